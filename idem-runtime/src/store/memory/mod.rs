@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use self::capacity::{Capacity, SHARDS};
 use self::expiry::Records;
-use super::front::{Copied, Front, is_final, supersedes};
+use super::read_cache::{Copied, Front, is_final, supersedes};
 use super::{
     ClaimReply, ClaimRequest, CompleteReply, Current, HEADER, Header, ListReply, ListRequest,
     Listed, Listener, Listeners, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains,

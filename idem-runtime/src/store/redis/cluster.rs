@@ -21,9 +21,9 @@ use self::slots::{Slots, slot};
 use super::address::{Address, client_at};
 use super::link::{Failure, Order, Target};
 use super::node::{Keeping, Node, Plan};
+use crate::store::observers::Observers;
 use crate::store::pace::Crowded;
 use crate::store::server_clock::ServerClock;
-use crate::store::told::Observers;
 use crate::store::{Admission, StoreError, StoreErrorKind};
 
 /// Redirects that one command follows. More than a few mean that the nodes disagree.

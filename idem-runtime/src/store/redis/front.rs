@@ -9,7 +9,7 @@ use super::route::Route;
 use super::script::{Script, unexpected};
 use super::{Inner, RedisStore};
 use crate::record::{Owner, Record};
-use crate::store::front::{Copied, Front};
+use crate::store::read_cache::{Copied, Front};
 use crate::store::{RecordKey, Store, StoreError, StoreFuture, Watch};
 
 impl Inner {

@@ -41,7 +41,7 @@ use self::subscribers::Subscribers;
 use super::{
     Admission, ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Listener,
     Owner, ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
-    StoreError, StoreFuture, Watch, told::Observers,
+    StoreError, StoreFuture, Watch, observers::Observers,
 };
 use crate::env::observer::Observer;
 

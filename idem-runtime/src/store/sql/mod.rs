@@ -142,7 +142,7 @@ use super::Watch;
 use super::{
     Admission, ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Owner,
     ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreError,
-    StoreFuture, told::Observers,
+    StoreFuture, observers::Observers,
 };
 use crate::env::observer::Observer;
 
