@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::env::observer::Observer;
 use crate::identity::fingerprint::Fingerprint;
-use crate::store::shared::each_operation;
+use crate::store::arc::each_operation;
 #[cfg(feature = "_sql")]
 use crate::store::sql::Sql;
 use crate::store::{

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{StoreError, StoreErrorKind};
+use super::error::{StoreError, StoreErrorKind};
 use crate::identity::operation::{Operation, RecordKey};
 use crate::record::{Header, OutcomeKind, State};
 

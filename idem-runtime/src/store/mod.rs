@@ -31,44 +31,46 @@
 //! [`derive_key`](crate::Context::derive_key) on the other side.
 
 mod admission;
-mod front;
+pub(crate) mod arc;
+mod error;
+mod future;
+mod invalidation;
 pub mod layered;
-mod listen;
 mod listing;
 pub mod memory;
+mod observers;
 #[cfg(feature = "_server")]
 mod pace;
+mod read_cache;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "_server")]
 mod server_clock;
-pub(crate) mod shared;
 #[cfg(feature = "_sql")]
 #[cfg_attr(
     docsrs,
     doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
 )]
 pub mod sql;
-mod told;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 mod transport;
 mod watch;
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
 pub use self::admission::Admission;
-pub use self::front::{Copied, Front};
-pub use self::listen::{Hearing, Listener, Listeners};
+pub(crate) use self::error::Reach;
+pub use self::error::{StoreError, StoreErrorKind};
+pub use self::future::StoreFuture;
+pub use self::invalidation::{Hearing, Listener, Listeners};
 #[cfg(feature = "_server")]
 pub(crate) use self::listing::EXAMINED;
 pub(crate) use self::listing::no_position;
 pub use self::listing::{EntryFilter, ListReply, ListRequest, Listed};
+pub use self::read_cache::{Copied, Front};
 pub use self::watch::{Feed, Watch, Watchers};
 use crate::env::observer::Observer;
 pub use crate::identity::operation::RecordKey;
@@ -371,224 +373,4 @@ pub enum ReadReply {
     },
     /// The value under the key is not a record of this version.
     Unreadable(Unreadable),
-}
-
-/// The pending reply of a store. An immediate reply allocates nothing.
-pub struct StoreFuture<'a, T>(Reply<'a, T>);
-
-type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
-
-enum Reply<'a, T> {
-    Ready(Option<Result<T, StoreError>>),
-    Pending(Boxed<'a, T>),
-}
-
-impl<'a, T> StoreFuture<'a, T> {
-    /// A reply that is ready.
-    #[must_use]
-    pub fn ready(reply: Result<T, StoreError>) -> Self {
-        Self(Reply::Ready(Some(reply)))
-    }
-
-    /// A reply to wait for.
-    pub fn pending(reply: impl Future<Output = Result<T, StoreError>> + Send + 'a) -> Self {
-        Self(Reply::Pending(Box::pin(reply)))
-    }
-}
-
-impl<T: Unpin> Future for StoreFuture<'_, T> {
-    type Output = Result<T, StoreError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
-            Reply::Ready(reply) => {
-                Poll::Ready(reply.take().expect("a finished future is not polled again"))
-            }
-            Reply::Pending(reply) => reply.as_mut().poll(cx),
-        }
-    }
-}
-
-impl<T> fmt::Debug for StoreFuture<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreFuture").finish_non_exhaustive()
-    }
-}
-
-/// Why a store gave no reply.
-#[derive(Clone, Debug)]
-pub struct StoreError {
-    kind: StoreErrorKind,
-    reach: Reach,
-    message: String,
-    retry_after: Option<std::time::Duration>,
-    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
-}
-
-/// How to react to a [`StoreError`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum StoreErrorKind {
-    /// No connection, no reply in time, or a server that does not write.
-    ///
-    /// That is a server that starts, fails over or is read-only. The same operation may be sent again, and it is not
-    /// known whether this one happened.
-    Unavailable,
-    /// No room for another record. A claim may be sent again later.
-    Full,
-    /// More claims wait than the store can send in time. This one was not sent, and may be made again after
-    /// [`StoreError::retry_after`].
-    Overloaded,
-    /// The server refuses the client: wrong password, missing right, evicting policy. Sending again does not help.
-    Refused,
-    /// The record is larger than the store reads.
-    TooLarge,
-    /// The server sent a reply that the protocol does not have.
-    Protocol,
-    /// The store cannot do this at all.
-    Unsupported,
-    /// The position of a listing is not valid, or not any more.
-    ///
-    /// It may be that of another store. Begin the listing again.
-    InvalidCursor,
-}
-
-/// Whether a failed operation has reached its store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// The store returned the error itself.
-    Answered,
-    /// This process failed before anything was sent.
-    ///
-    /// It lacks memory, files or ports. No information about the store.
-    #[cfg_attr(
-        not(feature = "_server"),
-        allow(dead_code, reason = "only a store with connections lacks any of these")
-    )]
-    Here,
-    /// There was no reply.
-    ///
-    /// There may be no server, or one that is overloaded.
-    Silent,
-    /// There is no server, or no route to it.
-    Unreachable,
-}
-
-impl StoreError {
-    /// An error of this kind.
-    ///
-    /// The message states the failure and the remedy, without keys, values or passwords.
-    ///
-    /// An error of kind [`Unavailable`](StoreErrorKind::Unavailable) may be an outage for
-    /// [`OnOutage::Run`](crate::OnOutage::Run), unless it is [`answered`](Self::answered).
-    pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
-        let reach = match kind {
-            // An overlong queue belongs to a busy store, or to one that is gone.
-            StoreErrorKind::Unavailable | StoreErrorKind::Overloaded => Reach::Silent,
-            _ => Reach::Answered,
-        };
-        Self {
-            kind,
-            reach,
-            message: message.into(),
-            retry_after: None,
-            source: None,
-        }
-    }
-
-    /// The refusal of a claim that could not be sent in time.
-    ///
-    /// After `retry_after` the queue in front of it has been served.
-    pub fn overloaded(message: impl Into<String>, retry_after: std::time::Duration) -> Self {
-        Self {
-            retry_after: Some(retry_after),
-            ..Self::new(StoreErrorKind::Overloaded, message)
-        }
-    }
-
-    /// Marks the error as returned by the store itself.
-    ///
-    /// The store was reached: it is full, busy, read-only, or refuses. Such an error is no outage for
-    /// [`OnOutage::Run`](crate::OnOutage::Run).
-    #[must_use]
-    pub fn answered(mut self) -> Self {
-        self.reach = Reach::Answered;
-        self
-    }
-
-    /// Marks the error as one of a server that cannot be reached.
-    ///
-    /// Nothing listens at its address, or its host is not known. Such an error is an outage for
-    /// [`OnOutage::Run`](crate::OnOutage::Run), even while other servers of the same store reply.
-    #[must_use]
-    pub fn unreachable(mut self) -> Self {
-        self.reach = Reach::Unreachable;
-        self
-    }
-
-    #[cfg(feature = "_server")]
-    pub(crate) fn here(mut self) -> Self {
-        self.reach = Reach::Here;
-        self
-    }
-
-    pub(crate) fn reach(&self) -> Reach {
-        self.reach
-    }
-
-    /// Adds the source of the error.
-    #[must_use]
-    pub fn because(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
-        self.source = Some(Arc::new(source));
-        self
-    }
-
-    /// Adds the place of the error in front of the message.
-    #[cfg(feature = "redis")]
-    pub(crate) fn at(mut self, place: &impl fmt::Display) -> Self {
-        self.message = format!("{place}: {}", self.message);
-        self
-    }
-
-    /// Adds what else might be the matter.
-    #[cfg(feature = "redis")]
-    pub(crate) fn with_hint(mut self, hint: &str) -> Self {
-        self.message = format!("{}; {hint}", self.message);
-        self
-    }
-
-    /// What to do about it.
-    #[must_use]
-    pub fn kind(&self) -> StoreErrorKind {
-        self.kind
-    }
-
-    /// When the operation is worth repeating, where the store knows.
-    #[must_use]
-    pub fn retry_after(&self) -> Option<std::time::Duration> {
-        self.retry_after
-    }
-
-    /// Whether the same operation may succeed when it is sent again.
-    #[must_use]
-    pub fn is_transient(&self) -> bool {
-        matches!(
-            self.kind,
-            StoreErrorKind::Unavailable | StoreErrorKind::Full | StoreErrorKind::Overloaded
-        )
-    }
-}
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for StoreError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source
-            .as_ref()
-            .map(|source| &**source as &(dyn std::error::Error + 'static))
-    }
 }

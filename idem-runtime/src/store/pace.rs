@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::Admission;
+use super::admission::Admission;
 
 /// The minimum `retry_after` of a refused claim.
 const RETRY_AFTER: Duration = Duration::from_millis(100);

@@ -8,7 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::told::Observers;
+use super::observers::Observers;
 use crate::env::observer::EventKind;
 
 /// How far apart bounds must be to count. A smaller step takes less from a lease of 750 ms or more than a missed
@@ -76,7 +76,7 @@ impl ServerClock {
         };
         let step = hear(&mut self.lock(), reading);
         if let Some(step) = step {
-            self.observers.tell(EventKind::ClockStepped {
+            self.observers.notify(EventKind::ClockStepped {
                 by: Duration::from_micros(step.unsigned_abs()),
                 forward: step > 0,
             });

@@ -9,16 +9,16 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 /// How a call treats the fast store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Admission {
-    Ask,
+pub(super) enum BreakerDecision {
+    Query,
     Skip,
-    /// Skip it as well, and start a probe for its return.
+    /// Skip it, and start a probe for its return.
     Probe,
 }
 
-/// A change of the breaker, to notify observers of.
+/// A change of the breaker, for observers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum BreakerEvent {
     Opened,
     Closed,
 }
@@ -27,11 +27,11 @@ pub(super) enum Turn {
 pub(super) struct Breaker {
     /// The first pause after opening.
     first: Duration,
-    state: Mutex<State>,
+    state: Mutex<Circuit>,
 }
 
 #[derive(Debug)]
-enum State {
+enum Circuit {
     Closed {
         failures: u32,
     },
@@ -42,7 +42,7 @@ enum State {
     },
 }
 
-impl Default for State {
+impl Default for Circuit {
     fn default() -> Self {
         Self::Closed { failures: 0 }
     }
@@ -56,34 +56,34 @@ impl Breaker {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Circuit> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn admit(&self, now: Instant) -> Admission {
+    pub(super) fn admit(&self, now: Instant) -> BreakerDecision {
         match &mut *self.lock() {
-            State::Closed { .. } => Admission::Ask,
-            State::Open { until, probing, .. } if now >= *until && !*probing => {
+            Circuit::Closed { .. } => BreakerDecision::Query,
+            Circuit::Open { until, probing, .. } if now >= *until && !*probing => {
                 *probing = true;
-                Admission::Probe
+                BreakerDecision::Probe
             }
-            State::Open { .. } => Admission::Skip,
+            Circuit::Open { .. } => BreakerDecision::Skip,
         }
     }
 
     pub(super) fn is_open(&self) -> bool {
-        matches!(*self.lock(), State::Open { .. })
+        matches!(*self.lock(), Circuit::Open { .. })
     }
 
     pub(super) fn succeeded(&self) {
-        if let State::Closed { failures } = &mut *self.lock() {
+        if let Circuit::Closed { failures } = &mut *self.lock() {
             *failures = 0;
         }
     }
 
-    pub(super) fn failed(&self, now: Instant) -> Option<Turn> {
+    pub(super) fn failed(&self, now: Instant) -> Option<BreakerEvent> {
         let mut state = self.lock();
-        let State::Closed { failures } = &mut *state else {
+        let Circuit::Closed { failures } = &mut *state else {
             // A request from before it opened.
             return None;
         };
@@ -91,18 +91,18 @@ impl Breaker {
         if *failures < FAILURES {
             return None;
         }
-        *state = State::Open {
+        *state = Circuit::Open {
             until: now + self.first,
             pause: self.first,
             probing: false,
         };
-        Some(Turn::Opened)
+        Some(BreakerEvent::Opened)
     }
 
     /// Applies the result of a probe.
-    pub(super) fn probed(&self, works: bool, now: Instant) -> Option<Turn> {
+    pub(super) fn probed(&self, works: bool, now: Instant) -> Option<BreakerEvent> {
         let mut state = self.lock();
-        let State::Open {
+        let Circuit::Open {
             until,
             pause,
             probing,
@@ -111,8 +111,8 @@ impl Breaker {
             return None;
         };
         if works {
-            *state = State::default();
-            return Some(Turn::Closed);
+            *state = Circuit::default();
+            return Some(BreakerEvent::Closed);
         }
         *pause = (*pause * 2).min(LONGEST);
         *until = now + *pause;
@@ -129,7 +129,7 @@ mod tests {
         for _ in 1..FAILURES {
             assert_eq!(breaker.failed(now), None);
         }
-        assert_eq!(breaker.failed(now), Some(Turn::Opened));
+        assert_eq!(breaker.failed(now), Some(BreakerEvent::Opened));
     }
 
     #[test]
@@ -141,10 +141,10 @@ mod tests {
             }
             breaker.succeeded();
         }
-        assert_eq!(breaker.admit(now), Admission::Ask);
+        assert_eq!(breaker.admit(now), BreakerDecision::Query);
         open(&breaker, now);
-        assert_eq!(breaker.admit(now), Admission::Skip);
-        assert_eq!(breaker.failed(now), None, "told once");
+        assert_eq!(breaker.admit(now), BreakerDecision::Skip);
+        assert_eq!(breaker.failed(now), None, "it opens once");
     }
 
     #[test]
@@ -154,15 +154,15 @@ mod tests {
         for seconds in [1, 2, 4, 8, 16, 30, 30] {
             let pause = Duration::from_secs(seconds);
             let early = pause.saturating_sub(Duration::from_millis(1));
-            assert_eq!(breaker.admit(now + early), Admission::Skip);
+            assert_eq!(breaker.admit(now + early), BreakerDecision::Skip);
             now += pause;
-            assert_eq!(breaker.admit(now), Admission::Probe);
-            assert_eq!(breaker.admit(now), Admission::Skip, "one is enough");
+            assert_eq!(breaker.admit(now), BreakerDecision::Probe);
+            assert_eq!(breaker.admit(now), BreakerDecision::Skip, "one is enough");
             assert_eq!(breaker.probed(false, now), None);
         }
         now += LONGEST;
-        assert_eq!(breaker.admit(now), Admission::Probe);
-        assert_eq!(breaker.probed(true, now), Some(Turn::Closed));
-        assert_eq!(breaker.admit(now), Admission::Ask);
+        assert_eq!(breaker.admit(now), BreakerDecision::Probe);
+        assert_eq!(breaker.probed(true, now), Some(BreakerEvent::Closed));
+        assert_eq!(breaker.admit(now), BreakerDecision::Query);
     }
 }

@@ -3,10 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::background::Background;
 use super::breaker::Breaker;
 use super::epochs::Epochs;
 use super::layers::Layers;
-use super::{Front, LayeredStore, Store};
+use super::stats::Counters;
+use super::store::LayeredStore;
+use super::unacked::UnackedCompletions;
+use crate::store::Store;
+use crate::store::observers::Observers;
+use crate::store::read_cache::Front;
 
 /// Configures a [`LayeredStore`].
 #[derive(Debug)]
@@ -20,8 +26,20 @@ pub struct LayeredStoreBuilder {
     pause: Duration,
 }
 
+impl LayeredStore {
+    /// Configures a store.
+    pub fn builder(fast: impl Front, durable: impl Store) -> LayeredStoreBuilder {
+        LayeredStoreBuilder::new(Arc::new(fast), Arc::new(durable))
+    }
+
+    /// Configures a store on two stores that are shared already.
+    pub fn over(fast: Arc<dyn Front>, durable: Arc<dyn Store>) -> LayeredStoreBuilder {
+        LayeredStoreBuilder::new(fast, durable)
+    }
+}
+
 impl LayeredStoreBuilder {
-    pub(super) fn new(fast: Arc<dyn Front>, durable: Arc<dyn Store>) -> Self {
+    fn new(fast: Arc<dyn Front>, durable: Arc<dyn Store>) -> Self {
         Self {
             fast,
             durable,
@@ -77,10 +95,10 @@ impl LayeredStoreBuilder {
             margin: self.margin,
             epochs: Epochs::new(self.trust),
             breaker: Breaker::new(self.pause),
-            background: super::background::Background::default(),
-            counters: super::stats::Counters::default(),
-            doubts: super::doubts::Doubts::default(),
-            observers: crate::store::told::Observers::default(),
+            background: Background::default(),
+            counters: Counters::default(),
+            unacked: UnackedCompletions::default(),
+            observers: Observers::default(),
         }))
     }
 }

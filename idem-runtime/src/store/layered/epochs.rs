@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
-use crate::identity::operation::{Operation, Prefix as Name, RecordKey};
+use crate::identity::operation::{Operation, Prefix, RecordKey};
 use crate::record::transition::{ClaimRequest, Needs};
 use crate::record::{AnswerTypes, Header, MAX_RETAIN, Owner, State};
 use crate::store::ReadReply;
@@ -30,22 +30,22 @@ const IDLE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Epochs {
     pub(super) trust: Duration,
-    prefixes: Mutex<HashMap<Arc<str>, Prefix>>,
+    prefixes: Mutex<HashMap<Arc<str>, PrefixEpoch>>,
 }
 
 #[derive(Debug)]
-struct Prefix {
-    known: Option<Known>,
+struct PrefixEpoch {
+    known: Option<EpochReading>,
     used: Instant,
     /// Whether a task reads the epoch periodically.
     tended: bool,
 }
 
 #[derive(Debug)]
-struct Known {
+struct EpochReading {
     epoch: Epoch,
     /// The prefix of its copies, while it is open.
-    copies: Option<Name>,
+    copies: Option<Prefix>,
     /// When the request of the last reading was sent.
     asked: Instant,
     /// When the request of the first reading of this epoch was sent.
@@ -79,7 +79,7 @@ impl Epoch {
 
 /// The epoch as far as it is known.
 pub(super) struct Seen {
-    pub(super) copies: Option<Name>,
+    pub(super) copies: Option<Prefix>,
     /// Known recently enough to answer from copies.
     pub(super) is_fresh: bool,
     pub(super) is_tended: bool,
@@ -93,7 +93,7 @@ impl Epochs {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Prefix>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, PrefixEpoch>> {
         self.prefixes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -118,7 +118,7 @@ impl Epochs {
     /// Takes over the reading of the epoch. `false`: a task reads it already.
     pub(super) fn tend(&self, prefix: &Arc<str>, now: Instant) -> bool {
         let mut prefixes = self.lock();
-        let prefix = prefixes.entry(Arc::clone(prefix)).or_insert(Prefix {
+        let prefix = prefixes.entry(Arc::clone(prefix)).or_insert(PrefixEpoch {
             known: None,
             used: now,
             tended: false,
@@ -139,7 +139,7 @@ impl Epochs {
     /// Stores a reading by a request that was sent at `asked`.
     pub(super) fn learn(&self, prefix: &Arc<str>, epoch: Epoch, asked: Instant) {
         let mut prefixes = self.lock();
-        let prefix_state = prefixes.entry(Arc::clone(prefix)).or_insert(Prefix {
+        let prefix_state = prefixes.entry(Arc::clone(prefix)).or_insert(PrefixEpoch {
             known: None,
             used: asked,
             tended: false,
@@ -151,10 +151,10 @@ impl Epochs {
             known => {
                 let copies = match epoch {
                     // No prefix of an engine contains `+`, and it needs no quoting.
-                    Epoch::Open(number) => Some(Name::new(&format!("{prefix}:+{number:x}"))),
+                    Epoch::Open(number) => Some(Prefix::new(&format!("{prefix}:+{number:x}"))),
                     Epoch::Closed(_) => None,
                 };
-                *known = Some(Known {
+                *known = Some(EpochReading {
                     epoch,
                     copies,
                     asked,
@@ -216,7 +216,7 @@ mod tests {
     use crate::record::Fence;
 
     #[test]
-    fn what_is_known_is_trusted_from_when_it_was_asked_for() {
+    fn a_reading_is_trusted_from_its_request_on() {
         let trust = Duration::from_secs(1);
         let (epochs, now) = (Epochs::new(trust), Instant::now());
         let prefix: Arc<str> = "shop".into();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_copied_while_an_epoch_is_closed_and_one_left_closed_is_noticed() {
+    fn a_closed_epoch_has_no_copies_and_counts_as_abandoned_later() {
         let (epochs, now) = (Epochs::new(Duration::from_secs(1)), Instant::now());
         let prefix: Arc<str> = "shop".into();
         let closed = Header {

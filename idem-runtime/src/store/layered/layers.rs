@@ -1,4 +1,4 @@
-//! The two layers: the routing of requests, and the copies.
+//! The two layers: routing of requests, and copies.
 
 use std::future::Future;
 use std::pin::pin;
@@ -9,26 +9,28 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::background::Background;
-use super::breaker::{Admission, Breaker, Turn};
-use super::doubts::Doubts;
+use super::breaker::{Breaker, BreakerDecision, BreakerEvent};
 use super::epochs::{Epoch, Epochs, closing, opening, record_of};
 use super::stats::{Counters, count};
-use super::{Front, Place, Store, StoreError, StoreErrorKind};
+use super::unacked::UnackedCompletions;
 use crate::env::clock::{Clock, SystemClock, deadline};
 use crate::env::observer::EventKind;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::operation::RecordKey;
 use crate::record::{FOREVER, HEADER, Header, MAX_RETAIN, Owner, Record, State};
-use crate::store::front::{Copied, is_final};
-use crate::store::told::Observers;
-use crate::store::{ClaimReply, ReadReply, ResolveReply};
+use crate::store::observers::Observers;
+use crate::store::read_cache::{Copied, Front, is_final};
+use crate::store::{ClaimReply, ReadReply, ResolveReply, Store, StoreError, StoreErrorKind};
 
-/// The longest time of a background operation, for which no call waits.
+/// The longest time of a background operation.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// Requests of one probe. Several, because a silent connection is replaced only after some requests.
-const QUESTIONS: u32 = 4;
+const PROBE_REQUESTS: u32 = 4;
 /// The number of concurrent copies. Further ones are skipped.
 const MOST_WRITES: u64 = 1024;
+
+/// How long one reading of a running claim serves all waiting calls.
+const HINT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Layers {
@@ -40,12 +42,22 @@ pub(super) struct Layers {
     pub(super) breaker: Breaker,
     pub(super) background: Background,
     pub(super) counters: Counters,
-    pub(super) doubts: Doubts,
+    pub(super) unacked: UnackedCompletions,
     pub(super) observers: Observers,
 }
 
+/// The key of a record's copy, as far as the epoch is known.
+///
+/// Taken before the record is read or written, because a later key could belong to a newer epoch than the record: a
+/// record that was read before a reset must not be copied into the epoch after it.
+#[derive(Clone, Debug)]
+pub(super) struct CopyKey {
+    pub(super) copy: Option<RecordKey>,
+    is_fresh: bool,
+}
+
 /// A change of a copy.
-enum Write {
+enum CopyChange {
     Keep {
         record: Bytes,
         left: Duration,
@@ -68,16 +80,14 @@ async fn within<F: Future>(patience: Duration, work: F) -> Option<F::Output> {
 }
 
 impl Layers {
-    /// The name of a record's copy. Called before the record is read, because a record that was read before a reset
-    /// must not be copied into the epoch after it.
-    pub(super) fn place(self: &Arc<Self>, key: &RecordKey) -> Place {
+    pub(super) fn copy_key(self: &Arc<Self>, key: &RecordKey) -> CopyKey {
         let mut seen = self.epochs.see(key.prefix(), Instant::now());
         if !seen.is_tended {
             self.tend(key.prefix());
             seen = self.epochs.see(key.prefix(), Instant::now());
         }
         let at = |copies| RecordKey::under(copies, key.operation().clone(), *key.digest());
-        Place {
+        CopyKey {
             copy: seen.copies.map(at),
             is_fresh: seen.is_fresh,
         }
@@ -91,15 +101,15 @@ impl Layers {
     }
 
     /// Reads a copy, if the fast store replies in time.
-    async fn ask(self: &Arc<Self>, place: &Place, waits: bool) -> Copied {
-        let Some(copy) = place.copy.as_ref().filter(|_| place.is_fresh) else {
+    async fn query(self: &Arc<Self>, copy_key: &CopyKey, waits: bool) -> Copied {
+        let Some(copy) = copy_key.copy.as_ref().filter(|_| copy_key.is_fresh) else {
             count(&self.counters.skipped);
             return None;
         };
         match self.breaker.admit(Instant::now()) {
-            Admission::Ask => {}
-            admission => {
-                if admission == Admission::Probe {
+            BreakerDecision::Query => {}
+            decision => {
+                if decision == BreakerDecision::Probe {
                     self.background.run(Arc::clone(self).probe(copy.clone()));
                 }
                 count(&self.counters.skipped);
@@ -132,15 +142,15 @@ impl Layers {
 
     fn failed(&self, reason: &str) {
         count(&self.counters.failures);
-        if let Some(Turn::Opened) = self.breaker.failed(Instant::now()) {
-            self.observers.tell(EventKind::Degraded { reason });
+        if let Some(BreakerEvent::Opened) = self.breaker.failed(Instant::now()) {
+            self.observers.notify(EventKind::Degraded { reason });
         }
     }
 
     /// Checks whether the fast store replies again, within `patience`.
     async fn probe(self: Arc<Self>, copy: RecordKey) {
         let mut works = false;
-        for _ in 0..QUESTIONS {
+        for _ in 0..PROBE_REQUESTS {
             let sent = Instant::now();
             let answer = within(PATIENCE, self.fast.look(&copy)).await;
             works = matches!(answer, Some(Ok(_))) && sent.elapsed() <= self.patience;
@@ -148,16 +158,20 @@ impl Layers {
                 break;
             }
         }
-        if let Some(Turn::Closed) = self.breaker.probed(works, Instant::now()) {
-            self.observers.tell(EventKind::Restored);
+        if let Some(BreakerEvent::Closed) = self.breaker.probed(works, Instant::now()) {
+            self.observers.notify(EventKind::Restored);
         }
     }
 
     /// The answer of a key, if it has a copy.
     ///
     /// Returned with the time for which the original is kept.
-    pub(super) async fn finished(self: &Arc<Self>, place: &Place, asked: Fingerprint) -> Copied {
-        let (record, left) = self.ask(place, false).await?;
+    pub(super) async fn finished(
+        self: &Arc<Self>,
+        copy_key: &CopyKey,
+        asked: Fingerprint,
+    ) -> Copied {
+        let (record, left) = self.query(copy_key, false).await?;
         // The durable store replies to a mismatch.
         if !answers(&record, asked) {
             count(&self.counters.misses);
@@ -172,7 +186,7 @@ impl Layers {
     /// The durable store keeps the record for `left` from `since` on.
     pub(super) fn copy(
         self: &Arc<Self>,
-        place: &Place,
+        copy_key: &CopyKey,
         record: &Bytes,
         left: Duration,
         since: Instant,
@@ -182,8 +196,8 @@ impl Layers {
             .max_record_bytes()
             .is_none_or(|most| record.len() <= most);
         let (record, left) = bounded(record, left);
-        let write = if fits && left > self.margin {
-            Write::Keep {
+        let change = if fits && left > self.margin {
+            CopyChange::Keep {
                 record,
                 left,
                 since,
@@ -191,18 +205,18 @@ impl Layers {
             }
         } else {
             // Waiting calls are notified in either case.
-            Write::Forget { owner: None }
+            CopyChange::Forget { owner: None }
         };
-        self.write(place, write);
+        self.write(copy_key, change);
     }
 
     /// Removes the copy after the end of the owner's claim.
-    pub(super) fn forget(self: &Arc<Self>, place: &Place, owner: Option<Owner>) {
-        self.write(place, Write::Forget { owner });
+    pub(super) fn forget(self: &Arc<Self>, copy_key: &CopyKey, owner: Option<Owner>) {
+        self.write(copy_key, CopyChange::Forget { owner });
     }
 
-    fn write(self: &Arc<Self>, place: &Place, write: Write) {
-        let Some(copy) = place.copy.clone() else {
+    fn write(self: &Arc<Self>, copy_key: &CopyKey, change: CopyChange) {
+        let Some(copy) = copy_key.copy.clone() else {
             return;
         };
         let writing = &self.counters.writing;
@@ -212,8 +226,8 @@ impl Layers {
         let writing = Writing::new(self);
         self.background.run(async move {
             let fast = &writing.0.fast;
-            let done = match write {
-                Write::Keep {
+            let done = match change {
+                CopyChange::Keep {
                     record,
                     left,
                     since,
@@ -223,7 +237,7 @@ impl Layers {
                     let left = left.saturating_sub(since.elapsed().max(margin));
                     within(PATIENCE, fast.keep(&copy, &record, left)).await
                 }
-                Write::Forget { owner } => {
+                CopyChange::Forget { owner } => {
                     within(PATIENCE, fast.forget(&copy, owner.as_ref())).await
                 }
             };
@@ -235,8 +249,8 @@ impl Layers {
 
     /// Reads for a waiting call.
     pub(super) async fn glance(self: &Arc<Self>, key: &RecordKey) -> Result<ReadReply, StoreError> {
-        let place = self.place(key);
-        if let Some((record, left)) = self.ask(&place, true).await {
+        let copy_key = self.copy_key(key);
+        if let Some((record, left)) = self.query(&copy_key, true).await {
             let is_final = is_final(&record.header);
             if is_final || !record.header.lease_left(left).is_zero() {
                 count(&self.counters.hits);
@@ -249,20 +263,20 @@ impl Layers {
         let reply = self.durable.read(key).await?;
         if let ReadReply::Found { record, left } = &reply {
             if is_final(&record.header) {
-                self.copy(&place, record.bytes(), *left, since);
-            } else if let Some((hint, left)) = super::hint(&record.header, *left) {
-                if place.copy.is_none() || self.breaker.is_open() {
+                self.copy(&copy_key, record.bytes(), *left, since);
+            } else if let Some((hint, left)) = hint(&record.header, *left) {
+                if copy_key.copy.is_none() || self.breaker.is_open() {
                     // `LayeredStore::watch` watches there as well. The durable store notifies of those claims only for
                     // which it has a watch.
                     let _ = self.durable.watch(key).await;
                 }
-                let write = Write::Keep {
+                let change = CopyChange::Keep {
                     record: Bytes::copy_from_slice(&hint.encode()),
                     left,
                     since,
                     margin: Duration::ZERO,
                 };
-                self.write(&place, write);
+                self.write(&copy_key, change);
             }
         }
         Ok(reply)
@@ -372,6 +386,28 @@ async fn follow(layers: Weak<Layers>, prefix: Arc<str>) {
         };
         tokio::time::sleep(pause).await;
     }
+}
+
+/// The header of a running claim as a copy for waiting calls, kept briefly.
+///
+/// Its lease ends when the claim's does.
+fn hint(claim: &Header, left: Duration) -> Option<(Header, Duration)> {
+    let lease = claim.lease_left(left);
+    if lease.is_zero() {
+        return None;
+    }
+    let state = match claim.state {
+        State::Pending { .. } => State::Pending { lease },
+        State::Reconciling { .. } => State::Reconciling { lease },
+        _ => return None,
+    };
+    let retain = lease.min(HINT);
+    let hint = Header {
+        state,
+        retain,
+        ..*claim
+    };
+    Some((hint, retain))
 }
 
 /// Whether a record is an answer to this fingerprint.

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashSet;
 use std::time::SystemTime;
 
 use super::*;
@@ -68,4 +68,17 @@ fn fences_begin_with_the_calendar_and_grow_though_it_is_set_back() {
         .calendar_us
         .store(1_700_000_000_000_000, Ordering::Relaxed);
     assert_eq!(fence(&store, 2), 1_800_000_000_000_250);
+}
+
+#[test]
+fn no_two_owners_are_equal_and_their_first_bytes_differ_in_a_log() {
+    let owners = [Owners::default(), Owners::default()];
+    let all: Vec<_> = (owners.iter())
+        .flat_map(|owners| (0..1000).map(|_| owners.new_owner()))
+        .collect();
+    let whole: HashSet<_> = all.iter().map(Owner::as_bytes).collect();
+    let shown: HashSet<_> = all.iter().map(|owner| &owner.as_bytes()[..4]).collect();
+    assert_eq!(whole.len(), 2000);
+    // Of two thousand random numbers of 32 bits hardly two are the same.
+    assert!(shown.len() > 1990, "{}", shown.len());
 }

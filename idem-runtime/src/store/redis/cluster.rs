@@ -23,9 +23,9 @@ use super::durability::WriteConcern;
 use super::failure::Failure;
 use super::link::{RoutedCommand, Target};
 use super::server::{ConnectionSettings, RedisServer};
+use crate::store::observers::Observers;
 use crate::store::pace::Crowded;
 use crate::store::server_clock::ServerClock;
-use crate::store::told::Observers;
 use crate::store::{Admission, StoreError, StoreErrorKind};
 
 /// Redirects that one command follows. More than a few mean that the nodes disagree.

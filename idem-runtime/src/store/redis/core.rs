@@ -9,7 +9,7 @@ use super::reply::ScriptReply;
 use super::script::{Script, Scripts};
 use super::topology::Topology;
 use crate::store::StoreError;
-use crate::store::told::Observers;
+use crate::store::observers::Observers;
 
 /// The connections, scripts and settings of a connected store.
 pub(super) struct RedisCore {

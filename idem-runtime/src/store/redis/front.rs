@@ -11,7 +11,7 @@ use super::script::Script;
 use super::store::RedisStore;
 use super::topology::Topology;
 use crate::record::{Owner, Record};
-use crate::store::front::{Copied, Front};
+use crate::store::read_cache::{Copied, Front};
 use crate::store::{RecordKey, Store, StoreError, StoreFuture, Watch};
 
 impl RedisCore {

@@ -9,7 +9,7 @@ use super::hit_rate::HitRate;
 use super::listen_notify::ListenNotify;
 use super::pool::ConnectionPool;
 use super::statements::Statements;
-use crate::store::told::Observers;
+use crate::store::observers::Observers;
 
 /// A store in a SQL database. Clones share its connections.
 ///

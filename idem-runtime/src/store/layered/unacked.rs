@@ -1,4 +1,4 @@
-//! Unacknowledged completions: stored or not, and at an unknown time.
+//! Unacknowledged completions, which may be stored, at an unknown time.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,55 +15,55 @@ const MANY: usize = 4096;
 /// The life of a repeated completion counts from its first write, and so does that of its copy: the copy is therefore
 /// left to the next call that reads the record.
 #[derive(Debug, Default)]
-pub(super) struct Doubts(Mutex<State>);
+pub(super) struct UnackedCompletions(Mutex<UnackedOwners>);
 
 #[derive(Debug, Default)]
-struct State {
+struct UnackedOwners {
     owners: HashSet<Owner>,
-    /// Set when there were too many: until then every completion is in doubt.
+    /// Set when there were too many: until then every completion counts as unacknowledged.
     all_until: Option<Instant>,
 }
 
-/// A completion in progress. If it is dropped without a reply, it is in doubt.
-pub(super) struct Sending<'a> {
-    doubts: &'a Doubts,
+/// A completion in progress. If it is dropped without a reply, it is unacknowledged.
+pub(super) struct SentCompletion<'a> {
+    unacked: &'a UnackedCompletions,
     owner: Owner,
-    answered: bool,
+    acknowledged: bool,
     pub(super) sent: Instant,
 }
 
-impl Doubts {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl UnackedCompletions {
+    fn lock(&self) -> MutexGuard<'_, UnackedOwners> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn send(&self, owner: Owner) -> Sending<'_> {
-        Sending {
-            doubts: self,
+    pub(super) fn send(&self, owner: Owner) -> SentCompletion<'_> {
+        SentCompletion {
+            unacked: self,
             owner,
-            answered: false,
+            acknowledged: false,
             sent: Instant::now(),
         }
     }
 }
 
-impl Sending<'_> {
+impl SentCompletion<'_> {
     /// Records its reply. Returns whether this was certainly the first send.
-    pub(super) fn answered(&mut self) -> bool {
-        self.answered = true;
-        let mut state = self.doubts.lock();
+    pub(super) fn acknowledged(&mut self) -> bool {
+        self.acknowledged = true;
+        let mut state = self.unacked.lock();
         let now = Instant::now();
         state.all_until = state.all_until.filter(|until| *until > now);
         !state.owners.remove(&self.owner) && state.all_until.is_none()
     }
 }
 
-impl Drop for Sending<'_> {
+impl Drop for SentCompletion<'_> {
     fn drop(&mut self) {
-        if self.answered {
+        if self.acknowledged {
             return;
         }
-        let mut state = self.doubts.lock();
+        let mut state = self.unacked.lock();
         if state.owners.len() >= MANY {
             state.owners = HashSet::new();
             state.all_until = Some(Instant::now() + LONGEST);
@@ -77,24 +77,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_completion_without_a_reply_is_in_doubt_once() {
-        let doubts = Doubts::default();
+    fn a_completion_without_a_reply_is_unacknowledged_once() {
+        let unacked = UnackedCompletions::default();
         let owner = Owner::from_bytes([1; 16]);
-        assert!(doubts.send(owner).answered());
-        drop(doubts.send(owner));
-        assert!(!doubts.send(owner).answered());
-        assert!(doubts.send(owner).answered());
+        assert!(unacked.send(owner).acknowledged());
+        drop(unacked.send(owner));
+        assert!(!unacked.send(owner).acknowledged());
+        assert!(unacked.send(owner).acknowledged());
     }
 
     #[test]
-    fn too_many_put_everybody_in_doubt() {
-        let doubts = Doubts::default();
+    fn beyond_the_limit_every_completion_is_unacknowledged() {
+        let unacked = UnackedCompletions::default();
         for number in 0..=MANY as u64 {
             let mut bytes = [0; 16];
             bytes[..8].copy_from_slice(&number.to_be_bytes());
-            drop(doubts.send(Owner::from_bytes(bytes)));
+            drop(unacked.send(Owner::from_bytes(bytes)));
         }
-        assert!(doubts.lock().owners.len() <= MANY);
-        assert!(!doubts.send(Owner::from_bytes([9; 16])).answered());
+        assert!(unacked.lock().owners.len() <= MANY);
+        assert!(!unacked.send(Owner::from_bytes([9; 16])).acknowledged());
     }
 }

@@ -65,12 +65,12 @@ pub enum Hearing {
 ///
 /// [`Store::listen`]: crate::store::Store::listen
 #[derive(Clone, Default)]
-pub struct Listeners(Arc<Inner>);
+pub struct Listeners(Arc<ListenerList>);
 
 type Listening = (Arc<str>, Weak<dyn Listener>);
 
 #[derive(Default)]
-struct Inner {
+struct ListenerList {
     /// A separate count, so that a resolution takes no lock while there is no listener.
     count: AtomicUsize,
     listeners: Mutex<Vec<Listening>>,

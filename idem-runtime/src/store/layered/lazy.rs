@@ -9,21 +9,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::runtime::Handle;
 
-use super::{Copied, Front, Owner, RecordKey, StoreError, StoreErrorKind, StoreFuture, Watch};
+use crate::store::read_cache::{Copied, Front};
+use crate::store::{Owner, RecordKey, StoreError, StoreErrorKind, StoreFuture, Watch};
 
 type Connecting<S> = Pin<Box<dyn Future<Output = Result<S, StoreError>> + Send>>;
 
 /// A store that connects in the background, with retries until it succeeds. See [`later`].
-pub struct Later<S>(Arc<Inner<S>>);
+pub struct Later<S>(Arc<Connector<S>>);
 
-struct Inner<S> {
+struct Connector<S> {
     connect: Box<dyn Fn() -> Connecting<S> + Send + Sync>,
     store: OnceLock<S>,
-    state: Mutex<State>,
+    state: Mutex<Connection>,
 }
 
 #[derive(Default)]
-struct State {
+struct Connection {
     connecting: bool,
     failure: Option<StoreError>,
 }
@@ -49,7 +50,7 @@ where
     F: Future<Output = Result<S, StoreError>> + Send + 'static,
     C: Fn() -> F + Send + Sync + 'static,
 {
-    Later(Arc::new(Inner {
+    Later(Arc::new(Connector {
         connect: Box::new(move || Box::pin(connect())),
         store: OnceLock::new(),
         state: Mutex::default(),
@@ -63,7 +64,7 @@ impl<S: Front> Later<S> {
         self.0.store.get()
     }
 
-    /// Starts to connect, and returns why there is no connection.
+    /// Starts to connect, and returns why there is no connection yet.
     ///
     /// It starts nothing while an attempt is under way.
     fn connect(&self) -> StoreError {
@@ -76,24 +77,27 @@ impl<S: Front> Later<S> {
             && let Ok(here) = Handle::try_current()
         {
             state.connecting = true;
-            let attempt = Attempt(Arc::clone(&self.0));
+            let attempt = ConnectAttempt(Arc::clone(&self.0));
             here.spawn(attempt.run());
         }
         why
     }
 
-    fn with<'a, T>(&'a self, ask: impl FnOnce(&'a S) -> StoreFuture<'a, T>) -> StoreFuture<'a, T> {
+    fn with<'a, T>(
+        &'a self,
+        request: impl FnOnce(&'a S) -> StoreFuture<'a, T>,
+    ) -> StoreFuture<'a, T> {
         match self.0.store.get() {
-            Some(store) => ask(store),
+            Some(store) => request(store),
             None => StoreFuture::ready(Err(self.connect())),
         }
     }
 }
 
 /// One attempt to connect. It is dropped with its runtime.
-struct Attempt<S>(Arc<Inner<S>>);
+struct ConnectAttempt<S>(Arc<Connector<S>>);
 
-impl<S> Attempt<S> {
+impl<S> ConnectAttempt<S> {
     async fn run(self) {
         let outcome = (self.0.connect)().await;
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,7 +112,7 @@ impl<S> Attempt<S> {
     }
 }
 
-impl<S> Drop for Attempt<S> {
+impl<S> Drop for ConnectAttempt<S> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.connecting = false;

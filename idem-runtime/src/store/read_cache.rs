@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Header, OutcomeKind, Owner, Record, RecordKey, State, StoreFuture, Watch};
+use super::future::StoreFuture;
+use super::watch::Watch;
+use crate::identity::operation::RecordKey;
+use crate::record::{Header, OutcomeKind, Owner, Record, State};
 
 /// A copy of a record, and its remaining life.
 pub type Copied = Option<(Record, Duration)>;

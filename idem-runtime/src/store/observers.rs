@@ -15,7 +15,7 @@ impl Observers {
         observers.push(Arc::downgrade(observer));
     }
 
-    pub(super) fn tell(&self, kind: EventKind<'_>) {
+    pub(super) fn notify(&self, kind: EventKind<'_>) {
         let observers: Vec<_> = {
             let observers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             observers.iter().filter_map(Weak::upgrade).collect()
