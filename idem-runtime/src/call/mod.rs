@@ -46,7 +46,7 @@ use crate::lifecycle::run_limit::Gate;
 use crate::outcome::AnyOutput;
 use crate::outcome::codec::Undecodable;
 use crate::outcome::on_error::Classified;
-use crate::outcome::stored::Stored;
+use crate::outcome::stored::StoredAnswer;
 use crate::policy::{
     Attempts, OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning,
     OnUnconfirmed, Overrides,
@@ -307,7 +307,7 @@ fn enter(call: Call) -> Result<(Engine, Entry), Error> {
 }
 
 /// Replaces the output by the stored answer.
-fn replay(engine: &Engine, output: &mut dyn AnyOutput, stored: &Stored) {
+fn replay(engine: &Engine, output: &mut dyn AnyOutput, stored: &StoredAnswer) {
     let read = output.read(stored);
     #[cfg(feature = "http")]
     if read.is_ok() {
@@ -320,7 +320,7 @@ fn replay(engine: &Engine, output: &mut dyn AnyOutput, stored: &Stored) {
     }
 }
 
-fn undecodable_error(schemas: [u32; 2], stored: &Stored, error: Undecodable) -> Error {
+fn undecodable_error(schemas: [u32; 2], stored: &StoredAnswer, error: Undecodable) -> Error {
     let State::Done { outcome, schema } = stored.record.header.state else {
         return Error::new(ErrorKind::UnknownRecord, stored.operation.clone());
     };

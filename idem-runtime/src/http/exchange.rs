@@ -13,9 +13,8 @@ use super::headers::StoredHeaders;
 use super::status::{StatusPolicy, Verdict};
 use super::wire::{self, Written};
 use crate::error::Error;
-use crate::outcome::codec::{
-    Body as Opened, Encoded, Format, How, Undecodable, Unencodable, schema_of,
-};
+use crate::outcome::codec::{Body as Opened, Encoded, Format, Undecodable, Unencodable, schema_of};
+use crate::outcome::provenance::How;
 use crate::outcome::{Outcome, Sealed};
 use crate::record::OutcomeKind;
 use crate::record::transition::Remains;

@@ -10,7 +10,7 @@ use super::key::{IdempotencyKey, KeyRefusal, KeyRules};
 use super::problem::Problem;
 use super::reply::{Reply, mark_replayed};
 use crate::error::Error;
-use crate::outcome::codec::Answer;
+use crate::outcome::Answer;
 
 /// Extracts the key of the request.
 ///

@@ -22,7 +22,7 @@ use super::status::Verdict;
 use crate::call::CallBuilder;
 use crate::error::ErrorKind;
 use crate::lifecycle::reconcile::{reconciled, unsettled};
-use crate::outcome::codec::How;
+use crate::outcome::provenance::How;
 
 /// The response header of a replay: `Idempotent-Replayed: true`.
 pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");

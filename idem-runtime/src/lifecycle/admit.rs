@@ -17,7 +17,7 @@ use crate::lifecycle::core::{Core, Protection};
 use crate::lifecycle::in_flight::{Entered, Unleased};
 use crate::lifecycle::run_limit::{Full, Gate, Place};
 use crate::local::cache::{Found, Permit};
-use crate::outcome::stored::Stored;
+use crate::outcome::stored::StoredAnswer;
 use crate::policy::{OnOutage, Policy};
 
 /// How an admitted call goes on.
@@ -27,7 +27,7 @@ use crate::policy::{OnOutage, Policy};
 )]
 pub(crate) enum Entry {
     /// The call has its answer.
-    Known(Stored),
+    Known(StoredAnswer),
     /// The store has to be queried.
     Asks(Asking),
 }
@@ -38,7 +38,7 @@ pub(crate) enum Entry {
     reason = "there is one at a time, and it is read at once"
 )]
 enum Known {
-    Answer(Result<Stored, Error>),
+    Answer(Result<StoredAnswer, Error>),
     Nothing {
         now: Duration,
         /// The right to cache the store's reply.

@@ -23,7 +23,7 @@ use crate::lifecycle::run_limit::{Gate, Place, over_quota};
 use crate::lifecycle::unacked_claim::Orphan;
 use crate::local::cache::{Life, Permit};
 use crate::local::singleflight::{Follower, Join, Landing, Ticket};
-use crate::outcome::stored::Stored;
+use crate::outcome::stored::StoredAnswer;
 use crate::policy::{OnOtherType, Policy};
 use crate::record::transition::{ClaimReply, ClaimRequest, Needs};
 use crate::record::{Fence, Owner, Record, State};
@@ -49,7 +49,7 @@ pub enum Begun {
     /// The caller runs the body.
     Claimed(Claim),
     /// The call was done before; this is its answer.
-    Done(Stored),
+    Done(StoredAnswer),
 }
 
 /// How a call starts.
@@ -61,7 +61,7 @@ pub(crate) enum Start {
     /// It runs the body without protection.
     Unprotected(Box<Unleased>),
     /// It has its answer.
-    Done(Stored),
+    Done(StoredAnswer),
 }
 
 /// A granted claim.
@@ -80,7 +80,7 @@ struct Grant {
 /// The result of a call that queries the store, unless it is refused.
 enum Reached {
     Claim(Grant),
-    Done(Stored),
+    Done(StoredAnswer),
 }
 
 /// The meaning of one reply of the store.

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::super::headers::StoredHeaders;
 use super::Reply;
-use crate::outcome::codec::{Body, How, Replay, Sink, Undecodable, Unencodable};
+use crate::outcome::codec::{Body, Replay, Sink, Undecodable, Unencodable};
+use crate::outcome::provenance::How;
 
 /// The member that distinguishes a stored reply from a plain value. It is not a valid name of a Rust field.
 const MARK: &str = "$reply";
