@@ -70,10 +70,11 @@ pub use local::cache::{LocalCache, LocalCacheStats};
 pub use outcome::class::{Class, Classify};
 #[cfg(feature = "encryption")]
 pub use outcome::codec::EncryptionKeys;
-pub use outcome::codec::{Answer, AnswerFormat, How, Replay};
+pub use outcome::codec::{AnswerFormat, Replay};
+pub use outcome::provenance::How;
 pub use outcome::reconciled::{Reconciled, Verdict};
-pub use outcome::stored::Stored;
-pub use outcome::{FromError, Outcome};
+pub use outcome::stored::StoredAnswer;
+pub use outcome::{Answer, FromError, Outcome};
 pub use policy::{
     OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning, OnUnconfirmed,
     Policy,

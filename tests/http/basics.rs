@@ -7,7 +7,7 @@ use axum::response::{AppendHeaders, IntoResponse};
 use axum::routing::{get, post};
 use http::{Request, Response, StatusCode};
 use idem_runtime::http::{Buffered, IdempotencyKey, IdempotencyLayer};
-use idem_runtime::{How, Stored};
+use idem_runtime::{How, StoredAnswer};
 use tower::{Layer as _, ServiceExt as _};
 
 use crate::client::{Answer, Desk, KEY, call, data, frames, keyed, order, send};
@@ -230,7 +230,7 @@ async fn what_is_stored_is_read_as_nothing_else() {
     let Ok(idem_runtime::Begun::Done(stored)) = begun else {
         panic!("not done: {begun:?}");
     };
-    let stored: Stored = stored;
+    let stored: StoredAnswer = stored;
     let error = stored.decode::<u32>().unwrap_err();
     assert_eq!(*error.kind(), idem_runtime::ErrorKind::Undecodable);
 }

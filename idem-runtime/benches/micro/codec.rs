@@ -2,7 +2,7 @@
 
 use criterion::{BatchSize, Bencher, Criterion};
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Begun, Claim, Completion, Engine, EngineBuilder, Replay, Stored};
+use idem_runtime::{Begun, Claim, Completion, Engine, EngineBuilder, Replay, StoredAnswer};
 
 use crate::blank::{Blank, at_once};
 use crate::order::Receipt;
@@ -36,7 +36,7 @@ fn claim(engine: &Engine, number: u64) -> Claim {
 }
 
 /// What a duplicate of this call is answered with.
-fn stored(engine: &Engine, receipt: &Receipt) -> Stored {
+fn stored(engine: &Engine, receipt: &Receipt) -> StoredAnswer {
     at_once(claim(engine, 7).complete(receipt)).unwrap();
     let begun = at_once(engine.operation("payments.pay").key(&7_u64).begin());
     match begun.unwrap() {

@@ -28,7 +28,7 @@ use crate::lifecycle::reconcile::{Riddle, Stop};
 use crate::lifecycle::run_limit::Place;
 use crate::lifecycle::settle::{Settled, Settling};
 use crate::outcome::AnyOutput;
-use crate::outcome::codec::How;
+use crate::outcome::provenance::How;
 use crate::policy::OnLeaseLost;
 
 /// The body of a call and the slot of its output.

@@ -17,7 +17,7 @@ use crate::lifecycle::lease::Lease;
 use crate::lifecycle::reconcile::Stop;
 use crate::lifecycle::settle::{Settled, Settling};
 use crate::outcome::AnyOutput;
-use crate::outcome::stored::Stored;
+use crate::outcome::stored::StoredAnswer;
 use crate::policy::OnCancel;
 use crate::record::unknown_cause::Cause;
 use crate::record::{OutcomeKind, State};
@@ -83,7 +83,7 @@ pub(super) fn adopt(
                 }
                 let (core, digest) = (&engine.core, context.key());
                 let stored =
-                    Stored::new(core.formats.mine(), operation, digest, record, left, true);
+                    StoredAnswer::new(core.formats.mine(), operation, digest, record, left, true);
                 return replay(engine, output, &stored);
             }
             _ => engine.core.unanswered(operation, &record, left),

@@ -8,11 +8,11 @@ use crate::error::{Error, ErrorKind};
 use crate::lifecycle::core::Core;
 use crate::outcome::AnyOutput;
 use crate::outcome::codec::Undecodable;
-use crate::outcome::stored::Stored;
+use crate::outcome::stored::StoredAnswer;
 use crate::record::{OutcomeKind, State};
 
 /// Replaces the output by the stored answer.
-pub(super) fn replay(engine: &Engine, output: &mut dyn AnyOutput, stored: &Stored) {
+pub(super) fn replay(engine: &Engine, output: &mut dyn AnyOutput, stored: &StoredAnswer) {
     let read = output.read(stored);
     #[cfg(feature = "http")]
     if read.is_ok() {
@@ -25,7 +25,11 @@ pub(super) fn replay(engine: &Engine, output: &mut dyn AnyOutput, stored: &Store
     }
 }
 
-pub(super) fn undecodable_error(schemas: [u32; 2], stored: &Stored, error: Undecodable) -> Error {
+pub(super) fn undecodable_error(
+    schemas: [u32; 2],
+    stored: &StoredAnswer,
+    error: Undecodable,
+) -> Error {
     let State::Done { outcome, schema } = stored.record.header.state else {
         return Error::new(ErrorKind::UnknownRecord, stored.operation.clone());
     };

@@ -31,7 +31,7 @@ use crate::lifecycle::interpret::refusal;
 use crate::lifecycle::settle::REPLY;
 use crate::local::cache::Found as Local;
 use crate::outcome::Output;
-use crate::outcome::stored::Stored;
+use crate::outcome::stored::StoredAnswer;
 use crate::policy::EffectivePolicy;
 use crate::record::transition::{self, ClaimReply, ClaimRequest, Current, Needs};
 use crate::record::{Header, Owner, State};
@@ -247,7 +247,7 @@ enum Found<'t, T: SqlTransaction + ?Sized> {
     /// Joins the counter of running bodies before leaving that of waiting calls, so that a shutdown never counts
     /// neither.
     Claim(Option<Grant>, Part<'t, T>, Unleased),
-    Answer(Stored),
+    Answer(StoredAnswer),
 }
 
 async fn enter<'t, T: SqlTransaction + ?Sized>(
@@ -328,7 +328,7 @@ async fn finished_before(
     core: &Arc<Core>,
     ask: &Ask,
     former: &Identified,
-) -> Result<Option<Stored>, Error> {
+) -> Result<Option<StoredAnswer>, Error> {
     let key = core.record_key(ask.operation.clone(), former.identity.digest);
     let operation = key.operation();
     let read = core.patiently(operation, || core.read(&key)).await?;
@@ -375,7 +375,7 @@ type Grant = (Header, Option<ClaimedKey>);
 /// The result of a claim.
 enum Claimed {
     Granted(Grant),
-    Done(Stored),
+    Done(StoredAnswer),
 }
 
 async fn claim<T: SqlTransaction + ?Sized>(

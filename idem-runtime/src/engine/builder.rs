@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::Engine;
+use super::handle::Engine;
 use crate::env::clock::{Clock, SystemClock};
 use crate::env::observer::{Contained, Event, EventKind, Observer, StderrObserver};
 use crate::env::striped::{Lanes, Tally};
@@ -46,6 +46,25 @@ pub struct EngineBuilder {
     local_cache: Option<LocalCache>,
     max_running: Option<usize>,
     protection: Protection,
+}
+
+impl Engine {
+    /// An engine with the defaults.
+    ///
+    /// # Panics
+    ///
+    /// Never: the defaults are within their bounds.
+    #[must_use]
+    pub fn new(store: impl Store) -> Self {
+        Self::builder(store)
+            .build()
+            .expect("the defaults are within their bounds")
+    }
+
+    /// Creates the builder of an engine on this store.
+    pub fn builder(store: impl Store) -> EngineBuilder {
+        EngineBuilder::new(Arc::new(store))
+    }
 }
 
 /// Warning of a layered store without encryption.

@@ -1,6 +1,6 @@
 //! An engine without protection, for tests of business code.
 
-use super::Engine;
+use super::handle::Engine;
 use crate::lifecycle::core::Protection;
 use crate::store::memory::MemoryStore;
 

@@ -2,7 +2,7 @@
 
 use std::str::FromStr as _;
 
-use super::Engine;
+use super::handle::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::identity::digest_key::Identity;
 use crate::identity::fingerprint::Fingerprint;

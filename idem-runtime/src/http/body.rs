@@ -24,17 +24,7 @@ pub type ResponseBody<B> = Buffered<B>;
 /// Its frames are those of `B`, shared and not copied.
 pub struct Buffered<B: Body> {
     frames: Frames,
-    rest: Rest<B>,
-}
-
-/// The rest of a body after the frames in memory.
-enum Rest<B: Body> {
-    /// Nothing.
-    Ended,
-    /// The rest of the body.
-    Body(Pin<Box<B>>),
-    /// The error that ended the body.
-    Broken(B::Error),
+    rest: BodyEnd<B>,
 }
 
 /// The number of frames from which small ones are joined, because a body in frames of one byte would take more memory
@@ -111,13 +101,13 @@ impl Frames {
     }
 }
 
-/// The end of reading a body.
-pub(super) enum End<B: Body> {
-    /// The body was read completely.
+/// The rest of a body after the frames in memory.
+pub(super) enum BodyEnd<B: Body> {
+    /// Nothing: the body was read completely.
     Whole,
-    /// The body exceeds the limit.
+    /// The unread rest of a body that exceeds the limit.
     More(Pin<Box<B>>),
-    /// The body ended with an error.
+    /// The error that ended the body.
     Broken(B::Error),
 }
 
@@ -132,24 +122,24 @@ pub(super) async fn read<B: Body>(
     body: B,
     max_bytes: usize,
     mut show: impl FnMut(&[u8]),
-) -> (Frames, End<B>) {
+) -> (Frames, BodyEnd<B>) {
     let mut body = Box::pin(body);
     let mut frames = Frames::default();
     let max = u64::try_from(max_bytes).unwrap_or(u64::MAX);
     if body.size_hint().lower() > max {
-        return (frames, End::More(body));
+        return (frames, BodyEnd::More(body));
     }
     let end = loop {
         let frame = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await;
         match frame.map(|frame| frame.map(whole)) {
-            None => break End::Whole,
-            Some(Err(error)) => break End::Broken(error),
+            None => break BodyEnd::Whole,
+            Some(Err(error)) => break BodyEnd::Broken(error),
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(data) => {
                     show(&data);
                     frames.push(data);
                     if frames.bytes() > max_bytes {
-                        break End::More(body);
+                        break BodyEnd::More(body);
                     }
                 }
                 Err(frame) => {
@@ -172,16 +162,11 @@ fn whole<D: Buf>(frame: Frame<D>) -> Frame<Bytes> {
 impl<B: Body> Buffered<B> {
     /// A body that is streamed as a whole.
     pub(super) fn passing(body: B) -> Self {
-        Self::new(Frames::default(), End::More(Box::pin(body)))
+        Self::new(Frames::default(), BodyEnd::More(Box::pin(body)))
     }
 
     /// A body of the frames in memory and the rest.
-    pub(super) fn new(frames: Frames, end: End<B>) -> Self {
-        let rest = match end {
-            End::Whole => Rest::Ended,
-            End::More(body) => Rest::Body(body),
-            End::Broken(error) => Rest::Broken(error),
-        };
+    pub(super) fn new(frames: Frames, rest: BodyEnd<B>) -> Self {
         Self { frames, rest }
     }
 
@@ -202,7 +187,7 @@ impl<B: Body> Buffered<B> {
 
     /// A body that is completely in memory.
     pub(super) fn whole(frames: Frames) -> Self {
-        Self::new(frames, End::Whole)
+        Self::new(frames, BodyEnd::Whole)
     }
 }
 
@@ -221,21 +206,21 @@ impl<B: Body> Body for Buffered<B> {
             self.frames.bytes -= data.len();
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
-        if let Rest::Body(body) = &mut self.rest {
+        if let BodyEnd::More(body) = &mut self.rest {
             let frame = body.as_mut().poll_frame(cx);
             return frame.map(|frame| frame.map(|frame| frame.map(whole)));
         }
-        match std::mem::replace(&mut self.rest, Rest::Ended) {
-            Rest::Broken(error) => Poll::Ready(Some(Err(error))),
+        match std::mem::replace(&mut self.rest, BodyEnd::Whole) {
+            BodyEnd::Broken(error) => Poll::Ready(Some(Err(error))),
             _ => Poll::Ready(self.frames.trailers.take().map(Frame::trailers).map(Ok)),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         let rest = match &self.rest {
-            Rest::Ended => self.frames.trailers.is_none(),
-            Rest::Body(body) => body.is_end_stream(),
-            Rest::Broken(_) => false,
+            BodyEnd::Whole => self.frames.trailers.is_none(),
+            BodyEnd::More(body) => body.is_end_stream(),
+            BodyEnd::Broken(_) => false,
         };
         self.frames.data.is_empty() && rest
     }
@@ -243,9 +228,9 @@ impl<B: Body> Body for Buffered<B> {
     fn size_hint(&self) -> SizeHint {
         let read = self.frames.bytes as u64;
         let rest = match &self.rest {
-            Rest::Ended => SizeHint::with_exact(0),
-            Rest::Body(body) => body.size_hint(),
-            Rest::Broken(_) => SizeHint::new(),
+            BodyEnd::Whole => SizeHint::with_exact(0),
+            BodyEnd::More(body) => body.size_hint(),
+            BodyEnd::Broken(_) => SizeHint::new(),
         };
         let mut hint = SizeHint::new();
         hint.set_lower(read.saturating_add(rest.lower()));
@@ -268,9 +253,9 @@ impl<B: Body> Default for Buffered<B> {
 impl<B: Body> fmt::Debug for Buffered<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rest = match self.rest {
-            Rest::Ended => "ended",
-            Rest::Body(_) => "coming",
-            Rest::Broken(_) => "broken",
+            BodyEnd::Whole => "ended",
+            BodyEnd::More(_) => "coming",
+            BodyEnd::Broken(_) => "broken",
         };
         f.debug_struct("Buffered")
             .field("bytes", &self.frames.bytes)

@@ -8,14 +8,13 @@ use ::http::{Response, StatusCode};
 use bytes::Bytes;
 use http_body::Body;
 
-use super::body::{Buffered, End, Frames, read};
-use super::headers::StoredHeaders;
+use super::body::{BodyEnd, Buffered, Frames, read};
+use super::headers::{StoredHeaders, media_type};
 use super::status::{StatusPolicy, Verdict};
-use super::wire::{self, Written};
+use super::wire::{self, EncodableResponse};
 use crate::error::Error;
-use crate::outcome::codec::{
-    Body as Opened, Encoded, Format, How, Undecodable, Unencodable, schema_of,
-};
+use crate::outcome::codec::{Body as Opened, Encoded, Format, Undecodable, Unencodable, schema_of};
+use crate::outcome::provenance::How;
 use crate::outcome::{Outcome, Sealed};
 use crate::record::OutcomeKind;
 use crate::record::transition::Remains;
@@ -53,7 +52,7 @@ impl Rules {
             _ => OutcomeKind::Error,
         };
         let trailers = frames.trailers().map(|trailers| self.headers.of(trailers));
-        let written = Written {
+        let written = EncodableResponse {
             status,
             headers: self.headers.of(response.headers()).collect(),
             trailers: trailers.into_iter().flatten().collect(),
@@ -79,14 +78,14 @@ pub(super) struct Exchange<B: Body, E> {
 pub(super) enum Ended<B: Body, E> {
     Answered {
         response: Response<Buffered<B>>,
-        kept: Kept,
+        disposition: Disposition,
     },
     Failed(E),
     Refused(Error),
 }
 
 /// The part of a response to be stored.
-pub(super) enum Kept {
+pub(super) enum Disposition {
     /// All of it: its body, and the trailers.
     Whole(Frames),
     /// Nothing, for this reason.
@@ -117,54 +116,62 @@ impl<B: Body, E> Exchange<B, E> {
         let verdict = verdict.unwrap_or_else(|| rules.status.verdict(response.status()));
         let is_stream = is_stream(&response);
         let (parts, body) = response.into_parts();
-        let (body, kept) = match verdict {
-            Verdict::Store if is_stream => {
-                (Buffered::passing(body), Kept::Lost(Unencodable::Stream))
-            }
+        let (body, disposition) = match verdict {
+            Verdict::Store if is_stream => (
+                Buffered::passing(body),
+                Disposition::Lost(Unencodable::Stream),
+            ),
             Verdict::Store => {
                 let (frames, end) = read(body, max_bytes, |_| ()).await;
-                let kept = match &end {
-                    End::Whole => Kept::Whole(frames.clone()),
-                    End::More(_) => Kept::Lost(Unencodable::TooLarge { max_bytes }),
-                    End::Broken(_) => Kept::Broken,
+                let disposition = match &end {
+                    BodyEnd::Whole => Disposition::Whole(frames.clone()),
+                    BodyEnd::More(_) => Disposition::Lost(Unencodable::TooLarge { max_bytes }),
+                    BodyEnd::Broken(_) => Disposition::Broken,
                 };
-                (Buffered::new(frames, end), kept)
+                (Buffered::new(frames, end), disposition)
             }
-            verdict => (Buffered::passing(body), Kept::Nothing(verdict)),
+            verdict => (Buffered::passing(body), Disposition::Nothing(verdict)),
         };
         let response = Response::from_parts(parts, body);
-        Self::executed(Ended::Answered { response, kept })
+        Self::executed(Ended::Answered {
+            response,
+            disposition,
+        })
     }
 
     /// The response of an earlier attempt, found by a reconcile hook. It is stored, whatever its status.
     pub(super) fn landed(response: Response<Bytes>) -> Self {
         let (parts, body) = response.into_parts();
         let frames = Frames::new(body, None);
-        let kept = if is_final(parts.status) {
-            Kept::Whole(frames.clone())
+        let disposition = if is_final(parts.status) {
+            Disposition::Whole(frames.clone())
         } else {
-            Kept::Lost(Unencodable::Stream)
+            Disposition::Lost(Unencodable::Stream)
         };
         let response = Response::from_parts(parts, Buffered::whole(frames));
-        Self::executed(Ended::Answered { response, kept })
+        Self::executed(Ended::Answered {
+            response,
+            disposition,
+        })
     }
 }
 
-/// Whether a response of this status is the answer to its request (RFC 9110, section 15.2).
+/// Whether a response of this status answers its request (RFC 9110, section 15.2).
 pub(super) fn is_final(status: StatusCode) -> bool {
     !status.is_informational()
 }
 
 /// Whether the response is streamed, or is no message at all: waiting for its end would withhold it.
 fn is_stream<B>(response: &Response<B>) -> bool {
-    let of_type = response.headers().get(CONTENT_TYPE);
-    let of_type = of_type.map_or(&b""[..], |value| value.as_bytes());
-    let essence = of_type.split(|byte| *byte == b';').next();
-    let essence = essence.unwrap_or_default().trim_ascii();
-    let streams = ["text/event-stream", "multipart/x-mixed-replace"];
-    let mut streams = streams.iter().map(|stream| stream.as_bytes());
-    response.status() == StatusCode::SWITCHING_PROTOCOLS
-        || streams.any(|stream| essence.eq_ignore_ascii_case(stream))
+    let streams: [&[u8]; 2] = [b"text/event-stream", b"multipart/x-mixed-replace"];
+    let content_type = response.headers().get(CONTENT_TYPE);
+    let is_of_stream = |value| {
+        let media_type = media_type(value);
+        streams
+            .iter()
+            .any(|stream| media_type.eq_ignore_ascii_case(stream))
+    };
+    response.status() == StatusCode::SWITCHING_PROTOCOLS || content_type.is_some_and(is_of_stream)
 }
 
 /// The settlement of a response without a stored answer. `status` is `None` if there is no complete response.
@@ -192,18 +199,19 @@ impl<B: Body, E> Outcome<Arc<Rules>> for Exchange<B, E> {
         let (response, frames) = match &self.end {
             Ended::Answered {
                 response,
-                kept: Kept::Whole(frames),
+                disposition: Disposition::Whole(frames),
             } => (response, frames),
             Ended::Answered {
-                kept: Kept::Lost(why),
+                disposition: Disposition::Lost(why),
                 ..
             } => return Encoded::empty(OutcomeKind::Tombstone, Some(*why)),
             Ended::Answered {
-                kept: Kept::Nothing(verdict),
+                disposition: Disposition::Nothing(verdict),
                 response,
             } => return settled_as(*verdict, Some(response.status())),
             Ended::Answered {
-                kept: Kept::Broken, ..
+                disposition: Disposition::Broken,
+                ..
             }
             | Ended::Failed(_) => return settled_as(rules.status.without_response(), None),
             // A body returns a response or an error; only idem refuses.
@@ -219,7 +227,7 @@ impl<B: Body, E> Outcome<Arc<Rules>> for Exchange<B, E> {
         *response.headers_mut() = stored.headers;
         Ok(Self::executed(Ended::Answered {
             response,
-            kept: Kept::Nothing(Verdict::Store),
+            disposition: Disposition::Nothing(Verdict::Store),
         }))
     }
 

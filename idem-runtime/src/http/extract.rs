@@ -8,9 +8,10 @@ use serde::Serialize;
 
 use super::key::{IdempotencyKey, KeyRefusal, KeyRules};
 use super::problem::Problem;
-use super::reply::{Reply, mark_replayed};
+use super::replayed::mark_replayed;
+use super::reply::Reply;
 use crate::error::Error;
-use crate::outcome::codec::Answer;
+use crate::outcome::Answer;
 
 /// Extracts the key of the request.
 ///

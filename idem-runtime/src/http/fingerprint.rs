@@ -12,7 +12,7 @@ use ::http::{HeaderName, HeaderValue, Uri};
 use sha2::{Digest as _, Sha256};
 
 use self::json::Pointer;
-use super::headers::header_name;
+use super::headers::{header_name, media_type};
 
 /// Hash prefix of a request with a raw body and no headers.
 const PLAIN: &[u8] = b"idempotency http request 1";
@@ -256,11 +256,9 @@ fn content_type(request: &Parts) -> Option<&HeaderValue> {
 
 /// The media type of a JSON document, in lower case and without its parameters.
 fn json_type(request: &Parts) -> Option<Vec<u8>> {
-    let line = content_type(request)?.as_bytes();
-    let essence = line.split(|byte| *byte == b';').next()?;
-    let essence = essence.trim_ascii().to_ascii_lowercase();
-    let is_json = essence == b"application/json" || essence.ends_with(b"+json");
-    is_json.then_some(essence)
+    let media_type = media_type(content_type(request)?).to_ascii_lowercase();
+    let is_json = media_type == b"application/json" || media_type.ends_with(b"+json");
+    is_json.then_some(media_type)
 }
 
 /// The boundary of a form.

@@ -149,6 +149,12 @@ pub(super) fn header_name(name: &str) -> HeaderName {
     parsed
 }
 
+/// The media type of a `Content-Type`, without its parameters.
+pub(super) fn media_type(content_type: &HeaderValue) -> &[u8] {
+    let mut parts = content_type.as_bytes().split(|byte| *byte == b';');
+    parts.next().unwrap_or_default().trim_ascii()
+}
+
 /// Selection of the response headers that are stored.
 #[derive(Clone, Debug)]
 pub(super) struct StoredHeaders {

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::num::NonZeroU16;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,42 +12,21 @@ use ::http::{Method, Request, Response};
 use bytes::Bytes;
 use tower_layer::Layer;
 
-use super::exchange::Rules;
 use super::fingerprint::Fingerprinter;
-use super::key::{IdempotencyKey, KeyRules};
+use super::key::KeyRules;
 use super::problem::Problem;
-use super::scope::Scope;
+use super::scope::CallerScope;
 use super::service::Idempotency;
-use super::status::{StatusPolicy, Verdict};
-use crate::call::CallBuilder;
+use super::settings::{HookFuture, OnProblem, Settings};
+use super::status::StatusPolicy;
 use crate::engine::{Engine, HasEngine};
-use crate::env::clock::Clock;
-use crate::identity::operation::Operation;
 use crate::lifecycle::context::Context;
-use crate::lifecycle::run_limit::{Gate, RunLimit, ScopeLimit};
-use crate::outcome::reconciled::{self, Reconciled};
+use crate::lifecycle::run_limit::{RunLimit, ScopeLimit};
+use crate::outcome::reconciled::{Reconciled, Verdict};
 use crate::policy::{
     OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning, OnUnconfirmed,
-    Policy, policy_setters, settings,
+    policy_setters, settings,
 };
-
-/// The conversion of a problem into a response.
-#[derive(Clone)]
-enum OnProblem {
-    Plain(Arc<Plain>),
-    OfRequest(Arc<OfRequest>),
-}
-
-type Plain = dyn Fn(Problem) -> Response<Bytes> + Send + Sync;
-type OfRequest = dyn Fn(Problem, &Parts) -> Response<Bytes> + Send + Sync;
-
-/// A reconcile hook: determines whether an earlier attempt at a request was done.
-pub(super) type Hook = dyn Fn(Request<Bytes>, Context) -> Finding + Send + Sync;
-
-/// A quota: decides whether a scope may have another record.
-type Quota = dyn Fn(&str, &Parts) -> Result<(), Duration> + Send + Sync;
-
-type Finding = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>;
 
 /// Layer that makes the requests of a service idempotent by their `Idempotency-Key`.
 ///
@@ -85,7 +63,7 @@ type Finding = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>
 /// [`EventKind::Unsaved`](crate::EventKind::Unsaved) with the reason.
 ///
 /// A stream of another type (`application/x-ndjson`, gRPC) is treated as a response: held back until it ends or is too
-/// large to be stored. Leave its routes out, or let their handlers return [`Verdict::Release`]. gRPC sends its errors
+/// large to be stored. Leave its routes out, or let their handlers return [`Verdict::Release`](super::Verdict::Release). gRPC sends its errors
 /// in trailers under status 200, so that a policy by status does not fit it.
 ///
 /// # Settings of the calls
@@ -193,51 +171,10 @@ pub struct IdempotencyLayer {
     settings: Arc<Settings>,
 }
 
-/// The state that a layer and its services share.
-#[derive(Clone)]
-pub(super) struct Settings {
-    engine: Engine,
-    name: Cow<'static, str>,
-    pub(super) scope: Scope,
-    pub(super) keys: KeyRules,
-    pub(super) required: bool,
-    methods: Vec<Method>,
-    pub(super) rules: Arc<Rules>,
-    pub(super) max_body_bytes: usize,
-    pub(super) body_timeout: Duration,
-    pub(super) fingerprinter: Fingerprinter,
-    pub(super) reconcile: Option<Arc<Hook>>,
-    policy: Policy,
-    max_running: Option<Arc<RunLimit>>,
-    max_running_per_scope: Option<Arc<ScopeLimit>>,
-    quota: Option<Arc<Quota>>,
-    documented_at: Option<String>,
-    on_problem: Option<OnProblem>,
-}
-
 impl IdempotencyLayer {
-    fn new(engine: Engine, name: Cow<'static, str>, scope: Scope) -> Self {
-        let settings = Settings {
-            engine,
-            name,
-            scope,
-            keys: KeyRules::default(),
-            required: true,
-            methods: vec![Method::POST, Method::PATCH],
-            rules: Arc::default(),
-            max_body_bytes: 2 << 20,
-            body_timeout: Duration::from_secs(30),
-            fingerprinter: Fingerprinter::new(),
-            reconcile: None,
-            policy: Policy::new().on_duplicate(OnDuplicate::Replay),
-            max_running: None,
-            max_running_per_scope: None,
-            quota: None,
-            documented_at: None,
-            on_problem: None,
-        };
+    fn new(engine: Engine, name: Cow<'static, str>, scope: CallerScope) -> Self {
         Self {
-            settings: Arc::new(settings),
+            settings: Arc::new(Settings::new(engine, name, scope)),
         }
     }
 
@@ -255,7 +192,7 @@ impl IdempotencyLayer {
     where
         F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
     {
-        Self::new(engine.engine(), name.into(), Scope::of(scope))
+        Self::new(engine.engine(), name.into(), CallerScope::of(scope))
     }
 
     /// A layer whose keys are shared by all clients.
@@ -263,7 +200,7 @@ impl IdempotencyLayer {
     /// A client that knows a key, and the request that it came with, gets its answer. For services without callers of
     /// their own, behind one gateway for example.
     pub fn public(engine: impl HasEngine, name: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(engine.engine(), name.into(), Scope::Public)
+        Self::new(engine.engine(), name.into(), CallerScope::Public)
     }
 
     fn set(mut self, set: impl FnOnce(&mut Settings)) -> Self {
@@ -365,7 +302,7 @@ impl IdempotencyLayer {
     /// server claims the key first.
     ///
     /// `quota` gets the scope that the layer's scope found (of more than 512 bytes: its hash; in a
-    /// [public](Self::public) layer `""`) and the request without its body, with its [`IdempotencyKey`] among the
+    /// [public](Self::public) layer `""`) and the request without its body, with its [`IdempotencyKey`](super::IdempotencyKey) among the
     /// extensions. It must not block. The head of each request is copied for it, and a first request takes one round
     /// trip more, which determines whether it is a replay.
     ///
@@ -452,7 +389,7 @@ impl IdempotencyLayer {
     /// | [`Reconciled::NotLanded`] | is executed | get the handler's response |
     /// | [`Reconciled::Unknown`], an `Err`, a panic, nothing within 10 s | gets 500 `outcome-unknown`, with `retryable: true` | run the hook again |
     ///
-    /// It gets the request with its whole body, and its [`IdempotencyKey`] among the extensions;
+    /// It gets the request with its whole body, and its [`IdempotencyKey`](super::IdempotencyKey) among the extensions;
     /// [`Context::derive_key`] makes the key that the handler gave to a provider. `NotLanded` also means that the
     /// effect can no longer happen: the handler may run at once. At one time there is one hook for a key.
     ///
@@ -476,10 +413,10 @@ impl IdempotencyLayer {
     where
         H: Fn(Request<Bytes>, Context) -> F + Send + Sync + 'static,
         F: Future<Output = R> + Send + 'static,
-        R: reconciled::Verdict<Response<T>>,
+        R: Verdict<Response<T>>,
         T: Into<Bytes>,
     {
-        let hook = move |request, context| -> Finding {
+        let hook = move |request, context| -> HookFuture {
             let found = hook(request, context);
             Box::pin(async move {
                 match found.await.verdict() {
@@ -575,7 +512,7 @@ impl IdempotencyLayer {
 
     /// As [`on_problem`](Self::on_problem), with the refused request, less its body.
     ///
-    /// If a key was read, it is among the extensions as [`IdempotencyKey`]. The head of each request is copied for it.
+    /// If a key was read, it is among the extensions as [`IdempotencyKey`](super::IdempotencyKey). The head of each request is copied for it.
     ///
     /// ```
     /// use idem_runtime::{Engine, http::{IdempotencyKey, IdempotencyLayer}, store::memory::MemoryStore};
@@ -606,104 +543,6 @@ impl IdempotencyLayer {
     }
 }
 
-impl Settings {
-    /// Whether requests of this method are protected.
-    pub(super) fn covers(&self, method: &Method) -> bool {
-        self.methods.contains(method)
-    }
-
-    /// The operation of every call of the layer.
-    pub(super) fn operation(&self) -> Operation {
-        Operation::new(self.name.clone())
-    }
-
-    /// The largest response that is stored.
-    pub(super) fn max_response_bytes(&self) -> usize {
-        self.rules.max_bytes(&self.engine.core.format)
-    }
-
-    /// The call of a request.
-    pub(super) fn call(
-        &self,
-        scope: Option<&str>,
-        key: &IdempotencyKey,
-        asked: &[u8; 32],
-    ) -> CallBuilder<Arc<Rules>> {
-        self.named(scope, key.as_str()).fingerprint(asked)
-    }
-
-    /// The calls of all requests with this key.
-    pub(super) fn named(&self, scope: Option<&str>, key: &str) -> CallBuilder<Arc<Rules>> {
-        let by_status = Policy::new().on_panic(match self.rules.status.without_response() {
-            Verdict::Release => OnPanic::Release,
-            Verdict::Store | Verdict::Unknown => OnPanic::Unknown,
-        });
-        let call = self.engine.operation(self.name.clone());
-        let call = match scope {
-            Some(scope) => call.scope(scope),
-            None => call,
-        };
-        let call = match self.reconcile {
-            Some(_) => call.reconciles(),
-            None => call,
-        };
-        call.key(key)
-            .policy(self.policy.or(by_status))
-            .on_error(Arc::clone(&self.rules))
-    }
-
-    /// The head of a request, if a refusal or the quota needs it.
-    pub(super) fn head(&self, request: &Parts) -> Option<Arc<Parts>> {
-        let is_told = matches!(self.on_problem, Some(OnProblem::OfRequest(_)));
-        (is_told || self.quota.is_some()).then(|| Arc::new(request.clone()))
-    }
-
-    /// The checks that a request of this scope must pass before its claim. `head` is its [`head`](Self::head).
-    pub(super) fn gate(&self, scope: Option<&str>, head: Option<&Arc<Parts>>) -> Option<Box<Gate>> {
-        let (running, in_scope) = (&self.max_running, &self.max_running_per_scope);
-        let quota = self.quota.as_ref().zip(head);
-        if running.is_none() && in_scope.is_none() && quota.is_none() {
-            return None;
-        }
-        let scope: Arc<str> = scope.unwrap_or_default().into();
-        Some(Box::new(Gate {
-            running: running.clone(),
-            in_scope: (in_scope.as_ref()).map(|limit| (Arc::clone(limit), Arc::clone(&scope))),
-            quota: quota.map(|(quota, head)| -> Box<crate::lifecycle::run_limit::Quota> {
-                let (quota, head) = (Arc::clone(quota), Arc::clone(head));
-                Box::new(move || quota(&scope, &head))
-            }),
-        }))
-    }
-
-    /// The engine's clock.
-    pub(super) fn clock(&self) -> &dyn Clock {
-        &*self.engine.core.clock
-    }
-
-    /// The response of a refusal. `request` is the [`head`](Self::head) of the refused request.
-    pub(super) fn refusal(&self, problem: Problem, request: Option<&Parts>) -> Response<Bytes> {
-        let problem = match &self.documented_at {
-            Some(uri) => problem.documented_at(uri),
-            None => problem,
-        };
-        let is_retryable = problem.is_retryable();
-        let mut response = match (&self.on_problem, request) {
-            (Some(OnProblem::Plain(on_problem)), _) => on_problem(problem),
-            (Some(OnProblem::OfRequest(on_problem)), Some(request)) => on_problem(problem, request),
-            _ => problem.into_response().map(Into::into),
-        };
-        self.rules
-            .status
-            .advise(response.headers_mut(), is_retryable);
-        // A layer around this one must not store the refusal, however it is worded.
-        let said = response.extensions().get::<Verdict>().copied();
-        let verdict = said.unwrap_or(Verdict::Release);
-        response.extensions_mut().insert(verdict);
-        response
-    }
-}
-
 impl<S> Layer<S> for IdempotencyLayer {
     type Service = Idempotency<S>;
 
@@ -717,23 +556,5 @@ impl fmt::Debug for IdempotencyLayer {
         f.debug_struct("IdempotencyLayer")
             .field("settings", &self.settings)
             .finish()
-    }
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
-            .field("name", &self.name)
-            .field("scope", &self.scope)
-            .field("keys", &self.keys)
-            .field("required", &self.required)
-            .field("methods", &self.methods)
-            .field("rules", &self.rules)
-            .field("max_body_bytes", &self.max_body_bytes)
-            .field("body_timeout", &self.body_timeout)
-            .field("max_running", &self.max_running)
-            .field("max_running_per_scope", &self.max_running_per_scope)
-            .field("fingerprinter", &self.fingerprinter)
-            .finish_non_exhaustive()
     }
 }

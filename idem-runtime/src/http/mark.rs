@@ -1,13 +1,13 @@
 //! Marks the responses of handlers whose calls were replayed.
 
-use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use ::http::{Request, Response};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::reply::mark_replayed;
+use super::replayed::mark_replayed;
+use super::service::{ServiceFuture, take_ready};
 use crate::call::Replays;
 
 /// Marks responses whose idempotent calls were all replayed.
@@ -81,16 +81,14 @@ where
 {
     type Response = Response<R>;
     type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<R>, S::Error>> + Send>>;
+    type Future = ServiceFuture<Result<Response<R>, S::Error>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The ready service takes the request, and a fresh clone replaces it.
-        let fresh = self.inner.clone();
-        let mut inner = std::mem::replace(&mut self.inner, fresh);
+        let mut inner = take_ready(&mut self.inner);
         Box::pin(Replays::watch(async move {
             let mut response = inner.call(request).await?;
             if Replays::are_all() {

@@ -9,7 +9,7 @@ use ::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::service::IDEMPOTENT_REPLAYED;
+use super::replayed::mark_replayed;
 
 /// A handler's response: a status, headers and a value.
 ///
@@ -180,11 +180,6 @@ impl<T: Serialize> Reply<T> {
         }
         response
     }
-}
-
-/// Marks a response as a replay.
-pub(crate) fn mark_replayed(headers: &mut HeaderMap) {
-    let _ = headers.try_insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
 }
 
 /// Leaves out the value and the headers, which may be confidential.

@@ -8,9 +8,9 @@ use ::http::request::Parts;
 use http_body::Body;
 use sha2::Digest as _;
 
-use super::body::{Buffered, End, read};
-use super::layer::Settings;
+use super::body::{BodyEnd, Buffered, read};
 use super::problem::Problem;
+use super::settings::Settings;
 use crate::env::clock::deadline;
 use crate::policy::LONG;
 
@@ -49,15 +49,15 @@ pub(super) async fn take<B: Body>(
         return Err(Problem::body_timeout(settings.body_timeout));
     };
     match read {
-        (frames, End::Whole) => {
+        (frames, BodyEnd::Whole) => {
             let asked = match hash {
                 Some(hash) => hash.finalize().into(),
                 None => fingerprinter.digest(parts, uri, &frames.joined()),
             };
             Ok((Buffered::whole(frames), asked))
         }
-        (_, End::More(_)) => Err(Problem::body_too_large(max_bytes)),
-        (_, End::Broken(_)) => Err(Problem::body_unreadable()),
+        (_, BodyEnd::More(_)) => Err(Problem::body_too_large(max_bytes)),
+        (_, BodyEnd::Broken(_)) => Err(Problem::body_unreadable()),
     }
 }
 

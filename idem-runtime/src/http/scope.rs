@@ -11,45 +11,45 @@ use sha2::{Digest as _, Sha256};
 /// exceed the limit of a key.
 const MAX: usize = 512;
 
-type Find = dyn Fn(&Parts) -> Option<String> + Send + Sync;
+type FindScope = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
 /// The owners of a layer's keys.
 #[derive(Clone)]
-pub(super) enum Scope {
+pub(super) enum CallerScope {
     /// All clients share the keys.
     Public,
     /// The owner that this function returns.
-    Of(Arc<Find>),
+    Of(Arc<FindScope>),
 }
 
 /// Error of a request without an owner of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Nobody;
+pub(super) struct UnknownCaller;
 
-impl Scope {
+impl CallerScope {
     pub(super) fn of(find: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         Self::Of(Arc::new(find))
     }
 
     /// The scope of a known caller, equal to the result of [`find`](Self::find) for its requests.
-    pub(super) fn named(&self, scope: Option<&str>) -> Result<Option<String>, Nobody> {
+    pub(super) fn named(&self, scope: Option<&str>) -> Result<Option<String>, UnknownCaller> {
         match (self, scope) {
             (Self::Public, None) => Ok(None),
             (Self::Of(_), Some(scope)) if !scope.trim().is_empty() => {
                 Ok(Some(fitting(scope.into()).into_owned()))
             }
-            _ => Err(Nobody),
+            _ => Err(UnknownCaller),
         }
     }
 
     /// The scope of a request; `None` if all clients share the keys.
-    pub(super) fn find(&self, request: &Parts) -> Result<Option<String>, Nobody> {
+    pub(super) fn find(&self, request: &Parts) -> Result<Option<String>, UnknownCaller> {
         match self {
             Self::Public => Ok(None),
             Self::Of(find) => match find(request) {
-                Some(scope) if scope.trim().is_empty() => Err(Nobody),
+                Some(scope) if scope.trim().is_empty() => Err(UnknownCaller),
                 Some(scope) => Ok(Some(fitting(scope.into()).into_owned())),
-                None => Err(Nobody),
+                None => Err(UnknownCaller),
             },
         }
     }
@@ -68,7 +68,7 @@ fn fitting(scope: Cow<'_, str>) -> Cow<'_, str> {
     format!("{text:=>width$}", width = MAX + 1).into()
 }
 
-impl fmt::Debug for Scope {
+impl fmt::Debug for CallerScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Public => "Public",
@@ -81,33 +81,33 @@ impl fmt::Debug for Scope {
 mod tests {
     use super::*;
 
-    fn found(scope: &str) -> Result<Option<String>, Nobody> {
+    fn found(scope: &str) -> Result<Option<String>, UnknownCaller> {
         let scope = scope.to_owned();
         let (parts, ()) = ::http::Request::new(()).into_parts();
-        Scope::of(move |_| Some(scope.clone())).find(&parts)
+        CallerScope::of(move |_| Some(scope.clone())).find(&parts)
     }
 
     #[test]
-    fn a_blank_scope_is_nobody() {
-        assert_eq!(found(""), Err(Nobody));
-        assert_eq!(found(" \t"), Err(Nobody));
+    fn a_blank_scope_has_no_owner() {
+        assert_eq!(found(""), Err(UnknownCaller));
+        assert_eq!(found(" \t"), Err(UnknownCaller));
         assert_eq!(found("acme"), Ok(Some("acme".to_owned())));
     }
 
     #[test]
     fn a_caller_that_is_known_has_the_scope_of_its_requests() {
-        let of = Scope::of(|_| None);
+        let of = CallerScope::of(|_| None);
         for scope in ["acme", &"x".repeat(MAX + 1)] {
             assert_eq!(of.named(Some(scope)), found(scope));
         }
         for (of, scope) in [
             (&of, None),
             (&of, Some(" ")),
-            (&Scope::Public, Some("acme")),
+            (&CallerScope::Public, Some("acme")),
         ] {
-            assert_eq!(of.named(scope), Err(Nobody));
+            assert_eq!(of.named(scope), Err(UnknownCaller));
         }
-        assert_eq!(Scope::Public.named(None), Ok(None));
+        assert_eq!(CallerScope::Public.named(None), Ok(None));
     }
 
     #[test]

@@ -13,19 +13,17 @@ use http_body::Body;
 use tower_service::Service;
 
 use super::body::{Buffered, Frames, RequestBody, ResponseBody};
-use super::exchange::{Ended, Exchange, Kept, Rules};
+use super::exchange::{Disposition, Ended, Exchange, Rules};
 use super::key::KeyRefusal;
-use super::layer::Settings;
 use super::problem::Problem;
+use super::replayed::mark_replayed;
 use super::request;
+use super::settings::Settings;
 use super::status::Verdict;
 use crate::call::CallBuilder;
 use crate::error::ErrorKind;
 use crate::lifecycle::reconcile::{reconciled, unsettled};
-use crate::outcome::codec::How;
-
-/// The response header of a replay: `Idempotent-Replayed: true`.
-pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+use crate::outcome::provenance::How;
 
 /// A service whose requests are idempotent by their `Idempotency-Key`.
 ///
@@ -57,8 +55,8 @@ impl<S> Idempotency<S> {
     }
 }
 
-/// A boxed future.
-type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+/// The future of a service.
+pub(super) type ServiceFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl<S, B, R> Service<Request<B>> for Idempotency<S>
 where
@@ -72,22 +70,26 @@ where
 {
     type Response = Response<ResponseBody<R>>;
     type Error = S::Error;
-    type Future = Boxed<Result<Self::Response, S::Error>>;
+    type Future = ServiceFuture<Result<Self::Response, S::Error>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The ready service takes the request, and a fresh clone replaces it.
-        let fresh = self.inner.clone();
-        let inner = std::mem::replace(&mut self.inner, fresh);
+        let inner = take_ready(&mut self.inner);
         if self.settings.covers(request.method()) {
             Box::pin(protect(Arc::clone(&self.settings), inner, request))
         } else {
             Box::pin(pass(inner, request))
         }
     }
+}
+
+/// Takes the service that is ready, and leaves a clone.
+pub(super) fn take_ready<S: Clone>(service: &mut S) -> S {
+    let clone = service.clone();
+    std::mem::replace(service, clone)
 }
 
 /// Calls the inner service without any protection.
@@ -160,11 +162,14 @@ where
     let run = run(call, inner, request, Arc::clone(&settings));
     let Exchange { end, how } = Box::pin(run).await;
     match end {
-        Ended::Answered { mut response, kept } => {
+        Ended::Answered {
+            mut response,
+            disposition,
+        } => {
             let is_replayed = how != How::Executed;
             if is_replayed {
                 // Another version or layer may have stored it, or an intruder. A hook's finding is the service's own.
-                if let Kept::Nothing(_) = kept {
+                if let Disposition::Nothing(_) = disposition {
                     settings.rules.headers.retain(response.headers_mut());
                     settings
                         .rules
@@ -173,12 +178,12 @@ where
                 }
                 mark_as_replayed(&mut response, &method);
             }
-            let is_final = match kept {
-                Kept::Whole(_) | Kept::Lost(_) => true,
-                Kept::Broken => false,
+            let is_final = match disposition {
+                Disposition::Whole(_) | Disposition::Lost(_) => true,
+                Disposition::Broken => false,
                 // The next request runs the hook.
-                Kept::Nothing(Verdict::Unknown) => settings.reconcile.is_none(),
-                Kept::Nothing(_) => is_replayed,
+                Disposition::Nothing(Verdict::Unknown) => settings.reconcile.is_none(),
+                Disposition::Nothing(_) => is_replayed,
             };
             if is_final {
                 settings.rules.status.advise_of_final(&mut response);
@@ -256,7 +261,7 @@ fn mark_as_replayed<R: Body>(response: &mut Response<ResponseBody<R>>, method: &
         names.join(", ")
     });
     let headers = response.headers_mut();
-    headers.insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+    mark_replayed(headers);
     match (trailers, length) {
         // HTTP/1.1 sends only announced trailers.
         (Some(names), _) => {

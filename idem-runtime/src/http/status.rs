@@ -135,8 +135,7 @@ impl StatusPolicy {
         Self {
             released: &[],
             ambiguous: Verdict::Store,
-            own: Vec::new(),
-            advises: false,
+            ..Self::careful()
         }
     }
 
@@ -153,8 +152,8 @@ impl StatusPolicy {
         Self {
             released: STRIPE,
             ambiguous: Verdict::Store,
-            own: Vec::new(),
             advises: true,
+            ..Self::careful()
         }
     }
 

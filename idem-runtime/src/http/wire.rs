@@ -23,14 +23,14 @@ const VERSION: u8 = 1;
 const NUMBER: usize = 5;
 
 /// A response to be written.
-pub(super) struct Written<'a> {
+pub(super) struct EncodableResponse<'a> {
     pub(super) status: StatusCode,
     pub(super) headers: Vec<(&'a HeaderName, &'a HeaderValue)>,
     pub(super) trailers: Vec<(&'a HeaderName, &'a HeaderValue)>,
     pub(super) body: &'a Frames,
 }
 
-impl Written<'_> {
+impl EncodableResponse<'_> {
     /// An upper bound of the encoded length.
     pub(super) fn max_bytes(&self) -> usize {
         let fields = self.headers.iter().chain(&self.trailers);
@@ -76,15 +76,15 @@ fn low_bits(number: usize) -> u8 {
 
 /// A decoded response.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub(super) struct DecodedResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: Frames,
 }
 
-/// Reads the output of [`Written::write`], and nothing else.
-pub(super) fn read(bytes: &[u8]) -> Result<Stored, Undecodable> {
-    let mut reader = Reader { bytes, at: 0 };
+/// Reads the output of [`EncodableResponse::write`], and nothing else.
+pub(super) fn read(bytes: &[u8]) -> Result<DecodedResponse, Undecodable> {
+    let mut reader = ResponseReader { bytes, at: 0 };
     match reader.byte()? {
         VERSION => {}
         tag => return Err(Undecodable::Format { tag }),
@@ -94,19 +94,19 @@ pub(super) fn read(bytes: &[u8]) -> Result<Stored, Undecodable> {
     let headers = reader.fields()?;
     let trailers = Some(reader.fields()?).filter(|trailers| !trailers.is_empty());
     let body = Frames::new(Bytes::copy_from_slice(reader.rest()), trailers);
-    Ok(Stored {
+    Ok(DecodedResponse {
         status,
         headers,
         body,
     })
 }
 
-struct Reader<'a> {
+struct ResponseReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ResponseReader<'a> {
     fn mistyped(&self) -> Undecodable {
         Undecodable::Mistyped { at: self.at }
     }
@@ -178,7 +178,7 @@ mod tests {
 
     fn written(status: u16, headers: &HeaderMap, trailers: &HeaderMap, body: &[u8]) -> Vec<u8> {
         let body = Frames::new(Bytes::copy_from_slice(body), None);
-        let written = Written {
+        let written = EncodableResponse {
             status: StatusCode::from_u16(status).unwrap(),
             headers: pairs(headers),
             trailers: pairs(trailers),
@@ -190,7 +190,7 @@ mod tests {
         out
     }
 
-    fn body(stored: &Stored) -> Vec<u8> {
+    fn body(stored: &DecodedResponse) -> Vec<u8> {
         stored.body.data().flatten().copied().collect()
     }
 

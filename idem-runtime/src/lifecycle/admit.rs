@@ -18,7 +18,7 @@ use crate::lifecycle::core::{Core, Protection};
 use crate::lifecycle::in_flight::{Entered, Unleased};
 use crate::lifecycle::run_limit::{Full, Gate, Place};
 use crate::local::cache::{Found, Permit};
-use crate::outcome::stored::Stored;
+use crate::outcome::stored::StoredAnswer;
 use crate::policy::{EffectivePolicy, OnOutage};
 
 /// How an admitted call goes on.
@@ -28,13 +28,13 @@ use crate::policy::{EffectivePolicy, OnOutage};
 )]
 pub(crate) enum Admission {
     /// The call has its answer.
-    Replay(Stored),
+    Replay(StoredAnswer),
     /// The store has to be queried.
     Acquire(Pending),
 }
 
 /// The answer of a call that runs nothing: a replay, or a refusal.
-pub(crate) type Answered = Result<Stored, Error>;
+pub(crate) type Answered = Result<StoredAnswer, Error>;
 
 /// The state of a call that has no answer in this process.
 struct Lookup {

@@ -24,7 +24,7 @@ use crate::lifecycle::run_limit::{Gate, Place, over_quota};
 use crate::lifecycle::unacked_claim::Orphan;
 use crate::local::cache::{Life, Permit};
 use crate::local::singleflight::{Follower, Join, Landing, Ticket};
-use crate::outcome::stored::Stored;
+use crate::outcome::stored::StoredAnswer;
 use crate::policy::EffectivePolicy;
 use crate::record::transition::{ClaimReply, ClaimRequest, Needs};
 use crate::record::{Fence, Owner, Record, State};
@@ -50,7 +50,7 @@ pub enum Begun {
     /// The caller runs the body.
     Claimed(Claim),
     /// The call was done before; this is its answer.
-    Done(Stored),
+    Done(StoredAnswer),
 }
 
 /// How a call starts.
@@ -62,7 +62,7 @@ pub(crate) enum Start {
     /// It runs the body without protection.
     Unprotected(Box<Unleased>),
     /// It has its answer.
-    Replay(Stored),
+    Replay(StoredAnswer),
 }
 
 /// A granted claim.

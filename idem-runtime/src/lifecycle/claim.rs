@@ -19,8 +19,9 @@ use crate::lifecycle::renewer::Keeper;
 use crate::lifecycle::run_limit::Place;
 use crate::lifecycle::settle::{Ending, Held, REPLY, Settled, Settling};
 use crate::local::singleflight::Ticket;
-use crate::outcome::codec::{Encoded, How, Replay, Unencodable};
-use crate::outcome::stored::Stored;
+use crate::outcome::codec::{Encoded, Replay, Unencodable};
+use crate::outcome::provenance::How;
+use crate::outcome::stored::StoredAnswer;
 use crate::policy::EffectivePolicy;
 use crate::record::transition::{Remains, RenewReply};
 use crate::record::unknown_cause::Cause;
@@ -50,7 +51,7 @@ pub enum Completion {
     /// The answer is stored, or is being stored in the background; it is the one to return.
     Own,
     /// Another attempt stored its answer first, and that is the one to return.
-    Adopted(Stored),
+    Adopted(StoredAnswer),
 }
 
 impl Claim {
@@ -218,7 +219,7 @@ impl Claim {
         match self.settle(encoded).await {
             Settled::Own => Ok(Completion::Own),
             Settled::Adopted { record, left } => {
-                let stored = Stored::new(
+                let stored = StoredAnswer::new(
                     core.formats.mine(),
                     operation,
                     key.digest(),

@@ -6,7 +6,7 @@ use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::{Operation, RecordKey};
 use crate::lifecycle::core::Core;
-use crate::outcome::stored::Stored;
+use crate::outcome::stored::StoredAnswer;
 use crate::policy::{EffectivePolicy, OnDuplicate};
 use crate::record::transition::ClaimReply;
 use crate::record::unknown_cause::Cause;
@@ -22,7 +22,7 @@ impl Core {
         policy: &EffectivePolicy,
         waited: bool,
         local: bool,
-    ) -> Result<Stored, Error> {
+    ) -> Result<StoredAnswer, Error> {
         let operation = key.operation();
         let refuse = |kind| Err(Error::new(kind, operation.clone()));
         let age = record.header.age(left);
@@ -51,7 +51,7 @@ impl Core {
                     },
                 );
                 let digest = key.digest();
-                Ok(Stored::new(
+                Ok(StoredAnswer::new(
                     self.formats.mine(),
                     operation,
                     digest,

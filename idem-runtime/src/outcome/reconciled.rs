@@ -1,6 +1,6 @@
 //! Result of a reconcile hook.
 
-use super::codec::Answer;
+use super::answer::Answer;
 
 /// The finding of a reconcile hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -5,12 +5,13 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind};
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::Operation;
-use crate::outcome::codec::{Body, Format, How, Replay, Undecodable};
+use crate::outcome::codec::{Body, Format, Replay, Undecodable};
+use crate::outcome::provenance::How;
 use crate::record::{OutcomeKind, Record, State};
 
 /// A stored answer.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub struct StoredAnswer {
     pub(crate) operation: Operation,
     digest: KeyDigest,
     /// A copy per answer instead of a shared, counted one: threads that update one reference count contend for it.
@@ -21,7 +22,7 @@ pub struct Stored {
     waited: bool,
 }
 
-impl Stored {
+impl StoredAnswer {
     pub(crate) fn new(
         format: &Format,
         operation: &Operation,
@@ -45,7 +46,7 @@ impl Stored {
     pub fn outcome(&self) -> OutcomeKind {
         match self.record.header.state {
             State::Done { outcome, .. } => outcome,
-            // Only done records become `Stored`.
+            // Only done records become stored answers.
             _ => OutcomeKind::Unknown,
         }
     }

@@ -1,11 +1,14 @@
 //! The layout is frozen, and values that are no records are refused.
 
+use std::time::Duration;
+
 use super::*;
+use crate::identity::fingerprint::Fingerprint;
 
 fn header(state: State) -> Header {
     Header {
         state,
-        owner: Owner([7; 16]),
+        owner: Owner::from_bytes([7; 16]),
         fence: Fence::new(1_767_225_600_123_456),
         attempts: 3,
         retain: Duration::from_hours(24),
@@ -85,7 +88,7 @@ fn each_state_has_its_byte() {
 }
 
 #[test]
-fn what_is_not_a_record_is_refused() {
+fn a_value_that_is_no_record_is_refused() {
     let good = header(State::Released).encode();
     assert_eq!(Header::decode(b""), Err(Unreadable::Short { bytes: 0 }));
     assert_eq!(
@@ -110,7 +113,7 @@ fn what_is_not_a_record_is_refused() {
 }
 
 #[test]
-fn a_lease_is_what_the_remaining_life_says() {
+fn a_lease_follows_from_the_remaining_life() {
     let header = header(State::Pending {
         lease: Duration::from_secs(30),
     });
@@ -157,7 +160,7 @@ fn a_fence_grows_even_when_the_clock_steps_back() {
 }
 
 #[test]
-fn an_operator_is_told_from_an_attempt() {
+fn an_operators_owner_differs_from_that_of_an_attempt() {
     let operators = [Owner::by_hand(), Owner::by_hand()];
     assert!(operators.iter().all(Owner::is_by_hand));
     assert_ne!(operators[0], operators[1], "a repeat is known by it");

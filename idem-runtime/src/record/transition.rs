@@ -5,7 +5,7 @@
 //!          ┌───────────────────────────────────────────────┐
 //!     absent ──claim──▶ PENDING ──complete(owner)──▶ DONE ──ttl──▶ absent
 //!          ▲              │ │ ▲                        ▲
-//!          │   retention  │ │ └─ renew(owner)          │ late complete (nobody holds the claim)
+//!          │   retention  │ │ └─ renew(owner)          │ late complete (no claim is held)
 //!          └──────────────┘ │                          │
 //!                           └─release(owner)─▶ RELEASED ──claim──▶ PENDING
 //! ```
@@ -15,8 +15,8 @@
 //!     UNKNOWN, or PENDING lapsed, or RELEASED with attempts ──claim(reconciles)──▶ RECONCILING
 //!     RECONCILING ──complete(owner)──▶ DONE (landed, or unknown again)
 //!     RECONCILING ──claim(same owner, not reconciles)──▶ PENDING (attempts+1: it did not land)
-//!     RECONCILING, given back or lapsed = UNKNOWN
-//!     UNKNOWN ──complete(a success of anybody)──▶ DONE
+//!     RECONCILING, released or lapsed = UNKNOWN
+//!     UNKNOWN ──complete(a success of any owner)──▶ DONE
 //! ```
 //!
 //! A release that keeps nothing of the only attempt takes the fingerprint and the types of the answers off the record:
@@ -27,20 +27,17 @@
 //! may still renew and complete it. An owner that released its claim, or left it unknown, is granted
 //! nothing any more: an earlier request of it may still be on its way.
 
-mod reply;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-pub use self::reply::{
+pub use super::reply::{
     ClaimReply, ClaimRequest, CompleteReply, Needs, ReleaseReply, Remains, RenewReply, ResolveReply,
 };
+pub use super::unknown_cause::UNDECIDED;
 use crate::identity::fingerprint::Fingerprint;
 use crate::record::{AnswerTypes, Fence, Header, OutcomeKind, Owner, Record, State};
-
-/// The cause of an outcome that is still unknown after its reconciliation.
-pub const UNDECIDED: u32 = 4;
 
 /// The stored record of a key, read at one moment.
 #[derive(Clone, Copy, Debug)]

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use crate::record::transition::UNDECIDED;
+/// The cause of an outcome that is still unknown after its reconciliation.
+pub const UNDECIDED: u32 = 4;
 
-/// Why an outcome is unknown.
+/// Reason of an unknown outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The body ended with an error of class unknown.
@@ -13,7 +14,7 @@ pub(crate) enum Cause {
     Cancelled,
     /// The body panicked.
     Panicked,
-    /// The reconciliation found nothing out.
+    /// The reconciliation ended without a verdict.
     Undecided,
     /// The classification of the error panicked.
     Unclassified,

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::LAYOUT;
-
-/// Why the value of a key is not readable as a record.
+/// The first byte of every record that this version writes and reads.
+pub const LAYOUT: u8 = b'2';
+/// Reason that the value of a key is not readable as a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unreadable {

@@ -37,7 +37,7 @@ impl Pointer {
 /// that all parsers read alike.
 pub(super) fn canonical(body: &[u8], without: &[Pointer]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(body).ok()?;
-    let mut reader = Reader {
+    let mut reader = JsonReader {
         text,
         at: 0,
         out: Vec::with_capacity(body.len()),
@@ -65,7 +65,7 @@ fn within<'p>(places: &Places<'p>, name: &str) -> Option<Vec<&'p [String]>> {
     Some(inner)
 }
 
-struct Reader<'a> {
+struct JsonReader<'a> {
     text: &'a str,
     at: usize,
     out: Vec<u8>,
@@ -81,7 +81,7 @@ struct Member {
     end: usize,
 }
 
-impl Reader<'_> {
+impl JsonReader<'_> {
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }

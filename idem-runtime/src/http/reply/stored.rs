@@ -10,33 +10,34 @@ use serde::{Deserialize, Serialize};
 
 use super::super::headers::StoredHeaders;
 use super::Reply;
-use crate::outcome::codec::{Body, How, Replay, Sink, Undecodable, Unencodable};
+use crate::outcome::codec::{Body, Replay, Sink, Undecodable, Unencodable};
+use crate::outcome::provenance::How;
 
 /// The member that distinguishes a stored reply from a plain value. It is not a valid name of a Rust field.
 const MARK: &str = "$reply";
 
 #[derive(Serialize)]
-struct Written<'a, T> {
+struct SerializedReply<'a, T> {
     #[serde(rename = "$reply")]
-    head: Head,
+    head: ReplyHead,
     value: &'a T,
 }
 
 #[derive(Deserialize)]
-struct Read<T> {
+struct DeserializedReply<T> {
     #[serde(rename = "$reply")]
-    head: Head,
+    head: ReplyHead,
     value: T,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Head {
+struct ReplyHead {
     status: u16,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     headers: Vec<(String, String)>,
 }
 
-impl Head {
+impl ReplyHead {
     fn of<T>(reply: &Reply<T>) -> Self {
         let rules = StoredHeaders::of_author();
         Self {
@@ -78,8 +79,8 @@ fn bytes(text: &str) -> Option<HeaderValue> {
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned> Replay for Reply<T> {
     fn write(&self, out: &mut Sink) -> Result<(), Unencodable> {
-        out.put(&Written {
-            head: Head::of(self),
+        out.put(&SerializedReply {
+            head: ReplyHead::of(self),
             value: &self.value,
         })
     }
@@ -89,7 +90,7 @@ impl<T: Serialize + DeserializeOwned> Replay for Reply<T> {
         if !is_reply(body) {
             return body.take().map(Self::ok);
         }
-        let Read { head, value } = body.take()?;
+        let DeserializedReply { head, value } = body.take()?;
         let (status, headers) = head.open().ok_or(Undecodable::Mistyped { at: 0 })?;
         Ok(Self {
             status,

@@ -5,7 +5,7 @@
 
 use zstd::bulk::{Compressor, decompress};
 
-use super::Undecodable;
+use super::failure::Undecodable;
 
 /// The library's own default: little is gained above it.
 const LEVEL: i32 = 0;

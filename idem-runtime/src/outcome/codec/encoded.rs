@@ -3,9 +3,12 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::failure::Unencodable;
+use super::format::Format;
 #[cfg(feature = "http")]
-use super::format::OWN;
-use super::{Format, Replay, Sink, Unencodable};
+use super::layout::OWN;
+use super::replay::Replay;
+use super::sink::Sink;
 use crate::outcome::class::Class;
 use crate::record::transition::Remains;
 use crate::record::{HEADER, OutcomeKind};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use chacha20poly1305::aead::{AeadInOut, KeyInit};
 use chacha20poly1305::{Tag, XChaCha20Poly1305, XNonce};
 
-use super::format::Bound;
-use super::{Undecodable, Unencodable};
+use super::bound::Bound;
+use super::failure::{Undecodable, Unencodable};
 use crate::record::{HEADER, OutcomeKind};
 
 const ID: usize = 4;

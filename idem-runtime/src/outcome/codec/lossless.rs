@@ -11,13 +11,13 @@ use serde::ser::{
     SerializeTuple, SerializeTupleStruct, SerializeTupleVariant, Serializer,
 };
 
-use super::AnswerFormat;
+use super::layout::AnswerFormat;
 
 /// Whether the format writes this value as another one. Determined by a serializer that writes nothing, and that is
 /// optimized away for types without options and floats.
 pub(super) fn loses<T: Serialize>(value: &T, format: AnswerFormat) -> bool {
     let lost = Cell::new(false);
-    let check = Check {
+    let check = LossCheck {
         is_json: matches!(format, AnswerFormat::Json),
         in_some: false,
         lost: &lost,
@@ -29,7 +29,7 @@ pub(super) fn loses<T: Serialize>(value: &T, format: AnswerFormat) -> bool {
 
 /// Checks one value.
 #[derive(Clone, Copy)]
-struct Check<'a> {
+struct LossCheck<'a> {
     is_json: bool,
     /// The value is directly inside a `Some`, which the format does not write.
     in_some: bool,
@@ -38,27 +38,27 @@ struct Check<'a> {
 
 /// Checks the content of a value.
 #[derive(Clone, Copy)]
-struct Within<'a>(Check<'a>);
+struct ContentLossCheck<'a>(LossCheck<'a>);
 
 /// The error of a `Serialize` implementation; this module itself never fails.
 #[derive(Debug)]
-struct Failed;
+struct SerializeRefused;
 
-impl fmt::Display for Failed {
+impl fmt::Display for SerializeRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the value does not serialize")
     }
 }
 
-impl std::error::Error for Failed {}
+impl std::error::Error for SerializeRefused {}
 
-impl Error for Failed {
+impl Error for SerializeRefused {
     fn custom<T: fmt::Display>(_: T) -> Self {
         Self
     }
 }
 
-impl<'a> Check<'a> {
+impl<'a> LossCheck<'a> {
     /// Records a value that is written as null: it is lost inside a `Some`.
     fn nothing(self) {
         if self.in_some {
@@ -66,8 +66,8 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn within(self) -> Within<'a> {
-        Within(Check {
+    fn within(self) -> ContentLossCheck<'a> {
+        ContentLossCheck(LossCheck {
             in_some: false,
             ..self
         })
@@ -78,23 +78,23 @@ impl<'a> Check<'a> {
 macro_rules! brought_back {
     ($($method:ident: $of:ty),+ $(,)?) => {
         $(
-            fn $method(self, _: $of) -> Result<(), Failed> {
+            fn $method(self, _: $of) -> Result<(), SerializeRefused> {
                 Ok(())
             }
         )+
     };
 }
 
-impl<'a> Serializer for Check<'a> {
+impl<'a> Serializer for LossCheck<'a> {
     type Ok = ();
-    type Error = Failed;
-    type SerializeSeq = Within<'a>;
-    type SerializeTuple = Within<'a>;
-    type SerializeTupleStruct = Within<'a>;
-    type SerializeTupleVariant = Within<'a>;
-    type SerializeMap = Within<'a>;
-    type SerializeStruct = Within<'a>;
-    type SerializeStructVariant = Within<'a>;
+    type Error = SerializeRefused;
+    type SerializeSeq = ContentLossCheck<'a>;
+    type SerializeTuple = ContentLossCheck<'a>;
+    type SerializeTupleStruct = ContentLossCheck<'a>;
+    type SerializeTupleVariant = ContentLossCheck<'a>;
+    type SerializeMap = ContentLossCheck<'a>;
+    type SerializeStruct = ContentLossCheck<'a>;
+    type SerializeStructVariant = ContentLossCheck<'a>;
 
     brought_back! {
         serialize_bool: bool,
@@ -113,35 +113,35 @@ impl<'a> Serializer for Check<'a> {
         serialize_bytes: &[u8],
     }
 
-    fn serialize_f32(self, number: f32) -> Result<(), Failed> {
+    fn serialize_f32(self, number: f32) -> Result<(), SerializeRefused> {
         self.serialize_f64(number.into())
     }
 
-    fn serialize_f64(self, number: f64) -> Result<(), Failed> {
+    fn serialize_f64(self, number: f64) -> Result<(), SerializeRefused> {
         if self.is_json && !number.is_finite() {
             self.lost.set(true);
         }
         Ok(())
     }
 
-    fn serialize_none(self) -> Result<(), Failed> {
+    fn serialize_none(self) -> Result<(), SerializeRefused> {
         self.nothing();
         Ok(())
     }
 
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), Failed> {
-        value.serialize(Check {
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), SerializeRefused> {
+        value.serialize(LossCheck {
             in_some: true,
             ..self
         })
     }
 
-    fn serialize_unit(self) -> Result<(), Failed> {
+    fn serialize_unit(self) -> Result<(), SerializeRefused> {
         self.nothing();
         Ok(())
     }
 
-    fn serialize_unit_struct(self, _: &'static str) -> Result<(), Failed> {
+    fn serialize_unit_struct(self, _: &'static str) -> Result<(), SerializeRefused> {
         // An empty list in `MessagePack`.
         if self.is_json {
             self.nothing();
@@ -154,7 +154,7 @@ impl<'a> Serializer for Check<'a> {
         _: &'static str,
         _: u32,
         _: &'static str,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), SerializeRefused> {
         Ok(())
     }
 
@@ -162,7 +162,7 @@ impl<'a> Serializer for Check<'a> {
         self,
         _: &'static str,
         value: &T,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), SerializeRefused> {
         // Written as its content.
         value.serialize(self)
     }
@@ -173,19 +173,23 @@ impl<'a> Serializer for Check<'a> {
         _: u32,
         _: &'static str,
         value: &T,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), SerializeRefused> {
         value.serialize(self.within().0)
     }
 
-    fn serialize_seq(self, _: Option<usize>) -> Result<Within<'a>, Failed> {
+    fn serialize_seq(self, _: Option<usize>) -> Result<ContentLossCheck<'a>, SerializeRefused> {
         Ok(self.within())
     }
 
-    fn serialize_tuple(self, _: usize) -> Result<Within<'a>, Failed> {
+    fn serialize_tuple(self, _: usize) -> Result<ContentLossCheck<'a>, SerializeRefused> {
         Ok(self.within())
     }
 
-    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Within<'a>, Failed> {
+    fn serialize_tuple_struct(
+        self,
+        _: &'static str,
+        _: usize,
+    ) -> Result<ContentLossCheck<'a>, SerializeRefused> {
         Ok(self.within())
     }
 
@@ -195,15 +199,19 @@ impl<'a> Serializer for Check<'a> {
         _: u32,
         _: &'static str,
         _: usize,
-    ) -> Result<Within<'a>, Failed> {
+    ) -> Result<ContentLossCheck<'a>, SerializeRefused> {
         Ok(self.within())
     }
 
-    fn serialize_map(self, _: Option<usize>) -> Result<Within<'a>, Failed> {
+    fn serialize_map(self, _: Option<usize>) -> Result<ContentLossCheck<'a>, SerializeRefused> {
         Ok(self.within())
     }
 
-    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Within<'a>, Failed> {
+    fn serialize_struct(
+        self,
+        _: &'static str,
+        _: usize,
+    ) -> Result<ContentLossCheck<'a>, SerializeRefused> {
         Ok(self.within())
     }
 
@@ -213,11 +221,11 @@ impl<'a> Serializer for Check<'a> {
         _: u32,
         _: &'static str,
         _: usize,
-    ) -> Result<Within<'a>, Failed> {
+    ) -> Result<ContentLossCheck<'a>, SerializeRefused> {
         Ok(self.within())
     }
 
-    fn collect_str<T: fmt::Display + ?Sized>(self, _: &T) -> Result<(), Failed> {
+    fn collect_str<T: fmt::Display + ?Sized>(self, _: &T) -> Result<(), SerializeRefused> {
         Ok(())
     }
 
@@ -227,23 +235,23 @@ impl<'a> Serializer for Check<'a> {
 }
 
 /// Implements a compound serializer, for elements or fields.
-macro_rules! looks_within {
+macro_rules! checks_content {
     ($($compound:ident: $method:ident($($name:ident)?)),+ $(,)?) => {
         $(
-            impl $compound for Within<'_> {
+            impl $compound for ContentLossCheck<'_> {
                 type Ok = ();
-                type Error = Failed;
+                type Error = SerializeRefused;
 
                 fn $method<T: Serialize + ?Sized>(
                     &mut self,
                     $($name: &'static str,)?
                     value: &T,
-                ) -> Result<(), Failed> {
+                ) -> Result<(), SerializeRefused> {
                     $(let _ = $name;)?
                     value.serialize(self.0)
                 }
 
-                fn end(self) -> Result<(), Failed> {
+                fn end(self) -> Result<(), SerializeRefused> {
                     Ok(())
                 }
             }
@@ -251,7 +259,7 @@ macro_rules! looks_within {
     };
 }
 
-looks_within! {
+checks_content! {
     SerializeSeq: serialize_element(),
     SerializeTuple: serialize_element(),
     SerializeTupleStruct: serialize_field(),
@@ -260,19 +268,22 @@ looks_within! {
     SerializeStructVariant: serialize_field(name),
 }
 
-impl SerializeMap for Within<'_> {
+impl SerializeMap for ContentLossCheck<'_> {
     type Ok = ();
-    type Error = Failed;
+    type Error = SerializeRefused;
 
-    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Failed> {
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), SerializeRefused> {
         key.serialize(self.0)
     }
 
-    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Failed> {
+    fn serialize_value<T: Serialize + ?Sized>(
+        &mut self,
+        value: &T,
+    ) -> Result<(), SerializeRefused> {
         value.serialize(self.0)
     }
 
-    fn end(self) -> Result<(), Failed> {
+    fn end(self) -> Result<(), SerializeRefused> {
         Ok(())
     }
 }

@@ -12,11 +12,12 @@ mod unfriendly;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::*;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
+use crate::outcome::Answer;
 use crate::record::{AnswerTypes, Fence, HEADER, Header, OutcomeKind, Owner, Record, State};
 
 /// Frozen bodies of [`Receipt::GOLDEN`]: a record of an older release must be read for ever.

@@ -5,7 +5,7 @@
     reason = "the signatures are those of `compression`"
 )]
 
-use super::Undecodable;
+use super::failure::Undecodable;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Compression {}

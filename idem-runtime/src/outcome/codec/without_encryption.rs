@@ -6,8 +6,8 @@
     reason = "the signatures are those of `encryption`"
 )]
 
-use super::format::Bound;
-use super::{Undecodable, Unencodable};
+use super::bound::Bound;
+use super::failure::{Undecodable, Unencodable};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Encryption {}

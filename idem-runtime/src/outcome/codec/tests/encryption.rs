@@ -1,8 +1,8 @@
 //! Encrypted answers.
 
 use super::*;
+use crate::outcome::codec::bound::Bound;
 use crate::outcome::codec::encryption::Encryption;
-use crate::outcome::codec::format::Bound;
 
 /// Key 7 is 32 times 0x42, the nonce 24 times 0x24, the prefix `shop`, the rest as in [`Receipt::golden`]'s record.
 /// Written by libsodium.

@@ -3,7 +3,8 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use super::{Body, Replay, Sink, Undecodable, Unencodable};
+use super::codec::{Body, Replay, Sink, Undecodable, Unencodable};
+use super::provenance::How;
 
 /// The answer of an idempotent function and its provenance.
 ///
@@ -32,19 +33,6 @@ pub struct Answer<T> {
     how: How,
     attempt: u16,
     age: Duration,
-}
-
-/// Provenance of an answer, as seen by the call. Variants may be added; match with a `_` arm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum How {
-    /// This call ran the body.
-    Executed,
-    /// An earlier call had run the body. Its answer was stored, or a reconcile hook found it.
-    Replayed,
-    /// Another call ran the body while this call was in progress. Either this call waited for it, or it ran the body
-    /// too, lost its lease before completion, and the other call's answer is the one that counts.
-    Waited,
 }
 
 impl<T> Answer<T> {

@@ -1,36 +1,21 @@
-//! A value as the bytes of a record, and back.
-
-#[cfg_attr(not(feature = "zstd"), path = "codec/without_compression.rs")]
-mod compression;
-mod encoded;
-#[cfg_attr(not(feature = "encryption"), path = "codec/without_encryption.rs")]
-mod encryption;
-mod failure;
-mod format;
-mod lossless;
-mod provenance;
-mod schema;
-mod sink;
+//! The trait of values that can be stored.
 
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use self::encoded::Encoded;
-#[cfg(feature = "encryption")]
-pub use self::encryption::EncryptionKeys;
-pub use self::failure::{Undecodable, Unencodable};
-pub use self::format::{AnswerFormat, Format};
-pub use self::provenance::{Answer, How};
-pub(crate) use self::schema::schema_of;
-pub use self::sink::{Body, Sink};
+use super::body::Body;
+use super::failure::{Undecodable, Unencodable};
+use super::schema::schema_of;
+use super::sink::Sink;
+use crate::outcome::provenance::How;
 
 /// A value that can be stored as an answer and read back.
 ///
-/// Implemented for every type that serializes and deserializes without borrowing, and for an [`Answer`] of one.
+/// Implemented for every type that serializes and deserializes without borrowing, and for an [`Answer`](crate::Answer) of one.
 ///
-/// Answers are stored as JSON, or in the engine's [`AnswerFormat`]. A value that the format cannot represent is not
+/// Answers are stored as JSON, or in the engine's [`AnswerFormat`](crate::AnswerFormat). A value that the format cannot represent is not
 /// stored, and duplicates get [`ErrorKind::NotStored`](crate::ErrorKind::NotStored): `Some` of nothing (`Some(None)`,
 /// `Some(())`), and in JSON a number that is not finite and a map whose keys are no text. Numbers come back bit for
 /// bit. A value that its own type does not read back is [`ErrorKind::Undecodable`](crate::ErrorKind::Undecodable) for
@@ -44,7 +29,7 @@ pub use self::sink::{Body, Sink};
 /// (`Vec<Receipt>`). So a type may be moved to another module or crate, and may get new fields that its `Deserialize`
 /// does not need. A type of another name is refused as [`ErrorKind::WrongType`](crate::ErrorKind::WrongType), even if
 /// it could read the stored value (`u32` and `u64`, `String` and a newtype around it, `Box<str>`): see
-/// [`OnOtherType`](crate::OnOtherType). An [`Answer`], and a `Reply` of the feature `http`, have the name of the type
+/// [`OnOtherType`](crate::OnOtherType). An [`Answer`](crate::Answer), and a `Reply` of the feature `http`, have the name of the type
 /// that they hold.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be stored as an answer",
@@ -96,6 +81,3 @@ impl<T: Serialize + DeserializeOwned> Replay for T {
         body.take()
     }
 }
-
-#[cfg(test)]
-mod tests;

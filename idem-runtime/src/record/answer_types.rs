@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::OutcomeKind;
+use super::outcome_kind::OutcomeKind;
 
 /// Type tags of a function's value and of its kept error.
 ///
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tag_of_a_known_type_says_nothing_else() {
+    fn the_tag_of_a_known_type_has_no_other_meaning() {
         for schema in [0, 1, 0x0001_0001, 0x0001_0000, 0xffff_ffff, 0xabcd_abcc] {
             let types = AnswerTypes::of([schema, schema]);
             assert!(!types.is_unknown(), "{schema:08x}");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_goes_with_everything() {
+    fn an_unknown_type_matches_every_type() {
         let (pay, refund) = (AnswerTypes::of([2, 3]), AnswerTypes::of([4, 5]));
         assert!(!pay.matches(refund) && !pay.reads(refund, VALUE) && !pay.reads(refund, ERROR));
         assert!(!pay.holds(VALUE, 4) && !pay.holds(ERROR, 5) && pay.holds(ERROR, 3));

@@ -1,0 +1,206 @@
+//! The settings that a layer and its services share.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::request::Parts;
+use ::http::{Method, Request, Response};
+use bytes::Bytes;
+
+use super::exchange::Rules;
+use super::fingerprint::Fingerprinter;
+use super::key::{IdempotencyKey, KeyRules};
+use super::problem::Problem;
+use super::scope::CallerScope;
+use super::status::Verdict;
+use crate::call::CallBuilder;
+use crate::engine::Engine;
+use crate::env::clock::Clock;
+use crate::identity::operation::Operation;
+use crate::lifecycle::context::Context;
+use crate::lifecycle::run_limit::{Gate, Quota, RunLimit, ScopeLimit};
+use crate::outcome::reconciled::Reconciled;
+use crate::policy::{OnDuplicate, OnPanic, Policy};
+
+/// The conversion of a problem into a response.
+#[derive(Clone)]
+pub(super) enum OnProblem {
+    Plain(Arc<Plain>),
+    OfRequest(Arc<OfRequest>),
+}
+
+type Plain = dyn Fn(Problem) -> Response<Bytes> + Send + Sync;
+type OfRequest = dyn Fn(Problem, &Parts) -> Response<Bytes> + Send + Sync;
+
+/// A reconcile hook: determines whether an earlier attempt at a request was done.
+pub(super) type RequestHook = dyn Fn(Request<Bytes>, Context) -> HookFuture + Send + Sync;
+
+/// A quota: decides whether a scope may have another record.
+type RequestQuota = dyn Fn(&str, &Parts) -> Result<(), Duration> + Send + Sync;
+
+pub(super) type HookFuture = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>;
+
+/// The state that a layer and its services share.
+#[derive(Clone)]
+pub(super) struct Settings {
+    engine: Engine,
+    name: Cow<'static, str>,
+    pub(super) scope: CallerScope,
+    pub(super) keys: KeyRules,
+    pub(super) required: bool,
+    pub(super) methods: Vec<Method>,
+    pub(super) rules: Arc<Rules>,
+    pub(super) max_body_bytes: usize,
+    pub(super) body_timeout: Duration,
+    pub(super) fingerprinter: Fingerprinter,
+    pub(super) reconcile: Option<Arc<RequestHook>>,
+    pub(super) policy: Policy,
+    pub(super) max_running: Option<Arc<RunLimit>>,
+    pub(super) max_running_per_scope: Option<Arc<ScopeLimit>>,
+    pub(super) quota: Option<Arc<RequestQuota>>,
+    pub(super) documented_at: Option<String>,
+    pub(super) on_problem: Option<OnProblem>,
+}
+
+impl Settings {
+    /// The defaults of a layer.
+    pub(super) fn new(engine: Engine, name: Cow<'static, str>, scope: CallerScope) -> Self {
+        Self {
+            engine,
+            name,
+            scope,
+            keys: KeyRules::default(),
+            required: true,
+            methods: vec![Method::POST, Method::PATCH],
+            rules: Arc::default(),
+            max_body_bytes: 2 << 20,
+            body_timeout: Duration::from_secs(30),
+            fingerprinter: Fingerprinter::new(),
+            reconcile: None,
+            policy: Policy::new().on_duplicate(OnDuplicate::Replay),
+            max_running: None,
+            max_running_per_scope: None,
+            quota: None,
+            documented_at: None,
+            on_problem: None,
+        }
+    }
+
+    /// Whether requests of this method are protected.
+    pub(super) fn covers(&self, method: &Method) -> bool {
+        self.methods.contains(method)
+    }
+
+    /// The operation of every call of the layer.
+    pub(super) fn operation(&self) -> Operation {
+        Operation::new(self.name.clone())
+    }
+
+    /// The largest response that is stored.
+    pub(super) fn max_response_bytes(&self) -> usize {
+        self.rules.max_bytes(&self.engine.core.format)
+    }
+
+    /// The call of a request.
+    pub(super) fn call(
+        &self,
+        scope: Option<&str>,
+        key: &IdempotencyKey,
+        asked: &[u8; 32],
+    ) -> CallBuilder<Arc<Rules>> {
+        self.named(scope, key.as_str()).fingerprint(asked)
+    }
+
+    /// The calls of all requests with this key.
+    pub(super) fn named(&self, scope: Option<&str>, key: &str) -> CallBuilder<Arc<Rules>> {
+        let by_status = Policy::new().on_panic(match self.rules.status.without_response() {
+            Verdict::Release => OnPanic::Release,
+            Verdict::Store | Verdict::Unknown => OnPanic::Unknown,
+        });
+        let call = self.engine.operation(self.name.clone());
+        let call = match scope {
+            Some(scope) => call.scope(scope),
+            None => call,
+        };
+        let call = match self.reconcile {
+            Some(_) => call.reconciles(),
+            None => call,
+        };
+        call.key(key)
+            .policy(self.policy.or(by_status))
+            .on_error(Arc::clone(&self.rules))
+    }
+
+    /// The head of a request, if a refusal or the quota needs it.
+    pub(super) fn head(&self, request: &Parts) -> Option<Arc<Parts>> {
+        let is_told = matches!(self.on_problem, Some(OnProblem::OfRequest(_)));
+        (is_told || self.quota.is_some()).then(|| Arc::new(request.clone()))
+    }
+
+    /// The checks that a request of this scope must pass before its claim. `head` is its [`head`](Self::head).
+    pub(super) fn gate(&self, scope: Option<&str>, head: Option<&Arc<Parts>>) -> Option<Box<Gate>> {
+        let (running, in_scope) = (&self.max_running, &self.max_running_per_scope);
+        let quota = self.quota.as_ref().zip(head);
+        if running.is_none() && in_scope.is_none() && quota.is_none() {
+            return None;
+        }
+        let scope: Arc<str> = scope.unwrap_or_default().into();
+        Some(Box::new(Gate {
+            running: running.clone(),
+            in_scope: (in_scope.as_ref()).map(|limit| (Arc::clone(limit), Arc::clone(&scope))),
+            quota: quota.map(|(quota, head)| -> Box<Quota> {
+                let (quota, head) = (Arc::clone(quota), Arc::clone(head));
+                Box::new(move || quota(&scope, &head))
+            }),
+        }))
+    }
+
+    /// The engine's clock.
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.engine.core.clock
+    }
+
+    /// The response of a refusal. `request` is the [`head`](Self::head) of the refused request.
+    pub(super) fn refusal(&self, problem: Problem, request: Option<&Parts>) -> Response<Bytes> {
+        let problem = match &self.documented_at {
+            Some(uri) => problem.documented_at(uri),
+            None => problem,
+        };
+        let is_retryable = problem.is_retryable();
+        let mut response = match (&self.on_problem, request) {
+            (Some(OnProblem::Plain(on_problem)), _) => on_problem(problem),
+            (Some(OnProblem::OfRequest(on_problem)), Some(request)) => on_problem(problem, request),
+            _ => problem.into_response().map(Into::into),
+        };
+        self.rules
+            .status
+            .advise(response.headers_mut(), is_retryable);
+        // A layer around this one must not store the refusal, however it is worded.
+        let said = response.extensions().get::<Verdict>().copied();
+        let verdict = said.unwrap_or(Verdict::Release);
+        response.extensions_mut().insert(verdict);
+        response
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("name", &self.name)
+            .field("scope", &self.scope)
+            .field("keys", &self.keys)
+            .field("required", &self.required)
+            .field("methods", &self.methods)
+            .field("rules", &self.rules)
+            .field("max_body_bytes", &self.max_body_bytes)
+            .field("body_timeout", &self.body_timeout)
+            .field("max_running", &self.max_running)
+            .field("max_running_per_scope", &self.max_running_per_scope)
+            .field("fingerprinter", &self.fingerprinter)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,65 @@
+//! Decoding of an answer's value.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+
+use super::failure::Undecodable;
+use super::layout::{AnswerFormat, Layout};
+
+/// The serialized value of a record, opened.
+pub struct Body<'a> {
+    pub(super) layout: Layout,
+    pub(super) bytes: Cow<'a, [u8]>,
+}
+
+impl Body<'_> {
+    /// The bytes of a value that its own type encoded.
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only responses are"))]
+    pub(crate) fn own(&self) -> Result<&[u8], Undecodable> {
+        match self.layout {
+            Layout::Own => Ok(&self.bytes),
+            Layout::Serialized(_) => Err(Undecodable::Mistyped { at: 0 }),
+        }
+    }
+
+    pub(crate) fn take<T: DeserializeOwned>(&self) -> Result<T, Undecodable> {
+        // The position, and not the message: serde's message may quote the stored value.
+        let format = match self.layout {
+            Layout::Serialized(format) => format,
+            Layout::Own => return Err(Undecodable::Mistyped { at: 0 }),
+        };
+        match format {
+            // `match`, since all of this is compiled with each type.
+            AnswerFormat::Json => match serde_json::from_slice(&self.bytes) {
+                Ok(value) => Ok(value),
+                Err(error) => Err(mistyped(&error)),
+            },
+            #[cfg(feature = "msgpack")]
+            AnswerFormat::MessagePack => {
+                let mut rest = &*self.bytes;
+                let value = T::deserialize(&mut rmp_serde::Deserializer::new(&mut rest));
+                let at = self.bytes.len() - rest.len();
+                match value {
+                    // Trailing bytes mean that the value is of another type.
+                    Ok(value) if rest.is_empty() => Ok(value),
+                    _ => Err(Undecodable::Mistyped { at }),
+                }
+            }
+        }
+    }
+}
+
+fn mistyped(error: &serde_json::Error) -> Undecodable {
+    Undecodable::Mistyped { at: error.column() }
+}
+
+impl fmt::Debug for Body<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Body")
+            .field("layout", &self.layout)
+            .field("bytes", &self.bytes.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,147 @@
+//! The output of a call: its value, encoder and decoder.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use super::codec::{Body, Encoded, Format, Undecodable, Unencodable};
+use super::outcome::Outcome;
+use super::provenance::How;
+use super::stored::StoredAnswer;
+use crate::error::Error;
+use crate::record::OutcomeKind;
+use crate::record::transition::Remains;
+
+/// The output of a call, `None` until it is known. Holds its encoder and decoder, so that the bounds of the return type
+/// are needed only where it is constructed.
+pub struct Output<O, P> {
+    pub(crate) value: Option<O>,
+    on_error: P,
+    refuse: fn(Error) -> O,
+    any: for<'a> fn(&'a mut Self) -> &'a mut (dyn AnyOutput + 'a),
+}
+
+/// A type-erased output. The rest of a call uses only this trait, so that it is compiled once and not per function.
+pub(crate) trait AnyOutput {
+    /// The encoding to store. Without an output nothing is stored.
+    fn encode(&self, format: &Format) -> Encoded;
+    fn decode(&mut self, outcome: OutcomeKind, body: &Body<'_>) -> Result<(), Undecodable>;
+    /// Passes the answer's provenance to a type that records it: see [`Answer`](crate::Answer).
+    fn come_about(&mut self, how: How, attempt: u16, age: Duration);
+    /// Whether the type exposes its age.
+    fn tells_age(&self) -> bool;
+    fn refuse(&mut self, error: Error);
+    /// Whether the output is a success.
+    #[cfg(feature = "_sql")]
+    fn succeeded(&self) -> bool;
+    /// The schemas of the value and of a kept error; 0 if none is kept.
+    fn schemas(&self) -> [u32; 2];
+}
+
+// `match` instead of `?`, `map` or closures: this is compiled with each function.
+impl<O: Outcome<P>, P> AnyOutput for Output<O, P> {
+    fn encode(&self, format: &Format) -> Encoded {
+        match &self.value {
+            Some(output) => output.encode(&self.on_error, format),
+            None => Encoded::Release(Remains::Request),
+        }
+    }
+
+    fn decode(&mut self, outcome: OutcomeKind, body: &Body<'_>) -> Result<(), Undecodable> {
+        match O::decode(outcome, body) {
+            Ok(output) => self.value = Some(output),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn come_about(&mut self, how: How, attempt: u16, age: Duration) {
+        if let Some(output) = &mut self.value {
+            output.come_about(how, attempt, age);
+        }
+    }
+
+    fn tells_age(&self) -> bool {
+        O::tells_age()
+    }
+
+    fn refuse(&mut self, error: Error) {
+        self.value = Some(O::refuse(error));
+    }
+
+    #[cfg(feature = "_sql")]
+    fn succeeded(&self) -> bool {
+        self.value.as_ref().is_some_and(O::succeeded)
+    }
+
+    fn schemas(&self) -> [u32; 2] {
+        O::schemas()
+    }
+}
+
+impl<O: Outcome<P>, P> Output<O, P> {
+    pub(crate) fn new(on_error: P) -> Self {
+        Self {
+            value: None,
+            on_error,
+            refuse: O::refuse,
+            any: Self::erased,
+        }
+    }
+
+    fn erased<'a>(&'a mut self) -> &'a mut (dyn AnyOutput + 'a) {
+        self
+    }
+}
+
+impl<O, P> Output<O, P> {
+    pub(crate) fn any(&mut self) -> &mut dyn AnyOutput {
+        (self.any)(self)
+    }
+
+    /// Takes the output; panics if there is none.
+    pub(crate) fn take(&mut self) -> O {
+        match self.value.take() {
+            Some(output) => output,
+            None => taken(),
+        }
+    }
+
+    /// The constructor of a refusal, for use after the output was moved elsewhere.
+    pub(crate) fn refusal(&self) -> fn(Error) -> O {
+        self.refuse
+    }
+}
+
+#[cold]
+fn taken() -> ! {
+    panic!("a call is not polled after its output was taken")
+}
+
+impl dyn AnyOutput + '_ {
+    /// Replaces the output by the stored answer.
+    ///
+    /// # Errors
+    ///
+    /// [`Undecodable`], if the stored answer cannot be decoded.
+    pub(crate) fn read(&mut self, stored: &StoredAnswer) -> Result<(), Undecodable> {
+        self.decode(stored.outcome(), &stored.open()?)?;
+        let attempt = stored.record.header.attempts;
+        self.come_about(stored.how(), attempt, stored.age());
+        Ok(())
+    }
+
+    /// The encoding to store of an output that the body just returned.
+    pub(crate) fn write(&self, format: &Format) -> Encoded {
+        // As in `Encoded::store`; here only a classification can have panicked.
+        catch_unwind(AssertUnwindSafe(|| self.encode(format))).unwrap_or_else(|_| {
+            Encoded::empty(OutcomeKind::Unknown, Some(Unencodable::Unclassified))
+        })
+    }
+}
+
+impl<O, P> fmt::Debug for Output<O, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Output").finish_non_exhaustive()
+    }
+}
