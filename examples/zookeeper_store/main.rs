@@ -1,4 +1,4 @@
-//! `cargo run --example custom_store -- HOST:PORT`: see [`idem_examples::custom_store`].
+//! `cargo run --example zookeeper_store -- HOST:PORT`: see [`idem_examples::zookeeper_store`].
 
 use std::collections::hash_map::RandomState;
 use std::error::Error as _;
@@ -7,13 +7,13 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use idem_examples::custom_store::store::ZooKeeperStore;
-use idem_examples::custom_store::suite;
+use idem_examples::zookeeper_store::store::ZooKeeperStore;
+use idem_examples::zookeeper_store::suite;
 use idem_runtime::{Engine, Error, idempotent};
 use zookeeper_client::Client;
 
 const HELP: &str = "\
-custom_store HOST:PORT
+zookeeper_store HOST:PORT
 
 Runs the conformance suite of idem against a store in ZooKeeper, and an annotated function on it.
 What it writes there stands under a root of its own, and is deleted at the end.
@@ -41,7 +41,7 @@ async fn main() -> ExitCode {
         say(HELP);
         return ExitCode::SUCCESS;
     }
-    match custom_store(&servers).await {
+    match zookeeper_store(&servers).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(message) => fail(&message),
@@ -49,7 +49,7 @@ async fn main() -> ExitCode {
 }
 
 /// Whether the store passes.
-async fn custom_store(servers: &str) -> Result<bool, String> {
+async fn zookeeper_store(servers: &str) -> Result<bool, String> {
     let store = ZooKeeperStore::connect(servers).await.map_err(|error| {
         let cause = error.source().map_or(String::new(), |c| format!(" ({c})"));
         format!("{error}{cause}\n\n{HELP}")
@@ -72,7 +72,7 @@ async fn custom_store(servers: &str) -> Result<bool, String> {
 }
 
 // The order is the key. Every error of this body releases the key, so that a retry runs.
-#[idempotent(op = "custom_store.charge", key = order, ttl = "24h", on_error = release)]
+#[idempotent(op = "zookeeper_store.charge", key = order, ttl = "24h", on_error = release)]
 async fn charge(
     order: &str,
     cents: u64,
@@ -116,7 +116,7 @@ fn engine(store: &ZooKeeperStore) -> Result<Engine, String> {
 }
 
 fn fail(message: &str) -> ExitCode {
-    eprintln!("custom_store: {message}");
+    eprintln!("zookeeper_store: {message}");
     ExitCode::from(2)
 }
 
