@@ -1,6 +1,6 @@
 //! Parts that the examples share.
 
 pub mod checkout;
-pub mod custom_store;
 mod kept;
 pub mod payments;
+pub mod zookeeper_store;

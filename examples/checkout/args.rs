@@ -1,144 +1,116 @@
 //! The command line.
 
+use std::ffi::OsString;
+use std::num::ParseIntError;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Output of `--help`.
-pub const HELP: &str = "\
-A shop whose checkout survives double clicks, reloads and a client that calls again: a page with a
-form and its one-time token, a JSON API and a payment endpoint with the Idempotency-Key header, and
-a live page of what was executed and what was replayed.
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser, ValueEnum};
 
-Usage: cargo run --example checkout -- [OPTIONS]
+const ABOUT: &str = "\
+A shop whose checkout survives double clicks, reloads and a client that repeats its requests: a page
+with a form and its one-time token, a JSON API and a payment endpoint with the Idempotency-Key
+header, and a live page of executed and replayed calls.
 
-The books (orders, charges) and the records of idem survive the process, unless said otherwise.
+The books (orders, charges) and the records of idem survive the process, unless stated otherwise.";
 
-  --file PATH      the SQLite file of both; default: idem-checkout.db beside the program
-  --redis URL      the records in Redis (redis://127.0.0.1:6379), the books in the SQLite file
-  --postgres URL   both in PostgreSQL (postgres://user:password@127.0.0.1/database)
-  --store NAME     sqlite (the default) or memory, where both end with the process
-  --port N         the port on 127.0.0.1; 0 takes a free one and prints it; default 3000
-  --fresh          forget what was sold: new books
-  --slow MS        how long a payment takes, in milliseconds; default 50
-  --life SECONDS   how long a form can be submitted, 1 to 86400; default 300
-  --help           this text
+const AFTER: &str = "\
+URLs: postgres://user:password@127.0.0.1/database, redis://127.0.0.1:6379
 
-Exit code: 0 after SIGTERM or Ctrl-C, 1 if calls were still running then, 2 if it cannot start.
-";
+Exit code: 0 after SIGTERM or Ctrl-C, 1 if calls were still running then, 2 if it cannot start.";
+
+/// The command line.
+#[derive(Clone, Debug, PartialEq, Eq, Parser)]
+#[command(
+    name = "checkout",
+    bin_name = "cargo run --example checkout --",
+    about = ABOUT,
+    after_help = AFTER
+)]
+pub struct Args {
+    /// The SQLite file of books and records [default: idem-checkout.db beside the program]
+    #[arg(long, value_name = "PATH")]
+    pub file: Option<PathBuf>,
+    /// Records in Redis, books in the SQLite file
+    #[arg(long, value_name = "URL", conflicts_with_all = ["postgres", "store"])]
+    pub redis: Option<String>,
+    /// Records and books in PostgreSQL
+    #[arg(long, value_name = "URL", conflicts_with_all = ["file", "store"])]
+    pub postgres: Option<String>,
+    /// sqlite (the default), or memory, where both end with the process
+    #[arg(long, value_name = "NAME", hide_possible_values = true)]
+    pub store: Option<Local>,
+    /// Port on 127.0.0.1; 0 takes a free one and prints it
+    #[arg(long, value_name = "N", default_value_t = 3000)]
+    pub port: u16,
+    /// Forget what was sold, and begin new books
+    #[arg(long)]
+    pub fresh: bool,
+    /// Duration of a payment, in milliseconds
+    #[arg(long, value_name = "MS", default_value = "50", value_parser = millis)]
+    pub slow: Duration,
+    /// How long a form can be submitted, 1 to 86400 seconds
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
+    pub life: Duration,
+}
+
+/// A place on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Local {
+    /// In a file
+    Sqlite,
+    /// In this process: both end with it
+    Memory,
+}
 
 /// Location of the records and the books.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Store {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store<'a> {
     /// Both in a file.
     Sqlite,
     /// Both in this process.
     Memory,
     /// The records in Redis, the books in a file.
-    Redis(String),
+    Redis(&'a str),
     /// Both in PostgreSQL.
-    Postgres(String),
-}
-
-/// The parsed command line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Args {
-    /// Location of the records and the books.
-    pub store: Store,
-    /// The file of the books.
-    pub file: Option<PathBuf>,
-    /// The port, 0 for a free one.
-    pub port: u16,
-    /// Whether to start new books.
-    pub fresh: bool,
-    /// Duration of a payment.
-    pub slow: Duration,
-    /// Lifetime of a form.
-    pub life: Duration,
-    /// Whether only the help is requested.
-    pub help: bool,
-}
-
-impl Default for Args {
-    fn default() -> Self {
-        Self {
-            store: Store::Sqlite,
-            file: None,
-            port: 3000,
-            fresh: false,
-            slow: Duration::from_millis(50),
-            life: Duration::from_mins(5),
-            help: false,
-        }
-    }
+    Postgres(&'a str),
 }
 
 impl Args {
-    /// Reads the arguments that follow the program's name.
+    /// Reads the command line, the program's name first.
     ///
     /// # Errors
     ///
-    /// A sentence for the person who typed them.
-    pub fn parse(given: impl IntoIterator<Item = String>) -> Result<Self, String> {
-        let mut args = Self::default();
-        let mut given = given.into_iter();
-        let mut store: Option<(String, Store)> = None;
-        while let Some(argument) = given.next() {
-            let (name, mut inline) = match argument.split_once('=') {
-                Some((name, value)) => (name, Some(value.to_owned())),
-                None => (argument.as_str(), None),
-            };
-            let mut value = |what: &str| {
-                let value = inline.take().or_else(|| given.next());
-                value.ok_or_else(|| format!("{name} needs a value: {name} {what}"))
-            };
-            let chosen = match name {
-                "--redis" => Some(Store::Redis(value("URL")?)),
-                "--postgres" => Some(Store::Postgres(value("URL")?)),
-                "--store" => Some(named(&value("NAME")?)?),
-                _ => None,
-            };
-            match (chosen, name) {
-                (Some(chosen), _) => {
-                    if let Some((first, _)) = store.replace((name.to_owned(), chosen)) {
-                        return Err(format!("{first} and {name} are two stores; choose one"));
-                    }
-                }
-                (None, "--file") => args.file = Some(value("PATH")?.into()),
-                (None, "--port") => args.port = number(name, &value("N")?)?,
-                (None, "--slow") => {
-                    args.slow = Duration::from_millis(number(name, &value("MS")?)?);
-                }
-                (None, "--life") => {
-                    args.life = Duration::from_secs(number(name, &value("SECONDS")?)?);
-                }
-                (None, "--fresh") => args.fresh = true,
-                (None, "--help" | "-h") => args.help = true,
-                _ => return Err(format!("unknown argument {argument:?}; see --help")),
-            }
-            if inline.is_some() {
-                return Err(format!("{name} takes no value"));
-            }
-        }
-        if let Some((_, store)) = store {
-            args.store = store;
-        }
-        if args.file.is_some() && matches!(args.store, Store::Memory | Store::Postgres(_)) {
-            return Err("--file is for books in a file: it has no use here".to_owned());
+    /// A message for the caller of the program; the request for help, too.
+    pub fn read<T>(line: impl IntoIterator<Item = T>) -> Result<Self, clap::Error>
+    where
+        T: Into<OsString> + Clone,
+    {
+        let args = Self::try_parse_from(line)?;
+        if args.store == Some(Local::Memory) && args.file.is_some() {
+            let message = "--file is for books that survive the process";
+            return Err(Self::command().error(ErrorKind::ArgumentConflict, message));
         }
         Ok(args)
     }
-}
 
-fn named(name: &str) -> Result<Store, String> {
-    match name {
-        "sqlite" => Ok(Store::Sqlite),
-        "memory" => Ok(Store::Memory),
-        "redis" | "postgres" => Err(format!("{name} needs an address: --{name} URL")),
-        _ => Err(format!("--store is sqlite or memory, not {name:?}")),
+    /// Location of the records and the books.
+    #[must_use]
+    pub fn store(&self) -> Store<'_> {
+        match (&self.redis, &self.postgres, self.store) {
+            (Some(url), ..) => Store::Redis(url),
+            (_, Some(url), _) => Store::Postgres(url),
+            (.., Some(Local::Memory)) => Store::Memory,
+            _ => Store::Sqlite,
+        }
     }
 }
 
-fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T, String> {
-    text.parse()
-        .map_err(|_| format!("{name} needs a whole number, not {text:?}"))
+fn millis(text: &str) -> Result<Duration, ParseIntError> {
+    text.parse().map(Duration::from_millis)
+}
+
+fn seconds(text: &str) -> Result<Duration, ParseIntError> {
+    text.parse().map(Duration::from_secs)
 }

@@ -3,21 +3,14 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use idem_examples::checkout::args::{Args, HELP};
+use idem_examples::checkout::args::Args;
 use idem_examples::checkout::serve::serve;
 use idem_examples::checkout::shop::Shop;
 use tokio::net::TcpListener;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let args = match Args::parse(std::env::args().skip(1)) {
-        Ok(args) => args,
-        Err(message) => return fail(&message, 2),
-    };
-    if args.help {
-        say(HELP);
-        return ExitCode::SUCCESS;
-    }
+    let args = Args::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
     let (shop, listener, address) = match open(&args).await {
         Ok(opened) => opened,
         Err(message) => return fail(&message, 2),

@@ -55,7 +55,7 @@ impl Shop {
             Some(file) => file.clone(),
             None => beside_the_program("idem-checkout.db"),
         };
-        match &args.store {
+        match args.store() {
             Store::Memory => {
                 let books = Books::memory().await.map_err(cannot("keep books"))?;
                 let place = "records and books end with this process".to_owned();
@@ -72,7 +72,7 @@ impl Shop {
                 Self::on(args, store, books, place).await
             }
             Store::Redis(url) => {
-                let store = RedisStore::builder(url.as_str()).connect_timeout(PATIENCE);
+                let store = RedisStore::builder(url).connect_timeout(PATIENCE);
                 let store = store.response_timeout(PATIENCE).connect().await;
                 let store = store.map_err(cannot("use Redis"))?;
                 let books = in_file(&file).await?;
@@ -80,7 +80,7 @@ impl Shop {
                 Self::on(args, store, books, place).await
             }
             Store::Postgres(url) => {
-                let store = PostgresStore::builder(url.as_str());
+                let store = PostgresStore::builder(url);
                 let store = store.response_timeout(PATIENCE).connect().await;
                 let store = store.map_err(cannot("use PostgreSQL"))?;
                 store.migrate().await.map_err(cannot("use PostgreSQL"))?;

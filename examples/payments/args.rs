@@ -1,186 +1,126 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
-/// Output of `--help`.
-pub const HELP: &str = "\
+use clap::builder::RangedU64ValueParser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser, ValueEnum};
+
+const ABOUT: &str = "\
 Runs a log of payment webhooks, with repeats and faults, through idempotent functions, and checks
 that money moved once.
 
-Usage: cargo run --example payments -- [OPTIONS]
+Records and books survive the process, unless stated otherwise: a second run replays everything,
+and after a kill -9 half-way the next run continues.";
 
-Records and books survive the process, unless said otherwise: run it again, and everything is
-replayed; kill it half-way (kill -9), and the next run continues.
+const AFTER: &str = "\
+URLs: postgres://user:password@127.0.0.1/database, mysql://user:password@127.0.0.1/database,
+redis://127.0.0.1:6379
 
-  --file PATH        the SQLite file of both; default: idem-payments.db beside the program
-  --postgres URL     both in PostgreSQL (postgres://user:password@127.0.0.1/database)
-  --mysql URL        both in MySQL or MariaDB (mysql://user:password@127.0.0.1/database)
-  --store NAME       sqlite (the default) or memory, where both end with the process
-  --fresh            forget the earlier run: new books
-  --notes FILE       what the provider's double keeps for itself; default: beside the SQLite file, or
-                     beside the program
-  --redis URL        keep the records in Redis (redis://127.0.0.1:6379); the books are in memory
-  --prefix NAME      name of the records in Redis; default: a new one each time. The same name again
-                     replays the earlier run: nothing is executed, and no money moves
-  --without          call the same functions without the attribute, and count the damage
-  --deliveries FILE  another log; default: the one beside this example
-  --tasks N          deliveries under way at a time, 1 to 10000; default 64
-  --seed N           which steps fail; default 7
-  --help             this text
+Exit code: 0 if the books agree with the log, 1 if they do not, 2 if the run cannot start.";
 
-Exit code: 0 if the books agree with the log, 1 if they do not, 2 if the run cannot start.
-";
+/// The command line.
+#[derive(Clone, Debug, PartialEq, Eq, Parser)]
+#[command(
+    name = "payments",
+    bin_name = "cargo run --example payments --",
+    about = ABOUT,
+    after_help = AFTER
+)]
+pub struct Args {
+    /// The SQLite file of records and books [default: idem-payments.db beside the program]
+    #[arg(long, value_name = "PATH")]
+    pub file: Option<PathBuf>,
+    /// Records and books in PostgreSQL
+    #[arg(long, value_name = "URL", group = "server", conflicts_with_all = ["file", "store"])]
+    pub postgres: Option<String>,
+    /// Records and books in MySQL or MariaDB
+    #[arg(long, value_name = "URL", group = "server", conflicts_with_all = ["file", "store"])]
+    pub mysql: Option<String>,
+    /// Records in Redis; the books end with the process
+    #[arg(long, value_name = "URL", group = "server", conflicts_with_all = ["file", "store"])]
+    pub redis: Option<String>,
+    /// sqlite (the default), or memory, where records and books end with the process
+    #[arg(long, value_name = "NAME", hide_possible_values = true)]
+    pub store: Option<Local>,
+    /// Forget the earlier run, and begin new books
+    #[arg(long, conflicts_with = "redis")]
+    pub fresh: bool,
+    /// The file of the provider's double [default: beside the SQLite file or the program]
+    #[arg(long, value_name = "FILE", conflicts_with = "redis")]
+    pub notes: Option<PathBuf>,
+    /// Name of the records in Redis [default: a new one]; the same name again replays the earlier run
+    #[arg(long, value_name = "NAME", requires = "redis")]
+    pub prefix: Option<String>,
+    /// Call the same functions without the attribute, and count the damage
+    #[arg(long, conflicts_with_all = ["server", "file", "store", "fresh", "notes"])]
+    pub without: bool,
+    /// Another log [default: the one beside this example]
+    #[arg(long, value_name = "FILE")]
+    pub deliveries: Option<PathBuf>,
+    /// Deliveries under way at a time, 1 to 10000
+    #[arg(long, value_name = "N", default_value_t = 64,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000))]
+    pub tasks: usize,
+    /// Which steps fail
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    pub seed: u64,
+}
+
+/// A place on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Local {
+    /// In a file
+    Sqlite,
+    /// In this process: both end with it
+    Memory,
+}
 
 /// Location of the records.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Store {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store<'a> {
     /// In a file, the books too.
-    Sqlite(Option<PathBuf>),
+    Sqlite(Option<&'a Path>),
     /// In this process, the books too.
     Memory,
     /// In Redis; the books in this process.
-    Redis(String),
+    Redis(&'a str),
     /// In PostgreSQL, the books too.
-    Postgres(String),
+    Postgres(&'a str),
     /// In MySQL or MariaDB, the books too.
-    MySql(String),
-}
-
-/// The parsed command line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Args {
-    /// Location of the records.
-    pub store: Store,
-    /// Whether to start new books.
-    pub fresh: bool,
-    /// The file of the parties downstream.
-    pub notes: Option<PathBuf>,
-    /// The name of the records in Redis.
-    pub prefix: Option<String>,
-    /// Whether to run without the attribute.
-    pub without: bool,
-    /// Another log.
-    pub deliveries: Option<PathBuf>,
-    /// Deliveries under way at a time.
-    pub tasks: usize,
-    /// Which steps fail.
-    pub seed: u64,
-    /// Whether only the help is requested.
-    pub help: bool,
-}
-
-impl Default for Args {
-    fn default() -> Self {
-        Self {
-            store: Store::Sqlite(None),
-            fresh: false,
-            notes: None,
-            prefix: None,
-            without: false,
-            deliveries: None,
-            tasks: 64,
-            seed: 7,
-            help: false,
-        }
-    }
+    MySql(&'a str),
 }
 
 impl Args {
-    /// Reads the arguments that follow the program's name.
+    /// Reads the command line, the program's name first.
     ///
     /// # Errors
     ///
-    /// A sentence for the person who typed them.
-    pub fn parse(given: impl IntoIterator<Item = String>) -> Result<Self, String> {
-        let mut args = Self::default();
-        let mut given = given.into_iter();
-        let mut store: Option<(String, Store)> = None;
-        while let Some(argument) = given.next() {
-            let (name, mut inline) = match argument.split_once('=') {
-                Some((name, value)) => (name, Some(value.to_owned())),
-                None => (argument.as_str(), None),
-            };
-            let mut value = |what: &str| {
-                let value = inline.take().or_else(|| given.next());
-                value.ok_or_else(|| format!("{name} needs a value: {name} {what}"))
-            };
-            let chosen = match name {
-                "--file" => Some(Store::Sqlite(Some(value("PATH")?.into()))),
-                "--redis" => Some(Store::Redis(value("URL")?)),
-                "--postgres" => Some(Store::Postgres(value("URL")?)),
-                "--mysql" => Some(Store::MySql(value("URL")?)),
-                "--store" => Some(named(&value("NAME")?)?),
-                _ => None,
-            };
-            if let Some(chosen) = chosen {
-                let name = name.to_owned();
-                store = Some(match store.take() {
-                    None => (name, chosen),
-                    // The option that contains the path.
-                    Some((_, file @ Store::Sqlite(Some(_)))) if chosen == Store::Sqlite(None) => {
-                        (name, file)
-                    }
-                    Some((_, Store::Sqlite(None))) if matches!(chosen, Store::Sqlite(_)) => {
-                        (name, chosen)
-                    }
-                    Some((first, _)) => {
-                        return Err(format!("{first} and {name} are two stores; choose one"));
-                    }
-                });
-                continue;
-            }
-            match name {
-                "--fresh" => args.fresh = true,
-                "--notes" => args.notes = Some(value("FILE")?.into()),
-                "--prefix" => args.prefix = Some(value("NAME")?),
-                "--deliveries" => args.deliveries = Some(value("FILE")?.into()),
-                "--tasks" => args.tasks = number(name, &value("N")?)?,
-                "--seed" => args.seed = number(name, &value("N")?)?,
-                "--without" => args.without = true,
-                "--help" | "-h" => args.help = true,
-                _ => return Err(format!("unknown argument {argument:?}; see --help")),
-            }
-            if inline.is_some() {
-                return Err(format!("{name} takes no value"));
-            }
+    /// A message for the caller of the program; the request for help, too.
+    pub fn read<T>(line: impl IntoIterator<Item = T>) -> Result<Self, clap::Error>
+    where
+        T: Into<OsString> + Clone,
+    {
+        let args = Self::try_parse_from(line)?;
+        let durable = args.file.is_some() || args.fresh || args.notes.is_some();
+        if args.store == Some(Local::Memory) && durable {
+            let message = "--file, --fresh and --notes are for books that survive the process";
+            return Err(Self::command().error(ErrorKind::ArgumentConflict, message));
         }
-        let given = store.as_ref().map(|(name, _)| name.clone());
-        if let Some((_, store)) = store {
-            args.store = store;
-        }
-        args.checked(given.as_deref())
+        Ok(args)
     }
 
-    fn checked(self, store: Option<&str>) -> Result<Self, String> {
-        if !(1..=10_000).contains(&self.tasks) {
-            return Err("--tasks must be 1 to 10000".to_owned());
+    /// Location of the records.
+    #[must_use]
+    pub fn store(&self) -> Store<'_> {
+        match (&self.postgres, &self.mysql, &self.redis, self.store) {
+            (Some(url), ..) => Store::Postgres(url),
+            (_, Some(url), ..) => Store::MySql(url),
+            (_, _, Some(url), _) => Store::Redis(url),
+            _ if self.without => Store::Memory,
+            (.., Some(Local::Memory)) => Store::Memory,
+            _ => Store::Sqlite(self.file.as_deref()),
         }
-        if self.prefix.is_some() && !matches!(self.store, Store::Redis(_)) {
-            return Err("--prefix goes with --redis; books have a prefix of their own".to_owned());
-        }
-        if let (true, Some(store)) = (self.without, store) {
-            return Err(format!("--without keeps no records, so {store} has no use"));
-        }
-        let durable = !matches!(self.store, Store::Memory | Store::Redis(_)) && !self.without;
-        if (self.fresh || self.notes.is_some()) && !durable {
-            return Err(
-                "--fresh and --notes are for books that survive: they have no use here".into(),
-            );
-        }
-        Ok(self)
     }
-}
-
-fn named(name: &str) -> Result<Store, String> {
-    match name {
-        "sqlite" => Ok(Store::Sqlite(None)),
-        "memory" => Ok(Store::Memory),
-        "redis" | "postgres" | "mysql" => Err(format!("{name} needs an address: --{name} URL")),
-        _ => Err(format!("--store is sqlite or memory, not {name:?}")),
-    }
-}
-
-fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T, String> {
-    text.parse()
-        .map_err(|_| format!("{name} needs a whole number, not {text:?}"))
 }

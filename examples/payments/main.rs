@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use idem_examples::payments::args::{Args, HELP};
+use idem_examples::payments::args::Args;
 use idem_examples::payments::check::{Evidence, Finding};
 use idem_examples::payments::counts::Counts;
 use idem_examples::payments::damage::Damage;
@@ -19,14 +19,7 @@ use idem_examples::payments::service::Protection;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let args = match Args::parse(std::env::args().skip(1)) {
-        Ok(args) => args,
-        Err(message) => return fail(&message),
-    };
-    if args.help {
-        say(HELP);
-        return ExitCode::SUCCESS;
-    }
+    let args = Args::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
     match payments(&args).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),

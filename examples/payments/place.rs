@@ -55,18 +55,14 @@ impl Place {
     ///
     /// A sentence for the person who started this.
     pub async fn open(args: &Args, counts: &Counts) -> Result<(Self, String), String> {
-        match &args.store {
-            _ if args.without => {
-                let engine = engine(MemoryStore::new(), &new_prefix(), counts)?;
-                Ok((Self::here(engine), String::new()))
-            }
+        match args.store() {
             Store::Memory => {
                 let engine = engine(MemoryStore::new(), &new_prefix(), counts)?;
                 let place = "records and books end with this process".to_owned();
                 Ok((Self::here(engine), place))
             }
             Store::Redis(url) => Self::redis(args, url, counts).await,
-            Store::Sqlite(file) => Self::sqlite(args, file.as_deref(), counts).await,
+            Store::Sqlite(file) => Self::sqlite(args, file, counts).await,
             Store::Postgres(url) => Self::postgres(args, url, counts).await,
             Store::MySql(url) => Self::mysql(args, url, counts).await,
         }

@@ -69,7 +69,7 @@ fn a_run_without_the_attribute_ends_with_1_and_the_damage() {
 fn what_cannot_start_ends_with_2_and_a_reason() {
     // Port 1 is reserved, and has no listener.
     for (args, reason) in [
-        (&["--redsi"][..], "unknown argument \"--redsi\""),
+        (&["--redsi"][..], "unexpected argument '--redsi'"),
         (
             &["--deliveries", "no/such/file"],
             "cannot read the log no/such/file",

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use clap::CommandFactory as _;
 use idem_examples::checkout::args::{Args, Store};
 
 use super::server::program;
@@ -10,7 +11,7 @@ use super::server::program;
 fn what_cannot_start_ends_with_2_and_a_reason() {
     // Port 1 is reserved, and has no listener.
     for (args, reason) in [
-        (&["--redsi"][..], "unknown argument \"--redsi\""),
+        (&["--redsi"][..], "unexpected argument '--redsi'"),
         (
             &["--redis", "redis://127.0.0.1:1", "--port", "0"],
             "nothing listens at the address of Redis",
@@ -32,19 +33,22 @@ fn what_cannot_start_ends_with_2_and_a_reason() {
 
 #[test]
 fn arguments_are_read_and_contradictions_are_named() {
-    let parse = |line: &str| Args::parse(line.split_whitespace().map(str::to_owned));
-    let args = parse("--redis redis://r --port=0 --slow 5 --fresh --file /f").unwrap();
-    assert_eq!(args.store, Store::Redis("redis://r".to_owned()));
+    Args::command().debug_assert();
+    let read =
+        |line: &str| Args::read([&["checkout"], &*line.split(' ').collect::<Vec<_>>()].concat());
+    let args = read("--redis redis://r --port=0 --slow 5 --fresh --file /f").unwrap();
+    assert_eq!(args.store(), Store::Redis("redis://r"));
     assert_eq!((args.port, args.slow.as_millis(), args.fresh), (0, 5, true));
     for (line, reason) in [
-        ("--redis a --postgres b", "choose one"),
-        ("--store redis", "needs an address"),
-        ("--store memory --file f", "no use here"),
-        ("--port x", "whole number"),
-        ("--port", "needs a value"),
-        ("--fresh=1", "takes no value"),
+        ("--redis a --postgres b", "cannot be used with"),
+        ("--store redis", "invalid value"),
+        ("--store memory --file f", "books that survive"),
+        ("--postgres a --file f", "cannot be used with"),
+        ("--port x", "invalid digit"),
+        ("--port", "a value is required for '--port <N>'"),
+        ("--fresh=1", "unexpected value '1' for '--fresh'"),
     ] {
-        let refused = parse(line).unwrap_err();
+        let refused = read(line).unwrap_err().to_string();
         assert!(refused.contains(reason), "{line}: {refused}");
     }
 }

@@ -1,4 +1,4 @@
-//! `cargo run --example custom_store -- HOST:PORT`: see [`idem_examples::custom_store`].
+//! `cargo run --example zookeeper_store -- HOST:PORT`: see [`idem_examples::zookeeper_store`].
 
 use std::collections::hash_map::RandomState;
 use std::error::Error as _;
@@ -7,24 +7,36 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use idem_examples::custom_store::store::ZooKeeperStore;
-use idem_examples::custom_store::suite;
+use clap::Parser;
+use idem_examples::zookeeper_store::store::ZooKeeperStore;
+use idem_examples::zookeeper_store::suite;
 use idem_runtime::{Engine, Error, idempotent};
 use zookeeper_client::Client;
 
-const HELP: &str = "\
-custom_store HOST:PORT
-
-Runs the conformance suite of idem against a store in ZooKeeper, and an annotated function on it.
-What it writes there stands under a root of its own, and is deleted at the end.
-
+const START: &str = "\
 Start a server with `bin/zkServer.sh start-foreground` of Apache ZooKeeper, or, on Debian and Ubuntu:
 
   apt-get install default-jre-headless libzookeeper-java
   java -cp /usr/share/java/zookeeper.jar org.apache.zookeeper.server.ZooKeeperServerMain 2181 /tmp/zoo
 
-It then listens at 127.0.0.1:2181.
-";
+It then listens at 127.0.0.1:2181.";
+
+const ABOUT: &str = "\
+Runs the conformance suite of idem against a store in ZooKeeper, and an annotated function on it.
+Its records are under a root of their own, which is deleted at the end.";
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "zookeeper_store",
+    bin_name = "cargo run --example zookeeper_store --",
+    about = ABOUT,
+    after_help = START
+)]
+struct Args {
+    /// Address of the server, or of several: host:port,host:port/chroot
+    #[arg(value_name = "HOST:PORT")]
+    servers: String,
+}
 
 const ROOM: &str = "
       Rule 12 is about full stores as well, and no server of ZooKeeper is full before its disk is:
@@ -33,15 +45,7 @@ const ROOM: &str = "
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let mut args = std::env::args().skip(1);
-    let (Some(servers), None) = (args.next(), args.next()) else {
-        return fail(&format!("one argument is needed\n\n{HELP}"));
-    };
-    if ["--help", "-h"].contains(&&*servers) {
-        say(HELP);
-        return ExitCode::SUCCESS;
-    }
-    match custom_store(&servers).await {
+    match zookeeper_store(&Args::parse().servers).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(message) => fail(&message),
@@ -49,10 +53,10 @@ async fn main() -> ExitCode {
 }
 
 /// Whether the store passes.
-async fn custom_store(servers: &str) -> Result<bool, String> {
+async fn zookeeper_store(servers: &str) -> Result<bool, String> {
     let store = ZooKeeperStore::connect(servers).await.map_err(|error| {
         let cause = error.source().map_or(String::new(), |c| format!(" ({c})"));
-        format!("{error}{cause}\n\n{HELP}")
+        format!("{error}{cause}\n\n{START}")
     })?;
     // A client that bypasses the store, which a test has and an application does not.
     let client = Client::connect(servers).await;
@@ -72,7 +76,7 @@ async fn custom_store(servers: &str) -> Result<bool, String> {
 }
 
 // The order is the key. Every error of this body releases the key, so that a retry runs.
-#[idempotent(op = "custom_store.charge", key = order, ttl = "24h", on_error = release)]
+#[idempotent(op = "zookeeper_store.charge", key = order, ttl = "24h", on_error = release)]
 async fn charge(
     order: &str,
     cents: u64,
@@ -116,7 +120,7 @@ fn engine(store: &ZooKeeperStore) -> Result<Engine, String> {
 }
 
 fn fail(message: &str) -> ExitCode {
-    eprintln!("custom_store: {message}");
+    eprintln!("zookeeper_store: {message}");
     ExitCode::from(2)
 }
 

@@ -1,12 +1,12 @@
 //! Every case of the conformance suite on the store of the example, on a real `ZooKeeper`.
 //!
-//! `cargo test --test custom_store_conformance -- leases` runs the cases whose names contain that.
+//! `cargo test --test zookeeper_store_conformance -- leases` runs the cases whose names contain that.
 
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
-use idem_examples::custom_store::fixture::InZooKeeper;
-use idem_examples::custom_store::store::ZooKeeperStore;
+use idem_examples::zookeeper_store::fixture::InZooKeeper;
+use idem_examples::zookeeper_store::store::ZooKeeperStore;
 use idem_harness::ZooKeeperServer;
 use idem_runtime::conformance::{Case, cases};
 use libtest_mimic::{Arguments, Trial, run};

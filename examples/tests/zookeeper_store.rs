@@ -11,8 +11,8 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use bytes::Bytes;
-use idem_examples::custom_store::place::{self, LARGEST, Place};
-use idem_examples::custom_store::store::ZooKeeperStore;
+use idem_examples::zookeeper_store::place::{self, LARGEST, Place};
+use idem_examples::zookeeper_store::store::ZooKeeperStore;
 use idem_harness::{TcpProxy, ZooKeeperServer};
 use idem_runtime::store::{
     AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Fence, HEADER, Header, Needs,
@@ -255,10 +255,10 @@ async fn renewals_do_not_wait_for_the_calls() {
 }
 
 /// Runs the example, which cargo builds before it runs the tests of its package.
-fn custom_store(args: &[&str]) -> Output {
+fn zookeeper_store(args: &[&str]) -> Output {
     let test = std::env::current_exe().expect("a test has a path");
     let built = test.ancestors().nth(2).expect("tests are built in `deps`");
-    let program = built.join("examples/custom_store");
+    let program = built.join("examples/zookeeper_store");
     assert!(
         program.is_file(),
         "build the examples first: `cargo test -p idem-examples` does, `--test` alone does not"
@@ -274,7 +274,7 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn the_program_runs_the_suite_and_a_function() {
     let server = ZooKeeperServer::start();
-    let run = custom_store(&[&server.addr().to_string()]);
+    let run = zookeeper_store(&[&server.addr().to_string()]);
     let printed = text(&run.stdout);
     assert_eq!(run.status.code(), Some(0), "{printed}");
     assert!(printed.contains("   1  atomic "), "{printed}");
@@ -289,11 +289,10 @@ fn the_program_runs_the_suite_and_a_function() {
 fn the_program_says_what_it_needs() {
     // Port 1 is reserved, and has no listener.
     for (args, reason) in [
-        (&[][..], "one argument is needed"),
-        (&["127.0.0.1:1"], "no server answers at the address"),
+        (&["127.0.0.1:1"][..], "no server answers at the address"),
         (&["not an address:x"], "is no address"),
     ] {
-        let run = custom_store(args);
+        let run = zookeeper_store(args);
         let printed = text(&run.stderr);
         assert_eq!(run.status.code(), Some(2), "{printed}");
         assert!(printed.contains(reason), "{printed}");
@@ -302,7 +301,10 @@ fn the_program_says_what_it_needs() {
             "{printed}"
         );
     }
-    let help = custom_store(&["--help"]);
+    let none = zookeeper_store(&[]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(text(&none.stderr).contains("<HOST:PORT>"));
+    let help = zookeeper_store(&["--help"]);
     assert_eq!(help.status.code(), Some(0));
-    assert!(text(&help.stdout).contains("HOST:PORT"));
+    assert!(text(&help.stdout).contains("zkServer.sh start-foreground"));
 }

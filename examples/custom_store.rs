@@ -1,0 +1,193 @@
+//! A store of one's own, and the tests that decide whether an engine may use it.
+//!
+//! Its records are in a map under a lock. Of a database the lock is a transaction; a store with
+//! compare-and-set in place of a lock is the example `zookeeper_store`.
+//!
+//! `cargo run --example custom_store` prints:
+//!
+//! ```text
+//! all cases passed, of the rules {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}
+//! ```
+
+#![allow(clippy::print_stdout, reason = "the program shows its results")]
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use idem_runtime::clock::{Clock, ManualClock};
+use idem_runtime::conformance::{BoxFuture, Fixture, Plant, cases};
+use idem_runtime::store::{
+    ClaimReply, ClaimRequest, CompleteReply, Current, HEADER, Header, Owner, ReadReply, Record,
+    RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreFuture, Unreadable,
+    claim, complete, release, released_life, renew, resolve,
+};
+
+/// Each record with the moment at which it expires.
+type Rows = HashMap<RecordKey, (Bytes, Duration)>;
+
+/// `claim`, `complete` and so on decide; the store reads, and writes the header that they return.
+#[derive(Clone, Debug, Default)]
+struct MapStore {
+    rows: Arc<Mutex<Rows>>,
+    /// The one clock of all callers, as that of a database server. Here tests move it.
+    clock: ManualClock,
+}
+
+impl MapStore {
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads, decides and writes at one moment. A written record is a header and `answer`.
+    fn operate<T>(
+        &self,
+        key: &RecordKey,
+        answer: &[u8],
+        decide: impl FnOnce(Option<Current<'_>>, u64) -> (T, Option<(Header, Duration)>),
+        unreadable: fn(Unreadable) -> T,
+    ) -> StoreFuture<'static, T> {
+        let (mut rows, now) = (self.rows(), self.clock.now());
+        // An expired row stays until its key is claimed again; a real store deletes it some time.
+        let alive = rows.get(key).filter(|(_, ends)| *ends > now);
+        let record = alive
+            .map(|(bytes, ends)| Ok((Record::decode(bytes.clone())?, ends.saturating_sub(now))));
+        let record = match record.transpose() {
+            Ok(record) => record,
+            // Foreign data, or a record of a later version, is not replaced.
+            Err(why) => return StoreFuture::ready(Ok(unreadable(why))),
+        };
+        let current = record.as_ref().map(|(record, left)| Current {
+            record,
+            left: *left,
+        });
+        let (reply, write) = decide(current, self.clock.calendar_us());
+        if let Some((header, life)) = write {
+            let bytes = [&header.encode()[..], answer].concat().into();
+            rows.insert(key.clone(), (bytes, now.saturating_add(life)));
+        }
+        StoreFuture::ready(Ok(reply))
+    }
+}
+
+/// The record that is written lives as long as its header says.
+fn retained<T>((reply, write): (T, Option<Header>)) -> (T, Option<(Header, Duration)>) {
+    (reply, write.map(|header| (header, header.retain)))
+}
+
+impl Store for MapStore {
+    fn claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        request: &'a ClaimRequest,
+    ) -> StoreFuture<'a, ClaimReply> {
+        let decide = |current: Option<Current<'_>>, now| retained(claim(current, request, now));
+        self.operate(key, &[], decide, ClaimReply::Unreadable)
+    }
+
+    fn complete<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        match Header::decode(record) {
+            Ok(done) => {
+                let decide = |current: Option<Current<'_>>, _| retained(complete(current, &done));
+                self.operate(key, &record[HEADER..], decide, CompleteReply::Unreadable)
+            }
+            Err(why) => StoreFuture::ready(Ok(CompleteReply::Unreadable(why))),
+        }
+    }
+
+    fn release<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        remains: Remains,
+    ) -> StoreFuture<'a, ReleaseReply> {
+        let decide = |current: Option<Current<'_>>, _| {
+            let (reply, write) = release(current, *owner, remains);
+            // A release shortens the life of a record, or leaves it.
+            let shortened = current.and_then(|c| released_life(&c.record.header, remains));
+            let life = shortened.or(current.map(|c| c.left));
+            (reply, write.zip(life))
+        };
+        self.operate(key, &[], decide, ReleaseReply::Unreadable)
+    }
+
+    fn renew<'a>(&'a self, key: &'a RecordKey, held: &'a Header) -> StoreFuture<'a, RenewReply> {
+        let decide = |current: Option<Current<'_>>, _| retained(renew(current, held));
+        self.operate(key, &[], decide, RenewReply::Unreadable)
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        seen: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, ResolveReply> {
+        match Header::decode(record) {
+            Ok(new) => {
+                let decide =
+                    |current: Option<Current<'_>>, _| retained(resolve(current, seen, &new));
+                self.operate(key, &record[HEADER..], decide, ResolveReply::Unreadable)
+            }
+            Err(why) => StoreFuture::ready(Ok(ResolveReply::Unreadable(why))),
+        }
+    }
+
+    fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        let decide = |current: Option<Current<'_>>, _| {
+            let found = current.map(|Current { record, left }| ReadReply::Found {
+                record: record.clone(),
+                left,
+            });
+            (found.unwrap_or(ReadReply::Absent), None)
+        };
+        self.operate(key, &[], decide, ReadReply::Unreadable)
+    }
+}
+
+/// The access of a test: the store's time, and its raw rows.
+impl Fixture for MapStore {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::new(self.clone())
+    }
+
+    fn prefix(&self) -> Arc<str> {
+        "test".into()
+    }
+
+    fn advance(&self, by: Duration) -> BoxFuture<'_, ()> {
+        self.clock.advance(by);
+        Box::pin(async {})
+    }
+
+    fn plant<'a>(&'a self, key: &'a RecordKey, plant: Plant) -> BoxFuture<'a, bool> {
+        // This store cannot hold anything but bytes that expire.
+        let Plant::Bytes { bytes, life } = plant else {
+            return Box::pin(async { false });
+        };
+        self.rows()
+            .insert(key.clone(), (bytes.into(), self.clock.now() + life));
+        Box::pin(async { true })
+    }
+
+    fn peek<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, Option<Vec<u8>>> {
+        let row = self.rows().get(key).cloned();
+        let alive = row.filter(|(_, ends)| *ends > self.clock.now());
+        Box::pin(async { alive.map(|(bytes, _)| bytes.into()) })
+    }
+}
+
+#[tokio::main]
+async fn main() {
+    let mut rules = BTreeSet::new();
+    for case in cases() {
+        // A case panics, with the reason, if the store breaks its rule.
+        (case.run)(Arc::new(MapStore::default())).await;
+        rules.insert(case.rule);
+    }
+    println!("all cases passed, of the rules {rules:?}");
+}
