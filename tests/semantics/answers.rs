@@ -10,7 +10,7 @@ use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Receipt};
 
 on_every_store![
-    every_setting_reads_what_every_setting_wrote,
+    every_setting_reads_the_answers_of_every_setting,
     without_its_key_an_answer_is_kept_and_not_run_again,
     an_answer_that_was_moved_to_another_key_is_refused,
     an_answer_that_was_copied_to_another_prefix_is_refused,
@@ -79,7 +79,7 @@ fn outcome(number: usize) -> Result<Vec<Receipt>, PayError> {
     }
 }
 
-async fn every_setting_reads_what_every_setting_wrote(mut fixture: Fixture) {
+async fn every_setting_reads_the_answers_of_every_setting(mut fixture: Fixture) {
     let mut number = 0;
     // Plaintext is read by every engine that accepts it; encrypted answers by every engine with the key.
     let lenient = SETTINGS.into_iter().enumerate().filter(|(n, _)| *n != 3);

@@ -16,12 +16,12 @@ use crate::support::{
 };
 
 on_every_store![
-    whatever_does_not_end_well_counts,
+    each_attempt_without_an_answer_counts,
     a_key_given_back_takes_its_attempt_along,
-    a_system_error_counts_where_the_operation_says_so,
+    a_system_error_counts_if_the_operation_is_set_so,
     the_engine_and_the_operation_set_the_limit,
     without_a_limit_there_is_always_another_attempt,
-    an_exhausted_key_says_how_often_it_was_tried,
+    an_exhausted_key_reports_its_attempts,
     an_exhausted_key_is_new_when_its_record_is_over,
     the_last_attempt_is_waited_for,
     an_answer_counts_more_than_the_limit,
@@ -34,7 +34,7 @@ on_every_store![
     an_overtaken_attempt_counts_once,
     a_reset_begins_anew,
     a_late_success_of_the_only_attempt_heals_the_key,
-    the_last_attempt_is_healed_by_what_landed,
+    the_last_attempt_is_resolved_by_a_landed_effect,
     the_last_attempt_is_not_repeated_because_it_did_not_land,
     a_call_with_a_hook_does_not_share_the_refusal_of_one_without,
 ];
@@ -63,7 +63,7 @@ async fn exhausted(call: Pay, attempts: u32) {
     assert_eq!(error.kind(), &ErrorKind::Exhausted { attempts });
 }
 
-async fn whatever_does_not_end_well_counts(fixture: Fixture) {
+async fn each_attempt_without_an_answer_counts(fixture: Fixture) {
     crashed(&fixture, fixture.pay()).await;
     panicked(fixture.pay_far()).await;
     crashed(&fixture, fixture.pay_far()).await;
@@ -81,7 +81,7 @@ async fn a_key_given_back_takes_its_attempt_along(fixture: Fixture) {
     assert_eq!(attempt(fixture.pay()).await, receipt(2));
 }
 
-async fn a_system_error_counts_where_the_operation_says_so(fixture: Fixture) {
+async fn a_system_error_counts_if_the_operation_is_set_so(fixture: Fixture) {
     let call = || limited(fixture.pay(), 3).count_errors(true);
     for _ in 0..3 {
         down(call()).await;
@@ -112,7 +112,7 @@ async fn without_a_limit_there_is_always_another_attempt(fixture: Fixture) {
     assert_eq!(attempt(fixture.pay()).await, receipt(13));
 }
 
-async fn an_exhausted_key_says_how_often_it_was_tried(fixture: Fixture) {
+async fn an_exhausted_key_reports_its_attempts(fixture: Fixture) {
     for _ in 0..5 {
         crashed(&fixture, fixture.pay()).await;
     }
@@ -232,7 +232,7 @@ async fn a_late_success_of_the_only_attempt_heals_the_key(fixture: Fixture) {
     assert_eq!(answered(once(fixture.pay_far())).await, receipt(7));
 }
 
-async fn the_last_attempt_is_healed_by_what_landed(fixture: Fixture) {
+async fn the_last_attempt_is_resolved_by_a_landed_effect(fixture: Fixture) {
     let counts = Counts::default();
     crashed(&fixture, once(fixture.pay())).await;
     exhausted(once(fixture.pay()), 1).await;

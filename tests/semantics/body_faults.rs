@@ -19,7 +19,7 @@ on_every_store![
     an_answer_is_given_up_when_it_would_have_expired,
     an_overtaken_call_whose_winner_cannot_be_read_does_not_return_its_own_answer,
     a_grant_that_comes_after_its_lease_runs_nothing,
-    a_late_grant_that_nobody_wanted_is_renewed_before_the_body_runs,
+    a_late_unwanted_grant_is_renewed_before_the_body_runs,
     a_store_that_is_slower_than_the_lease_runs_nothing,
     an_observer_that_panics_costs_no_answer_and_no_lease,
     a_renewal_asked_for_runs_on_the_engines_thread,
@@ -166,7 +166,7 @@ async fn a_grant_that_comes_after_its_lease_runs_nothing(fixture: Fixture) {
     assert_eq!(runs.count(), 1, "the late grant ran a second body");
 }
 
-async fn a_late_grant_that_nobody_wanted_is_renewed_before_the_body_runs(fixture: Fixture) {
+async fn a_late_unwanted_grant_is_renewed_before_the_body_runs(fixture: Fixture) {
     let runs = Runs::default();
     let first = claiming(&fixture, &runs).await;
     fixture.pass_in_store(Duration::from_secs(31));

@@ -33,8 +33,8 @@ on_every_store![
     a_body_dropped_while_its_release_travels_is_released,
     a_release_on_drop_that_is_lost_is_sent_again,
     a_release_on_drop_does_not_count,
-    an_unknown_on_drop_counts_and_says_so,
-    a_hold_tells_the_store_nothing,
+    an_unknown_on_drop_counts_and_is_reported,
+    a_hold_sends_nothing_to_the_store,
     a_body_that_never_began_counts_for_nothing,
 ];
 
@@ -361,7 +361,7 @@ async fn a_release_on_drop_does_not_count(fixture: Fixture) {
     assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
 }
 
-async fn an_unknown_on_drop_counts_and_says_so(fixture: Fixture) {
+async fn an_unknown_on_drop_counts_and_is_reported(fixture: Fixture) {
     let call = fixture.pay().on_cancel(OnCancel::Unknown);
     Body::start(call, receipt(7)).await.drop_caller().await;
     fixture.events.wait_for("completed unknown", 1).await;
@@ -372,7 +372,7 @@ async fn an_unknown_on_drop_counts_and_says_so(fixture: Fixture) {
     assert!(error.to_string().contains(cause), "{error}");
 }
 
-async fn a_hold_tells_the_store_nothing(fixture: Fixture) {
+async fn a_hold_sends_nothing_to_the_store(fixture: Fixture) {
     let body = Body::start(fixture.pay(), receipt(7)).await;
     let told = fixture.store.log().len();
     body.drop_caller().await;

@@ -16,11 +16,11 @@ use crate::support::{
 
 on_every_store![
     a_body_knows_its_call,
-    a_body_is_told_which_attempt_it_is,
+    a_body_knows_its_attempt,
     a_fence_grows_with_every_claim_and_stays_within_one,
     a_derived_key_stays_over_attempts_processes_and_hooks,
     a_derived_key_differs_by_label_key_operation_and_scope,
-    a_derived_key_tells_nothing_about_the_key,
+    a_derived_key_reveals_nothing_about_the_key,
     a_context_outlives_its_body,
     a_nested_call_has_a_context_of_its_own,
     nested_calls_are_replayed_when_the_outer_one_runs_again,
@@ -71,7 +71,7 @@ async fn a_body_knows_its_call(fixture: Fixture) {
     assert!(idem_runtime::try_context().is_none());
 }
 
-async fn a_body_is_told_which_attempt_it_is(fixture: Fixture) {
+async fn a_body_knows_its_attempt(fixture: Fixture) {
     crashed(&fixture, fixture.pay()).await;
     panicked(fixture.pay_far()).await;
     assert_eq!(asked(fixture.pay()).await.0, 3);
@@ -141,7 +141,7 @@ async fn a_derived_key_differs_by_label_key_operation_and_scope(fixture: Fixture
     assert_eq!(keys.len(), 7, "{keys:?}");
 }
 
-async fn a_derived_key_tells_nothing_about_the_key(fixture: Fixture) {
+async fn a_derived_key_reveals_nothing_about_the_key(fixture: Fixture) {
     let call = || fixture.engine.operation("pay").key("order-4711");
     let ask = |cx: Context| async move {
         let debug = format!("{cx:?} {} {}", cx.key(), cx.derive_key("order-4711"));

@@ -116,7 +116,7 @@ async fn refused_duplicates_take_turns() {
 }
 
 #[tokio::test]
-async fn claims_of_callers_who_complete_themselves_take_turns() {
+async fn claims_completed_by_hand_take_turns() {
     let engine = Engine::new(MemoryStore::new());
     let calls = calls_before_another_turn(move |number| {
         // A claim, and replays of its answer.

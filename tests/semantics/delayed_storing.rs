@@ -17,7 +17,7 @@ use crate::support::{
 
 on_every_store![
     an_answer_whose_key_another_request_has_is_not_stored,
-    an_answer_is_not_stored_over_what_cannot_be_read,
+    an_answer_is_not_stored_over_an_unreadable_record,
     an_overtaken_call_is_refused_when_the_store_falls_silent,
     an_overtaken_call_outlasts_an_outage_while_it_waits,
     a_business_error_is_not_stored_behind_a_successor_that_gave_up,
@@ -60,7 +60,7 @@ async fn an_answer_whose_key_another_request_has_is_not_stored(fixture: Fixture)
     assert_eq!(answered(other()).await, receipt(2));
 }
 
-async fn an_answer_is_not_stored_over_what_cannot_be_read(fixture: Fixture) {
+async fn an_answer_is_not_stored_over_an_unreadable_record(fixture: Fixture) {
     let body = Body::start(fixture.pay(), receipt(1)).await;
     fixture.plant(b"what somebody else keeps under this name");
     assert_eq!(body.end().await, receipt(1), "it did happen");

@@ -136,7 +136,7 @@ async fn a_derived_key_is_the_same_for_every_attempt_and_no_other_call() {
 }
 
 #[tokio::test]
-async fn a_body_finds_its_context_and_nobody_else_does() {
+async fn a_context_is_found_only_within_its_body() {
     let fixture = Fixture::memory();
     assert!(idem_runtime::try_context().is_none());
     let seen = fixture.pay().run(|_| async {

@@ -28,8 +28,8 @@ on_every_store![
     a_late_success_does_not_replace_a_resolution,
     a_reset_key_runs_again_with_a_higher_fence,
     an_answer_is_changed_by_a_reset_only,
-    what_runs_cannot_be_settled,
-    what_is_being_found_out_cannot_be_settled,
+    a_running_call_cannot_be_settled,
+    a_record_in_reconciliation_cannot_be_settled,
     a_stale_entry_changes_nothing_after_a_resolution,
     a_stale_entry_changes_nothing_after_a_late_success,
     a_stale_entry_changes_nothing_after_another_claim,
@@ -259,13 +259,13 @@ async fn cannot_be_settled(fixture: &Fixture) {
     }
 }
 
-async fn what_runs_cannot_be_settled(fixture: Fixture) {
+async fn a_running_call_cannot_be_settled(fixture: Fixture) {
     let body = Body::start(fixture.pay(), receipt(7)).await;
     cannot_be_settled(&fixture).await;
     assert_eq!(body.end().await, receipt(7));
 }
 
-async fn what_is_being_found_out_cannot_be_settled(fixture: Fixture) {
+async fn a_record_in_reconciliation_cannot_be_settled(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let asking = Asking::start(&fixture, fixture.pay()).await;
     cannot_be_settled(&fixture).await;

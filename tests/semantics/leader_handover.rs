@@ -22,19 +22,19 @@ on_every_store![
     a_leader_that_is_dropped_with_its_claim_granted_makes_another_one_run,
     a_leader_whose_body_is_dropped_makes_another_one_wait_for_its_lease,
     a_leader_whose_body_is_dropped_and_released_makes_another_one_run,
-    a_waiter_that_is_dropped_takes_nobody_along,
-    a_leader_that_nobody_polls_holds_nobody_up_for_ever,
-    who_tells_a_time_asks_where_its_leader_does_not_know_it,
-    who_waits_behind_a_leader_that_nobody_polls_leads_in_time,
-    who_waits_for_a_claim_that_is_given_back_runs_though_its_context_lives,
-    who_can_find_out_does_not_take_the_word_of_one_who_cannot,
-    who_asks_for_himself_waits_as_long_as_he_says,
+    a_dropped_follower_leaves_the_others_waiting,
+    a_leader_that_is_not_polled_blocks_no_follower_for_ever,
+    a_follower_asks_for_a_time_that_its_leader_lacks,
+    a_follower_of_a_leader_that_is_not_polled_becomes_the_leader,
+    a_follower_of_a_released_claim_runs_while_its_context_lives,
+    a_follower_with_a_hook_does_not_share_the_refusal_of_a_leader_without,
+    a_call_of_another_request_waits_for_its_own_time,
     after_a_system_error_exactly_one_of_them_runs,
     after_a_panic_exactly_one_of_them_runs,
     a_call_that_is_never_polled_does_not_block_its_key,
 ];
 
-async fn who_tells_a_time_asks_where_its_leader_does_not_know_it(fixture: Fixture) {
+async fn a_follower_asks_for_a_time_that_its_leader_lacks(fixture: Fixture) {
     let (runs, hour) = (Runs::default(), Duration::from_hours(1));
     assert_eq!(paid(fixture.pay(), &runs).await, receipt(1));
     fixture.pass_in_store(hour);
@@ -137,7 +137,7 @@ async fn a_leader_whose_body_is_dropped_and_released_makes_another_one_run(fixtu
     assert_eq!(runs.count(), 1);
 }
 
-async fn a_waiter_that_is_dropped_takes_nobody_along(fixture: Fixture) {
+async fn a_dropped_follower_leaves_the_others_waiting(fixture: Fixture) {
     let first = Body::start(fixture.pay(), receipt(7)).await;
     let runs = Runs::default();
     let mut tasks = duplicates(3, || fixture.pay(), &runs);
@@ -150,7 +150,7 @@ async fn a_waiter_that_is_dropped_takes_nobody_along(fixture: Fixture) {
     comes_to_rest(&fixture).await;
 }
 
-async fn a_leader_that_nobody_polls_holds_nobody_up_for_ever(fixture: Fixture) {
+async fn a_leader_that_is_not_polled_blocks_no_follower_for_ever(fixture: Fixture) {
     // It has sent its claim, and whoever holds it awaits something else.
     fixture.store.fail(Operation::Claim, [Fault::Hangs]);
     let mut leader = Box::pin(answered(fixture.pay()));
@@ -169,7 +169,7 @@ async fn a_leader_that_nobody_polls_holds_nobody_up_for_ever(fixture: Fixture) {
     );
 }
 
-async fn who_waits_behind_a_leader_that_nobody_polls_leads_in_time(fixture: Fixture) {
+async fn a_follower_of_a_leader_that_is_not_polled_becomes_the_leader(fixture: Fixture) {
     fixture.store.fail(Operation::Claim, [Fault::Hangs]);
     let mut leader = Box::pin(answered(fixture.pay()));
     assert!(poll_once(leader.as_mut()).await.is_none());
@@ -189,7 +189,7 @@ async fn who_waits_behind_a_leader_that_nobody_polls_leads_in_time(fixture: Fixt
     drop(leader);
 }
 
-async fn who_waits_for_a_claim_that_is_given_back_runs_though_its_context_lives(fixture: Fixture) {
+async fn a_follower_of_a_released_claim_runs_while_its_context_lives(fixture: Fixture) {
     let Begun::Claimed(claim) = fixture.pay().begin().await.unwrap() else {
         panic!("nothing is stored")
     };
@@ -203,7 +203,7 @@ async fn who_waits_for_a_claim_that_is_given_back_runs_though_its_context_lives(
     drop(context);
 }
 
-async fn who_can_find_out_does_not_take_the_word_of_one_who_cannot(fixture: Fixture) {
+async fn a_follower_with_a_hook_does_not_share_the_refusal_of_a_leader_without(fixture: Fixture) {
     let first = Body::start(fixture.pay(), Err(PayError::TimedOut)).await;
     let counts = Counts::default();
     let finds_out = reconciled(fixture.pay(), LANDED, &counts);
@@ -217,7 +217,7 @@ async fn who_can_find_out_does_not_take_the_word_of_one_who_cannot(fixture: Fixt
 }
 
 /// Its request is another one than that of the body that runs, though they are not compared.
-async fn who_asks_for_himself_waits_as_long_as_he_says(fixture: Fixture) {
+async fn a_call_of_another_request_waits_for_its_own_time(fixture: Fixture) {
     let first = Body::start(fixture.pay(), receipt(1)).await;
     let call = |seconds| {
         let patience = OnRunning::Wait(Duration::from_secs(seconds));

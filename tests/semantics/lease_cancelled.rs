@@ -17,11 +17,11 @@ use crate::support::{
 
 on_every_store![
     a_cancelled_body_gets_the_winners_answer,
-    a_cancelled_body_is_dropped_with_what_it_holds,
+    a_cancelled_body_is_dropped_with_its_locals,
     a_cancelled_body_waits_for_the_winner,
     a_cancelled_body_without_a_winner_is_refused,
-    a_cancelled_body_that_nobody_took_over_from_says_so_at_once,
-    a_cancelled_body_that_is_unknown_says_so,
+    a_cancelled_body_without_a_successor_is_reported_at_once,
+    a_cancelled_body_reports_an_unknown_outcome,
     a_cancelled_body_whose_ending_is_late_is_waited_for,
     a_cancelled_body_that_is_released_frees_its_key,
     a_cancelled_body_is_gone_before_its_key_is_free,
@@ -49,7 +49,7 @@ async fn a_cancelled_body_gets_the_winners_answer(fixture: Fixture) {
     assert_eq!(until(&fixture, first.join()).await, receipt(8));
 }
 
-async fn a_cancelled_body_is_dropped_with_what_it_holds(fixture: Fixture) {
+async fn a_cancelled_body_is_dropped_with_its_locals(fixture: Fixture) {
     let held = Arc::new(());
     let holds = Arc::clone(&held);
     let call = tokio::spawn(cancels(fixture.pay()).run(|_| async move {
@@ -85,7 +85,7 @@ async fn a_cancelled_body_without_a_winner_is_refused(fixture: Fixture) {
     assert_eq!(second.end().await, receipt(8));
 }
 
-async fn a_cancelled_body_that_nobody_took_over_from_says_so_at_once(fixture: Fixture) {
+async fn a_cancelled_body_without_a_successor_is_reported_at_once(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.max_run(Duration::from_secs(15)));
     let body = Body::start(cancels(fixture.pay()), receipt(7)).await;
     third(&fixture).await;
@@ -101,7 +101,7 @@ async fn a_cancelled_body_that_nobody_took_over_from_says_so_at_once(fixture: Fi
     assert!(!text.contains("took"), "{text}");
 }
 
-async fn a_cancelled_body_that_is_unknown_says_so(fixture: Fixture) {
+async fn a_cancelled_body_reports_an_unknown_outcome(fixture: Fixture) {
     fixture.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
     let call = cancels(fixture.pay()).on_cancel(OnCancel::Unknown);
     let body = Body::start(call, receipt(7)).await;

@@ -17,20 +17,20 @@ use crate::support::{
 };
 
 on_every_store![
-    a_body_is_told_when_its_renewal_is_refused,
-    a_body_is_told_when_its_lease_runs_out_unrenewed,
-    a_body_is_told_when_it_runs_for_too_long,
+    a_body_is_notified_when_its_renewal_is_refused,
+    a_body_is_notified_when_its_lease_expires,
+    a_body_is_notified_at_max_run,
     a_long_lease_is_not_cut_short,
-    a_body_is_not_told_while_its_lease_is_renewed,
-    a_body_that_asks_late_is_told_at_once,
-    everybody_who_asks_is_told,
-    what_remains_of_a_lease_is_counted_from_the_last_renewal,
+    a_body_is_not_notified_while_its_lease_is_renewed,
+    a_late_wait_for_cancellation_returns_at_once,
+    every_waiting_body_is_notified,
+    the_remaining_lease_is_counted_from_the_last_renewal,
     nothing_remains_of_a_lost_lease,
     the_deadline_is_the_end_of_renewing,
     a_body_that_continues_gets_the_winners_answer,
-    a_body_that_continues_may_win_if_nobody_else_did,
+    a_body_that_continues_may_complete_if_no_other_attempt_did,
     a_lease_is_not_reported_lost_after_its_body_has_ended,
-    who_waits_here_gets_the_winners_answer_at_once,
+    a_local_follower_gets_the_winners_answer_at_once,
 ];
 
 const THIRD: Duration = Duration::from_secs(10);
@@ -87,7 +87,7 @@ pub(crate) async fn taken_over(fixture: &Fixture) {
     assert_eq!(paid(fixture.pay_far(), &Runs::default()).await, receipt(1));
 }
 
-async fn a_body_is_told_when_its_renewal_is_refused(fixture: Fixture) {
+async fn a_body_is_notified_when_its_renewal_is_refused(fixture: Fixture) {
     let watching = Watching::start(&fixture).await;
     taken_over(&fixture).await;
     watching.knows_nothing().await;
@@ -98,7 +98,7 @@ async fn a_body_is_told_when_its_renewal_is_refused(fixture: Fixture) {
     assert_eq!(watching.body.end().await, receipt(1));
 }
 
-async fn a_body_is_told_when_its_lease_runs_out_unrenewed(fixture: Fixture) {
+async fn a_body_is_notified_when_its_lease_expires(fixture: Fixture) {
     fixture.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
     let watching = Watching::start(&fixture).await;
     fixture.clock.advance(Duration::from_millis(29_999));
@@ -109,7 +109,7 @@ async fn a_body_is_told_when_its_lease_runs_out_unrenewed(fixture: Fixture) {
     assert_eq!(watching.body.end().await, receipt(7), "nobody else ran");
 }
 
-async fn a_body_is_told_when_it_runs_for_too_long(fixture: Fixture) {
+async fn a_body_is_notified_at_max_run(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.max_run(Duration::from_secs(15)));
     let watching = Watching::start(&fixture).await;
     third(&fixture).await;
@@ -147,7 +147,7 @@ async fn a_long_lease_is_not_cut_short(fixture: Fixture) {
     assert_eq!(minutes, [60, 60, 120]);
 }
 
-async fn a_body_is_not_told_while_its_lease_is_renewed(fixture: Fixture) {
+async fn a_body_is_not_notified_while_its_lease_is_renewed(fixture: Fixture) {
     // Most renewals fail, and one in time is enough.
     let lost = [Fault::Lost, Fault::ReplyLost, Fault::None];
     fixture.store.fail(Operation::Renew, lost.repeat(5));
@@ -169,7 +169,7 @@ async fn a_body_is_not_told_while_its_lease_is_renewed(fixture: Fixture) {
     assert_eq!(watching.body.end().await, receipt(7));
 }
 
-async fn a_body_that_asks_late_is_told_at_once(fixture: Fixture) {
+async fn a_late_wait_for_cancellation_returns_at_once(fixture: Fixture) {
     let watching = Watching::start(&fixture).await;
     taken_over(&fixture).await;
     third(&fixture).await;
@@ -182,7 +182,7 @@ async fn a_body_that_asks_late_is_told_at_once(fixture: Fixture) {
     assert_eq!(watching.body.end().await, receipt(1));
 }
 
-async fn everybody_who_asks_is_told(fixture: Fixture) {
+async fn every_waiting_body_is_notified(fixture: Fixture) {
     let watching = Watching::start(&fixture).await;
     let more = [(); 20].map(|()| tokio::spawn(watching.context.lease_lost()));
     others().await;
@@ -194,7 +194,7 @@ async fn everybody_who_asks_is_told(fixture: Fixture) {
     assert_eq!(watching.body.end().await, receipt(1));
 }
 
-async fn what_remains_of_a_lease_is_counted_from_the_last_renewal(fixture: Fixture) {
+async fn the_remaining_lease_is_counted_from_the_last_renewal(fixture: Fixture) {
     let watching = Watching::start(&fixture).await;
     let remains = || watching.context.lease_remaining();
     assert_eq!(remains(), Duration::from_secs(30));
@@ -243,7 +243,7 @@ async fn a_body_that_continues_gets_the_winners_answer(fixture: Fixture) {
     assert_eq!(answered(fixture.pay()).await, receipt(1));
 }
 
-async fn a_body_that_continues_may_win_if_nobody_else_did(fixture: Fixture) {
+async fn a_body_that_continues_may_complete_if_no_other_attempt_did(fixture: Fixture) {
     fixture.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
     let watching = Watching::start(&fixture).await;
     fixture.pass_in_store(LEASE_OVER);
@@ -275,7 +275,7 @@ async fn a_lease_is_not_reported_lost_after_its_body_has_ended(fixture: Fixture)
     assert_eq!(other.end().await, receipt(8));
 }
 
-async fn who_waits_here_gets_the_winners_answer_at_once(fixture: Fixture) {
+async fn a_local_follower_gets_the_winners_answer_at_once(fixture: Fixture) {
     let first = Body::start(fixture.pay(), receipt(7)).await;
     let patient = OnRunning::Wait(Duration::from_mins(5));
     let waiting = tokio::spawn(answered(fixture.pay().on_running(patient)));

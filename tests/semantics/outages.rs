@@ -15,7 +15,7 @@ use crate::support::{Pay, answered, others, paid, receipt, refusal, sent};
 on_every_store![
     a_silent_store_fails_the_call_at_its_deadline,
     a_failing_store_is_asked_again_until_the_deadline,
-    a_store_that_fails_before_it_falls_silent_says_why,
+    a_store_that_fails_before_it_falls_silent_keeps_its_error,
     after_a_failure_of_a_whole_deadline_later_calls_fail_soon,
     the_first_call_after_an_outage_succeeds,
     a_call_in_an_outage_awaits_the_try_that_is_under_way,
@@ -171,7 +171,7 @@ async fn an_outage_that_no_call_has_seen_for_long_is_over(fixture: Fixture) {
     assert_eq!(took, Duration::from_secs(2));
 }
 
-async fn a_store_that_fails_before_it_falls_silent_says_why(fixture: Fixture) {
+async fn a_store_that_fails_before_it_falls_silent_keeps_its_error(fixture: Fixture) {
     fixture
         .store
         .fail(Operation::Claim, [Fault::Lost, Fault::Hangs]);

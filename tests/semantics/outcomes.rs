@@ -13,7 +13,7 @@ on_every_store![
     a_system_error_gives_the_key_back,
     system_errors_never_use_attempts_up,
     an_unknown_outcome_is_kept,
-    every_error_policy_does_as_it_says,
+    every_error_policy_is_applied,
     an_answer_lives_for_its_ttl,
     a_kept_error_lives_for_its_own_ttl,
     an_answer_that_is_too_large_leaves_a_tombstone,
@@ -121,7 +121,7 @@ async fn an_unknown_outcome_is_kept(fixture: Fixture) {
     assert!(!error.is_retryable());
 }
 
-async fn every_error_policy_does_as_it_says(fixture: Fixture) {
+async fn every_error_policy_is_applied(fixture: Fixture) {
     use idem_runtime::Class;
     let call = |op: &'static str| fixture.engine.operation(op).key(&1);
     let down = |_| async { Err::<Receipt, _>(PayError::Down) };

@@ -14,11 +14,11 @@ use tokio::task::JoinHandle;
 use crate::support::until;
 
 on_every_store![
-    an_executed_answer_says_so_and_then_it_is_replayed,
+    an_answer_is_executed_first_and_then_replayed,
     an_answer_names_the_attempt_that_made_it,
     an_answer_of_another_call_is_this_call_s_own,
     an_answer_that_a_hook_found_is_not_executed,
-    an_answer_that_was_waited_for_says_so,
+    an_answer_has_the_provenance_of_a_wait,
     an_adopted_answer_was_waited_for_and_has_its_own_age,
     an_answer_that_a_duplicate_asked_for_has_its_own_age,
     a_type_may_become_an_answer_and_back,
@@ -62,7 +62,7 @@ impl Body {
     }
 }
 
-async fn an_executed_answer_says_so_and_then_it_is_replayed(fixture: Fixture) {
+async fn an_answer_is_executed_first_and_then_replayed(fixture: Fixture) {
     let pay = || {
         fixture
             .pay()
@@ -127,7 +127,7 @@ async fn an_answer_that_a_hook_found_is_not_executed(fixture: Fixture) {
     }
 }
 
-async fn an_answer_that_was_waited_for_says_so(fixture: Fixture) {
+async fn an_answer_has_the_provenance_of_a_wait(fixture: Fixture) {
     let first = Body::start(&fixture, fixture.pay(), 1).await;
     let mut near = pin!(fixture.pay().run(|_| async { never::<Answer<Receipt>>() }));
     tokio::select! {

@@ -22,19 +22,19 @@ on_every_store![
     the_hook_is_not_asked_after_a_system_error,
     the_hook_is_not_asked_after_a_reset,
     the_hook_is_asked_before_a_lapsed_key_runs_again,
-    the_hook_is_asked_before_an_unknown_key_runs_again,
+    the_hook_runs_before_an_unknown_key_runs_again,
     the_hook_is_asked_after_a_panic,
     the_hook_is_asked_after_a_system_error_that_counts,
-    what_landed_is_replayed_to_everybody,
-    what_did_not_land_runs_once_and_counts,
-    a_hook_that_cannot_say_leaves_it_unknown,
+    a_landed_effect_is_replayed_to_all_callers,
+    an_effect_that_did_not_land_runs_once_and_counts,
+    an_undecided_hook_leaves_the_key_unknown,
     a_hook_that_fails_leaves_it_unknown,
     a_hook_that_panics_leaves_it_unknown,
     a_hook_that_panics_before_it_begins_leaves_it_unknown,
     a_hook_that_takes_too_long_leaves_it_unknown,
     an_undecided_key_is_asked_about_again,
     one_hook_at_a_time_and_the_others_get_its_answer,
-    who_waits_for_an_undecided_hook_shares_what_it_said,
+    a_follower_of_an_undecided_hook_shares_its_verdict,
     a_call_without_a_hook_waits_for_one_that_is_asking,
     a_caller_dropped_during_the_hook_leaves_it_unknown_at_once,
     a_hook_whose_process_dies_leaves_it_unknown,
@@ -114,7 +114,7 @@ async fn the_hook_is_asked_before_a_lapsed_key_runs_again(fixture: Fixture) {
     assert_eq!(fixture.events.count("landed"), 1);
 }
 
-async fn the_hook_is_asked_before_an_unknown_key_runs_again(fixture: Fixture) {
+async fn the_hook_runs_before_an_unknown_key_runs_again(fixture: Fixture) {
     let counts = Counts::default();
     timed_out(fixture.pay()).await;
     assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(7));
@@ -137,7 +137,7 @@ async fn the_hook_is_asked_after_a_system_error_that_counts(fixture: Fixture) {
     assert_eq!(counts.both(), (1, 0));
 }
 
-async fn what_landed_is_replayed_to_everybody(fixture: Fixture) {
+async fn a_landed_effect_is_replayed_to_all_callers(fixture: Fixture) {
     let counts = Counts::default();
     timed_out(fixture.pay()).await;
     assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(7));
@@ -151,7 +151,7 @@ async fn what_landed_is_replayed_to_everybody(fixture: Fixture) {
     assert_eq!(counts.both(), (1, 0));
 }
 
-async fn what_did_not_land_runs_once_and_counts(fixture: Fixture) {
+async fn an_effect_that_did_not_land_runs_once_and_counts(fixture: Fixture) {
     let counts = Counts::default();
     timed_out(fixture.pay()).await;
     let hook = |_| async { Reconciled::<Receipt>::NotLanded };
@@ -183,7 +183,7 @@ async fn stays_unknown<R: Verdict<Receipt>>(fixture: &Fixture, says: R, why: &st
     assert_unknown(&refused_far(fixture).await);
 }
 
-async fn a_hook_that_cannot_say_leaves_it_unknown(fixture: Fixture) {
+async fn an_undecided_hook_leaves_the_key_unknown(fixture: Fixture) {
     stays_unknown(&fixture, Says::Unknown, "the hook cannot say").await;
 }
 
@@ -284,7 +284,7 @@ async fn one_hook_at_a_time_and_the_others_get_its_answer(fixture: Fixture) {
     assert_eq!((near.both(), far.both()), ((0, 0), (0, 0)));
 }
 
-async fn who_waits_for_an_undecided_hook_shares_what_it_said(fixture: Fixture) {
+async fn a_follower_of_an_undecided_hook_shares_its_verdict(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let asking = Asking::saying(&fixture, fixture.pay(), Says::Unknown).await;
     let counts = Counts::default();

@@ -22,17 +22,17 @@ on_every_store![
     an_overtaken_hook_gets_the_winners_answer,
     an_overtaken_hook_that_finds_out_nothing_changes_nothing,
     an_overtaken_hook_starts_no_body_beside_another_one,
-    an_overtaken_hook_is_dropped_where_the_operation_says_so,
+    an_overtaken_hook_is_dropped_if_the_operation_cancels,
     the_claim_to_ask_survives_lost_replies,
     the_claim_to_run_survives_lost_replies,
     a_store_that_is_silent_before_the_hook_is_not_asked_around,
     a_store_that_is_silent_after_the_hook_starts_no_body,
     a_claim_to_run_that_was_granted_unseen_is_given_back,
     a_caller_dropped_while_it_claims_to_run_gives_the_key_back,
-    what_landed_is_stored_although_replies_are_lost,
-    what_landed_is_stored_although_its_caller_is_gone,
-    what_stays_unknown_is_stored_although_replies_are_lost,
-    what_landed_and_cannot_be_kept_leaves_a_tombstone,
+    a_landed_effect_is_stored_although_replies_are_lost,
+    a_landed_effect_is_stored_although_its_caller_is_gone,
+    an_unknown_outcome_is_stored_although_replies_are_lost,
+    a_landed_effect_that_cannot_be_stored_leaves_a_tombstone,
     a_body_that_starts_after_its_hook_was_overtaken_holds_a_lease,
     a_verdict_from_before_another_body_starts_nothing,
 ];
@@ -87,7 +87,7 @@ async fn an_overtaken_hook_starts_no_body_beside_another_one(fixture: Fixture) {
     assert_eq!(answered(fixture.pay()).await, receipt(7));
 }
 
-async fn an_overtaken_hook_is_dropped_where_the_operation_says_so(fixture: Fixture) {
+async fn an_overtaken_hook_is_dropped_if_the_operation_cancels(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let call = fixture.pay().on_lease_lost(OnLeaseLost::Cancel);
     let first = Asking::start(&fixture, call).await;
@@ -204,7 +204,7 @@ async fn a_caller_dropped_while_it_claims_to_run_gives_the_key_back(fixture: Fix
     assert_eq!(stands(&fixture).await, (EntryState::Released, 1));
 }
 
-async fn what_landed_is_stored_although_replies_are_lost(fixture: Fixture) {
+async fn a_landed_effect_is_stored_although_replies_are_lost(fixture: Fixture) {
     let counts = Counts::default();
     timed_out(fixture.pay()).await;
     let lost = [Fault::Lost, Fault::ReplyLost, Fault::Twice];
@@ -214,7 +214,7 @@ async fn what_landed_is_stored_although_replies_are_lost(fixture: Fixture) {
     assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
 
-async fn what_landed_is_stored_although_its_caller_is_gone(fixture: Fixture) {
+async fn a_landed_effect_is_stored_although_its_caller_is_gone(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let asking = Asking::start(&fixture, fixture.pay()).await;
     let before = fixture.store.count(Operation::Complete);
@@ -229,7 +229,7 @@ async fn what_landed_is_stored_although_its_caller_is_gone(fixture: Fixture) {
     assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
 
-async fn what_stays_unknown_is_stored_although_replies_are_lost(fixture: Fixture) {
+async fn an_unknown_outcome_is_stored_although_replies_are_lost(fixture: Fixture) {
     let counts = Counts::default();
     crashed(&fixture, fixture.pay()).await;
     let lost = [Fault::Lost, Fault::ReplyLost, Fault::Twice];
@@ -239,7 +239,7 @@ async fn what_stays_unknown_is_stored_although_replies_are_lost(fixture: Fixture
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
 }
 
-async fn what_landed_and_cannot_be_kept_leaves_a_tombstone(fixture: Fixture) {
+async fn a_landed_effect_that_cannot_be_stored_leaves_a_tombstone(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.max_value_bytes(1));
     let counts = Counts::default();
     crashed(&fixture, fixture.pay()).await;

@@ -16,18 +16,18 @@ use crate::support::{
 };
 
 on_every_store![
-    who_waits_for_another_process_gets_its_answer,
-    all_who_wait_in_one_process_ask_once,
-    who_waits_for_another_process_gets_its_business_error,
-    who_waits_for_another_process_is_told_that_nobody_knows,
-    who_waits_for_another_process_runs_when_it_gives_the_key_back,
-    who_waits_for_another_process_takes_over_when_its_lease_is_over,
-    who_waits_for_another_process_is_told_what_is_left_of_its_lease,
-    who_waits_and_cannot_ask_is_told_so,
-    who_waits_is_told_at_once_that_the_store_refuses,
-    who_waits_is_told_in_time_that_the_store_is_silent,
-    who_waits_for_a_record_that_is_lost_runs_at_once,
-    the_last_one_who_waits_leaves_nothing_behind,
+    a_remote_follower_gets_the_answer,
+    all_followers_of_one_process_ask_once,
+    a_remote_follower_gets_the_business_error,
+    a_remote_follower_gets_the_unknown_outcome,
+    a_remote_follower_runs_when_the_key_is_released,
+    a_remote_follower_takes_over_an_expired_lease,
+    a_remote_follower_gets_the_remaining_lease,
+    a_follower_that_cannot_reach_the_store_is_refused,
+    a_follower_gets_a_refusal_of_the_store_at_once,
+    a_follower_of_a_silent_store_fails_in_time,
+    a_follower_of_a_lost_record_runs_at_once,
+    the_last_follower_leaves_no_watch,
     ten_thousand_duplicates_claim_twice_at_most,
     a_waiter_with_a_hook_asks_although_another_one_was_refused,
 ];
@@ -47,7 +47,7 @@ async fn waiting(fixture: &Fixture, call: Pay, runs: &Runs) -> tokio::task::Join
     task
 }
 
-async fn who_waits_for_another_process_gets_its_answer(fixture: Fixture) {
+async fn a_remote_follower_gets_the_answer(fixture: Fixture) {
     let (runs, first) = (
         Runs::default(),
         Body::start(fixture.pay_far(), receipt(7)).await,
@@ -59,7 +59,7 @@ async fn who_waits_for_another_process_gets_its_answer(fixture: Fixture) {
     assert_eq!(fixture.events.count("replayed value after a wait"), 1);
 }
 
-async fn all_who_wait_in_one_process_ask_once(fixture: Fixture) {
+async fn all_followers_of_one_process_ask_once(fixture: Fixture) {
     let first = Body::start(fixture.pay_far(), receipt(7)).await;
     let (runs, mut tasks) = (Runs::default(), JoinSet::new());
     for _ in 0..50 {
@@ -74,7 +74,7 @@ async fn all_who_wait_in_one_process_ask_once(fixture: Fixture) {
     assert_eq!(runs.count(), 0);
 }
 
-async fn who_waits_for_another_process_gets_its_business_error(fixture: Fixture) {
+async fn a_remote_follower_gets_the_business_error(fixture: Fixture) {
     let declined: Answer = Err(PayError::Declined { run: 1 });
     let (runs, first) = (
         Runs::default(),
@@ -86,7 +86,7 @@ async fn who_waits_for_another_process_gets_its_business_error(fixture: Fixture)
     assert_eq!(runs.count(), 0);
 }
 
-async fn who_waits_for_another_process_is_told_that_nobody_knows(fixture: Fixture) {
+async fn a_remote_follower_gets_the_unknown_outcome(fixture: Fixture) {
     let first = Body::start(fixture.pay_far(), Err(PayError::TimedOut)).await;
     let runs = Runs::default();
     let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
@@ -95,7 +95,7 @@ async fn who_waits_for_another_process_is_told_that_nobody_knows(fixture: Fixtur
     assert_eq!(runs.count(), 0);
 }
 
-async fn who_waits_for_another_process_runs_when_it_gives_the_key_back(fixture: Fixture) {
+async fn a_remote_follower_runs_when_the_key_is_released(fixture: Fixture) {
     let first = Body::start(fixture.pay_far(), Err(PayError::Down)).await;
     let runs = Runs::default();
     let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
@@ -103,7 +103,7 @@ async fn who_waits_for_another_process_runs_when_it_gives_the_key_back(fixture: 
     assert_eq!(until(&fixture, second).await.unwrap(), receipt(1));
 }
 
-async fn who_waits_for_another_process_takes_over_when_its_lease_is_over(fixture: Fixture) {
+async fn a_remote_follower_takes_over_an_expired_lease(fixture: Fixture) {
     let (runs, first) = (
         Runs::default(),
         Body::start(fixture.pay_far(), receipt(7)).await,
@@ -114,7 +114,7 @@ async fn who_waits_for_another_process_takes_over_when_its_lease_is_over(fixture
     assert_eq!(until(&fixture, second).await.unwrap(), receipt(1));
 }
 
-async fn who_waits_for_another_process_is_told_what_is_left_of_its_lease(fixture: Fixture) {
+async fn a_remote_follower_gets_the_remaining_lease(fixture: Fixture) {
     let (runs, first) = (
         Runs::default(),
         Body::start(fixture.pay_far(), receipt(7)).await,
@@ -131,7 +131,7 @@ async fn who_waits_for_another_process_is_told_what_is_left_of_its_lease(fixture
     assert_eq!(first.end().await, receipt(7));
 }
 
-async fn who_waits_and_cannot_ask_is_told_so(fixture: Fixture) {
+async fn a_follower_that_cannot_reach_the_store_is_refused(fixture: Fixture) {
     let (runs, first) = (
         Runs::default(),
         Body::start(fixture.pay_far(), receipt(7)).await,
@@ -175,13 +175,13 @@ async fn refused_after(fixture: &Fixture, fault: Fault) -> (Error, Duration) {
     (error, fixture.clock.now().saturating_sub(begun))
 }
 
-async fn who_waits_is_told_at_once_that_the_store_refuses(fixture: Fixture) {
+async fn a_follower_gets_a_refusal_of_the_store_at_once(fixture: Fixture) {
     let (error, after) = refused_after(&fixture, Fault::Refused).await;
     assert!(!error.is_retryable(), "{error}");
     assert!(after < Duration::from_secs(1), "{after:?}");
 }
 
-async fn who_waits_is_told_in_time_that_the_store_is_silent(fixture: Fixture) {
+async fn a_follower_of_a_silent_store_fails_in_time(fixture: Fixture) {
     let (error, after) = refused_after(&fixture, Fault::Lost).await;
     assert!(error.is_retryable(), "{error}");
     // So long it may be silent to those who look, and again to who claims.
@@ -189,7 +189,7 @@ async fn who_waits_is_told_in_time_that_the_store_is_silent(fixture: Fixture) {
     assert!(expected.contains(&after), "{after:?}");
 }
 
-async fn who_waits_for_a_record_that_is_lost_runs_at_once(fixture: Fixture) {
+async fn a_follower_of_a_lost_record_runs_at_once(fixture: Fixture) {
     let first = Body::start(fixture.pay_far(), receipt(7)).await;
     let runs = Runs::default();
     let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
@@ -201,7 +201,7 @@ async fn who_waits_for_a_record_that_is_lost_runs_at_once(fixture: Fixture) {
     assert_eq!(first.end().await, receipt(1));
 }
 
-async fn the_last_one_who_waits_leaves_nothing_behind(fixture: Fixture) {
+async fn the_last_follower_leaves_no_watch(fixture: Fixture) {
     let first = Body::start(fixture.pay_far(), receipt(7)).await;
     let second = waiting(&fixture, patient(fixture.pay()), &Runs::default()).await;
     second.abort();

@@ -16,7 +16,7 @@ on_every_store![
     a_key_of_a_dropped_body_keeps_its_request,
     a_key_with_an_abandoned_attempt_keeps_its_request,
     a_key_whose_errors_count_keeps_its_request,
-    a_later_attempt_does_not_free_what_an_earlier_one_bound,
+    a_later_attempt_keeps_the_request_of_an_earlier_one,
     a_resolved_key_answers_its_request_only,
 ];
 
@@ -123,7 +123,7 @@ async fn a_key_whose_errors_count_keeps_its_request(fixture: Fixture) {
     assert_kept(&fixture).await;
 }
 
-async fn a_later_attempt_does_not_free_what_an_earlier_one_bound(fixture: Fixture) {
+async fn a_later_attempt_keeps_the_request_of_an_earlier_one(fixture: Fixture) {
     let call = fixture.pay().fingerprint(&"first");
     let body = |context: idem_runtime::Context| async move {
         let _ = context.derive_key("charge");

@@ -27,13 +27,13 @@ on_every_store![
     a_body_without_protection_is_waited_for,
     a_hook_is_waited_for,
     a_claim_in_ones_hand_is_waited_for,
-    what_is_stored_in_the_background_is_waited_for,
-    what_is_given_back_in_the_background_is_waited_for,
-    who_waits_is_waited_for_and_gets_his_answer,
-    who_waits_for_another_process_is_all_that_is_waited_for,
-    who_waits_may_still_run_when_it_is_his_turn,
-    what_a_running_body_calls_still_works,
-    what_is_not_done_in_time_is_counted,
+    a_background_completion_is_waited_for,
+    a_background_release_is_waited_for,
+    a_shutdown_waits_for_followers,
+    a_shutdown_waits_for_remote_followers,
+    a_follower_may_still_run_during_a_shutdown,
+    inner_calls_of_a_running_body_still_work,
+    calls_unfinished_at_the_deadline_are_counted,
     a_shutdown_that_is_dropped_may_be_called_again,
 ];
 
@@ -155,7 +155,7 @@ async fn a_claim_in_ones_hand_is_waited_for(fixture: Fixture) {
     assert_eq!(shutdown.await, Ok(()));
 }
 
-async fn what_is_stored_in_the_background_is_waited_for(fixture: Fixture) {
+async fn a_background_completion_is_waited_for(fixture: Fixture) {
     fixture
         .store
         .fail(Operation::Complete, [Fault::Hangs, Fault::ReplyHeld]);
@@ -172,7 +172,7 @@ async fn what_is_stored_in_the_background_is_waited_for(fixture: Fixture) {
     assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
 
-async fn what_is_given_back_in_the_background_is_waited_for(fixture: Fixture) {
+async fn a_background_release_is_waited_for(fixture: Fixture) {
     fixture.store.fail(Operation::Release, [Fault::ReplyHeld]);
     let call = fixture.pay().on_cancel(OnCancel::Release);
     Body::start(call, receipt(7)).await.drop_caller().await;
@@ -182,7 +182,7 @@ async fn what_is_given_back_in_the_background_is_waited_for(fixture: Fixture) {
     assert_eq!(shutdown.await, Ok(()));
 }
 
-async fn who_waits_is_waited_for_and_gets_his_answer(fixture: Fixture) {
+async fn a_shutdown_waits_for_followers(fixture: Fixture) {
     let body = Body::start(fixture.pay(), receipt(7)).await;
     let waits = tokio::spawn(answered(fixture.pay()));
     others().await;
@@ -193,7 +193,7 @@ async fn who_waits_is_waited_for_and_gets_his_answer(fixture: Fixture) {
     assert_eq!(shutdown.await, Ok(()));
 }
 
-async fn who_waits_for_another_process_is_all_that_is_waited_for(fixture: Fixture) {
+async fn a_shutdown_waits_for_remote_followers(fixture: Fixture) {
     let elsewhere = Body::start(fixture.pay_far(), receipt(7)).await;
     let patient = OnRunning::Wait(HOUR);
     let mut waits = Box::pin(answered(fixture.pay().on_running(patient)));
@@ -210,7 +210,7 @@ async fn who_waits_for_another_process_is_all_that_is_waited_for(fixture: Fixtur
     assert_eq!(elsewhere.end().await, receipt(7));
 }
 
-async fn who_waits_may_still_run_when_it_is_his_turn(fixture: Fixture) {
+async fn a_follower_may_still_run_during_a_shutdown(fixture: Fixture) {
     let body = Body::start(fixture.pay(), Err(PayError::Down)).await;
     let runs = Runs::default();
     let waits = tokio::spawn({
@@ -225,7 +225,7 @@ async fn who_waits_may_still_run_when_it_is_his_turn(fixture: Fixture) {
     assert_eq!(shutdown.await, Ok(()));
 }
 
-async fn what_a_running_body_calls_still_works(fixture: Fixture) {
+async fn inner_calls_of_a_running_body_still_work(fixture: Fixture) {
     let (gate, begun) = (Semaphore::new(0), Semaphore::new(0));
     let body = fixture.pay().run(|_| async {
         begun.add_permits(1);
@@ -254,7 +254,7 @@ async fn what_a_running_body_calls_still_works(fixture: Fixture) {
     assert_eq!(shutdown.await, Ok(()));
 }
 
-async fn what_is_not_done_in_time_is_counted(fixture: Fixture) {
+async fn calls_unfinished_at_the_deadline_are_counted(fixture: Fixture) {
     let running = Body::start(fixture.pay(), receipt(7)).await;
     let patient = OnRunning::Wait(HOUR);
     let waits = [(); 2].map(|()| tokio::spawn(answered(fixture.pay().on_running(patient))));

@@ -15,19 +15,19 @@ use crate::support::{
 
 on_every_store![
     duplicates_of_one_process_share_one_claim,
-    the_answer_reaches_all_who_wait_without_asking_the_store,
-    a_business_error_reaches_all_who_wait,
-    an_unknown_outcome_reaches_all_who_wait,
-    a_tombstone_reaches_all_who_wait,
-    a_refusal_reaches_all_who_wait,
-    an_exhausted_key_is_refused_to_all_who_wait,
+    the_answer_reaches_all_followers_without_the_store,
+    a_business_error_reaches_all_followers,
+    an_unknown_outcome_reaches_all_followers,
+    a_tombstone_reaches_all_followers,
+    a_refusal_reaches_all_followers,
+    an_exhausted_key_is_refused_to_all_followers,
     another_request_is_refused_while_the_first_one_runs,
     a_call_that_does_not_compare_waits_for_one_that_does,
     a_call_that_compares_waits_for_one_that_does_not,
     a_cool_down_that_waits_is_refused_in_the_end,
-    everybody_waits_for_as_long_as_he_may,
+    each_follower_waits_for_its_own_time,
     a_call_that_may_not_wait_does_not,
-    a_lease_that_runs_out_here_makes_who_waits_ask_the_store,
+    followers_ask_the_store_when_the_local_lease_expires,
     a_body_that_is_renewed_is_waited_for_longer_than_its_lease,
     two_keys_do_not_wait_for_each_other,
 ];
@@ -51,7 +51,7 @@ async fn duplicates_of_one_process_share_one_claim(fixture: Fixture) {
     assert_eq!(fixture.events.count("replayed value after a wait"), 50);
 }
 
-async fn the_answer_reaches_all_who_wait_without_asking_the_store(fixture: Fixture) {
+async fn the_answer_reaches_all_followers_without_the_store(fixture: Fixture) {
     let (runs, first) = (
         Runs::default(),
         Body::start(fixture.pay(), receipt(7)).await,
@@ -70,7 +70,7 @@ async fn the_answer_reaches_all_who_wait_without_asking_the_store(fixture: Fixtu
     );
 }
 
-async fn a_business_error_reaches_all_who_wait(fixture: Fixture) {
+async fn a_business_error_reaches_all_followers(fixture: Fixture) {
     let declined: Answer = Err(PayError::Declined { run: 1 });
     let first = Body::start(fixture.pay(), declined.clone()).await;
     let runs = Runs::default();
@@ -87,7 +87,7 @@ async fn a_business_error_reaches_all_who_wait(fixture: Fixture) {
     assert_eq!((claims(&fixture), runs.count()), (1, 0));
 }
 
-async fn an_unknown_outcome_reaches_all_who_wait(fixture: Fixture) {
+async fn an_unknown_outcome_reaches_all_followers(fixture: Fixture) {
     let first = Body::start(fixture.pay(), Err(PayError::TimedOut)).await;
     let runs = Runs::default();
     let tasks = duplicates(5, || fixture.pay(), &runs);
@@ -99,7 +99,7 @@ async fn an_unknown_outcome_reaches_all_who_wait(fixture: Fixture) {
     assert_eq!((claims(&fixture), runs.count()), (1, 0));
 }
 
-async fn a_tombstone_reaches_all_who_wait(fixture: Fixture) {
+async fn a_tombstone_reaches_all_followers(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.max_value_bytes(1));
     let first = Body::start(fixture.pay(), receipt(7)).await;
     let runs = Runs::default();
@@ -112,7 +112,7 @@ async fn a_tombstone_reaches_all_who_wait(fixture: Fixture) {
     assert_eq!((claims(&fixture), runs.count()), (1, 0));
 }
 
-async fn a_refusal_reaches_all_who_wait(fixture: Fixture) {
+async fn a_refusal_reaches_all_followers(fixture: Fixture) {
     fixture.store.fail(Operation::Claim, [Fault::Hangs]);
     let runs = Runs::default();
     let tasks = duplicates(10, || fixture.pay(), &runs);
@@ -124,7 +124,7 @@ async fn a_refusal_reaches_all_who_wait(fixture: Fixture) {
     assert_eq!((claims(&fixture), runs.count()), (1, 0));
 }
 
-async fn an_exhausted_key_is_refused_to_all_who_wait(fixture: Fixture) {
+async fn an_exhausted_key_is_refused_to_all_followers(fixture: Fixture) {
     for _ in 0..5 {
         panicked(fixture.pay()).await;
     }
@@ -194,7 +194,7 @@ async fn a_cool_down_that_waits_is_refused_in_the_end(fixture: Fixture) {
     assert!(left.contains(retry_after), "{retry_after:?}");
 }
 
-async fn everybody_waits_for_as_long_as_he_may(fixture: Fixture) {
+async fn each_follower_waits_for_its_own_time(fixture: Fixture) {
     let first = Body::start(fixture.pay(), receipt(7)).await;
     let wait = |seconds| {
         let wait = OnRunning::Wait(Duration::from_secs(seconds));
@@ -220,7 +220,7 @@ async fn a_call_that_may_not_wait_does_not(fixture: Fixture) {
     assert_eq!(first.end().await, receipt(7));
 }
 
-async fn a_lease_that_runs_out_here_makes_who_waits_ask_the_store(fixture: Fixture) {
+async fn followers_ask_the_store_when_the_local_lease_expires(fixture: Fixture) {
     let patient = || {
         fixture
             .pay()

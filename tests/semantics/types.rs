@@ -24,7 +24,7 @@ on_every_store![
     the_types_are_known_in_every_state,
     a_claim_that_did_not_say_its_types_takes_any_answer,
     an_answer_by_hand_may_be_corrected,
-    a_correction_of_what_was_not_seen_changes_nothing,
+    a_correction_of_an_unseen_record_changes_nothing,
     an_answer_of_a_body_is_not_corrected,
     two_functions_do_not_replay_each_other,
     a_second_function_takes_nothing_over,
@@ -34,8 +34,8 @@ on_every_store![
     errors_of_another_type_are_not_replayed,
     a_reset_key_is_free_for_a_corrected_function,
     a_released_key_is_free_for_a_corrected_function,
-    a_type_of_another_name_is_accepted_where_that_is_said,
-    a_value_of_another_type_by_hand_is_accepted_where_that_is_said,
+    a_type_of_another_name_is_accepted_on_request,
+    a_value_of_another_type_by_hand_is_accepted_on_request,
 ];
 
 const FOUND: Receipt = Receipt { run: 9 };
@@ -109,7 +109,7 @@ async fn a_value_of_another_type_by_hand_is_refused_before_anything_is_written(f
 }
 
 /// Of a release in which the type has another name.
-async fn a_value_of_another_type_by_hand_is_accepted_where_that_is_said(fixture: Fixture) {
+async fn a_value_of_another_type_by_hand_is_accepted_on_request(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let call = || fixture.pay().on_other_type(OnOtherType::Accept);
     let entry = call().entry().await.unwrap().unwrap();
@@ -213,7 +213,7 @@ async fn an_answer_by_hand_may_be_corrected(fixture: Fixture) {
     }
 }
 
-async fn a_correction_of_what_was_not_seen_changes_nothing(fixture: Fixture) {
+async fn a_correction_of_an_unseen_record_changes_nothing(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let before = entry(&fixture).await;
     entry(&fixture)
@@ -363,7 +363,7 @@ async fn a_released_key_is_free_for_a_corrected_function(fixture: Fixture) {
     assert_wrong(&refusal(answered(fixture.pay()).await));
 }
 
-async fn a_type_of_another_name_is_accepted_where_that_is_said(fixture: Fixture) {
+async fn a_type_of_another_name_is_accepted_on_request(fixture: Fixture) {
     let renamed = |call: Pay| call.on_other_type(OnOtherType::Accept);
     let never = |_| async { unreachable!("it is answered") as Result<Bill, PayError> };
     // What was stored is read.

@@ -18,7 +18,7 @@ on_every_store![
     once_the_lease_has_lapsed_a_success_is_not_returned,
     a_business_error_is_an_answer_as_well,
     a_strict_call_returns_no_answer_that_is_not_stored,
-    a_lenient_call_returns_its_answer_whatever_became_of_the_lease,
+    a_lenient_call_returns_its_answer_even_without_its_lease,
     two_callers_of_one_key_never_get_two_answers,
     an_answer_is_stored_however_long_the_store_was_away,
     a_repeat_waits_for_the_answer_that_is_being_stored,
@@ -91,7 +91,7 @@ async fn a_strict_call_returns_no_answer_that_is_not_stored(fixture: Fixture) {
     assert_eq!(until(&fixture, answered(fixture.pay())).await, receipt(1));
 }
 
-async fn a_lenient_call_returns_its_answer_whatever_became_of_the_lease(fixture: Fixture) {
+async fn a_lenient_call_returns_its_answer_even_without_its_lease(fixture: Fixture) {
     let call = fixture.pay().on_unconfirmed(OnUnconfirmed::Return);
     assert_eq!(lapsed(&fixture, call, receipt(1)).await, receipt(1));
 }

@@ -17,15 +17,15 @@ use crate::support::{
 
 on_every_store![
     an_error_of_class_unknown_leaves_it_unknown,
-    any_error_leaves_it_unknown_where_the_operation_says_so,
-    a_drop_leaves_it_unknown_where_the_operation_says_so,
-    a_panic_leaves_it_unknown_where_the_operation_says_so,
+    on_error_unknown_leaves_each_error_unknown,
+    on_drop_unknown_leaves_a_dropped_call_unknown,
+    on_panic_unknown_leaves_a_panicked_call_unknown,
     a_later_attempt_is_the_one_that_is_named,
-    nobody_runs_it_again_whatever_his_policy,
-    nobody_is_told_what_the_error_was,
-    since_is_when_it_ended,
+    no_policy_runs_an_unknown_key_again,
+    an_unknown_outcome_does_not_reveal_its_error,
+    since_is_the_end_of_the_attempt,
     another_request_is_still_a_mismatch,
-    it_is_forgotten_with_its_ttl,
+    an_unknown_outcome_expires_with_its_ttl,
     a_late_success_heals_it,
     a_late_failure_does_not,
     a_nested_unknown_makes_the_outer_one_unknown,
@@ -48,20 +48,20 @@ async fn an_error_of_class_unknown_leaves_it_unknown(fixture: Fixture) {
     unknown_because(&fixture, "attempt 1 ended with an error of class unknown").await;
 }
 
-async fn any_error_leaves_it_unknown_where_the_operation_says_so(fixture: Fixture) {
+async fn on_error_unknown_leaves_each_error_unknown(fixture: Fixture) {
     let call = fixture.pay().errors_are_unknown();
     let call = call.run(|_| async { Err(PayError::Declined { run: 1 }) as Answer });
     assert_eq!(call.await, Err(PayError::Declined { run: 1 }));
     unknown_because(&fixture, "attempt 1 ended with an error of class unknown").await;
 }
 
-async fn a_drop_leaves_it_unknown_where_the_operation_says_so(fixture: Fixture) {
+async fn on_drop_unknown_leaves_a_dropped_call_unknown(fixture: Fixture) {
     let call = fixture.pay().on_cancel(OnCancel::Unknown);
     Body::start(call, receipt(7)).await.drop_caller().await;
     unknown_because(&fixture, "attempt 1 was cancelled half-way").await;
 }
 
-async fn a_panic_leaves_it_unknown_where_the_operation_says_so(fixture: Fixture) {
+async fn on_panic_unknown_leaves_a_panicked_call_unknown(fixture: Fixture) {
     panicked(fixture.pay().on_panic(OnPanic::Unknown)).await;
     unknown_because(&fixture, "attempt 1 panicked").await;
     assert_eq!(stands(&fixture).await.1, 1);
@@ -74,7 +74,7 @@ async fn a_later_attempt_is_the_one_that_is_named(fixture: Fixture) {
     unknown_because(&fixture, "attempt 3 ended with an error").await;
 }
 
-async fn nobody_runs_it_again_whatever_his_policy(fixture: Fixture) {
+async fn no_policy_runs_an_unknown_key_again(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let calls = [
         fixture.pay(),
@@ -111,7 +111,7 @@ impl From<Error> for Leaky {
     }
 }
 
-async fn nobody_is_told_what_the_error_was(fixture: Fixture) {
+async fn an_unknown_outcome_does_not_reveal_its_error(fixture: Fixture) {
     let secret = "card 4111-1111";
     let call = || fixture.pay().fingerprint(secret).errors_are_unknown();
     let body = |_| async { Err::<Receipt, _>(Leaky::Secret(secret.to_owned())) };
@@ -126,7 +126,7 @@ async fn nobody_is_told_what_the_error_was(fixture: Fixture) {
     assert!(!all.contains("4111"), "{all}");
 }
 
-async fn since_is_when_it_ended(fixture: Fixture) {
+async fn since_is_the_end_of_the_attempt(fixture: Fixture) {
     let ended = fixture.clock.calendar();
     timed_out(fixture.pay()).await;
     let later = Duration::from_hours(2);
@@ -156,7 +156,7 @@ async fn another_request_is_still_a_mismatch(fixture: Fixture) {
     assert_unknown(&refusal(answered(fixture.pay().fingerprint(&"ten")).await));
 }
 
-async fn it_is_forgotten_with_its_ttl(fixture: Fixture) {
+async fn an_unknown_outcome_expires_with_its_ttl(fixture: Fixture) {
     let call = || fixture.pay().ttl(Duration::from_mins(10));
     timed_out(call()).await;
     fixture.pass_in_store(Duration::from_mins(9));

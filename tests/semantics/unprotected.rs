@@ -14,9 +14,9 @@ use crate::support::{
 };
 
 on_every_store![
-    an_outage_runs_the_body_where_the_operation_says_so,
-    an_outage_runs_the_body_where_the_engine_says_so,
-    an_outage_runs_nothing_where_nobody_says_so,
+    on_outage_run_of_the_operation_runs_the_body,
+    on_outage_run_of_the_engine_runs_the_body,
+    an_outage_runs_nothing_by_default,
     a_silent_store_is_an_outage_too,
     a_body_without_protection_stores_nothing_and_is_not_replayed,
     a_body_without_protection_knows_that_it_has_none,
@@ -24,10 +24,10 @@ on_every_store![
     a_body_without_protection_may_be_finished,
     a_claim_that_was_granted_unseen_is_given_back,
     a_claim_by_hand_is_never_without_protection,
-    what_the_store_says_is_no_outage,
+    a_refusal_by_the_store_is_no_outage,
     an_outage_after_the_claim_is_none,
     an_outage_while_reconciling_runs_nothing,
-    all_who_wait_for_the_store_run_without_it,
+    all_callers_of_an_unavailable_store_run_without_it,
     a_store_that_is_full_busy_or_refuses_is_no_outage,
     a_queue_in_front_of_a_store_that_is_gone_is_an_outage,
     a_store_that_replies_to_others_is_busy_and_not_out_of_reach,
@@ -59,7 +59,7 @@ async fn bare(fixture: &Fixture, call: Pay, runs: &Runs) -> Answer {
     in_time(fixture, async move { paid(call, &runs).await }).await
 }
 
-async fn an_outage_runs_the_body_where_the_operation_says_so(fixture: Fixture) {
+async fn on_outage_run_of_the_operation_runs_the_body(fixture: Fixture) {
     cut_off(&fixture);
     let answer = bare(&fixture, runs_bare(fixture.pay()), &Runs::default()).await;
     assert_eq!(answer, receipt(1));
@@ -69,7 +69,7 @@ async fn an_outage_runs_the_body_where_the_operation_says_so(fixture: Fixture) {
     assert!(told.contains("an injected fault"), "the reason: {told}");
 }
 
-async fn an_outage_runs_the_body_where_the_engine_says_so(fixture: Fixture) {
+async fn on_outage_run_of_the_engine_runs_the_body(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.on_outage(OnOutage::Run));
     cut_off(&fixture);
     let answer = bare(&fixture, fixture.pay(), &Runs::default()).await;
@@ -79,7 +79,7 @@ async fn an_outage_runs_the_body_where_the_engine_says_so(fixture: Fixture) {
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
 }
 
-async fn an_outage_runs_nothing_where_nobody_says_so(fixture: Fixture) {
+async fn an_outage_runs_nothing_by_default(fixture: Fixture) {
     cut_off(&fixture);
     let error = refusal(in_time(&fixture, answered(fixture.pay())).await);
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
@@ -162,7 +162,7 @@ async fn a_claim_by_hand_is_never_without_protection(fixture: Fixture) {
     assert_eq!(fixture.events.count("unprotected"), 0);
 }
 
-async fn what_the_store_says_is_no_outage(fixture: Fixture) {
+async fn a_refusal_by_the_store_is_no_outage(fixture: Fixture) {
     let call = || runs_bare(fixture.pay()).on_running(idem_runtime::OnRunning::Reject);
     let body = Body::start(fixture.pay_far().fingerprint(&"ten"), receipt(7)).await;
     assert_running(&refusal(answered(call()).await));
@@ -278,7 +278,7 @@ async fn a_server_that_is_not_there_is_an_outage_while_others_reply(fixture: Fix
     assert_eq!(fixture.events.count("unprotected"), 3);
 }
 
-async fn all_who_wait_for_the_store_run_without_it(fixture: Fixture) {
+async fn all_callers_of_an_unavailable_store_run_without_it(fixture: Fixture) {
     fixture.store.fail(Operation::Claim, [Fault::Hangs]);
     let runs = Runs::default();
     let tasks = crate::support::duplicates(5, || runs_bare(fixture.pay()), &runs);

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn effects_that_nobody_started_or_everybody_forgot_are_found() {
+    fn effects_and_starts_that_do_not_match_are_found() {
         assert_found(&history(GOOD), 2, "2 effects, 1 of them told, of 1 starts");
         assert_found(&history(GOOD), 0, "0 effects, 1 of them told, of 1 starts");
     }

@@ -25,7 +25,7 @@ async fn a_client_that_hangs_up_finds_its_answer_later() {
 }
 
 #[tokio::test]
-async fn a_server_that_ends_answers_what_has_begun() {
+async fn a_server_that_ends_answers_running_requests() {
     let shop = Shop::new();
     let mut server = shop.open().await;
     let other = shop.open().await;

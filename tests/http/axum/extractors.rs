@@ -88,7 +88,7 @@ async fn a_handler_may_add_to_the_problem() {
 
 /// A layer in front reads the key once, by its own rules.
 #[tokio::test]
-async fn what_the_layer_has_found_counts() {
+async fn the_key_of_the_layer_counts() {
     let layer = IdempotencyLayer::public(Engine::new(MemoryStore::new()), "shop.api");
     let layer = layer.keys(KeyRules::default().bare(true));
     let reply = ask(routes().layer(layer), "/required", Some("bare")).await;

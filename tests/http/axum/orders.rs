@@ -91,7 +91,7 @@ async fn a_request_that_axum_refuses_takes_no_key() {
 }
 
 #[tokio::test]
-async fn a_repeat_while_the_first_runs_is_told_when_to_come_back() {
+async fn a_repeat_while_the_first_runs_gets_retry_after() {
     let shop = Shop::new();
     let server = shop.open().await;
     let body = json!({ "item": "slow" });

@@ -69,7 +69,7 @@ async fn status_headers_and_value_come_back() {
 }
 
 #[tokio::test]
-async fn what_belongs_to_one_client_is_not_stored() {
+async fn headers_of_one_client_are_not_stored() {
     for engine in engines() {
         let mut token = HeaderValue::from_static("t0k3n");
         token.set_sensitive(true);
@@ -154,7 +154,7 @@ async fn an_answer_of_a_reply_is_both() {
 
 /// For the client that waited it is a replay as well.
 #[tokio::test]
-async fn what_another_call_has_run_is_replayed() {
+async fn the_answer_of_another_call_is_replayed() {
     for engine in engines() {
         let end = Semaphore::new(0);
         let call = engine.operation("orders.create").key(&7);
@@ -178,7 +178,7 @@ async fn what_another_call_has_run_is_replayed() {
 }
 
 #[test]
-fn a_header_that_nobody_may_send_is_left_out() {
+fn a_forbidden_header_is_left_out() {
     let reply = Reply::ok(1)
         .header("x-split", "1\r\nset-cookie: 2")
         .header("no name", "1")

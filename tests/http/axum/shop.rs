@@ -108,7 +108,7 @@ impl Shop {
         Router::new()
             .route("/orders", post(create))
             .route("/impatient", post(create_or_reject))
-            .layer(from_fn_with_state(self.clone(), tell_when_left))
+            .layer(from_fn_with_state(self.clone(), notify_on_drop))
             .layer(MarkReplays::new())
             .with_state(self.clone())
     }
@@ -125,7 +125,7 @@ pub(crate) async fn soon<T>(what: impl Future<Output = T>, otherwise: &str) -> T
         .unwrap_or_else(|elapsed| panic!("{otherwise}: {elapsed} ({PATIENCE:?})"))
 }
 
-async fn tell_when_left(State(shop): State<Shop>, request: Request, next: Next) -> Response {
+async fn notify_on_drop(State(shop): State<Shop>, request: Request, next: Next) -> Response {
     struct Left(Option<Shop>);
     impl Drop for Left {
         fn drop(&mut self) {

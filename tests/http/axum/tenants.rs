@@ -113,7 +113,7 @@ async fn order(server: &Server, path: &str, user: &str, item: &str) -> client::R
 /// The attack: acme's key, sent by a competitor. With acme's order the competitor reads acme's answer; with another one
 /// 422 says that acme has used the key.
 #[tokio::test]
-async fn a_client_key_without_a_scope_tells_no_other_client_anything() {
+async fn a_client_key_without_a_scope_reveals_nothing_to_other_clients() {
     for path in ["/renamed", "/nested", "/compared"] {
         let shop = Shop::new();
         let server = open(&shop).await;
@@ -134,7 +134,7 @@ async fn a_client_key_without_a_scope_tells_no_other_client_anything() {
 
 /// Closed: no body runs, and the client cannot mend it.
 #[tokio::test]
-async fn what_the_attribute_cannot_see_is_refused_when_it_is_called() {
+async fn a_mistake_unseen_by_the_attribute_is_refused_at_the_call() {
     for path in ["/renamed", "/nested", "/compared"] {
         let shop = Shop::new();
         let server = open(&shop).await;

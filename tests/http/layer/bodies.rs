@@ -95,7 +95,7 @@ async fn a_response_without_a_known_length_is_read_up_to_the_limit_only() {
 }
 
 #[tokio::test]
-async fn the_limit_counts_what_is_stored_besides_the_body() {
+async fn the_limit_counts_all_stored_bytes() {
     for (length, is_stored) in [(40, true), (99, false)] {
         let fixture = Fixture::new();
         let response = Response::new(Body::from(vec![7; length]));
@@ -277,7 +277,7 @@ async fn an_upgrade_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn what_is_not_stored_is_not_read_either() {
+async fn a_response_that_is_not_stored_is_not_read() {
     let fixture = Fixture::new();
     let (source, body) = frames();
     let mut refused = Response::new(body);
@@ -304,7 +304,7 @@ async fn breaks_off(policy: StatusPolicy) -> (Fixture, Router) {
 }
 
 #[tokio::test]
-async fn nobody_knows_what_a_response_was_to_say_that_breaks_off() {
+async fn a_response_that_breaks_off_is_unknown() {
     for policy in [StatusPolicy::careful(), StatusPolicy::draft()] {
         let (fixture, shop) = breaks_off(policy).await;
         let again = send(&shop, order("")).await;

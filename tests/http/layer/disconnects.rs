@@ -176,7 +176,7 @@ async fn a_request_that_ends_within_a_chunk_has_asked_for_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_that_has_stopped_still_ends_what_clients_have_left() {
+async fn a_stopped_server_completes_disconnected_requests() {
     let Shop {
         fixture,
         gate,

@@ -152,7 +152,7 @@ async fn a_service_may_have_a_rule_of_its_own() {
 
 /// As documented: nothing runs twice.
 #[tokio::test]
-async fn another_rule_refuses_repeats_of_what_came_before() {
+async fn another_rule_refuses_repeats_of_earlier_requests() {
     let fixture = Fixture::new();
     let shop = |rule| fixture.orders(fixture.layer().fingerprint(rule), |run| run.to_string());
     let document = || of(JSON, "{\"item\": \"tea\"}");

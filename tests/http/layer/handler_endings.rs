@@ -98,7 +98,7 @@ async fn panicked(policy: StatusPolicy) -> Answer {
 }
 
 #[tokio::test]
-async fn a_panic_is_as_ambiguous_as_the_layer_says() {
+async fn a_panic_has_the_ambiguity_of_the_layer() {
     let unknown = (500, "outcome-unknown".to_owned());
     assert_eq!(panicked(StatusPolicy::careful()).await.problem(), unknown);
     assert_eq!(panicked(StatusPolicy::stripe()).await.problem(), unknown);
@@ -126,7 +126,7 @@ async fn failed(policy: StatusPolicy) -> Result<Response<Buffered<Body>>, String
 }
 
 #[tokio::test]
-async fn the_error_of_a_service_is_as_ambiguous_as_the_layer_says() {
+async fn the_error_of_a_service_has_the_ambiguity_of_the_layer() {
     let status = |result: Result<Response<_>, String>| result.unwrap().status();
     assert_eq!(status(failed(StatusPolicy::careful()).await), 500);
     assert_eq!(status(failed(StatusPolicy::draft()).await), 500);

@@ -236,7 +236,7 @@ pub(crate) async fn others() {
 }
 
 #[tokio::test]
-async fn a_repeat_gets_the_answer_whatever_stands_around() {
+async fn a_repeat_gets_the_answer_through_each_middleware() {
     for (name, around) in USUAL {
         for side in SIDES {
             let shop = Shop::new(side, around);
@@ -259,7 +259,7 @@ async fn a_repeat_gets_the_answer_whatever_stands_around() {
 
 /// The one effect that is lost is that of a transaction outside, as `docs/middleware.md` says.
 #[tokio::test]
-async fn a_repeat_gets_the_answer_to_a_client_that_left_whatever_stands_around() {
+async fn a_repeat_gets_the_answer_of_a_disconnected_client_through_each_middleware() {
     for (name, around) in USUAL {
         for side in SIDES {
             let shop = Shop::new(side, around);
@@ -368,7 +368,7 @@ async fn a_limit_counts_handlers_without_clients_only_inside() {
 }
 
 #[tokio::test]
-async fn what_is_shed_inside_runs_when_it_is_repeated() {
+async fn a_request_shed_inside_runs_when_it_is_repeated() {
     let shop = Shop::new(Inside, usual("load shedding"));
     let first = shop.spawn(order("tea"));
     shop.is_running().await;
@@ -389,7 +389,7 @@ async fn what_is_shed_inside_runs_when_it_is_repeated() {
 }
 
 #[tokio::test]
-async fn what_is_shed_outside_was_never_a_request() {
+async fn a_request_shed_outside_claims_nothing() {
     let shop = Shop::new(Outside, usual("load shedding"));
     let first = shop.spawn(order("tea"));
     shop.is_running().await;

@@ -63,7 +63,7 @@ impl Shop {
         self.server.ask(with_key(format!("\"{what}\""), what)).await
     }
 
-    async fn is_told_to_come_back(&self, what: &str) {
+    async fn assert_retry_after(&self, what: &str) {
         let runs = self.fixture.runs();
         let refused = self.order(what).await;
         assert_eq!(refused.problem(), (503, "unavailable".to_owned()));
@@ -110,12 +110,12 @@ async fn while_the_store_is_down_clients_come_back_later() {
     let tea = shop.order("tea").await;
     assert_eq!(tea.body, "tea: 1");
     shop.redis.kill();
-    shop.is_told_to_come_back("tea").await;
+    shop.assert_retry_after("tea").await;
     // The first has waited its whole time, and the others do not. A busy machine may delay some of them.
     let mut took = Vec::new();
     for _ in 0..5 {
         let began = Instant::now();
-        shop.is_told_to_come_back("coffee").await;
+        shop.assert_retry_after("coffee").await;
         took.push(began.elapsed());
     }
     assert!(took.iter().any(|took| *took < HASTE / 2), "{took:?}");
@@ -133,8 +133,8 @@ async fn while_the_store_is_paused_clients_come_back_later() {
     let shop = Shop::open().await;
     assert_eq!(shop.order("tea").await.body, "tea: 1");
     shop.redis.pause();
-    shop.is_told_to_come_back("tea").await;
-    shop.is_told_to_come_back("coffee").await;
+    shop.assert_retry_after("tea").await;
+    shop.assert_retry_after("coffee").await;
     shop.redis.resume();
     assert!(shop.order("tea").await.is_replayed());
     assert_eq!(shop.order("coffee").await.body, "coffee: 2");
@@ -145,7 +145,7 @@ async fn while_the_store_is_paused_clients_come_back_later() {
 async fn a_store_that_dies_in_the_middle_gets_the_answer_when_it_is_back() {
     let shop = Shop::open().await;
     let answer = shop.goes_away(RedisServer::kill).await;
-    shop.is_told_to_come_back("tea").await;
+    shop.assert_retry_after("tea").await;
     shop.redis.restart();
     shop.has_stored(1).await;
     shop.is_back(&answer).await;
@@ -155,7 +155,7 @@ async fn a_store_that_dies_in_the_middle_gets_the_answer_when_it_is_back() {
 async fn a_store_that_stands_still_in_the_middle_gets_the_answer_when_it_goes_on() {
     let shop = Shop::open().await;
     let answer = shop.goes_away(RedisServer::pause).await;
-    shop.is_told_to_come_back("tea").await;
+    shop.assert_retry_after("tea").await;
     shop.redis.resume();
     shop.has_stored(1).await;
     shop.is_back(&answer).await;

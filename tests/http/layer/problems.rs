@@ -69,7 +69,7 @@ async fn problems(set: impl Fn(IdempotencyLayer) -> IdempotencyLayer) -> Vec<(An
 }
 
 #[tokio::test]
-async fn a_problem_says_whether_a_repeat_may_help_and_where_it_is_described() {
+async fn a_problem_has_retryable_and_a_link_to_its_description() {
     let described = "https://docs.rs/idem-runtime/latest/idem_runtime/http/struct.Problem.html";
     let mut codes = Vec::new();
     for (problem, is_retryable) in problems(|layer| layer).await {
@@ -99,7 +99,7 @@ async fn a_problem_says_whether_a_repeat_may_help_and_where_it_is_described() {
 }
 
 #[tokio::test]
-async fn under_the_policy_of_stripe_sdks_are_told_so_too() {
+async fn under_the_policy_of_stripe_sdks_retry_as_well() {
     let set = |layer: IdempotencyLayer| layer.status_policy(StatusPolicy::stripe());
     for (problem, is_retryable) in problems(set).await {
         let code = problem.code();
@@ -136,7 +136,7 @@ async fn told(policy: StatusPolicy, status: u16, own: Option<&'static str>) -> [
 }
 
 #[tokio::test]
-async fn a_final_failure_is_told_to_sdks_at_once_and_again() {
+async fn a_final_failure_reaches_sdks_at_once_and_is_replayed() {
     let stripe = StatusPolicy::stripe;
     let no = Some("false".to_owned());
     assert_eq!(told(stripe(), 500, None).await, [no.clone(), no.clone()]);
@@ -160,7 +160,7 @@ async fn a_final_failure_is_told_to_sdks_at_once_and_again() {
 }
 
 #[tokio::test]
-async fn a_service_may_add_to_a_problem_what_it_knows_of_the_request() {
+async fn a_service_may_extend_a_problem_with_its_request() {
     let fixture = Fixture::new();
     let layer = fixture.layer().on_problem_with(|problem, request| {
         let key = request.extensions.get::<IdempotencyKey>();

@@ -77,7 +77,7 @@ async fn an_operator_writes_the_response_of_a_request_that_was_done() {
 
 /// The operator's program, the server and the next server have one store and nothing else in common.
 #[tokio::test]
-async fn what_an_operator_writes_is_replayed_by_every_server() {
+async fn a_resolution_is_replayed_by_every_server() {
     let redis = RedisServer::start();
     let layer = async || {
         let store = RedisStore::connect(&redis.url()).await.unwrap();
@@ -100,7 +100,7 @@ async fn what_an_operator_writes_is_replayed_by_every_server() {
 }
 
 #[tokio::test]
-async fn a_record_that_is_settled_is_corrected_only_by_who_saw_it() {
+async fn a_settled_record_is_corrected_only_by_its_reader() {
     let fixture = Fixture::new();
     let layer = fixture.layer();
     let shop = unlucky(&fixture, layer.clone());
@@ -172,7 +172,7 @@ async fn a_refusal_is_a_response_too_and_lives_as_long_as_one() {
 }
 
 #[tokio::test]
-async fn what_is_not_stored_changes_nothing() {
+async fn an_answer_that_is_not_stored_changes_nothing() {
     let fixture = Fixture::new();
     let layer = fixture.layer().max_response_bytes(100);
     let shop = unlucky(&fixture, layer.clone());
@@ -312,7 +312,7 @@ async fn a_hook_is_not_asked_about_another_request() {
 
 /// Under any policy, and whatever was found: it is the answer.
 #[tokio::test]
-async fn what_a_hook_found_is_stored_whatever_its_status() {
+async fn a_reconciled_response_is_stored_with_any_status() {
     let fixture = Fixture::new();
     let layer = fixture.layer().status_policy(StatusPolicy::careful());
     let (_, shop) = reconciled(&fixture, layer, || {

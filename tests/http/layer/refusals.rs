@@ -81,7 +81,7 @@ async fn a_key_that_is_not_one_string_is_refused() {
 }
 
 #[tokio::test]
-async fn nobody_has_no_keys() {
+async fn an_unknown_caller_has_no_keys() {
     let fixture = Fixture::new();
     let layer = IdempotencyLayer::scoped(&fixture.engine, "shop.api", |request| {
         Some(request.headers.get("x-tenant")?.to_str().ok()?.to_owned())
@@ -229,7 +229,7 @@ async fn a_request_that_was_not_refused_is_to_be_repeated_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_repeat_of_a_running_request_is_told_when_to_come_back() {
+async fn a_repeat_of_a_running_request_gets_retry_after() {
     let fixture = Fixture::new();
     let layer = fixture.layer().lease(Duration::from_mins(1));
     // It is not renewed.
@@ -293,7 +293,7 @@ async fn others() {
 }
 
 #[tokio::test]
-async fn a_repeat_that_has_waited_for_5_s_is_told_when_to_come_back() {
+async fn a_repeat_that_has_waited_for_5_s_gets_retry_after() {
     let fixture = Fixture::new();
     // Renewals are due every 20 s.
     let (gate, shop) = gated(&fixture, fixture.layer().lease(Duration::from_mins(1)));
@@ -317,7 +317,7 @@ async fn a_repeat_that_has_waited_for_5_s_is_told_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_repeat_does_what_the_engine_says_unless_the_layer_does() {
+async fn the_layer_overrides_on_running_of_the_engine() {
     let fixture = Fixture::with(|engine| engine.on_running(OnRunning::Reject));
     let (gate, shop) = gated(&fixture, fixture.layer());
     let first = tokio::spawn({
@@ -360,7 +360,7 @@ async fn while_the_store_is_down_nothing_runs() {
 }
 
 #[tokio::test]
-async fn a_service_tells_a_problem_in_its_own_words() {
+async fn a_service_may_word_a_problem() {
     let fixture = Fixture::new();
     let layer = fixture.layer().on_problem(|problem| {
         let mut response = http::Response::new(problem.code().to_owned());

@@ -158,7 +158,7 @@ async fn a_body_reaches_the_handler_as_it_was_sent() {
 }
 
 #[tokio::test]
-async fn nested_routers_are_told_apart_by_the_path_that_the_client_wrote() {
+async fn nested_routers_differ_by_the_path_of_the_request() {
     let fixture = Fixture::new();
     let echo = |Path(id): Path<u32>| async move { id.to_string() };
     let orders = Router::new()
@@ -223,7 +223,7 @@ async fn it_goes_around_a_plain_service() {
 
 /// A record of the layer is no JSON, and says so.
 #[tokio::test]
-async fn what_is_stored_is_read_as_nothing_else() {
+async fn a_stored_answer_is_read_as_no_other_type() {
     let fixture = Fixture::new();
     let shop = fixture.orders(fixture.layer(), |_| "1");
     send(&shop, order("")).await;

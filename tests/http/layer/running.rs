@@ -299,7 +299,7 @@ async fn each_way_to_end_gives_the_place_back() {
 
 /// A request that never runs its handler holds no place either.
 #[tokio::test]
-async fn what_runs_no_handler_takes_no_place() {
+async fn a_request_without_a_handler_takes_no_place() {
     let shop = Shop::open(|layer| layer.max_running(1).max_body_bytes(5));
     let (_source, never) = frames();
     let waits = Request::post("/orders").header("idempotency-key", "\"slow\"");

@@ -33,7 +33,7 @@ async fn twice(policy: StatusPolicy, status: u16) -> (Fixture, Answer) {
 }
 
 #[tokio::test]
-async fn the_policy_decides_what_a_repeat_gets() {
+async fn the_policy_decides_the_response_to_a_repeat() {
     let (careful, draft, stripe) = (
         StatusPolicy::careful,
         StatusPolicy::draft,
@@ -117,7 +117,7 @@ async fn a_refusal_of_idem_within_is_not_stored() {
 
 /// The attack: a key that a handler gives its first client is read by whoever repeats the request.
 #[tokio::test]
-async fn a_header_that_nobody_has_listed_is_not_stored() {
+async fn an_unlisted_header_is_not_stored() {
     let fixture = Fixture::new();
     let shop = fixture.orders(fixture.layer(), |_| {
         [
@@ -140,7 +140,7 @@ async fn a_header_that_nobody_has_listed_is_not_stored() {
 }
 
 #[tokio::test]
-async fn a_layer_lists_what_it_stores() {
+async fn a_layer_lists_its_records() {
     let answer = |layer: fn(IdempotencyLayer) -> IdempotencyLayer| async move {
         let fixture = Fixture::new();
         let shop = fixture.orders(layer(fixture.layer()), |_| {
@@ -204,7 +204,7 @@ async fn more_headers_are_not_stored() {
 }
 
 #[tokio::test]
-async fn a_response_lives_as_long_as_the_layer_says() {
+async fn a_response_lives_for_the_ttl_of_the_layer() {
     for (status, life) in [(StatusCode::CREATED, 60), (StatusCode::CONFLICT, 10)] {
         let fixture = Fixture::new();
         let layer = fixture
@@ -224,7 +224,7 @@ async fn a_response_lives_as_long_as_the_layer_says() {
 }
 
 #[tokio::test]
-async fn a_repeat_is_refused_where_the_layer_says_so() {
+async fn a_repeat_is_refused_by_a_layer_that_rejects() {
     let fixture = Fixture::new();
     let layer = fixture
         .layer()

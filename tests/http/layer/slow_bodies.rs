@@ -49,7 +49,7 @@ async fn a_body_that_does_not_arrive_in_time_is_given_up_before_anything_is_clai
 }
 
 #[tokio::test]
-async fn a_layer_says_how_long_a_body_may_take() {
+async fn a_layer_sets_the_deadline_of_a_body() {
     let fixture = Fixture::new();
     let layer = fixture.layer().body_timeout(Duration::from_secs(3));
     let shop = fixture.orders(layer, |run| run.to_string());
@@ -62,7 +62,7 @@ async fn a_layer_says_how_long_a_body_may_take() {
 }
 
 #[tokio::test]
-async fn a_body_may_take_any_time_where_the_layer_says_so() {
+async fn a_body_has_no_deadline_if_the_layer_sets_none() {
     let fixture = Fixture::new();
     let layer = fixture.layer().body_timeout(Duration::MAX);
     let shop = fixture.orders(layer, |run| run.to_string());

@@ -140,7 +140,7 @@ const BARE: &[&[u8]] = &[
 ];
 
 #[tokio::test]
-async fn what_is_no_key_is_refused_and_nothing_is_stored() {
+async fn a_malformed_key_is_refused_and_nothing_is_stored() {
     let shop = Shop::open(strict()).await;
     for key in NEVER.iter().chain(BARE) {
         shop.refuses(&with_key(key, "tea")).await;
@@ -148,7 +148,7 @@ async fn what_is_no_key_is_refused_and_nothing_is_stored() {
 }
 
 #[tokio::test]
-async fn what_is_no_bare_key_is_refused_and_nothing_is_stored() {
+async fn a_malformed_bare_key_is_refused_and_nothing_is_stored() {
     let shop = Shop::open(bare()).await;
     for key in NEVER {
         shop.refuses(&with_key(key, "tea")).await;
@@ -238,7 +238,7 @@ async fn a_line_that_breaks_within_a_key_ends_it() {
 }
 
 #[tokio::test]
-async fn what_is_no_header_is_not_understood_and_nothing_is_stored() {
+async fn a_malformed_header_is_refused_and_nothing_is_stored() {
     let lines: &[&[u8]] = &[
         // Between the name and the colon there is nothing (RFC 9112, section 5.1).
         b"Idempotency-Key : \"a\"\r\n",

@@ -48,11 +48,11 @@ fn check<S: Subject>(regressions: &'static str, subject: &S) {
 }
 
 #[test]
-fn the_memory_store_does_what_the_model_does() {
+fn the_memory_store_matches_the_model() {
     check("model/memory.regressions", &Memory::default());
 }
 
 #[test]
-fn the_redis_store_does_what_the_model_does() {
+fn the_redis_store_matches_the_model() {
     check("model/redis.regressions", &Redis::start());
 }

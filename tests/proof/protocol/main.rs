@@ -68,7 +68,7 @@ fn explore(scenarios: &[Scenario]) -> Vec<Found> {
 }
 
 #[test]
-fn what_is_promised_holds() {
+fn the_promises_hold() {
     for sound in [
         SOUND.to_vec(),
         SOUND.iter().copied().map(Scenario::offering).collect(),
@@ -87,7 +87,7 @@ fn holds(sound: &[Scenario]) {
 }
 
 #[test]
-fn what_is_flawed_is_found() {
+fn each_flaw_is_found() {
     let flawed: Vec<_> = FLAWED.iter().map(|(scenario, _)| *scenario).collect();
     for ((scenario, breaks), found) in FLAWED.iter().zip(explore(&flawed)) {
         for promise in PROMISES {

@@ -153,13 +153,13 @@ pub(crate) fn a_dropped_caller_whose_key_is_given_back() -> Path {
     dropped(&["Value"]).set(|engine| engine.on_cancel(OnCancel::Release))
 }
 
-pub(crate) fn a_dropped_caller_and_nobody_knows() -> Path {
+pub(crate) fn a_dropped_caller_leaves_the_outcome_unknown() -> Path {
     dropped(&["Unknown", "Value"])
         .set(|engine| engine.on_cancel(OnCancel::Unknown))
         .unknown_after(&[Ending::Dropped])
 }
 
-pub(crate) fn a_dropped_caller_and_somebody_finds_out() -> Path {
+pub(crate) fn a_dropped_caller_is_reconciled() -> Path {
     dropped(&["Value"])
         .set(|engine| engine.on_cancel(OnCancel::Unknown))
         .unknown_after(&[Ending::Dropped])

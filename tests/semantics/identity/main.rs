@@ -65,7 +65,7 @@ on_every_store! {
     tokens expiry {
         an_expired_token_starts_nothing,
         an_expired_token_gets_the_answer,
-        an_expired_token_waits_for_who_runs,
+        an_expired_token_waits_for_a_running_order,
         an_expired_token_that_was_given_back_starts_nothing,
         an_expired_token_of_an_abandoned_order_is_unknown,
         an_expired_token_is_looked_for_under_its_former_name,

@@ -22,7 +22,7 @@ fn until(worker: &mut Worker, last: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_step_is_told() {
+fn a_step_is_reported() {
     let (dir, clock) = (TestDir::new("clock").unwrap(), FakeClock::new());
     let mut worker = worker(&dir, &clock);
     worker.send("call a");

@@ -7,16 +7,16 @@ use crate::fixture::{Fixture, LEASE};
 use crate::servers::{ClockedServer, on_each_server};
 
 on_each_server!(
-    a_step_is_told,
+    a_step_is_reported,
     a_renewal_sees_a_step,
     a_step_within_a_lease_renews_it_at_once,
-    a_lease_that_a_step_has_ended_is_renewed_if_nobody_has_taken_it,
+    a_lease_that_a_step_has_ended_is_renewed_unless_taken_over,
     a_step_back_keeps_claims_longer,
     limit_a_step_of_more_than_the_lease_starts_a_second_body,
-    a_server_with_another_clock_in_its_place_is_told,
+    another_server_with_another_clock_is_reported,
 );
 
-async fn a_step_is_told<P: ClockedServer>() {
+async fn a_step_is_reported<P: ClockedServer>() {
     let clock = FakeClock::new();
     let server = P::start(&clock);
     let fixture = Fixture::on(&P::open(&P::url(server.addr())).await);
@@ -65,7 +65,7 @@ async fn a_step_within_a_lease_renews_it_at_once<P: ClockedServer>() {
     running.end().await.unwrap();
 }
 
-async fn a_lease_that_a_step_has_ended_is_renewed_if_nobody_has_taken_it<P: ClockedServer>() {
+async fn a_lease_that_a_step_has_ended_is_renewed_unless_taken_over<P: ClockedServer>() {
     let clock = FakeClock::new();
     let server = P::start(&clock);
     let url = P::url(server.addr());
@@ -122,7 +122,7 @@ async fn limit_a_step_of_more_than_the_lease_starts_a_second_body<P: ClockedServ
 }
 
 /// As after a failover behind one address.
-async fn a_server_with_another_clock_in_its_place_is_told<P: ClockedServer>() {
+async fn another_server_with_another_clock_is_reported<P: ClockedServer>() {
     let clock = FakeClock::new();
     let server = P::start(&clock);
     let fixture = Fixture::going_on(&P::open(&P::url(server.addr())).await);

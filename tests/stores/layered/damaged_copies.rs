@@ -15,7 +15,7 @@ use crate::counted::Counted;
 use crate::fixture::{Fixture, patient};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_read_in_front_is_no_answer_and_stays() {
+async fn an_unreadable_copy_is_no_answer_and_stays() {
     let (server, durable) = (RedisServer::start(), Counted::memory());
     let fixture = Fixture::on(&server, &durable).await;
     let long = "2".repeat(HEADER);
@@ -37,7 +37,7 @@ async fn what_cannot_be_read_in_front_is_no_answer_and_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_request_is_a_mismatch_whatever_is_copied() {
+async fn another_request_is_a_mismatch_in_every_layer() {
     let (server, durable) = (RedisServer::start(), Counted::memory());
     let fixture = Fixture::on(&server, &durable).await;
     fixture.pay("a").await.unwrap();
@@ -99,7 +99,7 @@ async fn an_unknown_outcome_is_never_answered_from_the_fast_store() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_claim_of_somebody_dead_in_front_keeps_nobody_out() {
+async fn a_dead_claim_in_the_fast_store_blocks_no_caller() {
     let (fast, durable) = (MemoryStore::new(), Counted::memory());
     let fixture = Fixture::with(fast.clone(), &durable, patient);
     let key = Fixture::key("a");

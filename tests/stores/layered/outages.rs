@@ -140,7 +140,7 @@ async fn a_flushed_answer_is_copied_again() {
 /// Whoever waits then waits for the durable store, which may tell only of the claims that it knows are waited
 /// for.
 #[tokio::test]
-async fn while_the_fast_store_is_down_each_claim_that_a_look_has_seen_is_told_of() {
+async fn claims_seen_by_a_poll_are_notified_while_the_fast_store_is_down() {
     let (server, durable) = (RedisServer::start(), RedisServer::start());
     let url = server.url();
     server.kill();

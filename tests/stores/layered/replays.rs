@@ -111,7 +111,7 @@ async fn a_kept_error_is_replayed_from_the_fast_store() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_can_find_out_is_answered_from_the_fast_store_as_well() {
+async fn a_call_with_a_hook_is_answered_from_the_fast_store() {
     let (server, durable) = (RedisServer::start(), Counted::memory());
     let fixture = Fixture::on(&server, &durable).await;
     let first = fixture.pay("a").await.unwrap();
@@ -125,7 +125,7 @@ async fn who_can_find_out_is_answered_from_the_fast_store_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiting_calls_look_at_the_fast_store_and_are_told_there() {
+async fn waiting_calls_poll_the_fast_store_and_are_notified_there() {
     let (server, durable) = (RedisServer::start(), Counted::memory());
     let first = Fixture::on(&server, &durable).await;
     let mut others = Vec::new();

@@ -75,7 +75,7 @@ async fn an_old_snapshot_does_not_bring_an_answer_back() {
 
 /// Nobody has told the others, and they answer nothing from copies by the time the reset returns.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reset_past_a_fast_store_that_is_away_counts_for_those_who_reach_it() {
+async fn a_reset_while_the_fast_store_is_away_counts_for_engines_that_reach_it() {
     let (server, durable) = (RedisServer::start(), Counted::memory());
     let other = Fixture::on(&server, &durable).await;
     assert_eq!(other.pay("a").await.unwrap().run, 1);

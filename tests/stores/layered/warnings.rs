@@ -28,7 +28,7 @@ fn shared() -> impl Store {
 }
 
 #[tokio::test]
-async fn a_fast_store_that_others_can_write_to_is_told_where_answers_are_not_encrypted() {
+async fn a_shared_fast_store_without_encryption_is_warned_about() {
     let told = warnings(shared(), |engine| engine);
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].contains("`EngineBuilder::encrypt`"), "{told:?}");
@@ -37,7 +37,7 @@ async fn a_fast_store_that_others_can_write_to_is_told_where_answers_are_not_enc
 }
 
 #[tokio::test]
-async fn a_fast_store_in_the_process_and_one_store_alone_are_nobody_elses() {
+async fn a_fast_store_in_the_process_needs_no_encryption() {
     let private = layered(MemoryStore::new(), MemoryStore::new());
     assert_eq!(warnings(private, |engine| engine), [""; 0]);
     assert_eq!(warnings(MemoryStore::new(), |engine| engine), [""; 0]);

@@ -10,7 +10,7 @@ use idem_runtime::{Entries, Error};
 use crate::filled::engine;
 
 #[tokio::test]
-async fn the_durable_store_is_listed_without_what_the_layers_keep_there() {
+async fn the_durable_store_is_listed_without_records_of_the_layers() {
     let (fast, durable) = (MemoryStore::new(), MemoryStore::new());
     let layers = LayeredStore::builder(fast, durable.clone()).trust(Duration::from_millis(1));
     let (engine, below) = (engine(layers.build()), engine(durable));

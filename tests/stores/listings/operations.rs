@@ -71,7 +71,7 @@ async fn names_that_begin_alike_are_listed_together_in_redis() {
 }
 
 #[tokio::test]
-async fn names_are_what_they_are_in_sql() {
+async fn names_are_those_of_sql() {
     let dir = TestDir::new("operations").unwrap();
     let engine = engine(sqlite(&dir).await);
     for operation in [LONG, LONG_TOO, "zahlung.ausführen"] {
@@ -85,7 +85,7 @@ async fn names_are_what_they_are_in_sql() {
 }
 
 #[tokio::test]
-async fn a_name_that_a_table_has_no_room_for_is_listed_by_those_who_know_it() {
+async fn a_name_too_long_for_the_table_is_listed_by_its_engine() {
     let dir = TestDir::new("operations").unwrap();
     let engine = engine(sqlite(&dir).await);
     let names = ["a".repeat(300), "zero\0byte".to_owned()];

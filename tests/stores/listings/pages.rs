@@ -45,7 +45,7 @@ async fn everything_is_listed<F: Future<Output = Arc<dyn Store>>>(connect: impl 
     every_record_is_in_a_page(&engine).await;
     every_count_is_right(&engine).await;
     cursors_go_on_elsewhere(&connect).await;
-    an_operator_settles_what_is_listed(&engine).await;
+    an_operator_settles_listed_records(&engine).await;
 }
 
 /// Those that live for milliseconds were made long ago; the last of them may just be there.
@@ -131,7 +131,7 @@ async fn cursors_go_on_elsewhere<F: Future<Output = Arc<dyn Store>>>(connect: im
     assert!(found == digests(|number| operation(number) == "pay" && fate(number) == Fate::Unknown));
 }
 
-async fn an_operator_settles_what_is_listed(engine: &Engine) {
+async fn an_operator_settles_listed_records(engine: &Engine) {
     let unknown = || {
         engine
             .entries()

@@ -31,7 +31,7 @@ impl Forward for Unlisted {
 }
 
 #[tokio::test]
-async fn a_store_that_cannot_list_says_so() {
+async fn a_store_that_cannot_list_is_refused() {
     let engine = engine(Unlisted(MemoryStore::new()));
     for error in [
         engine.entries().next_page().await.unwrap_err(),
@@ -113,7 +113,7 @@ async fn a_listing_goes_on_after_a_fault() {
 }
 
 #[tokio::test]
-async fn a_user_without_the_right_to_scan_is_told_which_one_it_is() {
+async fn a_user_without_the_right_to_scan_gets_its_name() {
     let rules = "on >secret ~shop* &shop* +@all -scan";
     let server = RedisServer::builder().acl_user("app", rules).start();
     let store = RedisStore::builder(server.url_as("app", "secret")).checked_prefix(PREFIX);

@@ -52,7 +52,7 @@ async fn a_replay_of_a_large_answer_is_one_command() {
 }
 
 #[tokio::test]
-async fn a_replay_that_tells_its_age_is_one_command_or_two_for_a_large_answer() {
+async fn a_replay_with_its_age_is_one_command_or_two_for_a_large_answer() {
     let (server, _shop, mut monitor) = watched().await;
     let engine = Engine::new(connect(server.url()).await.unwrap());
     monitor.names();
@@ -145,7 +145,7 @@ async fn before_redis_7_nothing_but_scripts_is_sent() {
 }
 
 #[tokio::test]
-async fn connecting_asks_who_the_server_is() {
+async fn connecting_probes_the_server() {
     let server = RedisServer::start();
     let mut monitor = server.monitor();
     let _store = connect(server.url()).await.unwrap();

@@ -25,7 +25,7 @@ fn kill_subscribers(server: &RedisServer) -> String {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_killed_is_made_again_and_whoever_watched_is_woken() {
+async fn a_killed_connection_is_made_again_and_its_watchers_are_woken() {
     let server = RedisServer::start();
     let client = Client::of(&server.url()).await;
     let mut watches = Vec::new();
@@ -44,7 +44,7 @@ async fn a_connection_that_is_killed_is_made_again_and_whoever_watched_is_woken(
 }
 
 #[tokio::test]
-async fn what_nobody_watches_any_more_is_not_subscribed_to_again() {
+async fn a_key_without_watchers_is_not_subscribed_again() {
     let server = RedisServer::start();
     let client = Client::of(&server.url()).await;
     let mut stays = client.watch(&key(1)).await;
@@ -67,7 +67,7 @@ async fn what_nobody_watches_any_more_is_not_subscribed_to_again() {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_while_nobody_watches_is_made_for_the_next() {
+async fn a_connection_that_breaks_without_watchers_is_made_for_the_next() {
     let server = RedisServer::start();
     let client = Client::of(&server.url()).await;
     drop(client.watch(&key(1)).await);
@@ -78,7 +78,7 @@ async fn a_connection_that_breaks_while_nobody_watches_is_made_for_the_next() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_down_says_so_and_tells_again_when_it_is_up() {
+async fn a_server_that_is_down_fails_watches_and_notifies_when_it_is_up() {
     let server = RedisServer::start();
     let client = Client::of(&server.url()).await;
     let mut watch = client.watch(&key(1)).await;
@@ -96,7 +96,7 @@ async fn a_server_that_is_down_says_so_and_tells_again_when_it_is_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_black_hole_is_left_when_somebody_misses_a_message() {
+async fn a_silent_connection_is_replaced_when_a_message_is_missed() {
     let (_server, proxy, _mine, other, mut watch) = behind_a_proxy().await;
     proxy.black_hole(true);
     other.pass(&key(1)).await;
@@ -150,7 +150,7 @@ async fn a_watch_that_begins_in_a_black_hole_does_not_wait_for_long() {
 }
 
 #[tokio::test]
-async fn a_thousand_who_miss_a_message_cost_one_connection() {
+async fn a_thousand_watchers_that_miss_a_message_cost_one_connection() {
     let server = RedisServer::start();
     let proxy = TcpProxy::start(server.addr());
     let client = Client::of(&proxy.url()).await;
@@ -168,7 +168,7 @@ async fn a_thousand_who_miss_a_message_cost_one_connection() {
 }
 
 #[tokio::test]
-async fn a_server_that_stands_still_for_a_moment_loses_nobody() {
+async fn a_server_that_stalls_briefly_loses_no_watcher() {
     let server = RedisServer::start();
     let hasty = Client::hasty(&server.url()).await;
     let mut watch = hasty.watch_in_the_end(&key(1)).await;

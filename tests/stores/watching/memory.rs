@@ -18,7 +18,7 @@ fn two_clients() -> (Client, Client, ManualClock) {
 }
 
 #[tokio::test]
-async fn a_clone_tells_of_completions_and_releases() {
+async fn a_clone_notifies_of_completions_and_releases() {
     let (mine, other, _clock) = two_clients();
     let claim = mine.take(&key(1)).await;
     let mut watch = other.watch(&key(1)).await;
@@ -34,7 +34,7 @@ async fn a_clone_tells_of_completions_and_releases() {
 }
 
 #[tokio::test]
-async fn a_clone_tells_of_resolutions() {
+async fn a_clone_notifies_of_resolutions() {
     let (mine, other, clock) = two_clients();
     let claim = mine.take(&key(1)).await;
     clock.advance(Duration::from_hours(2));
@@ -54,7 +54,7 @@ async fn a_clone_tells_of_resolutions() {
 }
 
 #[tokio::test]
-async fn what_changes_nothing_tells_nobody() {
+async fn an_operation_without_effect_notifies_no_watcher() {
     let (mine, other, _clock) = two_clients();
     let claim = mine.take(&key(1)).await;
     let mut watch = other.watch(&key(1)).await;

@@ -13,7 +13,7 @@ fn sent(monitor: &mut Monitor, command: &str) -> usize {
 }
 
 #[tokio::test]
-async fn another_client_tells_of_completions_and_releases() {
+async fn another_client_notifies_of_completions_and_releases() {
     let server = RedisServer::start();
     let url = server.url();
     for url in [&url, &format!("{url}?protocol=resp3")] {
@@ -35,7 +35,7 @@ async fn another_client_tells_of_completions_and_releases() {
 }
 
 #[tokio::test]
-async fn a_lost_record_that_is_completed_is_told_of() {
+async fn the_completion_of_a_lost_record_is_notified() {
     let server = RedisServer::start();
     let client = Client::of(&server.url()).await;
     let claim = client.take(&key(1)).await;
@@ -54,7 +54,7 @@ async fn a_lost_record_that_is_completed_is_told_of() {
 }
 
 #[tokio::test]
-async fn a_store_that_nobody_waits_in_makes_no_connection_for_it() {
+async fn a_store_without_watchers_makes_no_connection_for_them() {
     let server = RedisServer::start();
     let client = Client::of(&server.url()).await;
     client.pass(&key(1)).await;
@@ -89,7 +89,7 @@ async fn ten_thousand_watches_of_a_key_are_one_subscription() {
 }
 
 #[tokio::test]
-async fn a_key_that_somebody_still_watches_is_not_given_up() {
+async fn a_key_with_a_watcher_stays_subscribed() {
     let server = RedisServer::start();
     let client = Client::of(&server.url()).await;
     let mut monitor = server.monitor();
@@ -105,7 +105,7 @@ async fn a_key_that_somebody_still_watches_is_not_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_is_watched_again_at_once_is_heard() {
+async fn a_key_that_is_watched_again_at_once_is_notified() {
     let server = RedisServer::start();
     let client = Client::of(&server.url()).await;
     for round in 0..300 {

@@ -43,7 +43,7 @@ fn refusals(server: &RedisServer) -> u64 {
 }
 
 #[tokio::test]
-async fn who_may_not_subscribe_is_not_told_and_the_store_says_so() {
+async fn a_user_without_the_right_to_subscribe_is_warned() {
     for rights in [
         "&idem:* +publish +unsubscribe",
         "&other:* +publish +subscribe +unsubscribe",
@@ -75,7 +75,7 @@ async fn who_may_not_subscribe_is_not_told_and_the_store_says_so() {
 }
 
 #[tokio::test]
-async fn who_may_not_publish_finishes_calls_all_the_same() {
+async fn a_user_without_the_right_to_publish_still_completes() {
     let (_server, client) = with_rights(&format!("{NEEDED} &idem:* +subscribe +unsubscribe")).await;
     let mut watch = client.watch(&key(1)).await;
     let claim = client.take(&key(1)).await;

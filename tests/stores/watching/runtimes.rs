@@ -88,7 +88,7 @@ async fn another_engine_takes_over_when_the_first_ends() {
 }
 
 #[tokio::test]
-async fn the_next_watch_begins_anew_when_nobody_took_over() {
+async fn the_next_watch_connects_when_no_runtime_took_over() {
     let server = RedisServer::start();
     let client = Arc::new(Client::of(&server.url()).await);
     let first = Engine::start();

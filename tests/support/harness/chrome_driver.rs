@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_program_says_what_to_install_and_a_named_one_must_be_there() {
+    fn a_missing_program_names_the_package_and_a_named_one_must_exist() {
         let error = find(BROWSER, None, &["no-such-browser"]).unwrap_err();
         let message = error.to_string();
         assert!(message.contains("apt-get install chromium"), "{message}");

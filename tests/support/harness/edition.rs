@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_server_says_how_to_get_it() {
+    fn a_missing_server_names_its_source() {
         for edition in Edition::ALL {
             let error = edition.find_from(None, Path::new("/nowhere")).unwrap_err();
             let message = error.to_string();

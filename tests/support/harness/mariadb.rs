@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_program_says_how_to_get_it() {
+    fn a_missing_program_names_its_source() {
         let error = find_server(Some("/nowhere/mariadbd".into())).unwrap_err();
         let expected = "IDEM_MARIADB_SERVER is no program: `/nowhere/mariadbd`";
         assert_eq!(error.to_string(), expected);

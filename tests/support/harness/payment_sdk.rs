@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_sdk_says_how_to_get_it_and_a_named_one_must_be_there() {
+    fn a_missing_sdk_names_its_source_and_a_named_one_must_exist() {
         let error = find(None, Path::new("/nowhere")).unwrap_err().to_string();
         assert!(error.contains("bash scripts/test tools"), "{error}");
         assert!(error.contains(VARIABLE), "{error}");

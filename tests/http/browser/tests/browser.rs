@@ -42,7 +42,7 @@ async fn buy(browser: &Browser) {
 }
 
 #[tokio::test]
-async fn it_types_and_clicks_and_sends_what_was_typed_once() {
+async fn it_types_and_clicks_and_sends_a_form_once() {
     let server = HttpServer::start(shop);
     let browser = Browser::start().await;
     browser.goto(server.url("/")).await.unwrap();
@@ -58,7 +58,7 @@ async fn it_types_and_clicks_and_sends_what_was_typed_once() {
 }
 
 #[tokio::test]
-async fn a_reload_repeats_what_was_sent_unless_it_was_answered_by_another_place() {
+async fn a_reload_repeats_the_request_unless_it_was_redirected() {
     let server = HttpServer::start(shop);
     let browser = Browser::start().await;
     browser.goto(server.url("/")).await.unwrap();
@@ -172,7 +172,7 @@ async fn without_javascript_no_script_of_a_page_runs_and_its_forms_work() {
 
 /// By its own log of what it does on the network.
 #[tokio::test]
-async fn the_browser_speaks_with_nobody_but_loopback() {
+async fn the_browser_connects_only_to_loopback() {
     let server = HttpServer::start(shop);
     let mut log = PathBuf::new();
     let browser = Browser::start_with(|chromium| {

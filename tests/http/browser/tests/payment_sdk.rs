@@ -65,7 +65,7 @@ fn each_payment_has_a_key_of_its_own_unless_it_is_given_one() {
 }
 
 #[test]
-fn a_conflict_is_repeated_and_an_answer_that_says_no_is_not() {
+fn a_conflict_is_retried_and_a_declined_answer_is_not() {
     let count = AtomicUsize::new(0);
     let server = HttpServer::start(move |_| match count.fetch_add(1, Ordering::SeqCst) {
         0 => Response::json(r#"{"error": {"message": "still at it"}}"#).status(409),
@@ -79,7 +79,7 @@ fn a_conflict_is_repeated_and_an_answer_that_says_no_is_not() {
 }
 
 #[test]
-fn the_sdk_gives_up_after_as_many_repetitions_as_it_was_told() {
+fn the_sdk_gives_up_after_its_number_of_retries() {
     let server = HttpServer::start(|_| Response::json("{}"));
     let proxy = TcpProxy::start(server.addr());
     let mut sdk = PaymentSdk::builder(format!("http://{}", proxy.addr()))

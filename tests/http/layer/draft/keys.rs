@@ -106,7 +106,7 @@ async fn section_2_2_a_key_stands_for_one_request_only() {
 /// Section 2.2: "Uniqueness of the key MUST be defined by the resource owner"; "RECOMMENDED that UUID or a similar
 /// random identifier be used".
 #[tokio::test]
-async fn section_2_2_the_owner_defines_what_a_key_looks_like() {
+async fn section_2_2_the_owner_defines_the_form_of_a_key() {
     fn is_uuid(key: &str) -> bool {
         let groups: Vec<_> = key.split('-').map(str::len).collect();
         let hex = |char: char| char.is_ascii_hexdigit() || char == '-';

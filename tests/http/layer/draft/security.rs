@@ -84,7 +84,7 @@ async fn section_5_a_valid_key_is_never_more_than_data() {
 
 /// "Data leaks", and "implement a unique composite key as the idempotent cache lookup key".
 #[tokio::test]
-async fn section_5_nobody_gets_the_answer_of_another() {
+async fn section_5_no_client_gets_the_answer_of_another() {
     let fixture = Fixture::new();
     let layer = IdempotencyLayer::scoped(&fixture.engine, "shop.api", tenant);
     let shop = fixture.orders(layer, |run| format!("secret {run}").into_response());

@@ -185,7 +185,7 @@ fn explore(scenario: &Scenario) -> Vec<(Promise, Vec<Step>)> {
 }
 
 #[test]
-fn whatever_the_fast_store_does_there_is_one_answer() {
+fn every_fault_of_the_fast_store_leaves_one_answer() {
     for scenario in SOUND {
         let found = explore(&scenario);
         assert!(found.is_empty(), "{}", scenario.name);

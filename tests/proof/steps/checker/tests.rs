@@ -141,7 +141,7 @@ fn bad(events: &[Event], why: &str) {
 }
 
 #[test]
-fn what_is_promised_is_good() {
+fn histories_that_keep_the_promises_are_good() {
     good(&after_a_first_call(vec![
         (1, called(2)),
         (1, returned(2, Said::Value(1))),
@@ -189,7 +189,7 @@ fn a_body_without_a_claim_is_seen() {
 }
 
 #[test]
-fn a_success_that_is_told_of_an_error_is_seen() {
+fn a_success_reported_for_an_error_is_found() {
     let mut events = taken_over(30, 2);
     events[6].what = end(2, Ending::Business);
     events[8].what = returned(2, Said::Business(2));

@@ -21,7 +21,7 @@ async fn occupied(engine: &Engine) -> Claim {
 }
 
 #[tokio::test]
-async fn what_is_stored_under_either_name_is_replayed_at_the_limit() {
+async fn answers_under_either_name_are_replayed_at_the_limit() {
     let fixture = Fixture::on(Arc::new(MemoryStore::new()));
     let (before, after) = (fixture.engine(Some(OLD)), limited(&fixture));
     assert_eq!(fixture.charge(&before, "former", 5).await, Ok(1));

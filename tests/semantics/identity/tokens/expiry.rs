@@ -62,7 +62,7 @@ pub(crate) async fn an_expired_token_gets_the_answer(kind: Kind) {
     assert_eq!(fixture.runs(), 2);
 }
 
-pub(crate) async fn an_expired_token_waits_for_who_runs(kind: Kind) {
+pub(crate) async fn an_expired_token_waits_for_a_running_order(kind: Kind) {
     let (fixture, calendar) = Fixture::with_calendar(kind).await;
     let token = fixture.token();
     let gate = Arc::new(Semaphore::new(0));
@@ -141,7 +141,7 @@ pub(crate) async fn an_expired_token_of_an_abandoned_order_is_unknown(kind: Kind
 /// The clocks of two processes are nearly a minute apart, answers live for a second, and the token is sent to both
 /// every second.
 #[tokio::test]
-async fn a_record_outlives_its_token_by_whatever_clock() {
+async fn a_record_outlives_its_token_on_every_clock() {
     let time = ManualClock::new();
     let [ahead, behind] = [ManualClock::new(), ManualClock::new()];
     ahead.advance(Duration::from_secs(59));

@@ -96,7 +96,7 @@ async fn a_token_that_a_client_sends_as_its_key_is_of_its_subject() {
 }
 
 #[tokio::test]
-async fn a_subject_is_a_tuple_or_whatever_can_be_a_key() {
+async fn a_subject_is_a_tuple_or_any_key() {
     let engine = engine();
     let text = engine.issue_token(OPERATION, &("tenant", 7_u64)).unwrap();
     let run = |call: idem_runtime::CallBuilder<_>| async {
@@ -161,7 +161,7 @@ async fn a_token_takes_no_scope_and_no_second_key() {
 }
 
 #[tokio::test]
-async fn an_engine_without_an_issuer_says_so() {
+async fn an_engine_without_an_issuer_is_refused() {
     let engine = Engine::new(MemoryStore::new());
     let error = engine.issue_token(OPERATION, ANN).unwrap_err();
     assert_eq!(*error.kind(), ErrorKind::InvalidPolicy);
@@ -188,7 +188,7 @@ async fn another_secret_and_another_prefix_make_a_stranger() {
 }
 
 #[tokio::test]
-async fn a_disabled_engine_verifies_what_it_issues() {
+async fn a_disabled_engine_verifies_its_tokens() {
     let engine = Engine::disabled();
     let token = engine.issue_token(OPERATION, ANN).unwrap();
     let order = |text: &str, run: u32| {

@@ -16,7 +16,7 @@ fn fresh() -> Arc<MemoryStore> {
 }
 
 #[tokio::test]
-async fn the_second_call_asks_nobody() {
+async fn the_second_call_sends_no_command() {
     let fixture = Fixture::on(fresh()).await;
     let run = fixture.pay("a").await.unwrap();
     for _ in 0..3 {
@@ -162,7 +162,7 @@ async fn a_system_error_and_an_unknown_outcome_are_not_kept() {
 }
 
 #[tokio::test]
-async fn what_could_not_be_stored_is_asked_for_each_time() {
+async fn an_answer_that_was_not_stored_is_read_each_time() {
     let small = |engine: EngineBuilder| engine.max_value_bytes(4);
     let fixture = Fixture::with(fresh(), LocalCache::new(), small).await;
     let long = fixture.call("a");
@@ -198,7 +198,7 @@ async fn other_arguments_are_a_mismatch_as_before() {
 
 /// The record keeps what an attempt that counts asked for, and a call that compares nothing does not know it.
 #[tokio::test]
-async fn who_compares_nothing_does_not_switch_the_comparison_off() {
+async fn a_call_without_a_fingerprint_keeps_the_comparison_on() {
     let fixture = Fixture::on(fresh()).await;
     let first = fixture.call("a").count_errors(true);
     let answer = first.run(async |_| Err::<u32, _>(Failure::Down)).await;
@@ -218,7 +218,7 @@ async fn who_compares_nothing_does_not_switch_the_comparison_off() {
 }
 
 #[tokio::test]
-async fn where_duplicates_are_refused_the_store_says_for_how_long() {
+async fn a_refused_duplicate_gets_the_remaining_lease_from_the_store() {
     let clock = ManualClock::new();
     let fixture = Fixture::with(Arc::new(memory(&clock)), LocalCache::new(), |engine| {
         engine.clock(clock.clone())
@@ -272,7 +272,7 @@ async fn many_keys_stay_within_the_bounds() {
 
 /// A store that does not say so yet, and one that never will.
 #[tokio::test]
-async fn it_opens_when_the_store_tells_or_cannot() {
+async fn it_opens_when_the_store_notifies_or_cannot() {
     let far = Far::new(&MemoryStore::new(), false);
     let fixture = Fixture::on(far).await;
     let run = fixture.pay("a").await.unwrap();

@@ -25,7 +25,7 @@ async fn fixture(url: &str) -> Fixture {
 }
 
 #[tokio::test]
-async fn resets_of_keys_anywhere_are_heard_of() {
+async fn resets_of_keys_anywhere_are_notified() {
     let cluster = cluster();
     let one = fixture(&cluster.nodes()[0].url()).await;
     let other = fixture(&cluster.nodes()[1].url()).await.sharing(&one);

@@ -71,7 +71,7 @@ async fn a_replayed_answer_ends_with_its_record_as_well() {
 
 /// On a Redis, the store that answers less exactly where nobody asks how old an answer is.
 #[tokio::test]
-async fn who_asks_how_old_an_answer_is_gets_it_from_who_knows() {
+async fn the_age_of_an_answer_comes_from_its_store() {
     let server = idem_harness::RedisServer::start();
     let store = || async {
         let store = idem_tests::shop::connect(server.url()).await.unwrap();
@@ -141,7 +141,7 @@ async fn a_completion_that_was_sent_twice_lives_since_the_first() {
 }
 
 #[tokio::test]
-async fn how_old_an_answer_is_is_told_as_the_store_would() {
+async fn the_age_of_a_cached_answer_is_that_of_the_store() {
     let clock = ManualClock::new();
     let fixture = Fixture::with(Arc::new(memory(&clock)), LocalCache::new(), |engine| {
         engine.clock(clock.clone())

@@ -120,7 +120,7 @@ async fn an_answer_that_was_asked_for_before_the_connection_was_lost_is_not_kept
 
 /// What a waiting call found is no different.
 #[tokio::test]
-async fn what_a_waiting_call_finds_is_not_kept_after_a_gap() {
+async fn an_answer_found_after_a_gap_is_not_cached() {
     let race = Race::new().await;
     let (ends, end) = tokio::sync::oneshot::channel::<()>();
     let other = race.other.clone();

@@ -72,7 +72,7 @@ async fn a_hit_is_no_command_at_all() {
 }
 
 #[tokio::test]
-async fn a_reset_elsewhere_is_heard_of() {
+async fn a_reset_elsewhere_is_notified() {
     let (_server, one, other) = pair().await;
     for round in 0..3 {
         taken_back(&one, &other, &format!("a {round}")).await;
@@ -95,7 +95,7 @@ async fn a_resolution_is_no_more_than_one_message() {
 }
 
 #[tokio::test]
-async fn what_others_publish_there_does_no_harm() {
+async fn foreign_messages_are_ignored() {
     let (server, one, other) = pair().await;
     let run = known_to_both(&one, &other, "a").await;
     known_to_both(&one, &other, "b").await;

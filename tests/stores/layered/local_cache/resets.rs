@@ -61,7 +61,7 @@ async fn records_of_another_prefix_are_none_of_its_business() {
 }
 
 #[tokio::test]
-async fn what_nobody_tells_is_replayed_for_max_age_and_no_longer() {
+async fn an_answer_without_notifications_is_replayed_for_max_age_only() {
     let clock = ManualClock::new();
     let store = memory(&clock);
     let cache = LocalCache::new().max_age(Duration::from_secs(20));
@@ -92,7 +92,7 @@ async fn a_resolution_is_answered_from_then_on() {
 }
 
 #[tokio::test]
-async fn while_nothing_is_heard_nothing_is_answered_and_nothing_kept() {
+async fn without_notifications_the_cache_answers_nothing() {
     let far = Far::new(&MemoryStore::new(), true);
     let fixture = Fixture::closed(far.clone(), LocalCache::new(), |engine| engine);
     let run = fixture.pay("a").await.unwrap();

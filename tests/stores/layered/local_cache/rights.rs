@@ -50,7 +50,7 @@ async fn the_documented_rights_are_enough() {
 }
 
 #[tokio::test]
-async fn who_may_not_listen_is_warned_and_has_the_age_alone() {
+async fn a_user_without_the_right_to_subscribe_is_warned_and_relies_on_max_age() {
     let server = server("&idem:* +publish +unsubscribe");
     let clock = ManualClock::new();
     let one = fixture(&server, &clock).await;
@@ -70,7 +70,7 @@ async fn who_may_not_listen_is_warned_and_has_the_age_alone() {
 }
 
 #[tokio::test]
-async fn who_may_not_tell_is_warned() {
+async fn a_user_without_the_right_to_publish_is_warned() {
     let server = server("&idem:* +subscribe +unsubscribe");
     let clock = ManualClock::new();
     let one = fixture(&server, &clock).await;

@@ -55,7 +55,7 @@ async fn takes_back(fixture: Fixture, floors: Floors, until: Instant) -> u64 {
 
 /// On the memory store a reset is known to every engine before it returns.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nobody_gets_an_answer_that_was_taken_back_before() {
+async fn a_reset_answer_is_never_replayed() {
     let store = Arc::new(MemoryStore::new());
     // A shard each, and so small that answers are driven out as well.
     let cache = || LocalCache::new().max_entries(KEYS - 1);

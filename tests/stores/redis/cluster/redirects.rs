@@ -243,7 +243,7 @@ async fn every_operation_follows_a_slot_that_has_moved_once() {
 }
 
 #[tokio::test]
-async fn whoever_comes_while_the_slots_are_asked_for_waits_for_them() {
+async fn a_call_during_a_slot_refresh_waits_for_it() {
     let cluster = shared();
     let store = store(&cluster.urls()[0]).await;
     let keys = Keys::new(&cluster, "together");
@@ -255,7 +255,7 @@ async fn whoever_comes_while_the_slots_are_asked_for_waits_for_them() {
 }
 
 #[tokio::test]
-async fn what_is_known_is_asked_for_once() {
+async fn a_known_slot_is_asked_for_once() {
     let cluster = ClusterSetup::start();
     let client = Client::of(&cluster.urls()[0]).await;
     let keys: Vec<_> = (0..200)

@@ -47,7 +47,7 @@ async fn the_documented_rights_are_enough() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_see_the_slots_is_told_what_is_missing() {
+async fn a_user_without_the_right_to_see_slots_gets_the_name_of_the_right() {
     let cluster = durable();
     set_user(&cluster, &DOCUMENTED.replace("+cluster|slots", ""));
     let store = connect(url(&cluster)).await;
@@ -63,7 +63,7 @@ async fn a_user_who_may_not_see_the_slots_is_told_what_is_missing() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_ask_is_told_what_is_missing() {
+async fn a_user_without_the_right_to_ask_gets_the_name_of_the_right() {
     let cluster = durable();
     set_user(&cluster, &DOCUMENTED.replace("+asking", ""));
     let store = connect(url(&cluster)).await.unwrap();
@@ -79,7 +79,7 @@ async fn a_user_who_may_not_ask_is_told_what_is_missing() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_be_told_asks_instead() {
+async fn a_user_without_the_right_to_subscribe_polls() {
     let cluster = durable();
     for right in ["+ssubscribe", "&idem:*"] {
         set_user(&cluster, &DOCUMENTED.replace(&format!("{right} "), ""));
@@ -104,7 +104,7 @@ async fn a_user_who_may_not_be_told_asks_instead() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_tell_finishes_all_the_same() {
+async fn a_user_without_the_right_to_publish_still_completes() {
     let cluster = durable();
     set_user(&cluster, &DOCUMENTED.replace("+spublish ", ""));
     let client = Client::of(&url(&cluster)).await;
@@ -117,7 +117,7 @@ async fn a_user_who_may_not_tell_finishes_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_stop_listening_is_told_all_the_same() {
+async fn a_user_without_the_right_to_unsubscribe_is_still_notified() {
     let cluster = durable();
     set_user(&cluster, &DOCUMENTED.replace(" +sunsubscribe", ""));
     let client = Client::of(&url(&cluster)).await;

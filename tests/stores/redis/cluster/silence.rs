@@ -43,7 +43,7 @@ async fn sorted(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_is_silent_is_nobody_elses_trouble() {
+async fn a_silent_node_disturbs_no_other() {
     let cluster = ClusterSetup::builder()
         // Nobody takes over.
         .node_timeout(Duration::from_mins(1))

@@ -64,7 +64,7 @@ async fn a_replica_is_a_good_seed_and_no_reason_to_warn() {
 }
 
 #[tokio::test]
-async fn seeds_that_are_all_dead_are_said_to_be() {
+async fn dead_seeds_are_reported() {
     let url = seeds(&[nowhere(), nowhere()]);
     let (kind, message) = refused(RedisStore::builder(&url)).await;
     assert_eq!(kind, StoreErrorKind::Unavailable, "{message}");
@@ -72,7 +72,7 @@ async fn seeds_that_are_all_dead_are_said_to_be() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_no_cluster_is_said_to_be_none() {
+async fn a_server_that_is_no_cluster_is_refused() {
     let server = RedisServer::start();
     let url = seeds(&[server.addr().to_string()]);
     let (kind, message) = refused(RedisStore::builder(&url)).await;
@@ -84,7 +84,7 @@ async fn a_server_that_is_no_cluster_is_said_to_be_none() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_nobody_gave_slots_is_not_ready() {
+async fn a_cluster_without_slots_is_not_ready() {
     let server = RedisServer::builder()
         .arg("--cluster-enabled", "yes")
         .start();
@@ -105,7 +105,7 @@ async fn a_cluster_that_nobody_gave_slots_is_not_ready() {
 }
 
 #[tokio::test]
-async fn a_slot_that_nobody_has_is_said_to_be_nobodys() {
+async fn a_slot_without_an_owner_is_reported() {
     let server = RedisServer::builder()
         .arg("--cluster-enabled", "yes")
         .start();
@@ -171,7 +171,7 @@ async fn a_cluster_one_primary_of_which_is_down_is_connected_to() {
 }
 
 #[tokio::test]
-async fn an_evicting_node_is_refused_whichever_it_is() {
+async fn each_evicting_node_is_refused() {
     let cluster = ClusterSetup::start();
     for node in primaries(&cluster) {
         node.cli(&["CONFIG", "SET", "maxmemory", "100mb"]);

@@ -28,7 +28,7 @@ fn heard(cluster: &ClusterSetup, keys: &Keys, number: u64) -> i64 {
 }
 
 /// Waits for a word of the server's, and watches elsewhere if it says that it will not tell again.
-pub(crate) async fn told_or_sent_elsewhere(
+pub(crate) async fn notified_or_redirected(
     client: &Client,
     watch: &mut Watch,
     keys: &Keys,
@@ -43,7 +43,7 @@ pub(crate) async fn told_or_sent_elsewhere(
 }
 
 #[tokio::test]
-async fn every_node_tells_of_its_keys_and_is_told_to_stop() {
+async fn every_node_notifies_of_its_keys_until_unsubscribed() {
     let cluster = shared();
     let (mine, other) = two(&cluster).await;
     for node in primaries(&cluster) {
@@ -67,7 +67,7 @@ async fn every_node_tells_of_its_keys_and_is_told_to_stop() {
 }
 
 #[tokio::test]
-async fn who_waits_is_sent_after_a_slot_that_moves() {
+async fn a_watcher_follows_a_slot_that_moves() {
     let cluster = shared();
     let (mine, other) = two(&cluster).await;
     let keys = Keys::new(&cluster, "followed");
@@ -80,7 +80,7 @@ async fn who_waits_is_sent_after_a_slot_that_moves() {
         assert!(untold(&mut watch));
         let source = cluster.node_of_slot(keys.slot);
         cluster.migrate_slot(keys.slot, other_than(&cluster, source));
-        assert!(told_or_sent_elsewhere(&mine, &mut watch, &keys, 1).await);
+        assert!(notified_or_redirected(&mine, &mut watch, &keys, 1).await);
         assert_eq!(heard(&cluster, &keys, 1), 1);
         assert!(untold(&mut watch));
         other.complete(&keys.key(1), &claim).await;
@@ -101,7 +101,7 @@ async fn who_waits_is_sent_after_a_slot_that_moves() {
 }
 
 #[tokio::test]
-async fn what_ends_on_the_far_side_of_a_migration_is_told_when_it_is_over() {
+async fn an_end_on_the_target_of_a_migration_is_notified_after_it() {
     let cluster = shared();
     let (mine, other) = two(&cluster).await;
     let keys = Keys::new(&cluster, "far-side");
@@ -112,11 +112,11 @@ async fn what_ends_on_the_far_side_of_a_migration_is_told_when_it_is_over() {
     migration.move_key(keys.key(1).name());
     other.complete(&keys.key(1), &claim).await;
     migration.finish();
-    assert!(told_or_sent_elsewhere(&mine, &mut watch, &keys, 1).await);
+    assert!(notified_or_redirected(&mine, &mut watch, &keys, 1).await);
 }
 
 #[tokio::test]
-async fn what_ends_on_the_near_side_of_a_migration_is_told_at_once() {
+async fn an_end_on_the_source_of_a_migration_is_notified_at_once() {
     let cluster = shared();
     let (mine, other) = two(&cluster).await;
     let keys = Keys::new(&cluster, "near-side");
@@ -132,7 +132,7 @@ async fn what_ends_on_the_near_side_of_a_migration_is_told_at_once() {
 
 /// The client library takes the server's unasked word for the reply to whatever was sent first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_watched_while_a_slot_moves_is_heard() {
+async fn a_watched_key_of_a_moving_slot_is_notified() {
     let cluster = shared();
     let (mine, other) = two(&cluster).await;
     let (mine, other) = (Arc::new(mine), Arc::new(other));
@@ -166,7 +166,7 @@ async fn what_is_watched_while_a_slot_moves_is_heard() {
             cluster.migrate_slot(keys.slot, other_than(&cluster, source));
         });
         for (number, watch) in (0..).zip(&mut leaving) {
-            while !told_or_sent_elsewhere(&mine, watch, &keys, number).await {}
+            while !notified_or_redirected(&mine, watch, &keys, number).await {}
         }
     }
     stop.send(()).unwrap();

@@ -5,7 +5,7 @@ use idem_tests::shop::patiently;
 
 use crate::client::{Client, hearers, told, untold};
 use crate::setup::{Behind, Keys, until_answered};
-use crate::waiting::told_or_sent_elsewhere;
+use crate::waiting::notified_or_redirected;
 
 async fn two(cluster: &ClusterSetup, but: u16) -> (Client, Client) {
     let nodes = cluster.nodes().iter().filter(|node| node.port() != but);
@@ -14,7 +14,7 @@ async fn two(cluster: &ClusterSetup, but: u16) -> (Client, Client) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_is_told_after_a_failover_by_hand() {
+async fn watchers_are_notified_after_a_failover_by_hand() {
     let cluster = ClusterSetup::start();
     let keys = Keys::new(&cluster, "handed-over");
     let old = cluster.node_of_slot(keys.slot);
@@ -27,17 +27,17 @@ async fn who_waits_is_told_after_a_failover_by_hand() {
     };
     patiently("the completion", finish).await;
     // From whichever node hears of it. A first word may be that it has to be asked for elsewhere.
-    told_or_sent_elsewhere(&mine, &mut watch, &keys, 1).await;
+    notified_or_redirected(&mine, &mut watch, &keys, 1).await;
     for _ in 0..5 {
         while !untold(&mut watch) {}
         cluster.cli(keys.key(1).name(), &["DEL", &keys.key(1).name()]);
         other.pass(&keys.key(1)).await;
-        while told_or_sent_elsewhere(&mine, &mut watch, &keys, 1).await {}
+        while notified_or_redirected(&mine, &mut watch, &keys, 1).await {}
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_is_told_when_the_node_dies_and_another_takes_over() {
+async fn watchers_are_notified_when_a_replica_takes_over() {
     let cluster = ClusterSetup::start();
     let keys = Keys::new(&cluster, "inherited");
     let old = cluster.node_of_slot(keys.slot);
@@ -50,11 +50,11 @@ async fn who_waits_is_told_when_the_node_dies_and_another_takes_over() {
     assert_eq!(hearers(&mut new.connect(), "SHARDNUMSUB", &keys.key(1)), 1);
     until_answered(&*other.0, &keys.key(1)).await;
     other.pass(&keys.key(1)).await;
-    while told_or_sent_elsewhere(&mine, &mut watch, &keys, 1).await {}
+    while notified_or_redirected(&mine, &mut watch, &keys, 1).await {}
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_is_told_when_the_node_comes_back() {
+async fn watchers_are_notified_when_the_node_comes_back() {
     let cluster = ClusterSetup::builder()
         // Nobody takes over.
         .node_timeout(std::time::Duration::from_mins(1))
@@ -72,12 +72,12 @@ async fn who_waits_is_told_when_the_node_comes_back() {
         while !untold(&mut watch) {}
         until_answered(&*other.0, &keys.key(1)).await;
         other.pass(&keys.key(1)).await;
-        while told_or_sent_elsewhere(&mine, &mut watch, &keys, 1).await {}
+        while notified_or_redirected(&mine, &mut watch, &keys, 1).await {}
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_on_a_silent_node_is_sent_to_look_and_nobody_else() {
+async fn only_watchers_of_a_silent_node_are_woken() {
     let behind = Behind::a_proxy().await;
     let Behind { proxy, keys, .. } = &behind;
     let urls = behind.other_urls();
@@ -102,5 +102,5 @@ async fn who_waits_on_a_silent_node_is_sent_to_look_and_nobody_else() {
     let mut watch = mine.watch_in_the_end(&keys.key(1)).await;
     while !untold(&mut watch) {}
     Client::of(&urls[1]).await.pass(&keys.key(1)).await;
-    while told_or_sent_elsewhere(&mine, &mut watch, keys, 1).await {}
+    while notified_or_redirected(&mine, &mut watch, keys, 1).await {}
 }

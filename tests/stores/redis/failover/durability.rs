@@ -129,7 +129,7 @@ fn a_stopped_primary_that_comes_back_forgets_nothing_that_is_replicated() {
 }
 
 /// With [`Durability::Acknowledged`] a former primary goes on granting, and all those claims are lost.
-fn a_partition_forgets_what_is_only_acknowledged(how: Partition) {
+fn a_partition_loses_acknowledged_records(how: Partition) {
     let seen = Trial {
         // These calls wait for no replica, and all of them are executed again.
         tasks: 4,
@@ -144,13 +144,13 @@ fn a_partition_forgets_what_is_only_acknowledged(how: Partition) {
 }
 
 #[test]
-fn a_partition_that_cuts_links_forgets_what_is_only_acknowledged() {
-    a_partition_forgets_what_is_only_acknowledged(Partition::Cut);
+fn a_partition_that_cuts_links_loses_acknowledged_records() {
+    a_partition_loses_acknowledged_records(Partition::Cut);
 }
 
 #[test]
-fn a_silent_partition_forgets_what_is_only_acknowledged() {
-    a_partition_forgets_what_is_only_acknowledged(Partition::Silent);
+fn a_silent_partition_loses_acknowledged_records() {
+    a_partition_loses_acknowledged_records(Partition::Silent);
 }
 
 /// The limit of [`Durability::Replicated`]: that replica must be among those that can be promoted.
@@ -163,7 +163,7 @@ fn a_replica_that_is_lost_with_the_primary_does_not_count() {
 }
 
 #[test]
-fn all_replicas_forget_nothing_whichever_is_lost_with_the_primary() {
+fn all_replicas_forget_nothing_when_one_is_lost_with_the_primary() {
     let fault = Fault::PartedWithReplica(Partition::Cut);
     let seen = Trial::new(fault, replicated(2)).run();
     nothing_is_forgotten(&seen);

@@ -82,7 +82,7 @@ async fn a_wrong_user_is_refused() {
 }
 
 #[tokio::test]
-async fn a_password_that_nobody_asked_for_is_refused() {
+async fn an_unneeded_password_is_refused() {
     let server = RedisServer::start();
     let url = format!("redis://:{PASSWORD}@{}", server.addr());
     match RedisStore::connect(&url).await {
@@ -239,7 +239,7 @@ async fn a_user_without_dangerous_commands_is_warned_about_the_policy() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_tell_its_version_is_warned_about() {
+async fn a_server_that_hides_its_version_is_warned_about() {
     let hide =
         |builder: RedisServerBuilder, command| builder.args(["--rename-command", command, ""]);
     let server = hide(hide(RedisServer::builder(), "HELLO"), "INFO").start();

@@ -190,7 +190,7 @@ async fn a_server_that_is_not_there_is_named_as_the_reason() {
 }
 
 #[tokio::test]
-async fn a_claim_that_is_given_up_says_why() {
+async fn an_abandoned_claim_names_its_cause() {
     let server = RedisServer::start();
     let shop = Shop::open_hasty(&server.url()).await;
     server.kill();

@@ -54,7 +54,7 @@ async fn a_large_answer_is_moved_to_its_place() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_move_stores_all_the_same() {
+async fn a_user_without_the_right_to_move_still_stores() {
     let (server, url) = with_user(DOCUMENTED);
     let shop = Shop::open(&url).await;
     pays_once(&shop, "a").await;
@@ -175,7 +175,7 @@ async fn servers_that_compare_and_set_need_no_script_for_it() {
 
 /// The script that tells who waits need not carry what is large there either.
 #[tokio::test]
-async fn a_large_answer_that_somebody_waits_for_goes_past_the_script_that_tells() {
+async fn a_large_answer_with_a_watcher_bypasses_the_notifying_script() {
     let server = RedisServer::builder().version(Edition::Valkey).start();
     let shop = Shop::open(&server.url()).await;
     let mut monitor = server.monitor();

@@ -104,7 +104,7 @@ async fn wait(store: &RedisStore) {
 
 /// Each way to end a claim for which somebody waits tells once; what changes nothing that anybody waits for
 /// does not.
-async fn each_end_is_told(store: &RedisStore, listener: &mut Listener, often: usize) {
+async fn each_end_is_notified(store: &RedisStore, listener: &mut Listener, often: usize) {
     let first = claim(store, 1).await;
     let renewed = store.renew(&key(), &first).await.unwrap();
     assert_eq!(renewed, RenewReply::Renewed);
@@ -151,7 +151,11 @@ async fn each_end_is_told(store: &RedisStore, listener: &mut Listener, often: us
 }
 
 /// An answer of a claim that is gone is told as well.
-async fn a_lost_claim_is_told(server: &RedisServer, store: &RedisStore, listener: &mut Listener) {
+async fn a_lost_claim_is_notified(
+    server: &RedisServer,
+    store: &RedisStore,
+    listener: &mut Listener,
+) {
     server.cli(&["DEL", &key().name()]);
     let lost = claim(store, 3).await;
     server.cli(&["DEL", &key().name()]);
@@ -163,7 +167,7 @@ async fn a_lost_claim_is_told(server: &RedisServer, store: &RedisStore, listener
 
 /// A message that nobody wants costs the server as much as a write.
 #[tokio::test]
-async fn the_end_of_a_claim_for_which_nobody_waits_is_not_told() {
+async fn the_end_of_an_unwatched_claim_is_not_notified() {
     let compares_and_sets = RedisServer::builder().version(Edition::Valkey);
     for server in [RedisServer::start(), compares_and_sets.start()] {
         let store = connect(server.url()).await.unwrap();
@@ -192,7 +196,7 @@ async fn the_end_of_a_claim_for_which_nobody_waits_is_not_told() {
 
 /// A claim is marked without a change of its life, whichever way it ends then.
 #[tokio::test]
-async fn a_claim_for_which_somebody_waits_ends_when_it_would_have() {
+async fn a_watched_claim_expires_as_any_other() {
     let server = RedisServer::start();
     let store = connect(server.url()).await.unwrap();
     claim(&store, 1).await;
@@ -210,7 +214,7 @@ async fn a_claim_for_which_somebody_waits_ends_when_it_would_have() {
 
 /// While a server hands over to its replica it answers reads only, and calls go on waiting.
 #[tokio::test]
-async fn who_waits_looks_on_while_nobody_may_write() {
+async fn watching_continues_while_writes_are_refused() {
     let server = RedisServer::start();
     let store = connect(server.url()).await.unwrap();
     claim(&store, 1).await;
@@ -223,16 +227,16 @@ async fn who_waits_looks_on_while_nobody_may_write() {
 }
 
 #[tokio::test]
-async fn each_end_of_a_claim_is_told_once() {
+async fn each_end_of_a_claim_is_notified_once() {
     let server = RedisServer::start();
     let store = connect(server.url()).await.unwrap();
     let mut listener = Listener::new(&server, "SUBSCRIBE", "PUBLISH");
-    each_end_is_told(&store, &mut listener, 1).await;
-    a_lost_claim_is_told(&server, &store, &mut listener).await;
+    each_end_is_notified(&store, &mut listener, 1).await;
+    a_lost_claim_is_notified(&server, &store, &mut listener).await;
 }
 
 #[tokio::test]
-async fn in_a_cluster_each_end_is_told_in_the_shard_of_its_key() {
+async fn in_a_cluster_each_end_is_notified_in_the_shard_of_its_key() {
     let server = RedisServer::builder()
         .arg("--cluster-enabled", "yes")
         .start();
@@ -249,12 +253,12 @@ async fn in_a_cluster_each_end_is_told_in_the_shard_of_its_key() {
         Some("cluster")
     );
     let mut listener = Listener::new(&server, "SSUBSCRIBE", "SPUBLISH");
-    each_end_is_told(&store, &mut listener, 1).await;
-    a_lost_claim_is_told(&server, &store, &mut listener).await;
+    each_end_is_notified(&store, &mut listener, 1).await;
+    a_lost_claim_is_notified(&server, &store, &mut listener).await;
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_tell_loses_no_write() {
+async fn a_user_without_the_right_to_publish_loses_no_write() {
     for (rights, often) in [
         ("", 0),
         (" +publish", 0),
@@ -269,7 +273,7 @@ async fn a_user_who_may_not_tell_loses_no_write() {
         let lacks_it = warning.contains("+publish");
         assert!(warning.contains("+subscribe") && lacks_it == (often == 0));
         let mut listener = Listener::new(&server, "SUBSCRIBE", "PUBLISH");
-        each_end_is_told(&store, &mut listener, often).await;
+        each_end_is_notified(&store, &mut listener, often).await;
     }
 }
 
@@ -279,5 +283,5 @@ async fn a_server_without_the_command_loses_no_write() {
     let server = RedisServer::builder().args(hidden).start();
     let store = connect(server.url()).await.unwrap();
     let mut listener = Listener::new(&server, "SUBSCRIBE", "hidden");
-    each_end_is_told(&store, &mut listener, 0).await;
+    each_end_is_notified(&store, &mut listener, 0).await;
 }

@@ -225,7 +225,7 @@ async fn a_record_beyond_the_limit_is_refused_and_kept() {
 }
 
 #[tokio::test]
-async fn who_waits_is_not_shown_a_record_beyond_the_limit() {
+async fn a_waiting_call_does_not_fetch_a_record_beyond_the_limit() {
     let shop = Shop::open(&server().url()).await;
     let memo = "m".repeat(20_000);
     shop.pay_with_memo("a", 1, memo, async |_| Ok(()))
@@ -337,7 +337,7 @@ async fn a_record_beyond_the_limit_is_not_fetched() {
 }
 
 #[tokio::test]
-async fn what_the_store_does_not_read_back_is_not_written() {
+async fn an_answer_beyond_the_read_limit_is_not_written() {
     let limited =
         |store: idem_runtime::store::redis::RedisStoreBuilder| store.max_record_bytes(10_000);
     let shop = Shop::open_with(&server().url(), limited, |engine| engine).await;

@@ -188,7 +188,7 @@ async fn a_snapshot_that_cannot_be_written_refuses_claims_but_no_replay() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_busy_with_a_script_says_so_and_is_waited_for() {
+async fn a_server_busy_with_a_script_is_named_and_retried() {
     let server = RedisServer::builder().arg("--lua-time-limit", "20").start();
     let shop = Shop::open_hasty(&server.url()).await;
     let stored = shop.pay("a").await;
@@ -243,7 +243,7 @@ async fn a_server_that_takes_no_more_connections_gets_the_answer_later() {
 }
 
 #[tokio::test]
-async fn a_server_that_asks_who_is_there_and_takes_nobody_gets_the_answer_later() {
+async fn a_server_that_refuses_logins_gets_the_answer_later() {
     let server = RedisServer::builder().password(PASSWORD).start();
     stored_once_there_is_room_again(&server).await;
 }

@@ -43,7 +43,7 @@ async fn claims_and_answers_are_waited_for_and_replays_are_not() {
 }
 
 #[tokio::test]
-async fn what_was_waited_for_is_on_the_replica() {
+async fn replicated_writes_are_on_the_replica() {
     let pair = ReplicaPair::start();
     let shop = shop(&pair).await;
     let answer = shop

@@ -115,7 +115,7 @@ fn slow_to_load() -> RedisServer {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_loading_says_so_and_is_waited_for() {
+async fn a_loading_server_is_named_and_retried() {
     let server = slow_to_load();
     let shop = Shop::open_hasty(&server.url()).await;
     let patient = Shop::open_with(

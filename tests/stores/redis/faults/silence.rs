@@ -75,7 +75,7 @@ async fn a_claim_that_landed_unseen_is_given_back() {
 }
 
 #[tokio::test]
-async fn a_claim_that_lands_after_everybody_left_ends_with_its_lease() {
+async fn a_claim_that_lands_after_its_callers_left_ends_with_its_lease() {
     let server = RedisServer::start();
     let shop = Shop::open_hasty(&server.url()).await;
     shop.pay("warm").await.unwrap();
@@ -229,7 +229,7 @@ async fn no_call_outlives_its_deadline_while_a_connection_is_being_made() {
 }
 
 #[tokio::test]
-async fn a_reply_that_comes_late_is_nobody_elses() {
+async fn a_late_reply_reaches_no_other_caller() {
     let server = RedisServer::start();
     let proxy = TcpProxy::start(server.addr());
     let shop = asking(&proxy.url()).await;

@@ -108,7 +108,7 @@ Redis #, standalone, primary
 }
 
 #[tokio::test]
-async fn what_a_restart_costs_is_told() {
+async fn the_loss_by_a_restart_is_reported() {
     let server = RedisServer::start();
     let nothing = warning(&server.url()).await;
     assert!(
@@ -135,7 +135,7 @@ async fn what_a_restart_costs_is_told() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_read_settings_is_told_what_is_known() {
+async fn a_user_without_the_right_to_read_settings_gets_a_partial_report() {
     let (server, url) = with_user(DOCUMENTED);
     let store = store(&url).await;
     let line = line(&store, "persistence");
@@ -153,7 +153,7 @@ async fn a_user_who_may_not_read_settings_is_told_what_is_known() {
 }
 
 #[tokio::test]
-async fn each_reason_to_refuse_writes_is_told() {
+async fn each_reason_to_refuse_writes_is_reported() {
     let server = healthy().start();
     let set = |name, value| server.cli(&["CONFIG", "SET", name, value]);
     // Who may not read the settings is told as well.
@@ -182,7 +182,7 @@ async fn a_server_that_lets_writes_wait_is_connected_to_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_disk_that_cannot_be_written_is_told() {
+async fn a_disk_that_cannot_be_written_is_reported() {
     let server = healthy().arg("--dbfilename", "snapshot").start();
     // The file's name is taken by a directory.
     std::fs::create_dir(server.dir().join("snapshot")).unwrap();
@@ -209,7 +209,7 @@ async fn a_disk_that_cannot_be_written_is_told() {
 }
 
 #[tokio::test]
-async fn a_memory_that_is_nearly_full_is_told() {
+async fn a_nearly_full_memory_is_reported() {
     let server = healthy().start();
     // 5 % of it is more than what connections take.
     server.cli(&["SETRANGE", "ballast", "8388607", "b"]);
@@ -225,7 +225,7 @@ async fn a_memory_that_is_nearly_full_is_told() {
 }
 
 #[tokio::test]
-async fn a_policy_that_will_evict_and_one_that_does_are_told() {
+async fn an_evicting_policy_is_reported_with_and_without_a_limit() {
     let server = healthy().arg("--maxmemory-policy", "allkeys-lru").start();
     let will = warning(&server.url()).await;
     assert!(will.contains("as soon as a `maxmemory` is set"), "{will}");
@@ -242,7 +242,7 @@ async fn a_policy_that_will_evict_and_one_that_does_are_told() {
 }
 
 #[tokio::test]
-async fn a_replica_is_told_with_its_link() {
+async fn a_replica_is_reported_with_its_link() {
     let primary = RedisServer::builder()
         .arg("--repl-diskless-sync-delay", "0")
         .start();
@@ -281,7 +281,7 @@ async fn a_replica_is_told_with_its_link() {
 }
 
 #[tokio::test]
-async fn a_server_that_loads_is_told() {
+async fn a_loading_server_is_reported() {
     let server = healthy()
         .args(["--enable-debug-command", "yes"])
         .args(["--loading-process-events-interval-bytes", "1024"])

@@ -37,7 +37,7 @@ async fn a_server_that_is_not_trusted_is_refused() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_not_trusted_is_told_so() {
+async fn a_client_that_is_not_trusted_is_refused() {
     let server = RedisServer::builder().tls_client_auth().start();
     let (made, others) = (server.certificates(), Certificates::new());
     let message = refusal(
@@ -87,7 +87,7 @@ async fn certificates_without_tls_are_a_mistake() {
 }
 
 #[tokio::test]
-async fn a_password_goes_with_tls_and_waiting_calls_are_told() {
+async fn a_password_works_with_tls_and_waiting_calls_are_notified() {
     let server = RedisServer::builder().tls().password(PASSWORD).start();
     let proxy = TcpProxy::start(server.tls_addr());
     let url = server.tls_url_as("", PASSWORD);

@@ -55,7 +55,7 @@ async fn eight_processes_have_one_effect_a_key<B: Kind>() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_stays_locked_is_told() {
+async fn a_file_that_stays_locked_is_reported() {
     let test_database = Sqlite::test_database();
     let store = open::<Sqlite>(&test_database.url).await;
     let fixture = Fixture::hasty(&store);

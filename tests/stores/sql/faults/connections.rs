@@ -19,8 +19,8 @@ use crate::test_database::{
 
 on_each_database!(
     one_connection_serves_two_hundred_calls,
-    whoever_waits_is_told_how_many_connections_there_are;
-    a_server_without_connections_left_is_told,
+    a_wait_for_a_connection_reports_their_number;
+    a_server_without_connections_left_is_reported,
 );
 
 async fn one_connection_serves_two_hundred_calls<B: Kind>() {
@@ -47,7 +47,7 @@ async fn one_connection_serves_two_hundred_calls<B: Kind>() {
     }
 }
 
-async fn whoever_waits_is_told_how_many_connections_there_are<B: Kind>() {
+async fn a_wait_for_a_connection_reports_their_number<B: Kind>() {
     let test_database = B::test_database();
     let soon = Duration::from_millis(700);
     let store = open_hasty::<B>(&test_database.url, soon, |store| store.connections(1)).await;
@@ -63,7 +63,7 @@ async fn whoever_waits_is_told_how_many_connections_there_are<B: Kind>() {
     Fixture::on(&store).pay("a").await.unwrap();
 }
 
-async fn a_server_without_connections_left_is_told<B: Server>() {
+async fn a_server_without_connections_left_is_reported<B: Server>() {
     let server = B::serve(&[("max_connections", "12")]);
     let url = server.password_url();
     let store = open::<B>(&url).await;

@@ -58,7 +58,7 @@ async fn a_path_may_be_relative() {
 }
 
 #[tokio::test]
-async fn a_missing_directory_is_told() {
+async fn a_missing_directory_is_reported() {
     let dir = TestDir::new("nowhere").unwrap();
     let url = format!("sqlite:{}/missing/a.db", dir.path().display());
     let store = SqliteStore::connect(url).await;
@@ -66,7 +66,7 @@ async fn a_missing_directory_is_told() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_database_is_told() {
+async fn a_file_that_is_no_database_is_refused() {
     let dir = TestDir::new("text").unwrap();
     let file = dir.path().join("a.db");
     fs::write(&file, "password-marker, and not a database\n".repeat(100)).unwrap();
@@ -75,7 +75,7 @@ async fn a_file_that_is_no_database_is_told() {
 }
 
 #[tokio::test]
-async fn a_file_that_may_only_be_read_is_told() {
+async fn a_read_only_file_is_reported() {
     let test_database = Sqlite::test_database();
     let fixture = Fixture::on(&open::<Sqlite>(&test_database.url).await);
     let first = fixture.pay("a").await.unwrap();
@@ -95,7 +95,7 @@ async fn a_file_that_may_only_be_read_is_told() {
 /// Whoever has the file open does not notice; what they write is lost with them. Nothing that a store
 /// could do without a look at the directory for each statement; new connections do notice.
 #[tokio::test]
-async fn a_deleted_file_is_told_to_whoever_opens_it() {
+async fn a_deleted_file_is_reported_on_open() {
     let test_database = Sqlite::test_database();
     let store = open::<Sqlite>(&test_database.url).await;
     Fixture::on(&store).pay("a").await.unwrap();
@@ -108,7 +108,7 @@ async fn a_deleted_file_is_told_to_whoever_opens_it() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_damaged_is_told() {
+async fn a_damaged_file_is_reported() {
     let test_database = Sqlite::test_database();
     let store = open::<Sqlite>(&test_database.url).await;
     let fixture = Fixture::on(&store);

@@ -104,7 +104,7 @@ fn digits(owner: &Owner) -> String {
 }
 
 /// Panics unless exactly those are told that they have their claim who have it.
-async fn assert_told_what_is(test_database: &TestDatabase, claims: &[Claimed]) {
+async fn assert_report(test_database: &TestDatabase, claims: &[Claimed]) {
     let there = holders(test_database).await;
     for claim in claims {
         let has = there.contains(&digits(&claim.1.owner));
@@ -129,13 +129,13 @@ async fn spoil(test_database: &TestDatabase) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_comes_at_once_is_one_commit() {
+async fn concurrent_writes_are_one_commit() {
     let test_database = Sqlite::test_database();
     let store = warm(&test_database).await;
     let before = commits(&test_database);
     let claims = all_at_once(&test_database, &store, (0..200).map(elsewhere)).await;
     assert!(claims.iter().all(granted));
-    assert_told_what_is(&test_database, &claims).await;
+    assert_report(&test_database, &claims).await;
     // The first goes alone; what comes while the others wait for the file goes behind them.
     let claimed = commits(&test_database) - before;
     assert!((1..=3).contains(&claimed), "{claimed} commits");
@@ -207,7 +207,7 @@ async fn answers_go_together_and_each_is_its_own() {
 
 /// Also one that goes alone, whose row is there before its commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_told_of_a_claim_whose_commit_fails() {
+async fn a_claim_whose_commit_fails_is_not_granted() {
     let test_database = Sqlite::test_database();
     let store = warm(&test_database).await;
     spoil(&test_database).await;
@@ -229,7 +229,7 @@ async fn one_that_spoils_the_commit_does_not_spoil_the_others() {
     });
     let claims = all_at_once(&test_database, &store, keys).await;
     assert_eq!(claims.iter().filter(|claim| granted(claim)).count(), 49);
-    assert_told_what_is(&test_database, &claims).await;
+    assert_report(&test_database, &claims).await;
 }
 
 /// A claim of what is there, in a line of claims of what is not.
@@ -242,11 +242,11 @@ async fn one_that_meets_a_record_does_not_keep_the_others() {
     let keys = (0..60).map(elsewhere).chain((0..3).map(elsewhere));
     let claims = all_at_once(&test_database, &store, keys).await;
     assert_eq!(claims.iter().filter(|claim| granted(claim)).count(), 59);
-    assert_told_what_is(&test_database, &claims).await;
+    assert_report(&test_database, &claims).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_is_full_in_the_middle_of_a_line_takes_what_it_has_room_for() {
+async fn a_file_that_fills_up_within_a_group_stores_the_claims_that_fit() {
     use std::str::FromStr as _;
     let test_database = Sqlite::test_database();
     drop(open::<Sqlite>(&test_database.url).await);
@@ -260,7 +260,7 @@ async fn a_file_that_is_full_in_the_middle_of_a_line_takes_what_it_has_room_for(
     let source = idem_runtime::store::sql::SqlSource::options(options);
     let store = SqliteStore::connect(source).await.unwrap();
     let claims = all_at_once(&test_database, &store, (0..200).map(elsewhere)).await;
-    assert_told_what_is(&test_database, &claims).await;
+    assert_report(&test_database, &claims).await;
     let (granted, refused): (Vec<_>, Vec<_>) = claims.into_iter().partition(granted);
     assert!(!granted.is_empty() && !refused.is_empty());
     for (_, _, reply) in refused {
@@ -273,7 +273,7 @@ async fn a_file_that_is_full_in_the_middle_of_a_line_takes_what_it_has_room_for(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_leaves_the_line_holds_nobody_up() {
+async fn a_caller_that_leaves_the_queue_blocks_no_other() {
     let test_database = Sqlite::test_database();
     let store = warm(&test_database).await;
     let held = Sqlite::hold(&test_database.url).await;
@@ -312,7 +312,7 @@ async fn whoever_leaves_the_line_holds_nobody_up() {
 
 /// One that went alone, and whose caller does not come to hear of its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_that_stands_still_holds_nobody_up() {
+async fn a_caller_that_stalls_delays_no_other() {
     let test_database = Sqlite::test_database();
     let store = warm(&test_database).await;
     let (key, request) = (elsewhere(0), request());

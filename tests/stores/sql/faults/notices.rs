@@ -58,7 +58,7 @@ async fn is_told(server: &Served, near: &Fixture, far: &Fixture, key: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn who_waits_is_told() {
+async fn waiting_calls_are_notified() {
     let server = Postgres::serve(&[("log_statement", "all")]);
     let (near, far) = (telling(&server).await, telling(&server).await);
     let near = Fixture::on(&near);

@@ -15,10 +15,10 @@ use crate::fixture::{Fixture, assert_says};
 use crate::test_database::{Kind, Server, TestDatabase, on_each_database, open, open_with};
 
 on_each_database!(
-    what_has_expired_is_deleted,
+    expired_records_are_deleted,
     one_at_a_time_purges,
     a_purger_that_dies_is_followed,
-    a_failure_is_told_and_passes,
+    a_failed_purge_is_reported_and_the_next_one_runs,
     a_purge_ends_with_its_task,
 );
 
@@ -35,7 +35,7 @@ async fn rows<B: Kind>(test_database: &TestDatabase) -> u64 {
     test_database.sql(rows).await.parse().unwrap()
 }
 
-async fn what_has_expired_is_deleted<B: Kind>() {
+async fn expired_records_are_deleted<B: Kind>() {
     let test_database = B::test_database();
     let store = open::<B>(&test_database.url).await;
     test_database.sql(&B::filled(2_500, EXPIRED)).await;
@@ -133,7 +133,7 @@ async fn a_purger_that_dies_is_followed<B: Kind>() {
     assert_eq!(rows::<B>(&test_database).await, 0);
 }
 
-async fn a_failure_is_told_and_passes<B: Kind>() {
+async fn a_failed_purge_is_reported_and_the_next_one_runs<B: Kind>() {
     let test_database = B::test_database();
     let store = open::<B>(&test_database.url).await;
     test_database

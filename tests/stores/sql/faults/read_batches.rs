@@ -11,7 +11,10 @@ use idem_tests::shop::{asks, patiently, until};
 use crate::fixture::elsewhere;
 use crate::test_database::{Kind, Server, on_each_database, open};
 
-on_each_database!(each_reads_its_own, who_leaves_takes_nobody_along);
+on_each_database!(
+    each_reads_its_own,
+    a_client_that_disconnects_cancels_no_other
+);
 
 /// More than a statement asks for at most.
 const KEYS: u64 = 150;
@@ -77,7 +80,7 @@ async fn each_reads_its_own<B: Kind>() {
     }
 }
 
-async fn who_leaves_takes_nobody_along<B: Kind>() {
+async fn a_client_that_disconnects_cancels_no_other<B: Kind>() {
     let test_database = B::test_database();
     let store = open::<B>(&test_database.url).await;
     let keys = claimed(&store).await;

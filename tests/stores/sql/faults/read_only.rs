@@ -12,9 +12,9 @@ use sqlx::sqlite::SqliteConnectOptions;
 use crate::fixture::{Fixture, assert_retryable, assert_says, claim, elsewhere};
 use crate::test_database::{Kind, Server, TestDatabase, on_each_database, open};
 
-on_each_database!(; what_is_done_is_replayed_by_a_server_that_only_reads);
+on_each_database!(; answers_are_replayed_by_a_read_only_server);
 
-async fn what_is_done_is_replayed_by_a_server_that_only_reads<B: Server>() {
+async fn answers_are_replayed_by_a_read_only_server<B: Server>() {
     let server = B::serve(&[]);
     // MariaDB lets those with all rights write.
     let url = server.password_url();
@@ -81,7 +81,7 @@ async fn fill(fixture: &Fixture) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_file_refuses_claims_and_replays_what_is_done() {
+async fn a_full_file_refuses_claims_and_replays_answers() {
     let test_database = Sqlite::test_database();
     let store = that_cannot_grow(&test_database).await;
     let fixture = Fixture::hasty(&store);

@@ -13,11 +13,11 @@ on_each_database!(
     ten_may_create_the_table_at_once,
     a_table_may_have_another_name,
     a_bad_name_of_a_table_is_refused,
-    a_missing_table_is_told,
-    a_table_of_another_layout_is_told,
+    a_missing_table_is_reported,
+    a_table_of_another_layout_is_refused,
     the_schema_runs_by_hand;
     a_table_may_be_in_a_schema,
-    a_missing_schema_is_told,
+    a_missing_schema_is_reported,
     a_server_that_does_not_wait_for_its_disk_is_reported
 );
 
@@ -75,7 +75,7 @@ async fn a_bad_name_of_a_table_is_refused<B: Kind>() {
     }
 }
 
-async fn a_missing_table_is_told<B: Kind>() {
+async fn a_missing_table_is_reported<B: Kind>() {
     let test_database = B::test_database();
     let store = SqlStore::<B>::connect(&test_database.url).await.unwrap();
     assert_says(claim(&store).await, Refused, &["a claim", "`migrate()`"]);
@@ -87,7 +87,7 @@ async fn a_missing_table_is_told<B: Kind>() {
 }
 
 /// Neither does anything run on it, nor does `migrate` say that all is well.
-async fn a_table_of_another_layout_is_told<B: Kind>() {
+async fn a_table_of_another_layout_is_refused<B: Kind>() {
     // The first as it was when places had 32 bytes: its records would not be found.
     for (column, another) in [
         ("op", "operation"),
@@ -140,7 +140,7 @@ async fn same<B: Kind>(migrations: &str, folder: &str) {
 }
 
 #[tokio::test]
-async fn the_files_are_what_is_run() {
+async fn the_migration_files_are_those_that_run() {
     let migrations = concat!(env!("CARGO_MANIFEST_DIR"), "/../idem-runtime/migrations");
     same::<Sqlite>(migrations, "sqlite").await;
     same::<Postgres>(migrations, "postgres").await;
@@ -166,7 +166,7 @@ async fn a_table_may_be_in_a_schema<B: Kind>() {
     );
 }
 
-async fn a_missing_schema_is_told<B: Kind>() {
+async fn a_missing_schema_is_reported<B: Kind>() {
     let test_database = B::test_database();
     let store = SqlStore::<B>::builder(&test_database.url).table("nowhere.idem_records");
     let store = store.connect().await.unwrap();
@@ -256,7 +256,7 @@ async fn mariadb_needs_four_rights() {
 }
 
 #[tokio::test]
-async fn a_wrong_login_is_told_without_it() {
+async fn a_wrong_login_is_reported_without_its_password() {
     let parts = ["connecting", "user", "password"];
     let server = PostgresServer::start();
     let url = server.url_as("app", "password-marker");

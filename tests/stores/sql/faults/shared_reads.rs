@@ -15,7 +15,7 @@ use tokio::task::{JoinSet, block_in_place};
 use crate::fixture::elsewhere as key;
 use crate::test_database::{Kind, Server, on_each_database, open};
 
-on_each_database!(who_is_not_looked_at_holds_nobody_up);
+on_each_database!(a_reader_that_is_not_polled_blocks_no_other);
 
 /// As many as go together, and some more.
 const KEYS: u64 = 80;
@@ -54,7 +54,7 @@ fn assert_its_own(number: u64, reply: Result<ReadReply, StoreError>) {
 /// If nobody were told, each round would last until somebody's patience ends, and all of them longer than one
 /// waits here.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_has_to_lose_patience() {
+async fn concurrent_reads_all_complete() {
     let test_database = Sqlite::test_database();
     let store = open::<Sqlite>(&test_database.url).await;
     claimed(&store).await;
@@ -70,7 +70,7 @@ async fn nobody_has_to_lose_patience() {
 
 /// Any column of SQLite holds any type.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_record_is_the_trouble_of_who_asks_for_it() {
+async fn a_damaged_record_fails_only_its_own_reader() {
     let test_database = Sqlite::test_database();
     let store = open::<Sqlite>(&test_database.url).await;
     claimed(&store).await;
@@ -93,7 +93,7 @@ async fn a_damaged_record_is_the_trouble_of_who_asks_for_it() {
 
 /// At such a distance a reply to whoever takes others along comes when those have waited for two.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_taken_along_waits_for_that_reply() {
+async fn a_shared_read_waits_for_the_common_reply() {
     let server = Postgres::serve(&[("log_statement", "all")]);
     let proxy = TcpProxy::start(server.addr());
     let store = open::<Postgres>(&server.url_at(proxy.addr())).await;
@@ -121,7 +121,7 @@ async fn who_is_taken_along_waits_for_that_reply() {
 
 /// Whoever has a turn may be looked at no more: its runtime is blocked, or its branch of a `select!` is not
 /// the one that goes on. Nor does its end take anybody along.
-async fn who_is_not_looked_at_holds_nobody_up<B: Kind>() {
+async fn a_reader_that_is_not_polled_blocks_no_other<B: Kind>() {
     let test_database = B::test_database();
     let store = open::<B>(&test_database.url).await;
     claimed(&store).await;

@@ -16,7 +16,7 @@ use crate::test_database::{Kind, Server, TestDatabase, on_each_database, open, o
 
 on_each_database!(
     a_record_beyond_the_limit_is_refused_and_kept,
-    an_expired_record_beyond_the_limit_is_in_nobodys_way;
+    an_expired_record_beyond_the_limit_is_replaced;
     a_record_beyond_the_limit_is_not_sent
 );
 
@@ -86,7 +86,7 @@ async fn a_record_beyond_the_limit_is_refused_and_kept<B: Kind>() {
     assert_eq!(record.body().len(), 15_000_000);
 }
 
-async fn an_expired_record_beyond_the_limit_is_in_nobodys_way<B: Kind>() {
+async fn an_expired_record_beyond_the_limit_is_replaced<B: Kind>() {
     let test_database = B::test_database();
     planted::<B>(&test_database).await;
     test_database

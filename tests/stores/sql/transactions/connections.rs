@@ -183,7 +183,7 @@ pub(crate) async fn savepoints_of_sqlx<D: Database>() {
 }
 
 /// A body that ends the transaction under its call.
-pub(crate) async fn a_body_that_rolls_back_is_told<D: Database>() {
+pub(crate) async fn a_body_that_rolls_back_is_refused<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let mut tx = fixture.begin().await;
     let call = fixture.order().in_tx(&mut tx);
@@ -201,7 +201,7 @@ pub(crate) async fn a_body_that_rolls_back_is_told<D: Database>() {
 }
 
 /// The engine's store must be in the same database.
-pub(crate) async fn an_engine_of_another_store_says_so<D: Database>() {
+pub(crate) async fn an_engine_of_another_store_is_refused<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let mut tx = fixture.begin().await;
     insert::<D>(&mut tx, "before").await.done();

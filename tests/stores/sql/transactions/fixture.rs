@@ -175,7 +175,7 @@ impl<D: Database> Fixture<D> {
         self.until(|waiting| waiting >= sessions).await;
     }
 
-    pub(crate) async fn until_nobody_waits(&self) {
+    pub(crate) async fn until_none_waits(&self) {
         self.until(|waiting| waiting == 0).await;
     }
 

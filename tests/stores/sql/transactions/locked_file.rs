@@ -91,7 +91,7 @@ async fn repeat<D: Database>(
     told
 }
 
-pub(crate) async fn a_repeat_waits_for_a_running_body_as_it_says<D: Database>() {
+pub(crate) async fn a_repeat_waits_for_a_running_body_as_set<D: Database>() {
     for (on_running, patience) in [(REJECT, Duration::ZERO), (WAIT, SECOND)] {
         let clock = ManualClock::new();
         let fixture = fixture::<D>(&clock).await;
@@ -248,7 +248,7 @@ pub(crate) async fn committed_answers_need_no_lock<D: Database>() {
 }
 
 /// What it has read is outdated by a commit: this, and no more, is a transaction to begin again.
-pub(crate) async fn a_transaction_that_has_read_is_told_to_begin_again<D: Database>() {
+pub(crate) async fn a_transaction_that_has_read_is_aborted<D: Database>() {
     let clock = ManualClock::new();
     let fixture = fixture::<D>(&clock).await;
     let mut tx = fixture.begin().await;

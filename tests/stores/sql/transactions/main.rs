@@ -90,14 +90,14 @@ on_every_database! {
         an_order_and_its_record_are_committed_together,
         a_rollback_takes_the_record_with_it,
         a_replay_in_the_same_transaction_is_one,
-        a_business_error_undoes_what_the_body_wrote_and_is_kept,
+        a_business_error_undoes_the_writes_of_the_body_and_is_kept,
         a_business_error_after_an_error_of_the_database_is_kept,
         a_business_error_that_is_rolled_back_is_not_kept,
         a_commit_after_a_system_error_commits_nothing_of_the_call,
         the_same_transaction_may_try_again_after_a_system_error,
-        after_an_error_of_class_unknown_nobody_runs_again,
+        after_an_error_of_class_unknown_no_body_runs_again,
         a_panic_undoes_the_call,
-        dropped_half_way_and_committed_nobody_runs_again,
+        dropped_half_way_and_committed_no_body_runs_again,
         dropped_half_way_and_rolled_back_it_runs_again,
         another_request_with_the_same_key_is_refused,
         a_cool_down_refuses_until_it_is_over,
@@ -125,8 +125,8 @@ on_every_database! {
         dropped_half_way_nothing_stays_open,
         the_connection_of_a_transaction,
         savepoints_of_sqlx_in_a_body,
-        a_body_that_rolls_back_is_told,
-        an_engine_of_another_store_says_so,
+        a_body_that_rolls_back_is_refused,
+        an_engine_of_another_store_is_refused,
         a_refusal_leaves_nothing_open,
         calls_are_spawned,
         a_shutdown_waits_for_bodies,
@@ -152,7 +152,7 @@ on_every_database! {
         a_lease_that_runs_is_respected,
         an_expired_record_is_taken_over,
         an_unknown_outcome_is_respected,
-        calls_with_leases_replay_what_a_transaction_has_committed,
+        calls_with_leases_replay_committed_answers,
         the_context_of_a_body,
     }
     tokens {
@@ -169,7 +169,7 @@ on_every_database! {
         operations_with_any_name,
         large_answers_with_all_bytes,
         encrypted_and_compressed_answers,
-        settings_of_a_session_that_change_what_a_text_means,
+        settings_of_a_session_that_change_the_meaning_of_a_text,
     }
     isolation {
         callers_that_try_again_have_one_effect_a_key,
@@ -179,10 +179,10 @@ on_every_database! {
 
 on_every_server! {
     waiting {
-        who_does_not_wait_gets_running_and_goes_on,
+        a_caller_that_does_not_wait_gets_running_and_continues,
         a_dropped_claim_leaves_a_usable_connection,
         a_claim_that_gives_up_unheard_spoils_no_setting,
-        a_deadlock_ends_with_one_of_two_told_to_try_again,
+        a_deadlock_ends_with_one_of_two_aborted,
     }
     commits {
         a_session_that_ends_before_the_commit_leaves_nothing,
@@ -213,13 +213,13 @@ on_databases_that_check_at_commit! {
 
 on_files! {
     locked_file {
-        a_repeat_waits_for_a_running_body_as_it_says,
+        a_repeat_waits_for_a_running_body_as_set,
         a_repeat_waits_a_moment_for_the_commit_after_a_body,
         another_writer_is_waited_for_until_the_claim_deadline,
         a_transaction_of_another_engine_is_another_writer,
         a_repeat_that_waits_gets_the_committed_answer,
         committed_answers_need_no_lock,
-        a_transaction_that_has_read_is_told_to_begin_again,
+        a_transaction_that_has_read_is_aborted,
         a_claim_that_is_undone_is_no_running_call,
         a_dropped_claim_restores_the_connection,
     }

@@ -92,7 +92,7 @@ pub(crate) async fn a_replay_in_the_same_transaction_is_one<D: Database>() {
     );
 }
 
-pub(crate) async fn a_business_error_undoes_what_the_body_wrote_and_is_kept<D: Database>() {
+pub(crate) async fn a_business_error_undoes_the_writes_of_the_body_and_is_kept<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let mut tx = fixture.begin().await;
     insert::<D>(&mut tx, "before").await.done();
@@ -200,7 +200,7 @@ pub(crate) async fn the_same_transaction_may_try_again_after_a_system_error<D: D
     );
 }
 
-pub(crate) async fn after_an_error_of_class_unknown_nobody_runs_again<D: Database>() {
+pub(crate) async fn after_an_error_of_class_unknown_no_body_runs_again<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let mut tx = fixture.begin().await;
     let answer = failed(&fixture, fixture.order(), &mut tx, OrderError::TimedOut).await;
@@ -277,7 +277,7 @@ async fn drop_half_way<D: Database>(fixture: &Fixture<D>, tx: &mut D::Tx) {
     }
 }
 
-pub(crate) async fn dropped_half_way_and_committed_nobody_runs_again<D: Database>() {
+pub(crate) async fn dropped_half_way_and_committed_no_body_runs_again<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let mut tx = fixture.begin().await;
     drop_half_way(&fixture, &mut tx).await;

@@ -117,7 +117,7 @@ pub(crate) async fn an_unknown_outcome_is_respected<D: Database>() {
     runs(&fixture, 1).await;
 }
 
-pub(crate) async fn calls_with_leases_replay_what_a_transaction_has_committed<D: Database>() {
+pub(crate) async fn calls_with_leases_replay_committed_answers<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     runs(&fixture, 1).await;
     let answer: Answer = fixture.order().run(|_| async { Ok(2) }).await;

@@ -93,7 +93,7 @@ pub(crate) async fn encrypted_and_compressed_answers<D: Database>() {
     assert_eq!(fixture.orders("mine").await, 1);
 }
 
-pub(crate) async fn settings_of_a_session_that_change_what_a_text_means<D: Database>() {
+pub(crate) async fn settings_of_a_session_that_change_the_meaning_of_a_text<D: Database>() {
     for dialect in D::DIALECTS {
         let fixture = Fixture::<D>::new().await;
         let mut conn = fixture.alone().await;

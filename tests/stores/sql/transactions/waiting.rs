@@ -77,7 +77,7 @@ pub(crate) async fn settings<D: Database>(conn: &mut D::Conn) -> String {
 }
 
 /// Databases where a call can wait for less than its connection does.
-pub(crate) async fn who_does_not_wait_gets_running_and_goes_on<D: Database>() {
+pub(crate) async fn a_caller_that_does_not_wait_gets_running_and_continues<D: Database>() {
     for on_running in [OnRunning::Reject, OnRunning::Wait(SHORT)] {
         let fixture = Fixture::<D>::new().await;
         let mut first = fixture.begin().await;
@@ -174,7 +174,7 @@ pub(crate) async fn a_dropped_claim_leaves_a_usable_connection<D: Database>() {
 }
 
 /// Two transactions that call two keys in opposite order.
-pub(crate) async fn a_deadlock_ends_with_one_of_two_told_to_try_again<D: Database>() {
+pub(crate) async fn a_deadlock_ends_with_one_of_two_aborted<D: Database>() {
     let fixture = Arc::new(Fixture::<D>::new().await);
     let both = Arc::new(tokio::sync::Barrier::new(2));
     let task = |names: [&'static str; 2]| {
@@ -234,7 +234,7 @@ pub(crate) async fn a_claim_that_gives_up_unheard_spoils_no_setting<D: Database>
             () = fixture.until_waiting(1) => {}
         }
     }
-    fixture.until_nobody_waits().await;
+    fixture.until_none_waits().await;
     D::commit(first).await.done();
     // What the server has said about it since is heard now.
     drop(conn.ping().await);

@@ -141,7 +141,7 @@ fn a_slot_moves_with_its_keys() {
 }
 
 #[test]
-fn a_slot_half_way_answers_for_what_it_has_and_asks_for_the_rest() {
+fn a_migrating_slot_answers_for_its_keys_and_redirects_the_rest() {
     let cluster = ClusterSetup::builder()
         .nodes(|node| node.password("p@ss"))
         .start();

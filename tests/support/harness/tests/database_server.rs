@@ -14,8 +14,8 @@ on_both! {
     a_started_server_answers
     servers_do_not_share_anything
     many_servers_start_at_once
-    what_was_committed_outlives_a_kill
-    what_was_committed_to_a_durable_server_outlives_a_kill
+    committed_answers_survive_a_kill
+    answers_committed_to_a_durable_server_survive_a_kill
     a_stopped_server_comes_back_with_its_data
     a_server_with_open_connections_comes_back_on_its_port
     a_paused_server_answers_when_it_is_resumed
@@ -68,11 +68,11 @@ fn many_servers_start_at_once<S: Server>() {
     );
 }
 
-fn what_was_committed_outlives_a_kill<S: Server>() {
+fn committed_answers_survive_a_kill<S: Server>() {
     outlives_a_kill(&S::builder().start());
 }
 
-fn what_was_committed_to_a_durable_server_outlives_a_kill<S: Server>() {
+fn answers_committed_to_a_durable_server_survive_a_kill<S: Server>() {
     let server = S::builder().durable().start();
     assert_eq!(server.execute(S::IS_DURABLE), S::DURABLE);
     outlives_a_kill(&server);

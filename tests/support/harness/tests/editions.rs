@@ -12,7 +12,7 @@ fn info(server: &RedisServer, name: &str) -> Option<String> {
 }
 
 #[test]
-fn each_edition_is_what_it_is_called() {
+fn each_edition_has_the_version_of_its_name() {
     let version = |edition| {
         let server = RedisServer::builder().version(edition).start();
         (

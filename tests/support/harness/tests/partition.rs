@@ -107,7 +107,7 @@ fn a_primary_that_needs_replicas_refuses_writes_when_its_links_are_cut() {
 }
 
 #[test]
-fn a_replica_alone_misses_what_is_written_and_catches_up() {
+fn a_replica_alone_misses_writes_and_catches_up() {
     let group = started();
     let [primary, replica, other] = group.servers() else {
         panic!("three servers")

@@ -186,7 +186,7 @@ fn a_password_is_required_and_is_in_the_url() {
 }
 
 #[test]
-fn a_user_may_do_what_its_rules_say_and_the_harness_everything() {
+fn a_user_has_the_rights_of_its_rules_and_the_harness_all() {
     let server = RedisServer::builder()
         .acl_user("app", "on >secret ~app:* +get")
         .acl_user("default", "off")
@@ -269,7 +269,7 @@ fn a_monitor_sees_every_command_up_to_now() {
 }
 
 #[test]
-fn a_missing_binary_says_what_to_install() {
+fn a_missing_binary_names_the_package() {
     let error = RedisServer::builder()
         .binary("/nowhere/redis-server")
         .try_start()

@@ -116,7 +116,7 @@ fn a_failover_that_was_asked_for_swaps_the_primary() {
 }
 
 #[test]
-fn a_restarted_replica_and_a_restarted_sentinel_are_what_they_were() {
+fn a_restarted_replica_and_a_restarted_sentinel_keep_their_roles() {
     let group = SentinelSetup::start();
     let old = group.primary();
     let new = group.failover();

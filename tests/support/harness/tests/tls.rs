@@ -98,7 +98,7 @@ fn a_client_certificate_is_demanded_and_checked() {
 }
 
 #[test]
-fn a_client_certificate_is_not_demanded_unless_told() {
+fn a_client_certificate_is_demanded_only_on_request() {
     let server = RedisServer::builder().tls().start();
     let own = server.certificates();
     assert_eq!(trusting(own).ping(&server.tls_url()).unwrap(), "PONG");
@@ -170,7 +170,7 @@ fn a_restarted_server_has_the_same_port_and_certificates() {
 }
 
 #[test]
-fn a_server_without_tls_in_it_says_so() {
+fn a_server_built_without_tls_is_reported() {
     let error = RedisServer::builder()
         .version(idem_harness::Edition::Redis8)
         .tls()

@@ -43,7 +43,7 @@ fn a_killed_worker_is_gone() {
 }
 
 #[test]
-fn a_paused_worker_says_nothing_until_it_is_resumed() {
+fn a_paused_worker_is_silent_until_it_is_resumed() {
     let mut worker = Worker::sibling("harness-worker").arg("echo").spawn();
     worker.line();
     worker.pause();
@@ -55,7 +55,7 @@ fn a_paused_worker_says_nothing_until_it_is_resumed() {
 
 #[test]
 #[should_panic(expected = "cargo builds the binaries of the package under test only")]
-fn a_worker_that_was_not_built_says_why() {
+fn a_missing_worker_names_the_build() {
     let _ = Worker::sibling("no-such-worker");
 }
 

@@ -41,7 +41,7 @@ async fn shops(browser: &Browser) {
 }
 
 #[tokio::test]
-async fn the_live_page_counts_by_itself_what_was_executed_and_replayed() {
+async fn the_live_page_counts_executions_and_replays() {
     let shop = Shop::start(FAST);
     let (watcher, visitor) = tokio::join!(Browser::start(), visitor(&shop));
     watcher.goto(shop.url("/live")).await.unwrap();
@@ -90,7 +90,7 @@ async fn the_live_page_counts_without_javascript_too() {
 
 /// By the browser's own log of what it does on the network.
 #[tokio::test]
-async fn the_pages_speak_with_nobody_but_the_shop() {
+async fn the_pages_connect_only_to_the_shop() {
     let shop = Shop::start(FAST);
     let mut log = PathBuf::new();
     let browser = Browser::start_with(|chromium| {

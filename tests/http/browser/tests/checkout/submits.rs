@@ -106,7 +106,7 @@ async fn a_page_that_is_stopped_and_sent_again_leads_to_the_first_order() {
 }
 
 #[tokio::test]
-async fn a_visitor_who_has_gone_has_ordered() {
+async fn a_visitor_that_left_has_ordered() {
     let shop = Shop::start(SLOW);
     let visitor = impatient_visitor(&shop).await;
     begin(&visitor, &shop).await;
@@ -116,7 +116,7 @@ async fn a_visitor_who_has_gone_has_ordered() {
 }
 
 #[tokio::test]
-async fn what_is_typed_and_chosen_is_what_is_ordered() {
+async fn the_order_is_that_of_the_form() {
     let shop = Shop::start(FAST);
     let visitor = visitor(&shop).await;
     let quantity = element(&visitor, "#quantity").await;

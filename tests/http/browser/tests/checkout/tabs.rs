@@ -43,7 +43,7 @@ async fn order_seven(browser: &Browser) {
 }
 
 #[tokio::test]
-async fn a_tab_that_orders_something_else_is_told_of_the_order() {
+async fn a_tab_that_orders_something_else_is_shown_the_order() {
     let shop = Shop::start(FAST);
     let visitor = impatient_visitor(&shop).await;
     let (first, _) = second_tab(&visitor, &shop).await;

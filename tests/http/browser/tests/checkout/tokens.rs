@@ -14,7 +14,7 @@ async fn put_token(browser: &Browser, token: &str) {
 }
 
 #[tokio::test]
-async fn a_form_of_somebody_else_buys_nothing_for_either() {
+async fn a_form_of_another_visitor_orders_nothing() {
     let shop = Shop::start(FAST);
     let (owner, other) = tokio::join!(visitor(&shop), visitor(&shop));
     let (theirs, own) = (token(&owner).await, token(&other).await);
@@ -95,7 +95,7 @@ async fn another_form(browser: &Browser, form: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_a_visitor_types_into_the_page_is_text_everywhere() {
+async fn input_of_a_visitor_is_text_everywhere() {
     let shop = Shop::start(FAST);
     let visitor = visitor(&shop).await;
     // A card of an own make, which the bank cannot be asked for.
