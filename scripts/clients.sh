@@ -1,7 +1,7 @@
 # The clients of the tests: a browser with its driver, and the SDK of a payment provider. A part of
 # scripts/test, which has `install`.
 
-# Programs, as the harness looks for them (tests/harness/chrome_driver.rs).
+# Programs, as the harness looks for them (tests/support/harness/chrome_driver.rs).
 tools_browser() {
     local missing=() named
     for named in IDEM_CHROMIUM IDEM_CHROMEDRIVER; do
@@ -48,7 +48,7 @@ first_program() {
 }
 
 # The Python that has the SDK: the one that IDEM_STRIPE_PYTHON names, or that of an environment of its own,
-# which is made when it is not there (tests/harness/payment_sdk.rs).
+# which is made when it is not there (tests/support/harness/payment_sdk.rs).
 tools_payment_sdk() {
     local wanted=16.1.0 python said
     local place=target/servers/stripe-$wanted
@@ -85,7 +85,7 @@ make_sdk() {
     {
         python3 -m venv "$made/environment" &&
             "$made/environment/bin/python" -m pip --quiet --disable-pip-version-check install \
-                --require-hashes --only-binary=:all: --requirement tests/harness/payment_sdk.txt &&
+                --require-hashes --only-binary=:all: --requirement tests/support/harness/payment_sdk.txt &&
             rm -rf -- "$place" &&
             mv "$made/environment" "$place"
     } || code=$?

@@ -2,8 +2,8 @@
 
 # The binaries of tests that wait for servers and browsers most of the time. They run beside the others, which
 # keep the cores busy. Whatever is not here is among the others.
-waiting=(browser checkout cluster database_server failover failover_modes http orders partition payment_sdk
-    payments_kills redis_faults sentinel sql_faults zookeeper_store zookeeper_store_conformance)
+waiting=(browser checkout cluster database_server failover http orders partition payment_sdk payments_kills
+    redis_faults sentinel sql_faults zookeeper_store zookeeper_store_conformance)
 
 # All of them run, so that one run tells of everything that fails. Most tests wait for servers most of the time,
 # and keep two cores busy only if there are more of them.

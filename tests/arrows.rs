@@ -1,8 +1,112 @@
-//! The folders of `idem-runtime/src` import each other one way, as `CONTRIBUTING.md` draws it.
+//! The folders of `idem-runtime/src` import each other one way, as `CONTRIBUTING.md` draws it, and its files import
+//! each other without circles.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// Circles of files that are still there. The list only shrinks: a circle that is gone or smaller goes from it.
+const CIRCLES: &[&[&str]] = &[
+    &[
+        "call",
+        "call::builder",
+        "call::drive",
+        "call::in_tx",
+        "call::overtaken",
+        "call::run",
+        "call::within",
+        "call::without_sql",
+    ],
+    &["conformance", "conformance::faulty"],
+    &["engine", "engine::builder", "engine::shutdown"],
+    &["http", "http::mark", "http::reply"],
+    &["http::layer", "http::request", "http::service"],
+    &["identity::call_id", "identity::token"],
+    &["lifecycle::admit", "lifecycle::begin"],
+    &[
+        "lifecycle::context",
+        "lifecycle::core",
+        "lifecycle::interpret",
+        "lifecycle::lease",
+        "lifecycle::reconcile",
+        "lifecycle::renewer",
+        "lifecycle::run_limit",
+        "lifecycle::unacked_claim",
+    ],
+    &["local::cache", "local::cache::shard"],
+    &[
+        "outcome::codec",
+        "outcome::codec::compression",
+        "outcome::codec::encoded",
+        "outcome::codec::encryption",
+        "outcome::codec::format",
+        "outcome::codec::lossless",
+        "outcome::codec::provenance",
+        "outcome::codec::sink",
+    ],
+    &["record", "record::types", "record::unreadable"],
+    &["store", "store::front", "store::listing"],
+    &[
+        "store::layered",
+        "store::layered::builder",
+        "store::layered::later",
+        "store::layered::layers",
+    ],
+    &[
+        "store::memory",
+        "store::memory::builder",
+        "store::memory::shard",
+        "store::memory::used",
+    ],
+    &[
+        "store::redis",
+        "store::redis::builder",
+        "store::redis::cluster",
+        "store::redis::link",
+        "store::redis::link::lane",
+        "store::redis::link::target",
+        "store::redis::node",
+        "store::redis::resolutions",
+        "store::redis::route",
+        "store::redis::script",
+        "store::redis::sentinel",
+        "store::redis::sentinel::listener",
+        "store::redis::source",
+        "store::redis::subscriber",
+        "store::redis::subscriber::session",
+        "store::redis::subscriber::wire",
+        "store::redis::subscribers",
+    ],
+    &["store::redis::operations", "store::redis::staged"],
+    &[
+        "store::sql",
+        "store::sql::backend",
+        "store::sql::batch",
+        "store::sql::builder",
+        "store::sql::claim",
+        "store::sql::crowd",
+        "store::sql::failure",
+        "store::sql::group",
+        "store::sql::job",
+        "store::sql::lane",
+        "store::sql::listing",
+        "store::sql::lull",
+        "store::sql::many",
+        "store::sql::mysql",
+        "store::sql::notices",
+        "store::sql::part",
+        "store::sql::postgres",
+        "store::sql::purge",
+        "store::sql::row",
+        "store::sql::script",
+        "store::sql::site",
+        "store::sql::source",
+        "store::sql::sqlite",
+        "store::sql::statement",
+        "store::sql::transaction",
+        "store::sql::within",
+    ],
+];
 
 /// From the lowest to the highest: each imports only from the layers before it.
 const LAYERS: [&str; 13] = [
@@ -49,6 +153,13 @@ fn root(path: &str) -> &str {
     first.strip_suffix(".rs").unwrap_or(first)
 }
 
+/// The source without the tests at its end, and without lines of comments.
+fn code(source: &str) -> impl Iterator<Item = (usize, &str)> {
+    let code = source.split("#[cfg(test)]\nmod tests").next();
+    let lines = code.unwrap_or(source).lines().enumerate();
+    lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
 /// The imports of a file against the order. Tests within it may import anything.
 fn wrong(file: &str, source: &str) -> BTreeSet<Wrong> {
     let mut wrong = BTreeSet::new();
@@ -58,11 +169,7 @@ fn wrong(file: &str, source: &str) -> BTreeSet<Wrong> {
     }
     let layer = |name| LAYERS.iter().position(|layer| *layer == name);
     let mine = layer(here).unwrap_or_else(|| panic!("{file}: no place for {here} in the order"));
-    let code = source.split("#[cfg(test)]\nmod tests").next();
-    for (number, line) in code.unwrap_or(source).lines().enumerate() {
-        if line.trim_start().starts_with("//") {
-            continue;
-        }
+    for (number, line) in code(source) {
         for import in line.split("crate::").skip(1) {
             let there = root(import);
             let there = there
@@ -82,17 +189,201 @@ fn wrong(file: &str, source: &str) -> BTreeSet<Wrong> {
     wrong
 }
 
-#[test]
-fn imports_point_one_way() {
+/// The module of a file: `store::sql` of `store/sql/mod.rs`.
+fn module(file: &str) -> String {
+    let path = file.trim_end_matches(".rs").trim_end_matches("/mod");
+    path.replace('/', "::")
+}
+
+/// The paths of a use tree: `a::{b, c::D}` are `a::b` and `a::c::D`. Gives the rest of the text after it.
+fn use_tree<'t>(before: &str, text: &'t str, paths: &mut Vec<String>) -> &'t str {
+    let name = text.find(|c: char| !c.is_alphanumeric() && c != '_');
+    let (name, mut rest) = text.split_at(name.unwrap_or(text.len()));
+    let path = format!("{before}{name}");
+    if !name.is_empty() && rest.starts_with("::") {
+        return use_tree(&format!("{path}::"), &rest[2..], paths);
+    }
+    if name.is_empty() && rest.starts_with('{') {
+        while !rest.starts_with('}') && !rest.is_empty() {
+            rest = rest[1..].trim_start();
+            rest = use_tree(before, rest, paths);
+            // Up to the next tree: ` as Name`, `*`, white space.
+            rest = &rest[rest.find([',', '}']).unwrap_or(rest.len())..];
+        }
+        return rest.strip_prefix('}').unwrap_or(rest);
+    }
+    paths.push(path.trim_end_matches("::").to_owned());
+    rest
+}
+
+/// The modules that a file names by `crate::`, `super::` and `self::`, in imports and in other paths.
+fn named(file: &str, source: &str, modules: &BTreeSet<String>) -> BTreeSet<String> {
+    let mine = module(file);
+    let mut text = String::new();
+    let mut inline = None;
+    for (_, line) in code(source) {
+        // Modules within a file end at the first column, as rustfmt puts it.
+        if let Some((visibility, name)) = line.split_once("mod ")
+            && let Some(name) = name.strip_suffix(" {")
+            && (visibility.is_empty() || visibility.starts_with("pub"))
+        {
+            inline = Some(name);
+        } else if line == "}" {
+            inline = None;
+        }
+        let here = inline.map_or_else(|| mine.clone(), |name| format!("{mine}::{name}"));
+        let mut line = line.to_owned();
+        while let Some(at) = path_start(&line, "super::") {
+            let mut end = at;
+            let mut up = here.as_str();
+            while line[end..].starts_with("super::") {
+                up = up.rsplit_once("::").map_or("", |(up, _)| up);
+                end += "super::".len();
+            }
+            line.replace_range(
+                at..end,
+                &format!("crate::{up}::").replace("crate::::", "crate::"),
+            );
+        }
+        while let Some(at) = path_start(&line, "self::") {
+            line.replace_range(at..at + "self::".len(), &format!("crate::{here}::"));
+        }
+        text.push_str(&line);
+        text.push('\n');
+    }
+    let mut paths = Vec::new();
+    for tree in text.split("crate::").skip(1) {
+        use_tree("", tree, &mut paths);
+    }
+    let modules = paths.iter().filter_map(|path| {
+        let mut path = path.as_str();
+        while !modules.contains(path) {
+            path = path.rsplit_once("::")?.0;
+        }
+        (path != mine).then(|| path.to_owned())
+    });
+    modules.collect()
+}
+
+/// Where a path begins with this, and not with a longer name that ends like it.
+fn path_start(line: &str, start: &str) -> Option<usize> {
+    let mut found = line.match_indices(start).map(|(at, _)| at);
+    found.find(|at| {
+        let before = line[..*at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':')
+    })
+}
+
+/// The modules that each module reaches, by whatever way.
+fn reached(imports: &BTreeMap<String, BTreeSet<String>>) -> BTreeMap<&str, BTreeSet<&str>> {
+    let reach = |from| {
+        let mut reached = BTreeSet::new();
+        let mut next = vec![from];
+        while let Some(module) = next.pop() {
+            for import in imports.get(module).into_iter().flatten() {
+                if reached.insert(import.as_str()) {
+                    next.push(import);
+                }
+            }
+        }
+        reached
+    };
+    let reached = imports.keys().map(|from| (from.as_str(), reach(from)));
+    reached.collect()
+}
+
+/// Sets of modules that reach each other, in order.
+fn circles(imports: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<Vec<&str>> {
+    let reached = reached(imports);
+    let mut circles = BTreeSet::new();
+    for (module, reach) in &reached {
+        let mut circle = reach.clone();
+        circle.retain(|other| reached.get(other).is_some_and(|back| back.contains(module)));
+        if circle.len() > 1 {
+            circles.insert(circle.into_iter().collect());
+        }
+    }
+    circles
+}
+
+/// Files of the runtime, without its tests: path and source.
+fn runtime() -> Vec<(String, String)> {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("../idem-runtime/src");
     let mut files = Vec::new();
     sources(&src, &mut files);
     assert!(files.len() > 100, "{} files", files.len());
-    let mut all = BTreeSet::new();
-    for path in files {
+    let read = |path: PathBuf| {
         let file = path.strip_prefix(&src).expect("a file of the crate");
         let source = fs::read_to_string(&path).expect("a source");
-        all.extend(wrong(&file.to_string_lossy(), &source));
+        (file.to_string_lossy().into_owned(), source)
+    };
+    files.into_iter().map(read).collect()
+}
+
+/// What each module of these files names.
+fn imports(files: &[(String, String)]) -> BTreeMap<String, BTreeSet<String>> {
+    let is_test = |file: &str| file.contains("/tests") || FRONT.contains(&root(file));
+    let files: Vec<_> = files.iter().filter(|(file, _)| !is_test(file)).collect();
+    let modules = files.iter().map(|(file, _)| module(file)).collect();
+    let named = |(file, source): &&(String, String)| (module(file), named(file, source, &modules));
+    files.iter().map(named).collect()
+}
+
+#[test]
+fn files_import_each_other_without_circles() {
+    let imports = imports(&runtime());
+    let found = circles(&imports);
+    let listed = CIRCLES.iter().map(|circle| circle.to_vec()).collect();
+    let new: Vec<_> = found.difference(&listed).collect();
+    let gone: Vec<_> = listed.difference(&found).collect();
+    assert!(
+        new.is_empty() && gone.is_empty(),
+        "circles that are not listed: {new:#?}\nlisted, and not there: {gone:#?}"
+    );
+}
+
+#[test]
+fn a_circle_of_files_is_found() {
+    let file = |file: &str, source: &str| (file.to_owned(), source.to_owned());
+    let mut files = vec![
+        file("store/mod.rs", "mod claim;\nmod read;\npub mod sql;\n"),
+        file(
+            "store/claim.rs",
+            "use super::read::{self, Reply as R};\n// use crate::store::sql::row;\n",
+        ),
+        file(
+            "store/read.rs",
+            "use crate::{\n    Error,\n    store::{Store, sql::{self, row}},\n};\n",
+        ),
+        file(
+            "store/sql/mod.rs",
+            "mod row;\n#[cfg(test)]\nmod tests { use super::super::claim; }",
+        ),
+        file("store/sql/row.rs", "mod inner {\n    use super::Row;\n}\n"),
+    ];
+    let found = imports(&files);
+    let set = |modules: &[&str]| modules.iter().map(|module| (*module).to_owned()).collect();
+    let read: BTreeSet<String> = set(&["store", "store::sql", "store::sql::row"]);
+    assert_eq!(found["store::read"], read);
+    assert_eq!(circles(&found), BTreeSet::new());
+    // A path in code, two modules up.
+    files[4]
+        .1
+        .push_str("fn row() -> super::super::claim::Claim {}\n");
+    let circle = vec!["store::claim", "store::read", "store::sql::row"];
+    assert_eq!(circles(&imports(&files)), BTreeSet::from([circle]));
+    // The child names its parent, which names the child.
+    files[3].1 = "pub use self::row::Row;\n".to_owned();
+    files[4].1 = "const ALL: usize = super::ALL;\n".to_owned();
+    let circle = vec!["store::sql", "store::sql::row"];
+    assert_eq!(circles(&imports(&files)), BTreeSet::from([circle]));
+}
+
+#[test]
+fn imports_point_one_way() {
+    let mut all = BTreeSet::new();
+    for (file, source) in runtime() {
+        all.extend(wrong(&file, &source));
     }
     assert!(
         all.is_empty(),

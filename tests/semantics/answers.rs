@@ -5,12 +5,12 @@ use idem_runtime::{
     AnswerFormat, Begun, EncryptionKeys, EngineBuilder, ErrorKind, Fingerprint, KeyBuilder,
     Operation,
 };
+use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
-use idem_tests::pay::{PayError, Receipt};
-use idem_tests::world::World;
+use idem_tests::payment::{PayError, Receipt};
 
 on_every_store![
-    every_setting_reads_what_every_setting_wrote,
+    every_setting_reads_the_answers_of_every_setting,
     without_its_key_an_answer_is_kept_and_not_run_again,
     an_answer_that_was_moved_to_another_key_is_refused,
     an_answer_that_was_copied_to_another_prefix_is_refused,
@@ -79,7 +79,7 @@ fn outcome(number: usize) -> Result<Vec<Receipt>, PayError> {
     }
 }
 
-async fn every_setting_reads_what_every_setting_wrote(mut world: World) {
+async fn every_setting_reads_the_answers_of_every_setting(mut fixture: Fixture) {
     let mut number = 0;
     // Plaintext is read by every engine that accepts it; encrypted answers by every engine with the key.
     let lenient = SETTINGS.into_iter().enumerate().filter(|(n, _)| *n != 3);
@@ -93,19 +93,19 @@ async fn every_setting_reads_what_every_setting_wrote(mut world: World) {
             for reader in readers {
                 for _ in 0..3 {
                     number += 1;
-                    world = world.with(writer);
-                    let call = world.engine.operation("pay").key(&number);
+                    fixture = fixture.with(writer);
+                    let call = fixture.engine.operation("pay").key(&number);
                     let written = call.run(|_| async { outcome(number) }).await;
                     assert_eq!(written, outcome(number));
-                    world = world.with(reader);
-                    let call = world.engine.operation("pay").key(&number);
+                    fixture = fixture.with(reader);
+                    let call = fixture.engine.operation("pay").key(&number);
                     let read = call.run(|_| async { never() }).await;
                     assert_eq!(read, outcome(number));
                 }
             }
         }
     }
-    assert_eq!(world.events.count("replayed"), number);
+    assert_eq!(fixture.events.count("replayed"), number);
 }
 
 fn never<T>() -> Result<T, PayError> {
@@ -113,10 +113,10 @@ fn never<T>() -> Result<T, PayError> {
 }
 
 /// Calls, and is refused as undecodable, twice; what the message says.
-async fn refused(world: &World) -> String {
+async fn refused(fixture: &Fixture) -> String {
     let mut message = String::new();
     for _ in 0..2 {
-        let answer = world.pay().run(|_| async { never::<String>() }).await;
+        let answer = fixture.pay().run(|_| async { never::<String>() }).await;
         let PayError::Idem(error) = answer.unwrap_err() else {
             unreachable!("the body does not run")
         };
@@ -130,150 +130,154 @@ async fn refused(world: &World) -> String {
     message
 }
 
-async fn write(world: &World, answer: Result<String, PayError>) {
-    let written = world.pay().run(|_| async { answer.clone() }).await;
+async fn write(fixture: &Fixture, answer: Result<String, PayError>) {
+    let written = fixture.pay().run(|_| async { answer.clone() }).await;
     assert_eq!(written, answer);
 }
 
 /// The record of a key of `pay`.
-async fn record(world: &World, key: u32) -> Vec<u8> {
+async fn record(fixture: &Fixture, key: u32) -> Vec<u8> {
     let digest = KeyBuilder::new("pay", 1024).key(&key).unwrap();
-    let place = RecordKey::new(world.key().prefix().into(), Operation::new("pay"), digest);
-    match world.store.read(&place).await {
+    let place = RecordKey::new(fixture.key().prefix().into(), Operation::new("pay"), digest);
+    match fixture.store.read(&place).await {
         Ok(ReadReply::Found { record, .. }) => record.as_bytes().to_vec(),
         other => panic!("{other:?}"),
     }
 }
 
-async fn without_its_key_an_answer_is_kept_and_not_run_again(world: World) {
-    let world = world.with(|engine| engine.encrypt(keys()));
-    write(&world, Ok(MEMO.to_owned())).await;
-    let before = record(&world, 7).await;
+async fn without_its_key_an_answer_is_kept_and_not_run_again(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.encrypt(keys()));
+    write(&fixture, Ok(MEMO.to_owned())).await;
+    let before = record(&fixture, 7).await;
     let lacking = "it is encrypted with key 7, which this engine does not have";
-    let world = world.with(|engine| engine);
-    assert!(refused(&world).await.contains(lacking));
-    let world = world.with(|engine| engine.encrypt(EncryptionKeys::new(8, SECRET)));
-    assert!(refused(&world).await.contains(lacking));
-    let world = world.with(|engine| engine.encrypt(EncryptionKeys::new(7, [0; 32])));
-    assert!(refused(&world).await.contains("does not open with key 7"));
-    assert_eq!(record(&world, 7).await, before, "it is as it was");
-    let world =
-        world.with(|engine| engine.encrypt(EncryptionKeys::new(8, [8; 32]).also(7, SECRET)));
-    write(&world, Ok(MEMO.to_owned())).await;
-    assert_eq!(world.events.count("claimed"), 1);
+    let fixture = fixture.with(|engine| engine);
+    assert!(refused(&fixture).await.contains(lacking));
+    let fixture = fixture.with(|engine| engine.encrypt(EncryptionKeys::new(8, SECRET)));
+    assert!(refused(&fixture).await.contains(lacking));
+    let fixture = fixture.with(|engine| engine.encrypt(EncryptionKeys::new(7, [0; 32])));
+    assert!(refused(&fixture).await.contains("does not open with key 7"));
+    assert_eq!(record(&fixture, 7).await, before, "it is as it was");
+    let fixture =
+        fixture.with(|engine| engine.encrypt(EncryptionKeys::new(8, [8; 32]).also(7, SECRET)));
+    write(&fixture, Ok(MEMO.to_owned())).await;
+    assert_eq!(fixture.events.count("claimed"), 1);
 }
 
-async fn an_answer_that_was_moved_to_another_key_is_refused(world: World) {
-    let world = world.with(|engine| engine.encrypt(keys()));
-    let other = world.engine.operation("pay").key(&8);
+async fn an_answer_that_was_moved_to_another_key_is_refused(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.encrypt(keys()));
+    let other = fixture.engine.operation("pay").key(&8);
     let paid = other.run(|_| async { Ok::<_, PayError>(MEMO.to_owned()) });
     paid.await.unwrap();
-    world.plant(&record(&world, 8).await);
-    assert!(refused(&world).await.contains("belongs to another call"));
+    fixture.plant(&record(&fixture, 8).await);
+    assert!(refused(&fixture).await.contains("belongs to another call"));
 }
 
-async fn an_answer_that_was_copied_to_another_prefix_is_refused(world: World) {
-    let world = world.with(|engine| engine.encrypt(keys()));
-    let prefix = format!("{}-other", world.key().prefix());
-    let other = idem_runtime::Engine::builder(world.store.clone()).prefix(prefix.clone());
+async fn an_answer_that_was_copied_to_another_prefix_is_refused(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.encrypt(keys()));
+    let prefix = format!("{}-other", fixture.key().prefix());
+    let other = idem_runtime::Engine::builder(fixture.store.clone()).prefix(prefix.clone());
     let other = other.encrypt(keys()).build().unwrap();
     let paid = other
         .operation("pay")
         .key(&7)
         .run(|_| async { Ok::<_, PayError>(MEMO.to_owned()) });
     paid.await.unwrap();
-    let place = RecordKey::new(prefix.into(), Operation::new("pay"), *world.key().digest());
-    let Ok(ReadReply::Found { record, .. }) = world.store.read(&place).await else {
+    let place = RecordKey::new(
+        prefix.into(),
+        Operation::new("pay"),
+        *fixture.key().digest(),
+    );
+    let Ok(ReadReply::Found { record, .. }) = fixture.store.read(&place).await else {
         unreachable!("it was stored")
     };
-    world.plant(record.as_bytes());
-    assert!(refused(&world).await.contains("belongs to another call"));
+    fixture.plant(record.as_bytes());
+    assert!(refused(&fixture).await.contains("belongs to another call"));
 }
 
 /// The answer to a payment of 12.50 is not that to one of 99.99, whatever the header says.
-async fn an_answer_that_was_given_another_fingerprint_is_refused(world: World) {
-    let world = world.with(|engine| engine.encrypt(keys()));
-    let pay = |cents: u64| world.pay().fingerprint(&cents);
+async fn an_answer_that_was_given_another_fingerprint_is_refused(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.encrypt(keys()));
+    let pay = |cents: u64| fixture.pay().fingerprint(&cents);
     let paid = pay(1_250).run(|_| async { Ok::<_, PayError>(MEMO.to_owned()) });
     paid.await.unwrap();
-    let genuine = record(&world, 7).await;
+    let genuine = record(&fixture, 7).await;
     let other = Fingerprint::of("pay", &9_999_u64).unwrap();
     for planted in [Fingerprint::NONE, other] {
         let mut changed = genuine.clone();
         changed[36..52].copy_from_slice(planted.as_bytes());
-        world.plant(&changed);
+        fixture.plant(&changed);
         let answer = pay(9_999).run(|_| async { never::<String>() }).await;
         let PayError::Idem(error) = answer.unwrap_err() else {
             unreachable!("the body does not run")
         };
         assert_eq!(error.kind(), &ErrorKind::Undecodable, "{planted:?}");
     }
-    world.plant(&genuine);
+    fixture.plant(&genuine);
     let again = pay(1_250).run(|_| async { never::<String>() }).await;
     assert_eq!(again.as_deref(), Ok(MEMO));
 }
 
 /// An operator's answer to a payment of 12.50 does not become that to one of 99.99.
-async fn an_answer_by_hand_is_for_the_request_of_its_entry(world: World) {
-    let pay = |cents: u64| world.pay().fingerprint(&cents);
+async fn an_answer_by_hand_is_for_the_request_of_its_entry(fixture: Fixture) {
+    let pay = |cents: u64| fixture.pay().fingerprint(&cents);
     let unknown = pay(1_250).run(|_| async { Err::<String, _>(PayError::TimedOut) });
     assert_eq!(unknown.await, Err(PayError::TimedOut));
-    let genuine = record(&world, 7).await;
+    let genuine = record(&fixture, 7).await;
     let mut changed = genuine.clone();
     changed[36..52].copy_from_slice(Fingerprint::of("pay", &9_999_u64).unwrap().as_bytes());
-    world.plant(&changed);
+    fixture.plant(&changed);
     let entry = pay(1_250).entry().await.unwrap().unwrap();
     let error = entry.resolve(&MEMO.to_owned()).await.unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Mismatch);
-    assert_eq!(record(&world, 7).await, changed, "nothing was changed");
+    assert_eq!(record(&fixture, 7).await, changed, "nothing was changed");
     // An entry that was asked for without a request settles what is there.
-    world.plant(&genuine);
-    let entry = world.pay().entry().await.unwrap().unwrap();
+    fixture.plant(&genuine);
+    let entry = fixture.pay().entry().await.unwrap().unwrap();
     entry.resolve(&MEMO.to_owned()).await.unwrap();
     let again = pay(1_250).run(|_| async { never::<String>() }).await;
     assert_eq!(again.as_deref(), Ok(MEMO));
 }
 
-async fn an_error_that_was_made_a_value_is_refused(world: World) {
-    let world = world.with(|engine| engine.encrypt(keys()));
-    write(&world, Err(PayError::Declined { run: 1 })).await;
-    let mut record = record(&world, 7).await;
+async fn an_error_that_was_made_a_value_is_refused(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.encrypt(keys()));
+    write(&fixture, Err(PayError::Declined { run: 1 })).await;
+    let mut record = record(&fixture, 7).await;
     assert_eq!(record[1], b'E');
     record[1] = b'D';
-    world.plant(&record);
-    assert!(refused(&world).await.contains("it was changed"));
+    fixture.plant(&record);
+    assert!(refused(&fixture).await.contains("it was changed"));
 }
 
-async fn an_answer_that_was_changed_is_refused(world: World) {
+async fn an_answer_that_was_changed_is_refused(fixture: Fixture) {
     let settings: [Setting; 4] = [PLAIN[1], PLAIN[2], PLAIN[3], |engine| {
         engine.encrypt(keys())
     }];
-    let (mut world, memo) = (world, MEMO.repeat(10));
+    let (mut fixture, memo) = (fixture, MEMO.repeat(10));
     for setting in settings {
-        world = world.with(setting);
-        let runs = world.events.count("claimed");
+        fixture = fixture.with(setting);
+        let runs = fixture.events.count("claimed");
         let key = runs + 100;
-        let call = || world.engine.operation("pay").key(&key);
+        let call = || fixture.engine.operation("pay").key(&key);
         let paid = call().run(|_| async { Ok::<_, PayError>(memo.clone()) });
         paid.await.unwrap();
-        let mut record = record(&world, u32::try_from(key).unwrap()).await;
+        let mut record = record(&fixture, u32::try_from(key).unwrap()).await;
         record.pop();
-        world.plant(&record);
-        refused(&world).await;
-        assert_eq!(world.events.count("claimed"), runs + 1);
+        fixture.plant(&record);
+        refused(&fixture).await;
+        assert_eq!(fixture.events.count("claimed"), runs + 1);
     }
 }
 
-async fn plaintext_is_refused_unless_it_is_accepted(world: World) {
-    write(&world, Ok(MEMO.to_owned())).await;
-    let world = world.with(|engine| engine.encrypt(keys()).accept_plaintext());
-    write(&world, Ok(MEMO.to_owned())).await;
-    let world = world.with(|engine| engine.encrypt(keys()));
-    assert!(refused(&world).await.contains("`accept_plaintext`"));
-    assert_eq!(world.events.count("claimed"), 1);
+async fn plaintext_is_refused_unless_it_is_accepted(fixture: Fixture) {
+    write(&fixture, Ok(MEMO.to_owned())).await;
+    let fixture = fixture.with(|engine| engine.encrypt(keys()).accept_plaintext());
+    write(&fixture, Ok(MEMO.to_owned())).await;
+    let fixture = fixture.with(|engine| engine.encrypt(keys()));
+    assert!(refused(&fixture).await.contains("`accept_plaintext`"));
+    assert_eq!(fixture.events.count("claimed"), 1);
 }
 
-async fn the_limit_holds_before_compression_and_after_encryption(mut world: World) {
+async fn the_limit_holds_before_compression_and_after_encryption(mut fixture: Fixture) {
     let cases: [(Setting, usize, bool); 6] = [
         (|engine| engine, 100, true),
         (|engine| engine, 101, false),
@@ -283,9 +287,9 @@ async fn the_limit_holds_before_compression_and_after_encryption(mut world: Worl
         (|engine| engine.encrypt(keys()), 56, false),
     ];
     for (number, (setting, bytes, fits)) in cases.into_iter().enumerate() {
-        world = world.with(|engine| setting(engine.max_value_bytes(100)));
+        fixture = fixture.with(|engine| setting(engine.max_value_bytes(100)));
         let text = "x".repeat(bytes - 2);
-        let call = || world.engine.operation("pay").key(&number);
+        let call = || fixture.engine.operation("pay").key(&number);
         let first = call().run(|_| async { Ok::<_, PayError>(text.clone()) });
         assert_eq!(first.await.as_ref(), Ok(&text), "its own caller gets it");
         let again = call().run(|_| async { never::<String>() }).await;
@@ -296,18 +300,18 @@ async fn the_limit_holds_before_compression_and_after_encryption(mut world: Worl
         }
     }
     let unsaved = "unsaved: it is larger than 100 bytes";
-    assert_eq!(world.events.count(unsaved), 3);
+    assert_eq!(fixture.events.count(unsaved), 3);
 }
 
-async fn a_claim_without_a_body_seals_its_answer(world: World) {
-    let world = world.with(|engine| engine.encrypt(keys()));
-    let Begun::Claimed(claim) = world.pay().begin().await.unwrap() else {
+async fn a_claim_without_a_body_seals_its_answer(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.encrypt(keys()));
+    let Begun::Claimed(claim) = fixture.pay().begin().await.unwrap() else {
         unreachable!("it is the first call")
     };
     claim.complete(&MEMO.to_owned()).await.unwrap();
-    let record = record(&world, 7).await;
+    let record = record(&fixture, 7).await;
     assert!(!record.windows(6).any(|part| part == b"marker"));
-    let Begun::Done(stored) = world.pay().begin().await.unwrap() else {
+    let Begun::Done(stored) = fixture.pay().begin().await.unwrap() else {
         unreachable!("it is done")
     };
     assert_eq!(stored.decode::<String>().unwrap(), MEMO);
@@ -316,40 +320,41 @@ async fn a_claim_without_a_body_seals_its_answer(world: World) {
     assert!(!mistyped.to_string().contains("marker"), "{mistyped}");
 }
 
-async fn an_answer_by_hand_is_sealed(world: World) {
-    let world = world.with(|engine| engine.encrypt(keys()));
-    let first = world
+async fn an_answer_by_hand_is_sealed(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.encrypt(keys()));
+    let first = fixture
         .pay()
         .run(|_| async { Err::<String, _>(PayError::TimedOut) });
     assert_eq!(first.await, Err(PayError::TimedOut));
-    let entry = world.pay().entry().await.unwrap().unwrap();
+    let entry = fixture.pay().entry().await.unwrap().unwrap();
     entry.resolve(&MEMO.to_owned()).await.unwrap();
-    let record = record(&world, 7).await;
+    let record = record(&fixture, 7).await;
     assert!(!record.windows(6).any(|part| part == b"marker"));
-    let paid = world.pay().run(|_| async { never::<String>() }).await;
+    let paid = fixture.pay().run(|_| async { never::<String>() }).await;
     assert_eq!(paid.as_deref(), Ok(MEMO));
 }
 
-async fn secrets_are_in_no_message(world: World) {
-    let builder = idem_runtime::Engine::builder(world.store.clone()).encrypt(keys());
+async fn secrets_are_in_no_message(fixture: Fixture) {
+    let builder = idem_runtime::Engine::builder(fixture.store.clone()).encrypt(keys());
     let mut told = vec![format!("{:?}", keys()), format!("{builder:?}")];
-    let world = world.with(|engine| engine.encrypt(keys().also(8, SECRET)));
-    let Begun::Claimed(claim) = world.pay().begin().await.unwrap() else {
+    let fixture = fixture.with(|engine| engine.encrypt(keys().also(8, SECRET)));
+    let Begun::Claimed(claim) = fixture.pay().begin().await.unwrap() else {
         unreachable!("it is the first call")
     };
-    told.push(format!("{:?} {claim:?}", world.engine));
+    told.push(format!("{:?} {claim:?}", fixture.engine));
     let completion = claim.complete(&MEMO.to_owned()).await.unwrap();
     told.push(format!("{completion:?}"));
-    let done = world.pay().begin().await.unwrap();
+    let done = fixture.pay().begin().await.unwrap();
     told.push(format!("{done:?}"));
-    let twice = idem_runtime::Engine::builder(world.store.clone()).encrypt(keys().also(7, SECRET));
+    let twice =
+        idem_runtime::Engine::builder(fixture.store.clone()).encrypt(keys().also(7, SECRET));
     let error = twice.build().unwrap_err();
     assert!(error.to_string().contains("two keys have the id 7"));
     told.push(format!("{error} {error:?}"));
-    let needless = idem_runtime::Engine::builder(world.store.clone()).accept_plaintext();
+    let needless = idem_runtime::Engine::builder(fixture.store.clone()).accept_plaintext();
     let error = needless.build().unwrap_err();
     assert!(error.to_string().contains("`accept_plaintext` needs"));
-    told.extend(world.events.all());
+    told.extend(fixture.events.all());
     let bytes = format!("{SECRET:?}");
     let bytes = bytes.trim_matches(['[', ']']);
     for text in told {

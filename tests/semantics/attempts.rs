@@ -3,24 +3,25 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use idem_runtime::{EntryState, ErrorKind, OnCancel, OnRunning};
+use idem_runtime::{EntryState, ErrorKind, OnCancel, OnRunning, Reconciled};
+use idem_tests::faulty::{Fault, Operation};
+use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
-use idem_tests::pay::PayError;
-use idem_tests::world::World;
+use idem_tests::payment::{PayError, Receipt};
 
 use crate::reconciling::{Counts, LANDED, Says, reconciled};
-use crate::stage::{
-    Answer, Body, LEASE_OVER, Pay, answered, assert_running, comes_to_rest, crashed, panicked,
-    receipt, refusal, stands,
+use crate::support::{
+    Answer, Body, LEASE_OVER, Pay, abandon, answered, assert_running, comes_to_rest, crashed,
+    panicked, receipt, refusal, stands,
 };
 
 on_every_store![
-    whatever_does_not_end_well_counts,
+    each_attempt_without_an_answer_counts,
     a_key_given_back_takes_its_attempt_along,
-    a_system_error_counts_where_the_operation_says_so,
+    a_system_error_counts_if_the_operation_is_set_so,
     the_engine_and_the_operation_set_the_limit,
     without_a_limit_there_is_always_another_attempt,
-    an_exhausted_key_says_how_often_it_was_tried,
+    an_exhausted_key_reports_its_attempts,
     an_exhausted_key_is_new_when_its_record_is_over,
     the_last_attempt_is_waited_for,
     an_answer_counts_more_than_the_limit,
@@ -33,8 +34,9 @@ on_every_store![
     an_overtaken_attempt_counts_once,
     a_reset_begins_anew,
     a_late_success_of_the_only_attempt_heals_the_key,
-    the_last_attempt_is_healed_by_what_landed,
+    the_last_attempt_is_resolved_by_a_landed_effect,
     the_last_attempt_is_not_repeated_because_it_did_not_land,
+    a_call_with_a_hook_does_not_share_the_refusal_of_one_without,
 ];
 
 fn limited(call: Pay, attempts: u16) -> Pay {
@@ -61,189 +63,217 @@ async fn exhausted(call: Pay, attempts: u32) {
     assert_eq!(error.kind(), &ErrorKind::Exhausted { attempts });
 }
 
-async fn whatever_does_not_end_well_counts(world: World) {
-    crashed(&world, world.pay()).await;
-    panicked(world.pay_far()).await;
-    crashed(&world, world.pay_far()).await;
-    panicked(world.pay()).await;
-    assert_eq!(stands(&world).await, (EntryState::Released, 4));
-    assert_eq!(attempt(world.pay()).await, receipt(5));
+async fn each_attempt_without_an_answer_counts(fixture: Fixture) {
+    crashed(&fixture, fixture.pay()).await;
+    panicked(fixture.pay_far()).await;
+    crashed(&fixture, fixture.pay_far()).await;
+    panicked(fixture.pay()).await;
+    assert_eq!(stands(&fixture).await, (EntryState::Released, 4));
+    assert_eq!(attempt(fixture.pay()).await, receipt(5));
 }
 
-async fn a_key_given_back_takes_its_attempt_along(world: World) {
-    crashed(&world, world.pay()).await;
+async fn a_key_given_back_takes_its_attempt_along(fixture: Fixture) {
+    crashed(&fixture, fixture.pay()).await;
     for _ in 0..10 {
-        down(world.pay()).await;
+        down(fixture.pay()).await;
     }
-    assert_eq!(stands(&world).await, (EntryState::Released, 1));
-    assert_eq!(attempt(world.pay()).await, receipt(2));
+    assert_eq!(stands(&fixture).await, (EntryState::Released, 1));
+    assert_eq!(attempt(fixture.pay()).await, receipt(2));
 }
 
-async fn a_system_error_counts_where_the_operation_says_so(world: World) {
-    let call = || limited(world.pay(), 3).count_errors(true);
+async fn a_system_error_counts_if_the_operation_is_set_so(fixture: Fixture) {
+    let call = || limited(fixture.pay(), 3).count_errors(true);
     for _ in 0..3 {
         down(call()).await;
     }
     exhausted(call(), 3).await;
-    let world = world.with(|engine| engine.count_errors(true));
-    let call = || limited(world.engine.operation("pay").key(&8), 2);
+    let fixture = fixture.with(|engine| engine.count_errors(true));
+    let call = || limited(fixture.engine.operation("pay").key(&8), 2);
     down(call()).await;
     down(call()).await;
     exhausted(call(), 2).await;
 }
 
-async fn the_engine_and_the_operation_set_the_limit(world: World) {
-    let world = world.with(|engine| engine.max_attempts(NonZeroU16::new(2)));
-    panicked(world.pay()).await;
-    panicked(world.pay()).await;
-    exhausted(world.pay(), 2).await;
-    panicked(limited(world.pay(), 3)).await;
-    exhausted(limited(world.pay(), 3), 3).await;
-    assert_eq!(attempt(world.pay().max_attempts(None)).await, receipt(4));
+async fn the_engine_and_the_operation_set_the_limit(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.max_attempts(NonZeroU16::new(2)));
+    panicked(fixture.pay()).await;
+    panicked(fixture.pay()).await;
+    exhausted(fixture.pay(), 2).await;
+    panicked(limited(fixture.pay(), 3)).await;
+    exhausted(limited(fixture.pay(), 3), 3).await;
+    assert_eq!(attempt(fixture.pay().max_attempts(None)).await, receipt(4));
 }
 
-async fn without_a_limit_there_is_always_another_attempt(world: World) {
-    let world = world.with(|engine| engine.max_attempts(None));
+async fn without_a_limit_there_is_always_another_attempt(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.max_attempts(None));
     for _ in 0..12 {
-        panicked(world.pay()).await;
+        panicked(fixture.pay()).await;
     }
-    assert_eq!(attempt(world.pay()).await, receipt(13));
+    assert_eq!(attempt(fixture.pay()).await, receipt(13));
 }
 
-async fn an_exhausted_key_says_how_often_it_was_tried(world: World) {
+async fn an_exhausted_key_reports_its_attempts(fixture: Fixture) {
     for _ in 0..5 {
-        crashed(&world, world.pay()).await;
+        crashed(&fixture, fixture.pay()).await;
     }
-    let error = refusal(answered(world.pay_far()).await);
+    let error = refusal(answered(fixture.pay_far()).await);
     assert_eq!(error.kind(), &ErrorKind::Exhausted { attempts: 5 });
     assert!(!error.is_retryable() && error.retry_after().is_none());
     assert!(
         error.to_string().contains("5 attempts were abandoned"),
         "{error}"
     );
-    assert_eq!(stands(&world).await, (EntryState::Abandoned, 5));
+    assert_eq!(stands(&fixture).await, (EntryState::Abandoned, 5));
 }
 
-async fn an_exhausted_key_is_new_when_its_record_is_over(world: World) {
-    panicked(once(world.pay())).await;
-    world.pass_in_store(Duration::from_hours(23));
-    exhausted(once(world.pay()), 1).await;
-    world.pass_in_store(Duration::from_hours(1));
-    assert_eq!(attempt(once(world.pay())).await, receipt(1));
+async fn an_exhausted_key_is_new_when_its_record_is_over(fixture: Fixture) {
+    panicked(once(fixture.pay())).await;
+    fixture.pass_in_store(Duration::from_hours(23));
+    exhausted(once(fixture.pay()), 1).await;
+    fixture.pass_in_store(Duration::from_hours(1));
+    assert_eq!(attempt(once(fixture.pay())).await, receipt(1));
 }
 
-async fn the_last_attempt_is_waited_for(world: World) {
-    let last = Body::start(once(world.pay()), receipt(7)).await;
-    let far = once(world.pay_far()).on_running(OnRunning::Reject);
+async fn the_last_attempt_is_waited_for(fixture: Fixture) {
+    let last = Body::start(once(fixture.pay()), receipt(7)).await;
+    let far = once(fixture.pay_far()).on_running(OnRunning::Reject);
     assert_running(&refusal(answered(far).await));
     assert_eq!(last.end().await, receipt(7));
-    assert_eq!(answered(once(world.pay_far())).await, receipt(7));
+    assert_eq!(answered(once(fixture.pay_far())).await, receipt(7));
 }
 
-async fn an_answer_counts_more_than_the_limit(world: World) {
-    panicked(world.pay()).await;
+async fn an_answer_counts_more_than_the_limit(fixture: Fixture) {
+    panicked(fixture.pay()).await;
     let declined: Answer = Err(PayError::Declined { run: 2 });
-    let call = world.pay().run(|_| async { declined.clone() });
+    let call = fixture.pay().run(|_| async { declined.clone() });
     assert_eq!(call.await, declined);
-    assert_eq!(answered(once(world.pay())).await, declined, "two attempts");
+    assert_eq!(
+        answered(once(fixture.pay())).await,
+        declined,
+        "two attempts"
+    );
 }
 
-async fn a_higher_limit_allows_another_attempt(world: World) {
-    panicked(once(world.pay())).await;
-    exhausted(once(world.pay()), 1).await;
-    assert_eq!(attempt(limited(world.pay(), 2)).await, receipt(2));
+async fn a_higher_limit_allows_another_attempt(fixture: Fixture) {
+    panicked(once(fixture.pay())).await;
+    exhausted(once(fixture.pay()), 1).await;
+    assert_eq!(attempt(limited(fixture.pay(), 2)).await, receipt(2));
 }
 
-async fn one_attempt_is_over_after_a_system_error(world: World) {
-    down(once(world.pay())).await;
-    exhausted(once(world.pay()), 1).await;
+async fn one_attempt_is_over_after_a_system_error(fixture: Fixture) {
+    down(once(fixture.pay())).await;
+    exhausted(once(fixture.pay()), 1).await;
 }
 
-async fn one_attempt_is_over_after_a_release_by_hand(world: World) {
-    let begun = once(world.pay()).begin().await.unwrap();
+async fn one_attempt_is_over_after_a_release_by_hand(fixture: Fixture) {
+    let begun = once(fixture.pay()).begin().await.unwrap();
     let idem_runtime::Begun::Claimed(claim) = begun else {
         panic!("nothing is stored")
     };
     claim.release().await;
-    exhausted(once(world.pay()), 1).await;
+    exhausted(once(fixture.pay()), 1).await;
 }
 
-async fn one_attempt_is_over_after_a_drop_that_releases(world: World) {
-    let call = once(world.pay()).on_cancel(OnCancel::Release);
+async fn one_attempt_is_over_after_a_drop_that_releases(fixture: Fixture) {
+    let call = once(fixture.pay()).on_cancel(OnCancel::Release);
     Body::start(call, receipt(7)).await.drop_caller().await;
-    comes_to_rest(&world).await;
-    exhausted(once(world.pay_far()), 1).await;
+    comes_to_rest(&fixture).await;
+    exhausted(once(fixture.pay_far()), 1).await;
 }
 
-async fn one_attempt_is_over_after_a_panic(world: World) {
-    panicked(once(world.pay())).await;
-    exhausted(once(world.pay()), 1).await;
+async fn one_attempt_is_over_after_a_panic(fixture: Fixture) {
+    panicked(once(fixture.pay())).await;
+    exhausted(once(fixture.pay()), 1).await;
 }
 
-async fn one_attempt_that_never_began_is_not_over(world: World) {
+async fn one_attempt_that_never_began_is_not_over(fixture: Fixture) {
     use idem_tests::faulty::{Fault, Operation};
-    world.store.fail(Operation::Claim, [Fault::ReplyHangs]);
-    let call = tokio::spawn(answered(once(world.pay())));
-    while world.pay_far().entry().await.unwrap().is_none() {}
-    world.clock.advance(Duration::from_secs(2));
+    fixture.store.fail(Operation::Claim, [Fault::ReplyHangs]);
+    let call = tokio::spawn(answered(once(fixture.pay())));
+    while fixture.pay_far().entry().await.unwrap().is_none() {}
+    fixture.clock.advance(Duration::from_secs(2));
     let error = refusal(call.await.unwrap());
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
-    comes_to_rest(&world).await;
-    assert_eq!(stands(&world).await, (EntryState::Released, 0));
-    assert_eq!(attempt(once(world.pay_far())).await, receipt(1));
+    comes_to_rest(&fixture).await;
+    assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
+    assert_eq!(attempt(once(fixture.pay_far())).await, receipt(1));
 }
 
-async fn an_overtaken_attempt_counts_once(world: World) {
-    let first = Body::start(world.pay(), Err(PayError::Down)).await;
-    world.pass_in_store(LEASE_OVER);
-    let second = Body::start(world.pay_far(), Err(PayError::Down)).await;
+async fn an_overtaken_attempt_counts_once(fixture: Fixture) {
+    let first = Body::start(fixture.pay(), Err(PayError::Down)).await;
+    fixture.pass_in_store(LEASE_OVER);
+    let second = Body::start(fixture.pay_far(), Err(PayError::Down)).await;
     assert_eq!(first.end().await, Err(PayError::Down));
-    let (state, attempts) = stands(&world).await;
+    let (state, attempts) = stands(&fixture).await;
     assert!(matches!(state, EntryState::Running { .. }), "{state:?}");
     assert_eq!(attempts, 2);
     assert_eq!(second.end().await, Err(PayError::Down));
-    assert_eq!(stands(&world).await, (EntryState::Released, 1));
+    assert_eq!(stands(&fixture).await, (EntryState::Released, 1));
 }
 
-async fn a_reset_begins_anew(world: World) {
+async fn a_reset_begins_anew(fixture: Fixture) {
     for _ in 0..5 {
-        panicked(world.pay()).await;
+        panicked(fixture.pay()).await;
     }
-    exhausted(world.pay(), 5).await;
-    let entry = world.pay().entry().await.unwrap().unwrap();
+    exhausted(fixture.pay(), 5).await;
+    let entry = fixture.pay().entry().await.unwrap().unwrap();
     entry.reset().await.unwrap();
-    assert_eq!(world.events.count("reset"), 1);
-    assert_eq!(stands(&world).await, (EntryState::Released, 0));
-    assert_eq!(attempt(world.pay()).await, receipt(1));
+    assert_eq!(fixture.events.count("reset"), 1);
+    assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
+    assert_eq!(attempt(fixture.pay()).await, receipt(1));
 }
 
-async fn a_late_success_of_the_only_attempt_heals_the_key(world: World) {
-    let only = Body::start(once(world.pay()), receipt(7)).await;
-    world.pass_in_store(LEASE_OVER);
-    exhausted(once(world.pay_far()), 1).await;
+async fn a_late_success_of_the_only_attempt_heals_the_key(fixture: Fixture) {
+    let only = Body::start(once(fixture.pay()), receipt(7)).await;
+    fixture.pass_in_store(LEASE_OVER);
+    exhausted(once(fixture.pay_far()), 1).await;
     assert_eq!(only.end().await, receipt(7));
-    assert_eq!(world.events.count("completed value"), 1);
-    assert_eq!(answered(once(world.pay_far())).await, receipt(7));
+    assert_eq!(fixture.events.count("completed value"), 1);
+    assert_eq!(answered(once(fixture.pay_far())).await, receipt(7));
 }
 
-async fn the_last_attempt_is_healed_by_what_landed(world: World) {
+async fn the_last_attempt_is_resolved_by_a_landed_effect(fixture: Fixture) {
     let counts = Counts::default();
-    crashed(&world, once(world.pay())).await;
-    exhausted(once(world.pay()), 1).await;
-    let asks = reconciled(once(world.pay()), LANDED, &counts).await;
+    crashed(&fixture, once(fixture.pay())).await;
+    exhausted(once(fixture.pay()), 1).await;
+    let asks = reconciled(once(fixture.pay()), LANDED, &counts).await;
     assert_eq!(asks, receipt(7));
-    assert_eq!(answered(once(world.pay())).await, receipt(7));
+    assert_eq!(answered(once(fixture.pay())).await, receipt(7));
     assert_eq!(counts.both(), (1, 0));
 }
 
-async fn the_last_attempt_is_not_repeated_because_it_did_not_land(world: World) {
+async fn the_last_attempt_is_not_repeated_because_it_did_not_land(fixture: Fixture) {
     let counts = Counts::default();
-    crashed(&world, once(world.pay())).await;
+    crashed(&fixture, once(fixture.pay())).await;
     for asked in 1..=3 {
-        let answer = reconciled(once(world.pay()), Says::NotLanded, &counts).await;
+        let answer = reconciled(once(fixture.pay()), Says::NotLanded, &counts).await;
         let error = refusal(answer);
         assert_eq!(error.kind(), &ErrorKind::Exhausted { attempts: 1 });
         assert_eq!(counts.both(), (asked, 0), "a body starts at most once");
     }
-    assert_eq!(stands(&world).await.1, 1);
+    assert_eq!(stands(&fixture).await.1, 1);
+}
+
+/// A function was given a hook while the other one still runs, or two share an operation.
+async fn a_call_with_a_hook_does_not_share_the_refusal_of_one_without(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.max_attempts(NonZeroU16::new(1)));
+    abandon(&fixture).await;
+    fixture.store.fail(Operation::Claim, [Fault::ReplyHeld]);
+    let without = tokio::spawn(fixture.pay().run(|_| async { receipt(1) }));
+    let landed = |_| async { Reconciled::Landed(Receipt { run: 1 }) };
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    let with = tokio::spawn(
+        fixture
+            .pay()
+            .run_reconciled(landed, |_| async { receipt(2) }),
+    );
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    fixture.store.deliver();
+    let refused = without.await.unwrap().unwrap_err();
+    assert_eq!(refused.kind(), &ErrorKind::Exhausted { attempts: 1 });
+    assert_eq!(with.await.unwrap(), receipt(1), "the hook knows");
 }

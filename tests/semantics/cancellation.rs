@@ -7,11 +7,11 @@ use std::time::Duration;
 use idem_runtime::{EntryState, OnCancel, OnLeaseLost, OnPanic, OnRunning};
 use idem_tests::events::Events;
 use idem_tests::faulty::{Fault, Faulty, Operation};
+use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
-use idem_tests::pay::{PayError, Runs};
-use idem_tests::world::World;
+use idem_tests::payment::{PayError, Runs};
 
-use crate::stage::{
+use crate::support::{
     Answer, Body, LEASE_OVER, Pay, answered, assert_running, assert_unknown, caught, comes_to_rest,
     paid, poll_once, poll_times, receipt, refusal, refused_far, stands, until,
 };
@@ -33,8 +33,8 @@ on_every_store![
     a_body_dropped_while_its_release_travels_is_released,
     a_release_on_drop_that_is_lost_is_sent_again,
     a_release_on_drop_does_not_count,
-    an_unknown_on_drop_counts_and_says_so,
-    a_hold_tells_the_store_nothing,
+    an_unknown_on_drop_counts_and_is_reported,
+    a_hold_sends_nothing_to_the_store,
     a_body_that_never_began_counts_for_nothing,
 ];
 
@@ -67,115 +67,115 @@ async fn body(steps: Steps, answer: Answer) -> Answer {
 /// More polls than any of these calls takes; the call that ends before shows that all were tried.
 const POLLS: usize = 1_000;
 
-/// Drops a call after 0, 1, 2, … polls, each time in a world with new engines and under a new key,
+/// Drops a call after 0, 1, 2, … polls, each time in a fixture with new engines and under a new key,
 /// and looks at what is left when the engine has come to rest.
 async fn dropped_at_every_poll(
-    mut world: World,
+    mut fixture: Fixture,
     call: impl Fn(Pay) -> Pay,
     answer: Answer,
-    check: impl AsyncFn(&World, &dyn Fn() -> Pay, &Steps),
+    check: impl AsyncFn(&Fixture, &dyn Fn() -> Pay, &Steps),
 ) {
     for polls in 0..POLLS {
-        let (steps, far) = (Steps::default(), world.far.clone());
-        let pay = call(world.engine.operation("pay").key(&polls));
+        let (steps, far) = (Steps::default(), fixture.far.clone());
+        let pay = call(fixture.engine.operation("pay").key(&polls));
         let call = pay.run(|_| body(steps.clone(), answer.clone()));
         let ended = poll_times(call, polls).await;
-        comes_to_rest(&world).await;
+        comes_to_rest(&fixture).await;
         let again = || {
             let call = far.operation("pay").key(&polls);
             call.on_running(OnRunning::Reject)
         };
-        check(&world, &again, &steps).await;
+        check(&fixture, &again, &steps).await;
         if let Some(output) = ended {
             assert_eq!(output, answer);
             assert!(polls > 3, "the body alone takes four polls");
             return;
         }
-        world = world.with(|engine| engine);
+        fixture = fixture.with(|engine| engine);
     }
     unreachable!("the call never ends");
 }
 
 /// A key whose body never began is as if nobody had called. A claim on the wire when its caller goes
 /// may arrive behind its own release; then it is over with its lease.
-async fn is_free(world: &World, again: &dyn Fn() -> Pay) {
+async fn is_free(fixture: &Fixture, again: &dyn Fn() -> Pay) {
     let runs = Runs::default();
     let answer = paid(again(), &runs).await;
     if answer != receipt(1) {
         assert_running(&refusal(answer));
-        world.pass_in_store(LEASE_OVER);
+        fixture.pass_in_store(LEASE_OVER);
         assert_eq!(paid(again(), &runs).await, receipt(1));
     }
 }
 
-async fn dropped_at_every_poll_and_held(world: World) {
-    let check = async |world: &World, again: &dyn Fn() -> Pay, steps: &Steps| {
+async fn dropped_at_every_poll_and_held(fixture: Fixture) {
+    let check = async |fixture: &Fixture, again: &dyn Fn() -> Pay, steps: &Steps| {
         if steps.has("ended") {
             assert_eq!(answered(again()).await, receipt(7));
         } else if steps.has("begun") {
             assert_running(&refusal(answered(again()).await));
-            world.pass_in_store(LEASE_OVER);
+            fixture.pass_in_store(LEASE_OVER);
             let second = again().run(|cx| async move { receipt(cx.attempt().into()) });
             assert_eq!(second.await, receipt(2), "the first attempt counts");
         } else {
-            is_free(world, again).await;
+            is_free(fixture, again).await;
         }
     };
-    dropped_at_every_poll(world, |pay| pay, receipt(7), check).await;
+    dropped_at_every_poll(fixture, |pay| pay, receipt(7), check).await;
 }
 
-async fn dropped_at_every_poll_and_released(world: World) {
-    let check = async |world: &World, again: &dyn Fn() -> Pay, steps: &Steps| {
+async fn dropped_at_every_poll_and_released(fixture: Fixture) {
+    let check = async |fixture: &Fixture, again: &dyn Fn() -> Pay, steps: &Steps| {
         if steps.has("ended") {
             assert_eq!(answered(again()).await, receipt(7));
         } else if steps.has("begun") {
             let second = again().run(|cx| async move { receipt(cx.attempt().into()) });
             assert_eq!(second.await, receipt(1), "it is free at once");
         } else {
-            is_free(world, again).await;
+            is_free(fixture, again).await;
         }
     };
     let call = |pay: Pay| pay.on_cancel(OnCancel::Release);
-    dropped_at_every_poll(world, call, receipt(7), check).await;
+    dropped_at_every_poll(fixture, call, receipt(7), check).await;
 }
 
-async fn dropped_at_every_poll_and_unknown(world: World) {
-    let check = async |world: &World, again: &dyn Fn() -> Pay, steps: &Steps| {
+async fn dropped_at_every_poll_and_unknown(fixture: Fixture) {
+    let check = async |fixture: &Fixture, again: &dyn Fn() -> Pay, steps: &Steps| {
         if steps.has("ended") {
             assert_eq!(answered(again()).await, receipt(7));
         } else if steps.has("begun") {
             assert_unknown(&refusal(answered(again()).await));
         } else {
-            is_free(world, again).await;
+            is_free(fixture, again).await;
         }
     };
     let call = |pay: Pay| pay.on_cancel(OnCancel::Unknown);
-    dropped_at_every_poll(world, call, receipt(7), check).await;
+    dropped_at_every_poll(fixture, call, receipt(7), check).await;
 }
 
-async fn dropped_at_every_poll_with_a_system_error(world: World) {
-    let check = async |world: &World, again: &dyn Fn() -> Pay, steps: &Steps| {
+async fn dropped_at_every_poll_with_a_system_error(fixture: Fixture) {
+    let check = async |fixture: &Fixture, again: &dyn Fn() -> Pay, steps: &Steps| {
         if steps.has("begun") && !steps.has("ended") {
             assert_unknown(&refusal(answered(again()).await));
         } else {
             // It never began, or has given its key back.
-            is_free(world, again).await;
+            is_free(fixture, again).await;
         }
     };
     let call = |pay: Pay| pay.on_cancel(OnCancel::Unknown);
-    dropped_at_every_poll(world, call, Err(PayError::Down), check).await;
+    dropped_at_every_poll(fixture, call, Err(PayError::Down), check).await;
 }
 
-async fn dropped_at_every_poll_of_a_replay(mut world: World) {
-    assert_eq!(paid(world.pay(), &Runs::default()).await, receipt(1));
+async fn dropped_at_every_poll_of_a_replay(mut fixture: Fixture) {
+    assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
     for polls in 0..POLLS {
-        let ended = poll_times(answered(world.pay()), polls).await;
-        comes_to_rest(&world).await;
-        assert_eq!(answered(world.pay_far()).await, receipt(1));
+        let ended = poll_times(answered(fixture.pay()), polls).await;
+        comes_to_rest(&fixture).await;
+        assert_eq!(answered(fixture.pay_far()).await, receipt(1));
         if ended.is_some() {
             return;
         }
-        world = world.with(|engine| engine);
+        fixture = fixture.with(|engine| engine);
     }
     unreachable!("the call never ends");
 }
@@ -191,29 +191,29 @@ async fn panics_at(place: u32) -> Answer {
     receipt(7)
 }
 
-async fn a_panic_at_every_await_and_released(mut world: World) {
+async fn a_panic_at_every_await_and_released(mut fixture: Fixture) {
     for place in 0..4 {
-        let call = world.pay().run(|_| panics_at(place));
+        let call = fixture.pay().run(|_| panics_at(place));
         caught(call).await.unwrap_err();
-        comes_to_rest(&world).await;
+        comes_to_rest(&fixture).await;
         let counted = u16::try_from(place).unwrap() + 1;
-        assert_eq!(stands(&world).await, (EntryState::Released, counted));
-        world = world.with(|engine| engine);
+        assert_eq!(stands(&fixture).await, (EntryState::Released, counted));
+        fixture = fixture.with(|engine| engine);
     }
-    let last = world.pay().run(|_| panics_at(4));
+    let last = fixture.pay().run(|_| panics_at(4));
     assert_eq!(last.await, receipt(7));
 }
 
-async fn a_panic_at_every_await_and_unknown(mut world: World) {
+async fn a_panic_at_every_await_and_unknown(mut fixture: Fixture) {
     for place in 0..4 {
-        let call = world.engine.operation("pay").key(&place);
+        let call = fixture.engine.operation("pay").key(&place);
         let call = call.on_panic(OnPanic::Unknown).run(|_| panics_at(place));
         caught(call).await.unwrap_err();
-        comes_to_rest(&world).await;
-        let again = refusal(answered(world.far.operation("pay").key(&place)).await);
+        comes_to_rest(&fixture).await;
+        let again = refusal(answered(fixture.far.operation("pay").key(&place)).await);
         assert_unknown(&again);
         assert!(again.to_string().contains("attempt 1 panicked"), "{again}");
-        world = world.with(|engine| engine);
+        fixture = fixture.with(|engine| engine);
     }
 }
 
@@ -234,11 +234,11 @@ impl Drop for Holds {
 
 /// Runs a body that holds something until it waits, or panics, and says how often anybody had been
 /// told of its end when what it held went.
-async fn told_before(world: &World, call: Pay, panics: bool) -> usize {
+async fn told_before(fixture: &Fixture, call: Pay, panics: bool) -> usize {
     let told = Arc::new(Mutex::new(None));
     let holds = Holds {
-        events: world.events.clone(),
-        store: world.store.clone(),
+        events: fixture.events.clone(),
+        store: fixture.store.clone(),
         told: Arc::clone(&told),
     };
     let mut call = Box::pin(caught(call.run(|_| async move {
@@ -250,7 +250,7 @@ async fn told_before(world: &World, call: Pay, panics: bool) -> usize {
     if panics {
         call.await.unwrap_err();
     } else {
-        while world.events.count("claimed") == 0 {
+        while fixture.events.count("claimed") == 0 {
             assert!(poll_once(call.as_mut()).await.is_none());
             tokio::task::yield_now().await;
         }
@@ -260,128 +260,136 @@ async fn told_before(world: &World, call: Pay, panics: bool) -> usize {
     told.expect("what the body held is gone")
 }
 
-async fn a_released_body_is_gone_before_its_key_is_free(world: World) {
-    let call = world.pay().on_cancel(OnCancel::Release);
-    assert_eq!(told_before(&world, call, false).await, 0);
-    world.events.wait_for("released", 1).await;
+async fn a_released_body_is_gone_before_its_key_is_free(fixture: Fixture) {
+    let call = fixture.pay().on_cancel(OnCancel::Release);
+    assert_eq!(told_before(&fixture, call, false).await, 0);
+    fixture.events.wait_for("released", 1).await;
 }
 
-async fn an_unknown_body_is_gone_before_its_key_is_unknown(world: World) {
-    let call = world.pay().on_cancel(OnCancel::Unknown);
-    assert_eq!(told_before(&world, call, false).await, 0);
-    world.events.wait_for("completed unknown", 1).await;
+async fn an_unknown_body_is_gone_before_its_key_is_unknown(fixture: Fixture) {
+    let call = fixture.pay().on_cancel(OnCancel::Unknown);
+    assert_eq!(told_before(&fixture, call, false).await, 0);
+    fixture.events.wait_for("completed unknown", 1).await;
 }
 
-async fn a_body_that_lost_its_lease_is_gone_before_its_key_is_free(world: World) {
-    world.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
+async fn a_body_that_lost_its_lease_is_gone_before_its_key_is_free(fixture: Fixture) {
+    fixture.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
     let told = Arc::new(Mutex::new(None));
     let holds = Holds {
-        events: world.events.clone(),
-        store: world.store.clone(),
+        events: fixture.events.clone(),
+        store: fixture.store.clone(),
         told: Arc::clone(&told),
     };
-    let call = world.pay().on_cancel(OnCancel::Release);
+    let call = fixture.pay().on_cancel(OnCancel::Release);
     let call = call.on_lease_lost(OnLeaseLost::Cancel);
     let call = tokio::spawn(call.run(|_| async move {
         let _holds = holds;
         std::future::pending::<Answer>().await
     }));
-    world.events.wait_for("claimed", 1).await;
-    world.clock.advance(LEASE_OVER);
-    assert_running(&refusal(until(&world, call).await.unwrap()));
+    fixture.events.wait_for("claimed", 1).await;
+    fixture.clock.advance(LEASE_OVER);
+    assert_running(&refusal(until(&fixture, call).await.unwrap()));
     let told = told.lock().unwrap_or_else(PoisonError::into_inner).take();
     assert_eq!(told, Some(0), "of the end of what still held something");
-    assert_eq!(world.events.count("released"), 1);
+    assert_eq!(fixture.events.count("released"), 1);
 }
 
-async fn a_panicked_body_is_gone_before_its_key_is_free(world: World) {
-    assert_eq!(told_before(&world, world.pay(), true).await, 0);
-    assert_eq!(world.events.count("released and counted"), 1);
+async fn a_panicked_body_is_gone_before_its_key_is_free(fixture: Fixture) {
+    assert_eq!(told_before(&fixture, fixture.pay(), true).await, 0);
+    assert_eq!(fixture.events.count("released and counted"), 1);
 }
 
 /// Starts a call and drops it when it has sent this.
-async fn dropped_after_sending(world: &World, operation: Operation, answer: Answer) {
-    let call = world.pay().on_cancel(OnCancel::Release);
+async fn dropped_after_sending(fixture: &Fixture, operation: Operation, answer: Answer) {
+    let call = fixture.pay().on_cancel(OnCancel::Release);
     let mut call = Box::pin(call.run(|_| async { answer }));
-    while world.store.count(operation) == 0 {
+    while fixture.store.count(operation) == 0 {
         assert!(poll_once(call.as_mut()).await.is_none());
         tokio::task::yield_now().await;
     }
 }
 
-async fn a_body_dropped_while_its_answer_travels_is_stored(world: World) {
-    world.store.fail(Operation::Complete, [Fault::ReplyHeld]);
-    dropped_after_sending(&world, Operation::Complete, receipt(7)).await;
-    comes_to_rest(&world).await;
-    assert_eq!(world.store.count(Operation::Release), 0, "it has finished");
-    assert_eq!(world.events.count("dropped"), 0);
-    assert_eq!(answered(world.pay_far()).await, receipt(7));
+async fn a_body_dropped_while_its_answer_travels_is_stored(fixture: Fixture) {
+    fixture.store.fail(Operation::Complete, [Fault::ReplyHeld]);
+    dropped_after_sending(&fixture, Operation::Complete, receipt(7)).await;
+    comes_to_rest(&fixture).await;
+    assert_eq!(
+        fixture.store.count(Operation::Release),
+        0,
+        "it has finished"
+    );
+    assert_eq!(fixture.events.count("dropped"), 0);
+    assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
 
-async fn a_body_dropped_while_its_answer_is_lost_is_stored(world: World) {
+async fn a_body_dropped_while_its_answer_is_lost_is_stored(fixture: Fixture) {
     let lost = [Fault::Hangs, Fault::Lost, Fault::ReplyLost, Fault::Lost];
-    world.store.fail(Operation::Complete, lost);
-    dropped_after_sending(&world, Operation::Complete, receipt(7)).await;
-    comes_to_rest(&world).await;
-    assert_eq!(world.store.count(Operation::Release), 0, "it has finished");
-    assert_eq!(answered(world.pay_far()).await, receipt(7));
+    fixture.store.fail(Operation::Complete, lost);
+    dropped_after_sending(&fixture, Operation::Complete, receipt(7)).await;
+    comes_to_rest(&fixture).await;
+    assert_eq!(
+        fixture.store.count(Operation::Release),
+        0,
+        "it has finished"
+    );
+    assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
 
-async fn a_body_dropped_while_its_release_travels_is_released(world: World) {
-    world.store.fail(Operation::Release, [Fault::Hangs]);
-    dropped_after_sending(&world, Operation::Release, Err(PayError::Down)).await;
-    comes_to_rest(&world).await;
-    assert_eq!(stands(&world).await, (EntryState::Released, 0));
+async fn a_body_dropped_while_its_release_travels_is_released(fixture: Fixture) {
+    fixture.store.fail(Operation::Release, [Fault::Hangs]);
+    dropped_after_sending(&fixture, Operation::Release, Err(PayError::Down)).await;
+    comes_to_rest(&fixture).await;
+    assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
 }
 
-async fn a_release_on_drop_that_is_lost_is_sent_again(world: World) {
+async fn a_release_on_drop_that_is_lost_is_sent_again(fixture: Fixture) {
     let lost = [Fault::Lost, Fault::ReplyLost, Fault::Lost];
-    world.store.fail(Operation::Release, lost);
-    let call = world.pay().on_cancel(OnCancel::Release);
+    fixture.store.fail(Operation::Release, lost);
+    let call = fixture.pay().on_cancel(OnCancel::Release);
     Body::start(call, receipt(7)).await.drop_caller().await;
-    comes_to_rest(&world).await;
-    assert_eq!(world.store.count(Operation::Release), 4);
-    assert_eq!(stands(&world).await, (EntryState::Released, 0));
+    comes_to_rest(&fixture).await;
+    assert_eq!(fixture.store.count(Operation::Release), 4);
+    assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
 }
 
-async fn a_release_on_drop_does_not_count(world: World) {
+async fn a_release_on_drop_does_not_count(fixture: Fixture) {
     for dropped in 1..=7 {
-        let call = world.pay().on_cancel(OnCancel::Release);
+        let call = fixture.pay().on_cancel(OnCancel::Release);
         Body::start(call, receipt(7)).await.drop_caller().await;
-        world.events.wait_for("released", dropped).await;
+        fixture.events.wait_for("released", dropped).await;
     }
-    assert_eq!(stands(&world).await, (EntryState::Released, 0));
+    assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
 }
 
-async fn an_unknown_on_drop_counts_and_says_so(world: World) {
-    let call = world.pay().on_cancel(OnCancel::Unknown);
+async fn an_unknown_on_drop_counts_and_is_reported(fixture: Fixture) {
+    let call = fixture.pay().on_cancel(OnCancel::Unknown);
     Body::start(call, receipt(7)).await.drop_caller().await;
-    world.events.wait_for("completed unknown", 1).await;
-    assert_eq!(stands(&world).await, (EntryState::Unknown, 1));
-    let error = refused_far(&world).await;
+    fixture.events.wait_for("completed unknown", 1).await;
+    assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
+    let error = refused_far(&fixture).await;
     assert_unknown(&error);
     let cause = "attempt 1 was cancelled half-way";
     assert!(error.to_string().contains(cause), "{error}");
 }
 
-async fn a_hold_tells_the_store_nothing(world: World) {
-    let body = Body::start(world.pay(), receipt(7)).await;
-    let told = world.store.log().len();
+async fn a_hold_sends_nothing_to_the_store(fixture: Fixture) {
+    let body = Body::start(fixture.pay(), receipt(7)).await;
+    let told = fixture.store.log().len();
     body.drop_caller().await;
-    comes_to_rest(&world).await;
-    assert_eq!(world.store.log().len(), told);
-    assert!(assert_running(&refused_far(&world).await) > Duration::from_secs(20));
+    comes_to_rest(&fixture).await;
+    assert_eq!(fixture.store.log().len(), told);
+    assert!(assert_running(&refused_far(&fixture).await) > Duration::from_secs(20));
 }
 
-async fn a_body_that_never_began_counts_for_nothing(world: World) {
-    drop(answered(world.pay()));
-    world.store.fail(Operation::Claim, [Fault::ReplyHeld]);
-    let mut call = Box::pin(answered(world.pay().on_cancel(OnCancel::Unknown)));
-    while world.pay_far().entry().await.unwrap().is_none() {
+async fn a_body_that_never_began_counts_for_nothing(fixture: Fixture) {
+    drop(answered(fixture.pay()));
+    fixture.store.fail(Operation::Claim, [Fault::ReplyHeld]);
+    let mut call = Box::pin(answered(fixture.pay().on_cancel(OnCancel::Unknown)));
+    while fixture.pay_far().entry().await.unwrap().is_none() {
         assert!(poll_once(call.as_mut()).await.is_none());
     }
     drop(call);
-    comes_to_rest(&world).await;
-    assert_eq!(stands(&world).await, (EntryState::Released, 0));
-    assert_eq!(world.events.count("dropped"), 0, "there was no body");
+    comes_to_rest(&fixture).await;
+    assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
+    assert_eq!(fixture.events.count("dropped"), 0, "there was no body");
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use idem_runtime::{ErrorKind, OnRunning};
 use idem_tests::faulty::{Fault, Operation};
+use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
-use idem_tests::pay::{PayError, Receipt, Runs};
-use idem_tests::world::World;
+use idem_tests::payment::{PayError, Receipt, Runs};
 
 on_every_store![
     a_completion_whose_reply_is_lost_is_sent_again,
@@ -18,77 +18,77 @@ on_every_store![
     a_release_whose_reply_is_lost_is_sent_again,
 ];
 
-async fn paid(world: &World, runs: &Runs) -> Result<Receipt, PayError> {
+async fn paid(fixture: &Fixture, runs: &Runs) -> Result<Receipt, PayError> {
     let body = |_| async { Ok(Receipt { run: runs.start() }) };
-    world.pay().run(body).await
+    fixture.pay().run(body).await
 }
 
 /// Skips the pauses between tries while a call is under way, and no deadline.
-async fn with_pauses<T>(world: &World, call: impl Future<Output = T>) -> T {
+async fn with_pauses<T>(fixture: &Fixture, call: impl Future<Output = T>) -> T {
     let pause = Duration::from_millis(250);
     let mut call = pin!(call);
     loop {
         tokio::select! {
             biased;
             output = &mut call => return output,
-            () = world.clock.sleeper_within(pause) => world.clock.advance(pause),
+            () = fixture.clock.sleeper_within(pause) => fixture.clock.advance(pause),
         }
     }
 }
 
 /// Waits until the store was asked so many times.
-async fn asked(world: &World, operation: Operation, times: usize) {
-    while world.store.sent(operation).len() < times {
+async fn asked(fixture: &Fixture, operation: Operation, times: usize) {
+    while fixture.store.sent(operation).len() < times {
         tokio::task::yield_now().await;
     }
 }
 
-async fn a_completion_whose_reply_is_lost_is_sent_again(world: World) {
+async fn a_completion_whose_reply_is_lost_is_sent_again(fixture: Fixture) {
     let runs = Runs::default();
-    world
+    fixture
         .store
         .fail(Operation::Complete, [Fault::ReplyLost, Fault::Lost]);
-    let first = with_pauses(&world, paid(&world, &runs)).await;
+    let first = with_pauses(&fixture, paid(&fixture, &runs)).await;
     assert_eq!(first, Ok(Receipt { run: 1 }));
-    let sent = world.store.sent(Operation::Complete);
+    let sent = fixture.store.sent(Operation::Complete);
     assert_eq!(sent.len(), 3);
     assert!(
         sent.iter().all(|owner| *owner == sent[0]),
         "always the same owner"
     );
-    assert_eq!(paid(&world, &runs).await, Ok(Receipt { run: 1 }));
-    assert_eq!(world.events.count("completed value"), 1);
-    assert_eq!(world.events.count("unsaved"), 0);
+    assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
+    assert_eq!(fixture.events.count("completed value"), 1);
+    assert_eq!(fixture.events.count("unsaved"), 0);
 }
 
-async fn a_success_is_returned_although_it_cannot_be_stored_yet(world: World) {
+async fn a_success_is_returned_although_it_cannot_be_stored_yet(fixture: Fixture) {
     let runs = Runs::default();
-    world.store.fail(Operation::Complete, [Fault::Hangs]);
-    let mut first = pin!(paid(&world, &runs));
+    fixture.store.fail(Operation::Complete, [Fault::Hangs]);
+    let mut first = pin!(paid(&fixture, &runs));
     tokio::select! {
         biased;
         _ = &mut first => unreachable!("the completion hangs"),
-        () = asked(&world, Operation::Complete, 1) => {}
+        () = asked(&fixture, Operation::Complete, 1) => {}
     }
-    world.clock.advance(Duration::from_secs(2));
+    fixture.clock.advance(Duration::from_secs(2));
     assert_eq!(first.await, Ok(Receipt { run: 1 }));
     assert_eq!(
-        world
+        fixture
             .events
             .count("unsaved: the store did not answer in time"),
         1
     );
     // The engine's thread sends it again.
-    world.events.wait_for("completed value", 1).await;
-    assert_eq!(paid(&world, &runs).await, Ok(Receipt { run: 1 }));
+    fixture.events.wait_for("completed value", 1).await;
+    assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
 }
 
-async fn a_completion_goes_on_when_its_caller_is_dropped(world: World) {
+async fn a_completion_goes_on_when_its_caller_is_dropped(fixture: Fixture) {
     let runs = Runs::default();
-    world.store.fail(Operation::Complete, [Fault::Hangs]);
+    fixture.store.fail(Operation::Complete, [Fault::Hangs]);
     {
-        let mut call = Box::pin(paid(&world, &runs));
-        while world.store.sent(Operation::Complete).is_empty() {
+        let mut call = Box::pin(paid(&fixture, &runs));
+        while fixture.store.sent(Operation::Complete).is_empty() {
             tokio::select! {
                 biased;
                 _ = &mut call => unreachable!("the completion hangs"),
@@ -96,48 +96,48 @@ async fn a_completion_goes_on_when_its_caller_is_dropped(world: World) {
             }
         }
     }
-    world.events.wait_for("completed value", 1).await;
-    assert_eq!(world.events.count("dropped"), 0, "its body had ended");
-    assert_eq!(paid(&world, &runs).await, Ok(Receipt { run: 1 }));
+    fixture.events.wait_for("completed value", 1).await;
+    assert_eq!(fixture.events.count("dropped"), 0, "its body had ended");
+    assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
 }
 
-async fn a_completion_that_is_refused_is_reported_and_tried_again(world: World) {
+async fn a_completion_that_is_refused_is_reported_and_tried_again(fixture: Fixture) {
     let runs = Runs::default();
     let refused = [Fault::Refused, Fault::Refused, Fault::Refused];
-    world.store.fail(Operation::Complete, refused);
-    assert_eq!(paid(&world, &runs).await, Ok(Receipt { run: 1 }));
+    fixture.store.fail(Operation::Complete, refused);
+    assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
     let reported = "unsaved: an injected fault; storing goes on in the background";
-    assert_eq!(world.events.count(reported), 1);
+    assert_eq!(fixture.events.count(reported), 1);
     // The right that was missing is given: the engine's thread finds out.
-    with_pauses(&world, world.events.wait_for("completed value", 1)).await;
-    assert_eq!(world.store.sent(Operation::Complete).len(), 4);
-    assert_eq!(paid(&world, &runs).await, Ok(Receipt { run: 1 }));
+    with_pauses(&fixture, fixture.events.wait_for("completed value", 1)).await;
+    assert_eq!(fixture.store.sent(Operation::Complete).len(), 4);
+    assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
 }
 
-async fn a_renewal_without_reply_is_tried_again(world: World) {
-    world.store.fail(
+async fn a_renewal_without_reply_is_tried_again(fixture: Fixture) {
+    fixture.store.fail(
         Operation::Renew,
         [Fault::Lost, Fault::ReplyLost, Fault::ReplyHangs],
     );
-    let claim = world.pay().begin().await.unwrap();
+    let claim = fixture.pay().begin().await.unwrap();
     for (failures, pause) in [(1, 10_000), (2, 2_500)] {
         let pause = Duration::from_millis(pause);
-        world.clock.sleeper_within(pause).await;
-        world.clock.advance(pause);
-        world.events.wait_for("renewal failed", failures).await;
+        fixture.clock.sleeper_within(pause).await;
+        fixture.clock.advance(pause);
+        fixture.events.wait_for("renewal failed", failures).await;
     }
-    world
+    fixture
         .clock
         .sleeper_within(Duration::from_millis(2_500))
         .await;
-    world.clock.advance(Duration::from_millis(2_500));
-    asked(&world, Operation::Renew, 3).await;
-    world.clock.sleeper_within(Duration::from_secs(10)).await;
-    world.clock.advance(Duration::from_secs(10));
-    world.events.wait_for("renewed", 1).await;
-    assert_eq!(world.events.count("renewal failed"), 3);
+    fixture.clock.advance(Duration::from_millis(2_500));
+    asked(&fixture, Operation::Renew, 3).await;
+    fixture.clock.sleeper_within(Duration::from_secs(10)).await;
+    fixture.clock.advance(Duration::from_secs(10));
+    fixture.events.wait_for("renewed", 1).await;
+    assert_eq!(fixture.events.count("renewal failed"), 3);
     drop(claim);
-    let call = world.pay().on_running(OnRunning::Reject);
+    let call = fixture.pay().on_running(OnRunning::Reject);
     let refused = call.run(|_| async { Ok::<_, PayError>(()) });
     let refused = refused.await.unwrap_err();
     assert!(
@@ -146,15 +146,15 @@ async fn a_renewal_without_reply_is_tried_again(world: World) {
     );
 }
 
-async fn a_release_whose_reply_is_lost_is_sent_again(world: World) {
-    world
+async fn a_release_whose_reply_is_lost_is_sent_again(fixture: Fixture) {
+    fixture
         .store
         .fail(Operation::Release, [Fault::ReplyLost, Fault::Lost]);
-    let call = world
+    let call = fixture
         .pay()
         .run(|_| async { Err::<Receipt, _>(PayError::Down) });
-    assert_eq!(with_pauses(&world, call).await, Err(PayError::Down));
-    assert_eq!(world.store.sent(Operation::Release).len(), 3);
+    assert_eq!(with_pauses(&fixture, call).await, Err(PayError::Down));
+    assert_eq!(fixture.store.sent(Operation::Release).len(), 3);
     let runs = Runs::default();
-    assert_eq!(paid(&world, &runs).await, Ok(Receipt { run: 1 }));
+    assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
 }

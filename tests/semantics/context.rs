@@ -4,23 +4,23 @@ use std::time::Duration;
 
 use idem_runtime::{Context, ErrorKind, Fence, KeyDigest, OnOtherType, OnRunning};
 use idem_tests::faulty::Operation;
+use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
-use idem_tests::pay::{PayError, Runs};
-use idem_tests::world::World;
+use idem_tests::payment::{PayError, Runs};
 
 use crate::reconciling::Says;
-use crate::stage::{
+use crate::support::{
     Answer, Body, LEASE_OVER, Pay, answered, assert_running, crashed, never, paid, panicked,
     poll_once, receipt, refusal, timed_out,
 };
 
 on_every_store![
     a_body_knows_its_call,
-    a_body_is_told_which_attempt_it_is,
+    a_body_knows_its_attempt,
     a_fence_grows_with_every_claim_and_stays_within_one,
     a_derived_key_stays_over_attempts_processes_and_hooks,
     a_derived_key_differs_by_label_key_operation_and_scope,
-    a_derived_key_tells_nothing_about_the_key,
+    a_derived_key_reveals_nothing_about_the_key,
     a_context_outlives_its_body,
     a_nested_call_has_a_context_of_its_own,
     nested_calls_are_replayed_when_the_outer_one_runs_again,
@@ -60,9 +60,9 @@ async fn derived(call: Pay, label: &str) -> String {
     any_type(call).run(derive).await.unwrap()
 }
 
-async fn a_body_knows_its_call(world: World) {
-    let key = *world.key().digest();
-    let answer = world.pay().run(|cx| async move {
+async fn a_body_knows_its_call(fixture: Fixture) {
+    let key = *fixture.key().digest();
+    let answer = fixture.pay().run(|cx| async move {
         assert_eq!((cx.operation().as_str(), *cx.key()), ("pay", key));
         assert_eq!(*idem_runtime::context().key(), key);
         receipt(1)
@@ -71,16 +71,16 @@ async fn a_body_knows_its_call(world: World) {
     assert!(idem_runtime::try_context().is_none());
 }
 
-async fn a_body_is_told_which_attempt_it_is(world: World) {
-    crashed(&world, world.pay()).await;
-    panicked(world.pay_far()).await;
-    assert_eq!(asked(world.pay()).await.0, 3);
+async fn a_body_knows_its_attempt(fixture: Fixture) {
+    crashed(&fixture, fixture.pay()).await;
+    panicked(fixture.pay_far()).await;
+    assert_eq!(asked(fixture.pay()).await.0, 3);
 }
 
-async fn a_fence_grows_with_every_claim_and_stays_within_one(world: World) {
+async fn a_fence_grows_with_every_claim_and_stays_within_one(fixture: Fixture) {
     let mut last = Fence::default();
     for _ in 0..5 {
-        let call = world.pay().run(|cx| async move {
+        let call = fixture.pay().run(|cx| async move {
             let fence = cx.fence().await?;
             assert!(fence > last);
             Err::<u64, _>(PayError::Declined {
@@ -89,18 +89,18 @@ async fn a_fence_grows_with_every_claim_and_stays_within_one(world: World) {
         });
         // What is kept shows that the fence was not asked of the store again.
         call.await.unwrap_err();
-        let entry = world.pay().entry().await.unwrap().unwrap();
+        let entry = fixture.pay().entry().await.unwrap().unwrap();
         assert!(entry.fence() > last);
         last = entry.fence();
         entry.reset().await.unwrap();
     }
-    assert!(asked(world.pay()).await.1 > last);
+    assert!(asked(fixture.pay()).await.1 > last);
 }
 
-async fn a_derived_key_stays_over_attempts_processes_and_hooks(world: World) {
-    let first = derived(world.pay(), "bank").await;
+async fn a_derived_key_stays_over_attempts_processes_and_hooks(fixture: Fixture) {
+    let first = derived(fixture.pay(), "bank").await;
     assert_eq!(first.len(), 43);
-    world
+    fixture
         .pay()
         .entry()
         .await
@@ -109,7 +109,7 @@ async fn a_derived_key_stays_over_attempts_processes_and_hooks(world: World) {
         .reset()
         .await
         .unwrap();
-    panicked(world.pay()).await;
+    panicked(fixture.pay()).await;
     let expected = first.clone();
     let hook = move |cx: Context| async move {
         assert_eq!(cx.derive_key("bank"), expected);
@@ -120,13 +120,13 @@ async fn a_derived_key_stays_over_attempts_processes_and_hooks(world: World) {
         assert_eq!((cx.attempt(), cx.derive_key("bank")), (2, expected));
         Err(PayError::Down) as Answer
     };
-    let call = world.pay().run_reconciled(hook, body);
+    let call = fixture.pay().run_reconciled(hook, body);
     assert_eq!(call.await, Err(PayError::Down));
-    assert_eq!(derived(world.pay_far(), "bank").await, first);
+    assert_eq!(derived(fixture.pay_far(), "bank").await, first);
 }
 
-async fn a_derived_key_differs_by_label_key_operation_and_scope(world: World) {
-    let engine = &world.engine;
+async fn a_derived_key_differs_by_label_key_operation_and_scope(fixture: Fixture) {
+    let engine = &fixture.engine;
     let mut keys = vec![
         derived(engine.operation("pay").key(&1), "bank").await,
         derived(engine.operation("pay").key(&2), "bank").await,
@@ -141,8 +141,8 @@ async fn a_derived_key_differs_by_label_key_operation_and_scope(world: World) {
     assert_eq!(keys.len(), 7, "{keys:?}");
 }
 
-async fn a_derived_key_tells_nothing_about_the_key(world: World) {
-    let call = || world.engine.operation("pay").key("order-4711");
+async fn a_derived_key_reveals_nothing_about_the_key(fixture: Fixture) {
+    let call = || fixture.engine.operation("pay").key("order-4711");
     let ask = |cx: Context| async move {
         let debug = format!("{cx:?} {} {}", cx.key(), cx.derive_key("order-4711"));
         Ok::<_, PayError>(debug)
@@ -151,9 +151,9 @@ async fn a_derived_key_tells_nothing_about_the_key(world: World) {
     assert!(!told.contains("4711"), "{told}");
 }
 
-async fn a_context_outlives_its_body(world: World) {
+async fn a_context_outlives_its_body(fixture: Fixture) {
     let kept = std::sync::Mutex::new(None);
-    let call = world.pay().run(|cx| async {
+    let call = fixture.pay().run(|cx| async {
         *kept.lock().unwrap() = Some(cx);
         receipt(1)
     });
@@ -161,15 +161,15 @@ async fn a_context_outlives_its_body(world: World) {
     let context = kept.into_inner().unwrap().unwrap();
     assert_eq!(
         (context.attempt(), *context.key()),
-        (1, *world.key().digest())
+        (1, *fixture.key().digest())
     );
     assert!(context.fence().await.is_ok());
 }
 
-async fn a_nested_call_has_a_context_of_its_own(world: World) {
-    let outer = *world.key().digest();
-    let answer = world.pay().run(|_| async {
-        let inner = world.engine.operation("inner").key(&1);
+async fn a_nested_call_has_a_context_of_its_own(fixture: Fixture) {
+    let outer = *fixture.key().digest();
+    let answer = fixture.pay().run(|_| async {
+        let inner = fixture.engine.operation("inner").key(&1);
         let inner = inner.run(|cx| async move {
             assert_eq!(cx.operation().as_str(), "inner");
             assert_eq!(idem_runtime::context().key(), cx.key());
@@ -182,12 +182,12 @@ async fn a_nested_call_has_a_context_of_its_own(world: World) {
     assert_eq!(answer.await, receipt(1));
 }
 
-async fn nested_calls_are_replayed_when_the_outer_one_runs_again(world: World) {
+async fn nested_calls_are_replayed_when_the_outer_one_runs_again(fixture: Fixture) {
     let runs = Runs::default();
     for outer in [Err(PayError::Down), receipt(7)] {
         let expected = outer.clone();
-        let call = world.pay().run(|_| async {
-            let inner = paid(world.engine.operation("inner").key(&1), &runs);
+        let call = fixture.pay().run(|_| async {
+            let inner = paid(fixture.engine.operation("inner").key(&1), &runs);
             assert_eq!(inner.await, receipt(1));
             outer
         });
@@ -197,8 +197,8 @@ async fn nested_calls_are_replayed_when_the_outer_one_runs_again(world: World) {
 }
 
 /// Runs this inside the body of `pay`.
-async fn inside<F: Future<Output = ()>>(world: &World, work: F) {
-    let call = world.pay().run(|_| async {
+async fn inside<F: Future<Output = ()>>(fixture: &Fixture, work: F) {
+    let call = fixture.pay().run(|_| async {
         work.await;
         receipt(1)
     });
@@ -212,17 +212,17 @@ async fn is_reentered(call: Pay) {
     assert!(!error.is_retryable(), "it would be so again");
 }
 
-async fn a_body_that_calls_itself_is_refused_at_once(world: World) {
-    inside(&world, is_reentered(world.pay())).await;
-    assert_eq!(world.store.count(Operation::Claim), 1, "nobody was asked");
+async fn a_body_that_calls_itself_is_refused_at_once(fixture: Fixture) {
+    inside(&fixture, is_reentered(fixture.pay())).await;
+    assert_eq!(fixture.store.count(Operation::Claim), 1, "nobody was asked");
 }
 
-async fn a_body_that_calls_itself_two_levels_down_is_refused_at_once(world: World) {
+async fn a_body_that_calls_itself_two_levels_down_is_refused_at_once(fixture: Fixture) {
     let inner = async {
-        let call = world.engine.operation("inner").key(&1).run(|_| async {
-            let call = world.engine.operation("innermost").key(&1);
+        let call = fixture.engine.operation("inner").key(&1).run(|_| async {
+            let call = fixture.engine.operation("innermost").key(&1);
             let call = call.finish({
-                let (again, between) = (world.pay(), world.engine.operation("inner").key(&1));
+                let (again, between) = (fixture.pay(), fixture.engine.operation("inner").key(&1));
                 |_| async move {
                     is_reentered(again).await;
                     is_reentered(between).await;
@@ -234,51 +234,51 @@ async fn a_body_that_calls_itself_two_levels_down_is_refused_at_once(world: Worl
         });
         assert_eq!(call.await, receipt(2));
     };
-    inside(&world, Box::pin(inner)).await;
+    inside(&fixture, Box::pin(inner)).await;
 }
 
-async fn a_body_that_calls_itself_with_other_arguments_is_refused_at_once(world: World) {
-    inside(&world, is_reentered(world.pay().fingerprint(&"other"))).await;
+async fn a_body_that_calls_itself_with_other_arguments_is_refused_at_once(fixture: Fixture) {
+    inside(&fixture, is_reentered(fixture.pay().fingerprint(&"other"))).await;
 }
 
-async fn a_hook_that_calls_itself_is_refused_at_once(world: World) {
-    timed_out(world.pay()).await;
-    let again = world.pay();
+async fn a_hook_that_calls_itself_is_refused_at_once(fixture: Fixture) {
+    timed_out(fixture.pay()).await;
+    let again = fixture.pay();
     let hook = |_| async {
         is_reentered(again).await;
         Says::Unknown
     };
-    let call = world.pay().run_reconciled(hook, |_| async { never() });
-    crate::stage::assert_unknown(&refusal(call.await));
+    let call = fixture.pay().run_reconciled(hook, |_| async { never() });
+    crate::support::assert_unknown(&refusal(call.await));
 }
 
-async fn a_body_that_calls_itself_on_another_engine_waits_for_itself(world: World) {
-    let far = world.pay_far().on_running(OnRunning::Reject);
+async fn a_body_that_calls_itself_on_another_engine_waits_for_itself(fixture: Fixture) {
+    let far = fixture.pay_far().on_running(OnRunning::Reject);
     let work = async {
         assert_running(&refusal(answered(far).await));
     };
-    inside(&world, work).await;
+    inside(&fixture, work).await;
 }
 
-async fn a_body_that_calls_itself_in_another_scope_runs(world: World) {
+async fn a_body_that_calls_itself_in_another_scope_runs(fixture: Fixture) {
     let work = async {
-        let call = world.engine.operation("pay").scope("b").key(&7);
+        let call = fixture.engine.operation("pay").scope("b").key(&7);
         assert_eq!(paid(call, &Runs::default()).await, receipt(1));
     };
-    inside(&world, work).await;
+    inside(&fixture, work).await;
 }
 
-async fn two_bodies_that_call_each_other_do_not_wait_for_ever(world: World) {
+async fn two_bodies_that_call_each_other_do_not_wait_for_ever(fixture: Fixture) {
     let call = |mine: u32, other: u32| {
         let wait = OnRunning::Wait(Duration::from_secs(5));
-        let inner = world.engine.operation("pay").key(&other).on_running(wait);
-        world.engine.operation("pay").key(&mine).run(|_| async {
+        let inner = fixture.engine.operation("pay").key(&other).on_running(wait);
+        fixture.engine.operation("pay").key(&mine).run(|_| async {
             tokio::task::yield_now().await;
             paid(inner, &Runs::default()).await
         })
     };
     let mut both = Box::pin(async { tokio::join!(call(1, 2), call(2, 1)) });
-    while world.events.count("claimed") < 2 || world.clock.next_wake().is_none() {
+    while fixture.events.count("claimed") < 2 || fixture.clock.next_wake().is_none() {
         assert!(poll_once(both.as_mut()).await.is_none());
         tokio::task::yield_now().await;
     }
@@ -286,7 +286,7 @@ async fn two_bodies_that_call_each_other_do_not_wait_for_ever(world: World) {
         assert!(poll_once(both.as_mut()).await.is_none());
         tokio::task::yield_now().await;
     }
-    world.clock.advance(Duration::from_secs(5));
+    fixture.clock.advance(Duration::from_secs(5));
     let (first, second) = both.await;
     // Whoever gives up first gives its key back, and the other one may go on.
     let refused = [first, second].into_iter().filter(Result::is_err);
@@ -296,21 +296,21 @@ async fn two_bodies_that_call_each_other_do_not_wait_for_ever(world: World) {
     assert!(!refused.is_empty());
 }
 
-async fn a_body_that_was_refused_as_reentered_gives_its_key_back(world: World) {
-    let again = world.pay();
-    let call = world.pay().run(|_| answered(again));
+async fn a_body_that_was_refused_as_reentered_gives_its_key_back(fixture: Fixture) {
+    let again = fixture.pay();
+    let call = fixture.pay().run(|_| answered(again));
     let error = refusal(call.await);
     assert_eq!(error.kind(), &ErrorKind::Reentered);
-    assert_eq!(paid(world.pay(), &Runs::default()).await, receipt(1));
+    assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
 }
 
-async fn after_a_body_its_key_may_be_called_again(world: World) {
-    inside(&world, async {}).await;
-    assert_eq!(answered(world.pay()).await, receipt(1));
+async fn after_a_body_its_key_may_be_called_again(fixture: Fixture) {
+    inside(&fixture, async {}).await;
+    assert_eq!(answered(fixture.pay()).await, receipt(1));
     // Nor does a body that was dropped hold its key in this task.
-    let body = Body::start(world.engine.operation("pay").key(&8), receipt(8)).await;
+    let body = Body::start(fixture.engine.operation("pay").key(&8), receipt(8)).await;
     body.drop_caller().await;
-    world.pass_in_store(LEASE_OVER);
-    let again = world.engine.operation("pay").key(&8);
+    fixture.pass_in_store(LEASE_OVER);
+    let again = fixture.engine.operation("pay").key(&8);
     assert_eq!(paid(again, &Runs::default()).await, receipt(1));
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use idem_runtime::clock::Clock;
 use idem_runtime::{ErrorKind, OnDuplicate, OnRunning};
+use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
-use idem_tests::pay::{PayError, Receipt, Runs};
-use idem_tests::world::World;
+use idem_tests::payment::{PayError, Receipt, Runs};
 use tokio::sync::Semaphore;
 
 on_every_store![
@@ -31,9 +31,9 @@ struct Running {
 }
 
 impl Running {
-    async fn start(world: &World, result: Result<Receipt, PayError>) -> Self {
+    async fn start(fixture: &Fixture, result: Result<Receipt, PayError>) -> Self {
         let (end, gate) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-        let call = world.pay().fingerprint(&"first");
+        let call = fixture.pay().fingerprint(&"first");
         let (body_end, body_gate) = (Arc::clone(&end), Arc::clone(&gate));
         let task = tokio::spawn(call.run(move |_| async move {
             body_gate.add_permits(1);
@@ -54,21 +54,21 @@ fn never<T>() -> Result<T, PayError> {
     unreachable!("this body must not run")
 }
 
-async fn a_duplicate_of_a_running_call_waits_for_its_answer(world: World) {
-    let first = Running::start(&world, Ok(Receipt { run: 1 })).await;
-    let duplicate = tokio::spawn(world.pay_far().run(|_| async { never::<Receipt>() }));
+async fn a_duplicate_of_a_running_call_waits_for_its_answer(fixture: Fixture) {
+    let first = Running::start(&fixture, Ok(Receipt { run: 1 })).await;
+    let duplicate = tokio::spawn(fixture.pay_far().run(|_| async { never::<Receipt>() }));
     // It asks, is told to wait, and sleeps.
-    world.clock.sleeper_within(Duration::from_secs(1)).await;
+    fixture.clock.sleeper_within(Duration::from_secs(1)).await;
     assert!(!duplicate.is_finished());
     assert_eq!(first.end().await, Ok(Receipt { run: 1 }));
-    assert_eq!(world.finished(duplicate).await, Ok(Receipt { run: 1 }));
-    assert_eq!(world.events.count("replayed value after a wait"), 1);
+    assert_eq!(fixture.finished(duplicate).await, Ok(Receipt { run: 1 }));
+    assert_eq!(fixture.events.count("replayed value after a wait"), 1);
 }
 
-async fn a_duplicate_that_may_not_wait_is_refused_at_once(world: World) {
-    let first = Running::start(&world, Ok(Receipt { run: 1 })).await;
-    world.pass_in_store(Duration::from_secs(10));
-    let call = world.pay().on_running(OnRunning::Reject);
+async fn a_duplicate_that_may_not_wait_is_refused_at_once(fixture: Fixture) {
+    let first = Running::start(&fixture, Ok(Receipt { run: 1 })).await;
+    fixture.pass_in_store(Duration::from_secs(10));
+    let call = fixture.pay().on_running(OnRunning::Reject);
     let refused = call
         .run(|_| async { never::<Receipt>() })
         .await
@@ -84,14 +84,14 @@ async fn a_duplicate_that_may_not_wait_is_refused_at_once(world: World) {
     first.end().await.unwrap();
 }
 
-async fn a_duplicate_waits_no_longer_than_it_may(world: World) {
-    let first = Running::start(&world, Ok(Receipt { run: 1 })).await;
+async fn a_duplicate_waits_no_longer_than_it_may(fixture: Fixture) {
+    let first = Running::start(&fixture, Ok(Receipt { run: 1 })).await;
     let patience = Duration::from_secs(2);
-    let call = world.pay_far().on_running(OnRunning::Wait(patience));
-    let began = world.clock.now();
+    let call = fixture.pay_far().on_running(OnRunning::Wait(patience));
+    let began = fixture.clock.now();
     let duplicate = tokio::spawn(call.run(|_| async { never::<Receipt>() }));
-    let error = world.finished(duplicate).await.unwrap_err();
-    let waited = world.clock.now().saturating_sub(began);
+    let error = fixture.finished(duplicate).await.unwrap_err();
+    let waited = fixture.clock.now().saturating_sub(began);
     let enough = patience..patience + Duration::from_millis(500);
     assert!(enough.contains(&waited), "gave up after {waited:?}");
     assert!(
@@ -101,20 +101,20 @@ async fn a_duplicate_waits_no_longer_than_it_may(world: World) {
     first.end().await.unwrap();
 }
 
-async fn a_waiting_duplicate_runs_when_the_first_call_gives_the_key_back(world: World) {
-    let first = Running::start(&world, Err(PayError::Down)).await;
+async fn a_waiting_duplicate_runs_when_the_first_call_gives_the_key_back(fixture: Fixture) {
+    let first = Running::start(&fixture, Err(PayError::Down)).await;
     let duplicate = tokio::spawn(
-        world
+        fixture
             .pay_far()
             .run(|_| async { Ok::<_, PayError>(Receipt { run: 2 }) }),
     );
-    world.clock.sleeper_within(Duration::from_secs(1)).await;
+    fixture.clock.sleeper_within(Duration::from_secs(1)).await;
     assert_eq!(first.end().await, Err(PayError::Down));
-    assert_eq!(world.finished(duplicate).await, Ok(Receipt { run: 2 }));
+    assert_eq!(fixture.finished(duplicate).await, Ok(Receipt { run: 2 }));
 }
 
-async fn mismatch(world: &World, asked: &'static str) {
-    let call = world.pay().fingerprint(&asked);
+async fn mismatch(fixture: &Fixture, asked: &'static str) {
+    let call = fixture.pay().fingerprint(&asked);
     let error = call
         .run(|_| async { never::<Receipt>() })
         .await
@@ -122,24 +122,24 @@ async fn mismatch(world: &World, asked: &'static str) {
     assert_eq!(error.kind(), &ErrorKind::Mismatch);
 }
 
-async fn a_mismatch_is_refused_while_running_and_after_success(world: World) {
-    let first = Running::start(&world, Ok(Receipt { run: 1 })).await;
-    mismatch(&world, "second").await;
+async fn a_mismatch_is_refused_while_running_and_after_success(fixture: Fixture) {
+    let first = Running::start(&fixture, Ok(Receipt { run: 1 })).await;
+    mismatch(&fixture, "second").await;
     first.end().await.unwrap();
-    mismatch(&world, "second").await;
+    mismatch(&fixture, "second").await;
 }
 
-async fn a_call_that_does_not_compare_matches_every_fingerprint(world: World) {
-    let first = Running::start(&world, Ok(Receipt { run: 1 })).await;
+async fn a_call_that_does_not_compare_matches_every_fingerprint(fixture: Fixture) {
+    let first = Running::start(&fixture, Ok(Receipt { run: 1 })).await;
     first.end().await.unwrap();
-    let answer = world.pay().run(|_| async { never::<Receipt>() }).await;
+    let answer = fixture.pay().run(|_| async { never::<Receipt>() }).await;
     assert_eq!(answer, Ok(Receipt { run: 1 }));
 }
 
-async fn without_a_key_the_fingerprint_is_the_key(world: World) {
+async fn without_a_key_the_fingerprint_is_the_key(fixture: Fixture) {
     let runs = Runs::default();
     let send = |text: &'static str| {
-        let call = world.engine.operation("sms").fingerprint(&text);
+        let call = fixture.engine.operation("sms").fingerprint(&text);
         call.run(|_| async { Ok::<_, PayError>(Receipt { run: runs.start() }) })
     };
     assert_eq!(send("hello").await, Ok(Receipt { run: 1 }));
@@ -147,10 +147,10 @@ async fn without_a_key_the_fingerprint_is_the_key(world: World) {
     assert_eq!(send("other").await, Ok(Receipt { run: 2 }));
 }
 
-async fn scopes_do_not_see_each_other(world: World) {
+async fn scopes_do_not_see_each_other(fixture: Fixture) {
     let runs = Runs::default();
     let pay = |tenant: &'static str| {
-        let call = world.engine.operation("pay").scope(&tenant).key(&7);
+        let call = fixture.engine.operation("pay").scope(&tenant).key(&7);
         call.run(|_| async { Ok::<_, PayError>(Receipt { run: runs.start() }) })
     };
     assert_eq!(pay("a").await, Ok(Receipt { run: 1 }));
@@ -158,24 +158,24 @@ async fn scopes_do_not_see_each_other(world: World) {
     assert_eq!(pay("a").await, Ok(Receipt { run: 1 }));
 }
 
-async fn operations_do_not_see_each_other(world: World) {
+async fn operations_do_not_see_each_other(fixture: Fixture) {
     let runs = Runs::default();
     let call = |operation: &'static str| {
-        let call = world.engine.operation(operation).key(&7);
+        let call = fixture.engine.operation(operation).key(&7);
         call.run(|_| async { Ok::<_, PayError>(Receipt { run: runs.start() }) })
     };
     assert_eq!(call("pay").await, Ok(Receipt { run: 1 }));
     assert_eq!(call("refund").await, Ok(Receipt { run: 2 }));
 }
 
-async fn a_cool_down_refuses_repeats_with_the_time_that_is_left(world: World) {
+async fn a_cool_down_refuses_repeats_with_the_time_that_is_left(fixture: Fixture) {
     let send = || {
-        let call = world.pay().ttl(Duration::from_mins(1));
+        let call = fixture.pay().ttl(Duration::from_mins(1));
         call.on_duplicate(OnDuplicate::Reject)
     };
     let first = send().run(|_| async { Ok::<_, PayError>(Receipt { run: 1 }) });
     assert_eq!(first.await, Ok(Receipt { run: 1 }));
-    world.pass_in_store(Duration::from_secs(20));
+    fixture.pass_in_store(Duration::from_secs(20));
     let error = send()
         .run(|_| async { never::<Receipt>() })
         .await
@@ -185,18 +185,18 @@ async fn a_cool_down_refuses_repeats_with_the_time_that_is_left(world: World) {
     };
     let left = Duration::from_secs(38)..=Duration::from_secs(40);
     assert!(left.contains(retry_after), "{retry_after:?}");
-    world.pass_in_store(Duration::from_secs(40));
+    fixture.pass_in_store(Duration::from_secs(40));
     let next = send().run(|_| async { Ok::<_, PayError>(Receipt { run: 2 }) });
     assert_eq!(next.await, Ok(Receipt { run: 2 }));
 }
 
-async fn a_thousand_concurrent_duplicates_run_the_body_once(world: World) {
+async fn a_thousand_concurrent_duplicates_run_the_body_once(fixture: Fixture) {
     // The real clock: this is about what meets at one moment.
-    let world = world.with(|engine| engine.clock(idem_runtime::clock::SystemClock));
+    let fixture = fixture.with(|engine| engine.clock(idem_runtime::clock::SystemClock));
     let (runs, all_asked) = (Runs::default(), Arc::new(Semaphore::new(0)));
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..1_000 {
-        let (call, runs) = (world.pay(), runs.clone());
+        let (call, runs) = (fixture.pay(), runs.clone());
         let (asked, gate) = (Arc::clone(&all_asked), Arc::clone(&all_asked));
         tasks.spawn(async move {
             asked.add_permits(1);
@@ -212,5 +212,5 @@ async fn a_thousand_concurrent_duplicates_run_the_body_once(world: World) {
         assert_eq!(answer.unwrap(), Ok(Receipt { run: 1 }));
     }
     assert_eq!(runs.count(), 1);
-    assert_eq!(world.events.count("replayed value"), 999);
+    assert_eq!(fixture.events.count("replayed value"), 999);
 }

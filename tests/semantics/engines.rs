@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Class, Classify, Engine, Error, ErrorKind, idempotent};
-use idem_tests::pay::{PayError, Receipt, Runs};
-use idem_tests::world::World;
+use idem_tests::fixture::Fixture;
+use idem_tests::payment::{PayError, Receipt, Runs};
 
 #[idempotent(op = "engines.pay", key = number)]
 async fn pay(number: u64, #[idem(skip)] runs: &Runs) -> Result<Receipt, PayError> {
@@ -43,7 +43,7 @@ async fn an_engine_is_named_scoped_or_installed_in_this_order() {
 
 #[tokio::test]
 async fn a_useless_key_is_refused_and_nothing_runs() {
-    let world = World::memory();
+    let fixture = Fixture::memory();
     let kind = |call: idem_runtime::CallBuilder<_>| async {
         let answer: Result<(), PayError> = call.run(|_| async { unreachable!("no key") }).await;
         let PayError::Idem(error) = answer.unwrap_err() else {
@@ -52,7 +52,7 @@ async fn a_useless_key_is_refused_and_nothing_runs() {
         assert_eq!(error.kind(), &ErrorKind::InvalidKey);
         error.to_string()
     };
-    let operation = || world.engine.operation("pay");
+    let operation = || fixture.engine.operation("pay");
     assert!(kind(operation().key("")).await.contains("empty"));
     assert!(
         kind(operation().key(&("", None::<u8>)))
@@ -76,17 +76,20 @@ async fn a_useless_key_is_refused_and_nothing_runs() {
         kind(operation().key(&1).key(&2)).await.contains("one key"),
         "neither of the two is silently dropped"
     );
-    assert_eq!(world.events.count("refused InvalidKey"), 7);
+    assert_eq!(fixture.events.count("refused InvalidKey"), 7);
     assert_eq!(
-        world.store.sent(idem_tests::faulty::Operation::Claim).len(),
+        fixture
+            .store
+            .sent(idem_tests::faulty::Operation::Claim)
+            .len(),
         0
     );
 }
 
 #[tokio::test]
 async fn settings_out_of_bounds_are_refused_and_nothing_runs() {
-    let world = World::memory();
-    let call = world.pay().lease(Duration::from_millis(99));
+    let fixture = Fixture::memory();
+    let call = fixture.pay().lease(Duration::from_millis(99));
     let answer: Result<(), PayError> = call.run(|_| async { unreachable!("too short") }).await;
     let PayError::Idem(error) = answer.unwrap_err() else {
         unreachable!()
@@ -103,23 +106,23 @@ async fn settings_out_of_bounds_are_refused_and_nothing_runs() {
 
 #[tokio::test]
 async fn a_nested_refusal_is_a_system_error_and_a_nested_unknown_stays_unknown() {
-    let world = World::memory();
-    let nested = world.engine.operation("inner").key(&1);
+    let fixture = Fixture::memory();
+    let nested = fixture.engine.operation("inner").key(&1);
     let nested = nested.run(|_| async { Err::<Receipt, _>(PayError::TimedOut) });
     assert_eq!(nested.await, Err(PayError::TimedOut));
-    let again = world.engine.operation("inner").key(&1);
+    let again = fixture.engine.operation("inner").key(&1);
     let again: Result<Receipt, PayError> = again.run(|_| async { unreachable!() }).await;
     assert_eq!(again.unwrap_err().class(), Class::Unknown);
-    let empty = world.engine.operation("inner").key("");
+    let empty = fixture.engine.operation("inner").key("");
     let empty: Result<Receipt, Error> = empty.run(|_| async { unreachable!() }).await;
     assert_eq!(empty.unwrap_err().class(), Class::System);
 }
 
 #[tokio::test]
 async fn a_derived_key_is_the_same_for_every_attempt_and_no_other_call() {
-    let world = World::memory();
+    let fixture = Fixture::memory();
     let derived = |key: u32| {
-        let call = world.engine.operation("pay").key(&key);
+        let call = fixture.engine.operation("pay").key(&key);
         call.run(|cx| async move {
             // A system error would hide it; a business error carries it out.
             Ok::<_, PayError>((cx.derive_key("charge"), cx.derive_key("mail")))
@@ -128,15 +131,15 @@ async fn a_derived_key_is_the_same_for_every_attempt_and_no_other_call() {
     let (charge, mail) = derived(1).await.unwrap();
     let (other, _) = derived(2).await.unwrap();
     assert!(charge != mail && charge != other);
-    world.pass_in_store(Duration::from_hours(25));
+    fixture.pass_in_store(Duration::from_hours(25));
     assert_eq!(derived(1).await.unwrap().0, charge, "and for a later run");
 }
 
 #[tokio::test]
-async fn a_body_finds_its_context_and_nobody_else_does() {
-    let world = World::memory();
+async fn a_context_is_found_only_within_its_body() {
+    let fixture = Fixture::memory();
     assert!(idem_runtime::try_context().is_none());
-    let seen = world.pay().run(|_| async {
+    let seen = fixture.pay().run(|_| async {
         let operation = idem_runtime::context().operation().to_string();
         Ok::<_, PayError>(operation)
     });
@@ -146,13 +149,13 @@ async fn a_body_finds_its_context_and_nobody_else_does() {
 
 #[tokio::test]
 async fn the_engine_ends_its_thread_when_it_is_dropped() {
-    let world = World::memory();
+    let fixture = Fixture::memory();
     let runs = Runs::default();
-    let paid = world.engine.scope(pay(1, &runs)).await;
+    let paid = fixture.engine.scope(pay(1, &runs)).await;
     assert_eq!(paid, Ok(Receipt { run: 1 }));
-    let World {
+    let Fixture {
         engine, far, store, ..
-    } = world;
+    } = fixture;
     drop((engine, far));
     // The thread holds the last other handle of the store.
     while store.handles() > 1 {
@@ -164,12 +167,12 @@ async fn the_engine_ends_its_thread_when_it_is_dropped() {
 async fn the_engine_ends_its_thread_when_its_last_claim_is_dropped() {
     // The thread may look before the claim's lease is gone, or after: both must end it.
     for _ in 0..200 {
-        let world = World::memory();
-        let claim = world.pay().begin().await.unwrap();
-        world.clock.sleeper_within(Duration::from_secs(10)).await;
-        let World {
+        let fixture = Fixture::memory();
+        let claim = fixture.pay().begin().await.unwrap();
+        fixture.clock.sleeper_within(Duration::from_secs(10)).await;
+        let Fixture {
             engine, far, store, ..
-        } = world;
+        } = fixture;
         drop((engine, far));
         drop(claim);
         while store.handles() > 1 {
@@ -203,7 +206,7 @@ async fn functions_of_one_name_do_not_share_their_answers() {
         Ok(format!("{number} by {operation}"))
     }
 
-    let world = World::memory();
+    let fixture = Fixture::memory();
     let all = async {
         assert_eq!(Orders::create(1).await, Ok("order 1".to_owned()));
         assert_eq!(Invoices::create(1).await, Ok("invoice 1".to_owned()));
@@ -214,5 +217,5 @@ async fn functions_of_one_name_do_not_share_their_answers() {
             "{function}"
         );
     };
-    world.engine.scope(all).await;
+    fixture.engine.scope(all).await;
 }

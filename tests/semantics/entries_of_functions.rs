@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use idem_runtime::{Engine, EntryState, ErrorKind, FormatKey, idempotent};
+use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
-use idem_tests::pay::{PayError, Receipt, Runs};
-use idem_tests::world::World;
+use idem_tests::payment::{PayError, Receipt, Runs};
 
-use crate::stage::{Answer, receipt, refusal};
+use crate::support::{Answer, receipt, refusal};
 
 on_every_store![
     an_unknown_call_is_found_resolved_and_replayed,
@@ -32,8 +32,8 @@ async fn transfer(
     Err(PayError::TimedOut)
 }
 
-async fn an_unknown_call_is_found_resolved_and_replayed(world: World) {
-    let (near, far, runs) = (&world.engine, &world.far, Runs::default());
+async fn an_unknown_call_is_found_resolved_and_replayed(fixture: Fixture) {
+    let (near, far, runs) = (&fixture.engine, &fixture.far, Runs::default());
     let entry = async |tenant: &str, order| {
         let found = transfer_entry(tenant, order, 1_250, far, &runs).await;
         found.unwrap()
@@ -56,8 +56,8 @@ async fn refund(order: u32, cents: u64, #[idem(skip)] engine: &Engine) -> Answer
 }
 
 /// A key that was given back knows no request; its answer is that of the request whose entry it is.
-async fn an_entry_has_the_fingerprint_of_its_call(world: World) {
-    let engine = &world.engine;
+async fn an_entry_has_the_fingerprint_of_its_call(fixture: Fixture) {
+    let engine = &fixture.engine;
     assert_eq!(refund(7, 1_250, engine).await, Err(PayError::Down));
     let found = refund_entry(7, 1_250, engine).await.unwrap().unwrap();
     assert_eq!(found.state(), EntryState::Released);
@@ -67,8 +67,8 @@ async fn an_entry_has_the_fingerprint_of_its_call(world: World) {
     assert_eq!(other.kind(), &ErrorKind::Mismatch);
 }
 
-async fn an_entry_has_the_policy_of_its_function(world: World) {
-    let (engine, runs) = (&world.engine, Runs::default());
+async fn an_entry_has_the_policy_of_its_function(fixture: Fixture) {
+    let (engine, runs) = (&fixture.engine, Runs::default());
     let entry = async || {
         let found = transfer_entry("north", 7, 1_250, engine, &runs).await;
         found.unwrap().expect("there is a record")
@@ -85,10 +85,10 @@ async fn an_entry_has_the_policy_of_its_function(world: World) {
     );
 }
 
-async fn an_entry_that_cannot_be_named_is_refused(world: World) {
-    let found = transfer_entry("", 7, 1_250, &world.engine, &Runs::default()).await;
+async fn an_entry_that_cannot_be_named_is_refused(fixture: Fixture) {
+    let found = transfer_entry("", 7, 1_250, &fixture.engine, &Runs::default()).await;
     assert_eq!(found.unwrap_err().kind(), &ErrorKind::InvalidKey);
-    world.engine.shutdown(Duration::ZERO).await.unwrap();
+    fixture.engine.shutdown(Duration::ZERO).await.unwrap();
 }
 
 #[idempotent(op = "print", key = "{order}", engine = engine, entry = print_entry)]
@@ -97,8 +97,8 @@ async fn print(order: u32, #[idem(skip)] engine: &Engine) -> Answer {
     receipt(1)
 }
 
-async fn a_formatted_key_is_text(world: World) {
-    let engine = &world.engine;
+async fn a_formatted_key_is_text(fixture: Fixture) {
+    let engine = &fixture.engine;
     assert_eq!(print(7, engine).await, receipt(1));
     let call = || engine.operation("print");
     assert!(call().key(&7).entry().await.unwrap().is_none());
@@ -112,8 +112,8 @@ async fn ship(tenant: &str, house: &str, order: u32, #[idem(skip)] engine: &Engi
     receipt(1)
 }
 
-async fn a_key_of_several_placeholders_is_found_by_hand(world: World) {
-    let engine = &world.engine;
+async fn a_key_of_several_placeholders_is_found_by_hand(fixture: Fixture) {
+    let engine = &fixture.engine;
     assert_eq!(ship("acme", "north", 7, engine).await, receipt(1));
     let scope = || engine.operation("ship");
     let text = scope().scope("tenant-acme").key("north/   7");

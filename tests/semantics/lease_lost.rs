@@ -6,31 +6,31 @@ use std::time::{Duration, Instant};
 
 use idem_runtime::{Context, EntryState, OnRunning};
 use idem_tests::faulty::{Fault, Operation};
+use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
-use idem_tests::pay::Runs;
-use idem_tests::world::World;
+use idem_tests::payment::Runs;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use crate::stage::{
+use crate::support::{
     Body, LEASE_OVER, Pay, answered, comes_to_stand, others, paid, poll_once, receipt, sent,
 };
 
 on_every_store![
-    a_body_is_told_when_its_renewal_is_refused,
-    a_body_is_told_when_its_lease_runs_out_unrenewed,
-    a_body_is_told_when_it_runs_for_too_long,
+    a_body_is_notified_when_its_renewal_is_refused,
+    a_body_is_notified_when_its_lease_expires,
+    a_body_is_notified_at_max_run,
     a_long_lease_is_not_cut_short,
-    a_body_is_not_told_while_its_lease_is_renewed,
-    a_body_that_asks_late_is_told_at_once,
-    everybody_who_asks_is_told,
-    what_remains_of_a_lease_is_counted_from_the_last_renewal,
+    a_body_is_not_notified_while_its_lease_is_renewed,
+    a_late_wait_for_cancellation_returns_at_once,
+    every_waiting_body_is_notified,
+    the_remaining_lease_is_counted_from_the_last_renewal,
     nothing_remains_of_a_lost_lease,
     the_deadline_is_the_end_of_renewing,
     a_body_that_continues_gets_the_winners_answer,
-    a_body_that_continues_may_win_if_nobody_else_did,
+    a_body_that_continues_may_complete_if_no_other_attempt_did,
     a_lease_is_not_reported_lost_after_its_body_has_ended,
-    who_waits_here_gets_the_winners_answer_at_once,
+    a_local_follower_gets_the_winners_answer_at_once,
 ];
 
 const THIRD: Duration = Duration::from_secs(10);
@@ -43,11 +43,11 @@ struct Watching {
 }
 
 impl Watching {
-    async fn start(world: &World) -> Self {
+    async fn start(fixture: &Fixture) -> Self {
         let context = Arc::new(Mutex::new(None));
         let (end, begun) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
         let (place, gate, start) = (Arc::clone(&context), Arc::clone(&end), Arc::clone(&begun));
-        let task = tokio::spawn(world.pay().run(move |cx| async move {
+        let task = tokio::spawn(fixture.pay().run(move |cx| async move {
             *place.lock().unwrap() = Some(cx);
             start.add_permits(1);
             gate.acquire().await.unwrap().forget();
@@ -76,57 +76,57 @@ impl Watching {
 }
 
 /// Lets a third of the lease pass here, when the renewal is due.
-pub(crate) async fn third(world: &World) {
-    world.clock.sleeper_within(THIRD).await;
-    world.clock.advance(THIRD);
+pub(crate) async fn third(fixture: &Fixture) {
+    fixture.clock.sleeper_within(THIRD).await;
+    fixture.clock.advance(THIRD);
 }
 
 /// Another process takes the key over.
-pub(crate) async fn taken_over(world: &World) {
-    world.pass_in_store(LEASE_OVER);
-    assert_eq!(paid(world.pay_far(), &Runs::default()).await, receipt(1));
+pub(crate) async fn taken_over(fixture: &Fixture) {
+    fixture.pass_in_store(LEASE_OVER);
+    assert_eq!(paid(fixture.pay_far(), &Runs::default()).await, receipt(1));
 }
 
-async fn a_body_is_told_when_its_renewal_is_refused(world: World) {
-    let watching = Watching::start(&world).await;
-    taken_over(&world).await;
+async fn a_body_is_notified_when_its_renewal_is_refused(fixture: Fixture) {
+    let watching = Watching::start(&fixture).await;
+    taken_over(&fixture).await;
     watching.knows_nothing().await;
-    third(&world).await;
+    third(&fixture).await;
     watching.told.await.unwrap();
     let why = "lease lost: another attempt";
-    world.events.wait_for(why, 1).await;
+    fixture.events.wait_for(why, 1).await;
     assert_eq!(watching.body.end().await, receipt(1));
 }
 
-async fn a_body_is_told_when_its_lease_runs_out_unrenewed(world: World) {
-    world.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
-    let watching = Watching::start(&world).await;
-    world.clock.advance(Duration::from_millis(29_999));
+async fn a_body_is_notified_when_its_lease_expires(fixture: Fixture) {
+    fixture.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
+    let watching = Watching::start(&fixture).await;
+    fixture.clock.advance(Duration::from_millis(29_999));
     watching.knows_nothing().await;
-    world.clock.advance(Duration::from_millis(1));
+    fixture.clock.advance(Duration::from_millis(1));
     watching.told.await.unwrap();
     assert_eq!(watching.context.lease_remaining(), Duration::ZERO);
     assert_eq!(watching.body.end().await, receipt(7), "nobody else ran");
 }
 
-async fn a_body_is_told_when_it_runs_for_too_long(world: World) {
-    let world = world.with(|engine| engine.max_run(Duration::from_secs(15)));
-    let watching = Watching::start(&world).await;
-    third(&world).await;
-    world.events.wait_for("renewed", 1).await;
+async fn a_body_is_notified_at_max_run(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.max_run(Duration::from_secs(15)));
+    let watching = Watching::start(&fixture).await;
+    third(&fixture).await;
+    fixture.events.wait_for("renewed", 1).await;
     // At that moment, and not when it would have been renewed: with long leases that is much later.
-    world.clock.advance(Duration::from_millis(4_999));
+    fixture.clock.advance(Duration::from_millis(4_999));
     watching.knows_nothing().await;
-    world.clock.advance(Duration::from_millis(1));
+    fixture.clock.advance(Duration::from_millis(1));
     watching.told.await.unwrap();
     let why = "lease lost: the body ran for longer";
-    world.events.wait_for(why, 1).await;
+    fixture.events.wait_for(why, 1).await;
     assert_eq!(watching.body.end().await, receipt(7));
 }
 
-async fn a_long_lease_is_not_cut_short(world: World) {
+async fn a_long_lease_is_not_cut_short(fixture: Fixture) {
     let hour = Duration::from_hours(1);
-    let of_the_engine = world.with(|engine| engine.lease(hour));
+    let of_the_engine = fixture.with(|engine| engine.lease(hour));
     let contexts = Arc::new(Mutex::new(Vec::new()));
     let call = |call: Pay| {
         let contexts = Arc::clone(&contexts);
@@ -136,10 +136,10 @@ async fn a_long_lease_is_not_cut_short(world: World) {
         })
     };
     call(of_the_engine.pay()).await.unwrap();
-    let world = of_the_engine.with(|engine| engine.max_run(Duration::from_mins(20)));
-    let of_the_call = world.engine.operation("other").key(&7).lease(hour);
+    let fixture = of_the_engine.with(|engine| engine.max_run(Duration::from_mins(20)));
+    let of_the_call = fixture.engine.operation("other").key(&7).lease(hour);
     call(of_the_call).await.unwrap();
-    let of_both = world.engine.operation("third").key(&7);
+    let of_both = fixture.engine.operation("third").key(&7);
     call(of_both.lease(hour).max_run(hour * 2)).await.unwrap();
     let contexts = contexts.lock().unwrap();
     let runs = contexts.iter().map(|cx| cx.deadline() - Instant::now());
@@ -147,11 +147,11 @@ async fn a_long_lease_is_not_cut_short(world: World) {
     assert_eq!(minutes, [60, 60, 120]);
 }
 
-async fn a_body_is_not_told_while_its_lease_is_renewed(world: World) {
+async fn a_body_is_not_notified_while_its_lease_is_renewed(fixture: Fixture) {
     // Most renewals fail, and one in time is enough.
     let lost = [Fault::Lost, Fault::ReplyLost, Fault::None];
-    world.store.fail(Operation::Renew, lost.repeat(5));
-    let watching = Watching::start(&world).await;
+    fixture.store.fail(Operation::Renew, lost.repeat(5));
+    let watching = Watching::start(&fixture).await;
     // Only renewals move time here.
     watching.told.abort();
     for tries in 1..=15 {
@@ -159,20 +159,20 @@ async fn a_body_is_not_told_while_its_lease_is_renewed(world: World) {
             1 => THIRD,
             _ => THIRD / 4,
         };
-        world.clock.sleeper_within(pause).await;
-        world.clock.advance(pause);
+        fixture.clock.sleeper_within(pause).await;
+        fixture.clock.advance(pause);
         // Renewed, or a renewal that failed.
-        world.events.wait_for("renew", tries).await;
+        fixture.events.wait_for("renew", tries).await;
         watching.has_its_lease().await;
     }
-    assert_eq!(world.events.count("renewal failed"), 10);
+    assert_eq!(fixture.events.count("renewal failed"), 10);
     assert_eq!(watching.body.end().await, receipt(7));
 }
 
-async fn a_body_that_asks_late_is_told_at_once(world: World) {
-    let watching = Watching::start(&world).await;
-    taken_over(&world).await;
-    third(&world).await;
+async fn a_late_wait_for_cancellation_returns_at_once(fixture: Fixture) {
+    let watching = Watching::start(&fixture).await;
+    taken_over(&fixture).await;
+    third(&fixture).await;
     watching.told.await.unwrap();
     assert!(
         poll_once(pin!(watching.context.lease_lost()))
@@ -182,108 +182,108 @@ async fn a_body_that_asks_late_is_told_at_once(world: World) {
     assert_eq!(watching.body.end().await, receipt(1));
 }
 
-async fn everybody_who_asks_is_told(world: World) {
-    let watching = Watching::start(&world).await;
+async fn every_waiting_body_is_notified(fixture: Fixture) {
+    let watching = Watching::start(&fixture).await;
     let more = [(); 20].map(|()| tokio::spawn(watching.context.lease_lost()));
     others().await;
-    taken_over(&world).await;
-    third(&world).await;
+    taken_over(&fixture).await;
+    third(&fixture).await;
     for told in more {
         told.await.unwrap();
     }
     assert_eq!(watching.body.end().await, receipt(1));
 }
 
-async fn what_remains_of_a_lease_is_counted_from_the_last_renewal(world: World) {
-    let watching = Watching::start(&world).await;
+async fn the_remaining_lease_is_counted_from_the_last_renewal(fixture: Fixture) {
+    let watching = Watching::start(&fixture).await;
     let remains = || watching.context.lease_remaining();
     assert_eq!(remains(), Duration::from_secs(30));
-    world.clock.advance(Duration::from_secs(4));
+    fixture.clock.advance(Duration::from_secs(4));
     assert_eq!(remains(), Duration::from_secs(26));
-    world.clock.sleeper_within(Duration::from_secs(6)).await;
-    world.clock.advance(Duration::from_secs(6));
-    world.events.wait_for("renewed", 1).await;
+    fixture.clock.sleeper_within(Duration::from_secs(6)).await;
+    fixture.clock.advance(Duration::from_secs(6));
+    fixture.events.wait_for("renewed", 1).await;
     assert_eq!(remains(), Duration::from_secs(30));
     watching.told.abort();
     assert_eq!(watching.body.end().await, receipt(7));
 }
 
-async fn nothing_remains_of_a_lost_lease(world: World) {
-    let watching = Watching::start(&world).await;
-    taken_over(&world).await;
+async fn nothing_remains_of_a_lost_lease(fixture: Fixture) {
+    let watching = Watching::start(&fixture).await;
+    taken_over(&fixture).await;
     assert_eq!(watching.context.lease_remaining(), Duration::from_secs(30));
-    third(&world).await;
+    third(&fixture).await;
     watching.told.await.unwrap();
     assert_eq!(watching.context.lease_remaining(), Duration::ZERO);
     assert_eq!(watching.body.end().await, receipt(1));
 }
 
-async fn the_deadline_is_the_end_of_renewing(world: World) {
-    let world = world.with(|engine| engine.max_run(Duration::from_hours(2)));
+async fn the_deadline_is_the_end_of_renewing(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.max_run(Duration::from_hours(2)));
     let before = Instant::now();
-    let watching = Watching::start(&world).await;
+    let watching = Watching::start(&fixture).await;
     let first = watching.context.deadline();
     assert!(first >= before + Duration::from_hours(2));
-    world.clock.advance(Duration::from_hours(1));
+    fixture.clock.advance(Duration::from_hours(1));
     let second = watching.context.deadline();
     assert!(second < first, "an hour of it is over");
-    world.clock.advance(Duration::from_hours(3));
+    fixture.clock.advance(Duration::from_hours(3));
     assert!(watching.context.deadline() < second, "it is over");
     watching.told.await.unwrap();
     assert_eq!(watching.body.end().await, receipt(7));
 }
 
-async fn a_body_that_continues_gets_the_winners_answer(world: World) {
-    let watching = Watching::start(&world).await;
-    taken_over(&world).await;
-    third(&world).await;
+async fn a_body_that_continues_gets_the_winners_answer(fixture: Fixture) {
+    let watching = Watching::start(&fixture).await;
+    taken_over(&fixture).await;
+    third(&fixture).await;
     watching.told.await.unwrap();
     assert_eq!(watching.body.end().await, receipt(1));
-    assert_eq!(world.events.count("adopted"), 1);
-    assert_eq!(answered(world.pay()).await, receipt(1));
+    assert_eq!(fixture.events.count("adopted"), 1);
+    assert_eq!(answered(fixture.pay()).await, receipt(1));
 }
 
-async fn a_body_that_continues_may_win_if_nobody_else_did(world: World) {
-    world.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
-    let watching = Watching::start(&world).await;
-    world.pass_in_store(LEASE_OVER);
-    world.clock.advance(LEASE_OVER);
+async fn a_body_that_continues_may_complete_if_no_other_attempt_did(fixture: Fixture) {
+    fixture.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
+    let watching = Watching::start(&fixture).await;
+    fixture.pass_in_store(LEASE_OVER);
+    fixture.clock.advance(LEASE_OVER);
     watching.told.await.unwrap();
     assert_eq!(watching.body.end().await, receipt(7));
-    assert_eq!(answered(world.pay_far()).await, receipt(7));
+    assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
 
-async fn a_lease_is_not_reported_lost_after_its_body_has_ended(world: World) {
-    world.store.fail(Operation::Renew, [Fault::Held]);
-    world.store.fail(Operation::Complete, [Fault::ReplyHeld]);
-    let Watching { told, body, .. } = Watching::start(&world).await;
-    third(&world).await;
-    sent(&world, Operation::Renew, 1).await;
-    let other = world.engine.operation("other").key(&1);
+async fn a_lease_is_not_reported_lost_after_its_body_has_ended(fixture: Fixture) {
+    fixture.store.fail(Operation::Renew, [Fault::Held]);
+    fixture.store.fail(Operation::Complete, [Fault::ReplyHeld]);
+    let Watching { told, body, .. } = Watching::start(&fixture).await;
+    third(&fixture).await;
+    sent(&fixture, Operation::Renew, 1).await;
+    let other = fixture.engine.operation("other").key(&1);
     let other = Body::start(other, receipt(8)).await;
     let answer = tokio::spawn(body.end());
-    comes_to_stand(&world, |state| matches!(state, EntryState::Answered(_))).await;
+    comes_to_stand(&fixture, |state| matches!(state, EntryState::Answered(_))).await;
     // The renewal was sent first and arrives now, behind the completion.
-    world.store.deliver();
+    fixture.store.deliver();
     told.await.unwrap();
-    world.store.deliver();
+    fixture.store.deliver();
     assert_eq!(answer.await.unwrap(), receipt(7));
     // What the engine's thread said of the first lease it said before it renewed the second one.
-    third(&world).await;
-    world.events.wait_for("renewed", 1).await;
-    assert_eq!(world.events.count("lease lost"), 0);
+    third(&fixture).await;
+    fixture.events.wait_for("renewed", 1).await;
+    assert_eq!(fixture.events.count("lease lost"), 0);
     assert_eq!(other.end().await, receipt(8));
 }
 
-async fn who_waits_here_gets_the_winners_answer_at_once(world: World) {
-    let first = Body::start(world.pay(), receipt(7)).await;
+async fn a_local_follower_gets_the_winners_answer_at_once(fixture: Fixture) {
+    let first = Body::start(fixture.pay(), receipt(7)).await;
     let patient = OnRunning::Wait(Duration::from_mins(5));
-    let waiting = tokio::spawn(answered(world.pay().on_running(patient)));
+    let waiting = tokio::spawn(answered(fixture.pay().on_running(patient)));
     others().await;
-    taken_over(&world).await;
+    taken_over(&fixture).await;
     assert!(!waiting.is_finished(), "the body is still thought to count");
-    third(&world).await;
-    world.events.wait_for("lease lost", 1).await;
+    third(&fixture).await;
+    fixture.events.wait_for("lease lost", 1).await;
     // Twenty seconds of the lease were left; time stands still.
     let waited = tokio::time::timeout(Duration::from_secs(20), waiting).await;
     let answer = waited.expect("who waits is told that the lease is lost");

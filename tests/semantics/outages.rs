@@ -6,16 +6,16 @@ use idem_runtime::ErrorKind;
 use idem_runtime::clock::Clock as _;
 use idem_runtime::store::{ReadReply, Store};
 use idem_tests::faulty::{Fault, Operation};
+use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
-use idem_tests::pay::{PayError, Receipt, Runs};
-use idem_tests::world::World;
+use idem_tests::payment::{PayError, Receipt, Runs};
 
-use crate::stage::{Pay, answered, others, paid, receipt, refusal, sent};
+use crate::support::{Pay, answered, others, paid, receipt, refusal, sent};
 
 on_every_store![
     a_silent_store_fails_the_call_at_its_deadline,
     a_failing_store_is_asked_again_until_the_deadline,
-    a_store_that_fails_before_it_falls_silent_says_why,
+    a_store_that_fails_before_it_falls_silent_keeps_its_error,
     after_a_failure_of_a_whole_deadline_later_calls_fail_soon,
     the_first_call_after_an_outage_succeeds,
     a_call_in_an_outage_awaits_the_try_that_is_under_way,
@@ -32,14 +32,14 @@ fn never() -> Result<Receipt, PayError> {
     unreachable!("the store did not grant the claim")
 }
 
-async fn a_silent_store_fails_the_call_at_its_deadline(world: World) {
-    world.store.fail(Operation::Claim, [Fault::Hangs]);
-    let call = tokio::spawn(world.pay().run(|_| async { never() }));
-    world.clock.sleeper_within(Duration::from_secs(2)).await;
-    world.clock.advance(Duration::from_millis(1_999));
+async fn a_silent_store_fails_the_call_at_its_deadline(fixture: Fixture) {
+    fixture.store.fail(Operation::Claim, [Fault::Hangs]);
+    let call = tokio::spawn(fixture.pay().run(|_| async { never() }));
+    fixture.clock.sleeper_within(Duration::from_secs(2)).await;
+    fixture.clock.advance(Duration::from_millis(1_999));
     tokio::task::yield_now().await;
     assert!(!call.is_finished());
-    world.clock.advance(Duration::from_millis(1));
+    fixture.clock.advance(Duration::from_millis(1));
     let error = call.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
     let PayError::Idem(error) = error else {
@@ -52,15 +52,15 @@ async fn a_silent_store_fails_the_call_at_its_deadline(world: World) {
     );
 }
 
-async fn a_failing_store_is_asked_again_until_the_deadline(world: World) {
-    world.store.fail(Operation::Claim, [Fault::Lost; 1_000]);
-    let call = tokio::spawn(world.pay().run(|_| async { never() }));
+async fn a_failing_store_is_asked_again_until_the_deadline(fixture: Fixture) {
+    fixture.store.fail(Operation::Claim, [Fault::Lost; 1_000]);
+    let call = tokio::spawn(fixture.pay().run(|_| async { never() }));
     let mut waited = Duration::ZERO;
     while waited < Duration::from_secs(2) {
-        world.clock.sleeper_within(Duration::from_secs(1)).await;
-        let step = world.clock.next_wake().expect("it sleeps");
+        fixture.clock.sleeper_within(Duration::from_secs(1)).await;
+        let step = fixture.clock.next_wake().expect("it sleeps");
         waited += step;
-        world.clock.advance(step);
+        fixture.clock.advance(step);
     }
     assert_eq!(waited, Duration::from_secs(2), "to the moment");
     let error = call.await.unwrap().unwrap_err();
@@ -72,7 +72,7 @@ async fn a_failing_store_is_asked_again_until_the_deadline(world: World) {
         error.to_string().contains("an injected fault"),
         "the reason: {error}"
     );
-    let tries = world.store.sent(Operation::Claim);
+    let tries = fixture.store.sent(Operation::Claim);
     assert!((8..=40).contains(&tries.len()), "{} tries", tries.len());
     assert!(
         tries.iter().all(|owner| *owner == tries[0]),
@@ -84,19 +84,19 @@ async fn a_failing_store_is_asked_again_until_the_deadline(world: World) {
 const SHORT: Duration = Duration::from_millis(250);
 
 /// Calls until the store is unavailable; how long that took, and how many claims.
-async fn fails(world: &World, call: Pay) -> (Duration, usize) {
-    let claims = world.store.sent(Operation::Claim).len();
-    let began = world.clock.now();
+async fn fails(fixture: &Fixture, call: Pay) -> (Duration, usize) {
+    let claims = fixture.store.sent(Operation::Claim).len();
+    let began = fixture.clock.now();
     let mut call = tokio::spawn(answered(call));
     let error = loop {
         tokio::select! {
             biased;
             answer = &mut call => break refusal(answer.unwrap()),
-            () = world.clock.sleeper_within(Duration::from_secs(1)) => {}
+            () = fixture.clock.sleeper_within(Duration::from_secs(1)) => {}
         }
         // To the moment.
-        if let Some(step) = world.clock.next_wake() {
-            world.clock.advance(step);
+        if let Some(step) = fixture.clock.next_wake() {
+            fixture.clock.advance(step);
         }
         others().await;
     };
@@ -104,123 +104,123 @@ async fn fails(world: &World, call: Pay) -> (Duration, usize) {
     assert!(error.is_retryable());
     let message = error.to_string();
     assert!(message.contains("an injected fault"), "{message}");
-    let claims = world.store.sent(Operation::Claim).len() - claims;
-    (world.clock.now().saturating_sub(began), claims)
+    let claims = fixture.store.sent(Operation::Claim).len() - claims;
+    (fixture.clock.now().saturating_sub(began), claims)
 }
 
 /// A store fails for the whole deadline of one call, and goes on failing.
-async fn outage(world: &World) {
-    world.store.fail(Operation::Claim, [Fault::Lost; 1_000]);
-    let (took, _) = fails(world, world.pay()).await;
+async fn outage(fixture: &Fixture) {
+    fixture.store.fail(Operation::Claim, [Fault::Lost; 1_000]);
+    let (took, _) = fails(fixture, fixture.pay()).await;
     assert_eq!(took, Duration::from_secs(2));
 }
 
 /// A call of another key.
-fn other(world: &World, key: u32) -> Pay {
-    world.engine.operation("pay").key(&("other", key))
+fn other(fixture: &Fixture, key: u32) -> Pay {
+    fixture.engine.operation("pay").key(&("other", key))
 }
 
-async fn after_a_failure_of_a_whole_deadline_later_calls_fail_soon(world: World) {
-    outage(&world).await;
+async fn after_a_failure_of_a_whole_deadline_later_calls_fail_soon(fixture: Fixture) {
+    outage(&fixture).await;
     for key in 0..3 {
-        let (took, claims) = fails(&world, other(&world, key)).await;
+        let (took, claims) = fails(&fixture, other(&fixture, key)).await;
         assert_eq!(took, SHORT);
         assert!(claims > 2, "it makes attempts of its own: {claims}");
         // Later, and another call's failure is what is remembered.
-        world.clock.advance(Duration::from_secs(15));
+        fixture.clock.advance(Duration::from_secs(15));
     }
 }
 
-async fn the_first_call_after_an_outage_succeeds(world: World) {
-    outage(&world).await;
+async fn the_first_call_after_an_outage_succeeds(fixture: Fixture) {
+    outage(&fixture).await;
     // A connection remembers its last failure, and the next attempt is under way.
-    world.store.heal();
-    world.store.fail(Operation::Claim, [Fault::Lost; 2]);
-    let call = other(&world, 0);
+    fixture.store.heal();
+    fixture.store.fail(Operation::Claim, [Fault::Lost; 2]);
+    let call = other(&fixture, 0);
     let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
-    assert_eq!(world.finished(call).await, receipt(1));
+    assert_eq!(fixture.finished(call).await, receipt(1));
 }
 
-async fn a_call_in_an_outage_awaits_the_try_that_is_under_way(world: World) {
-    outage(&world).await;
-    world.store.heal();
-    world.store.fail(Operation::Claim, [Fault::ReplyHeld]);
-    let claims = world.store.sent(Operation::Claim).len();
-    let call = other(&world, 0);
+async fn a_call_in_an_outage_awaits_the_try_that_is_under_way(fixture: Fixture) {
+    outage(&fixture).await;
+    fixture.store.heal();
+    fixture.store.fail(Operation::Claim, [Fault::ReplyHeld]);
+    let claims = fixture.store.sent(Operation::Claim).len();
+    let call = other(&fixture, 0);
     let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
-    sent(&world, Operation::Claim, claims + 1).await;
-    world.clock.advance(SHORT * 2);
+    sent(&fixture, Operation::Claim, claims + 1).await;
+    fixture.clock.advance(SHORT * 2);
     others().await;
-    world.store.deliver();
+    fixture.store.deliver();
     assert_eq!(call.await.unwrap(), receipt(1));
 }
 
-async fn an_outage_ends_with_a_reply(world: World) {
-    outage(&world).await;
-    world.store.heal();
-    assert_eq!(paid(world.pay(), &Runs::default()).await, receipt(1));
-    world.store.fail(Operation::Claim, [Fault::Lost; 1_000]);
-    let (took, _) = fails(&world, other(&world, 0)).await;
+async fn an_outage_ends_with_a_reply(fixture: Fixture) {
+    outage(&fixture).await;
+    fixture.store.heal();
+    assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
+    fixture.store.fail(Operation::Claim, [Fault::Lost; 1_000]);
+    let (took, _) = fails(&fixture, other(&fixture, 0)).await;
     assert_eq!(took, Duration::from_secs(2));
 }
 
-async fn an_outage_that_no_call_has_seen_for_long_is_over(world: World) {
-    outage(&world).await;
-    world.clock.advance(Duration::from_secs(16));
-    let (took, _) = fails(&world, other(&world, 0)).await;
+async fn an_outage_that_no_call_has_seen_for_long_is_over(fixture: Fixture) {
+    outage(&fixture).await;
+    fixture.clock.advance(Duration::from_secs(16));
+    let (took, _) = fails(&fixture, other(&fixture, 0)).await;
     assert_eq!(took, Duration::from_secs(2));
 }
 
-async fn a_store_that_fails_before_it_falls_silent_says_why(world: World) {
-    world
+async fn a_store_that_fails_before_it_falls_silent_keeps_its_error(fixture: Fixture) {
+    fixture
         .store
         .fail(Operation::Claim, [Fault::Lost, Fault::Hangs]);
-    let call = tokio::spawn(answered(world.pay()));
-    sent(&world, Operation::Claim, 1).await;
+    let call = tokio::spawn(answered(fixture.pay()));
+    sent(&fixture, Operation::Claim, 1).await;
     let pause = Duration::from_millis(100);
-    world.clock.sleeper_within(pause).await;
-    world.clock.advance(pause);
-    sent(&world, Operation::Claim, 2).await;
-    world.clock.advance(Duration::from_secs(2));
+    fixture.clock.sleeper_within(pause).await;
+    fixture.clock.advance(pause);
+    sent(&fixture, Operation::Claim, 2).await;
+    fixture.clock.advance(Duration::from_secs(2));
     let error = refusal(call.await.unwrap());
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
     let message = error.to_string();
     assert!(message.contains("an injected fault"), "{message}");
 }
 
-/// A world of short leases, where the reply to each of so many claims is held.
-fn slow(world: World, claims: usize) -> World {
-    let world = world.with(|engine| engine.lease(Duration::from_secs(1)));
+/// A fixture of short leases, where the reply to each of so many claims is held.
+fn slow(fixture: Fixture, claims: usize) -> Fixture {
+    let fixture = fixture.with(|engine| engine.lease(Duration::from_secs(1)));
     let held = std::iter::repeat_n(Fault::ReplyHeld, claims);
-    world.store.fail(Operation::Claim, held);
-    world
+    fixture.store.fail(Operation::Claim, held);
+    fixture
 }
 
-async fn a_grant_that_comes_after_its_lease_is_asked_for_again(world: World) {
-    let world = slow(world, 1);
-    let call = tokio::spawn(world.pay().run(|cx| async move {
+async fn a_grant_that_comes_after_its_lease_is_asked_for_again(fixture: Fixture) {
+    let fixture = slow(fixture, 1);
+    let call = tokio::spawn(fixture.pay().run(|cx| async move {
         assert_eq!(cx.attempt(), 1, "the same claim, sent again");
         assert_eq!(cx.lease_remaining(), Duration::from_secs(1));
         receipt(1)
     }));
-    sent(&world, Operation::Claim, 1).await;
-    world.clock.advance(Duration::from_millis(1_500));
-    world.store.deliver();
+    sent(&fixture, Operation::Claim, 1).await;
+    fixture.clock.advance(Duration::from_millis(1_500));
+    fixture.store.deliver();
     assert_eq!(call.await.unwrap(), receipt(1));
-    let claims = world.store.sent(Operation::Claim);
+    let claims = fixture.store.sent(Operation::Claim);
     assert!(matches!(claims[..], [one, two] if one == two), "{claims:?}");
 }
 
 /// Of a store that replies at once, so that it is known which comes first, reply or deadline.
 #[tokio::test]
 async fn a_store_that_grants_after_the_lease_is_given_up() {
-    let world = slow(World::memory(), 1_000);
-    let call = tokio::spawn(answered(world.pay()));
+    let fixture = slow(Fixture::memory(), 1_000);
+    let call = tokio::spawn(answered(fixture.pay()));
     let second = Duration::from_secs(1);
     for claims in 1..=3 {
-        sent(&world, Operation::Claim, claims).await;
-        world.store.deliver();
-        world.clock.advance(second);
+        sent(&fixture, Operation::Claim, claims).await;
+        fixture.store.deliver();
+        fixture.clock.advance(second);
         others().await;
     }
     let patience = Duration::from_secs(20);
@@ -230,14 +230,14 @@ async fn a_store_that_grants_after_the_lease_is_given_up() {
     let message = error.to_string();
     assert!(message.contains("longer to grant the claim"), "{message}");
     // What was granted is given back.
-    world.events.wait_for("released", 1).await;
+    fixture.events.wait_for("released", 1).await;
 }
 
-async fn a_store_that_refuses_is_not_asked_again(world: World) {
-    world.store.fail(Operation::Claim, [Fault::Refused]);
-    let error = world.pay().run(|_| async { never() }).await.unwrap_err();
+async fn a_store_that_refuses_is_not_asked_again(fixture: Fixture) {
+    fixture.store.fail(Operation::Claim, [Fault::Refused]);
+    let error = fixture.pay().run(|_| async { never() }).await.unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
-    assert_eq!(world.store.sent(Operation::Claim).len(), 1);
+    assert_eq!(fixture.store.sent(Operation::Claim).len(), 1);
     let PayError::Idem(error) = error else {
         unreachable!()
     };
@@ -246,53 +246,56 @@ async fn a_store_that_refuses_is_not_asked_again(world: World) {
     assert!(message.contains("mend its access"), "{message}");
 }
 
-async fn a_claim_whose_reply_is_lost_does_not_block_itself(world: World) {
-    world
+async fn a_claim_whose_reply_is_lost_does_not_block_itself(fixture: Fixture) {
+    fixture
         .store
         .fail(Operation::Claim, [Fault::ReplyLost, Fault::ReplyLost]);
-    let call = tokio::spawn(world.pay().run(|cx| async move {
+    let call = tokio::spawn(fixture.pay().run(|cx| async move {
         assert_eq!(cx.attempt(), 1, "one claim, sent three times");
         Ok::<_, PayError>(Receipt { run: 1 })
     }));
     for _ in 0..2 {
-        world.clock.sleeper_within(Duration::from_millis(100)).await;
-        world.clock.advance(Duration::from_millis(100));
+        fixture
+            .clock
+            .sleeper_within(Duration::from_millis(100))
+            .await;
+        fixture.clock.advance(Duration::from_millis(100));
     }
     assert_eq!(call.await.unwrap(), Ok(Receipt { run: 1 }));
-    assert_eq!(world.store.sent(Operation::Claim).len(), 3);
+    assert_eq!(fixture.store.sent(Operation::Claim).len(), 3);
 }
 
-async fn a_claim_that_was_given_up_is_given_back(world: World) {
-    world.store.fail(Operation::Claim, [Fault::ReplyHangs]);
-    let call = tokio::spawn(world.pay().run(|_| async { never() }));
-    claimed_in_store(&world).await;
-    world.clock.advance(Duration::from_secs(2));
+async fn a_claim_that_was_given_up_is_given_back(fixture: Fixture) {
+    fixture.store.fail(Operation::Claim, [Fault::ReplyHangs]);
+    let call = tokio::spawn(fixture.pay().run(|_| async { never() }));
+    claimed_in_store(&fixture).await;
+    fixture.clock.advance(Duration::from_secs(2));
     call.await.unwrap().unwrap_err();
-    freed(&world).await;
+    freed(&fixture).await;
 }
 
-async fn a_caller_that_vanishes_while_claiming_gives_the_key_back(world: World) {
-    world.store.fail(Operation::Claim, [Fault::ReplyHangs]);
-    let call = tokio::spawn(world.pay().run(|_| async { never() }));
-    claimed_in_store(&world).await;
+async fn a_caller_that_vanishes_while_claiming_gives_the_key_back(fixture: Fixture) {
+    fixture.store.fail(Operation::Claim, [Fault::ReplyHangs]);
+    let call = tokio::spawn(fixture.pay().run(|_| async { never() }));
+    claimed_in_store(&fixture).await;
     call.abort();
-    freed(&world).await;
+    freed(&fixture).await;
 }
 
 /// Waits until the claim whose reply hangs has been granted.
-async fn claimed_in_store(world: &World) {
-    while world.store.read(&world.key()).await.unwrap() == ReadReply::Absent {
+async fn claimed_in_store(fixture: &Fixture) {
+    while fixture.store.read(&fixture.key()).await.unwrap() == ReadReply::Absent {
         tokio::task::yield_now().await;
     }
 }
 
 /// The engine's thread gives the key back; the next call runs as the first attempt.
-async fn freed(world: &World) {
-    world.events.wait_for("released", 1).await;
-    let call = world.pay().run(|cx| async move {
+async fn freed(fixture: &Fixture) {
+    fixture.events.wait_for("released", 1).await;
+    let call = fixture.pay().run(|cx| async move {
         assert_eq!(cx.attempt(), 1, "the claim that nobody saw does not count");
         Ok::<_, PayError>(Receipt { run: 1 })
     });
     assert_eq!(call.await, Ok(Receipt { run: 1 }));
-    assert_eq!(world.store.sent(Operation::Release).len(), 1);
+    assert_eq!(fixture.store.sent(Operation::Release).len(), 1);
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use idem_runtime::{Context, ErrorKind, OnOtherType};
+use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
-use idem_tests::pay::{PayError, Receipt, Runs};
-use idem_tests::world::World;
+use idem_tests::payment::{PayError, Receipt, Runs};
 
 on_every_store![
     a_success_is_replayed,
@@ -13,7 +13,7 @@ on_every_store![
     a_system_error_gives_the_key_back,
     system_errors_never_use_attempts_up,
     an_unknown_outcome_is_kept,
-    every_error_policy_does_as_it_says,
+    every_error_policy_is_applied,
     an_answer_lives_for_its_ttl,
     a_kept_error_lives_for_its_own_ttl,
     an_answer_that_is_too_large_leaves_a_tombstone,
@@ -24,10 +24,10 @@ on_every_store![
     a_foreign_value_is_refused_and_not_run,
 ];
 
-async fn a_success_is_replayed(world: World) {
+async fn a_success_is_replayed(fixture: Fixture) {
     let runs = Runs::default();
     for _ in 0..3 {
-        let answer: Result<_, PayError> = world
+        let answer: Result<_, PayError> = fixture
             .pay()
             .run(|_| async { Ok(Receipt { run: runs.start() }) })
             .await;
@@ -35,7 +35,7 @@ async fn a_success_is_replayed(world: World) {
     }
     assert_eq!(runs.count(), 1);
     assert_eq!(
-        world.events.all(),
+        fixture.events.all(),
         [
             "claimed 1",
             "completed value",
@@ -45,28 +45,28 @@ async fn a_success_is_replayed(world: World) {
     );
 }
 
-async fn a_business_error_is_replayed(world: World) {
+async fn a_business_error_is_replayed(fixture: Fixture) {
     let runs = Runs::default();
     for _ in 0..3 {
-        let answer: Result<Receipt, _> = world
+        let answer: Result<Receipt, _> = fixture
             .pay()
             .run(|_| async { Err(PayError::Declined { run: runs.start() }) })
             .await;
         assert_eq!(answer, Err(PayError::Declined { run: 1 }));
     }
     assert_eq!(runs.count(), 1);
-    assert_eq!(world.events.count("replayed error"), 2);
+    assert_eq!(fixture.events.count("replayed error"), 2);
 }
 
-async fn a_system_error_gives_the_key_back(world: World) {
+async fn a_system_error_gives_the_key_back(fixture: Fixture) {
     let runs = Runs::default();
     let fail = || {
-        world
+        fixture
             .pay()
             .run(|_| async { Err::<Receipt, _>(PayError::Down) })
     };
     assert_eq!(fail().await, Err(PayError::Down));
-    let answer: Result<_, PayError> = world
+    let answer: Result<_, PayError> = fixture
         .pay()
         .run(|cx| {
             assert_eq!(cx.attempt(), 1, "an attempt given back does not count");
@@ -75,15 +75,15 @@ async fn a_system_error_gives_the_key_back(world: World) {
         .await;
     assert_eq!(answer, Ok(Receipt { run: 1 }));
     assert_eq!(
-        world.events.all(),
+        fixture.events.all(),
         ["claimed 1", "released", "claimed 1", "completed value"]
     );
 }
 
-async fn system_errors_never_use_attempts_up(world: World) {
+async fn system_errors_never_use_attempts_up(fixture: Fixture) {
     let mut fences = Vec::new();
     for _ in 0..20 {
-        let answer: Result<Receipt, _> = world
+        let answer: Result<Receipt, _> = fixture
             .pay()
             .run(async |cx: Context| {
                 fences.push(cx.fence().await.unwrap());
@@ -96,14 +96,17 @@ async fn system_errors_never_use_attempts_up(world: World) {
     assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
 }
 
-async fn an_unknown_outcome_is_kept(world: World) {
-    let first: Result<Receipt, _> = world.pay().run(|_| async { Err(PayError::TimedOut) }).await;
+async fn an_unknown_outcome_is_kept(fixture: Fixture) {
+    let first: Result<Receipt, _> = fixture
+        .pay()
+        .run(|_| async { Err(PayError::TimedOut) })
+        .await;
     assert_eq!(
         first,
         Err(PayError::TimedOut),
         "the first caller sees what happened"
     );
-    let again: Result<Receipt, PayError> = world
+    let again: Result<Receipt, PayError> = fixture
         .pay()
         .run(|_| async { unreachable!("nobody knows whether it was paid") })
         .await;
@@ -118,9 +121,9 @@ async fn an_unknown_outcome_is_kept(world: World) {
     assert!(!error.is_retryable());
 }
 
-async fn every_error_policy_does_as_it_says(world: World) {
+async fn every_error_policy_is_applied(fixture: Fixture) {
     use idem_runtime::Class;
-    let call = |op: &'static str| world.engine.operation(op).key(&1);
+    let call = |op: &'static str| fixture.engine.operation(op).key(&1);
     let down = |_| async { Err::<Receipt, _>(PayError::Down) };
     for _ in 0..2 {
         assert_eq!(
@@ -128,13 +131,13 @@ async fn every_error_policy_does_as_it_says(world: World) {
             Err(PayError::Down)
         );
     }
-    assert_eq!(world.events.count("claimed"), 1);
+    assert_eq!(fixture.events.count("claimed"), 1);
     for _ in 0..2 {
         let declined = |_| async { Err::<Receipt, _>(PayError::Declined { run: 0 }) };
         let answer = call("release").release_errors().run(declined).await;
         assert_eq!(answer, Err(PayError::Declined { run: 0 }));
     }
-    assert_eq!(world.events.count("claimed"), 3);
+    assert_eq!(fixture.events.count("claimed"), 3);
     let first = call("unknown").errors_are_unknown().run(down).await;
     assert_eq!(first, Err(PayError::Down));
     let again = call("unknown")
@@ -153,19 +156,19 @@ async fn every_error_policy_does_as_it_says(world: World) {
             Err(PayError::Down)
         );
     }
-    assert_eq!(world.events.count("claimed"), 5);
+    assert_eq!(fixture.events.count("claimed"), 5);
 }
 
-async fn an_answer_lives_for_its_ttl(world: World) {
+async fn an_answer_lives_for_its_ttl(fixture: Fixture) {
     let runs = Runs::default();
     let pay = || {
-        let call = world.pay().ttl(Duration::from_hours(1));
+        let call = fixture.pay().ttl(Duration::from_hours(1));
         call.run(|_| async { Ok::<_, PayError>(Receipt { run: runs.start() }) })
     };
     assert_eq!(pay().await, Ok(Receipt { run: 1 }));
-    world.pass_in_store(Duration::from_mins(59));
+    fixture.pass_in_store(Duration::from_mins(59));
     assert_eq!(pay().await, Ok(Receipt { run: 1 }));
-    world.pass_in_store(Duration::from_mins(1));
+    fixture.pass_in_store(Duration::from_mins(1));
     assert_eq!(
         pay().await,
         Ok(Receipt { run: 2 }),
@@ -173,58 +176,58 @@ async fn an_answer_lives_for_its_ttl(world: World) {
     );
 }
 
-async fn a_kept_error_lives_for_its_own_ttl(world: World) {
+async fn a_kept_error_lives_for_its_own_ttl(fixture: Fixture) {
     let runs = Runs::default();
     let pay = || {
-        let call = world.pay().ttl(Duration::from_hours(24));
+        let call = fixture.pay().ttl(Duration::from_hours(24));
         let call = call.error_ttl(Duration::from_mins(10));
         call.run(|_| async { Err::<Receipt, _>(PayError::Declined { run: runs.start() }) })
     };
     assert_eq!(pay().await, Err(PayError::Declined { run: 1 }));
-    world.pass_in_store(Duration::from_mins(9));
+    fixture.pass_in_store(Duration::from_mins(9));
     assert_eq!(pay().await, Err(PayError::Declined { run: 1 }));
-    world.pass_in_store(Duration::from_mins(1));
+    fixture.pass_in_store(Duration::from_mins(1));
     assert_eq!(pay().await, Err(PayError::Declined { run: 2 }));
 }
 
-async fn an_answer_that_is_too_large_leaves_a_tombstone(world: World) {
-    let world = world.with(|engine| engine.max_value_bytes(100));
+async fn an_answer_that_is_too_large_leaves_a_tombstone(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.max_value_bytes(100));
     let large = "x".repeat(99);
-    let first = world
+    let first = fixture
         .pay()
         .run(|_| async { Ok::<_, PayError>(large.clone()) })
         .await;
     assert_eq!(first.as_ref(), Ok(&large), "its own caller gets it");
     assert_eq!(
-        world.events.count("unsaved: it is larger than 100 bytes"),
+        fixture.events.count("unsaved: it is larger than 100 bytes"),
         1
     );
-    let again = world
+    let again = fixture
         .pay()
         .run(|_| async { unreachable!("it happened") as Result<String, PayError> })
         .await;
     assert_eq!(again.unwrap_err().kind(), &ErrorKind::NotStored);
 }
 
-async fn an_answer_that_cannot_be_serialized_leaves_a_tombstone(world: World) {
+async fn an_answer_that_cannot_be_serialized_leaves_a_tombstone(fixture: Fixture) {
     type Odd = std::collections::BTreeMap<(u8, u8), u8>;
     let odd = Odd::from([((1, 2), 3)]);
-    let first = world
+    let first = fixture
         .pay()
         .run(|_| async { Ok::<_, PayError>(odd.clone()) })
         .await;
     assert_eq!(first, Ok(odd));
-    let again = world
+    let again = fixture
         .pay()
         .run(|_| async { unreachable!("it happened") as Result<Odd, PayError> })
         .await;
     assert_eq!(again.unwrap_err().kind(), &ErrorKind::NotStored);
 }
 
-async fn a_large_answer_is_replayed(world: World) {
+async fn a_large_answer_is_replayed(fixture: Fixture) {
     for bytes in [8_000, 8_190, 8_191, 8_192, 8_193, 200_000] {
         let text = "é".repeat(bytes / 2);
-        let call = || world.engine.operation("large").key(&bytes);
+        let call = || fixture.engine.operation("large").key(&bytes);
         let first = call()
             .run(|_| async { Ok::<_, PayError>(text.clone()) })
             .await;
@@ -239,8 +242,8 @@ async fn a_large_answer_is_replayed(world: World) {
     }
 }
 
-async fn another_type_under_the_same_operation_is_refused_and_not_run(world: World) {
-    let first = world
+async fn another_type_under_the_same_operation_is_refused_and_not_run(fixture: Fixture) {
+    let first = fixture
         .pay()
         .run(|_| async { Ok::<_, PayError>("text".to_owned()) })
         .await;
@@ -254,7 +257,7 @@ async fn another_type_under_the_same_operation_is_refused_and_not_run(world: Wor
         ),
     ];
     for (on_other_type, kind, words) in told {
-        let again = world
+        let again = fixture
             .pay()
             .on_other_type(on_other_type)
             .run(|_| async { unreachable!("a finished call") as Result<Receipt, PayError> })
@@ -270,32 +273,32 @@ async fn another_type_under_the_same_operation_is_refused_and_not_run(world: Wor
             "the message repeats the stored value: {message}"
         );
     }
-    let kept = world
+    let kept = fixture
         .pay()
         .run(|_| async { Ok::<_, PayError>(String::new()) })
         .await;
     assert_eq!(kept, Ok("text".to_owned()), "the record is as it was");
 }
 
-async fn a_newer_record_is_refused_and_not_run(world: World) {
+async fn a_newer_record_is_refused_and_not_run(fixture: Fixture) {
     let mut newer = [0_u8; 200];
     newer[0] = b'3';
-    refused(&world, &newer).await;
+    refused(&fixture, &newer).await;
 }
 
-async fn a_foreign_value_is_refused_and_not_run(world: World) {
-    refused(&world, b"{\"order\":7}").await;
-    refused(&world, b"2").await;
+async fn a_foreign_value_is_refused_and_not_run(fixture: Fixture) {
+    refused(&fixture, b"{\"order\":7}").await;
+    refused(&fixture, b"2").await;
 }
 
-async fn refused(world: &World, bytes: &[u8]) {
-    world.plant(bytes);
+async fn refused(fixture: &Fixture, bytes: &[u8]) {
+    fixture.plant(bytes);
     for _ in 0..2 {
-        let answer = world
+        let answer = fixture
             .pay()
             .run(|_| async { unreachable!("the key is taken") as Result<Receipt, PayError> })
             .await;
         assert_eq!(answer.unwrap_err().kind(), &ErrorKind::UnknownRecord);
     }
-    assert_eq!(world.events.count("claimed"), 0);
+    assert_eq!(fixture.events.count("claimed"), 0);
 }

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_runtime::{Answer, AnswerFormat, Begun, CallBuilder, Engine, How, Reconciled, idempotent};
+use idem_tests::fixture::{Classified, Fixture};
 use idem_tests::on_every_store;
-use idem_tests::pay::{PayError, Receipt};
-use idem_tests::world::{Classified, World};
+use idem_tests::payment::{PayError, Receipt};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use crate::stage::until;
+use crate::support::until;
 
 on_every_store![
-    an_executed_answer_says_so_and_then_it_is_replayed,
+    an_answer_is_executed_first_and_then_replayed,
     an_answer_names_the_attempt_that_made_it,
     an_answer_of_another_call_is_this_call_s_own,
     an_answer_that_a_hook_found_is_not_executed,
-    an_answer_that_was_waited_for_says_so,
+    an_answer_has_the_provenance_of_a_wait,
     an_adopted_answer_was_waited_for_and_has_its_own_age,
     an_answer_that_a_duplicate_asked_for_has_its_own_age,
     a_type_may_become_an_answer_and_back,
@@ -44,15 +44,15 @@ struct Body {
 }
 
 impl Body {
-    /// Starts body `run` of this world.
-    async fn start(world: &World, call: CallBuilder<Classified>, run: u32) -> Self {
+    /// Starts body `run` of this fixture.
+    async fn start(fixture: &Fixture, call: CallBuilder<Classified>, run: u32) -> Self {
         let gate = Arc::new(Semaphore::new(0));
         let end = Arc::clone(&gate);
         let task = tokio::spawn(call.run(move |_| async move {
             end.acquire().await.unwrap().forget();
             Ok(Receipt { run }.into())
         }));
-        world.events.wait_for("claimed", run as usize).await;
+        fixture.events.wait_for("claimed", run as usize).await;
         Self { gate, task }
     }
 
@@ -62,14 +62,18 @@ impl Body {
     }
 }
 
-async fn an_executed_answer_says_so_and_then_it_is_replayed(world: World) {
-    let pay = || world.pay().run(|_| async { Ok(Receipt { run: 1 }.into()) });
+async fn an_answer_is_executed_first_and_then_replayed(fixture: Fixture) {
+    let pay = || {
+        fixture
+            .pay()
+            .run(|_| async { Ok(Receipt { run: 1 }.into()) })
+    };
     let first: Paid = pay().await;
     let first = first.unwrap();
     assert!(first.was_executed());
     assert_eq!(story(&first), (1, How::Executed, 1, 0));
     assert_eq!(first.age(), Duration::ZERO);
-    world.pass_in_store(Duration::from_mins(10));
+    fixture.pass_in_store(Duration::from_mins(10));
     let again = pay().await.unwrap();
     assert!(!again.was_executed());
     assert_eq!(story(&again), (1, How::Replayed, 1, 10));
@@ -77,28 +81,32 @@ async fn an_executed_answer_says_so_and_then_it_is_replayed(world: World) {
     assert_eq!(again.into_inner(), Receipt { run: 1 });
 }
 
-async fn an_answer_names_the_attempt_that_made_it(world: World) {
-    drop(world.pay().begin().await.unwrap());
-    world.pass_in_store(Duration::from_secs(30));
-    let pay = || world.pay().run(|_| async { Ok(Receipt { run: 2 }.into()) });
+async fn an_answer_names_the_attempt_that_made_it(fixture: Fixture) {
+    drop(fixture.pay().begin().await.unwrap());
+    fixture.pass_in_store(Duration::from_secs(30));
+    let pay = || {
+        fixture
+            .pay()
+            .run(|_| async { Ok(Receipt { run: 2 }.into()) })
+    };
     let first: Paid = pay().await;
     assert_eq!(story(&first.unwrap()), (2, How::Executed, 2, 0));
     assert_eq!(story(&pay().await.unwrap()), (2, How::Replayed, 2, 0));
 }
 
-async fn an_answer_of_another_call_is_this_call_s_own(world: World) {
-    let inner = || world.engine.operation("inner").key(&7);
+async fn an_answer_of_another_call_is_this_call_s_own(fixture: Fixture) {
+    let inner = || fixture.engine.operation("inner").key(&7);
     let paid = inner().run(|_| async { Ok::<_, PayError>(Answer::from(Receipt { run: 1 })) });
     paid.await.unwrap();
-    let outer: Paid = (world.pay())
+    let outer: Paid = (fixture.pay())
         .run(|_| inner().run(|_| async { never() }))
         .await;
     assert_eq!(story(&outer.unwrap()), (1, How::Executed, 1, 0));
 }
 
-async fn an_answer_that_a_hook_found_is_not_executed(world: World) {
+async fn an_answer_that_a_hook_found_is_not_executed(fixture: Fixture) {
     for (key, landed) in [true, false].into_iter().enumerate() {
-        let pay = || world.engine.operation("pay").key(&key);
+        let pay = || fixture.engine.operation("pay").key(&key);
         let first: Paid = pay().run(|_| async { Err(PayError::TimedOut) }).await;
         assert_eq!(first, Err(PayError::TimedOut));
         let hook = |_| async move {
@@ -119,56 +127,56 @@ async fn an_answer_that_a_hook_found_is_not_executed(world: World) {
     }
 }
 
-async fn an_answer_that_was_waited_for_says_so(world: World) {
-    let first = Body::start(&world, world.pay(), 1).await;
-    let mut near = pin!(world.pay().run(|_| async { never::<Answer<Receipt>>() }));
+async fn an_answer_has_the_provenance_of_a_wait(fixture: Fixture) {
+    let first = Body::start(&fixture, fixture.pay(), 1).await;
+    let mut near = pin!(fixture.pay().run(|_| async { never::<Answer<Receipt>>() }));
     tokio::select! {
         biased;
         _ = &mut near => unreachable!("the body runs"),
         () = tokio::task::yield_now() => {}
     }
     let far = tokio::spawn(
-        world
+        fixture
             .pay_far()
             .run(|_| async { never::<Answer<Receipt>>() }),
     );
     // It asks, is told to wait, and sleeps.
-    world.clock.sleeper_within(Duration::from_secs(1)).await;
+    fixture.clock.sleeper_within(Duration::from_secs(1)).await;
     assert!(first.end().await.was_executed());
     assert_eq!(story(&near.await.unwrap()), (1, How::Waited, 1, 0));
-    let far = until(&world, far).await.unwrap().unwrap();
+    let far = until(&fixture, far).await.unwrap().unwrap();
     assert_eq!(story(&far), (1, How::Waited, 1, 0));
 }
 
-async fn an_adopted_answer_was_waited_for_and_has_its_own_age(world: World) {
-    let first = Body::start(&world, world.pay(), 1).await;
-    world.pass_in_store(Duration::from_secs(30));
-    let second = Body::start(&world, world.pay_far(), 2).await;
+async fn an_adopted_answer_was_waited_for_and_has_its_own_age(fixture: Fixture) {
+    let first = Body::start(&fixture, fixture.pay(), 1).await;
+    fixture.pass_in_store(Duration::from_secs(30));
+    let second = Body::start(&fixture, fixture.pay_far(), 2).await;
     assert_eq!(story(&second.end().await), (2, How::Executed, 2, 0));
-    world.pass_in_store(Duration::from_mins(5));
+    fixture.pass_in_store(Duration::from_mins(5));
     assert_eq!(story(&first.end().await), (2, How::Waited, 2, 5));
-    assert_eq!(world.events.count("adopted"), 1);
+    assert_eq!(fixture.events.count("adopted"), 1);
 }
 
 /// The one that asks does not want to know how old it is, and so may not be told.
-async fn an_answer_that_a_duplicate_asked_for_has_its_own_age(world: World) {
-    let first = Body::start(&world, world.pay(), 1).await;
+async fn an_answer_that_a_duplicate_asked_for_has_its_own_age(fixture: Fixture) {
+    let first = Body::start(&fixture, fixture.pay(), 1).await;
     assert!(first.end().await.was_executed());
-    world.pass_in_store(Duration::from_mins(5));
-    let leader = world.pay().run(|_| async { never::<Receipt>() });
-    let follower = world.pay().run(|_| async { never::<Answer<Receipt>>() });
+    fixture.pass_in_store(Duration::from_mins(5));
+    let leader = fixture.pay().run(|_| async { never::<Receipt>() });
+    let follower = fixture.pay().run(|_| async { never::<Answer<Receipt>>() });
     let (leader, follower) = tokio::join!(biased; leader, follower);
     assert_eq!(leader.unwrap(), Receipt { run: 1 });
     assert_eq!(follower.unwrap().age().as_secs() / 60, 5);
 }
 
-async fn a_type_may_become_an_answer_and_back(mut world: World) {
+async fn a_type_may_become_an_answer_and_back(mut fixture: Fixture) {
     for (key, format) in [AnswerFormat::Json, AnswerFormat::MessagePack]
         .iter()
         .enumerate()
     {
-        world = world.with(|engine| engine.answer_format(*format));
-        let call = |op| world.engine.operation(op).key(&key);
+        fixture = fixture.with(|engine| engine.answer_format(*format));
+        let call = |op| fixture.engine.operation(op).key(&key);
         let written = call("old").run(|_| async { Ok::<_, PayError>(Receipt { run: 1 }) });
         written.await.unwrap();
         let read = call("old").run(|_| async { never::<Answer<Receipt>>() });
@@ -179,7 +187,14 @@ async fn a_type_may_become_an_answer_and_back(mut world: World) {
         let read = call("new").run(|_| async { never::<Receipt>() });
         assert_eq!(read.await, Ok(Receipt { run: 2 }));
     }
-    let Begun::Done(stored) = world.engine.operation("new").key(&1).begin().await.unwrap() else {
+    let Begun::Done(stored) = fixture
+        .engine
+        .operation("new")
+        .key(&1)
+        .begin()
+        .await
+        .unwrap()
+    else {
         unreachable!("it is done")
     };
     assert_eq!(stored.decode::<Receipt>().unwrap(), Receipt { run: 2 });
@@ -195,12 +210,12 @@ async fn pay(#[idem(skip)] engine: &Engine, order: u32) -> Result<Answer<Receipt
     Ok(Receipt { run: order }.into())
 }
 
-async fn the_attribute_takes_answers(world: World) {
+async fn the_attribute_takes_answers(fixture: Fixture) {
     for how in [How::Executed, How::Replayed] {
-        let answer = pay(&world.engine, 3).await.unwrap();
+        let answer = pay(&fixture.engine, 3).await.unwrap();
         assert_eq!(story(&answer), (3, how, 1, 0));
-        let declined = pay(&world.engine, 0).await;
+        let declined = pay(&fixture.engine, 0).await;
         assert_eq!(declined, Err(PayError::Declined { run: 0 }));
     }
-    assert_eq!(world.events.count("claimed"), 2);
+    assert_eq!(fixture.events.count("claimed"), 2);
 }

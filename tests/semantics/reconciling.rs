@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use idem_runtime::{Context, EntryState, Error, OnRunning, Reconciled, Verdict};
 use idem_tests::faulty::{Fault, Operation};
+use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
-use idem_tests::pay::{PayError, Receipt, Runs};
-use idem_tests::world::World;
+use idem_tests::payment::{PayError, Receipt, Runs};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use crate::stage::{
+use crate::support::{
     Answer, Body, LEASE_OVER, Pay, answered, assert_running, assert_unknown, comes_to_rest,
     crashed, paid, panicked, receipt, refusal, refused_far, stands, timed_out, until,
 };
@@ -22,24 +22,25 @@ on_every_store![
     the_hook_is_not_asked_after_a_system_error,
     the_hook_is_not_asked_after_a_reset,
     the_hook_is_asked_before_a_lapsed_key_runs_again,
-    the_hook_is_asked_before_an_unknown_key_runs_again,
+    the_hook_runs_before_an_unknown_key_runs_again,
     the_hook_is_asked_after_a_panic,
     the_hook_is_asked_after_a_system_error_that_counts,
-    what_landed_is_replayed_to_everybody,
-    what_did_not_land_runs_once_and_counts,
-    a_hook_that_cannot_say_leaves_it_unknown,
+    a_landed_effect_is_replayed_to_all_callers,
+    an_effect_that_did_not_land_runs_once_and_counts,
+    an_undecided_hook_leaves_the_key_unknown,
     a_hook_that_fails_leaves_it_unknown,
     a_hook_that_panics_leaves_it_unknown,
     a_hook_that_panics_before_it_begins_leaves_it_unknown,
     a_hook_that_takes_too_long_leaves_it_unknown,
     an_undecided_key_is_asked_about_again,
     one_hook_at_a_time_and_the_others_get_its_answer,
-    who_waits_for_an_undecided_hook_shares_what_it_said,
+    a_follower_of_an_undecided_hook_shares_its_verdict,
     a_call_without_a_hook_waits_for_one_that_is_asking,
     a_caller_dropped_during_the_hook_leaves_it_unknown_at_once,
     a_hook_whose_process_dies_leaves_it_unknown,
     the_hook_sees_the_call_and_the_attempts_before_it,
     a_body_after_the_hook_may_fail_like_any_other,
+    duplicates_share_one_undecided_hook,
 ];
 
 /// How often a hook was asked and a body ran.
@@ -71,168 +72,170 @@ pub(crate) type Says = Reconciled<Receipt>;
 /// The effect happened; its receipt has number 7.
 pub(crate) const LANDED: Says = Reconciled::Landed(Receipt { run: 7 });
 
-async fn the_hook_is_not_asked_on_a_first_call(world: World) {
+async fn the_hook_is_not_asked_on_a_first_call(fixture: Fixture) {
     let counts = Counts::default();
-    assert_eq!(reconciled(world.pay(), LANDED, &counts).await, receipt(1));
+    assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(1));
     assert_eq!(counts.both(), (0, 1));
 }
 
-async fn the_hook_is_not_asked_on_a_replay(world: World) {
+async fn the_hook_is_not_asked_on_a_replay(fixture: Fixture) {
     let counts = Counts::default();
-    assert_eq!(paid(world.pay(), &counts.runs).await, receipt(1));
-    assert_eq!(reconciled(world.pay(), LANDED, &counts).await, receipt(1));
+    assert_eq!(paid(fixture.pay(), &counts.runs).await, receipt(1));
+    assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(1));
     assert_eq!(counts.both(), (0, 1));
 }
 
-async fn the_hook_is_not_asked_after_a_system_error(world: World) {
+async fn the_hook_is_not_asked_after_a_system_error(fixture: Fixture) {
     let counts = Counts::default();
-    let down = world.pay().run(|_| async { Err(PayError::Down) as Answer });
+    let down = fixture
+        .pay()
+        .run(|_| async { Err(PayError::Down) as Answer });
     assert_eq!(down.await, Err(PayError::Down));
-    assert_eq!(reconciled(world.pay(), LANDED, &counts).await, receipt(1));
+    assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(1));
     assert_eq!(counts.both(), (0, 1));
 }
 
-async fn the_hook_is_not_asked_after_a_reset(world: World) {
+async fn the_hook_is_not_asked_after_a_reset(fixture: Fixture) {
     let counts = Counts::default();
-    timed_out(world.pay()).await;
-    let entry = world.pay().entry().await.unwrap().unwrap();
+    timed_out(fixture.pay()).await;
+    let entry = fixture.pay().entry().await.unwrap().unwrap();
     entry.reset().await.unwrap();
-    assert_eq!(reconciled(world.pay(), LANDED, &counts).await, receipt(1));
+    assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(1));
     assert_eq!(counts.both(), (0, 1));
 }
 
-async fn the_hook_is_asked_before_a_lapsed_key_runs_again(world: World) {
+async fn the_hook_is_asked_before_a_lapsed_key_runs_again(fixture: Fixture) {
     let counts = Counts::default();
-    crashed(&world, world.pay()).await;
-    let again = reconciled(world.pay_far(), LANDED, &counts);
+    crashed(&fixture, fixture.pay()).await;
+    let again = reconciled(fixture.pay_far(), LANDED, &counts);
     assert_eq!(again.await, receipt(7));
     assert_eq!(counts.both(), (1, 0));
-    assert_eq!(world.events.count("reconciling after 1"), 1);
-    assert_eq!(world.events.count("landed"), 1);
+    assert_eq!(fixture.events.count("reconciling after 1"), 1);
+    assert_eq!(fixture.events.count("landed"), 1);
 }
 
-async fn the_hook_is_asked_before_an_unknown_key_runs_again(world: World) {
+async fn the_hook_runs_before_an_unknown_key_runs_again(fixture: Fixture) {
     let counts = Counts::default();
-    timed_out(world.pay()).await;
-    assert_eq!(reconciled(world.pay(), LANDED, &counts).await, receipt(7));
+    timed_out(fixture.pay()).await;
+    assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(7));
     assert_eq!(counts.both(), (1, 0));
 }
 
-async fn the_hook_is_asked_after_a_panic(world: World) {
+async fn the_hook_is_asked_after_a_panic(fixture: Fixture) {
     let counts = Counts::default();
-    panicked(world.pay()).await;
-    assert_eq!(reconciled(world.pay(), LANDED, &counts).await, receipt(7));
+    panicked(fixture.pay()).await;
+    assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(7));
     assert_eq!(counts.both(), (1, 0));
 }
 
-async fn the_hook_is_asked_after_a_system_error_that_counts(world: World) {
+async fn the_hook_is_asked_after_a_system_error_that_counts(fixture: Fixture) {
     let counts = Counts::default();
-    let call = world.pay().count_errors(true);
+    let call = fixture.pay().count_errors(true);
     let down = call.run(|_| async { Err(PayError::Down) as Answer });
     assert_eq!(down.await, Err(PayError::Down));
-    assert_eq!(reconciled(world.pay(), LANDED, &counts).await, receipt(7));
+    assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(7));
     assert_eq!(counts.both(), (1, 0));
 }
 
-async fn what_landed_is_replayed_to_everybody(world: World) {
+async fn a_landed_effect_is_replayed_to_all_callers(fixture: Fixture) {
     let counts = Counts::default();
-    timed_out(world.pay()).await;
-    assert_eq!(reconciled(world.pay(), LANDED, &counts).await, receipt(7));
+    timed_out(fixture.pay()).await;
+    assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(7));
     assert_eq!(
-        answered(world.pay_far()).await,
+        answered(fixture.pay_far()).await,
         receipt(7),
         "without a hook"
     );
-    let again = reconciled(world.pay_far(), Reconciled::NotLanded, &counts);
+    let again = reconciled(fixture.pay_far(), Reconciled::NotLanded, &counts);
     assert_eq!(again.await, receipt(7));
     assert_eq!(counts.both(), (1, 0));
 }
 
-async fn what_did_not_land_runs_once_and_counts(world: World) {
+async fn an_effect_that_did_not_land_runs_once_and_counts(fixture: Fixture) {
     let counts = Counts::default();
-    timed_out(world.pay()).await;
+    timed_out(fixture.pay()).await;
     let hook = |_| async { Reconciled::<Receipt>::NotLanded };
     let body = |cx: Context| async move {
         assert_eq!(cx.attempt(), 2, "the one before counts");
         receipt(counts.runs.start())
     };
-    assert_eq!(world.pay().run_reconciled(hook, body).await, receipt(1));
-    assert_eq!(answered(world.pay_far()).await, receipt(1));
-    assert_eq!(stands(&world).await.1, 2);
+    assert_eq!(fixture.pay().run_reconciled(hook, body).await, receipt(1));
+    assert_eq!(answered(fixture.pay_far()).await, receipt(1));
+    assert_eq!(stands(&fixture).await.1, 2);
     let told = [
         "reconciling after 1",
         "not landed",
         "claimed 2",
         "completed value",
     ];
-    assert_eq!(world.events.all()[2..6], told);
+    assert_eq!(fixture.events.all()[2..6], told);
 }
 
 /// Nobody knows, the body does not run, and this was the reason.
-async fn stays_unknown<R: Verdict<Receipt>>(world: &World, says: R, why: &str) {
+async fn stays_unknown<R: Verdict<Receipt>>(fixture: &Fixture, says: R, why: &str) {
     let counts = Counts::default();
-    timed_out(world.pay()).await;
-    let error = refusal(reconciled(world.pay(), says, &counts).await);
+    timed_out(fixture.pay()).await;
+    let error = refusal(reconciled(fixture.pay(), says, &counts).await);
     assert_unknown(&error);
     assert_eq!(counts.both(), (1, 0));
-    assert_eq!(world.events.count(&format!("undecided: {why}")), 1);
-    assert_eq!(stands(world).await, (EntryState::Unknown, 1));
-    assert_unknown(&refused_far(world).await);
+    assert_eq!(fixture.events.count(&format!("undecided: {why}")), 1);
+    assert_eq!(stands(fixture).await, (EntryState::Unknown, 1));
+    assert_unknown(&refused_far(fixture).await);
 }
 
-async fn a_hook_that_cannot_say_leaves_it_unknown(world: World) {
-    stays_unknown(&world, Says::Unknown, "the hook cannot say").await;
+async fn an_undecided_hook_leaves_the_key_unknown(fixture: Fixture) {
+    stays_unknown(&fixture, Says::Unknown, "the hook cannot say").await;
 }
 
-async fn a_hook_that_fails_leaves_it_unknown(world: World) {
+async fn a_hook_that_fails_leaves_it_unknown(fixture: Fixture) {
     let failure: Result<Says, PayError> = Err(PayError::Down);
-    stays_unknown(&world, failure, "the hook cannot say").await;
+    stays_unknown(&fixture, failure, "the hook cannot say").await;
 }
 
-async fn a_hook_that_panics_leaves_it_unknown(world: World) {
-    timed_out(world.pay()).await;
+async fn a_hook_that_panics_leaves_it_unknown(fixture: Fixture) {
+    timed_out(fixture.pay()).await;
     let hook = |_| async { std::panic::panic_any("no ink") as Says };
-    let call = world
+    let call = fixture
         .pay()
-        .run_reconciled(hook, |_| async { crate::stage::never() });
+        .run_reconciled(hook, |_| async { crate::support::never() });
     assert_unknown(&refusal(call.await));
-    assert_eq!(world.events.count("undecided: the hook panicked"), 1);
-    assert_eq!(stands(&world).await, (EntryState::Unknown, 1));
+    assert_eq!(fixture.events.count("undecided: the hook panicked"), 1);
+    assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
 }
 
-async fn a_hook_that_panics_before_it_begins_leaves_it_unknown(world: World) {
-    timed_out(world.pay()).await;
+async fn a_hook_that_panics_before_it_begins_leaves_it_unknown(fixture: Fixture) {
+    timed_out(fixture.pay()).await;
     let hook = |_| -> std::future::Ready<Says> { std::panic::panic_any("no ink") };
-    let call = world
+    let call = fixture
         .pay()
-        .run_reconciled(hook, |_| async { crate::stage::never() });
+        .run_reconciled(hook, |_| async { crate::support::never() });
     assert_unknown(&refusal(call.await));
-    assert_eq!(world.events.count("undecided: the hook panicked"), 1);
-    assert_eq!(stands(&world).await, (EntryState::Unknown, 1));
+    assert_eq!(fixture.events.count("undecided: the hook panicked"), 1);
+    assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
 }
 
-async fn a_hook_that_takes_too_long_leaves_it_unknown(world: World) {
-    timed_out(world.pay()).await;
-    let asking = Asking::start(&world, world.pay()).await;
-    world.clock.advance(Duration::from_millis(9_999));
-    crate::stage::others().await;
+async fn a_hook_that_takes_too_long_leaves_it_unknown(fixture: Fixture) {
+    timed_out(fixture.pay()).await;
+    let asking = Asking::start(&fixture, fixture.pay()).await;
+    fixture.clock.advance(Duration::from_millis(9_999));
+    crate::support::others().await;
     assert!(!asking.task.is_finished());
-    world.clock.advance(Duration::from_millis(1));
+    fixture.clock.advance(Duration::from_millis(1));
     assert_unknown(&refusal(asking.task.await.unwrap()));
     let why = "undecided: the hook took longer than 10 s";
-    assert_eq!(world.events.count(why), 1);
-    assert_eq!(stands(&world).await, (EntryState::Unknown, 1));
+    assert_eq!(fixture.events.count(why), 1);
+    assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
 }
 
-async fn an_undecided_key_is_asked_about_again(world: World) {
+async fn an_undecided_key_is_asked_about_again(fixture: Fixture) {
     let counts = Counts::default();
-    timed_out(world.pay()).await;
+    timed_out(fixture.pay()).await;
     for asked in 1..=9 {
-        let error = refusal(reconciled(world.pay(), Says::Unknown, &counts).await);
+        let error = refusal(reconciled(fixture.pay(), Says::Unknown, &counts).await);
         assert_unknown(&error);
         assert_eq!(counts.both(), (asked, 0), "asking uses no attempts up");
     }
-    assert_eq!(reconciled(world.pay(), LANDED, &counts).await, receipt(7));
+    assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(7));
 }
 
 /// A call whose hook says something when it is told to.
@@ -244,12 +247,12 @@ pub(crate) struct Asking {
 
 impl Asking {
     /// A hook that will say that the effect landed.
-    pub(crate) async fn start(world: &World, call: Pay) -> Self {
-        Self::saying(world, call, LANDED).await
+    pub(crate) async fn start(fixture: &Fixture, call: Pay) -> Self {
+        Self::saying(fixture, call, LANDED).await
     }
 
     /// Waits until the hook is asked. The body succeeds as run 8.
-    pub(crate) async fn saying(world: &World, call: Pay, says: Says) -> Self {
+    pub(crate) async fn saying(fixture: &Fixture, call: Pay, says: Says) -> Self {
         let (gate, begun) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
         let (end, start) = (Arc::clone(&gate), Arc::clone(&begun));
         let hook = move |_| async move {
@@ -258,7 +261,7 @@ impl Asking {
             says
         };
         let task = tokio::spawn(call.run_reconciled(hook, |_| async { receipt(8) }));
-        until(world, begun.acquire()).await.unwrap().forget();
+        until(fixture, begun.acquire()).await.unwrap().forget();
         Self { gate, task }
     }
 
@@ -268,79 +271,80 @@ impl Asking {
     }
 }
 
-async fn one_hook_at_a_time_and_the_others_get_its_answer(world: World) {
-    timed_out(world.pay()).await;
-    let asking = Asking::start(&world, world.pay()).await;
+async fn one_hook_at_a_time_and_the_others_get_its_answer(fixture: Fixture) {
+    timed_out(fixture.pay()).await;
+    let asking = Asking::start(&fixture, fixture.pay()).await;
     let (near, far) = (Counts::default(), Counts::default());
-    let second = reconciled(world.pay(), Reconciled::NotLanded, &near);
-    let third = reconciled(world.pay_far(), Reconciled::NotLanded, &far);
+    let second = reconciled(fixture.pay(), Reconciled::NotLanded, &near);
+    let third = reconciled(fixture.pay_far(), Reconciled::NotLanded, &far);
     let rest = Box::pin(async { tokio::join!(second, third) });
-    let (first, (second, third)) = until(&world, async { tokio::join!(asking.end(), rest) }).await;
+    let (first, (second, third)) =
+        until(&fixture, async { tokio::join!(asking.end(), rest) }).await;
     assert_eq!([first, second, third], [receipt(7), receipt(7), receipt(7)]);
     assert_eq!((near.both(), far.both()), ((0, 0), (0, 0)));
 }
 
-async fn who_waits_for_an_undecided_hook_shares_what_it_said(world: World) {
-    timed_out(world.pay()).await;
-    let asking = Asking::saying(&world, world.pay(), Says::Unknown).await;
+async fn a_follower_of_an_undecided_hook_shares_its_verdict(fixture: Fixture) {
+    timed_out(fixture.pay()).await;
+    let asking = Asking::saying(&fixture, fixture.pay(), Says::Unknown).await;
     let counts = Counts::default();
-    let second = reconciled(world.pay(), LANDED, &counts);
-    let (second, first) = until(&world, async { tokio::join!(second, asking.end()) }).await;
+    let second = reconciled(fixture.pay(), LANDED, &counts);
+    let (second, first) = until(&fixture, async { tokio::join!(second, asking.end()) }).await;
     assert_unknown(&refusal(first));
     assert_unknown(&refusal(second));
     assert_eq!(counts.both(), (0, 0), "the provider was asked a moment ago");
-    let third = reconciled(world.pay(), LANDED, &counts).await;
+    let third = reconciled(fixture.pay(), LANDED, &counts).await;
     assert_eq!((third, counts.both()), (receipt(7), (1, 0)));
 }
 
-async fn a_call_without_a_hook_waits_for_one_that_is_asking(world: World) {
-    timed_out(world.pay()).await;
-    let asking = Asking::start(&world, world.pay()).await;
-    assert_running(&refused_far(&world).await);
-    let reject = world.pay().on_running(OnRunning::Reject);
+async fn a_call_without_a_hook_waits_for_one_that_is_asking(fixture: Fixture) {
+    timed_out(fixture.pay()).await;
+    let asking = Asking::start(&fixture, fixture.pay()).await;
+    assert_running(&refused_far(&fixture).await);
+    let reject = fixture.pay().on_running(OnRunning::Reject);
     assert_running(&refusal(answered(reject).await));
-    let waits = answered(world.pay());
-    let (waits, first) = until(&world, async { tokio::join!(waits, asking.end()) }).await;
+    let waits = answered(fixture.pay());
+    let (waits, first) = until(&fixture, async { tokio::join!(waits, asking.end()) }).await;
     assert_eq!((waits, first), (receipt(7), receipt(7)));
 }
 
-async fn a_caller_dropped_during_the_hook_leaves_it_unknown_at_once(world: World) {
-    crashed(&world, world.pay()).await;
-    let asking = Asking::start(&world, world.pay()).await;
+async fn a_caller_dropped_during_the_hook_leaves_it_unknown_at_once(fixture: Fixture) {
+    crashed(&fixture, fixture.pay()).await;
+    let asking = Asking::start(&fixture, fixture.pay()).await;
     asking.task.abort();
     asking.task.await.unwrap_err();
-    comes_to_rest(&world).await;
-    assert_eq!(stands(&world).await, (EntryState::Unknown, 1));
-    assert_unknown(&refused_far(&world).await);
+    comes_to_rest(&fixture).await;
+    assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
+    assert_unknown(&refused_far(&fixture).await);
 }
 
-async fn a_hook_whose_process_dies_leaves_it_unknown(world: World) {
-    crashed(&world, world.pay()).await;
+async fn a_hook_whose_process_dies_leaves_it_unknown(fixture: Fixture) {
+    crashed(&fixture, fixture.pay()).await;
     // Nothing is heard of it again, not even what its end would say.
-    let dead = Asking::start(&world, world.pay_far()).await;
-    assert_running(&refused_near(&world).await);
-    world.store.fail(Operation::Release, [Fault::Refused]);
+    let dead = Asking::start(&fixture, fixture.pay_far()).await;
+    assert_running(&refused_near(&fixture).await);
+    fixture.store.fail(Operation::Release, [Fault::Refused]);
     dead.task.abort();
     dead.task.await.unwrap_err();
-    world.pass_in_store(LEASE_OVER);
-    assert_unknown(&refused_near(&world).await);
-    assert_eq!(stands(&world).await, (EntryState::Unknown, 1));
+    fixture.pass_in_store(LEASE_OVER);
+    assert_unknown(&refused_near(&fixture).await);
+    assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
     let counts = Counts::default();
-    assert_eq!(reconciled(world.pay(), LANDED, &counts).await, receipt(7));
+    assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(7));
     assert_eq!(counts.both(), (1, 0));
 }
 
-async fn refused_near(world: &World) -> Error {
-    let call = world.pay().on_running(OnRunning::Reject);
+async fn refused_near(fixture: &Fixture) -> Error {
+    let call = fixture.pay().on_running(OnRunning::Reject);
     refusal(answered(call).await)
 }
 
-async fn the_hook_sees_the_call_and_the_attempts_before_it(world: World) {
-    crashed(&world, world.pay()).await;
-    crashed(&world, world.pay()).await;
-    let body = Body::start(world.engine.operation("pay").key(&8), receipt(1)).await;
+async fn the_hook_sees_the_call_and_the_attempts_before_it(fixture: Fixture) {
+    crashed(&fixture, fixture.pay()).await;
+    crashed(&fixture, fixture.pay()).await;
+    let body = Body::start(fixture.engine.operation("pay").key(&8), receipt(1)).await;
     body.end().await.unwrap();
-    let key = *world.key().digest();
+    let key = *fixture.key().digest();
     let hook = move |cx: Context| async move {
         assert_eq!((cx.operation().as_str(), *cx.key()), ("pay", key));
         assert_eq!(cx.attempt(), 2);
@@ -350,23 +354,49 @@ async fn the_hook_sees_the_call_and_the_attempts_before_it(world: World) {
         assert_eq!(label, idem_runtime::context().derive_key("bank"));
         Says::NotLanded
     };
-    let answer = world
+    let answer = fixture
         .pay()
         .run_reconciled(hook, |cx| async move { receipt(cx.attempt().into()) });
     assert_eq!(answer.await, receipt(3));
 }
 
-async fn a_body_after_the_hook_may_fail_like_any_other(world: World) {
-    timed_out(world.pay()).await;
+async fn a_body_after_the_hook_may_fail_like_any_other(fixture: Fixture) {
+    timed_out(fixture.pay()).await;
     let call = |answer: Answer| {
         let hook = |_| async { Says::NotLanded };
-        world.pay().run_reconciled(hook, |_| async { answer })
+        fixture.pay().run_reconciled(hook, |_| async { answer })
     };
     assert_eq!(call(Err(PayError::Down)).await, Err(PayError::Down));
-    assert_eq!(stands(&world).await, (EntryState::Released, 1));
+    assert_eq!(stands(&fixture).await, (EntryState::Released, 1));
     assert_eq!(call(Err(PayError::TimedOut)).await, Err(PayError::TimedOut));
-    assert_eq!(stands(&world).await, (EntryState::Unknown, 2));
+    assert_eq!(stands(&fixture).await, (EntryState::Unknown, 2));
     let declined: Answer = Err(PayError::Declined { run: 3 });
     assert_eq!(call(declined.clone()).await, declined);
-    assert_eq!(answered(world.pay_far()).await, declined);
+    assert_eq!(answered(fixture.pay_far()).await, declined);
+}
+
+/// Ten duplicates of an unknown key ask the provider once, not ten times.
+async fn duplicates_share_one_undecided_hook(fixture: Fixture) {
+    timed_out(fixture.pay()).await;
+    let (gate, hooks) = (Arc::new(Semaphore::new(0)), Runs::default());
+    let calls: Vec<_> = (0..10)
+        .map(|_| {
+            let (gate, hooks) = (Arc::clone(&gate), hooks.clone());
+            let hook = |_| async move {
+                let _ = hooks.start();
+                gate.acquire().await.unwrap().forget();
+                Reconciled::<Receipt>::Unknown
+            };
+            tokio::spawn(fixture.pay().run_reconciled(hook, |_| async { receipt(1) }))
+        })
+        .collect();
+    fixture.events.wait_for("reconciling", 1).await;
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    gate.add_permits(10);
+    for call in calls {
+        assert_unknown(&refusal(call.await.unwrap()));
+    }
+    assert_eq!(hooks.count(), 1, "they all waited for the same question");
 }

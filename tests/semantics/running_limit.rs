@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use idem_runtime::{Begun, Class, Classify as _, Engine, ErrorKind, OnCancel, OnOutage, OnRunning};
 use idem_tests::faulty::{Fault, Operation};
+use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
-use idem_tests::pay::{PayError, Runs};
-use idem_tests::world::World;
+use idem_tests::payment::{PayError, Runs};
 use tokio::sync::Semaphore;
 
-use crate::stage::{
+use crate::support::{
     Answer, Body, Pay, answered, assert_running, never, others, paid, poll_once, receipt, refusal,
 };
 
@@ -30,12 +30,12 @@ on_every_store![
     a_runtime_that_shuts_down_gives_the_place_back,
 ];
 
-fn limited(world: World, max: usize) -> World {
-    world.with(|engine| engine.max_running(max))
+fn limited(fixture: Fixture, max: usize) -> Fixture {
+    fixture.with(|engine| engine.max_running(max))
 }
 
-fn other(world: &World, key: usize) -> Pay {
-    world.engine.operation("other").key(&key)
+fn other(fixture: &Fixture, key: usize) -> Pay {
+    fixture.engine.operation("other").key(&key)
 }
 
 fn assert_full(answer: Answer) {
@@ -53,13 +53,13 @@ async fn gated(gate: Arc<Semaphore>, runs: Runs) -> Answer {
     receipt(run)
 }
 
-async fn callers_that_leave_start_no_more_bodies_than_may_run(world: World) {
-    let world = limited(world, 2);
+async fn callers_that_leave_start_no_more_bodies_than_may_run(fixture: Fixture) {
+    let fixture = limited(fixture, 2);
     let (gate, runs) = (Arc::new(Semaphore::new(0)), Runs::default());
     for key in 0..50 {
         let before = runs.count();
         let (gate, body) = (Arc::clone(&gate), runs.clone());
-        let call = other(&world, key).finish(move |_| gated(gate, body));
+        let call = other(&fixture, key).finish(move |_| gated(gate, body));
         let mut call = Box::pin(call);
         // Until it runs, or is refused.
         loop {
@@ -75,21 +75,21 @@ async fn callers_that_leave_start_no_more_bodies_than_may_run(world: World) {
     }
     assert_eq!(runs.count(), 2, "bodies without callers");
     gate.add_permits(2);
-    world.events.wait_for("completed value", 2).await;
+    fixture.events.wait_for("completed value", 2).await;
     others().await;
-    let next = other(&world, 9).finish(|_| async { receipt(9) });
+    let next = other(&fixture, 9).finish(|_| async { receipt(9) });
     assert_eq!(next.await, receipt(9));
 }
 
 /// The outer body goes with its caller, and the inner one, which outlives it, keeps a place.
-async fn inner_bodies_that_outlive_their_callers_count(world: World) {
-    let world = limited(world, 2);
+async fn inner_bodies_that_outlive_their_callers_count(fixture: Fixture) {
+    let fixture = limited(fixture, 2);
     let (gate, runs) = (Arc::new(Semaphore::new(0)), Runs::default());
     for key in 0..20 {
         let before = runs.count();
-        let inner = other(&world, 1_000 + key);
+        let inner = other(&fixture, 1_000 + key);
         let (gate, body) = (Arc::clone(&gate), runs.clone());
-        let call = other(&world, key).run(|_| inner.finish(move |_| gated(gate, body)));
+        let call = other(&fixture, key).run(|_| inner.finish(move |_| gated(gate, body)));
         let mut call = Box::pin(call);
         loop {
             if let Some(answer) = poll_once(call.as_mut()).await {
@@ -104,97 +104,97 @@ async fn inner_bodies_that_outlive_their_callers_count(world: World) {
     }
     assert_eq!(runs.count(), 2, "bodies without callers");
     gate.add_permits(2);
-    world.events.wait_for("completed value", 2).await;
+    fixture.events.wait_for("completed value", 2).await;
 }
 
-async fn nothing_is_claimed_at_the_limit(world: World) {
-    let world = limited(world, 1);
-    let body = Body::start(other(&world, 1), receipt(1)).await;
-    assert_full(answered(world.pay()).await);
-    assert!(world.pay().entry().await.unwrap().is_none());
-    assert_eq!(world.events.count("refused TooManyRunning"), 1);
+async fn nothing_is_claimed_at_the_limit(fixture: Fixture) {
+    let fixture = limited(fixture, 1);
+    let body = Body::start(other(&fixture, 1), receipt(1)).await;
+    assert_full(answered(fixture.pay()).await);
+    assert!(fixture.pay().entry().await.unwrap().is_none());
+    assert_eq!(fixture.events.count("refused TooManyRunning"), 1);
     // The limit is that of one process.
     let far = Runs::default();
-    assert_eq!(paid(world.pay_far(), &far).await, receipt(1));
+    assert_eq!(paid(fixture.pay_far(), &far).await, receipt(1));
     assert_eq!(body.end().await, receipt(1));
-    assert_eq!(answered(world.pay()).await, receipt(1));
+    assert_eq!(answered(fixture.pay()).await, receipt(1));
 }
 
-async fn an_answer_is_replayed_at_the_limit(world: World) {
-    let world = limited(world, 1);
+async fn an_answer_is_replayed_at_the_limit(fixture: Fixture) {
+    let fixture = limited(fixture, 1);
     let runs = Runs::default();
-    assert_eq!(paid(world.pay().fingerprint(&1), &runs).await, receipt(1));
-    let body = Body::start(other(&world, 1), receipt(1)).await;
-    let before = world.store.count(Operation::Claim);
-    assert_eq!(answered(world.pay().fingerprint(&1)).await, receipt(1));
-    let trips = world.store.count(Operation::Claim) - before;
+    assert_eq!(paid(fixture.pay().fingerprint(&1), &runs).await, receipt(1));
+    let body = Body::start(other(&fixture, 1), receipt(1)).await;
+    let before = fixture.store.count(Operation::Claim);
+    assert_eq!(answered(fixture.pay().fingerprint(&1)).await, receipt(1));
+    let trips = fixture.store.count(Operation::Claim) - before;
     assert!(trips <= 1, "one round trip, as for every replay: {trips}");
-    let mismatch = refusal(answered(world.pay().fingerprint(&2)).await);
+    let mismatch = refusal(answered(fixture.pay().fingerprint(&2)).await);
     assert_eq!(mismatch.kind(), &ErrorKind::Mismatch);
-    assert_full(answered(other(&world, 2)).await);
+    assert_full(answered(other(&fixture, 2)).await);
     assert_eq!(body.end().await, receipt(1));
 }
 
 /// A replay has a place until the store has answered it, and runs nothing.
-async fn a_replay_does_not_refuse_another_call(world: World) {
-    let world = limited(world, 1);
+async fn a_replay_does_not_refuse_another_call(fixture: Fixture) {
+    let fixture = limited(fixture, 1);
     let runs = Runs::default();
-    assert_eq!(paid(world.pay(), &runs).await, receipt(1));
-    world.store.fail(Operation::Claim, [Fault::ReplyHeld; 2]);
+    assert_eq!(paid(fixture.pay(), &runs).await, receipt(1));
+    fixture.store.fail(Operation::Claim, [Fault::ReplyHeld; 2]);
     let ask = |call: Pay| {
         let runs = runs.clone();
         tokio::spawn(async move { paid(call, &runs).await })
     };
     let asked = async |claims: usize| {
-        while world.store.count(Operation::Claim) < claims {
+        while fixture.store.count(Operation::Claim) < claims {
             tokio::task::yield_now().await;
         }
     };
-    let claims = world.store.count(Operation::Claim);
-    let replay = ask(world.pay());
+    let claims = fixture.store.count(Operation::Claim);
+    let replay = ask(fixture.pay());
     asked(claims + 1).await;
-    let new = ask(other(&world, 1));
+    let new = ask(other(&fixture, 1));
     asked(claims + 2).await;
-    world.store.deliver();
+    fixture.store.deliver();
     assert_eq!(replay.await.unwrap(), receipt(1));
-    world.store.deliver();
+    fixture.store.deliver();
     assert_eq!(new.await.unwrap(), receipt(2));
 }
 
-async fn a_duplicate_waits_at_the_limit(world: World) {
-    let world = limited(world, 1);
-    let body = Body::start(world.pay(), receipt(7)).await;
+async fn a_duplicate_waits_at_the_limit(fixture: Fixture) {
+    let fixture = limited(fixture, 1);
+    let body = Body::start(fixture.pay(), receipt(7)).await;
     let duplicates: Vec<_> = (0..3)
-        .map(|_| tokio::spawn(answered(world.pay())))
+        .map(|_| tokio::spawn(answered(fixture.pay())))
         .collect();
-    assert_full(answered(other(&world, 1)).await);
+    assert_full(answered(other(&fixture, 1)).await);
     assert_eq!(body.end().await, receipt(7));
     for duplicate in duplicates {
-        assert_eq!(world.finished(duplicate).await, receipt(7));
+        assert_eq!(fixture.finished(duplicate).await, receipt(7));
     }
-    assert_eq!(paid(other(&world, 1), &Runs::default()).await, receipt(1));
+    assert_eq!(paid(other(&fixture, 1), &Runs::default()).await, receipt(1));
 }
 
-async fn a_key_that_runs_elsewhere_is_running_at_the_limit(world: World) {
-    let world = limited(world, 1);
+async fn a_key_that_runs_elsewhere_is_running_at_the_limit(fixture: Fixture) {
+    let fixture = limited(fixture, 1);
     let (here, far) = (
-        Body::start(other(&world, 1), receipt(1)).await,
-        Body::start(world.pay_far(), receipt(7)).await,
+        Body::start(other(&fixture, 1), receipt(1)).await,
+        Body::start(fixture.pay_far(), receipt(7)).await,
     );
     assert_running(&refusal(
-        answered(world.pay().on_running(OnRunning::Reject)).await,
+        answered(fixture.pay().on_running(OnRunning::Reject)).await,
     ));
-    let waits = tokio::spawn(answered(world.pay()));
+    let waits = tokio::spawn(answered(fixture.pay()));
     assert_eq!(far.end().await, receipt(7));
-    assert_eq!(world.finished(waits).await, receipt(7));
+    assert_eq!(fixture.finished(waits).await, receipt(7));
     assert_eq!(here.end().await, receipt(1));
 }
 
-async fn each_end_of_a_call_gives_the_place_back(world: World) {
-    let world = limited(world, 1);
+async fn each_end_of_a_call_gives_the_place_back(fixture: Fixture) {
+    let fixture = limited(fixture, 1);
     let free = async |key: usize| {
         let runs = Runs::default();
-        assert_eq!(paid(other(&world, key), &runs).await, receipt(1), "{key}");
+        assert_eq!(paid(other(&fixture, key), &runs).await, receipt(1), "{key}");
     };
     let failures = [
         PayError::Declined { run: 1 },
@@ -203,15 +203,15 @@ async fn each_end_of_a_call_gives_the_place_back(world: World) {
     ];
     for (number, failure) in failures.into_iter().enumerate() {
         let failed = failure.clone();
-        let answer = other(&world, number).run(|_| async { Answer::Err(failed) });
+        let answer = other(&fixture, number).run(|_| async { Answer::Err(failed) });
         assert_eq!(answer.await, Err(failure));
         free(10 + number).await;
     }
-    let panics = other(&world, 3).finish(|_| async { panic!("as it was told to") });
+    let panics = other(&fixture, 3).finish(|_| async { panic!("as it was told to") });
     let panicked: Result<Answer, _> = tokio::spawn(panics).await;
     assert!(panicked.unwrap_err().is_panic());
     free(13).await;
-    let panics = other(&world, 4).run(|_| async { panic!("as it was told to") });
+    let panics = other(&fixture, 4).run(|_| async { panic!("as it was told to") });
     let panicked: Result<Answer, _> = tokio::spawn(panics).await;
     assert!(panicked.unwrap_err().is_panic());
     free(14).await;
@@ -219,53 +219,53 @@ async fn each_end_of_a_call_gives_the_place_back(world: World) {
         .into_iter()
         .enumerate()
     {
-        let call = other(&world, 5 + number).on_cancel(on_cancel);
+        let call = other(&fixture, 5 + number).on_cancel(on_cancel);
         let body = Body::start(call, receipt(1)).await;
-        assert_full(answered(other(&world, 99)).await);
+        assert_full(answered(other(&fixture, 99)).await);
         body.drop_caller().await;
         free(15 + number).await;
     }
 }
 
-async fn a_claim_by_hand_holds_a_place(world: World) {
-    let world = limited(world, 1);
+async fn a_claim_by_hand_holds_a_place(fixture: Fixture) {
+    let fixture = limited(fixture, 1);
     for complete in [true, false] {
         let key = usize::from(complete);
-        let Begun::Claimed(claim) = other(&world, key).begin().await.unwrap() else {
+        let Begun::Claimed(claim) = other(&fixture, key).begin().await.unwrap() else {
             panic!("nothing is stored")
         };
-        assert_full(answered(other(&world, 9)).await);
-        let refused = other(&world, 9).begin().await.unwrap_err();
+        assert_full(answered(other(&fixture, 9)).await);
+        let refused = other(&fixture, 9).begin().await.unwrap_err();
         assert_eq!(refused.kind(), &ErrorKind::TooManyRunning);
         if complete {
             claim.complete(&1).await.unwrap();
         } else {
             drop(claim);
         }
-        let next = other(&world, 10 + key).begin().await.unwrap();
+        let next = other(&fixture, 10 + key).begin().await.unwrap();
         assert!(matches!(next, Begun::Claimed(_)));
     }
 }
 
 /// Refused, the inner call would fail the body that holds the place.
-async fn a_body_may_call_on_at_the_limit(world: World) {
-    let world = limited(world, 1);
-    let inner = other(&world, 1);
-    let outer = world.pay().run(|_| async move {
+async fn a_body_may_call_on_at_the_limit(fixture: Fixture) {
+    let fixture = limited(fixture, 1);
+    let inner = other(&fixture, 1);
+    let outer = fixture.pay().run(|_| async move {
         let inner = paid(inner, &Runs::default()).await;
         assert_eq!(inner, receipt(1));
         receipt(7)
     });
     assert_eq!(outer.await, receipt(7));
     // What another engine lends is not this one's.
-    let (call, far) = (other(&world, 2), world.pay_far());
-    let body = Body::start(other(&world, 3), receipt(3)).await;
+    let (call, far) = (other(&fixture, 2), fixture.pay_far());
+    let body = Body::start(other(&fixture, 3), receipt(3)).await;
     let through = far.run(|_| async move {
         assert_full(answered(call).await);
         receipt(8)
     });
     assert_eq!(through.await, receipt(7), "it was done here");
-    let (call, far) = (other(&world, 2), world.far.operation("far").key(&1));
+    let (call, far) = (other(&fixture, 2), fixture.far.operation("far").key(&1));
     let through = far.run(|_| async move {
         assert_full(answered(call).await);
         receipt(8)
@@ -275,12 +275,12 @@ async fn a_body_may_call_on_at_the_limit(world: World) {
 }
 
 /// Both make the same call. The one from outside leads and is refused; the one in a body needs no place.
-async fn a_body_that_calls_on_is_not_refused_with_the_call_that_it_follows(world: World) {
-    let world = limited(world, 1);
+async fn a_body_that_calls_on_is_not_refused_with_the_call_that_it_follows(fixture: Fixture) {
+    let fixture = limited(fixture, 1);
     let (begun, gate) = (Runs::default(), Arc::new(Semaphore::new(0)));
-    let (inner, runs, start) = (other(&world, 1), Runs::default(), begun.clone());
+    let (inner, runs, start) = (other(&fixture, 1), Runs::default(), begun.clone());
     let (go_on, inner_runs) = (Arc::clone(&gate), runs.clone());
-    let body = tokio::spawn(world.pay().run(move |_| async move {
+    let body = tokio::spawn(fixture.pay().run(move |_| async move {
         let run = start.start();
         go_on.acquire().await.unwrap().forget();
         assert_eq!(paid(inner, &inner_runs).await, receipt(1));
@@ -289,46 +289,46 @@ async fn a_body_that_calls_on_is_not_refused_with_the_call_that_it_follows(world
     while begun.count() == 0 {
         tokio::task::yield_now().await;
     }
-    let claims = world.store.count(Operation::Claim);
-    world.store.fail(Operation::Claim, [Fault::ReplyHeld]);
-    let outside = tokio::spawn(answered(other(&world, 1)));
-    while world.store.count(Operation::Claim) == claims {
+    let claims = fixture.store.count(Operation::Claim);
+    fixture.store.fail(Operation::Claim, [Fault::ReplyHeld]);
+    let outside = tokio::spawn(answered(other(&fixture, 1)));
+    while fixture.store.count(Operation::Claim) == claims {
         tokio::task::yield_now().await;
     }
     gate.add_permits(1);
     others().await;
     assert_eq!(
-        world.store.count(Operation::Claim),
+        fixture.store.count(Operation::Claim),
         claims + 1,
         "it follows"
     );
-    world.store.deliver();
+    fixture.store.deliver();
     assert_full(outside.await.unwrap());
     assert_eq!(body.await.unwrap(), receipt(1));
     assert_eq!(runs.count(), 1);
 }
 
-async fn bodies_without_protection_count(world: World) {
-    let world = limited(world, 1).with(|engine| engine.max_running(1).on_outage(OnOutage::Run));
-    world.store.fail(Operation::Claim, [Fault::Lost; 10_000]);
-    let starting = Body::start(other(&world, 1), receipt(1));
-    let body = world.finished(tokio::spawn(starting)).await;
-    let second = tokio::spawn(answered(other(&world, 2)));
-    assert_full(world.finished(second).await);
-    assert_eq!(world.events.count("unprotected: "), 1);
+async fn bodies_without_protection_count(fixture: Fixture) {
+    let fixture = limited(fixture, 1).with(|engine| engine.max_running(1).on_outage(OnOutage::Run));
+    fixture.store.fail(Operation::Claim, [Fault::Lost; 10_000]);
+    let starting = Body::start(other(&fixture, 1), receipt(1));
+    let body = fixture.finished(tokio::spawn(starting)).await;
+    let second = tokio::spawn(answered(other(&fixture, 2)));
+    assert_full(fixture.finished(second).await);
+    assert_eq!(fixture.events.count("unprotected: "), 1);
     assert_eq!(body.end().await, receipt(1));
-    let call = other(&world, 2);
+    let call = other(&fixture, 2);
     let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
-    assert_eq!(world.finished(call).await, receipt(1));
+    assert_eq!(fixture.finished(call).await, receipt(1));
 }
 
-async fn a_runtime_that_shuts_down_gives_the_place_back(world: World) {
-    let world = limited(world, 1);
+async fn a_runtime_that_shuts_down_gives_the_place_back(fixture: Fixture) {
+    let fixture = limited(fixture, 1);
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.worker_threads(1).enable_all().build().unwrap();
     let (gate, runs) = (Arc::new(Semaphore::new(0)), Runs::default());
     let (body, begun) = (Arc::clone(&gate), runs.clone());
-    let mut call = Box::pin(world.pay().finish(move |_| gated(body, begun)));
+    let mut call = Box::pin(fixture.pay().finish(move |_| gated(body, begun)));
     // The caller is on this runtime, the body on the other one.
     while runs.count() == 0 {
         let entered = runtime.enter();
@@ -340,11 +340,11 @@ async fn a_runtime_that_shuts_down_gives_the_place_back(world: World) {
         assert!(polled.is_pending());
         tokio::task::yield_now().await;
     }
-    assert_full(answered(other(&world, 1)).await);
+    assert_full(answered(other(&fixture, 1)).await);
     runtime.shutdown_background();
     let error = refusal(call.await);
     assert_eq!(error.kind(), &ErrorKind::ShuttingDown);
-    assert_eq!(paid(other(&world, 1), &Runs::default()).await, receipt(1));
+    assert_eq!(paid(other(&fixture, 1), &Runs::default()).await, receipt(1));
 }
 
 #[test]
@@ -358,9 +358,9 @@ fn a_limit_of_none_is_refused() {
 /// What the person reads whom it wakes.
 #[tokio::test]
 async fn a_refusal_at_the_limit_names_the_setting() {
-    let world = limited(World::memory(), 1);
-    let body = Body::start(other(&world, 1), receipt(1)).await;
-    let error = refusal(world.pay().run(|_| async { never() }).await);
+    let fixture = limited(Fixture::memory(), 1);
+    let body = Body::start(other(&fixture, 1), receipt(1)).await;
+    let error = refusal(fixture.pay().run(|_| async { never() }).await);
     assert_eq!(
         error.to_string(),
         "`pay`: as many bodies run as may at once, so nothing was run; call again later, and if it goes on find out \

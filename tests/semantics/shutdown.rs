@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use idem_runtime::{ErrorKind, OnCancel, OnOutage, OnRunning, Unfinished};
 use idem_tests::faulty::{Fault, Operation};
+use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
-use idem_tests::pay::{PayError, Runs};
-use idem_tests::world::World;
+use idem_tests::payment::{PayError, Runs};
 use tokio::sync::Semaphore;
 
 use crate::reconciling::{Asking, Counts, LANDED, reconciled};
-use crate::stage::{
+use crate::support::{
     Answer, Body, LEASE_OVER, answered, comes_to_rest, never, others, paid, poll_once, receipt,
     refusal, timed_out,
 };
@@ -27,13 +27,13 @@ on_every_store![
     a_body_without_protection_is_waited_for,
     a_hook_is_waited_for,
     a_claim_in_ones_hand_is_waited_for,
-    what_is_stored_in_the_background_is_waited_for,
-    what_is_given_back_in_the_background_is_waited_for,
-    who_waits_is_waited_for_and_gets_his_answer,
-    who_waits_for_another_process_is_all_that_is_waited_for,
-    who_waits_may_still_run_when_it_is_his_turn,
-    what_a_running_body_calls_still_works,
-    what_is_not_done_in_time_is_counted,
+    a_background_completion_is_waited_for,
+    a_background_release_is_waited_for,
+    a_shutdown_waits_for_followers,
+    a_shutdown_waits_for_remote_followers,
+    a_follower_may_still_run_during_a_shutdown,
+    inner_calls_of_a_running_body_still_work,
+    calls_unfinished_at_the_deadline_are_counted,
     a_shutdown_that_is_dropped_may_be_called_again,
 ];
 
@@ -47,51 +47,51 @@ macro_rules! assert_waits {
     };
 }
 
-async fn an_idle_engine_ends_at_once(world: World) {
-    assert_eq!(world.engine.shutdown(Duration::ZERO).await, Ok(()));
-    let used = world.with(|engine| engine);
+async fn an_idle_engine_ends_at_once(fixture: Fixture) {
+    assert_eq!(fixture.engine.shutdown(Duration::ZERO).await, Ok(()));
+    let used = fixture.with(|engine| engine);
     assert_eq!(paid(used.pay(), &Runs::default()).await, receipt(1));
     assert_eq!(used.engine.shutdown(Duration::ZERO).await, Ok(()));
     assert_eq!(used.engine.shutdown(HOUR).await, Ok(()), "again");
 }
 
-async fn new_calls_are_refused_for_good(world: World) {
-    assert_eq!(paid(world.pay(), &Runs::default()).await, receipt(1));
-    comes_to_rest(&world).await;
+async fn new_calls_are_refused_for_good(fixture: Fixture) {
+    assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
+    comes_to_rest(&fixture).await;
     for key in [7, 8] {
-        let call = world.engine.operation("pay").key(&key);
+        let call = fixture.engine.operation("pay").key(&key);
         let error = refusal(answered(call).await);
         assert_eq!(error.kind(), &ErrorKind::ShuttingDown);
         assert!(error.is_retryable(), "another instance can answer");
     }
-    let call = world.engine.operation("pay").key(&8);
+    let call = fixture.engine.operation("pay").key(&8);
     let finish = call.finish(|_| async { never() }).await;
     assert_eq!(refusal(finish).kind(), &ErrorKind::ShuttingDown);
-    let begun = world.engine.operation("pay").key(&8).begin().await;
+    let begun = fixture.engine.operation("pay").key(&8).begin().await;
     assert_eq!(*begun.unwrap_err().kind(), ErrorKind::ShuttingDown);
-    let unprotected = world.pay().on_outage(OnOutage::Run);
+    let unprotected = fixture.pay().on_outage(OnOutage::Run);
     let unprotected = refusal(answered(unprotected).await);
     assert_eq!(unprotected.kind(), &ErrorKind::ShuttingDown);
 }
 
-async fn another_engine_goes_on(world: World) {
-    comes_to_rest(&world).await;
-    assert_eq!(paid(world.pay_far(), &Runs::default()).await, receipt(1));
+async fn another_engine_goes_on(fixture: Fixture) {
+    comes_to_rest(&fixture).await;
+    assert_eq!(paid(fixture.pay_far(), &Runs::default()).await, receipt(1));
 }
 
-async fn a_running_body_is_waited_for(world: World) {
-    let body = Body::start(world.pay(), receipt(7)).await;
-    let mut shutdown = pin!(world.engine.shutdown(HOUR));
+async fn a_running_body_is_waited_for(fixture: Fixture) {
+    let body = Body::start(fixture.pay(), receipt(7)).await;
+    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
     assert_waits!(shutdown);
     assert_eq!(body.end().await, receipt(7));
     assert_eq!(shutdown.await, Ok(()));
-    assert_eq!(answered(world.pay_far()).await, receipt(7));
+    assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
 
-async fn a_body_that_outlived_its_caller_is_waited_for(world: World) {
+async fn a_body_that_outlived_its_caller_is_waited_for(fixture: Fixture) {
     let (gate, begun) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let (end, start) = (Arc::clone(&gate), Arc::clone(&begun));
-    let mut call = Box::pin(world.pay().finish(move |_| async move {
+    let mut call = Box::pin(fixture.pay().finish(move |_| async move {
         start.add_permits(1);
         end.acquire().await.unwrap().forget();
         receipt(7)
@@ -101,104 +101,104 @@ async fn a_body_that_outlived_its_caller_is_waited_for(world: World) {
         begun = begun.acquire() => begun.unwrap().forget(),
     }
     drop(call);
-    let mut shutdown = pin!(world.engine.shutdown(HOUR));
+    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
     assert_waits!(shutdown);
     gate.add_permits(1);
     assert_eq!(shutdown.await, Ok(()));
-    assert_eq!(answered(world.pay_far()).await, receipt(7));
+    assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
 
-async fn a_body_that_lost_its_lease_is_waited_for(world: World) {
-    let body = Body::start(world.pay(), receipt(7)).await;
-    world.pass_in_store(LEASE_OVER);
-    assert_eq!(paid(world.pay_far(), &Runs::default()).await, receipt(1));
-    world.clock.sleeper_within(Duration::from_secs(10)).await;
-    world.clock.advance(Duration::from_secs(10));
-    world.events.wait_for("lease lost", 1).await;
-    let mut shutdown = pin!(world.engine.shutdown(HOUR));
+async fn a_body_that_lost_its_lease_is_waited_for(fixture: Fixture) {
+    let body = Body::start(fixture.pay(), receipt(7)).await;
+    fixture.pass_in_store(LEASE_OVER);
+    assert_eq!(paid(fixture.pay_far(), &Runs::default()).await, receipt(1));
+    fixture.clock.sleeper_within(Duration::from_secs(10)).await;
+    fixture.clock.advance(Duration::from_secs(10));
+    fixture.events.wait_for("lease lost", 1).await;
+    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
     assert_waits!(shutdown);
     assert_eq!(body.end().await, receipt(1));
     assert_eq!(shutdown.await, Ok(()));
 }
 
-async fn a_body_without_protection_is_waited_for(world: World) {
-    world.store.fail(Operation::Claim, [Fault::Lost; 10_000]);
-    let starting = Body::start(world.pay().on_outage(OnOutage::Run), receipt(7));
-    let body = world.finished(tokio::spawn(starting)).await;
-    let mut shutdown = pin!(world.engine.shutdown(Duration::from_secs(1)));
+async fn a_body_without_protection_is_waited_for(fixture: Fixture) {
+    fixture.store.fail(Operation::Claim, [Fault::Lost; 10_000]);
+    let starting = Body::start(fixture.pay().on_outage(OnOutage::Run), receipt(7));
+    let body = fixture.finished(tokio::spawn(starting)).await;
+    let mut shutdown = pin!(fixture.engine.shutdown(Duration::from_secs(1)));
     assert_waits!(shutdown);
-    world.clock.advance(Duration::from_secs(1));
+    fixture.clock.advance(Duration::from_secs(1));
     assert_eq!(shutdown.await.unwrap_err().running, 1);
-    let mut shutdown = pin!(world.engine.shutdown(HOUR));
+    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
     assert_waits!(shutdown);
     assert_eq!(body.end().await, receipt(7));
     assert_eq!(shutdown.await, Ok(()));
 }
 
-async fn a_hook_is_waited_for(world: World) {
-    timed_out(world.pay()).await;
-    let asking = Asking::start(&world, world.pay()).await;
-    let mut shutdown = pin!(world.engine.shutdown(HOUR));
+async fn a_hook_is_waited_for(fixture: Fixture) {
+    timed_out(fixture.pay()).await;
+    let asking = Asking::start(&fixture, fixture.pay()).await;
+    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
     assert_waits!(shutdown);
     assert_eq!(asking.end().await, receipt(7));
     assert_eq!(shutdown.await, Ok(()));
 }
 
-async fn a_claim_in_ones_hand_is_waited_for(world: World) {
-    let begun = world.pay().begin().await.unwrap();
+async fn a_claim_in_ones_hand_is_waited_for(fixture: Fixture) {
+    let begun = fixture.pay().begin().await.unwrap();
     let idem_runtime::Begun::Claimed(claim) = begun else {
         panic!("nothing is stored")
     };
-    let mut shutdown = pin!(world.engine.shutdown(HOUR));
+    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
     assert_waits!(shutdown);
     claim.release().await;
     assert_eq!(shutdown.await, Ok(()));
 }
 
-async fn what_is_stored_in_the_background_is_waited_for(world: World) {
-    world
+async fn a_background_completion_is_waited_for(fixture: Fixture) {
+    fixture
         .store
         .fail(Operation::Complete, [Fault::Hangs, Fault::ReplyHeld]);
-    let mut call = Box::pin(world.pay().run(|_| async { receipt(7) }));
-    while world.store.count(Operation::Complete) == 0 {
+    let mut call = Box::pin(fixture.pay().run(|_| async { receipt(7) }));
+    while fixture.store.count(Operation::Complete) == 0 {
         assert_eq!(poll_once(call.as_mut()).await, None);
         tokio::task::yield_now().await;
     }
     drop(call);
-    let mut shutdown = pin!(world.engine.shutdown(HOUR));
+    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
     assert_waits!(shutdown);
-    world.store.deliver();
+    fixture.store.deliver();
     assert_eq!(shutdown.await, Ok(()));
-    assert_eq!(answered(world.pay_far()).await, receipt(7));
+    assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
 
-async fn what_is_given_back_in_the_background_is_waited_for(world: World) {
-    world.store.fail(Operation::Release, [Fault::ReplyHeld]);
-    let call = world.pay().on_cancel(OnCancel::Release);
+async fn a_background_release_is_waited_for(fixture: Fixture) {
+    fixture.store.fail(Operation::Release, [Fault::ReplyHeld]);
+    let call = fixture.pay().on_cancel(OnCancel::Release);
     Body::start(call, receipt(7)).await.drop_caller().await;
-    let mut shutdown = pin!(world.engine.shutdown(HOUR));
+    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
     assert_waits!(shutdown);
-    world.store.deliver();
+    fixture.store.deliver();
     assert_eq!(shutdown.await, Ok(()));
 }
 
-async fn who_waits_is_waited_for_and_gets_his_answer(world: World) {
-    let body = Body::start(world.pay(), receipt(7)).await;
-    let waits = tokio::spawn(answered(world.pay()));
+async fn a_shutdown_waits_for_followers(fixture: Fixture) {
+    let body = Body::start(fixture.pay(), receipt(7)).await;
+    let waits = tokio::spawn(answered(fixture.pay()));
     others().await;
-    let mut shutdown = pin!(world.engine.shutdown(HOUR));
+    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
     assert_waits!(shutdown);
     assert_eq!(body.end().await, receipt(7));
     assert_eq!(waits.await.unwrap(), receipt(7));
     assert_eq!(shutdown.await, Ok(()));
 }
 
-async fn who_waits_for_another_process_is_all_that_is_waited_for(world: World) {
-    let elsewhere = Body::start(world.pay_far(), receipt(7)).await;
+async fn a_shutdown_waits_for_remote_followers(fixture: Fixture) {
+    let elsewhere = Body::start(fixture.pay_far(), receipt(7)).await;
     let patient = OnRunning::Wait(HOUR);
-    let mut waits = Box::pin(answered(world.pay().on_running(patient)));
+    let mut waits = Box::pin(answered(fixture.pay().on_running(patient)));
     assert!(poll_once(waits.as_mut()).await.is_none());
-    let mut shutdown = pin!(world.engine.shutdown(HOUR));
+    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
     assert_waits!(shutdown);
     // Nobody else tells the shutdown anything.
     drop(waits);
@@ -210,35 +210,35 @@ async fn who_waits_for_another_process_is_all_that_is_waited_for(world: World) {
     assert_eq!(elsewhere.end().await, receipt(7));
 }
 
-async fn who_waits_may_still_run_when_it_is_his_turn(world: World) {
-    let body = Body::start(world.pay(), Err(PayError::Down)).await;
+async fn a_follower_may_still_run_during_a_shutdown(fixture: Fixture) {
+    let body = Body::start(fixture.pay(), Err(PayError::Down)).await;
     let runs = Runs::default();
     let waits = tokio::spawn({
-        let (call, runs) = (world.pay(), runs.clone());
+        let (call, runs) = (fixture.pay(), runs.clone());
         async move { paid(call, &runs).await }
     });
     others().await;
-    let mut shutdown = pin!(world.engine.shutdown(HOUR));
+    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
     assert_waits!(shutdown);
     assert_eq!(body.end().await, Err(PayError::Down));
     assert_eq!(waits.await.unwrap(), receipt(1));
     assert_eq!(shutdown.await, Ok(()));
 }
 
-async fn what_a_running_body_calls_still_works(world: World) {
+async fn inner_calls_of_a_running_body_still_work(fixture: Fixture) {
     let (gate, begun) = (Semaphore::new(0), Semaphore::new(0));
-    let body = world.pay().run(|_| async {
+    let body = fixture.pay().run(|_| async {
         begun.add_permits(1);
         gate.acquire().await.unwrap().forget();
-        let inner = world.engine.operation("inner").key(&1);
+        let inner = fixture.engine.operation("inner").key(&1);
         let first = inner.run(|_| async { receipt(7) }).await?;
-        let inner = world.engine.operation("inner").key(&1);
+        let inner = fixture.engine.operation("inner").key(&1);
         assert_eq!(answered(inner).await, Ok(first.clone()), "and is replayed");
-        let inner = world.engine.operation("inner").key(&2);
+        let inner = fixture.engine.operation("inner").key(&2);
         let second = inner.finish(|_| async { receipt(8) }).await?;
         assert_eq!(first.run + 1, second.run);
-        timed_out(world.engine.operation("inner").key(&3)).await;
-        let (inner, counts) = (world.engine.operation("inner").key(&3), Counts::default());
+        timed_out(fixture.engine.operation("inner").key(&3)).await;
+        let (inner, counts) = (fixture.engine.operation("inner").key(&3), Counts::default());
         let third: Answer = reconciled(inner, LANDED, &counts).await;
         third
     });
@@ -247,37 +247,37 @@ async fn what_a_running_body_calls_still_works(world: World) {
         _ = &mut body => unreachable!("it waits"),
         begun = begun.acquire() => begun.unwrap().forget(),
     }
-    let mut shutdown = pin!(world.engine.shutdown(HOUR));
+    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
     assert_waits!(shutdown);
     gate.add_permits(1);
     assert_eq!(body.await, receipt(7));
     assert_eq!(shutdown.await, Ok(()));
 }
 
-async fn what_is_not_done_in_time_is_counted(world: World) {
-    let running = Body::start(world.pay(), receipt(7)).await;
+async fn calls_unfinished_at_the_deadline_are_counted(fixture: Fixture) {
+    let running = Body::start(fixture.pay(), receipt(7)).await;
     let patient = OnRunning::Wait(HOUR);
-    let waits = [(); 2].map(|()| tokio::spawn(answered(world.pay().on_running(patient))));
+    let waits = [(); 2].map(|()| tokio::spawn(answered(fixture.pay().on_running(patient))));
     let faults = [Fault::Hangs, Fault::ReplyHeld];
-    world.store.fail(Operation::Complete, faults);
+    fixture.store.fail(Operation::Complete, faults);
     let mut call = Box::pin(
-        world
+        fixture
             .engine
             .operation("pay")
             .key(&8)
             .run(|_| async { receipt(8) }),
     );
-    while world.store.count(Operation::Complete) == 0 {
+    while fixture.store.count(Operation::Complete) == 0 {
         assert_eq!(poll_once(call.as_mut()).await, None);
         tokio::task::yield_now().await;
     }
     drop(call);
-    while world.store.count(Operation::Complete) < 2 {
+    while fixture.store.count(Operation::Complete) < 2 {
         tokio::task::yield_now().await;
     }
-    let mut shutdown = pin!(world.engine.shutdown(Duration::from_secs(1)));
+    let mut shutdown = pin!(fixture.engine.shutdown(Duration::from_secs(1)));
     assert_waits!(shutdown);
-    world.clock.advance(Duration::from_secs(1));
+    fixture.clock.advance(Duration::from_secs(1));
     let unfinished: Unfinished = shutdown.await.unwrap_err();
     assert_eq!(unfinished.waiting, 2);
     // The claim whose outcome is being stored is held as well.
@@ -292,22 +292,22 @@ async fn what_is_not_done_in_time_is_counted(world: World) {
     for waits in waits {
         assert_eq!(waits.await.unwrap(), receipt(7), "what is late goes on");
     }
-    world.store.deliver();
-    comes_to_rest(&world).await;
+    fixture.store.deliver();
+    comes_to_rest(&fixture).await;
 }
 
-async fn a_shutdown_that_is_dropped_may_be_called_again(world: World) {
-    let body = Body::start(world.pay(), receipt(7)).await;
+async fn a_shutdown_that_is_dropped_may_be_called_again(fixture: Fixture) {
+    let body = Body::start(fixture.pay(), receipt(7)).await;
     {
-        let mut shutdown = pin!(world.engine.shutdown(HOUR));
+        let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
         assert_waits!(shutdown);
     }
-    let call = world.engine.operation("pay").key(&8);
+    let call = fixture.engine.operation("pay").key(&8);
     assert_eq!(
         refusal(answered(call).await).kind(),
         &ErrorKind::ShuttingDown
     );
-    let mut shutdown = pin!(world.engine.shutdown(HOUR));
+    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
     assert_waits!(shutdown);
     assert_eq!(body.end().await, receipt(7));
     assert_eq!(shutdown.await, Ok(()));

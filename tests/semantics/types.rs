@@ -7,12 +7,12 @@ use std::time::Duration;
 use idem_runtime::{Begun, Entry, EntryState, Error, ErrorKind, OnOtherType, OnRunning};
 use idem_runtime::{Outcome, OutcomeKind, Reconciled};
 use idem_tests::faulty::{Fault, Operation};
+use idem_tests::fixture::{Classified, Fixture};
 use idem_tests::on_every_store;
-use idem_tests::pay::{PayError, Receipt, Runs};
-use idem_tests::world::{Classified, World};
+use idem_tests::payment::{PayError, Receipt, Runs};
 use serde::{Deserialize, Serialize};
 
-use crate::stage::{
+use crate::support::{
     Answer, Body, LEASE_OVER, Pay, answered, crashed, others, paid, receipt, refusal, stands,
     timed_out, until,
 };
@@ -24,7 +24,7 @@ on_every_store![
     the_types_are_known_in_every_state,
     a_claim_that_did_not_say_its_types_takes_any_answer,
     an_answer_by_hand_may_be_corrected,
-    a_correction_of_what_was_not_seen_changes_nothing,
+    a_correction_of_an_unseen_record_changes_nothing,
     an_answer_of_a_body_is_not_corrected,
     two_functions_do_not_replay_each_other,
     a_second_function_takes_nothing_over,
@@ -34,8 +34,8 @@ on_every_store![
     errors_of_another_type_are_not_replayed,
     a_reset_key_is_free_for_a_corrected_function,
     a_released_key_is_free_for_a_corrected_function,
-    a_type_of_another_name_is_accepted_where_that_is_said,
-    a_value_of_another_type_by_hand_is_accepted_where_that_is_said,
+    a_type_of_another_name_is_accepted_on_request,
+    a_value_of_another_type_by_hand_is_accepted_on_request,
 ];
 
 const FOUND: Receipt = Receipt { run: 9 };
@@ -61,8 +61,8 @@ impl From<Error> for RefundError {
     }
 }
 
-async fn entry(world: &World) -> Entry {
-    let entry = until(world, world.pay_far().entry()).await.unwrap();
+async fn entry(fixture: &Fixture) -> Entry {
+    let entry = until(fixture, fixture.pay_far().entry()).await.unwrap();
     entry.expect("there is a record")
 }
 
@@ -90,130 +90,138 @@ fn assert_wrong(error: &Error) {
     assert!(error.to_string().contains("on_other_type"), "{error}");
 }
 
-async fn a_value_of_another_type_by_hand_is_refused_before_anything_is_written(world: World) {
-    timed_out(world.pay()).await;
-    let resolutions = world.store.count(Operation::Resolve);
+async fn a_value_of_another_type_by_hand_is_refused_before_anything_is_written(fixture: Fixture) {
+    timed_out(fixture.pay()).await;
+    let resolutions = fixture.store.count(Operation::Resolve);
     let message = assert_kind(
-        entry(&world).await.resolve(&5_u32).await,
+        entry(&fixture).await.resolve(&5_u32).await,
         &ErrorKind::WrongType,
     );
     assert!(message.contains("`u32`"), "{message}");
     assert_kind(
-        entry(&world).await.resolve(&"marker".to_owned()).await,
+        entry(&fixture).await.resolve(&"marker".to_owned()).await,
         &ErrorKind::WrongType,
     );
-    assert_eq!(world.store.count(Operation::Resolve), resolutions);
-    assert_eq!(stands(&world).await, (EntryState::Unknown, 1));
-    entry(&world).await.resolve(&FOUND).await.unwrap();
-    assert_eq!(answered(world.pay()).await, receipt(9));
+    assert_eq!(fixture.store.count(Operation::Resolve), resolutions);
+    assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
+    entry(&fixture).await.resolve(&FOUND).await.unwrap();
+    assert_eq!(answered(fixture.pay()).await, receipt(9));
 }
 
 /// Of a release in which the type has another name.
-async fn a_value_of_another_type_by_hand_is_accepted_where_that_is_said(world: World) {
-    timed_out(world.pay()).await;
-    let call = || world.pay().on_other_type(OnOtherType::Accept);
+async fn a_value_of_another_type_by_hand_is_accepted_on_request(fixture: Fixture) {
+    timed_out(fixture.pay()).await;
+    let call = || fixture.pay().on_other_type(OnOtherType::Accept);
     let entry = call().entry().await.unwrap().unwrap();
     entry.resolve(&5_u32).await.unwrap();
     let seen = call().run(|_| async { Err::<u32, PayError>(PayError::TimedOut) });
     assert_eq!(seen.await, Ok(5));
 }
 
-async fn an_error_of_another_type_by_hand_is_refused(world: World) {
-    timed_out(world.pay()).await;
+async fn an_error_of_another_type_by_hand_is_refused(fixture: Fixture) {
+    timed_out(fixture.pay()).await;
     let other = RefundError::Declined { run: 3 };
     assert_kind(
-        entry(&world).await.resolve_error(&other).await,
+        entry(&fixture).await.resolve_error(&other).await,
         &ErrorKind::WrongType,
     );
     // A value is no error.
     assert_kind(
-        entry(&world).await.resolve_error(&FOUND).await,
+        entry(&fixture).await.resolve_error(&FOUND).await,
         &ErrorKind::WrongType,
     );
-    assert_eq!(stands(&world).await, (EntryState::Unknown, 1));
+    assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
     let declined = PayError::Declined { run: 3 };
-    entry(&world).await.resolve_error(&declined).await.unwrap();
-    assert_eq!(answered(world.pay()).await, Err(declined));
+    entry(&fixture)
+        .await
+        .resolve_error(&declined)
+        .await
+        .unwrap();
+    assert_eq!(answered(fixture.pay()).await, Err(declined));
 }
 
-async fn an_error_by_hand_is_refused_where_the_function_keeps_none(world: World) {
-    let call = || world.pay().errors_are_unknown();
+async fn an_error_by_hand_is_refused_where_the_function_keeps_none(fixture: Fixture) {
+    let call = || fixture.pay().errors_are_unknown();
     let first = call().run(|_| async { Err(PayError::TimedOut) as Answer });
     assert_eq!(first.await, Err(PayError::TimedOut));
     let declined = PayError::Declined { run: 3 };
-    let result = entry(&world).await.resolve_error(&declined).await;
+    let result = entry(&fixture).await.resolve_error(&declined).await;
     let message = assert_kind(result, &ErrorKind::WrongType);
     assert!(message.contains("keeps no errors"), "{message}");
-    entry(&world).await.resolve(&FOUND).await.unwrap();
+    entry(&fixture).await.resolve(&FOUND).await.unwrap();
     let again = call().run(|_| async { unreachable!("resolved") as Answer });
     assert_eq!(again.await, receipt(9));
 }
 
-async fn the_types_are_known_in_every_state(world: World) {
+async fn the_types_are_known_in_every_state(fixture: Fixture) {
     let refused = async || {
-        let result = entry(&world).await.resolve(&5_u32).await;
+        let result = entry(&fixture).await.resolve(&5_u32).await;
         assert_kind(result, &ErrorKind::WrongType);
     };
-    let body = Body::start(world.pay(), Err(PayError::Down)).await;
+    let body = Body::start(fixture.pay(), Err(PayError::Down)).await;
     refused().await;
     body.drop_caller().await;
     refused().await;
-    world.pass_in_store(LEASE_OVER);
+    fixture.pass_in_store(LEASE_OVER);
     refused().await;
-    let again = world
+    let again = fixture
         .pay_far()
         .run(|_| async { Err(PayError::Down) as Answer });
     assert_eq!(again.await, Err(PayError::Down));
-    assert_eq!(stands(&world).await, (EntryState::Released, 1));
+    assert_eq!(stands(&fixture).await, (EntryState::Released, 1));
     refused().await;
-    entry(&world).await.resolve(&FOUND).await.unwrap();
+    entry(&fixture).await.resolve(&FOUND).await.unwrap();
     refused().await;
 }
 
-async fn a_claim_that_did_not_say_its_types_takes_any_answer(world: World) {
-    let Begun::Claimed(claim) = world.pay().begin().await.unwrap() else {
+async fn a_claim_that_did_not_say_its_types_takes_any_answer(fixture: Fixture) {
+    let Begun::Claimed(claim) = fixture.pay().begin().await.unwrap() else {
         unreachable!("it is the first call")
     };
     drop(claim);
-    world.pass_in_store(LEASE_OVER);
-    entry(&world).await.resolve(&5_u32).await.unwrap();
-    let read: Result<u32, PayError> = world.pay().run(|_| async { unreachable!() }).await;
+    fixture.pass_in_store(LEASE_OVER);
+    entry(&fixture).await.resolve(&5_u32).await.unwrap();
+    let read: Result<u32, PayError> = fixture.pay().run(|_| async { unreachable!() }).await;
     assert_eq!(read, Ok(5));
 }
 
-async fn an_answer_by_hand_may_be_corrected(world: World) {
-    timed_out(world.pay()).await;
-    assert!(!entry(&world).await.is_by_hand());
-    entry(&world)
+async fn an_answer_by_hand_may_be_corrected(fixture: Fixture) {
+    timed_out(fixture.pay()).await;
+    assert!(!entry(&fixture).await.is_by_hand());
+    entry(&fixture)
         .await
         .resolve(&Receipt { run: 1 })
         .await
         .unwrap();
-    assert_eq!(answered(world.pay()).await, receipt(1));
-    let seen = entry(&world).await;
+    assert_eq!(answered(fixture.pay()).await, receipt(1));
+    let seen = entry(&fixture).await;
     assert!(seen.is_by_hand());
     assert_eq!(seen.state(), EntryState::Answered(OutcomeKind::Value));
     seen.resolve(&Receipt { run: 2 }).await.unwrap();
-    for call in [world.pay(), world.pay_far()] {
+    for call in [fixture.pay(), fixture.pay_far()] {
         assert_eq!(answered(call).await, receipt(2));
     }
     let declined = PayError::Declined { run: 3 };
-    entry(&world).await.resolve_error(&declined).await.unwrap();
-    entry(&world).await.resolve(&FOUND).await.unwrap();
-    for call in [world.pay(), world.pay_far()] {
+    entry(&fixture)
+        .await
+        .resolve_error(&declined)
+        .await
+        .unwrap();
+    entry(&fixture).await.resolve(&FOUND).await.unwrap();
+    for call in [fixture.pay(), fixture.pay_far()] {
         assert_eq!(answered(call).await, receipt(9));
     }
 }
 
-async fn a_correction_of_what_was_not_seen_changes_nothing(world: World) {
-    timed_out(world.pay()).await;
-    let before = entry(&world).await;
-    entry(&world)
+async fn a_correction_of_an_unseen_record_changes_nothing(fixture: Fixture) {
+    timed_out(fixture.pay()).await;
+    let before = entry(&fixture).await;
+    entry(&fixture)
         .await
         .resolve(&Receipt { run: 1 })
         .await
         .unwrap();
-    let [first, second] = [entry(&world).await, entry(&world).await];
+    let [first, second] = [entry(&fixture).await, entry(&fixture).await];
     first.resolve(&Receipt { run: 2 }).await.unwrap();
     for stale in [before, second] {
         assert_kind(
@@ -221,155 +229,160 @@ async fn a_correction_of_what_was_not_seen_changes_nothing(world: World) {
             &ErrorKind::Changed,
         );
     }
-    assert_eq!(answered(world.pay()).await, receipt(2));
+    assert_eq!(answered(fixture.pay()).await, receipt(2));
 }
 
-async fn an_answer_of_a_body_is_not_corrected(world: World) {
+async fn an_answer_of_a_body_is_not_corrected(fixture: Fixture) {
     // After a resolution that was reset, too.
-    timed_out(world.pay()).await;
-    entry(&world).await.resolve(&FOUND).await.unwrap();
-    entry(&world).await.reset().await.unwrap();
-    assert!(entry(&world).await.is_by_hand());
-    assert_eq!(paid(world.pay(), &Runs::default()).await, receipt(1));
-    let seen = entry(&world).await;
+    timed_out(fixture.pay()).await;
+    entry(&fixture).await.resolve(&FOUND).await.unwrap();
+    entry(&fixture).await.reset().await.unwrap();
+    assert!(entry(&fixture).await.is_by_hand());
+    assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
+    let seen = entry(&fixture).await;
     assert!(!seen.is_by_hand());
     assert_kind(seen.resolve(&FOUND).await, &ErrorKind::Changed);
     let declined = PayError::Declined { run: 3 };
-    let result = entry(&world).await.resolve_error(&declined).await;
+    let result = entry(&fixture).await.resolve_error(&declined).await;
     assert_kind(result, &ErrorKind::Changed);
-    assert_eq!(answered(world.pay()).await, receipt(1));
+    assert_eq!(answered(fixture.pay()).await, receipt(1));
 }
 
-async fn two_functions_do_not_replay_each_other(world: World) {
-    let first: Result<u32, PayError> = world.pay().run(|_| async { Ok(7) }).await;
+async fn two_functions_do_not_replay_each_other(fixture: Fixture) {
+    let first: Result<u32, PayError> = fixture.pay().run(|_| async { Ok(7) }).await;
     assert_eq!(first, Ok(7));
-    for call in [world.pay(), world.pay_far()] {
+    for call in [fixture.pay(), fixture.pay_far()] {
         assert_wrong(&other::<u64>(call).await);
     }
-    assert_eq!(world.events.count("refused WrongType"), 2);
-    let again: Result<u32, PayError> = world.pay().run(|_| async { unreachable!() }).await;
+    assert_eq!(fixture.events.count("refused WrongType"), 2);
+    let again: Result<u32, PayError> = fixture.pay().run(|_| async { unreachable!() }).await;
     assert_eq!(again, Ok(7), "the record is as it was");
 }
 
-async fn a_second_function_takes_nothing_over(world: World) {
+async fn a_second_function_takes_nothing_over(fixture: Fixture) {
     // Abandoned.
-    crashed(&world, world.pay()).await;
-    assert_wrong(&other::<Bill>(world.pay_far()).await);
-    assert_eq!(stands(&world).await, (EntryState::Abandoned, 1));
+    crashed(&fixture, fixture.pay()).await;
+    assert_wrong(&other::<Bill>(fixture.pay_far()).await);
+    assert_eq!(stands(&fixture).await, (EntryState::Abandoned, 1));
     // Given back, after an attempt that counts.
-    let down = world.pay().run(|_| async { Err(PayError::Down) as Answer });
+    let down = fixture
+        .pay()
+        .run(|_| async { Err(PayError::Down) as Answer });
     assert_eq!(down.await, Err(PayError::Down));
-    assert_wrong(&other::<Bill>(world.pay_far()).await);
-    assert_eq!(stands(&world).await, (EntryState::Released, 1));
+    assert_wrong(&other::<Bill>(fixture.pay_far()).await);
+    assert_eq!(stands(&fixture).await, (EntryState::Released, 1));
     // Unknown: its hook knows nothing of the other's effect.
-    timed_out(world.pay()).await;
+    timed_out(fixture.pay()).await;
     let hook = |_| async { unreachable!("another's key") as Reconciled<Bill> };
-    let answer = (world.pay_far()).run_reconciled(hook, |_| async { unreachable!() });
+    let answer = (fixture.pay_far()).run_reconciled(hook, |_| async { unreachable!() });
     let answer: Result<Bill, PayError> = answer.await;
     let Err(PayError::Idem(error)) = answer else {
         panic!("idem did not refuse: {answer:?}")
     };
     assert_wrong(&error);
-    assert_eq!(stands(&world).await, (EntryState::Unknown, 2));
+    assert_eq!(stands(&fixture).await, (EntryState::Unknown, 2));
 }
 
-async fn a_second_function_waits_and_gets_no_answer(world: World) {
-    let body = Body::start(world.pay(), receipt(7)).await;
-    let refused = other::<Bill>(world.pay_far().on_running(OnRunning::Reject)).await;
+async fn a_second_function_waits_and_gets_no_answer(fixture: Fixture) {
+    let body = Body::start(fixture.pay(), receipt(7)).await;
+    let refused = other::<Bill>(fixture.pay_far().on_running(OnRunning::Reject)).await;
     assert!(matches!(refused.kind(), ErrorKind::Running { .. }));
-    let [near, far] = [world.pay(), world.pay_far()].map(|call| tokio::spawn(other::<Bill>(call)));
+    let [near, far] =
+        [fixture.pay(), fixture.pay_far()].map(|call| tokio::spawn(other::<Bill>(call)));
     others().await;
     assert_eq!(body.end().await, receipt(7));
     for waiting in [near, far] {
-        assert_wrong(&until(&world, waiting).await.unwrap());
+        assert_wrong(&until(&fixture, waiting).await.unwrap());
     }
 }
 
 /// Calls of one key share what one of them asks the store.
-async fn a_refusal_of_a_second_function_is_not_that_of_the_first(world: World) {
-    crashed(&world, world.pay()).await;
-    world.store.fail(Operation::Claim, [Fault::ReplyHeld]);
-    let second = tokio::spawn(other::<Bill>(world.pay_far()));
+async fn a_refusal_of_a_second_function_is_not_that_of_the_first(fixture: Fixture) {
+    crashed(&fixture, fixture.pay()).await;
+    fixture.store.fail(Operation::Claim, [Fault::ReplyHeld]);
+    let second = tokio::spawn(other::<Bill>(fixture.pay_far()));
     others().await;
     let first = tokio::spawn({
-        let call = world.pay_far();
+        let call = fixture.pay_far();
         async move { paid(call, &Runs::default()).await }
     });
     others().await;
-    world.store.deliver();
-    assert_wrong(&until(&world, second).await.unwrap());
-    assert_eq!(until(&world, first).await.unwrap(), receipt(1));
+    fixture.store.deliver();
+    assert_wrong(&until(&fixture, second).await.unwrap());
+    assert_eq!(until(&fixture, first).await.unwrap(), receipt(1));
 }
 
-async fn a_cool_down_of_another_function_is_none(world: World) {
-    assert_eq!(paid(world.pay(), &Runs::default()).await, receipt(1));
-    let call = (world.pay_far()).on_duplicate(idem_runtime::OnDuplicate::Reject);
+async fn a_cool_down_of_another_function_is_none(fixture: Fixture) {
+    assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
+    let call = (fixture.pay_far()).on_duplicate(idem_runtime::OnDuplicate::Reject);
     assert_wrong(&other::<Bill>(call).await);
 }
 
-async fn errors_of_another_type_are_not_replayed(world: World) {
+async fn errors_of_another_type_are_not_replayed(fixture: Fixture) {
     let declined = PayError::Declined { run: 3 };
-    let first = world
+    let first = fixture
         .pay()
         .run(|_| async { Err(declined.clone()) as Answer });
     assert_eq!(first.await, Err(declined.clone()));
-    let second: Result<Receipt, RefundError> = (world.pay_far())
+    let second: Result<Receipt, RefundError> = (fixture.pay_far())
         .run(|_| async { unreachable!("another's key") })
         .await;
     let Err(RefundError::Idem(error)) = second else {
         panic!("idem did not refuse: {second:?}")
     };
     assert_wrong(&error);
-    assert_eq!(answered(world.pay()).await, Err(declined));
+    assert_eq!(answered(fixture.pay()).await, Err(declined));
     // Of a value it does not matter what an error would have been.
-    let call = || world.engine.operation("pay").key(&8);
+    let call = || fixture.engine.operation("pay").key(&8);
     assert_eq!(paid(call(), &Runs::default()).await, receipt(1));
     let read: Result<Receipt, RefundError> = call().run(|_| async { unreachable!() }).await;
     assert_eq!(read, Ok(Receipt { run: 1 }));
 }
 
-async fn a_reset_key_is_free_for_a_corrected_function(world: World) {
-    crashed(&world, world.pay()).await;
-    assert_wrong(&other::<Bill>(world.pay()).await);
-    entry(&world).await.reset().await.unwrap();
-    let answer = world
+async fn a_reset_key_is_free_for_a_corrected_function(fixture: Fixture) {
+    crashed(&fixture, fixture.pay()).await;
+    assert_wrong(&other::<Bill>(fixture.pay()).await);
+    entry(&fixture).await.reset().await.unwrap();
+    let answer = fixture
         .pay()
         .run(|_| async { Ok::<_, PayError>(Bill { run: 1 }) });
     assert_eq!(answer.await, Ok(Bill { run: 1 }));
-    let refused = refusal(answered(world.pay_far()).await);
+    let refused = refusal(answered(fixture.pay_far()).await);
     assert_wrong(&refused);
 }
 
-async fn a_released_key_is_free_for_a_corrected_function(world: World) {
-    let down = world.pay().run(|_| async { Err(PayError::Down) as Answer });
+async fn a_released_key_is_free_for_a_corrected_function(fixture: Fixture) {
+    let down = fixture
+        .pay()
+        .run(|_| async { Err(PayError::Down) as Answer });
     assert_eq!(down.await, Err(PayError::Down));
-    let answer = world
+    let answer = fixture
         .pay_far()
         .run(|_| async { Ok::<_, PayError>(Bill { run: 1 }) });
     assert_eq!(answer.await, Ok(Bill { run: 1 }));
-    assert_wrong(&refusal(answered(world.pay()).await));
+    assert_wrong(&refusal(answered(fixture.pay()).await));
 }
 
-async fn a_type_of_another_name_is_accepted_where_that_is_said(world: World) {
+async fn a_type_of_another_name_is_accepted_on_request(fixture: Fixture) {
     let renamed = |call: Pay| call.on_other_type(OnOtherType::Accept);
     let never = |_| async { unreachable!("it is answered") as Result<Bill, PayError> };
     // What was stored is read.
-    assert_eq!(paid(world.pay(), &Runs::default()).await, receipt(1));
-    for call in [world.pay(), world.pay_far()] {
+    assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
+    for call in [fixture.pay(), fixture.pay_far()] {
         assert_eq!(renamed(call).run(never).await, Ok(Bill { run: 1 }));
     }
     // What was abandoned is taken over, and the record is of the new type from then on.
-    entry(&world).await.reset().await.unwrap();
-    crashed(&world, world.pay()).await;
+    entry(&fixture).await.reset().await.unwrap();
+    crashed(&fixture, fixture.pay()).await;
     let body = |_| async { Ok::<_, PayError>(Bill { run: 2 }) };
     assert_eq!(
-        renamed(world.pay_far()).run(body).await,
+        renamed(fixture.pay_far()).run(body).await,
         Ok(Bill { run: 2 })
     );
-    assert_wrong(&refusal(answered(world.pay()).await));
-    assert_eq!(world.pay().run(never).await, Ok(Bill { run: 2 }));
+    assert_wrong(&refusal(answered(fixture.pay()).await));
+    assert_eq!(fixture.pay().run(never).await, Ok(Bill { run: 2 }));
     // Also for all operations of an engine.
-    let world = world.with(|engine| engine.on_other_type(OnOtherType::Accept));
-    assert_eq!(answered(world.pay()).await, receipt(2));
-    world.pass_in_store(Duration::from_hours(24));
+    let fixture = fixture.with(|engine| engine.on_other_type(OnOtherType::Accept));
+    assert_eq!(answered(fixture.pay()).await, receipt(2));
+    fixture.pass_in_store(Duration::from_hours(24));
 }

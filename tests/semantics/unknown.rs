@@ -1,98 +1,101 @@
 //! Outcomes that nobody knows: how they come about, what callers are told, and what ends them.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use idem_runtime::clock::Clock;
-use idem_runtime::{EntryState, Error, ErrorKind, OnCancel, OnDuplicate, OnPanic};
+use idem_runtime::{EntryState, Error, ErrorKind, OnCancel, OnDuplicate, OnPanic, OnRunning};
+use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
-use idem_tests::pay::{PayError, Receipt, Runs};
-use idem_tests::world::World;
+use idem_tests::payment::{PayError, Receipt, Runs};
+use tokio::sync::Semaphore;
 
-use crate::stage::{
+use crate::support::{
     Answer, Body, LEASE_OVER, answered, assert_unknown, comes_to_rest, crashed, paid, panicked,
     receipt, refusal, refused_far, stands, timed_out,
 };
 
 on_every_store![
     an_error_of_class_unknown_leaves_it_unknown,
-    any_error_leaves_it_unknown_where_the_operation_says_so,
-    a_drop_leaves_it_unknown_where_the_operation_says_so,
-    a_panic_leaves_it_unknown_where_the_operation_says_so,
+    on_error_unknown_leaves_each_error_unknown,
+    on_drop_unknown_leaves_a_dropped_call_unknown,
+    on_panic_unknown_leaves_a_panicked_call_unknown,
     a_later_attempt_is_the_one_that_is_named,
-    nobody_runs_it_again_whatever_his_policy,
-    nobody_is_told_what_the_error_was,
-    since_is_when_it_ended,
+    no_policy_runs_an_unknown_key_again,
+    an_unknown_outcome_does_not_reveal_its_error,
+    since_is_the_end_of_the_attempt,
     another_request_is_still_a_mismatch,
-    it_is_forgotten_with_its_ttl,
+    an_unknown_outcome_expires_with_its_ttl,
     a_late_success_heals_it,
     a_late_failure_does_not,
     a_nested_unknown_makes_the_outer_one_unknown,
+    an_unknown_outcome_of_an_overtaken_attempt_stays_unknown,
 ];
 
 /// Nobody knows the outcome, because of this.
-async fn unknown_because(world: &World, cause: &str) {
-    comes_to_rest(world).await;
-    let error = refused_far(world).await;
+async fn unknown_because(fixture: &Fixture, cause: &str) {
+    comes_to_rest(fixture).await;
+    let error = refused_far(fixture).await;
     assert_unknown(&error);
     assert!(error.to_string().contains(cause), "{error}");
     assert!(!error.is_retryable() && error.retry_after().is_none());
-    assert_eq!(stands(world).await.0, EntryState::Unknown);
+    assert_eq!(stands(fixture).await.0, EntryState::Unknown);
 }
 
-async fn an_error_of_class_unknown_leaves_it_unknown(world: World) {
-    timed_out(world.pay()).await;
-    assert_eq!(world.events.count("completed unknown"), 1);
-    unknown_because(&world, "attempt 1 ended with an error of class unknown").await;
+async fn an_error_of_class_unknown_leaves_it_unknown(fixture: Fixture) {
+    timed_out(fixture.pay()).await;
+    assert_eq!(fixture.events.count("completed unknown"), 1);
+    unknown_because(&fixture, "attempt 1 ended with an error of class unknown").await;
 }
 
-async fn any_error_leaves_it_unknown_where_the_operation_says_so(world: World) {
-    let call = world.pay().errors_are_unknown();
+async fn on_error_unknown_leaves_each_error_unknown(fixture: Fixture) {
+    let call = fixture.pay().errors_are_unknown();
     let call = call.run(|_| async { Err(PayError::Declined { run: 1 }) as Answer });
     assert_eq!(call.await, Err(PayError::Declined { run: 1 }));
-    unknown_because(&world, "attempt 1 ended with an error of class unknown").await;
+    unknown_because(&fixture, "attempt 1 ended with an error of class unknown").await;
 }
 
-async fn a_drop_leaves_it_unknown_where_the_operation_says_so(world: World) {
-    let call = world.pay().on_cancel(OnCancel::Unknown);
+async fn on_drop_unknown_leaves_a_dropped_call_unknown(fixture: Fixture) {
+    let call = fixture.pay().on_cancel(OnCancel::Unknown);
     Body::start(call, receipt(7)).await.drop_caller().await;
-    unknown_because(&world, "attempt 1 was cancelled half-way").await;
+    unknown_because(&fixture, "attempt 1 was cancelled half-way").await;
 }
 
-async fn a_panic_leaves_it_unknown_where_the_operation_says_so(world: World) {
-    panicked(world.pay().on_panic(OnPanic::Unknown)).await;
-    unknown_because(&world, "attempt 1 panicked").await;
-    assert_eq!(stands(&world).await.1, 1);
+async fn on_panic_unknown_leaves_a_panicked_call_unknown(fixture: Fixture) {
+    panicked(fixture.pay().on_panic(OnPanic::Unknown)).await;
+    unknown_because(&fixture, "attempt 1 panicked").await;
+    assert_eq!(stands(&fixture).await.1, 1);
 }
 
-async fn a_later_attempt_is_the_one_that_is_named(world: World) {
-    crashed(&world, world.pay()).await;
-    panicked(world.pay()).await;
-    timed_out(world.pay()).await;
-    unknown_because(&world, "attempt 3 ended with an error").await;
+async fn a_later_attempt_is_the_one_that_is_named(fixture: Fixture) {
+    crashed(&fixture, fixture.pay()).await;
+    panicked(fixture.pay()).await;
+    timed_out(fixture.pay()).await;
+    unknown_because(&fixture, "attempt 3 ended with an error").await;
 }
 
-async fn nobody_runs_it_again_whatever_his_policy(world: World) {
-    timed_out(world.pay()).await;
+async fn no_policy_runs_an_unknown_key_again(fixture: Fixture) {
+    timed_out(fixture.pay()).await;
     let calls = [
-        world.pay(),
-        world.pay().on_duplicate(OnDuplicate::Reject),
-        world.pay().max_attempts(None),
-        world.pay().on_cancel(OnCancel::Release),
-        world.pay_far(),
+        fixture.pay(),
+        fixture.pay().on_duplicate(OnDuplicate::Reject),
+        fixture.pay().max_attempts(None),
+        fixture.pay().on_cancel(OnCancel::Release),
+        fixture.pay_far(),
     ];
     for call in calls {
         assert_unknown(&refusal(answered(call).await));
     }
-    let finish = world.pay().finish(|_| async { crate::stage::never() });
+    let finish = fixture.pay().finish(|_| async { crate::support::never() });
     assert_unknown(&refusal(finish.await));
-    let kept = world
+    let kept = fixture
         .pay()
         .keep_errors()
-        .run(|_| async { crate::stage::never() });
+        .run(|_| async { crate::support::never() });
     assert_unknown(&refusal(kept.await));
-    world.pass_in_store(Duration::from_hours(20));
-    assert_unknown(&refused_far(&world).await);
-    assert_eq!(stands(&world).await, (EntryState::Unknown, 1));
+    fixture.pass_in_store(Duration::from_hours(20));
+    assert_unknown(&refused_far(&fixture).await);
+    assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
 }
 
 /// An error with something in it that nobody else may read.
@@ -108,9 +111,9 @@ impl From<Error> for Leaky {
     }
 }
 
-async fn nobody_is_told_what_the_error_was(world: World) {
+async fn an_unknown_outcome_does_not_reveal_its_error(fixture: Fixture) {
     let secret = "card 4111-1111";
-    let call = || world.pay().fingerprint(secret).errors_are_unknown();
+    let call = || fixture.pay().fingerprint(secret).errors_are_unknown();
     let body = |_| async { Err::<Receipt, _>(Leaky::Secret(secret.to_owned())) };
     call().run(body).await.unwrap_err();
     let again = call().run(|_| async { unreachable!("nobody knows") as Result<Receipt, Leaky> });
@@ -118,20 +121,20 @@ async fn nobody_is_told_what_the_error_was(world: World) {
         unreachable!("idem has the answer")
     };
     assert_unknown(&error);
-    let entry = world.pay().entry().await.unwrap().unwrap();
-    let all = format!("{error} {error:?} {entry:?} {:?}", world.events.all());
+    let entry = fixture.pay().entry().await.unwrap().unwrap();
+    let all = format!("{error} {error:?} {entry:?} {:?}", fixture.events.all());
     assert!(!all.contains("4111"), "{all}");
 }
 
-async fn since_is_when_it_ended(world: World) {
-    let ended = world.clock.calendar();
-    timed_out(world.pay()).await;
+async fn since_is_the_end_of_the_attempt(fixture: Fixture) {
+    let ended = fixture.clock.calendar();
+    timed_out(fixture.pay()).await;
     let later = Duration::from_hours(2);
-    world.pass_in_store(later);
-    world.clock.advance(later);
+    fixture.pass_in_store(later);
+    fixture.clock.advance(later);
     for error in [
-        refused_far(&world).await,
-        refusal(answered(world.pay()).await),
+        refused_far(&fixture).await,
+        refusal(answered(fixture.pay()).await),
     ] {
         let ErrorKind::Unknown { since } = *error.kind() else {
             panic!("{error:?}")
@@ -146,49 +149,84 @@ fn distance(a: SystemTime, b: SystemTime) -> Duration {
     a.duration_since(b).unwrap_or_else(|error| error.duration())
 }
 
-async fn another_request_is_still_a_mismatch(world: World) {
-    timed_out(world.pay().fingerprint(&"ten")).await;
-    let other = refusal(answered(world.pay().fingerprint(&"eleven")).await);
+async fn another_request_is_still_a_mismatch(fixture: Fixture) {
+    timed_out(fixture.pay().fingerprint(&"ten")).await;
+    let other = refusal(answered(fixture.pay().fingerprint(&"eleven")).await);
     assert_eq!(other.kind(), &ErrorKind::Mismatch);
-    assert_unknown(&refusal(answered(world.pay().fingerprint(&"ten")).await));
+    assert_unknown(&refusal(answered(fixture.pay().fingerprint(&"ten")).await));
 }
 
-async fn it_is_forgotten_with_its_ttl(world: World) {
-    let call = || world.pay().ttl(Duration::from_mins(10));
+async fn an_unknown_outcome_expires_with_its_ttl(fixture: Fixture) {
+    let call = || fixture.pay().ttl(Duration::from_mins(10));
     timed_out(call()).await;
-    world.pass_in_store(Duration::from_mins(9));
+    fixture.pass_in_store(Duration::from_mins(9));
     assert_unknown(&refusal(answered(call()).await));
-    world.pass_in_store(Duration::from_mins(1));
+    fixture.pass_in_store(Duration::from_mins(1));
     assert_eq!(paid(call(), &Runs::default()).await, receipt(1));
 }
 
 /// An attempt that was overtaken by one after which nobody knows.
-async fn overtaken(world: &World, answer: Answer) -> Body {
-    let first = Body::start(world.pay(), answer).await;
-    world.pass_in_store(LEASE_OVER);
-    timed_out(world.pay_far()).await;
-    assert_unknown(&refused_far(world).await);
+async fn overtaken(fixture: &Fixture, answer: Answer) -> Body {
+    let first = Body::start(fixture.pay(), answer).await;
+    fixture.pass_in_store(LEASE_OVER);
+    timed_out(fixture.pay_far()).await;
+    assert_unknown(&refused_far(fixture).await);
     first
 }
 
-async fn a_late_success_heals_it(world: World) {
-    let first = overtaken(&world, receipt(7)).await;
+async fn a_late_success_heals_it(fixture: Fixture) {
+    let first = overtaken(&fixture, receipt(7)).await;
     assert_eq!(first.end().await, receipt(7));
-    assert_eq!(world.events.count("completed value late"), 1);
-    assert_eq!(answered(world.pay_far()).await, receipt(7));
+    assert_eq!(fixture.events.count("completed value late"), 1);
+    assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
 
-async fn a_late_failure_does_not(world: World) {
+async fn a_late_failure_does_not(fixture: Fixture) {
     let declined = Err(PayError::Declined { run: 1 });
-    let first = overtaken(&world, declined).await;
+    let first = overtaken(&fixture, declined).await;
     assert_unknown(&refusal(first.end().await));
-    assert_unknown(&refused_far(&world).await);
+    assert_unknown(&refused_far(&fixture).await);
 }
 
-async fn a_nested_unknown_makes_the_outer_one_unknown(world: World) {
-    let inner = || world.engine.operation("inner").key(&1);
+async fn a_nested_unknown_makes_the_outer_one_unknown(fixture: Fixture) {
+    let inner = || fixture.engine.operation("inner").key(&1);
     timed_out(inner()).await;
-    let outer = world.pay().run(|_| answered(inner()));
+    let outer = fixture.pay().run(|_| answered(inner()));
     assert_unknown(&refusal(outer.await));
-    assert_unknown(&refused_far(&world).await);
+    assert_unknown(&refused_far(&fixture).await);
+}
+
+/// The time-out comes after the lease was lost; the successor gives the key back.
+async fn an_unknown_outcome_of_an_overtaken_attempt_stays_unknown(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.on_running(OnRunning::Reject));
+    let gates = [(); 2].map(|()| Arc::new(Semaphore::new(0)));
+    let [first, second] = &gates;
+    let body = |gate: &Arc<Semaphore>, error: PayError| {
+        let gate = Arc::clone(gate);
+        move |_| async move {
+            gate.acquire().await.unwrap().forget();
+            Err::<Receipt, _>(error)
+        }
+    };
+    let overtaken = tokio::spawn(fixture.pay().run(body(first, PayError::TimedOut)));
+    fixture.events.wait_for("claimed", 1).await;
+    fixture.pass_in_store(LEASE_OVER);
+    let successor = tokio::spawn(fixture.pay_far().run(body(second, PayError::Down)));
+    fixture.events.wait_for("claimed", 2).await;
+    first.add_permits(1);
+    let _ = overtaken.await.unwrap().unwrap_err();
+    second.add_permits(1);
+    assert_eq!(successor.await.unwrap(), Err(PayError::Down));
+    // It was told that another one runs, and offers what it knows in the background.
+    loop {
+        tokio::select! {
+            biased;
+            () = fixture.events.wait_for("completed unknown", 1) => break,
+            () = fixture.clock.sleeper_within(Duration::from_secs(1)) => {
+                fixture.clock.advance(Duration::from_millis(100));
+            }
+        }
+    }
+    let third = fixture.pay().run(|_| async { receipt(3) }).await;
+    assert_unknown(&refusal(third));
 }

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use idem_runtime::{Context, Engine, ErrorKind, OnOutage};
 use idem_tests::faulty::{Fault, Operation};
+use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
-use idem_tests::pay::{PayError, Runs};
-use idem_tests::world::World;
+use idem_tests::payment::{PayError, Runs};
 
-use crate::stage::{
+use crate::support::{
     Answer, Body, Pay, answered, assert_running, caught, comes_to_rest, paid, receipt, refusal,
 };
 
 on_every_store![
-    an_outage_runs_the_body_where_the_operation_says_so,
-    an_outage_runs_the_body_where_the_engine_says_so,
-    an_outage_runs_nothing_where_nobody_says_so,
+    on_outage_run_of_the_operation_runs_the_body,
+    on_outage_run_of_the_engine_runs_the_body,
+    an_outage_runs_nothing_by_default,
     a_silent_store_is_an_outage_too,
     a_body_without_protection_stores_nothing_and_is_not_replayed,
     a_body_without_protection_knows_that_it_has_none,
@@ -24,15 +24,16 @@ on_every_store![
     a_body_without_protection_may_be_finished,
     a_claim_that_was_granted_unseen_is_given_back,
     a_claim_by_hand_is_never_without_protection,
-    what_the_store_says_is_no_outage,
+    a_refusal_by_the_store_is_no_outage,
     an_outage_after_the_claim_is_none,
     an_outage_while_reconciling_runs_nothing,
-    all_who_wait_for_the_store_run_without_it,
+    all_callers_of_an_unavailable_store_run_without_it,
     a_store_that_is_full_busy_or_refuses_is_no_outage,
     a_queue_in_front_of_a_store_that_is_gone_is_an_outage,
     a_store_that_replies_to_others_is_busy_and_not_out_of_reach,
     a_store_that_has_replied_to_nothing_for_long_is_out_of_reach,
     a_server_that_is_not_there_is_an_outage_while_others_reply,
+    a_body_without_protection_has_a_deadline,
 ];
 
 fn runs_bare(call: Pay) -> Pay {
@@ -40,254 +41,254 @@ fn runs_bare(call: Pay) -> Pay {
 }
 
 /// No claim reaches the store any more.
-fn cut_off(world: &World) {
-    world.store.fail(Operation::Claim, [Fault::Lost; 10_000]);
+fn cut_off(fixture: &Fixture) {
+    fixture.store.fail(Operation::Claim, [Fault::Lost; 10_000]);
 }
 
 /// What a call comes to while time passes.
 async fn in_time<T: Send + 'static>(
-    world: &World,
+    fixture: &Fixture,
     call: impl Future<Output = T> + Send + 'static,
 ) -> T {
-    world.finished(tokio::spawn(call)).await
+    fixture.finished(tokio::spawn(call)).await
 }
 
 /// One that runs without protection; `runs` counts.
-async fn bare(world: &World, call: Pay, runs: &Runs) -> Answer {
+async fn bare(fixture: &Fixture, call: Pay, runs: &Runs) -> Answer {
     let runs = runs.clone();
-    in_time(world, async move { paid(call, &runs).await }).await
+    in_time(fixture, async move { paid(call, &runs).await }).await
 }
 
-async fn an_outage_runs_the_body_where_the_operation_says_so(world: World) {
-    cut_off(&world);
-    let answer = bare(&world, runs_bare(world.pay()), &Runs::default()).await;
+async fn on_outage_run_of_the_operation_runs_the_body(fixture: Fixture) {
+    cut_off(&fixture);
+    let answer = bare(&fixture, runs_bare(fixture.pay()), &Runs::default()).await;
     assert_eq!(answer, receipt(1));
-    assert_eq!(world.events.count("unprotected: "), 1);
-    assert_eq!(world.events.count("claimed"), 0);
-    let told = world.events.all().concat();
+    assert_eq!(fixture.events.count("unprotected: "), 1);
+    assert_eq!(fixture.events.count("claimed"), 0);
+    let told = fixture.events.all().concat();
     assert!(told.contains("an injected fault"), "the reason: {told}");
 }
 
-async fn an_outage_runs_the_body_where_the_engine_says_so(world: World) {
-    let world = world.with(|engine| engine.on_outage(OnOutage::Run));
-    cut_off(&world);
-    let answer = bare(&world, world.pay(), &Runs::default()).await;
+async fn on_outage_run_of_the_engine_runs_the_body(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.on_outage(OnOutage::Run));
+    cut_off(&fixture);
+    let answer = bare(&fixture, fixture.pay(), &Runs::default()).await;
     assert_eq!(answer, receipt(1));
-    let strict = world.pay().on_outage(OnOutage::Fail);
-    let error = refusal(in_time(&world, answered(strict)).await);
+    let strict = fixture.pay().on_outage(OnOutage::Fail);
+    let error = refusal(in_time(&fixture, answered(strict)).await);
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
 }
 
-async fn an_outage_runs_nothing_where_nobody_says_so(world: World) {
-    cut_off(&world);
-    let error = refusal(in_time(&world, answered(world.pay())).await);
+async fn an_outage_runs_nothing_by_default(fixture: Fixture) {
+    cut_off(&fixture);
+    let error = refusal(in_time(&fixture, answered(fixture.pay())).await);
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
-    assert_eq!(world.events.count("unprotected"), 0);
+    assert_eq!(fixture.events.count("unprotected"), 0);
 }
 
-async fn a_silent_store_is_an_outage_too(world: World) {
-    world.store.fail(Operation::Claim, [Fault::Hangs]);
-    let call = runs_bare(world.pay());
+async fn a_silent_store_is_an_outage_too(fixture: Fixture) {
+    fixture.store.fail(Operation::Claim, [Fault::Hangs]);
+    let call = runs_bare(fixture.pay());
     let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
-    world.clock.sleeper_within(Duration::from_secs(2)).await;
-    world.clock.advance(Duration::from_secs(2));
+    fixture.clock.sleeper_within(Duration::from_secs(2)).await;
+    fixture.clock.advance(Duration::from_secs(2));
     assert_eq!(call.await.unwrap(), receipt(1));
-    assert_eq!(world.events.count("unprotected"), 1);
+    assert_eq!(fixture.events.count("unprotected"), 1);
 }
 
-async fn a_body_without_protection_stores_nothing_and_is_not_replayed(world: World) {
-    cut_off(&world);
+async fn a_body_without_protection_stores_nothing_and_is_not_replayed(fixture: Fixture) {
+    cut_off(&fixture);
     let runs = Runs::default();
     for run in 1..=3 {
-        let answer = bare(&world, runs_bare(world.pay()), &runs).await;
+        let answer = bare(&fixture, runs_bare(fixture.pay()), &runs).await;
         assert_eq!(answer, receipt(run));
     }
-    comes_to_rest(&world).await;
-    assert_eq!(world.store.count(Operation::Complete), 0);
-    assert!(world.pay_far().entry().await.unwrap().is_none());
+    comes_to_rest(&fixture).await;
+    assert_eq!(fixture.store.count(Operation::Complete), 0);
+    assert!(fixture.pay_far().entry().await.unwrap().is_none());
 }
 
-async fn a_body_without_protection_knows_that_it_has_none(world: World) {
-    cut_off(&world);
-    let key = *world.key().digest();
-    let call = runs_bare(world.pay()).run(move |cx: Context| async move {
+async fn a_body_without_protection_knows_that_it_has_none(fixture: Fixture) {
+    cut_off(&fixture);
+    let key = *fixture.key().digest();
+    let call = runs_bare(fixture.pay()).run(move |cx: Context| async move {
         assert_eq!((cx.attempt(), *cx.key()), (0, key));
         let error = cx.fence().await.unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
         assert_eq!(cx.lease_remaining(), Duration::ZERO);
         assert_eq!(cx.derive_key("bank").len(), 43);
         let lost = std::pin::pin!(cx.lease_lost());
-        assert!(crate::stage::poll_once(lost).await.is_none());
+        assert!(crate::support::poll_once(lost).await.is_none());
         assert_eq!(idem_runtime::context().attempt(), 0);
         receipt(1)
     });
-    assert_eq!(in_time(&world, call).await, receipt(1));
+    assert_eq!(in_time(&fixture, call).await, receipt(1));
 }
 
-async fn a_body_without_protection_may_fail_and_panic(world: World) {
-    cut_off(&world);
-    let down = runs_bare(world.pay()).run(|_| async { Err(PayError::Down) as Answer });
-    assert_eq!(in_time(&world, down).await, Err(PayError::Down));
+async fn a_body_without_protection_may_fail_and_panic(fixture: Fixture) {
+    cut_off(&fixture);
+    let down = runs_bare(fixture.pay()).run(|_| async { Err(PayError::Down) as Answer });
+    assert_eq!(in_time(&fixture, down).await, Err(PayError::Down));
     let panics = |_| async { std::panic::panic_any("out of paper") as Answer };
-    let panicked = caught(runs_bare(world.pay()).run(panics));
-    in_time(&world, panicked).await.unwrap_err();
-    let starting = Body::start(runs_bare(world.pay()), receipt(1));
-    let dropped = in_time(&world, starting).await;
+    let panicked = caught(runs_bare(fixture.pay()).run(panics));
+    in_time(&fixture, panicked).await.unwrap_err();
+    let starting = Body::start(runs_bare(fixture.pay()), receipt(1));
+    let dropped = in_time(&fixture, starting).await;
     dropped.drop_caller().await;
-    comes_to_rest(&world).await;
+    comes_to_rest(&fixture).await;
 }
 
-async fn a_body_without_protection_may_be_finished(world: World) {
-    cut_off(&world);
-    let call = runs_bare(world.pay()).finish(|cx| async move { receipt(cx.attempt().into()) });
-    assert_eq!(in_time(&world, call).await, receipt(0));
+async fn a_body_without_protection_may_be_finished(fixture: Fixture) {
+    cut_off(&fixture);
+    let call = runs_bare(fixture.pay()).finish(|cx| async move { receipt(cx.attempt().into()) });
+    assert_eq!(in_time(&fixture, call).await, receipt(0));
 }
 
-async fn a_claim_that_was_granted_unseen_is_given_back(world: World) {
-    world.store.fail(Operation::Claim, [Fault::ReplyHangs]);
-    let call = runs_bare(world.pay());
+async fn a_claim_that_was_granted_unseen_is_given_back(fixture: Fixture) {
+    fixture.store.fail(Operation::Claim, [Fault::ReplyHangs]);
+    let call = runs_bare(fixture.pay());
     let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
-    while world.pay_far().entry().await.unwrap().is_none() {}
-    world.clock.advance(Duration::from_secs(2));
+    while fixture.pay_far().entry().await.unwrap().is_none() {}
+    fixture.clock.advance(Duration::from_secs(2));
     assert_eq!(call.await.unwrap(), receipt(1));
-    comes_to_rest(&world).await;
-    assert_eq!(paid(world.pay_far(), &Runs::default()).await, receipt(1));
+    comes_to_rest(&fixture).await;
+    assert_eq!(paid(fixture.pay_far(), &Runs::default()).await, receipt(1));
 }
 
-async fn a_claim_by_hand_is_never_without_protection(world: World) {
-    cut_off(&world);
-    let begun = in_time(&world, runs_bare(world.pay()).begin()).await;
+async fn a_claim_by_hand_is_never_without_protection(fixture: Fixture) {
+    cut_off(&fixture);
+    let begun = in_time(&fixture, runs_bare(fixture.pay()).begin()).await;
     assert_eq!(begun.unwrap_err().kind(), &ErrorKind::StoreUnavailable);
-    assert_eq!(world.events.count("unprotected"), 0);
+    assert_eq!(fixture.events.count("unprotected"), 0);
 }
 
-async fn what_the_store_says_is_no_outage(world: World) {
-    let call = || runs_bare(world.pay()).on_running(idem_runtime::OnRunning::Reject);
-    let body = Body::start(world.pay_far().fingerprint(&"ten"), receipt(7)).await;
+async fn a_refusal_by_the_store_is_no_outage(fixture: Fixture) {
+    let call = || runs_bare(fixture.pay()).on_running(idem_runtime::OnRunning::Reject);
+    let body = Body::start(fixture.pay_far().fingerprint(&"ten"), receipt(7)).await;
     assert_running(&refusal(answered(call()).await));
     let other = refusal(answered(call().fingerprint(&"eleven")).await);
     assert_eq!(other.kind(), &ErrorKind::Mismatch);
     assert_eq!(body.end().await, receipt(7));
     assert_eq!(answered(call()).await, receipt(7));
-    world.plant(b"no record of ours");
+    fixture.plant(b"no record of ours");
     let error = refusal(answered(call()).await);
     assert_eq!(error.kind(), &ErrorKind::UnknownRecord);
-    assert_eq!(world.events.count("unprotected"), 0);
+    assert_eq!(fixture.events.count("unprotected"), 0);
 }
 
-async fn an_outage_after_the_claim_is_none(world: World) {
-    world.store.fail(Operation::Complete, [Fault::Refused]);
-    let call = runs_bare(world.pay()).run(|cx| async move { receipt(cx.attempt().into()) });
+async fn an_outage_after_the_claim_is_none(fixture: Fixture) {
+    fixture.store.fail(Operation::Complete, [Fault::Refused]);
+    let call = runs_bare(fixture.pay()).run(|cx| async move { receipt(cx.attempt().into()) });
     assert_eq!(call.await, receipt(1));
-    assert_eq!(world.events.count("unprotected"), 0);
-    comes_to_rest(&world).await;
-    assert_eq!(answered(world.pay_far()).await, receipt(1));
+    assert_eq!(fixture.events.count("unprotected"), 0);
+    comes_to_rest(&fixture).await;
+    assert_eq!(answered(fixture.pay_far()).await, receipt(1));
 }
 
-async fn an_outage_while_reconciling_runs_nothing(world: World) {
-    crate::stage::timed_out(world.pay()).await;
+async fn an_outage_while_reconciling_runs_nothing(fixture: Fixture) {
+    crate::support::timed_out(fixture.pay()).await;
     let faults = [Fault::None]
         .into_iter()
         .chain([Fault::Unreachable; 10_000]);
-    world.store.fail(Operation::Claim, faults);
+    fixture.store.fail(Operation::Claim, faults);
     let hook = |_| async { crate::reconciling::Says::NotLanded };
-    let call = runs_bare(world.pay()).run_reconciled(hook, |_| async { crate::stage::never() });
-    let error = refusal(in_time(&world, call).await);
+    let call = runs_bare(fixture.pay()).run_reconciled(hook, |_| async { crate::support::never() });
+    let error = refusal(in_time(&fixture, call).await);
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
-    assert_eq!(world.events.count("unprotected"), 0);
+    assert_eq!(fixture.events.count("unprotected"), 0);
 }
 
 /// What a flood brings about, and what a store refuses, switches no protection off.
-async fn a_store_that_is_full_busy_or_refuses_is_no_outage(world: World) {
+async fn a_store_that_is_full_busy_or_refuses_is_no_outage(fixture: Fixture) {
     let faults = [Fault::Full, Fault::Overloaded, Fault::Busy, Fault::Refused];
     for (key, fault) in (0..).zip(faults) {
-        world.store.fail(Operation::Claim, [fault; 10_000]);
-        let call = runs_bare(world.engine.operation("pay").key(&(key, "a full store")));
-        let error = refusal(in_time(&world, answered(call)).await);
+        fixture.store.fail(Operation::Claim, [fault; 10_000]);
+        let call = runs_bare(fixture.engine.operation("pay").key(&(key, "a full store")));
+        let error = refusal(in_time(&fixture, answered(call)).await);
         assert_eq!(error.kind(), &ErrorKind::StoreUnavailable, "{fault:?}");
-        world.store.heal();
+        fixture.store.heal();
     }
-    assert_eq!(world.events.count("unprotected"), 0);
+    assert_eq!(fixture.events.count("unprotected"), 0);
 }
 
 /// Load does not turn a store that is gone into one that is busy.
-async fn a_queue_in_front_of_a_store_that_is_gone_is_an_outage(world: World) {
-    world
+async fn a_queue_in_front_of_a_store_that_is_gone_is_an_outage(fixture: Fixture) {
+    fixture
         .store
         .fail(Operation::Claim, [Fault::Overloaded; 10_000]);
-    let error = refusal(in_time(&world, answered(runs_bare(world.pay()))).await);
+    let error = refusal(in_time(&fixture, answered(runs_bare(fixture.pay()))).await);
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
     // Half of the claim's deadline without a reply.
-    world.clock.advance(Duration::from_millis(1_100));
+    fixture.clock.advance(Duration::from_millis(1_100));
     for run in 1..=2 {
         let runs = Runs::default();
         assert_eq!(
-            bare(&world, runs_bare(world.pay()), &runs).await,
+            bare(&fixture, runs_bare(fixture.pay()), &runs).await,
             receipt(1)
         );
-        assert_eq!(world.events.count("unprotected"), run);
+        assert_eq!(fixture.events.count("unprotected"), run);
     }
-    world.store.heal();
-    let other = world.engine.operation("pay").key(&"beside");
+    fixture.store.heal();
+    let other = fixture.engine.operation("pay").key(&"beside");
     assert_eq!(paid(other, &Runs::default()).await, receipt(1));
-    world.store.fail(Operation::Claim, [Fault::Overloaded]);
-    let error = refusal(in_time(&world, answered(runs_bare(world.pay()))).await);
+    fixture.store.fail(Operation::Claim, [Fault::Overloaded]);
+    let error = refusal(in_time(&fixture, answered(runs_bare(fixture.pay()))).await);
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
 }
 
 /// A claim hangs until its deadline is over; this long before, the store replies to another call.
-async fn hangs_beside(world: &World, quiet: Duration) -> Answer {
+async fn hangs_beside(fixture: &Fixture, quiet: Duration) -> Answer {
     let deadline = Duration::from_secs(2);
-    world.store.fail(Operation::Claim, [Fault::Hangs]);
-    let call = runs_bare(world.pay());
+    fixture.store.fail(Operation::Claim, [Fault::Hangs]);
+    let call = runs_bare(fixture.pay());
     let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
-    crate::stage::sent(world, Operation::Claim, 1).await;
-    world.clock.sleeper_within(deadline).await;
-    world.clock.advance(deadline.saturating_sub(quiet));
-    let other = world.engine.operation("pay").key(&"beside");
+    crate::support::sent(fixture, Operation::Claim, 1).await;
+    fixture.clock.sleeper_within(deadline).await;
+    fixture.clock.advance(deadline.saturating_sub(quiet));
+    let other = fixture.engine.operation("pay").key(&"beside");
     assert_eq!(paid(other, &Runs::default()).await, receipt(1));
-    world.clock.advance(quiet);
+    fixture.clock.advance(quiet);
     call.await.unwrap()
 }
 
-async fn a_store_that_replies_to_others_is_busy_and_not_out_of_reach(world: World) {
-    let answer = hangs_beside(&world, Duration::from_millis(900)).await;
+async fn a_store_that_replies_to_others_is_busy_and_not_out_of_reach(fixture: Fixture) {
+    let answer = hangs_beside(&fixture, Duration::from_millis(900)).await;
     assert_eq!(refusal(answer).kind(), &ErrorKind::StoreUnavailable);
-    assert_eq!(world.events.count("unprotected"), 0);
+    assert_eq!(fixture.events.count("unprotected"), 0);
 }
 
-async fn a_store_that_has_replied_to_nothing_for_long_is_out_of_reach(world: World) {
-    let answer = hangs_beside(&world, Duration::from_millis(1_100)).await;
+async fn a_store_that_has_replied_to_nothing_for_long_is_out_of_reach(fixture: Fixture) {
+    let answer = hangs_beside(&fixture, Duration::from_millis(1_100)).await;
     assert_eq!(answer, receipt(1));
-    assert_eq!(world.events.count("unprotected"), 1);
+    assert_eq!(fixture.events.count("unprotected"), 1);
 }
 
 /// As one node of a cluster.
-async fn a_server_that_is_not_there_is_an_outage_while_others_reply(world: World) {
+async fn a_server_that_is_not_there_is_an_outage_while_others_reply(fixture: Fixture) {
     for run in 1..=3 {
-        let other = world.engine.operation("pay").key(&(run, "elsewhere"));
+        let other = fixture.engine.operation("pay").key(&(run, "elsewhere"));
         assert_eq!(paid(other, &Runs::default()).await, receipt(1));
-        world
+        fixture
             .store
             .fail(Operation::Claim, [Fault::Unreachable; 10_000]);
-        let answer = bare(&world, runs_bare(world.pay()), &Runs::default()).await;
+        let answer = bare(&fixture, runs_bare(fixture.pay()), &Runs::default()).await;
         assert_eq!(answer, receipt(1));
-        world.store.heal();
+        fixture.store.heal();
     }
-    assert_eq!(world.events.count("unprotected"), 3);
+    assert_eq!(fixture.events.count("unprotected"), 3);
 }
 
-async fn all_who_wait_for_the_store_run_without_it(world: World) {
-    world.store.fail(Operation::Claim, [Fault::Hangs]);
+async fn all_callers_of_an_unavailable_store_run_without_it(fixture: Fixture) {
+    fixture.store.fail(Operation::Claim, [Fault::Hangs]);
     let runs = Runs::default();
-    let tasks = crate::stage::duplicates(5, || runs_bare(world.pay()), &runs);
-    crate::stage::others().await;
-    world.clock.advance(Duration::from_secs(2));
+    let tasks = crate::support::duplicates(5, || runs_bare(fixture.pay()), &runs);
+    crate::support::others().await;
+    fixture.clock.advance(Duration::from_secs(2));
     let answers = tasks.join_all().await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     assert_eq!(runs.count(), 5);
-    assert_eq!(world.events.count("unprotected"), 5);
-    assert_eq!(crate::stage::claims(&world), 1, "they asked together");
+    assert_eq!(fixture.events.count("unprotected"), 5);
+    assert_eq!(crate::support::claims(&fixture), 1, "they asked together");
 }
 
 /// Two calls of one key, both of which run.
@@ -331,9 +332,9 @@ async fn a_disabled_engine_runs_every_body() {
 async fn no_environment_variable_disables_an_engine() {
     const NAME: &str = "unprotected::no_environment_variable_disables_an_engine";
     const VARIABLE: &str = "IDEM_DISABLED";
-    let (world, runs) = (World::memory(), Runs::default());
-    assert_eq!(paid(world.pay(), &runs).await, receipt(1));
-    assert_eq!(answered(world.pay()).await, receipt(1));
+    let (fixture, runs) = (Fixture::memory(), Runs::default());
+    assert_eq!(paid(fixture.pay(), &runs).await, receipt(1));
+    assert_eq!(answered(fixture.pay()).await, receipt(1));
     if std::env::var_os(VARIABLE).is_some() {
         // This is the test, started once more by itself.
         assert!(Engine::current().is_none(), "none is installed");
@@ -348,4 +349,18 @@ async fn no_environment_variable_disables_an_engine() {
         assert!(output.status.success(), "with {value:?}: {told}");
         assert!(told.contains("1 passed"), "with {value:?}: {told}");
     }
+}
+
+/// The documented `timeout_at(cx.deadline(), …)` must not fail at once where nothing is protected.
+async fn a_body_without_protection_has_a_deadline(fixture: Fixture) {
+    fixture.store.fail(Operation::Claim, [Fault::Lost; 10_000]);
+    let call = fixture.pay().on_outage(OnOutage::Run);
+    let deadline = call.run(|cx| async move {
+        let time = cx
+            .deadline()
+            .saturating_duration_since(std::time::Instant::now());
+        Ok::<_, PayError>(time)
+    });
+    let time = fixture.finished(tokio::spawn(deadline)).await.unwrap();
+    assert!(!time.is_zero(), "`max_run` is 15 minutes");
 }

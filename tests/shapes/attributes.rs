@@ -216,7 +216,7 @@ async fn reclassified(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
 }
 
 #[tokio::test]
-async fn a_function_decides_whatever_it_is_called() {
+async fn a_function_decides_whatever_its_name() {
     let runs = Runs::default();
     let call = async || reclassified(1, &runs).await;
     assert_eq!(twice(&runs, call).await, Err(Failure::Declined));

@@ -218,7 +218,7 @@ async fn quiet(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8, g: u8, h: u8) -> Answer
 }
 
 #[tokio::test]
-async fn lints_are_those_of_the_function() {
+async fn lints_of_the_function_apply() {
     let entry = async || quiet_entry(1, 2, 3, 4, 5, 6, 7, 8).await;
     assert_eq!(
         found(entry, async || quiet(1, 2, 3, 4, 5, 6, 7, 8).await).await,

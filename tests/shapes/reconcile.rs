@@ -91,7 +91,7 @@ async fn listed(id: &u8, req: Request, #[idem(skip)] runs: &Runs) -> Answer<u64>
 }
 
 #[tokio::test]
-async fn the_hook_is_lent_what_is_listed() {
+async fn the_hook_borrows_the_listed_arguments() {
     let runs = Runs::default();
     let call = async || listed(&5, request(), &runs).await;
     assert_eq!(again(call).await, Ok(705));
@@ -235,7 +235,7 @@ async fn resumed(order: u64, #[idem(skip)] runs: &Runs) -> Answer<usize> {
 }
 
 #[tokio::test]
-async fn what_did_not_land_runs_again() {
+async fn an_effect_that_did_not_land_runs_again() {
     let runs = Runs::default();
     assert_eq!(again(async || resumed(1, &runs).await).await, Ok(2));
 }
@@ -261,7 +261,7 @@ async fn undecided(order: u64, #[idem(skip)] runs: &Runs) -> Answer<usize> {
 }
 
 #[tokio::test]
-async fn what_nobody_knows_stays_unknown() {
+async fn an_undecided_outcome_stays_unknown() {
     let runs = Runs::default();
     let refused = again(async || unanswered(1, &runs).await).await;
     assert!(

@@ -100,7 +100,7 @@ async fn once(order: u32, tx: &mut SqliteTransaction<'_>) -> Result<usize, idem_
 }
 
 #[tokio::test]
-async fn what_is_done_for_ever_is_refused_for_ever() {
+async fn a_duplicate_of_an_eternal_answer_has_no_retry_after() {
     let shop = Shop::open().await;
     let mut tx = shop.pool.begin().await.expect("a transaction");
     assert_eq!(shop.engine.scope(once(7, &mut tx)).await, Ok(1));
@@ -254,7 +254,7 @@ async fn refused(order: u32, tx: &mut SqliteConnection) -> Answer {
 }
 
 #[tokio::test]
-async fn a_kept_error_is_committed_without_what_was_written() {
+async fn a_kept_error_is_committed_without_the_writes_of_the_body() {
     let shop = Shop::open().await;
     for _ in 0..2 {
         let mut tx = shop.pool.begin().await.expect("a transaction");
@@ -386,7 +386,7 @@ async fn other_macros_leave_it_alone() {
 }
 
 #[tokio::test]
-async fn the_call_is_sent_with_what_it_takes() {
+async fn the_call_future_is_send() {
     let shop = Shop::open().await;
     let (engine, pool) = (shop.engine.clone(), shop.pool.clone());
     let task = tokio::spawn(async move {

@@ -10,7 +10,6 @@ mod body;
 mod books;
 mod check;
 mod clock;
-mod crew;
 mod faults;
 mod history;
 mod journal;
@@ -22,6 +21,7 @@ mod report;
 mod stores;
 mod watching;
 mod worker;
+mod worker_fleet;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -32,13 +32,13 @@ use std::{env, fs, thread};
 
 use crate::books::{Books, Ledger};
 use crate::check::{Promise, check, check_ledger};
-use crate::crew::{Crew, Words};
 use crate::faults::Faults;
 use crate::history::{History, Told};
 use crate::nemesis::Nemesis;
 use crate::options::{Options, USAGE};
 use crate::report::{HEAD, Row};
 use crate::stores::Site;
+use crate::worker_fleet::{Words, WorkerFleet};
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = env::args().skip(1).collect();
@@ -103,23 +103,23 @@ fn soak(store: &str, seed: u64, options: &Options) -> Row {
         seed,
         lease: options.lease(),
     };
-    let crew = Crew::hire(store, &site, &dir, words);
-    let nemesis = Nemesis::new(&crew, &site, (seed, options.gentle), &dir);
+    let fleet = WorkerFleet::spawn(store, &site, &dir, words);
+    let nemesis = Nemesis::new(&fleet, &site, (seed, options.gentle), &dir);
     thread::scope(|scope| {
         scope.spawn(|| nemesis.run());
-        watch(&crew, &nemesis, began, options);
+        watch(&fleet, &nemesis, began, options);
         nemesis.stop();
     });
     // Everything is well again: what was put off is stored.
     thread::sleep(Duration::from_secs(2));
-    for stuck in crew.stop() {
+    for stuck in fleet.stop() {
         eprintln!("{store}: process {stuck} does not end");
     }
     let history = History::read(&dir).expect("the journals can be read");
     fs::write(dir.join("audit"), acknowledged(&history)).expect("the directory is there");
     drop(history);
     if store != "memory" {
-        crew::audit(store, &site, &dir, words);
+        worker_fleet::audit(store, &site, &dir, words);
     }
     let ledger = ledger(store, &site);
     ledger.write(&dir).expect("the directory is there");
@@ -180,12 +180,12 @@ fn micros(time: Duration) -> u64 {
 }
 
 /// Until there were enough calls and faults.
-fn watch(crew: &Crew, nemesis: &Nemesis<'_>, began: Instant, options: &Options) {
+fn watch(fleet: &WorkerFleet, nemesis: &Nemesis<'_>, began: Instant, options: &Options) {
     let mut told = Instant::now();
     loop {
         thread::sleep(Duration::from_millis(200));
         let (calls, faults) = (
-            crew.calls(),
+            fleet.calls(),
             nemesis.count.load(std::sync::atomic::Ordering::Relaxed),
         );
         let enough = calls >= options.calls && faults >= options.faults;

@@ -17,13 +17,13 @@ use sqlx::{Connection as _, Executor as _, SqliteConnection};
 
 use crate::books;
 use crate::clock::now;
-use crate::crew::Crew;
 use crate::stores::Site;
+use crate::worker_fleet::WorkerFleet;
 
 /// Lanes of the nemesis.
 #[derive(Debug)]
 pub(crate) struct Nemesis<'a> {
-    crew: &'a Crew,
+    fleet: &'a WorkerFleet,
     site: &'a Site,
     seed: u64,
     gentle: bool,
@@ -35,13 +35,13 @@ pub(crate) struct Nemesis<'a> {
 
 impl<'a> Nemesis<'a> {
     pub(crate) fn new(
-        crew: &'a Crew,
+        fleet: &'a WorkerFleet,
         site: &'a Site,
         (seed, gentle): (u64, bool),
         dir: &Path,
     ) -> Self {
         Self {
-            crew,
+            fleet,
             site,
             seed,
             gentle,
@@ -54,12 +54,12 @@ impl<'a> Nemesis<'a> {
 
     /// Goes on until it is stopped. Every fault is over when this returns.
     pub(crate) fn run(&self) {
-        let seats = self.crew.len();
+        let seats = self.fleet.len();
         thread::scope(|scope| {
             for seat in 0..seats {
                 scope
                     .spawn(move || self.lane(u64::from(seat), |seeded| self.process(seat, seeded)));
-                if !self.crew.proxies(seat).is_empty() {
+                if !self.fleet.proxies(seat).is_empty() {
                     let lane = u64::from(seat) + 10;
                     scope.spawn(move || self.lane(lane, |seeded| self.network(seat, seeded)));
                 }
@@ -108,18 +108,18 @@ impl<'a> Nemesis<'a> {
         let rest = 600 + seeded.below(2_400);
         let (kills, length) = (seeded.percent(45), length(seeded, 100, 5_000));
         // The memory of a process is a store that ends with it.
-        let kills = (kills || self.gentle) && self.crew.len() > 1;
+        let kills = (kills || self.gentle) && self.fleet.len() > 1;
         if !self.rest(rest) {
             return;
         }
         let from = now();
         if kills {
-            let killed = self.crew.kill(seat);
+            let killed = self.fleet.kill(seat);
             self.log(from, "kill", Some(seat), Some(killed));
         } else {
-            self.crew.pause(seat);
+            self.fleet.pause(seat);
             thread::sleep(Duration::from_millis(length));
-            self.crew.resume(seat);
+            self.fleet.resume(seat);
             // A paused process may hold the lock of the file.
             let alone = !matches!(self.site, Site::Local(_));
             self.log(from, "pause", alone.then_some(seat), None);
@@ -130,7 +130,7 @@ impl<'a> Nemesis<'a> {
         let rest = 600 + seeded.below(2_400);
         let (kind, length) = (seeded.below(10), length(seeded, 100, 3_000));
         let delay = Duration::from_millis(20 + seeded.below(300));
-        let proxies = self.crew.proxies(seat);
+        let proxies = self.fleet.proxies(seat);
         let which = usize::try_from(seeded.below(proxies.len() as u64)).expect("a few proxies");
         let proxy = &proxies[which];
         if !self.rest(rest) {

@@ -12,7 +12,7 @@ fn a_short_soak_finds_nothing() {
 }
 
 #[test]
-fn what_is_not_understood_is_told() {
+fn an_unknown_option_is_reported() {
     for arguments in [["--store", "nowhere"], ["--calls", "many"], ["--what", "1"]] {
         let mut soak = Command::new(env!("CARGO_BIN_EXE_idem-soak"));
         let output = soak.args(arguments).output().expect("the program is built");

@@ -219,7 +219,7 @@ fn fences_grow() {
 }
 
 #[test]
-fn one_attempt_is_one_start_whatever_happens() {
+fn one_attempt_is_one_start_in_every_case() {
     let first = without(FIRST, "told")
         .replace("p1", "o1")
         .replace("ok 0.1/0", "down");
@@ -238,7 +238,7 @@ fn unstored(told: u64) -> String {
 }
 
 #[test]
-fn a_success_that_was_told_within_its_lease_in_an_outage_may_be_unstored() {
+fn a_success_returned_within_its_lease_in_an_outage_may_be_unstored() {
     let hole = |to| vec![fault("black-hole", Target::Seat(0), 1_500_000, to)];
     let findings = assert_good(&[&unstored(2_200_000), SECOND], hole(4_000_000));
     // Another answer, and a start after it.
@@ -296,7 +296,7 @@ fn a_reset_makes_the_key_new() {
 }
 
 #[test]
-fn an_old_answer_after_the_new_one_was_told_is_found() {
+fn an_old_answer_after_a_new_one_is_found() {
     let [first, second] = [FIRST, SECOND].map(|lines| lines.replace("p1", "s1"));
     let reset = "2000000 reset 5 s1 begin\n2001000 reset 5 s1 done";
     let stale = "3500000 call 7 s1 0\n3501000 told 7 s1 ok 0.1/0";
@@ -307,7 +307,7 @@ fn an_old_answer_after_the_new_one_was_told_is_found() {
 }
 
 #[test]
-fn an_old_answer_told_late_to_a_call_from_before_the_reset_is_good() {
+fn an_old_answer_to_a_call_from_before_the_reset_is_good() {
     let [first, second] = [FIRST, SECOND].map(|lines| lines.replace("p1", "s1"));
     let reset = "2000000 reset 5 s1 begin\n2001000 reset 5 s1 done";
     let again = "4500000 call 8 s1 0\n4501000 told 8 s1 ok 1.9/0";

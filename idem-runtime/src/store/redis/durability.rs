@@ -29,7 +29,7 @@
 /// where replicas do not lag. `cargo bench -p idem-tests --bench failover` makes the whole table.
 ///
 /// A failover started by an operator is no better: `SENTINEL FAILOVER` promotes a replica while the old
-/// primary goes on, for most of a second here (`tests/failover`: 161 to 212 of 2,000 keys got two
+/// primary goes on, for most of a second here (`tests/stores/redis/failover`: 161 to 212 of 2,000 keys got two
 /// answers with `Acknowledged`, none with `Replicated(2)`). `CLUSTER FAILOVER` stops it first, and
 /// forgot nothing.
 ///

@@ -1,0 +1,283 @@
+//! A shop whose orders are made once.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{FromRequestParts, Json, Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use http::StatusCode;
+use http::header::LOCATION;
+use http::request::Parts;
+use idem_runtime::conformance::Faulty;
+use idem_runtime::http::{IdempotencyKey, MarkReplays, Reply};
+use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::{Classify, Engine, Error, HasEngine, idempotent};
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::client::PATIENCE;
+
+/// What handlers share.
+#[derive(Clone, Debug)]
+pub(crate) struct Shop(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    engine: Engine,
+    store: Faulty,
+    runs: AtomicU32,
+    begun: Semaphore,
+    end: Semaphore,
+    left: Semaphore,
+}
+
+impl HasEngine for Shop {
+    fn engine(&self) -> Engine {
+        self.0.engine.clone()
+    }
+}
+
+impl Shop {
+    pub(crate) fn new() -> Self {
+        Self::on(Faulty::new(MemoryStore::new()))
+    }
+
+    /// The next instance, on the same store.
+    pub(crate) fn successor(&self) -> Self {
+        Self::on(self.0.store.clone())
+    }
+
+    fn on(store: Faulty) -> Self {
+        Self(Arc::new(Inner {
+            engine: Engine::new(store.clone()),
+            store,
+            runs: AtomicU32::new(0),
+            begun: Semaphore::new(0),
+            end: Semaphore::new(0),
+            left: Semaphore::new(0),
+        }))
+    }
+
+    pub(crate) fn store(&self) -> &Faulty {
+        &self.0.store
+    }
+
+    /// Counts a run of a body; a second one gives another answer.
+    pub(crate) fn run(&self) -> u32 {
+        self.0.runs.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    pub(crate) fn runs(&self) -> u32 {
+        self.0.runs.load(Ordering::SeqCst)
+    }
+
+    /// Waits in a body for [`let_end`](Self::let_end).
+    async fn slow(&self) {
+        self.0.begun.add_permits(1);
+        self.0.end.acquire().await.unwrap().forget();
+    }
+
+    /// Waits until a slow body has begun.
+    pub(crate) async fn begun(&self) {
+        soon(self.0.begun.acquire(), "no body begins")
+            .await
+            .unwrap()
+            .forget();
+    }
+
+    pub(crate) fn let_end(&self) {
+        self.0.end.add_permits(1);
+    }
+
+    /// Waits until the server has dropped a handler half-way.
+    pub(crate) async fn left(&self) {
+        soon(self.0.left.acquire(), "no handler is dropped")
+            .await
+            .unwrap()
+            .forget();
+    }
+
+    pub(crate) fn routes(&self) -> Router {
+        Router::new()
+            .route("/orders", post(create))
+            .route("/impatient", post(create_or_reject))
+            .layer(from_fn_with_state(self.clone(), notify_on_drop))
+            .layer(MarkReplays::new())
+            .with_state(self.clone())
+    }
+
+    pub(crate) async fn open(&self) -> Server {
+        Server::start(self.routes()).await
+    }
+}
+
+/// Awaits what happens at once.
+pub(crate) async fn soon<T>(what: impl Future<Output = T>, otherwise: &str) -> T {
+    tokio::time::timeout(PATIENCE, what)
+        .await
+        .unwrap_or_else(|elapsed| panic!("{otherwise}: {elapsed} ({PATIENCE:?})"))
+}
+
+async fn notify_on_drop(State(shop): State<Shop>, request: Request, next: Next) -> Response {
+    struct Left(Option<Shop>);
+    impl Drop for Left {
+        fn drop(&mut self) {
+            if let Some(shop) = &self.0 {
+                shop.0.left.add_permits(1);
+            }
+        }
+    }
+    let mut left = Left(Some(shop));
+    let response = next.run(request).await;
+    left.0 = None;
+    response
+}
+
+/// A server on a free port. Dropping it ends it where it is.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) at: SocketAddr,
+    close: Option<oneshot::Sender<()>>,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+impl Server {
+    pub(crate) async fn start(routes: Router) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let (close, closed) = oneshot::channel::<()>();
+        let serve = axum::serve(listener, routes).with_graceful_shutdown(async {
+            let _ = closed.await;
+        });
+        Self {
+            at,
+            close: Some(close),
+            task: tokio::spawn(serve.into_future()),
+        }
+    }
+
+    /// Asks it to end when it has answered.
+    pub(crate) fn close(&mut self) {
+        drop(self.close.take());
+    }
+
+    /// Waits until it has ended.
+    pub(crate) async fn closed(mut self) {
+        soon(&mut self.task, "the server does not end")
+            .await
+            .unwrap()
+            .unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Who asks, by a header of the gateway.
+#[derive(Debug)]
+pub(crate) struct User {
+    pub(crate) id: String,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for User {
+    type Rejection = StatusCode;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, StatusCode> {
+        let id = parts
+            .headers
+            .get("x-user")
+            .map_or(Ok("anybody"), |id| id.to_str());
+        let id = id.map_err(|_| StatusCode::UNAUTHORIZED)?.to_owned();
+        Ok(Self { id })
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct NewOrder {
+    pub(crate) item: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) run: u32,
+    pub(crate) item: String,
+}
+
+#[derive(Debug, Serialize, Deserialize, Classify)]
+pub(crate) enum ApiError {
+    #[class(business)]
+    NoFunds { run: u32 },
+    #[class(system)]
+    Database,
+    #[class(unknown)]
+    TimedOut,
+    #[class(delegate)]
+    Idem(Error),
+}
+
+impl From<Error> for ApiError {
+    fn from(error: Error) -> Self {
+        Self::Idem(error)
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        match self {
+            Self::NoFunds { run } => {
+                (StatusCode::PAYMENT_REQUIRED, run.to_string()).into_response()
+            }
+            Self::Database => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+            Self::TimedOut => StatusCode::GATEWAY_TIMEOUT.into_response(),
+            Self::Idem(error) => error.into_response(),
+        }
+    }
+}
+
+#[idempotent(op = "orders.create", scope = user.id, key = idempotency_key, engine = shop, on_cancel = finish)]
+async fn create(
+    #[idem(skip)] State(shop): State<Shop>,
+    #[idem(skip)] user: User,
+    idempotency_key: IdempotencyKey,
+    Json(order): Json<NewOrder>,
+) -> Result<Reply<Order>, ApiError> {
+    order_of(&shop, order).await
+}
+
+#[idempotent(op = "orders.create", scope = user.id, key = idempotency_key, engine = shop, on_running = reject)]
+async fn create_or_reject(
+    #[idem(skip)] State(shop): State<Shop>,
+    #[idem(skip)] user: User,
+    idempotency_key: IdempotencyKey,
+    Json(order): Json<NewOrder>,
+) -> Result<Reply<Order>, ApiError> {
+    order_of(&shop, order).await
+}
+
+async fn order_of(shop: &Shop, NewOrder { item }: NewOrder) -> Result<Reply<Order>, ApiError> {
+    let run = shop.run();
+    match &*item {
+        "dear" => return Err(ApiError::NoFunds { run }),
+        "unlucky" if run == 1 => return Err(ApiError::Database),
+        "lost" => return Err(ApiError::TimedOut),
+        "slow" => shop.slow().await,
+        _ => {}
+    }
+    let location = format!("/orders/{run}");
+    Ok(Reply::created(Order { run, item })
+        .header(LOCATION, location)
+        .header("set-cookie", "last=1"))
+}
+
+/// How long a shutdown may take.
+pub(crate) const AT_MOST: Duration = PATIENCE;

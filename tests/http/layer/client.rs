@@ -1,0 +1,183 @@
+//! A client without a network, and a service that counts.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::response::Response;
+use axum::routing::post;
+use bytes::Bytes;
+use http::request::Builder;
+use http::{HeaderMap, StatusCode};
+use http_body::Frame;
+use idem_runtime::Engine;
+use idem_runtime::clock::ManualClock;
+use idem_runtime::http::IdempotencyLayer;
+use idem_runtime::store::memory::MemoryStore;
+use idem_tests::events::Events;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tower::{Service, ServiceExt as _};
+
+/// The key of most requests.
+pub(crate) const KEY: &str = "\"8e03978e-40d5-43dd-bc93-6894a57f9324\"";
+
+/// The time in which everything happens that is to happen.
+pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
+    let done = tokio::time::timeout(Duration::from_secs(20), future).await;
+    done.unwrap_or_else(|_| panic!("not within 20 s: {what}"))
+}
+
+/// An engine in memory, its observer and its clock, and how often a handler ran.
+#[derive(Clone)]
+pub(crate) struct Fixture {
+    pub(crate) engine: Engine,
+    pub(crate) events: Events,
+    pub(crate) clock: ManualClock,
+    runs: Arc<AtomicUsize>,
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        Self::with(|engine| engine)
+    }
+
+    /// With other settings.
+    pub(crate) fn with(
+        set: impl FnOnce(idem_runtime::EngineBuilder) -> idem_runtime::EngineBuilder,
+    ) -> Self {
+        let (events, clock) = (Events::default(), ManualClock::new());
+        let store = MemoryStore::builder().clock(clock.clone()).build();
+        let builder = Engine::builder(store)
+            .clock(clock.clone())
+            .observer(events.clone());
+        Self {
+            engine: set(builder).build().unwrap(),
+            events,
+            clock,
+            runs: Arc::default(),
+        }
+    }
+
+    /// A layer for everybody.
+    pub(crate) fn layer(&self) -> IdempotencyLayer {
+        IdempotencyLayer::public(&self.engine, "shop.api")
+    }
+
+    /// The handler runs once more; which time it is.
+    pub(crate) fn run(&self) -> usize {
+        self.runs.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// How often a handler ran.
+    pub(crate) fn runs(&self) -> usize {
+        self.runs.load(Ordering::SeqCst)
+    }
+
+    /// A router whose `/orders` answers as this says, behind the layer.
+    pub(crate) fn orders<R>(&self, layer: IdempotencyLayer, respond: fn(usize) -> R) -> Router
+    where
+        R: axum::response::IntoResponse + 'static,
+    {
+        let fixture = self.clone();
+        let order = move |_: Bytes| async move { respond(fixture.run()) };
+        Router::new().route("/orders", post(order)).layer(layer)
+    }
+}
+
+/// A request with the usual key.
+pub(crate) fn order(body: impl Into<Body>) -> Request {
+    keyed("/orders").body(body.into()).unwrap()
+}
+
+/// The same, without a body yet.
+pub(crate) fn keyed(uri: &str) -> Builder {
+    Request::post(uri).header("idempotency-key", KEY)
+}
+
+/// A response that has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn is_replayed(&self) -> bool {
+        self.headers
+            .get("idempotent-replayed")
+            .is_some_and(|value| value == "true")
+    }
+
+    /// The word of a problem document.
+    pub(crate) fn code(&self) -> String {
+        assert_eq!(self.headers["content-type"], "application/problem+json");
+        let document: serde_json::Value = serde_json::from_slice(&self.body).unwrap();
+        assert_eq!(document["status"], self.status.as_u16());
+        document["code"].as_str().unwrap().to_owned()
+    }
+
+    /// Status and word of a problem document.
+    pub(crate) fn problem(&self) -> (u16, String) {
+        (self.status.as_u16(), self.code())
+    }
+}
+
+/// Sends it; the response has not been read.
+pub(crate) async fn call<S>(service: &S, request: Request) -> Response
+where
+    S: Service<Request, Response = Response, Error = Infallible> + Clone,
+{
+    let response = soon("a response", service.clone().oneshot(request)).await;
+    response.unwrap_or_else(|never| match never {})
+}
+
+/// Sends it, and reads the response.
+pub(crate) async fn send<S>(service: &S, request: Request) -> Answer
+where
+    S: Service<Request, Response = Response, Error = Infallible> + Clone,
+{
+    let (parts, body) = call(service, request).await.into_parts();
+    let body = soon("the end of a response", to_bytes(body, usize::MAX)).await;
+    Answer {
+        status: parts.status,
+        headers: parts.headers,
+        body: body.unwrap(),
+    }
+}
+
+/// A body that comes from elsewhere, frame by frame.
+pub(crate) struct Frames(UnboundedReceiver<Result<Frame<Bytes>, io::Error>>);
+
+pub(crate) type Source = UnboundedSender<Result<Frame<Bytes>, io::Error>>;
+
+/// A body, and where its frames are put in. It ends when that is dropped.
+pub(crate) fn frames() -> (Source, Body) {
+    let (source, frames) = unbounded_channel();
+    (source, Body::new(Frames(frames)))
+}
+
+/// A frame of data.
+#[allow(clippy::unnecessary_wraps, reason = "it is what is put into a body")]
+pub(crate) fn data(bytes: impl Into<Bytes>) -> Result<Frame<Bytes>, io::Error> {
+    Ok(Frame::data(bytes.into()))
+}
+
+impl http_body::Body for Frames {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        self.0.poll_recv(cx)
+    }
+}

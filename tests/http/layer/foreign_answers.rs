@@ -1,0 +1,185 @@
+//! What a writer of the store makes a layer replay.
+
+use axum::extract::Request;
+use axum::routing::post;
+use axum::{Json, Router};
+use idem_harness::{RedisServer, Reply};
+use idem_runtime::http::{IdempotencyLayer, Reply as HttpReply};
+use idem_runtime::store::HEADER;
+use idem_runtime::store::redis::RedisStore;
+use idem_runtime::{Engine, Error};
+
+use crate::client::{Fixture, order, send};
+
+/// An answer as the layer lays it out: tag, version, status, headers, trailers, body.
+fn laid_out(headers: &[(&str, &str)], trailers: &[(&str, &str)], body: &str) -> Vec<u8> {
+    let mut bytes = vec![8, 1, 0, 200];
+    for fields in [headers, trailers] {
+        bytes.push(u8::try_from(fields.len()).unwrap());
+        for text in fields.iter().flat_map(|(name, value)| [name, value]) {
+            bytes.push(u8::try_from(text.len()).unwrap());
+            bytes.extend(text.bytes());
+        }
+    }
+    bytes.extend(body.bytes());
+    bytes
+}
+
+/// Puts another answer behind the header of the only record.
+fn plant(server: &RedisServer, answer: &[u8]) {
+    let Reply::Bulk(name) = server.reply(&["RANDOMKEY"]) else {
+        panic!("there is a record")
+    };
+    let Reply::Bulk(whole) = server.reply(&[&b"GET"[..], &name]) else {
+        panic!("a record is a string")
+    };
+    let record = [&whole[..HEADER], answer].concat();
+    let set = server.cli(&[&b"SET"[..], &name, &record, b"EX", b"1000"]);
+    assert_eq!(set, "OK");
+}
+
+/// What none of them may reach a client from a record.
+const PLANTED: [(&str, &str); 11] = [
+    ("set-cookie", "session=mallory; Path=/"),
+    ("authorization", "Bearer mallory"),
+    ("x-api-key", "mallory"),
+    ("access-control-allow-origin", "https://mallory.test"),
+    ("access-control-allow-credentials", "true"),
+    ("clear-site-data", "\"*\""),
+    ("refresh", "0; url=https://mallory.test"),
+    ("service-worker-allowed", "/"),
+    ("strict-transport-security", "max-age=31536000"),
+    ("transfer-encoding", "chunked"),
+    ("content-length", "999"),
+];
+
+#[tokio::test]
+async fn a_planted_record_gives_no_header_that_would_not_have_been_stored() {
+    let server = RedisServer::start();
+    let engine = Engine::new(RedisStore::connect(&server.url()).await.unwrap());
+    let fixture = Fixture::new();
+    let layer = IdempotencyLayer::public(&engine, "shop.api").store_header("x-order-id");
+    let shop = fixture.orders(layer.never_store(["etag"]), |run| run.to_string());
+    assert_eq!(send(&shop, order("")).await.body, "1");
+    let listed = [
+        ("content-type", "text/html"),
+        ("x-order-id", "7"),
+        ("etag", "7"),
+    ];
+    let headers = [&listed[..], &PLANTED].concat();
+    plant(
+        &server,
+        &laid_out(&headers, &[("set-cookie", "trailer=1")], "planted"),
+    );
+    let replay = send(&shop, order("")).await;
+    assert!(replay.is_replayed());
+    // What no list of headers prevents.
+    assert_eq!(replay.body, "planted");
+    let mut names: Vec<_> = replay.headers.iter().collect();
+    names.sort_by_key(|(name, _)| name.as_str());
+    let told: Vec<_> = names
+        .iter()
+        .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "content-length: 7",
+            "content-type: text/html",
+            "idempotent-replayed: true",
+            "x-order-id: 7"
+        ]
+    );
+    assert_eq!(fixture.runs(), 1);
+}
+
+/// The same of a handler that answers a `Reply`.
+#[tokio::test]
+async fn a_planted_reply_gives_no_header_that_is_never_stored() {
+    let server = RedisServer::start();
+    let engine = Engine::new(RedisStore::connect(&server.url()).await.unwrap());
+    let handler = post(move || async move {
+        let call = engine.operation("orders.create").key("7");
+        let reply = call.run(|_| async { Ok::<_, Error>(HttpReply::ok(1).header("etag", "7")) });
+        reply.await.map_err(|error| Json(error.to_string()))
+    });
+    let shop = Router::new().route("/orders", handler);
+    let request = || {
+        Request::post("/orders")
+            .body(axum::body::Body::empty())
+            .unwrap()
+    };
+    assert_eq!(send(&shop, request()).await.headers["etag"], "7");
+    let headers: Vec<_> = [("etag", "8")].into_iter().chain(PLANTED).collect();
+    let planted =
+        serde_json::json!({ "$reply": { "status": 200, "headers": headers }, "value": 2 });
+    plant(&server, planted.to_string().as_bytes());
+    let replay = send(&shop, request()).await;
+    assert_eq!((&*replay.body, replay.is_replayed()), (&b"2"[..], true));
+    assert_eq!(replay.headers["etag"], "8");
+    for name in [
+        "set-cookie",
+        "authorization",
+        "x-api-key",
+        "access-control-allow-origin",
+        "access-control-allow-credentials",
+        "transfer-encoding",
+    ] {
+        assert!(!replay.headers.contains_key(name), "{name}");
+    }
+    let length = replay.headers.get("content-length");
+    assert!(length.is_none_or(|length| length == "1"), "{length:?}");
+}
+
+#[tokio::test]
+async fn a_damaged_answer_does_not_run_the_handler_again() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let engine = Engine::new(store);
+    let fixture = Fixture::new();
+    let layer = IdempotencyLayer::public(&engine, "shop.api").store_header("x-order");
+    let shop = fixture.orders(layer, |run| {
+        ([("x-order", "7"), ("location", "/7")], run.to_string())
+    });
+    assert_eq!(send(&shop, order("")).await.body, "1");
+    let Reply::Bulk(name) = server.reply(&["RANDOMKEY"]) else {
+        panic!("there is a record")
+    };
+    let Reply::Bulk(whole) = server.reply(&[&b"GET"[..], &name]) else {
+        panic!("a record is a string")
+    };
+    let mut damaged: Vec<Vec<u8>> = vec![whole[..HEADER].to_vec(), [&whole[..], b"more"].concat()];
+    for at in HEADER..whole.len() {
+        damaged.push(whole[..at].to_vec());
+        for byte in [0, 1, 8, 0x0a, 0x0d, 0x3a, 0x7f, 0x80, 0xff, whole[at] ^ 1] {
+            let mut record = whole.clone();
+            record[at] = byte;
+            damaged.push(record);
+        }
+    }
+    for record in damaged {
+        assert_eq!(
+            server.cli(&[&b"SET"[..], &name, &record, b"EX", b"1000"]),
+            "OK"
+        );
+        let answer = send(&shop, order("")).await;
+        let lost = answer.status == 500 && !answer.is_replayed() && answer.code() == "answer-lost";
+        assert!(answer.is_replayed() || lost, "{record:?}: {answer:?}");
+        let Reply::Bulk(left) = server.reply(&[&b"GET"[..], &name]) else {
+            panic!("the record is gone")
+        };
+        assert_eq!(left, record, "it is left as it is");
+    }
+    // What is no record at all.
+    for record in [&b""[..], b"0", b"2D", &[0xff; 200], &whole[..HEADER - 1]] {
+        assert_eq!(
+            server.cli(&[&b"SET"[..], &name, record, b"EX", b"1000"]),
+            "OK"
+        );
+        assert_eq!(
+            send(&shop, order("")).await.problem(),
+            (500, "outcome-unknown".to_owned())
+        );
+    }
+    assert_eq!(fixture.runs(), 1);
+}

@@ -1,0 +1,170 @@
+//! An official payment SDK, which repeats its requests on its own, against the layer.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Form;
+use axum::response::Json;
+use axum::routing::post;
+use http::StatusCode;
+use idem_harness::{PaymentSdk, TcpProxy};
+use idem_runtime::OnRunning;
+use idem_runtime::http::{IdempotencyLayer, KeyRules, StatusPolicy};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::{Notify, watch};
+
+use crate::client::{Fixture, soon};
+use crate::server::Server;
+
+/// A busy machine may keep the customer waiting; no loss of a reply is about that.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[derive(Deserialize)]
+struct Payment {
+    amount: u64,
+    currency: String,
+}
+
+/// A payment provider behind a network that loses replies, and its customer.
+struct Provider {
+    /// What was charged.
+    charges: Arc<Mutex<Vec<u64>>>,
+    /// How many requests have come to the layer.
+    arrived: watch::Receiver<usize>,
+    /// A handler that is held goes on.
+    go_on: Arc<Notify>,
+    proxy: TcpProxy,
+    sdk: PaymentSdk,
+    _server: Server,
+}
+
+impl Provider {
+    /// A charge of 9,999 is held, and one of 5,000 fails. The customer waits so long for a reply.
+    async fn open(timeout: Duration) -> Self {
+        let (arrivals, arrived) = watch::channel(0);
+        let charges: Arc<Mutex<Vec<u64>>> = Arc::default();
+        let go_on = Arc::new(Notify::new());
+        let fixture = Fixture::new();
+        let layer = IdempotencyLayer::scoped(&fixture.engine, "provider.api", move |request| {
+            arrivals.send_modify(|arrived| *arrived += 1);
+            let credential = request.headers.get("authorization")?;
+            Some(credential.to_str().ok()?.to_owned())
+        });
+        let layer = layer
+            .keys(KeyRules::default().bare(true))
+            .status_policy(StatusPolicy::stripe())
+            .on_running(OnRunning::Wait(PATIENCE));
+        let (book, hold) = (Arc::clone(&charges), Arc::clone(&go_on));
+        let charge = post(move |Form(payment): Form<Payment>| async move {
+            assert_eq!(payment.currency, "eur");
+            let number = {
+                let mut book = book.lock().unwrap();
+                book.push(payment.amount);
+                book.len()
+            };
+            if payment.amount == 9_999 {
+                hold.notified().await;
+            }
+            if payment.amount == 5_000 {
+                let error = json!({ "error": { "type": "api_error", "message": "it failed" } });
+                return Err((StatusCode::INTERNAL_SERVER_ERROR, Json(error)));
+            }
+            let id = format!("pi_{number}");
+            let paid = json!({ "id": id, "object": "payment_intent", "amount": payment.amount });
+            Ok(Json(paid))
+        });
+        let service = Router::new().route("/v1/payment_intents", charge);
+        let server = Server::start(service.layer(layer)).await;
+        let proxy = TcpProxy::start(server.addr);
+        let sdk = PaymentSdk::builder(format!("http://{}", proxy.addr()));
+        let sdk = sdk.retries(3).timeout(timeout);
+        Self {
+            charges,
+            arrived,
+            go_on,
+            sdk: tokio::task::spawn_blocking(|| sdk.start()).await.unwrap(),
+            proxy,
+            _server: server,
+        }
+    }
+
+    fn charges(&self) -> Vec<u64> {
+        self.charges.lock().unwrap().clone()
+    }
+
+    /// What comes of a payment, in the eyes of the customer.
+    fn pay(&mut self, amount: u64) -> Value {
+        self.sdk
+            .begin(&json!({ "amount": amount, "currency": "eur" }));
+        self.outcome()
+    }
+
+    fn outcome(&mut self) -> Value {
+        // It waits for a process, and the server needs this thread.
+        tokio::task::block_in_place(|| self.sdk.outcome())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_payment_whose_reply_was_lost_is_one_charge() {
+    let mut provider = Provider::open(PATIENCE).await;
+    provider.proxy.drop_next_reply();
+    let paid = provider.pay(1_200);
+    assert_eq!(paid["http_status"], 200, "{paid}");
+    assert_eq!(paid["body"]["id"], "pi_1");
+    assert_eq!(paid["body"]["amount"], 1_200);
+    assert_eq!(paid["headers"]["idempotent-replayed"], "true");
+    assert_eq!(provider.proxy.stats().dropped_replies, 1);
+    assert_eq!(*provider.arrived.borrow(), 2);
+    assert_eq!(provider.charges(), [1_200]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_payments_of_which_every_second_loses_its_reply_are_twenty_charges() {
+    let mut provider = Provider::open(PATIENCE).await;
+    for number in 1..=20 {
+        let is_lost = number % 2 == 0;
+        if is_lost {
+            provider.proxy.drop_next_reply();
+        }
+        let paid = provider.pay(number);
+        assert_eq!(paid["http_status"], 200, "{paid}");
+        assert_eq!(paid["body"]["id"], format!("pi_{number}"));
+        assert_eq!(paid["body"]["amount"], number);
+        let replayed = &paid["headers"]["idempotent-replayed"];
+        assert_eq!(replayed == "true", is_lost, "{paid}");
+    }
+    assert_eq!(provider.proxy.stats().dropped_replies, 10);
+    assert_eq!(*provider.arrived.borrow(), 30);
+    let amounts: Vec<_> = (1..=20).collect();
+    assert_eq!(provider.charges(), amounts);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_payment_that_is_asked_for_again_while_it_is_made_is_one_charge() {
+    let mut provider = Provider::open(Duration::from_secs(2)).await;
+    let held = json!({ "amount": 9_999, "currency": "eur" });
+    provider.sdk.begin(&held);
+    // It has waited for its reply as long as it does, and has asked again.
+    let again = provider.arrived.wait_for(|arrived| *arrived >= 2);
+    soon("the SDK asks again", again).await.unwrap();
+    provider.go_on.notify_one();
+    let paid = provider.outcome();
+    assert_eq!(paid["http_status"], 200, "{paid}");
+    assert_eq!(paid["body"]["id"], "pi_1");
+    assert_eq!(paid["headers"]["idempotent-replayed"], "true");
+    assert_eq!(provider.charges(), [9_999]);
+}
+
+/// An official SDK repeats whatever is 500 and above, unless it is told that this is of no use.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_payment_that_failed_for_good_is_asked_for_once() {
+    let mut provider = Provider::open(PATIENCE).await;
+    let failed = provider.pay(5_000);
+    assert_eq!(failed["http_status"], 500, "{failed}");
+    assert_eq!(failed["headers"]["stripe-should-retry"], "false");
+    assert_eq!(*provider.arrived.borrow(), 1);
+    assert_eq!(provider.charges(), [5_000]);
+}

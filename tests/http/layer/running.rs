@@ -1,0 +1,446 @@
+//! How many handlers run at once, whether or not their clients are still there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::post;
+use bytes::Bytes;
+use http::StatusCode;
+use idem_runtime::http::{IdempotencyLayer, Verdict};
+use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::{Engine, OnOutage, OnRunning, Reconciled};
+use idem_tests::faulty::{Fault, Faulty, Operation};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use tower::limit::GlobalConcurrencyLimitLayer;
+use tower_http::timeout::TimeoutLayer;
+
+use crate::client::{Answer, Fixture, frames, send, soon};
+
+/// A service whose handlers hold the body of their request and wait until they may go on.
+struct Shop {
+    fixture: Fixture,
+    layer: IdempotencyLayer,
+    service: Router,
+    /// How many handlers have begun, and how many of them run.
+    handlers: watch::Sender<(usize, usize)>,
+    go_on: Arc<Semaphore>,
+}
+
+/// A handler that runs, until it is dropped.
+struct Running(watch::Sender<(usize, usize)>);
+
+impl Running {
+    fn begin(handlers: &watch::Sender<(usize, usize)>) -> Self {
+        handlers.send_modify(|(begun, running)| (*begun, *running) = (*begun + 1, *running + 1));
+        Self(handlers.clone())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.send_modify(|(_, running)| *running -= 1);
+    }
+}
+
+/// What a handler does with a request of this body.
+fn respond(order: &[u8]) -> Response {
+    match order {
+        b"panic" => panic!("as it was told to"),
+        b"invalid" => StatusCode::UNPROCESSABLE_ENTITY.into_response(),
+        b"fails" => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        b"stream" => ([("content-type", "text/event-stream")], "data: 1\n\n").into_response(),
+        b"passes" => {
+            let mut response = "passes".into_response();
+            response.extensions_mut().insert(Verdict::Release);
+            response
+        }
+        order => Bytes::copy_from_slice(order).into_response(),
+    }
+}
+
+impl Shop {
+    fn open(set: impl FnOnce(IdempotencyLayer) -> IdempotencyLayer) -> Self {
+        let fixture = Fixture::new();
+        let layer = set(fixture.layer());
+        Self::with(fixture, layer, |handlers| handlers)
+    }
+
+    /// With another layer, and something inside it.
+    fn with(fixture: Fixture, layer: IdempotencyLayer, inside: fn(Router) -> Router) -> Self {
+        let (handlers, go_on) = (watch::Sender::new((0, 0)), Arc::new(Semaphore::new(0)));
+        let (begin, through) = (handlers.clone(), Arc::clone(&go_on));
+        let handler = post(move |order: Bytes| async move {
+            let _running = Running::begin(&begin);
+            through.acquire().await.unwrap().forget();
+            respond(&order)
+        });
+        let service = inside(Router::new().route("/orders", handler)).layer(layer.clone());
+        Self {
+            fixture,
+            layer,
+            service,
+            handlers,
+            go_on,
+        }
+    }
+
+    fn running(&self) -> usize {
+        self.handlers.borrow().1
+    }
+
+    fn spawn(&self, request: Request) -> JoinHandle<Answer> {
+        let service = self.service.clone();
+        tokio::spawn(async move { send(&service, request).await })
+    }
+
+    /// A request whose handler has begun and waits.
+    async fn begin(&self, request: Request) -> JoinHandle<Answer> {
+        let before = self.handlers.borrow().0;
+        let client = self.spawn(request);
+        let mut handlers = self.handlers.subscribe();
+        let begun = handlers.wait_for(|(begun, _)| *begun > before);
+        soon("the handler runs", begun).await.unwrap();
+        client
+    }
+
+    /// A request whose client leaves while its handler runs.
+    async fn leave(&self, request: Request) {
+        let client = self.begin(request).await;
+        client.abort();
+        let gone = soon("the client is gone", client).await;
+        assert!(gone.unwrap_err().is_cancelled());
+    }
+
+    /// No handler runs, and what they held is given back.
+    async fn is_idle(&self) {
+        let mut handlers = self.handlers.subscribe();
+        let idle = handlers.wait_for(|(_, running)| *running == 0);
+        soon("the handlers have ended", idle).await.unwrap();
+        let engine = &self.fixture.engine;
+        soon(
+            "the engine is idle",
+            engine.shutdown(Duration::from_hours(1)),
+        )
+        .await
+        .unwrap();
+    }
+
+    fn let_go(&self, handlers: usize) {
+        self.go_on.add_permits(handlers);
+    }
+}
+
+/// The request with this key and body.
+fn order(key: impl std::fmt::Display, body: &str) -> Request {
+    let request = Request::post("/orders").header("idempotency-key", format!("\"{key}\""));
+    request.body(body.to_owned().into()).unwrap()
+}
+
+/// The same, of a tenant.
+fn order_of(tenant: &str, key: &str) -> Request {
+    let request = Request::post("/orders").header("idempotency-key", format!("\"{key}\""));
+    let request = request.header("x-tenant", tenant);
+    request.body("tea".into()).unwrap()
+}
+
+fn tenant(request: &http::request::Parts) -> Option<String> {
+    Some(request.headers.get("x-tenant")?.to_str().ok()?.to_owned())
+}
+
+fn assert_full(answer: &Answer) {
+    assert_eq!(answer.problem(), (503, "too-many-running".to_owned()));
+    assert_eq!(answer.headers["retry-after"], "1");
+    let document: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!(document["retryable"], true);
+}
+
+/// The attack: a concurrency limit outside counts clients, and these are gone.
+#[tokio::test]
+async fn clients_that_hang_up_start_no_more_handlers_than_may_run() {
+    let shop = Shop::open(|layer| layer.max_running(2));
+    let outside = shop.service.clone();
+    let outside = outside.layer(GlobalConcurrencyLimitLayer::new(2));
+    let body = "x".repeat(1_000);
+    let mut refused = 0;
+    for number in 0..300 {
+        let before = shop.handlers.borrow().0;
+        let (service, request) = (outside.clone(), order(number, &body));
+        let mut client = tokio::spawn(async move { send(&service, request).await });
+        let mut handlers = shop.handlers.subscribe();
+        let ended = tokio::select! {
+            _ = handlers.wait_for(|(begun, _)| *begun > before) => None,
+            answer = &mut client => Some(answer.unwrap()),
+        };
+        match ended {
+            None => {
+                client.abort();
+                assert!(client.await.unwrap_err().is_cancelled());
+            }
+            Some(answer) => {
+                assert_full(&answer);
+                refused += 1;
+                let entry = shop.layer.entry(None, &number.to_string()).await.unwrap();
+                assert!(entry.is_none(), "nothing is written");
+            }
+        }
+    }
+    assert_eq!(shop.running(), 2, "so many handlers run at once");
+    assert_eq!(refused, 298);
+    assert_eq!(shop.fixture.events.count("claimed"), 2);
+    // They end without their clients, and others run.
+    shop.let_go(3);
+    let stored = shop.fixture.events.wait_for("completed value", 2);
+    soon("both responses are stored", stored).await;
+    let repeat = send(&outside, order(0, &body)).await;
+    assert_eq!(
+        (repeat.is_replayed(), &*repeat.body),
+        (true, body.as_bytes())
+    );
+    let refused_before = send(&outside, order(299, &body)).await;
+    assert_eq!(
+        (refused_before.is_replayed(), &*refused_before.body),
+        (false, body.as_bytes())
+    );
+}
+
+#[tokio::test]
+async fn a_stored_response_is_replayed_at_the_limit() {
+    let shop = Shop::open(|layer| layer.max_running(1));
+    shop.let_go(1);
+    assert_eq!(send(&shop.service, order("done", "tea")).await.body, "tea");
+    shop.leave(order("runs", "tea")).await;
+    let repeat = send(&shop.service, order("done", "tea")).await;
+    assert_eq!((repeat.is_replayed(), &*repeat.body), (true, &b"tea"[..]));
+    let other = send(&shop.service, order("done", "rum")).await;
+    assert_eq!(other.problem(), (422, "key-reused".to_owned()));
+    assert_full(&send(&shop.service, order("new", "tea")).await);
+    assert_eq!(shop.handlers.borrow().0, 2);
+}
+
+#[tokio::test]
+async fn a_repeat_waits_for_a_running_request_without_a_place() {
+    let shop = Shop::open(|layer| layer.max_running(1));
+    let first = shop.begin(order("runs", "tea")).await;
+    let repeats: Vec<_> = (0..3).map(|_| shop.spawn(order("runs", "tea"))).collect();
+    let waits = shop.fixture.clock.sleeper_within(Duration::from_secs(5));
+    soon("a repeat waits", waits).await;
+    assert_full(&send(&shop.service, order("new", "tea")).await);
+    shop.let_go(1);
+    assert_eq!(soon("the first", first).await.unwrap().body, "tea");
+    for repeat in repeats {
+        let repeat = soon("its repeat", repeat).await.unwrap();
+        assert_eq!((repeat.is_replayed(), &*repeat.body), (true, &b"tea"[..]));
+    }
+    shop.let_go(1);
+    assert_eq!(send(&shop.service, order("new", "tea")).await.body, "tea");
+}
+
+/// As above, where the first request is worked on by another server.
+#[tokio::test]
+async fn a_repeat_waits_for_another_server_at_the_limit() {
+    let fixture = Fixture::new();
+    let store = MemoryStore::builder().clock(fixture.clock.clone()).build();
+    let open = || {
+        let engine = Engine::builder(store.clone()).clock(fixture.clock.clone());
+        let layer = IdempotencyLayer::public(engine.build().unwrap(), "shop.api").max_running(1);
+        Shop::with(fixture.clone(), layer, |handlers| handlers)
+    };
+    let (here, far) = (open(), open());
+    let first = far.begin(order("runs", "tea")).await;
+    here.leave(order("other", "tea")).await;
+    let repeat = here.spawn(order("runs", "tea"));
+    assert_full(&send(&here.service, order("new", "tea")).await);
+    far.let_go(1);
+    assert_eq!(soon("the first", first).await.unwrap().body, "tea");
+    let repeat = soon("its repeat", repeat).await.unwrap();
+    assert_eq!((repeat.is_replayed(), &*repeat.body), (true, &b"tea"[..]));
+    assert_eq!(here.handlers.borrow().0, 1);
+}
+
+#[tokio::test]
+async fn each_way_to_end_gives_the_place_back() {
+    let bodies = ["tea", "panic", "invalid", "fails", "stream", "passes"];
+    for client_stays in [true, false] {
+        for body in bodies {
+            let shop = Shop::open(|layer| layer.max_running(1));
+            if client_stays {
+                let client = shop.begin(order("first", body)).await;
+                shop.let_go(1);
+                let answer = soon("an answer", client).await;
+                assert_eq!(answer.is_err(), body == "panic");
+            } else {
+                shop.leave(order("first", body)).await;
+                assert_full(&send(&shop.service, order("second", "tea")).await);
+                shop.let_go(1);
+                // The only word of an end that every one of them has.
+                let mut handlers = shop.handlers.subscribe();
+                let ended = handlers.wait_for(|(_, running)| *running == 0);
+                soon("the handler has ended", ended).await.unwrap();
+                let events = &shop.fixture.events;
+                let settled = async {
+                    tokio::select! {
+                        () = events.wait_for("completed", 1) => {}
+                        () = events.wait_for("released", 1) => {}
+                    }
+                };
+                soon("its key is settled", settled).await;
+                crate::middleware::others().await;
+            }
+            shop.let_go(1);
+            let second = send(&shop.service, order("second", "tea")).await;
+            assert_eq!(second.body, "tea", "{body}, client stays: {client_stays}");
+        }
+    }
+}
+
+/// A request that never runs its handler holds no place either.
+#[tokio::test]
+async fn a_request_without_a_handler_takes_no_place() {
+    let shop = Shop::open(|layer| layer.max_running(1).max_body_bytes(5));
+    let (_source, never) = frames();
+    let waits = Request::post("/orders").header("idempotency-key", "\"slow\"");
+    let slow = shop.spawn(waits.body(never).unwrap());
+    let reads = shop.fixture.clock.sleeper_within(Duration::from_secs(30));
+    soon("a body is waited for", reads).await;
+    let long = send(&shop.service, order("long", "too long")).await;
+    assert_eq!(long.status, StatusCode::PAYLOAD_TOO_LARGE);
+    shop.let_go(1);
+    assert_eq!(send(&shop.service, order("tea", "tea")).await.body, "tea");
+    slow.abort();
+}
+
+#[tokio::test]
+async fn a_tenant_takes_no_more_than_its_places() {
+    let fixture = Fixture::new();
+    let layer = IdempotencyLayer::scoped(&fixture.engine, "shop.api", tenant)
+        .max_running(3)
+        .max_running_per_scope(2);
+    let shop = Shop::with(fixture, layer, |handlers| handlers);
+    shop.leave(order_of("mallory", "1")).await;
+    shop.leave(order_of("mallory", "2")).await;
+    assert_full(&send(&shop.service, order_of("mallory", "3")).await);
+    shop.leave(order_of("alice", "1")).await;
+    // In all.
+    assert_full(&send(&shop.service, order_of("alice", "2")).await);
+    assert_eq!(shop.running(), 3);
+    shop.let_go(4);
+    let stored = shop.fixture.events.wait_for("completed value", 3);
+    soon("all responses are stored", stored).await;
+    assert_eq!(
+        send(&shop.service, order_of("mallory", "3")).await.body,
+        "tea"
+    );
+}
+
+/// Nothing protects these bodies, and they count all the same.
+#[tokio::test]
+async fn handlers_without_protection_count() {
+    let fixture = Fixture::new();
+    let store = Faulty::new(MemoryStore::new());
+    store.fail(Operation::Claim, [Fault::Unreachable; 100]);
+    let engine = Engine::builder(store).claim_deadline(Duration::from_millis(1));
+    let engine = engine.on_outage(OnOutage::Run).build().unwrap();
+    let layer = IdempotencyLayer::public(engine, "shop.api").max_running(1);
+    let shop = Shop::with(fixture, layer, |handlers| handlers);
+    let first = shop.begin(order("first", "tea")).await;
+    assert_full(&send(&shop.service, order("second", "tea")).await);
+    shop.let_go(2);
+    assert_eq!(soon("the first", first).await.unwrap().body, "tea");
+    assert_eq!(
+        send(&shop.service, order("second", "tea")).await.body,
+        "tea"
+    );
+}
+
+/// A hook that finds out takes a place, as the handler would.
+#[tokio::test]
+async fn a_reconcile_hook_takes_a_place() {
+    let shop = Shop::open(|layer| {
+        layer
+            .max_running(1)
+            .reconcile(|_, _| async { Reconciled::Landed(http::Response::new("found")) })
+    });
+    shop.let_go(1);
+    assert_eq!(
+        send(&shop.service, order("first", "fails")).await.status,
+        500
+    );
+    shop.leave(order("second", "tea")).await;
+    assert_full(&send(&shop.service, order("first", "fails")).await);
+    shop.let_go(1);
+    let stored = shop.fixture.events.wait_for("completed value", 1);
+    soon("the response is stored", stored).await;
+    assert_eq!(
+        send(&shop.service, order("first", "fails")).await.body,
+        "found"
+    );
+}
+
+/// The herd of one key is refused as one.
+#[tokio::test]
+async fn repeats_of_a_refused_request_are_refused_and_none_is_run() {
+    let shop = Shop::open(|layer| {
+        layer
+            .max_running(1)
+            .on_running(OnRunning::Wait(Duration::from_secs(5)))
+    });
+    shop.leave(order("runs", "tea")).await;
+    let repeats: Vec<_> = (0..50).map(|_| shop.spawn(order("new", "tea"))).collect();
+    for repeat in repeats {
+        assert_full(&soon("a refusal", repeat).await.unwrap());
+    }
+    assert_eq!(shop.handlers.borrow().0, 1);
+    shop.let_go(1);
+    shop.is_idle().await;
+}
+
+/// The time-out that holds for a handler whose client has left is the one inside.
+#[tokio::test]
+async fn a_time_out_inside_ends_a_handler_whose_client_has_left() {
+    let fixture = Fixture::new();
+    let layer = fixture.layer().max_running(1);
+    let shop = Shop::with(fixture, layer, |handlers| {
+        let (status, hasty) = (StatusCode::GATEWAY_TIMEOUT, Duration::from_millis(5));
+        handlers.layer(TimeoutLayer::with_status_code(status, hasty))
+    });
+    // It is never told to go on.
+    shop.leave(order("hangs", "tea")).await;
+    let settled = shop.fixture.events.wait_for("completed unknown", 1);
+    soon("its outcome is unknown", settled).await;
+    assert_eq!(shop.running(), 0, "the handler was dropped");
+    shop.let_go(1);
+    assert_eq!(send(&shop.service, order("next", "tea")).await.body, "tea");
+    let repeat = send(&shop.service, order("hangs", "tea")).await;
+    assert_eq!(repeat.problem(), (500, "outcome-unknown".to_owned()));
+}
+
+/// The same time-out outside ends the wait of the client, and nothing else.
+#[tokio::test]
+async fn a_time_out_outside_does_not_end_a_handler() {
+    let shop = Shop::open(|layer| layer.max_running(1));
+    let hasty = Duration::from_millis(5);
+    let hasty = TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, hasty);
+    let outside = shop.service.clone().layer(hasty);
+    let first = send(&outside, order("hangs", "tea")).await;
+    assert_eq!(first.status, StatusCode::GATEWAY_TIMEOUT);
+    assert_eq!(shop.running(), 1);
+    assert_full(&send(&outside, order("next", "tea")).await);
+    shop.let_go(1);
+    shop.is_idle().await;
+}
+
+#[tokio::test]
+async fn a_limit_of_none_is_a_mistake() {
+    for set in [
+        IdempotencyLayer::max_running,
+        IdempotencyLayer::max_running_per_scope,
+    ] {
+        let layer = Fixture::new().layer();
+        let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| set(layer, 0)));
+        assert!(made.is_err());
+    }
+}

@@ -1,0 +1,277 @@
+//! Does the same to a store and to the model, and compares what they say.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use idem_runtime::store::RecordKey;
+use idem_runtime::{KeyDigest, Operation as Name};
+
+use crate::operation::{KEYS, OWNERS, Operation, Seen, body};
+use crate::record::{Asked, Entry, Fence, Key, Phase, Reply};
+use crate::subject::Subject;
+use crate::translation::{claim, complete, read, release, renew, resolve};
+
+/// Whether the store said what the model says.
+fn agrees<S: Subject>(store: &Reply, model: &Reply) -> bool {
+    let time = |store: u64, model: u64| store <= model && store + S::SLACK >= model;
+    match (store, model) {
+        (
+            Reply::Granted {
+                fence: Fence::Is(fence),
+                attempt,
+                fresh,
+            },
+            Reply::Granted {
+                fence: expected,
+                attempt: number,
+                fresh: first,
+            },
+        ) => expected.fits(*fence) && attempt == number && fresh == first,
+        (
+            Reply::FindOut {
+                fence: Fence::Is(fence),
+                attempts: attempt,
+            },
+            Reply::FindOut {
+                fence: expected,
+                attempts: number,
+            },
+        ) => expected.fits(*fence) && attempt == number,
+        (Reply::Running { left }, Reply::Running { left: expected })
+        | (Reply::Overtaken { left }, Reply::Overtaken { left: expected }) => {
+            time(*left, *expected)
+        }
+        (
+            Reply::Answered { entry, left },
+            Reply::Answered {
+                entry: same,
+                left: expected,
+            },
+        )
+        | (
+            Reply::Found { entry, left },
+            Reply::Found {
+                entry: same,
+                left: expected,
+            },
+        ) => entry == same && time(*left, *expected),
+        _ => store == model,
+    }
+}
+
+/// A sequence that runs: the model's time and keys, and what the owners were granted.
+struct Run<'a, S> {
+    subject: &'a S,
+    names: Vec<RecordKey>,
+    keys: [Key; KEYS],
+    held: [[Option<Entry>; OWNERS]; KEYS],
+    now: u64,
+}
+
+/// Runs a sequence. The error says where store and model part.
+pub(crate) fn run<S: Subject>(subject: &S, sequence: &[Operation]) -> Result<(), String> {
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    let name = |key: usize| {
+        let mut digest = [0; 32];
+        digest[..8].copy_from_slice(&run.to_be_bytes());
+        digest[31] = u8::try_from(key).expect("few keys");
+        let digest = KeyDigest::from_bytes(digest);
+        RecordKey::new(Arc::from("idem-tests/model"), Name::new("model"), digest)
+    };
+    let mut run = Run {
+        subject,
+        names: (0..KEYS).map(name).collect(),
+        keys: Default::default(),
+        held: Default::default(),
+        now: 0,
+    };
+    let reads = (0..KEYS).map(|key| Operation::Read { key });
+    for (step, operation) in sequence.iter().cloned().chain(reads).enumerate() {
+        let Some((store, model)) = subject.runtime().block_on(run.step(&operation)) else {
+            continue;
+        };
+        if !agrees::<S>(&store, &model) {
+            return Err(format!(
+                "at step {step}, {operation:?}: the store says {store:?}, the model {model:?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+impl<S: Subject> Run<'_, S> {
+    fn time(steps: u64) -> u64 {
+        steps * S::STEP + S::OFFSET
+    }
+
+    fn advance(&mut self, ms: u64) {
+        let ms = ms.next_multiple_of(S::STEP);
+        self.now += ms;
+        self.subject.advance(ms, &self.names);
+    }
+
+    /// What the owner was granted last, or what it might think it was.
+    fn held(&self, key: usize, owner: usize) -> Entry {
+        let made_up = Entry {
+            phase: Phase::Claimed {
+                lease: Self::time(2),
+            },
+            owner,
+            fence: 1,
+            attempts: 1,
+            retain: Self::time(10),
+            print: Some(1),
+        };
+        self.held[key][owner].clone().unwrap_or(made_up)
+    }
+
+    /// Does one thing to both. `None` for what has no reply.
+    #[allow(
+        clippy::too_many_lines,
+        reason = "one arm for each operation; they read best side by side"
+    )]
+    async fn step(&mut self, operation: &Operation) -> Option<(Reply, Reply)> {
+        let (store, now) = (self.subject.store(), self.now);
+        Some(match *operation {
+            Operation::Claim {
+                key,
+                owner,
+                print,
+                lease,
+                retain,
+                max_attempts,
+                reconciles,
+                dated,
+            } => {
+                let asked = Asked {
+                    owner,
+                    print,
+                    lease: Self::time(lease),
+                    retain: Self::time(retain),
+                    max_attempts,
+                    reconciles,
+                    dated,
+                };
+                let model = self.keys[key].claim(&asked, now);
+                let mut said = claim(store, &self.names[key], &asked).await;
+                if let (Reply::Answered { left, .. }, Reply::Answered { left: known, .. }) =
+                    (&mut said, &model)
+                    && !dated
+                {
+                    // Less is as good, and what a store knows of time here is not the time of the model.
+                    *left = *known;
+                }
+                if let (Reply::Granted { fence, .. }, Reply::Granted { .. })
+                | (Reply::FindOut { fence, .. }, Reply::FindOut { .. }) = (&said, &model)
+                    && let Fence::Is(fence) = fence
+                {
+                    self.keys[key].learn(*fence);
+                    if let Reply::Found { entry, .. } = self.keys[key].read(now) {
+                        self.held[key][owner] = Some(entry);
+                    }
+                }
+                (said, model)
+            }
+            Operation::Complete {
+                key,
+                owner,
+                print,
+                ttl,
+                outcome,
+                schema,
+                body: bytes,
+            } => {
+                let body = body(bytes);
+                let phase = Phase::Finished {
+                    outcome,
+                    schema,
+                    body: body.to_vec(),
+                };
+                let done = Entry {
+                    phase,
+                    retain: Self::time(ttl),
+                    print,
+                    ..self.held(key, owner)
+                };
+                let model = self.keys[key].complete(&done, now);
+                let said = complete(store, &self.names[key], &done, body).await;
+                (said, model)
+            }
+            Operation::Release {
+                key,
+                owner,
+                remains,
+            } => {
+                let model = self.keys[key].release(owner, remains, now);
+                let said = release(store, &self.names[key], owner, remains).await;
+                (said, model)
+            }
+            Operation::Renew { key, owner } => {
+                let claim = self.held(key, owner);
+                let model = self.keys[key].renew(&claim, now);
+                let said = renew(store, &self.names[key], &claim).await;
+                self.held[key][owner] = Some(claim);
+                (said, model)
+            }
+            Operation::Resolve {
+                key,
+                resolver,
+                seen,
+                ttl,
+                outcome,
+                ahead,
+                print,
+                body: bytes,
+            } => {
+                let there = match self.keys[key].read(now) {
+                    Reply::Found { entry, .. } => entry,
+                    _ => self.held(key, 0),
+                };
+                let body = body(outcome.map_or(0, |_| bytes));
+                let new = Entry {
+                    phase: match outcome {
+                        None => Phase::GivenBack,
+                        Some(outcome) => Phase::Finished {
+                            outcome,
+                            schema: 7,
+                            body: body.to_vec(),
+                        },
+                    },
+                    owner: resolver,
+                    fence: if ahead { there.fence + 5 } else { 0 },
+                    attempts: 9,
+                    retain: Self::time(ttl),
+                    print,
+                };
+                let seen = match seen {
+                    Seen::There => there,
+                    Seen::HeldBy(owner) => self.held(key, owner),
+                    Seen::MoreAttempts => Entry {
+                        attempts: there.attempts + 1,
+                        ..there
+                    },
+                };
+                let model = self.keys[key].resolve(&seen, &new, now);
+                let said = resolve(store, &self.names[key], &seen, &new, body).await;
+                (said, model)
+            }
+            Operation::Read { key } => {
+                let model = self.keys[key].read(now);
+                (read(store, &self.names[key]).await, model)
+            }
+            Operation::Advance { steps } => {
+                self.advance(steps * S::STEP);
+                return None;
+            }
+            Operation::Lapse { key } => {
+                self.advance(self.keys[key].lease_left(now)?);
+                return None;
+            }
+            Operation::Expire { key } => {
+                self.advance(self.keys[key].life_left(now)?);
+                return None;
+            }
+        })
+    }
+}

@@ -1,0 +1,58 @@
+//! Ten thousand random sequences of operations against a model of the record, on the memory store
+//! and on a real Redis: every reply, and what stands in the store at the end, is what the model says.
+//!
+//! The model is written anew here: absolute milliseconds, no code of the store or its transitions.
+
+mod drive;
+mod operation;
+mod record;
+mod subject;
+mod translation;
+
+use std::cell::Cell;
+use std::time::Instant;
+
+use proptest::collection::vec;
+use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestRunner};
+
+use operation::Operation;
+use subject::{Memory, Redis, Subject};
+
+const SEQUENCES: u32 = 10_000;
+
+/// Runs the sequences, and stops at the shortest that diverges.
+fn check<S: Subject>(regressions: &'static str, subject: &S) {
+    let mut runner = TestRunner::new(Config {
+        cases: SEQUENCES,
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct(regressions))),
+        ..Config::default()
+    });
+    let (sequences, operations) = (Cell::new(0), Cell::new(0));
+    let start = Instant::now();
+    let outcome = runner.run(&vec(Operation::any(), 1..=25), |sequence| {
+        sequences.set(sequences.get() + 1);
+        operations.set(operations.get() + sequence.len());
+        drive::run(subject, &sequence).map_err(TestCaseError::fail)
+    });
+    eprintln!(
+        "{}: {} sequences of {} operations in {:?}",
+        S::NAME,
+        sequences.get(),
+        operations.get(),
+        start.elapsed()
+    );
+    if let Err(error) = outcome {
+        panic!("{} and the model disagree: {error}", S::NAME);
+    }
+    assert!(sequences.get() >= SEQUENCES);
+}
+
+#[test]
+fn the_memory_store_matches_the_model() {
+    check("model/memory.regressions", &Memory::default());
+}
+
+#[test]
+fn the_redis_store_matches_the_model() {
+    check("model/redis.regressions", &Redis::start());
+}

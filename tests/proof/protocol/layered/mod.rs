@@ -1,0 +1,202 @@
+//! Two layers, explored: one key, its callers in processes of their own, a durable store that decides
+//! with the transitions themselves, and a fast one that goes down and comes back empty or old while
+//! copies are on their way to it. What a call may take from a copy, and which copy takes the place of
+//! which, is decided by the code that runs. Each step is atomic; what is between them is not.
+
+mod promise;
+mod step;
+mod world;
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::time::Instant;
+
+use self::promise::Promise;
+use self::step::Step;
+use self::world::World;
+
+/// One before the reset, one after.
+const EPOCHS: usize = 2;
+
+/// What is done wrong. Every one of them has to be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flaw {
+    None,
+    /// The fast store grants claims while it is up.
+    ClaimsInFront,
+    /// Copies are made before the answer is stored.
+    CopiesBeforeCommit,
+    /// Unknown outcomes are copied and handed out.
+    UnknownIsCopied,
+    /// Copies keep their name when a key is reset.
+    NoEpochs,
+    /// A reset does not wait until nobody trusts the copies of before.
+    ResetsDoNotWait,
+    /// A reset begins an epoch when it is done, and closes none before.
+    ResetsCloseNothing,
+    /// The epoch is looked at when a copy is made, and not before the record is read.
+    PlacesAreTakenLate,
+}
+
+/// How often each thing may still happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Faults {
+    /// The fast store goes down.
+    flaps: u8,
+    /// A commit is lost, and its caller told so.
+    lost: u8,
+    /// A lease is over while its owner goes on.
+    zombies: u8,
+    /// A body ends and nobody knows how.
+    unknown: u8,
+    /// Somebody resets the answered key.
+    resets: u8,
+    /// Who resets it dies half-way.
+    deaths: u8,
+}
+
+const NONE: Faults = Faults {
+    flaps: 0,
+    lost: 0,
+    zombies: 0,
+    unknown: 0,
+    resets: 0,
+    deaths: 0,
+};
+
+#[derive(Clone, Copy, Debug)]
+struct Scenario {
+    name: &'static str,
+    callers: usize,
+    faults: Faults,
+    flaw: Flaw,
+}
+
+const fn scenario(name: &'static str, callers: usize, faults: Faults) -> Scenario {
+    Scenario {
+        name,
+        callers,
+        faults,
+        flaw: Flaw::None,
+    }
+}
+
+const FLAPS: Scenario = scenario(
+    "flaps, lost commits",
+    3,
+    Faults {
+        flaps: 2,
+        lost: 1,
+        ..NONE
+    },
+);
+const UNKNOWN: Scenario = scenario(
+    "zombies, unknown outcomes",
+    3,
+    Faults {
+        flaps: 1,
+        zombies: 1,
+        unknown: 1,
+        ..NONE
+    },
+);
+const RESETS: Scenario = scenario(
+    "resets",
+    2,
+    Faults {
+        flaps: 1,
+        resets: 1,
+        deaths: 1,
+        ..NONE
+    },
+);
+const THREE: Scenario = scenario(
+    "resets, three callers",
+    3,
+    Faults {
+        resets: 1,
+        deaths: 1,
+        ..NONE
+    },
+);
+const SOUND: [Scenario; 4] = [FLAPS, UNKNOWN, RESETS, THREE];
+
+const FLAWED: [(Flaw, Scenario, Promise); 7] = [
+    (Flaw::ClaimsInFront, FLAPS, Promise::AnswersEndIt),
+    (Flaw::CopiesBeforeCommit, FLAPS, Promise::CopiesAreTrue),
+    (Flaw::UnknownIsCopied, UNKNOWN, Promise::CopiesAreTrue),
+    (Flaw::NoEpochs, RESETS, Promise::CopiesAreTrue),
+    (Flaw::ResetsDoNotWait, RESETS, Promise::CopiesAreTrue),
+    (Flaw::ResetsCloseNothing, RESETS, Promise::CopiesAreTrue),
+    (Flaw::PlacesAreTakenLate, RESETS, Promise::CopiesAreTrue),
+];
+
+/// Promises that were broken, each with the shortest way there.
+fn explore(scenario: &Scenario) -> Vec<(Promise, Vec<Step>)> {
+    let start = Instant::now();
+    let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    let mut ways: HashMap<u64, Option<(u64, Step)>> = HashMap::new();
+    let mut broken: Vec<(Promise, u64)> = Vec::new();
+    let world = World::new(scenario);
+    ways.insert(hasher.hash_one(&world), None);
+    let (mut layer, mut next, mut steps) = (vec![world], Vec::new(), Vec::new());
+    while !layer.is_empty() {
+        for world in layer.drain(..) {
+            let from = hasher.hash_one(&world);
+            world.steps(scenario, &mut steps);
+            let stuck = steps.is_empty() && world.somebody_waits();
+            let promises = world.broken.iter().copied();
+            for promise in promises.chain(stuck.then_some(Promise::NobodyIsKeptOut)) {
+                if !broken.iter().any(|(known, _)| *known == promise) {
+                    broken.push((promise, from));
+                }
+            }
+            for step in steps.drain(..) {
+                let mut world = world.clone();
+                world.take(scenario, step);
+                if let Entry::Vacant(entry) = ways.entry(hasher.hash_one(&world)) {
+                    entry.insert(Some((from, step)));
+                    next.push(world);
+                }
+            }
+        }
+        std::mem::swap(&mut layer, &mut next);
+    }
+    let way = |mut at: u64| {
+        let mut way = Vec::new();
+        while let Some((from, step)) = ways[&at] {
+            way.push(step);
+            at = from;
+        }
+        way.reverse();
+        way
+    };
+    let found: Vec<_> = broken
+        .into_iter()
+        .map(|(promise, at)| (promise, way(at)))
+        .collect();
+    let (name, flaw, states) = (scenario.name, scenario.flaw, ways.len());
+    eprintln!("{name}, {flaw:?}: {states} states in {:?}", start.elapsed());
+    for (promise, way) in &found {
+        eprintln!("  {promise:?} broken in {} steps: {way:?}", way.len());
+    }
+    found
+}
+
+#[test]
+fn every_fault_of_the_fast_store_leaves_one_answer() {
+    for scenario in SOUND {
+        let found = explore(&scenario);
+        assert!(found.is_empty(), "{}", scenario.name);
+    }
+}
+
+#[test]
+fn layers_that_are_flawed_are_found() {
+    for (flaw, scenario, promise) in FLAWED {
+        let found = explore(&Scenario { flaw, ..scenario });
+        let broken = found.iter().any(|(broken, _)| *broken == promise);
+        assert!(broken, "{flaw:?} does not break {promise:?}");
+    }
+}

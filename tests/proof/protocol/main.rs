@@ -1,0 +1,120 @@
+//! The protocol, explored: every order of everything that can happen to one key and its callers, with
+//! the faults of each scenario. The store decides with the transitions of `idem-runtime` themselves,
+//! so what is explored is the code that runs, and not a copy of it. The callers do what an engine
+//! does, each in a process of its own, and hear of a lost lease from nobody but the store, when they
+//! ask for something else. Time is whether a lease is over, and whether a release of which nothing remains has expired,
+//! which it does when all that its owner sent is there. Not in it: other records that expire or get lost, calls that
+//! share a claim in one process.
+//!
+//! The hook knows what happened, but not always: it may say that it cannot say. That nothing landed it
+//! says only when there was no effect, and no other body runs that may still have one.
+//!
+//! Each scenario is a row of the table that is printed: `holds`, `·` where nothing is promised, or the
+//! number of steps of the shortest way to break the promise, which is printed below.
+
+mod caller;
+mod layered;
+mod promise;
+mod scenario;
+mod scenarios;
+mod search;
+mod step;
+mod store;
+mod stored;
+mod table;
+mod world;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use promise::PROMISES;
+use scenario::{Flaw, Scenario};
+use scenarios::{FLAWED, SOUND};
+use search::{Found, search};
+
+/// Explores the scenarios on as many threads as there are cores, and prints the table.
+fn explore(scenarios: &[Scenario]) -> Vec<Found> {
+    let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let start = Instant::now();
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(scenario) = scenarios.get(number) else {
+                        return;
+                    };
+                    let row = (number, search(scenario));
+                    rows.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(row);
+                }
+            });
+        }
+    });
+    let mut rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
+    rows.sort_by_key(|(number, _)| *number);
+    let found: Vec<_> = rows.into_iter().map(|(_, found)| found).collect();
+    eprintln!(
+        "{}in {:?}",
+        table::table(scenarios, &found),
+        start.elapsed()
+    );
+    assert_eq!(found.len(), scenarios.len());
+    found
+}
+
+#[test]
+fn the_promises_hold() {
+    for sound in [
+        SOUND.to_vec(),
+        SOUND.iter().copied().map(Scenario::offering).collect(),
+    ] {
+        holds(&sound);
+    }
+}
+
+fn holds(sound: &[Scenario]) {
+    for (scenario, found) in sound.iter().zip(explore(sound)) {
+        for promise in PROMISES {
+            let way = found.way(promise);
+            assert!(way.is_none(), "{}: {promise:?}", scenario.name);
+        }
+    }
+}
+
+#[test]
+fn each_flaw_is_found() {
+    let flawed: Vec<_> = FLAWED.iter().map(|(scenario, _)| *scenario).collect();
+    for ((scenario, breaks), found) in FLAWED.iter().zip(explore(&flawed)) {
+        for promise in PROMISES {
+            let broken = found.way(promise).is_some();
+            assert_eq!(
+                broken,
+                breaks.contains(&promise),
+                "{}: {promise:?}",
+                scenario.name
+            );
+        }
+    }
+    for promise in PROMISES {
+        let broken = FLAWED.iter().any(|(_, breaks)| breaks.contains(&promise));
+        assert!(broken, "nothing shows that {promise:?} can be broken");
+    }
+}
+
+/// So that each of them is found by its flaw alone.
+#[test]
+fn without_its_flaw_the_same_holds() {
+    let mended = FLAWED.iter().map(|(scenario, _)| Scenario {
+        flaw: Flaw::None,
+        ..*scenario
+    });
+    let mended: Vec<_> = mended.collect();
+    for (scenario, found) in mended.iter().zip(explore(&mended)) {
+        assert!(found.broken.is_empty(), "{}", scenario.name);
+    }
+}

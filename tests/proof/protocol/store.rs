@@ -1,0 +1,259 @@
+//! The store of the model: the transitions of `idem-runtime` themselves.
+
+use std::num::NonZeroU16;
+
+use idem_runtime::Fingerprint;
+use idem_runtime::store::{
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Current, Fence, Header, Needs,
+    OutcomeKind, Owner, Record, Remains, ResolveReply, State, claim, complete, release, renew,
+    resolve,
+};
+
+use crate::stored::{Kept, LEASE, RETAIN};
+use crate::scenario::Flaw;
+
+/// What the callers ask for.
+pub(crate) const REQUESTS: [Fingerprint; 2] = [
+    Fingerprint::from_bytes([1; 16]),
+    Fingerprint::from_bytes([2; 16]),
+];
+
+/// What a caller or the operator sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Command {
+    /// A plain claim: `SET … NX GET`.
+    Offer,
+    /// A claim of somebody who has not found out anything.
+    Ask,
+    /// The claim of the same owner after its hook said that nothing landed.
+    Start,
+    Complete(Ending),
+    Release(Remains),
+    Renew,
+    /// By hand: the key begins anew, or has this answer.
+    Resolve(Option<u8>),
+}
+
+/// What a call ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Ending {
+    Value(u8),
+    Error(u8),
+    Unknown,
+}
+
+/// What a sender learns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    Granted {
+        fence: u8,
+        fresh: bool,
+    },
+    Reconcile {
+        fence: u8,
+    },
+    Running,
+    /// Of a plain claim: something else stands there, and nothing has changed.
+    Undecided,
+    /// This is the answer of the key.
+    Answer(u8),
+    Unknown,
+    Refused,
+    Stored,
+    Superseded,
+    /// Of a release, a renewal or a refused resolution: nobody acts upon it.
+    Noted,
+}
+
+/// Who sends, and what a claim of it says.
+#[derive(Clone, Copy)]
+pub(crate) struct Sender {
+    pub(crate) owner: u8,
+    pub(crate) fence: u8,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) reconciles: bool,
+    pub(crate) max_attempts: Option<u16>,
+}
+
+fn header(state: State, sender: Sender) -> Header {
+    Header {
+        state,
+        owner: Owner::from_bytes([sender.owner; 16]),
+        fence: Fence::new(sender.fence.into()),
+        attempts: 1,
+        retain: RETAIN,
+        fingerprint: sender.fingerprint,
+        types: AnswerTypes::UNKNOWN,
+    }
+}
+
+fn done(outcome: OutcomeKind) -> State {
+    State::Done { outcome, schema: 0 }
+}
+
+fn number(fence: Fence) -> u8 {
+    u8::try_from(fence.get()).expect("few claims are made")
+}
+
+fn answer(record: &Record) -> Reply {
+    record
+        .body()
+        .first()
+        .map_or(Reply::Unknown, |answer| Reply::Answer(*answer))
+}
+
+/// Carries a command out. `seen` is the record that a resolution saw, `expired` the last fence of the record that has
+/// expired.
+pub(crate) fn execute(
+    kept: &mut Option<Kept>,
+    command: Command,
+    sender: Sender,
+    (seen, expired): (Option<Kept>, u8),
+    flaw: Flaw,
+) -> Reply {
+    let is_open = |kept: &Kept| kept.answer().is_none();
+    if command == Command::Offer && kept.as_ref().is_some_and(is_open) {
+        if flaw != Flaw::OffersReplace {
+            return Reply::Undecided;
+        }
+        *kept = None;
+    }
+    let mut record = kept.as_ref().map(Kept::record);
+    let sender = match (&mut record, &kept) {
+        (Some(record), Some(kept)) => lie(record, kept, command, sender, flaw),
+        _ => sender,
+    };
+    let owner = Owner::from_bytes([sender.owner; 16]);
+    let current = record.as_ref().map(|record| Current {
+        record,
+        left: kept.map_or(RETAIN, |kept| kept.left()),
+    });
+    let (reply, write) = match command {
+        Command::Offer | Command::Ask | Command::Start => {
+            let request = ClaimRequest {
+                owner,
+                fingerprint: sender.fingerprint,
+                types: AnswerTypes::UNKNOWN,
+                any_type: false,
+                lease: LEASE,
+                retain: RETAIN,
+                max_attempts: sender.max_attempts.and_then(NonZeroU16::new),
+                reconciles: sender.reconciles && command != Command::Start,
+                needs: if command == Command::Start && flaw != Flaw::StaleVerdictsStart {
+                    Needs::Verdict
+                } else {
+                    Needs::Nothing
+                },
+                dated: true,
+            };
+            let (reply, write) = claim(current, &request, u64::from(expired) + 1);
+            let reply = match reply {
+                ClaimReply::Granted { fence, fresh, .. } => Reply::Granted {
+                    fence: number(fence),
+                    fresh,
+                },
+                ClaimReply::Reconcile { fence, .. } => Reply::Reconcile {
+                    fence: number(fence),
+                },
+                ClaimReply::Running { .. } | ClaimReply::Absent => Reply::Running,
+                ClaimReply::Done { record, .. } => answer(&record),
+                ClaimReply::Exhausted { .. } | ClaimReply::Mismatch => Reply::Refused,
+                other => panic!("{other:?} in answer to {command:?}"),
+            };
+            (reply, write.map(|header| Kept::write(&header, 0)))
+        }
+        Command::Complete(ending) => {
+            let (outcome, body) = match ending {
+                Ending::Value(value) => (OutcomeKind::Value, value),
+                Ending::Error(error) => (OutcomeKind::Error, error),
+                Ending::Unknown => (OutcomeKind::Unknown, 0),
+            };
+            let (reply, write) = complete(current, &header(done(outcome), sender));
+            let reply = match reply {
+                CompleteReply::Stored { .. } => Reply::Stored,
+                CompleteReply::Adopted { record, .. } => answer(&record),
+                CompleteReply::Superseded { .. } => Reply::Superseded,
+                CompleteReply::Mismatch => Reply::Refused,
+                other => panic!("{other:?} in answer to {command:?}"),
+            };
+            (reply, write.map(|header| Kept::write(&header, body)))
+        }
+        Command::Release(remains) => {
+            let (_, write) = release(current, owner, remains);
+            (Reply::Noted, write.map(|header| Kept::write(&header, 0)))
+        }
+        Command::Renew => {
+            let pending = header(State::Pending { lease: LEASE }, sender);
+            let (_, write) = renew(current, &pending);
+            (Reply::Noted, write.map(|header| Kept::write(&header, 0)))
+        }
+        Command::Resolve(answer) => {
+            let state = answer.map_or(State::Released, |_| done(OutcomeKind::Value));
+            let new = header(state, sender);
+            let seen = seen.expect("a resolution has seen a record").header();
+            let seen = match (flaw, current) {
+                (Flaw::ResolvesBlindly, Some(current)) => current.record.header,
+                _ => seen,
+            };
+            let (reply, write) = resolve(current, &seen, &new);
+            let reply = match reply {
+                ResolveReply::Resolved => Reply::Stored,
+                _ => Reply::Noted,
+            };
+            (
+                reply,
+                write.map(|header| Kept::write(&header, answer.unwrap_or(0))),
+            )
+        }
+    };
+    if write.is_some() {
+        *kept = write;
+    }
+    reply
+}
+
+/// Builds a flaw in: what the transitions are made to believe about the record, and about the sender.
+fn lie(record: &mut Record, kept: &Kept, command: Command, sender: Sender, flaw: Flaw) -> Sender {
+    let theirs = kept.owner() != sender.owner;
+    let claims = matches!(command, Command::Offer | Command::Ask | Command::Start);
+    let releases = matches!(command, Command::Release(_));
+    let lapsed_finding = kept.is_reconciling() && kept.is_unknown();
+    match flaw {
+        Flaw::OwnersUnchecked if !claims => {
+            return Sender {
+                owner: kept.owner(),
+                ..sender
+            };
+        }
+        Flaw::UnknownIsFree if claims && theirs && kept.is_unknown() => {
+            record.header.state = State::Released;
+        }
+        Flaw::GivenBackIsGranted if claims && !theirs && kept.is_released() => {
+            record.header.owner = Owner::from_bytes([0; 16]);
+        }
+        Flaw::LapsedFindingOutIsFree if claims && theirs && lapsed_finding => {
+            record.header.state = State::Released;
+        }
+        Flaw::FindingOutGivenBackIsFree if releases && kept.is_reconciling() => {
+            record.header.state = State::Pending { lease: LEASE };
+        }
+        Flaw::AnswersAreHealed if matches!(command, Command::Complete(_)) && theirs => {
+            if let State::Done { .. } = record.header.state {
+                record.header.state = done(OutcomeKind::Unknown);
+            }
+        }
+        Flaw::AnswersAreFree if claims && kept.answer().is_some() => {
+            record.header.state = State::Released;
+        }
+        Flaw::RequestsForgotten if claims && !kept.is_held() && kept.answer().is_none() => {
+            record.header.fingerprint = Fingerprint::NONE;
+        }
+        Flaw::AnswersUncompared if claims && kept.answer().is_some() => {
+            record.header.fingerprint = Fingerprint::NONE;
+        }
+        Flaw::FencesForgotten if claims && theirs => record.header.fence = Fence::default(),
+        Flaw::AttemptsForgotten if claims && theirs => record.header.attempts = 0,
+        _ => {}
+    }
+    sender
+}

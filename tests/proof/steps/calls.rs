@@ -1,0 +1,286 @@
+//! The calls of a path.
+
+use std::future::pending;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_runtime::{Context, Entry, EntryState, Error, Reconciled};
+use idem_tests::payment::{PayError, Receipt};
+use tokio::sync::Semaphore;
+
+use crate::history::{Ending, History, Said, What};
+use crate::simulation::{LEASE, Simulation};
+
+/// What a reconcile hook says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Hook {
+    /// What the other side knows: the effect of the last body that came that far, or of none.
+    Truth,
+    NotLanded,
+    Undecided,
+    /// Nothing, for as long as it is asked.
+    Silent,
+}
+
+/// A call before it is made.
+pub(crate) struct Plan<'a> {
+    simulation: &'a Simulation,
+    far: bool,
+    ends: Ending,
+    opens: usize,
+    hook: Option<Hook>,
+    finishes: bool,
+}
+
+/// A call that was made.
+pub(crate) struct Call<'a> {
+    simulation: &'a Simulation,
+    number: u32,
+    place: usize,
+    gate: Arc<Semaphore>,
+}
+
+impl Simulation {
+    /// A call in this process, whose body ends well and at once.
+    pub(crate) fn call(&self) -> Plan<'_> {
+        Plan {
+            simulation: self,
+            far: false,
+            ends: Ending::Value,
+            opens: 1,
+            hook: None,
+            finishes: false,
+        }
+    }
+
+    /// The same in another process.
+    pub(crate) fn far(&self) -> Plan<'_> {
+        Plan {
+            far: true,
+            ..self.call()
+        }
+    }
+
+    /// Somebody looks at what the store holds, and does something about it if nobody knows what
+    /// happened.
+    pub(crate) async fn by_hand<F>(&self, act: impl FnOnce(Entry) -> F + Send + 'static)
+    where
+        F: Future<Output = Result<(), Error>> + Send,
+    {
+        let look = self.near.operation("pay").key(&7).entry();
+        self.keep(tokio::spawn(async move {
+            if let Ok(Some(entry)) = look.await
+                && entry.state() == EntryState::Unknown
+            {
+                // Where it is not known whether it happened, whoever did it looks again.
+                let _ = act(entry).await;
+            }
+        }));
+        self.settle().await;
+    }
+
+    /// Later calls of the key: here, there, and both again when no claim can last any more.
+    pub(crate) async fn later(&self, hook: Option<Hook>) {
+        self.settle().await;
+        for passes in [Duration::ZERO, LEASE] {
+            self.pass(passes);
+            for far in [false, true] {
+                let plan = if far { self.far() } else { self.call() };
+                Plan { hook, ..plan }.make();
+                self.settle().await;
+            }
+        }
+        if self.deliver_last().await {
+            // Boxed: it is itself.
+            return Box::pin(self.later(hook)).await;
+        }
+        // One that nothing strikes any more.
+        while self.strikes_on() {
+            self.call().make().ended().await;
+        }
+        Plan { hook, ..self.far() }.make();
+        self.settle().await;
+    }
+}
+
+impl<'a> Plan<'a> {
+    pub(crate) fn ends(self, ends: Ending) -> Self {
+        Self { ends, ..self }
+    }
+
+    /// Its body goes on when it is let.
+    pub(crate) fn paused(self) -> Self {
+        Self { opens: 0, ..self }
+    }
+
+    pub(crate) fn hook(self, hook: Hook) -> Self {
+        let hook = Some(hook);
+        Self { hook, ..self }
+    }
+
+    /// Its body runs to its end without its caller.
+    pub(crate) fn finishes(self) -> Self {
+        Self {
+            finishes: true,
+            ..self
+        }
+    }
+
+    /// Makes it.
+    pub(crate) fn make(self) -> Call<'a> {
+        let simulation = self.simulation;
+        let (number, gate) = (simulation.number(), Arc::new(Semaphore::new(self.opens)));
+        let engine = if self.far {
+            &simulation.far
+        } else {
+            &simulation.near
+        };
+        let builder = engine.operation("pay").key(&7);
+        let body = Body {
+            history: simulation.history.clone(),
+            call: number,
+            ends: self.ends,
+            gate: Arc::clone(&gate),
+        };
+        let back = Back {
+            history: simulation.history.clone(),
+            call: number,
+            said: Said::Nothing,
+        };
+        simulation.history.add(What::Called {
+            call: number,
+            far: self.far,
+        });
+        let place = simulation.keep(tokio::spawn(async move {
+            let mut back = back;
+            let answer = match self.hook {
+                None if self.finishes => builder.finish(move |cx| body.run(cx)).await,
+                None => builder.run(move |cx| body.run(cx)).await,
+                Some(hook) => {
+                    let history = back.history.clone();
+                    let hook = |cx| hook.speak(history, cx);
+                    builder.run_reconciled(hook, |cx| body.run(cx)).await
+                }
+            };
+            back.said = Said::of(answer);
+        }));
+        Call {
+            simulation,
+            number,
+            place,
+            gate,
+        }
+    }
+}
+
+impl Call<'_> {
+    /// Lets its body go on.
+    pub(crate) fn open(&self) {
+        self.gate.add_permits(1);
+    }
+
+    /// Until its body runs, or it has ended without.
+    pub(crate) async fn started(&self) {
+        let started = |simulation: &Simulation| {
+            simulation.has_ended(self.place)
+                || simulation
+                    .history
+                    .has(|what| matches!(what, What::Start { call, .. } if *call == self.number))
+        };
+        self.simulation.drive(started).await;
+    }
+
+    /// Until it has ended.
+    pub(crate) async fn ended(&self) {
+        self.simulation
+            .drive(|simulation| simulation.has_ended(self.place))
+            .await;
+    }
+
+    /// Its caller goes away.
+    pub(crate) fn go_away(&self) {
+        self.simulation.drop_call(self.place);
+    }
+}
+
+impl Hook {
+    async fn speak(self, history: History, cx: Context) -> Result<Reconciled<Receipt>, Error> {
+        let verdict = match self {
+            Self::Truth => (history.effect()).map_or(Reconciled::NotLanded, |run| {
+                Reconciled::Landed(Receipt { run })
+            }),
+            Self::NotLanded => Reconciled::NotLanded,
+            Self::Undecided => Reconciled::Unknown,
+            Self::Silent => pending().await,
+        };
+        history.add(What::Verdict {
+            fence: cx.fence().await?.get(),
+            not_landed: verdict == Reconciled::NotLanded,
+        });
+        Ok(verdict)
+    }
+}
+
+struct Body {
+    history: History,
+    call: u32,
+    ends: Ending,
+    gate: Arc<Semaphore>,
+}
+
+impl Body {
+    async fn run(self, cx: Context) -> Result<Receipt, PayError> {
+        let run = self.call;
+        self.history.add(What::Start {
+            call: run,
+            fence: cx.fence().await?.get(),
+            attempt: cx.attempt(),
+        });
+        let mut end = End {
+            history: self.history,
+            call: run,
+            how: Ending::Dropped,
+        };
+        // Never closed.
+        self.gate.acquire().await.expect("open").forget();
+        end.how = self.ends;
+        match self.ends {
+            Ending::Value => Ok(Receipt { run }),
+            Ending::Business => Err(PayError::Declined { run }),
+            Ending::System => Err(PayError::Down),
+            Ending::Unknown => Err(PayError::TimedOut),
+            // As a panic, without its words.
+            Ending::Panic => resume_unwind(Box::new("a bug")),
+            Ending::Dropped => pending().await,
+        }
+    }
+}
+
+/// Says how a body ended, when it is dropped.
+struct End {
+    history: History,
+    call: u32,
+    how: Ending,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let (call, how) = (self.call, self.how);
+        self.history.add(What::End { call, how });
+    }
+}
+
+/// Says what a caller got, when it is dropped.
+struct Back {
+    history: History,
+    call: u32,
+    said: Said,
+}
+
+impl Drop for Back {
+    fn drop(&mut self) {
+        let (call, said) = (self.call, self.said.clone());
+        self.history.add(What::Returned { call, said });
+    }
+}

@@ -1,0 +1,195 @@
+//! What happened to one key, in order.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use idem_runtime::store::{OutcomeKind, Owner};
+use idem_tests::payment::{PayError, Receipt};
+
+/// How a body ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Value,
+    Business,
+    System,
+    Unknown,
+    Panic,
+    Dropped,
+}
+
+/// What a caller got. Answers name the call whose body made them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    Value(u32),
+    Business(u32),
+    /// The body's own error, which is no answer.
+    Failed,
+    /// idem's error, by its kind.
+    Refused(String),
+    /// Nothing: the caller was dropped, or unwound by a panic.
+    Nothing,
+}
+
+impl Said {
+    pub(crate) fn of(result: Result<Receipt, PayError>) -> Self {
+        match result {
+            Ok(Receipt { run }) => Self::Value(run),
+            Err(PayError::Declined { run }) => Self::Business(run),
+            Err(PayError::Down | PayError::TimedOut) => Self::Failed,
+            Err(PayError::Idem(error)) => {
+                let kind = format!("{:?}", error.kind());
+                let name = kind.split([' ', '{']).next().unwrap_or_default();
+                Self::Refused(name.to_owned())
+            }
+        }
+    }
+
+    pub(crate) fn is_answer(&self) -> bool {
+        matches!(self, Self::Value(_) | Self::Business(_))
+    }
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Called {
+        call: u32,
+        far: bool,
+    },
+    Start {
+        call: u32,
+        fence: u64,
+        attempt: u16,
+    },
+    End {
+        call: u32,
+        how: Ending,
+    },
+    Returned {
+        call: u32,
+        said: Said,
+    },
+    /// A reconcile hook spoke; `fence` is that of the claim that it was asked under.
+    Verdict {
+        fence: u64,
+        not_landed: bool,
+    },
+    /// An engine said that an answer is not stored.
+    Unsaved {
+        far: bool,
+    },
+    /// The store granted a claim, or renewed one, whose lease ends then by the store's clock.
+    Granted {
+        owner: u32,
+        fence: u64,
+        until: Duration,
+        reconciling: bool,
+    },
+    /// The store has this outcome from now on.
+    Stored(OutcomeKind),
+    /// Somebody reset the record by hand.
+    Reset,
+    /// What stands there in the end; `None` where nothing is done.
+    Left(Option<OutcomeKind>),
+    /// Nobody moves, and not everything has ended.
+    Stuck,
+    /// Both engines were let go, and their threads have ended.
+    Gone,
+    /// An engine was shut down, and nothing was left to do.
+    Idle {
+        far: bool,
+        idle: bool,
+    },
+}
+
+/// Something that happened, and when by the engines' clock and by the store's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) at: Duration,
+    pub(crate) store: Duration,
+    pub(crate) what: What,
+}
+
+/// The events of a case so far. Clones share them.
+#[derive(Clone)]
+pub(crate) struct History(Arc<Inner>);
+
+struct Inner {
+    events: Mutex<Vec<Event>>,
+    owners: Mutex<HashMap<Owner, u32>>,
+    times: Box<dyn Fn() -> (Duration, Duration) + Send + Sync>,
+}
+
+impl History {
+    /// `times` tells the engines' time and the store's.
+    pub(crate) fn new(times: impl Fn() -> (Duration, Duration) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Inner {
+            events: Mutex::default(),
+            owners: Mutex::default(),
+            times: Box::new(times),
+        }))
+    }
+
+    fn events(&self) -> MutexGuard<'_, Vec<Event>> {
+        // Nothing panics while it is held.
+        let events = self.0.events.lock();
+        events.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add(&self, what: What) {
+        let mut events = self.events();
+        let (at, store) = (self.0.times)();
+        events.push(Event { at, store, what });
+    }
+
+    /// The store's time.
+    pub(crate) fn store_time(&self) -> Duration {
+        (self.0.times)().1
+    }
+
+    /// A short name of an owner.
+    pub(crate) fn owner(&self, owner: Owner) -> u32 {
+        let owners = self.0.owners.lock();
+        let mut owners = owners.unwrap_or_else(PoisonError::into_inner);
+        let next = u32::try_from(owners.len()).expect("few owners");
+        *owners.entry(owner).or_insert(next)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.events().len()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Event> {
+        self.events().clone()
+    }
+
+    /// The last call whose body had its effect: it ended, or nobody knows how far it got.
+    pub(crate) fn effect(&self) -> Option<u32> {
+        let events = self.events();
+        events.iter().rev().find_map(|event| match event.what {
+            What::End {
+                how: Ending::System,
+                ..
+            } => None,
+            What::End { call, .. } => Some(call),
+            _ => None,
+        })
+    }
+
+    /// Whether something of this kind has happened.
+    pub(crate) fn has(&self, is: impl Fn(&What) -> bool) -> bool {
+        self.events().iter().any(|event| is(&event.what))
+    }
+}
+
+impl fmt::Debug for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Event { at, store, what } in &*self.events() {
+            let (at, store) = (at.as_secs_f64(), store.as_secs_f64());
+            writeln!(f, "  {at:9.3} {store:9.3}  {what:?}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,327 @@
+//! A fixture in which time stands still until everything has happened that happens without it.
+
+use std::cell::{Cell, RefCell};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use idem_runtime::clock::Clock;
+use idem_runtime::conformance::{Fault, Faulty};
+use idem_runtime::store::{ReadReply, State, Store};
+use idem_runtime::{Engine, EngineBuilder, EventKind, KeyDigest, Observer};
+use idem_tests::fixture::Fixture;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use crate::history::{History, What};
+use crate::tap::{ECHO, Echo, Tap, Traffic};
+
+/// The lease of every claim.
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
+
+/// Letting two engines go takes milliseconds; more than this means that something holds them.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// When something that is held arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Before any time passes.
+    Soon,
+    /// When everything else has settled.
+    Late,
+    /// When later calls have been made as well.
+    Last,
+}
+
+/// A fault, and which operation it strikes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Strike {
+    pub(crate) step: usize,
+    pub(crate) fault: Fault,
+    pub(crate) when: When,
+}
+
+impl Strike {
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self.fault, Fault::Held | Fault::ReplyHeld)
+    }
+}
+
+/// Two engines, as in two processes, on one store with faults; everything that happens is written
+/// down.
+pub(crate) struct Simulation {
+    fixture: Fixture,
+    pub(crate) near: Engine,
+    pub(crate) far: Engine,
+    pub(crate) history: History,
+    faulty: Faulty,
+    traffic: Traffic,
+    passed: Arc<Mutex<Duration>>,
+    /// Told by each engine that nobody and nothing holds any more.
+    gone: Arc<Semaphore>,
+    echo: String,
+    held: RefCell<Vec<Strike>>,
+    /// The last step that is struck.
+    last: usize,
+    calls: RefCell<Vec<JoinHandle<()>>>,
+    next_call: Cell<u32>,
+}
+
+/// What is known when all is over.
+pub(crate) struct End {
+    pub(crate) history: History,
+    /// The operations that were sent, in short.
+    pub(crate) operations: Vec<String>,
+}
+
+/// Writes down what an engine says of answers that are not stored.
+#[derive(Debug)]
+struct Ear {
+    far: bool,
+    history: History,
+}
+
+impl Observer for Ear {
+    fn observe(&self, event: &idem_runtime::Event<'_>) {
+        if let EventKind::Unsaved { .. } = event.kind {
+            self.history.add(What::Unsaved { far: self.far });
+        }
+    }
+}
+
+impl Simulation {
+    /// `set` is how the path sets both engines; `ticks` says that the store's time passes by itself
+    /// as well.
+    pub(crate) fn new(
+        fixture: Fixture,
+        ticks: bool,
+        set: fn(EngineBuilder) -> EngineBuilder,
+        strikes: &[Strike],
+    ) -> Self {
+        let passed: Arc<Mutex<Duration>> = Arc::default();
+        let (clock, store_passed, begun) =
+            (fixture.clock.clone(), Arc::clone(&passed), Instant::now());
+        let history = History::new(move || {
+            let passed = *store_passed.lock().unwrap_or_else(PoisonError::into_inner);
+            let itself = if ticks {
+                begun.elapsed()
+            } else {
+                Duration::ZERO
+            };
+            (clock.now(), passed + itself)
+        });
+        let traffic = Traffic::default();
+        let faulty = Faulty::new(Tap {
+            store: Arc::new(fixture.store.clone()),
+            history: history.clone(),
+            traffic: traffic.clone(),
+        });
+        for strike in strikes {
+            faulty.fail_at(strike.step, strike.fault);
+        }
+        let gone = Arc::new(Semaphore::new(0));
+        let prefix = fixture.key().prefix().to_owned();
+        let [near, far] = [false, true].map(|far| {
+            let history = history.clone();
+            let builder = Engine::builder(Echo {
+                store: faulty.clone(),
+                gone: Arc::clone(&gone),
+            })
+            .prefix(prefix.clone())
+            .clock(fixture.clock.clone())
+            .observer(Ear { far, history });
+            set(builder)
+                .build()
+                .expect("the settings are within bounds")
+        });
+        // Asked for all the time, and read at once: the first letter of its alphabet, all along.
+        let echo = KeyDigest::from_bytes([0; 32]);
+        Self {
+            near,
+            far,
+            history,
+            faulty,
+            traffic,
+            passed,
+            gone,
+            echo: echo.to_string(),
+            held: strikes
+                .iter()
+                .copied()
+                .filter(Strike::is_held)
+                .collect::<Vec<_>>()
+                .into(),
+            last: strikes.iter().map(|strike| strike.step).max().unwrap_or(0),
+            calls: RefCell::default(),
+            next_call: Cell::new(1),
+            fixture,
+        }
+    }
+
+    /// How many operations were sent.
+    pub(crate) fn sent(&self) -> usize {
+        self.faulty.log().len()
+    }
+
+    /// Whether some step is still to be struck.
+    pub(crate) fn strikes_on(&self) -> bool {
+        self.sent() <= self.last
+    }
+
+    /// The operations that were sent, in short.
+    fn operations(&self) -> Vec<String> {
+        let log = self.faulty.log();
+        log.iter()
+            .map(|sent| format!("{:?}", sent.operation))
+            .collect()
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.next_call.replace(self.next_call.get() + 1)
+    }
+
+    pub(crate) fn keep(&self, call: JoinHandle<()>) -> usize {
+        let mut calls = self.calls.borrow_mut();
+        calls.push(call);
+        calls.len() - 1
+    }
+
+    /// The caller goes away.
+    pub(crate) fn drop_call(&self, place: usize) {
+        self.calls.borrow()[place].abort();
+    }
+
+    pub(crate) fn has_ended(&self, place: usize) -> bool {
+        self.calls.borrow()[place].is_finished()
+    }
+
+    /// Everything happens that can happen while time stands still: nothing is on its way, both
+    /// engines' threads have done what they had to do, and so have the tasks of this one. Twice,
+    /// because the last may have given something to the first.
+    pub(crate) async fn quiet(&self) {
+        let mut last = None;
+        let mut same = 0;
+        while same < 2 {
+            self.traffic.over().await;
+            for engine in [&self.near, &self.far] {
+                let echo = engine.entry(ECHO, &self.echo).await;
+                echo.expect("no fault strikes an echo");
+            }
+            for _ in 0..4 {
+                tokio::task::yield_now().await;
+            }
+            let now = (
+                self.sent(),
+                self.history.len(),
+                self.fixture.clock.next_wake(),
+            );
+            same = if last == Some(now) { same + 1 } else { 0 };
+            last = Some(now);
+        }
+    }
+
+    fn deliver(&self, when: When) -> bool {
+        let sent = self.sent();
+        let mut any = false;
+        self.held.borrow_mut().retain(|strike| {
+            let due = strike.when == when && strike.step < sent;
+            if due {
+                self.faulty.deliver();
+                any = true;
+            }
+            !due
+        });
+        any
+    }
+
+    /// Lets things happen, and time pass when nothing else does, until it is so.
+    pub(crate) async fn drive(&self, until: impl Fn(&Self) -> bool) {
+        for _ in 0..5_000 {
+            self.quiet().await;
+            if self.deliver(When::Soon) {
+                continue;
+            }
+            if until(self) {
+                return;
+            }
+            match self.fixture.clock.next_wake() {
+                Some(time) => self.pass(time),
+                None if self.deliver(When::Late) => {}
+                None => break,
+            }
+        }
+        self.history.add(What::Stuck);
+    }
+
+    /// Until every call has ended and nothing goes on in the background.
+    pub(crate) async fn settle(&self) {
+        let ended = |simulation: &Self| {
+            simulation
+                .calls
+                .borrow()
+                .iter()
+                .all(JoinHandle::is_finished)
+        };
+        let settled =
+            |simulation: &Self| ended(simulation) && simulation.fixture.clock.next_wake().is_none();
+        self.drive(settled).await;
+        if self.deliver(When::Late) {
+            self.drive(settled).await;
+        }
+    }
+
+    /// Time passes everywhere.
+    pub(crate) fn pass(&self, time: Duration) {
+        self.pause(time);
+        self.fixture.clock.advance(time);
+    }
+
+    /// Time passes in the store: both processes are paused.
+    pub(crate) fn pause(&self, time: Duration) {
+        self.fixture.pass_in_store(time);
+        *self.passed.lock().unwrap_or_else(PoisonError::into_inner) += time;
+    }
+
+    /// What was held until now arrives.
+    pub(crate) async fn deliver_last(&self) -> bool {
+        let any = self.deliver(When::Last);
+        self.settle().await;
+        any
+    }
+
+    /// Looks at what is left, shuts both engines down, and lets them go.
+    pub(crate) async fn close(self) -> End {
+        let left = self.fixture.store.read(&self.fixture.key()).await;
+        let left = match left.expect("no fault strikes a look behind the faults") {
+            ReadReply::Found { record, .. } => match record.header.state {
+                State::Done { outcome, .. } => Some(outcome),
+                _ => None,
+            },
+            _ => None,
+        };
+        self.history.add(What::Left(left));
+        for far in [false, true] {
+            let engine = if far {
+                self.far.clone()
+            } else {
+                self.near.clone()
+            };
+            let history = self.history.clone();
+            self.keep(tokio::spawn(async move {
+                let idle = engine.shutdown(Duration::from_mins(1)).await.is_ok();
+                history.add(What::Idle { far, idle });
+            }));
+        }
+        self.settle().await;
+        let (operations, history) = (self.operations(), self.history.clone());
+        let gone = Arc::clone(&self.gone);
+        drop(self);
+        let gone = tokio::time::timeout(PATIENCE, gone.acquire_many(2)).await;
+        if gone.is_ok() {
+            history.add(What::Gone);
+        }
+        End {
+            history,
+            operations,
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Every fault at every step of a path.
+
+use std::pin::Pin;
+
+use idem_runtime::EngineBuilder;
+use idem_runtime::conformance::Fault;
+use idem_tests::fixture::Fixture;
+
+use crate::calls::Hook;
+use crate::checker::{Rules, violations};
+use crate::history::Ending;
+use crate::simulation::{End, Simulation, Strike, When};
+
+/// What a path does.
+pub(crate) type Script = for<'a> fn(&'a Simulation) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// A path through the library: what is called, and what is promised.
+#[derive(Clone)]
+pub(crate) struct Path {
+    script: Script,
+    set: fn(EngineBuilder) -> EngineBuilder,
+    /// How later calls find out about earlier ones.
+    hook: Option<Hook>,
+    rules: Rules,
+    at_worst: &'static [&'static str],
+}
+
+impl Path {
+    /// A path whose last call gets one of these.
+    pub(crate) fn new(ends: &'static [&'static str], script: Script) -> Self {
+        Self {
+            script,
+            set: |engine| engine,
+            hook: None,
+            rules: Rules {
+                max_attempts: 5,
+                ends: ends.to_vec(),
+                unknown: &[Ending::Unknown],
+            },
+            at_worst: &[],
+        }
+    }
+
+    /// Or one of these, where a claim that nobody waits for is granted and not given back.
+    pub(crate) fn at_worst(self, ends: &'static [&'static str]) -> Self {
+        Self {
+            at_worst: ends,
+            ..self
+        }
+    }
+
+    /// Nobody knows what happened after a body that ended like this.
+    pub(crate) fn unknown_after(self, unknown: &'static [Ending]) -> Self {
+        let rules = Rules {
+            unknown,
+            ..self.rules
+        };
+        Self { rules, ..self }
+    }
+
+    /// What holds under these blows.
+    fn rules(&self, strikes: &[Strike]) -> Rules {
+        let mut rules = self.rules.clone();
+        let has = |fault| strikes.iter().any(|strike| strike.fault == fault);
+        // A call that is told of an answer where none is gives its own up, and its key lapses.
+        if has(Fault::TooLarge) {
+            rules.unknown = &[];
+        }
+        if has(Fault::TooLarge) || has(Fault::Held) || strikes.len() > 1 {
+            rules.ends = [&rules.ends, self.at_worst].concat();
+        }
+        rules
+    }
+
+    /// With engines that are set like this.
+    pub(crate) fn set(self, set: fn(EngineBuilder) -> EngineBuilder) -> Self {
+        Self { set, ..self }
+    }
+
+    /// With later calls that find out about earlier ones like this.
+    pub(crate) fn hook(self, hook: Hook) -> Self {
+        let hook = Some(hook);
+        Self { hook, ..self }
+    }
+
+    /// With so many attempts.
+    pub(crate) fn attempts(self, max_attempts: u16) -> Self {
+        let rules = Rules {
+            max_attempts,
+            ..self.rules
+        };
+        Self { rules, ..self }
+    }
+}
+
+/// What strikes: everything that can, and what is held at every moment at which it may arrive.
+const BLOWS: [(Fault, When); 13] = [
+    (Fault::Lost, When::Soon),
+    (Fault::ReplyLost, When::Soon),
+    (Fault::Hangs, When::Soon),
+    (Fault::ReplyHangs, When::Soon),
+    (Fault::Twice, When::Soon),
+    (Fault::Refused, When::Soon),
+    (Fault::TooLarge, When::Soon),
+    (Fault::Held, When::Soon),
+    (Fault::Held, When::Late),
+    (Fault::Held, When::Last),
+    (Fault::ReplyHeld, When::Soon),
+    (Fault::ReplyHeld, When::Late),
+    (Fault::ReplyHeld, When::Last),
+];
+
+/// Of the later calls the first operations are struck as well.
+const BEYOND: usize = 3;
+
+/// The steps that are worth a blow: of operations that are sent again and again the first two and the
+/// last.
+fn steps(operations: &[String], sent: usize) -> Vec<usize> {
+    let same = |one: usize, other: usize| operations.get(one) == operations.get(other);
+    let many = |step: usize| step > 1 && same(step, step - 1) && same(step, step - 2);
+    let last = |step: usize| !same(step, step + 1);
+    let steps = 0..(sent + BEYOND).min(operations.len());
+    steps.filter(|&step| !many(step) || last(step)).collect()
+}
+
+/// A path and what strikes it, and what came of it.
+struct Case {
+    end: End,
+    /// How many operations the path itself sent.
+    sent: usize,
+}
+
+impl Case {
+    async fn run(fixture: Fixture, ticks: bool, path: &Path, strikes: &[Strike]) -> Self {
+        let simulation = Simulation::new(fixture, ticks, path.set, strikes);
+        (path.script)(&simulation).await;
+        simulation.settle().await;
+        let sent = simulation.sent();
+        simulation.later(path.hook).await;
+        let end = simulation.close().await;
+        Self { end, sent }
+    }
+
+    /// Panics with everything that there is to know, if something is wrong.
+    fn check(&self, path: &Path, strikes: &[Strike]) {
+        let found = violations(&self.end.history.all(), &path.rules(strikes));
+        let operations = &self.end.operations;
+        let strikes: Vec<_> = strikes
+            .iter()
+            .map(|strike| {
+                let operation = operations.get(strike.step);
+                format!("{strike:?} ({operation:?})")
+            })
+            .collect();
+        assert!(
+            found.is_empty(),
+            "{found:#?}\nstruck by {strikes:#?}\nsent {operations:?}\n{:?}",
+            self.end.history
+        );
+    }
+}
+
+/// Whether it is worth to strike together with another one. Not what is held and arrives in time; and
+/// not a store that says of an answer that it is too large where no answer is: the call believes it
+/// and gives its own answer up.
+fn is_one_of_two(strike: &Strike) -> bool {
+    strike.fault != Fault::TooLarge && !(strike.is_held() && strike.when == When::Soon)
+}
+
+fn strikes(step: usize) -> impl Iterator<Item = Strike> {
+    let strike = move |(fault, when)| Strike { step, fault, when };
+    BLOWS.into_iter().map(strike)
+}
+
+/// Goes through a path once for every single blow.
+pub(crate) async fn once(name: &str, path: &Path, fixture: impl AsyncFn() -> Fixture, ticks: bool) {
+    let calm = Case::run(fixture().await, ticks, path, &[]).await;
+    calm.check(path, &[]);
+    let mut cases = 0;
+    for step in steps(&calm.end.operations, calm.sent) {
+        for strike in strikes(step) {
+            let case = Case::run(fixture().await, ticks, path, &[strike]).await;
+            case.check(path, &[strike]);
+            cases += 1;
+        }
+    }
+    eprintln!("{name}: {cases} cases; calm: {:?}", calm.end.operations);
+}
+
+/// Goes through a path once for every two blows.
+pub(crate) async fn twice(
+    name: &str,
+    path: &Path,
+    fixture: impl AsyncFn() -> Fixture,
+    ticks: bool,
+) {
+    let calm = Case::run(fixture().await, ticks, path, &[]).await;
+    let mut cases = 0;
+    let steps = steps(&calm.end.operations, calm.sent);
+    for (place, second) in steps.iter().enumerate() {
+        for first in &steps[..place] {
+            for first in strikes(*first).filter(is_one_of_two) {
+                for second in strikes(*second).filter(is_one_of_two) {
+                    let both = [first, second];
+                    let case = Case::run(fixture().await, ticks, path, &both).await;
+                    case.check(path, &both);
+                    cases += 1;
+                }
+            }
+        }
+    }
+    eprintln!("{name}: {cases} pairs");
+}

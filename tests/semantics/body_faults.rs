@@ -1,0 +1,267 @@
+//! What goes wrong around a body that ran, or is about to: none of it may run the body again.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use idem_runtime::clock::Clock;
+use idem_runtime::store::{ReadReply, Store};
+use idem_runtime::{Begun, Class, Completion, ErrorKind, Event, EventKind, Observer, OnRunning};
+use idem_tests::faulty::{Fault, Operation};
+use idem_tests::fixture::Fixture;
+use idem_tests::on_every_store;
+use idem_tests::payment::{PayError, Receipt, Runs};
+use serde::{Deserialize, Serialize, Serializer};
+
+on_every_store![
+    a_serialize_that_panics_leaves_a_tombstone,
+    a_classification_that_panics_leaves_the_outcome_unknown,
+    a_completion_that_is_refused_is_sent_again,
+    an_answer_is_given_up_when_it_would_have_expired,
+    an_overtaken_call_whose_winner_cannot_be_read_does_not_return_its_own_answer,
+    a_grant_that_comes_after_its_lease_runs_nothing,
+    a_late_unwanted_grant_is_renewed_before_the_body_runs,
+    a_store_that_is_slower_than_the_lease_runs_nothing,
+    an_observer_that_panics_costs_no_answer_and_no_lease,
+    a_renewal_asked_for_runs_on_the_engines_thread,
+];
+
+/// Serializes by panicking.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+struct Booby;
+
+impl Serialize for Booby {
+    fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        panic!("a bug in somebody's `Serialize`")
+    }
+}
+
+async fn a_serialize_that_panics_leaves_a_tombstone(fixture: Fixture) {
+    let first = fixture.pay().run(|_| async { Ok::<_, PayError>(Booby) });
+    assert_eq!(first.await, Ok(Booby), "its own caller gets it");
+    let lost = "unsaved: its `Serialize` panicked";
+    assert_eq!(fixture.events.count(lost), 1);
+    let again = fixture
+        .pay()
+        .run(|_| async { unreachable!("it happened") as Result<Booby, PayError> })
+        .await;
+    assert_eq!(again.unwrap_err().kind(), &ErrorKind::NotStored);
+
+    let begun = fixture.engine.operation("by hand").key(&1).begin().await;
+    let Begun::Claimed(claim) = begun.unwrap() else {
+        panic!("nothing is stored")
+    };
+    assert!(matches!(
+        claim.complete(&Booby).await.unwrap(),
+        Completion::Own
+    ));
+    let again = fixture.engine.operation("by hand").key(&1).begin().await;
+    assert_eq!(again.unwrap_err().kind(), &ErrorKind::NotStored);
+}
+
+async fn a_classification_that_panics_leaves_the_outcome_unknown(fixture: Fixture) {
+    let call = || {
+        let call = fixture.pay();
+        call.classify_errors(|_: &PayError| -> Class { panic!("a bug in somebody's `on_error`") })
+    };
+    let first = call().run(|_| async { Err::<Receipt, _>(PayError::Down) });
+    assert_eq!(first.await, Err(PayError::Down));
+    let again = call().run(|_| async { unreachable!("nobody knows") as Result<Receipt, _> });
+    let error = again.await.unwrap_err();
+    assert!(
+        matches!(error.kind(), ErrorKind::Unknown { .. }),
+        "{error:?}"
+    );
+    let PayError::Idem(error) = error else {
+        unreachable!("the same error")
+    };
+    let cause = "ended with an error whose classification panicked";
+    assert!(error.to_string().contains(cause), "{error}");
+}
+
+async fn paid(fixture: &Fixture, runs: &Runs) -> Result<Receipt, PayError> {
+    let body = |_| async { Ok(Receipt { run: runs.start() }) };
+    fixture.pay().run(body).await
+}
+
+/// Moves time on, a pause after the other, until something has happened.
+async fn with_pauses(fixture: &Fixture, event: &str) {
+    let pause = Duration::from_secs(1);
+    loop {
+        tokio::select! {
+            biased;
+            () = fixture.events.wait_for(event, 1) => return,
+            () = fixture.clock.sleeper_within(pause) => fixture.clock.advance(pause),
+        }
+    }
+}
+
+async fn a_completion_that_is_refused_is_sent_again(fixture: Fixture) {
+    let runs = Runs::default();
+    fixture
+        .store
+        .fail(Operation::Complete, [Fault::Refused, Fault::Refused]);
+    assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
+    assert_eq!(fixture.events.count("unsaved: an injected fault"), 1);
+    with_pauses(&fixture, "completed value").await;
+    assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
+    assert_eq!(fixture.store.sent(Operation::Complete).len(), 3);
+}
+
+async fn an_answer_is_given_up_when_it_would_have_expired(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.ttl(Duration::from_mins(3)));
+    let begun = fixture.clock.now();
+    let runs = Runs::default();
+    fixture
+        .store
+        .fail(Operation::Complete, [Fault::Refused; 10_000]);
+    assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
+    let given_up = "unsaved: an injected fault; storing is given up";
+    with_pauses(&fixture, given_up).await;
+    let tried = fixture.clock.now().saturating_sub(begun);
+    assert!(tried >= Duration::from_mins(3), "given up after {tried:?}");
+}
+
+async fn an_overtaken_call_whose_winner_cannot_be_read_does_not_return_its_own_answer(
+    fixture: Fixture,
+) {
+    fixture.store.fail(Operation::Complete, [Fault::TooLarge]);
+    let answer = fixture
+        .pay()
+        .run(|_| async { Ok::<_, PayError>(Receipt { run: 1 }) });
+    assert_eq!(answer.await.unwrap_err().kind(), &ErrorKind::TooLarge);
+}
+
+/// Starts a call whose claim is granted and whose reply is on its way.
+async fn claiming(
+    fixture: &Fixture,
+    runs: &Runs,
+) -> tokio::task::JoinHandle<Result<Receipt, PayError>> {
+    fixture.store.fail(Operation::Claim, [Fault::ReplyHeld]);
+    let (call, runs) = (fixture.pay(), runs.clone());
+    let call = tokio::spawn(async move {
+        let body = |_| async { Ok(Receipt { run: runs.start() }) };
+        call.run(body).await
+    });
+    while fixture.store.read(&fixture.key()).await.unwrap() == ReadReply::Absent {
+        tokio::task::yield_now().await;
+    }
+    call
+}
+
+/// The process is paused, and goes on when the reply has arrived.
+fn paused(fixture: &Fixture, time: Duration) {
+    fixture.store.deliver();
+    fixture.clock.advance(time);
+}
+
+async fn a_grant_that_comes_after_its_lease_runs_nothing(fixture: Fixture) {
+    let runs = Runs::default();
+    let first = claiming(&fixture, &runs).await;
+    fixture.pass_in_store(Duration::from_secs(30));
+    // The lease is over before anybody knows of it, so another call runs.
+    let body = |_| async { Ok::<_, PayError>(Receipt { run: runs.start() }) };
+    assert_eq!(fixture.pay_far().run(body).await, Ok(Receipt { run: 1 }));
+    paused(&fixture, Duration::from_secs(30));
+    assert_eq!(first.await.unwrap(), Ok(Receipt { run: 1 }));
+    assert_eq!(runs.count(), 1, "the late grant ran a second body");
+}
+
+async fn a_late_unwanted_grant_is_renewed_before_the_body_runs(fixture: Fixture) {
+    let runs = Runs::default();
+    let first = claiming(&fixture, &runs).await;
+    fixture.pass_in_store(Duration::from_secs(31));
+    paused(&fixture, Duration::from_secs(31));
+    assert_eq!(first.await.unwrap(), Ok(Receipt { run: 1 }));
+    let sent = fixture.store.sent(Operation::Claim);
+    assert_eq!(sent.len(), 2);
+    assert_eq!(sent[0], sent[1], "the same owner");
+    assert_eq!(fixture.events.all(), ["claimed 1", "completed value"]);
+}
+
+async fn a_store_that_is_slower_than_the_lease_runs_nothing(fixture: Fixture) {
+    let runs = Runs::default();
+    let first = claiming(&fixture, &runs).await;
+    fixture.store.fail(Operation::Claim, [Fault::ReplyHeld; 9]);
+    for sent in 2.. {
+        paused(&fixture, Duration::from_secs(30));
+        while !first.is_finished() && fixture.store.sent(Operation::Claim).len() < sent {
+            tokio::task::yield_now().await;
+        }
+        if first.is_finished() {
+            break;
+        }
+    }
+    let error = first.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+    assert_eq!(runs.count(), 0);
+    fixture.events.wait_for("released", 1).await;
+}
+
+/// Remembers what it saw, and panics every time.
+#[derive(Clone, Debug, Default)]
+struct Fragile(Arc<Mutex<Vec<&'static str>>>);
+
+impl Observer for Fragile {
+    fn observe(&self, event: &Event<'_>) {
+        let name = match event.kind {
+            EventKind::Renewed => "renewed",
+            EventKind::Completed { .. } => "completed",
+            _ => "other",
+        };
+        self.0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .push(name);
+        panic!("a bug in somebody's observer");
+    }
+}
+
+impl Fragile {
+    fn count(&self, name: &str) -> usize {
+        let seen = self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        seen.iter().filter(|seen| **seen == name).count()
+    }
+}
+
+async fn an_observer_that_panics_costs_no_answer_and_no_lease(fixture: Fixture) {
+    let observer = Fragile::default();
+    let fixture = fixture.with(|engine| engine.observer(observer.clone()));
+    let runs = Runs::default();
+    let answer = fixture.pay().run(|_| async {
+        for renewals in 1..=3 {
+            let third = Duration::from_secs(10);
+            fixture.clock.sleeper_within(third).await;
+            fixture.clock.advance(third);
+            while observer.count("renewed") < renewals {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok::<_, PayError>(Receipt { run: runs.start() })
+    });
+    assert_eq!(answer.await, Ok(Receipt { run: 1 }));
+    assert_eq!(observer.count("completed"), 1);
+    assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
+}
+
+async fn a_renewal_asked_for_runs_on_the_engines_thread(fixture: Fixture) {
+    let begun = fixture.pay().begin().await.unwrap();
+    let Begun::Claimed(claim) = begun else {
+        panic!("nothing is stored")
+    };
+    claim.renew().await.unwrap();
+    let log = fixture.store.log();
+    let mut renewals = log.iter().filter(|sent| sent.operation == Operation::Renew);
+    assert_eq!(
+        renewals.next().expect("it was renewed").thread,
+        "idem-keeper"
+    );
+    fixture.store.fail(Operation::Renew, [Fault::Refused]);
+    let error = claim.renew().await.unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+    claim.release().await;
+    let lost = fixture.pay().on_running(OnRunning::Reject);
+    assert_eq!(lost.run(|_| async { Ok::<_, PayError>(1) }).await, Ok(1));
+}

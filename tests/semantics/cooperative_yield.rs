@@ -1,0 +1,143 @@
+//! A task whose calls are all answered at once lets other tasks have their turn.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use idem_runtime::conformance::Faulty;
+use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::{Begun, CallBuilder, Engine, ErrorKind, LocalCache, OnDuplicate};
+use idem_tests::payment::PayError;
+use idem_tests::shop::until;
+
+use crate::support::refusal;
+
+type Call = CallBuilder;
+
+/// Many times what a task of tokio may do in one turn.
+const CALLS: usize = 10_000;
+/// More than it may do, and far below all of them.
+const FEW: usize = CALLS / 10;
+
+fn pay(engine: &Engine, key: usize) -> Call {
+    engine.operation("pay").key(&key)
+}
+
+/// Makes all the calls in one task, and says how many were made when another task has its turn.
+async fn calls_before_another_turn<F>(call: impl Fn(usize) -> F + Send + 'static) -> usize
+where
+    F: Future<Output = ()> + Send,
+{
+    let made = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&made);
+    let calls = tokio::spawn(async move {
+        for number in 0..CALLS {
+            call(number).await;
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let seen = tokio::spawn(async move { made.load(Ordering::Relaxed) });
+    let seen = seen.await.unwrap();
+    calls.await.unwrap();
+    seen
+}
+
+#[track_caller]
+fn assert_few(calls: usize) {
+    assert!(calls < FEW, "{calls} of {CALLS} calls in one turn");
+}
+
+#[tokio::test]
+async fn first_calls_take_turns() {
+    let engine = Engine::new(MemoryStore::new());
+    let calls = calls_before_another_turn(move |number| {
+        let call = pay(&engine, number);
+        async move { assert_eq!(call.run(|_| async { Ok::<_, PayError>(1) }).await, Ok(1)) }
+    });
+    assert_few(calls.await);
+}
+
+#[tokio::test]
+async fn calls_that_give_their_key_back_take_turns() {
+    let engine = Engine::new(MemoryStore::new());
+    let calls = calls_before_another_turn(move |_| {
+        let call = pay(&engine, 7).run(|_| async { Err::<u32, _>(PayError::Down) });
+        async move { assert_eq!(call.await, Err(PayError::Down)) }
+    });
+    assert_few(calls.await);
+}
+
+#[tokio::test]
+async fn replays_take_turns() {
+    let engine = Engine::new(MemoryStore::new());
+    let calls = calls_before_another_turn(move |_| {
+        let call = pay(&engine, 7);
+        async move { assert_eq!(call.run(|_| async { Ok::<_, PayError>(1) }).await, Ok(1)) }
+    });
+    assert_few(calls.await);
+}
+
+#[tokio::test]
+async fn replays_of_the_local_cache_take_turns() {
+    let store = Faulty::new(MemoryStore::new());
+    let engine = Engine::builder(store.clone()).local_cache(LocalCache::new());
+    let engine = engine.build().unwrap();
+    let opens = pay(&engine, 0).run(|_| async { Ok::<_, PayError>(1) });
+    assert_eq!(opens.await, Ok(1));
+    let cache = || engine.local_cache_stats().expect("there is a cache");
+    until("the cache opens", || cache().is_open).await;
+    // Without a fingerprint it would not be kept.
+    let pay = |engine: &Engine| pay(engine, 7).fingerprint(&"asked");
+    let kept = pay(&engine).run(|_| async { Ok::<_, PayError>(1) });
+    assert_eq!(kept.await, Ok(1));
+    let sent = store.log().len();
+    let local = engine.clone();
+    let calls = calls_before_another_turn(move |_| {
+        let call = pay(&local);
+        async move { assert_eq!(call.run(|_| async { Ok::<_, PayError>(2) }).await, Ok(1)) }
+    });
+    let calls = calls.await;
+    assert_eq!(store.log().len(), sent, "all of them are local");
+    assert_few(calls);
+}
+
+#[tokio::test]
+async fn refused_duplicates_take_turns() {
+    let engine = Engine::new(MemoryStore::new());
+    let first = pay(&engine, 7).run(|_| async { crate::support::receipt(1) });
+    assert_eq!(first.await, crate::support::receipt(1));
+    let calls = calls_before_another_turn(move |_| {
+        let call = pay(&engine, 7).on_duplicate(OnDuplicate::Reject);
+        async move {
+            let error = refusal(call.run(|_| async { crate::support::never() }).await);
+            assert!(matches!(error.kind(), ErrorKind::Duplicate { .. }));
+        }
+    });
+    assert_few(calls.await);
+}
+
+#[tokio::test]
+async fn claims_completed_by_hand_take_turns() {
+    let engine = Engine::new(MemoryStore::new());
+    let calls = calls_before_another_turn(move |number| {
+        // A claim, and replays of its answer.
+        let call = pay(&engine, number / 4);
+        async move {
+            if let Begun::Claimed(claim) = call.begin().await.unwrap() {
+                claim.complete(&1).await.unwrap();
+            }
+        }
+    });
+    assert_few(calls.await);
+}
+
+/// Without a runtime there is no other task.
+#[test]
+fn without_a_runtime_calls_go_on() {
+    let engine = Engine::new(MemoryStore::new());
+    for _ in 0..1_000 {
+        let call = pay(&engine, 7).run(|_| async { Ok::<_, PayError>(1) });
+        let mut call = std::pin::pin!(call);
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert_eq!(call.as_mut().poll(&mut cx), std::task::Poll::Ready(Ok(1)));
+    }
+}

@@ -1,0 +1,270 @@
+//! What becomes of an ending that the store does not take at once: how long it is tried, what its caller
+//! gets, and what is left to the engine's thread.
+
+use std::time::Duration;
+
+use idem_runtime::clock::Clock;
+use idem_runtime::{Begun, EntryState, OnCancel, OnRunning};
+use idem_tests::faulty::{Fault, Operation};
+use idem_tests::fixture::Fixture;
+use idem_tests::on_every_store;
+use idem_tests::payment::{PayError, Runs};
+
+use crate::support::{
+    Answer, Body, LEASE_OVER, Pay, answered, assert_running, comes_to_rest, comes_to_stand, others,
+    paid, receipt, refusal, refused_far, sent, stands, until,
+};
+
+on_every_store![
+    an_answer_whose_key_another_request_has_is_not_stored,
+    an_answer_is_not_stored_over_an_unreadable_record,
+    an_overtaken_call_is_refused_when_the_store_falls_silent,
+    an_overtaken_call_outlasts_an_outage_while_it_waits,
+    a_business_error_is_not_stored_behind_a_successor_that_gave_up,
+    a_business_error_of_a_caller_that_went_is_not_stored_behind_a_successor,
+    a_short_deadline_is_the_callers_and_not_the_stores,
+    a_caller_waits_for_its_completion_until_the_deadline_and_no_longer,
+    a_caller_waits_for_its_release_until_the_deadline_and_no_longer,
+    a_release_that_is_refused_is_not_sent_again,
+    a_completion_outlasts_an_outage_that_is_longer_than_the_lease,
+    a_lease_is_not_reported_lost_after_its_caller_has_gone,
+];
+
+fn declined() -> Answer {
+    Err(PayError::Declined { run: 1 })
+}
+
+/// One answer was not stored, for this reason.
+fn unsaved(fixture: &Fixture, reason: &str) {
+    let events = fixture.events.all();
+    let told = events.iter().filter(|event| event.starts_with("unsaved"));
+    let told: Vec<_> = told.collect();
+    let expected = format!("unsaved: {reason}");
+    assert!(
+        matches!(told[..], [one] if one.starts_with(&expected)),
+        "{told:?}"
+    );
+}
+
+async fn an_answer_whose_key_another_request_has_is_not_stored(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.ttl(Duration::from_mins(1)));
+    let first = Body::start(fixture.pay().fingerprint(&1), receipt(1)).await;
+    // The store forgets the claim, and gives the key to who asks for something else.
+    fixture.pass_in_store(Duration::from_hours(25));
+    let other = || fixture.pay_far().fingerprint(&2);
+    let second = Body::start(other(), receipt(2)).await;
+    assert_eq!(first.end().await, receipt(1), "it did happen");
+    unsaved(&fixture, "the record was lost");
+    assert_eq!(fixture.store.count(Operation::Complete), 1);
+    assert_eq!(second.end().await, receipt(2));
+    assert_eq!(answered(other()).await, receipt(2));
+}
+
+async fn an_answer_is_not_stored_over_an_unreadable_record(fixture: Fixture) {
+    let body = Body::start(fixture.pay(), receipt(1)).await;
+    fixture.plant(b"what somebody else keeps under this name");
+    assert_eq!(body.end().await, receipt(1), "it did happen");
+    unsaved(&fixture, "");
+    assert_eq!(fixture.store.count(Operation::Complete), 1);
+}
+
+/// Two bodies of one key; the first was paused for longer than its lease.
+async fn overtaken(fixture: &Fixture, call: Pay, first: Answer) -> (Body, Body) {
+    let first = Body::start(call, first).await;
+    fixture.pass_in_store(LEASE_OVER);
+    let second = Body::start(fixture.pay_far(), receipt(2)).await;
+    (first, second)
+}
+
+/// Lets so much time pass, from one short sleep of somebody to the next.
+async fn pass(fixture: &Fixture, time: Duration) {
+    let end = fixture.clock.now() + time;
+    while fixture.clock.now() < end {
+        fixture.clock.sleeper_within(Duration::from_secs(1)).await;
+        let step = fixture.clock.next_wake().expect("somebody sleeps");
+        fixture
+            .clock
+            .advance(step.min(end.saturating_sub(fixture.clock.now())));
+        others().await;
+    }
+}
+
+async fn an_overtaken_call_is_refused_when_the_store_falls_silent(fixture: Fixture) {
+    let (first, second) = overtaken(&fixture, fixture.pay(), receipt(1)).await;
+    fixture
+        .store
+        .fail(Operation::Complete, [Fault::None, Fault::Hangs]);
+    first.let_end();
+    // It is told that it is overtaken, and sleeps until it asks again.
+    fixture.clock.sleeper_within(Duration::from_secs(1)).await;
+    fixture.clock.advance(Duration::from_millis(20));
+    sent(&fixture, Operation::Complete, 2).await;
+    fixture.clock.sleeper_within(Duration::from_secs(2)).await;
+    fixture.clock.advance(Duration::from_secs(2));
+    let patience = Duration::from_secs(20);
+    let waited = tokio::time::timeout(patience, first.join()).await;
+    let error = refusal(waited.expect("its caller waits no longer"));
+    let left = assert_running(&error);
+    assert!(left > Duration::from_secs(20), "of the other: {left:?}");
+    assert_eq!(fixture.events.count("unsaved"), 0, "it need not be saved");
+    assert_eq!(second.end().await, receipt(2));
+}
+
+async fn an_overtaken_call_outlasts_an_outage_while_it_waits(fixture: Fixture) {
+    let call = fixture.pay();
+    let call = call.on_running(OnRunning::Wait(Duration::from_secs(20)));
+    let (first, second) = overtaken(&fixture, call, receipt(1)).await;
+    let first = tokio::spawn(first.end());
+    // Longer than a store may be silent, and it answers all the time.
+    pass(&fixture, Duration::from_secs(4)).await;
+    fixture.store.fail(Operation::Complete, [Fault::Lost; 2]);
+    pass(&fixture, Duration::from_secs(1)).await;
+    assert!(!first.is_finished());
+    assert_eq!(second.end().await, receipt(2));
+    assert_eq!(until(&fixture, first).await.unwrap(), receipt(2));
+}
+
+async fn a_business_error_is_not_stored_behind_a_successor_that_gave_up(fixture: Fixture) {
+    let call = fixture.pay().on_running(OnRunning::Reject);
+    let (first, second) = overtaken(&fixture, call, declined()).await;
+    assert_running(&refusal(first.end().await));
+    nobody_declines(&fixture, second).await;
+}
+
+async fn a_business_error_of_a_caller_that_went_is_not_stored_behind_a_successor(fixture: Fixture) {
+    let (first, second) = overtaken(&fixture, fixture.pay(), declined()).await;
+    fixture.store.fail(Operation::Complete, [Fault::Hangs]);
+    first.let_end();
+    sent(&fixture, Operation::Complete, 1).await;
+    first.drop_caller().await;
+    sent(&fixture, Operation::Complete, 2).await;
+    nobody_declines(&fixture, second).await;
+}
+
+/// The second of two attempts gives the key back, and the first does not say any more what it found.
+async fn nobody_declines(fixture: &Fixture, second: Body) {
+    second.drop_caller().await;
+    fixture.pass_in_store(LEASE_OVER);
+    let third = fixture
+        .pay_far()
+        .run(|_| async { Err(PayError::Down) as Answer });
+    assert_eq!(third.await, Err(PayError::Down));
+    comes_to_rest(fixture).await;
+    assert_eq!(stands(fixture).await.0, EntryState::Released);
+    assert_eq!(paid(fixture.pay_far(), &Runs::default()).await, receipt(1));
+}
+
+async fn a_short_deadline_is_the_callers_and_not_the_stores(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.complete_deadline(Duration::from_millis(100)));
+    fixture
+        .store
+        .fail(Operation::Complete, [Fault::Hangs, Fault::ReplyHeld]);
+    let Begun::Claimed(other) = fixture
+        .engine
+        .operation("other")
+        .key(&1)
+        .begin()
+        .await
+        .unwrap()
+    else {
+        panic!("nothing is stored")
+    };
+    let body = Body::start(fixture.pay(), receipt(1)).await;
+    body.let_end();
+    sent(&fixture, Operation::Complete, 1).await;
+    fixture.clock.advance(Duration::from_millis(100));
+    let patience = Duration::from_secs(20);
+    let waited = tokio::time::timeout(patience, body.join()).await;
+    assert_eq!(waited.expect("its caller waits no longer"), receipt(1));
+    sent(&fixture, Operation::Complete, 2).await;
+    fixture.clock.advance(Duration::from_millis(1_900));
+    // The engine's thread is through with whatever it was woken for.
+    other.renew().await.unwrap();
+    fixture.store.deliver();
+    fixture.events.wait_for("completed value", 1).await;
+    assert_eq!(fixture.store.count(Operation::Complete), 2);
+    other.release().await;
+}
+
+async fn a_caller_waits_for_its_completion_until_the_deadline_and_no_longer(fixture: Fixture) {
+    fixture.store.fail(Operation::Complete, [Fault::Lost; 100]);
+    let begun = fixture.clock.now();
+    let paid = until(&fixture, paid(fixture.pay(), &Runs::default())).await;
+    assert_eq!(paid, receipt(1));
+    assert_eq!(
+        fixture.clock.now().saturating_sub(begun),
+        Duration::from_secs(2)
+    );
+    let tries = fixture.store.count(Operation::Complete);
+    assert!((8..=40).contains(&tries), "{tries} tries");
+}
+
+async fn a_caller_waits_for_its_release_until_the_deadline_and_no_longer(fixture: Fixture) {
+    fixture.store.fail(Operation::Release, [Fault::Lost; 100]);
+    let begun = fixture.clock.now();
+    let down = || {
+        fixture
+            .pay()
+            .run(|_| async { Err(PayError::Down) as Answer })
+    };
+    assert_eq!(until(&fixture, down()).await, Err(PayError::Down));
+    assert_eq!(
+        fixture.clock.now().saturating_sub(begun),
+        Duration::from_secs(2)
+    );
+    let tries = fixture.store.count(Operation::Release);
+    assert!((8..=40).contains(&tries), "{tries} tries");
+    // The engine's thread sends it until it arrives.
+    comes_to_rest(&fixture).await;
+    assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
+}
+
+async fn a_release_that_is_refused_is_not_sent_again(fixture: Fixture) {
+    fixture
+        .store
+        .fail(Operation::Release, [Fault::Refused; 100]);
+    let down = fixture
+        .pay()
+        .run(|_| async { Err(PayError::Down) as Answer });
+    assert_eq!(down.await, Err(PayError::Down));
+    comes_to_rest(&fixture).await;
+    assert_eq!(fixture.store.count(Operation::Release), 1);
+    assert_running(&refused_far(&fixture).await);
+}
+
+async fn a_completion_outlasts_an_outage_that_is_longer_than_the_lease(fixture: Fixture) {
+    // Two seconds of the caller's, and 45 of the engine's thread: a try every 200 ms or so.
+    fixture.store.fail(Operation::Complete, [Fault::Lost; 240]);
+    let begun = fixture.clock.now();
+    let paid = until(&fixture, paid(fixture.pay(), &Runs::default())).await;
+    assert_eq!(paid, receipt(1));
+    comes_to_rest(&fixture).await;
+    let outage = fixture.clock.now().saturating_sub(begun);
+    assert!(outage > Duration::from_secs(40), "{outage:?}");
+    assert_eq!(fixture.events.count("completed value"), 1);
+    assert_eq!(answered(fixture.pay_far()).await, receipt(1));
+}
+
+async fn a_lease_is_not_reported_lost_after_its_caller_has_gone(fixture: Fixture) {
+    fixture.store.fail(Operation::Renew, [Fault::Held]);
+    fixture.store.fail(Operation::Release, [Fault::ReplyHeld]);
+    let call = fixture.pay().on_cancel(OnCancel::Release);
+    let body = Body::start(call, receipt(1)).await;
+    let third = Duration::from_secs(10);
+    fixture.clock.sleeper_within(third).await;
+    fixture.clock.advance(third);
+    sent(&fixture, Operation::Renew, 1).await;
+    let other = Body::start(fixture.engine.operation("other").key(&1), receipt(2)).await;
+    body.drop_caller().await;
+    comes_to_stand(&fixture, |state| matches!(state, EntryState::Released)).await;
+    // The renewal was sent first and arrives now, behind the release.
+    fixture.store.deliver();
+    fixture.store.deliver();
+    fixture.events.wait_for("released", 1).await;
+    // What the engine's thread said of the first lease it said before it renewed the second one.
+    fixture.clock.sleeper_within(third).await;
+    fixture.clock.advance(third);
+    fixture.events.wait_for("renewed", 1).await;
+    assert_eq!(fixture.events.count("lease lost"), 0);
+    assert_eq!(other.end().await, receipt(2));
+}

@@ -1,0 +1,179 @@
+//! Settings at the ends of what a `Duration` holds: refused or sensible, never a panic.
+
+use std::time::Duration;
+
+use idem_runtime::clock::SystemClock;
+use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::store::redis::RedisStore;
+use idem_runtime::{Engine, EngineBuilder, ErrorKind, OnRunning};
+use idem_tests::events::Events;
+use idem_tests::faulty::{Fault, Operation};
+use idem_tests::fixture::Fixture;
+use idem_tests::payment::{PayError, Receipt};
+
+const ENDS: [Duration; 5] = [
+    Duration::ZERO,
+    Duration::from_nanos(1),
+    Duration::from_millis(1),
+    Duration::from_secs(u64::MAX / 2),
+    Duration::MAX,
+];
+
+type Set = Box<dyn Fn(EngineBuilder) -> EngineBuilder>;
+
+/// Each setting that takes any duration.
+fn settings(time: Duration) -> [(&'static str, Set); 4] {
+    [
+        ("max_run", Box::new(move |engine| engine.max_run(time))),
+        (
+            "claim_deadline",
+            Box::new(move |engine| engine.claim_deadline(time)),
+        ),
+        (
+            "complete_deadline",
+            Box::new(move |engine| engine.complete_deadline(time)),
+        ),
+        (
+            "on_running",
+            Box::new(move |engine| engine.on_running(OnRunning::Wait(time))),
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn deadlines_of_any_length_neither_panic_nor_lose_an_answer() {
+    for time in ENDS {
+        for (name, set) in settings(time) {
+            for clock in [true, false] {
+                let fixture = Fixture::memory();
+                let fixture = fixture.with(|engine| {
+                    let engine = set(engine);
+                    if clock {
+                        engine.clock(SystemClock)
+                    } else {
+                        engine
+                    }
+                });
+                for _ in 0..2 {
+                    let answer = fixture.pay().run(|_| async { Ok::<_, PayError>(1) }).await;
+                    assert_eq!(answer, Ok(1), "{name} of {time:?}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_answers_later_works_with_the_longest_deadlines() {
+    let fixture = Fixture::redis().await.with(|engine| {
+        engine
+            .clock(SystemClock)
+            .max_run(Duration::MAX)
+            .claim_deadline(Duration::MAX)
+            .complete_deadline(Duration::MAX)
+            .on_running(OnRunning::Wait(Duration::MAX))
+    });
+    for _ in 0..2 {
+        let answer = fixture.pay().run(|_| async { Ok::<_, PayError>(1) }).await;
+        assert_eq!(answer, Ok(1));
+    }
+    assert_eq!(fixture.events.count("claimed"), 1);
+    let store = RedisStore::builder(idem_tests::fixture::redis().url())
+        .connect_timeout(Duration::MAX)
+        .response_timeout(Duration::MAX)
+        .connect()
+        .await
+        .unwrap();
+    let engine = Engine::builder(store).prefix("extremes").build().unwrap();
+    let call = engine.operation("pay").key(&1);
+    assert_eq!(call.run(|_| async { Ok::<_, PayError>(1) }).await, Ok(1));
+}
+
+/// Whoever does not want to wait for the storing gets its answer at once, and it is stored.
+#[tokio::test]
+async fn without_a_complete_deadline_answers_are_stored_in_the_background() {
+    let events = Events::default();
+    let fixture = Fixture::redis().await.with(|engine| {
+        engine
+            .clock(SystemClock)
+            .observer(events.clone())
+            .complete_deadline(Duration::ZERO)
+    });
+    let pay = || {
+        fixture
+            .pay()
+            .run(|_| async { Ok::<_, PayError>(Receipt { run: 1 }) })
+    };
+    assert_eq!(pay().await, Ok(Receipt { run: 1 }));
+    events.wait_for("completed value", 1).await;
+    assert_eq!(pay().await, Ok(Receipt { run: 1 }));
+    assert_eq!(events.count("claimed"), 1);
+}
+
+#[tokio::test]
+async fn lives_out_of_bounds_are_refused() {
+    for time in ENDS {
+        let builder = || Engine::builder(MemoryStore::new());
+        for engine in [
+            builder().ttl(time),
+            builder().error_ttl(time),
+            builder().lease(time),
+        ] {
+            let error = engine.build().unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::InvalidPolicy, "{time:?}");
+        }
+        let fixture = Fixture::memory();
+        for call in [
+            fixture.pay().ttl(time),
+            fixture.pay().error_ttl(time),
+            fixture.pay().lease(time),
+        ] {
+            let answer = call.run(|_| async { unreachable!() as Result<Receipt, PayError> });
+            let error = answer.await.unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::InvalidPolicy, "{time:?}");
+        }
+        assert!(fixture.store.sent(Operation::Claim).is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_ever_waits() {
+    let fixture = Fixture::memory();
+    fixture.clock.advance(Duration::from_secs(1));
+    let held = fixture.pay().begin().await.unwrap();
+    let call = fixture.pay_far().on_running(OnRunning::Wait(Duration::MAX));
+    let mut waiting = tokio::spawn(call.run(|_| async { Ok::<_, PayError>(1) }));
+    let pause = Duration::from_secs(2);
+    for _ in 0..100 {
+        fixture.clock.sleeper_within(pause).await;
+        fixture.clock.advance(pause);
+    }
+    assert!(!waiting.is_finished());
+    drop(held);
+    loop {
+        tokio::select! {
+            biased;
+            answer = &mut waiting => return assert_eq!(answer.unwrap(), Ok(1)),
+            () = fixture.clock.sleeper_within(pause) => {
+                fixture.clock.advance(pause);
+                // A renewal that was under way may start the lease again.
+                fixture.pass_in_store(pause);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_overtaken_call_that_waits_for_ever_waits() {
+    let fixture =
+        Fixture::memory().with(|engine| engine.on_running(OnRunning::Wait(Duration::MAX)));
+    fixture.clock.advance(Duration::from_secs(1));
+    fixture.store.fail(Operation::Complete, [Fault::Lost]);
+    let call = tokio::spawn(fixture.pay().run(|_| async { Ok::<_, PayError>(1) }));
+    fixture
+        .clock
+        .sleeper_within(Duration::from_millis(20))
+        .await;
+    fixture.clock.advance(Duration::from_millis(20));
+    assert_eq!(call.await.unwrap(), Ok(1));
+}

@@ -1,0 +1,251 @@
+//! Duplicates of a call that runs in another process.
+
+use std::time::Duration;
+
+use idem_runtime::clock::Clock;
+use idem_runtime::{Error, ErrorKind, OnRunning, Reconciled};
+use idem_tests::faulty::{Fault, Operation};
+use idem_tests::fixture::Fixture;
+use idem_tests::on_every_store;
+use idem_tests::payment::{PayError, Runs};
+use tokio::task::JoinSet;
+
+use crate::support::{
+    Answer, Body, LEASE_OVER, Pay, answered, assert_running, assert_unknown, comes_to_rest, never,
+    others, paid, panicked, poll_once, receipt, refusal, until,
+};
+
+on_every_store![
+    a_remote_follower_gets_the_answer,
+    all_followers_of_one_process_ask_once,
+    a_remote_follower_gets_the_business_error,
+    a_remote_follower_gets_the_unknown_outcome,
+    a_remote_follower_runs_when_the_key_is_released,
+    a_remote_follower_takes_over_an_expired_lease,
+    a_remote_follower_gets_the_remaining_lease,
+    a_follower_that_cannot_reach_the_store_is_refused,
+    a_follower_gets_a_refusal_of_the_store_at_once,
+    a_follower_of_a_silent_store_fails_in_time,
+    a_follower_of_a_lost_record_runs_at_once,
+    the_last_follower_leaves_no_watch,
+    ten_thousand_duplicates_claim_twice_at_most,
+    a_waiter_with_a_hook_asks_although_another_one_was_refused,
+];
+
+fn patient(call: Pay) -> Pay {
+    call.on_running(OnRunning::Wait(Duration::from_mins(5)))
+}
+
+/// A call of this process that has asked and was told to wait.
+async fn waiting(fixture: &Fixture, call: Pay, runs: &Runs) -> tokio::task::JoinHandle<Answer> {
+    let runs = runs.clone();
+    let task = tokio::spawn(async move { paid(call, &runs).await });
+    // That is the first thing that is done for those who wait.
+    while fixture.store.count(Operation::Watch) == 0 {
+        tokio::task::yield_now().await;
+    }
+    task
+}
+
+async fn a_remote_follower_gets_the_answer(fixture: Fixture) {
+    let (runs, first) = (
+        Runs::default(),
+        Body::start(fixture.pay_far(), receipt(7)).await,
+    );
+    let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
+    assert_eq!(first.end().await, receipt(7));
+    assert_eq!(until(&fixture, second).await.unwrap(), receipt(7));
+    assert_eq!(runs.count(), 0);
+    assert_eq!(fixture.events.count("replayed value after a wait"), 1);
+}
+
+async fn all_followers_of_one_process_ask_once(fixture: Fixture) {
+    let first = Body::start(fixture.pay_far(), receipt(7)).await;
+    let (runs, mut tasks) = (Runs::default(), JoinSet::new());
+    for _ in 0..50 {
+        let (call, runs) = (patient(fixture.pay()), runs.clone());
+        tasks.spawn(async move { paid(call, &runs).await });
+    }
+    others().await;
+    assert_eq!(first.end().await, receipt(7));
+    let answers = until(&fixture, tasks.join_all()).await;
+    assert!(answers.iter().all(|answer| *answer == receipt(7)));
+    assert_eq!(fixture.store.count(Operation::Claim), 2, "one a process");
+    assert_eq!(runs.count(), 0);
+}
+
+async fn a_remote_follower_gets_the_business_error(fixture: Fixture) {
+    let declined: Answer = Err(PayError::Declined { run: 1 });
+    let (runs, first) = (
+        Runs::default(),
+        Body::start(fixture.pay_far(), declined.clone()).await,
+    );
+    let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
+    assert_eq!(first.end().await, declined);
+    assert_eq!(until(&fixture, second).await.unwrap(), declined);
+    assert_eq!(runs.count(), 0);
+}
+
+async fn a_remote_follower_gets_the_unknown_outcome(fixture: Fixture) {
+    let first = Body::start(fixture.pay_far(), Err(PayError::TimedOut)).await;
+    let runs = Runs::default();
+    let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
+    assert_eq!(first.end().await, Err(PayError::TimedOut));
+    assert_unknown(&refusal(until(&fixture, second).await.unwrap()));
+    assert_eq!(runs.count(), 0);
+}
+
+async fn a_remote_follower_runs_when_the_key_is_released(fixture: Fixture) {
+    let first = Body::start(fixture.pay_far(), Err(PayError::Down)).await;
+    let runs = Runs::default();
+    let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
+    assert_eq!(first.end().await, Err(PayError::Down));
+    assert_eq!(until(&fixture, second).await.unwrap(), receipt(1));
+}
+
+async fn a_remote_follower_takes_over_an_expired_lease(fixture: Fixture) {
+    let (runs, first) = (
+        Runs::default(),
+        Body::start(fixture.pay_far(), receipt(7)).await,
+    );
+    let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
+    first.drop_caller().await;
+    fixture.pass_in_store(LEASE_OVER);
+    assert_eq!(until(&fixture, second).await.unwrap(), receipt(1));
+}
+
+async fn a_remote_follower_gets_the_remaining_lease(fixture: Fixture) {
+    let (runs, first) = (
+        Runs::default(),
+        Body::start(fixture.pay_far(), receipt(7)).await,
+    );
+    fixture.pass_in_store(Duration::from_secs(10));
+    let call = fixture
+        .pay()
+        .on_running(OnRunning::Wait(Duration::from_secs(2)));
+    let second = waiting(&fixture, call, &runs).await;
+    fixture.clock.advance(Duration::from_secs(2));
+    let left = assert_running(&refusal(second.await.unwrap()));
+    let expected = Duration::from_secs(15)..=Duration::from_secs(20);
+    assert!(expected.contains(&left), "{left:?}");
+    assert_eq!(first.end().await, receipt(7));
+}
+
+async fn a_follower_that_cannot_reach_the_store_is_refused(fixture: Fixture) {
+    let (runs, first) = (
+        Runs::default(),
+        Body::start(fixture.pay_far(), receipt(7)).await,
+    );
+    fixture.store.fail(Operation::Watch, [Fault::Refused; 10]);
+    fixture.store.fail(Operation::Read, [Fault::Refused; 1_000]);
+    // The claim that says that somebody runs is the last thing that this process hears.
+    fixture.store.fail(Operation::Claim, [Fault::None]);
+    fixture.store.fail(Operation::Claim, [Fault::Refused; 10]);
+    let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
+    let error = refusal(until(&fixture, second).await.unwrap());
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+    assert!(!error.is_retryable(), "{error}");
+    assert_eq!((first.end().await, runs.count()), (receipt(7), 0));
+}
+
+/// What who waits is refused with, where the store says this to whatever it is asked; and when.
+async fn refused_after(fixture: &Fixture, fault: Fault) -> (Error, Duration) {
+    let first = Body::start(fixture.pay_far(), receipt(7)).await;
+    fixture.store.fail(Operation::Read, [fault; 1_000]);
+    fixture.store.fail(Operation::Claim, [Fault::None]);
+    fixture.store.fail(Operation::Claim, [fault; 1_000]);
+    let begun = fixture.clock.now();
+    let runs = Runs::default();
+    let mut second = waiting(fixture, patient(fixture.pay()), &runs).await;
+    // The longest pause between two looks.
+    let pause = Duration::from_millis(1_250);
+    let answer = loop {
+        tokio::select! {
+            biased;
+            answer = &mut second => break answer.unwrap(),
+            () = fixture.clock.sleeper_within(pause) => {
+                fixture.clock.advance(fixture.clock.next_wake().unwrap_or_default());
+                others().await;
+            }
+        }
+    };
+    let error = refusal(answer);
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+    assert_eq!((first.end().await, runs.count()), (receipt(7), 0));
+    (error, fixture.clock.now().saturating_sub(begun))
+}
+
+async fn a_follower_gets_a_refusal_of_the_store_at_once(fixture: Fixture) {
+    let (error, after) = refused_after(&fixture, Fault::Refused).await;
+    assert!(!error.is_retryable(), "{error}");
+    assert!(after < Duration::from_secs(1), "{after:?}");
+}
+
+async fn a_follower_of_a_silent_store_fails_in_time(fixture: Fixture) {
+    let (error, after) = refused_after(&fixture, Fault::Lost).await;
+    assert!(error.is_retryable(), "{error}");
+    // So long it may be silent to those who look, and again to who claims.
+    let expected = Duration::from_secs(4)..Duration::from_secs(6);
+    assert!(expected.contains(&after), "{after:?}");
+}
+
+async fn a_follower_of_a_lost_record_runs_at_once(fixture: Fixture) {
+    let first = Body::start(fixture.pay_far(), receipt(7)).await;
+    let runs = Runs::default();
+    let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
+    let begun = fixture.clock.now();
+    fixture.pass_in_store(Duration::from_hours(25));
+    assert_eq!(until(&fixture, second).await.unwrap(), receipt(1));
+    let after = fixture.clock.now().saturating_sub(begun);
+    assert!(after < Duration::from_millis(1_500), "{after:?}");
+    assert_eq!(first.end().await, receipt(1));
+}
+
+async fn the_last_follower_leaves_no_watch(fixture: Fixture) {
+    let first = Body::start(fixture.pay_far(), receipt(7)).await;
+    let second = waiting(&fixture, patient(fixture.pay()), &Runs::default()).await;
+    second.abort();
+    assert!(second.await.unwrap_err().is_cancelled());
+    comes_to_rest(&fixture).await;
+    // Whoever asked for it does not ask again.
+    let mut look = Box::pin(until(&fixture, std::future::pending::<()>()));
+    for _ in 0..50 {
+        assert!(poll_once(look.as_mut()).await.is_none());
+        tokio::task::yield_now().await;
+    }
+    drop(look);
+    assert_eq!(first.end().await, receipt(7));
+}
+
+async fn ten_thousand_duplicates_claim_twice_at_most(fixture: Fixture) {
+    let first = Body::start(fixture.pay_far(), receipt(7)).await;
+    let (runs, mut tasks) = (Runs::default(), JoinSet::new());
+    for _ in 0..10_000 {
+        let (call, runs) = (patient(fixture.pay()), runs.clone());
+        tasks.spawn(async move { paid(call, &runs).await });
+    }
+    others().await;
+    assert_eq!(first.end().await, receipt(7));
+    let answers = until(&fixture, tasks.join_all()).await;
+    assert!(answers.iter().all(|answer| *answer == receipt(7)));
+    let claims = fixture.store.count(Operation::Claim);
+    assert!(claims <= 2, "{claims} claims of two processes");
+    assert_eq!(runs.count(), 0);
+}
+
+async fn a_waiter_with_a_hook_asks_although_another_one_was_refused(fixture: Fixture) {
+    for _ in 0..5 {
+        panicked(fixture.pay()).await;
+    }
+    fixture.store.fail(Operation::Claim, [Fault::ReplyHeld]);
+    let mut plain = Box::pin(answered(fixture.pay()));
+    assert!(poll_once(plain.as_mut()).await.is_none());
+    let hook = |_| async { Reconciled::Landed(idem_tests::payment::Receipt { run: 7 }) };
+    let call = fixture.pay().run_reconciled(hook, |_| async { never() });
+    let mut asks = Box::pin(call);
+    assert!(poll_once(asks.as_mut()).await.is_none());
+    fixture.store.deliver();
+    let error: Error = refusal(plain.await);
+    assert_eq!(error.kind(), &ErrorKind::Exhausted { attempts: 5 });
+    assert_eq!(asks.await, receipt(7), "this one can find out");
+}

@@ -1,0 +1,268 @@
+//! What the cells are played with: bodies that end when they are told to, futures that are polled so
+//! many times, and time that moves as long as somebody sleeps.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use idem_runtime::{CallBuilder, EntryState, Error, ErrorKind, OnRunning};
+use idem_tests::faulty::Operation;
+use idem_tests::fixture::{Classified, Fixture};
+use idem_tests::payment::{PayError, Receipt, Runs};
+use tokio::sync::Semaphore;
+use tokio::task::{JoinHandle, JoinSet};
+
+/// What a payment answers.
+pub(crate) type Answer = Result<Receipt, PayError>;
+
+/// A call that nobody has said how errors are treated of.
+pub(crate) type Pay = CallBuilder<Classified>;
+
+/// More than the lease of a claim.
+pub(crate) const LEASE_OVER: Duration = Duration::from_secs(31);
+
+/// The body of a call that must not run one.
+pub(crate) fn never() -> Answer {
+    unreachable!("this body must not run")
+}
+
+/// The answer of a body's run.
+#[allow(clippy::unnecessary_wraps, reason = "it is what bodies return")]
+pub(crate) fn receipt(run: u32) -> Answer {
+    Ok(Receipt { run })
+}
+
+/// A call whose body is counted and succeeds at once.
+pub(crate) async fn paid(call: Pay, runs: &Runs) -> Answer {
+    call.run(|_| async { receipt(runs.start()) }).await
+}
+
+/// A call that must be answered without its body.
+pub(crate) async fn answered(call: Pay) -> Answer {
+    call.run(|_| async { never() }).await
+}
+
+/// What idem refused a call with.
+pub(crate) fn refusal(answer: Answer) -> Error {
+    match answer {
+        Err(PayError::Idem(error)) => error,
+        other => panic!("idem did not refuse: {other:?}"),
+    }
+}
+
+/// What a call of another process is refused with that neither waits nor runs.
+pub(crate) async fn refused_far(fixture: &Fixture) -> Error {
+    let call = fixture.pay_far().on_running(OnRunning::Reject);
+    refusal(answered(call).await)
+}
+
+/// Panics unless the call was refused because another one runs; gives the time that it was told.
+pub(crate) fn assert_running(error: &Error) -> Duration {
+    match error.kind() {
+        ErrorKind::Running { retry_after } => *retry_after,
+        other => panic!("nobody runs: {other:?}"),
+    }
+}
+
+/// Panics unless nobody knows the outcome.
+pub(crate) fn assert_unknown(error: &Error) {
+    let unknown = matches!(error.kind(), ErrorKind::Unknown { .. });
+    assert!(unknown, "somebody knows: {error:?}");
+}
+
+/// How the key of [`Fixture::pay`] stands, as another process sees it, and how many attempts count.
+pub(crate) async fn stands(fixture: &Fixture) -> (EntryState, u16) {
+    let entry = until(fixture, fixture.pay_far().entry()).await.unwrap();
+    let entry = entry.expect("there is a record");
+    (entry.state(), entry.attempts())
+}
+
+/// A call in a task of its own, whose body ends when it is told to.
+#[derive(Debug)]
+pub(crate) struct Body {
+    gate: Arc<Semaphore>,
+    task: JoinHandle<Answer>,
+}
+
+impl Body {
+    /// Waits until the body has begun.
+    pub(crate) async fn start(call: Pay, answer: Answer) -> Self {
+        let (gate, begun) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let (end, start) = (Arc::clone(&gate), Arc::clone(&begun));
+        let task = tokio::spawn(call.run(move |_| async move {
+            start.add_permits(1);
+            end.acquire().await.unwrap().forget();
+            answer
+        }));
+        begun.acquire().await.unwrap().forget();
+        Self { gate, task }
+    }
+
+    /// A body that has begun and waits for this.
+    pub(crate) fn of(gate: Arc<Semaphore>, task: JoinHandle<Answer>) -> Self {
+        Self { gate, task }
+    }
+
+    pub(crate) async fn end(self) -> Answer {
+        self.let_end();
+        self.join().await
+    }
+
+    /// It ends; what its caller gets may take its time.
+    pub(crate) fn let_end(&self) {
+        self.gate.add_permits(1);
+    }
+
+    /// What its caller gets, although nobody has told the body to end.
+    pub(crate) async fn join(self) -> Answer {
+        self.task.await.unwrap()
+    }
+
+    /// The caller goes away, and with it the body.
+    pub(crate) async fn drop_caller(self) {
+        self.task.abort();
+        assert!(self.task.await.unwrap_err().is_cancelled());
+    }
+}
+
+/// A body that begins and is never heard of again, until after its lease.
+pub(crate) async fn crashed(fixture: &Fixture, call: Pay) {
+    let body = Body::start(call, Err(PayError::Down)).await;
+    body.drop_caller().await;
+    fixture.pass_in_store(LEASE_OVER);
+}
+
+/// A claim whose process died, and whose lease is over.
+pub(crate) async fn abandon(fixture: &Fixture) {
+    drop(fixture.pay().begin().await.unwrap());
+    fixture.pass_in_store(LEASE_OVER);
+}
+
+/// A body after which nobody knows whether its effect happened.
+pub(crate) async fn timed_out(call: Pay) {
+    let answer = call.run(|_| async { Err(PayError::TimedOut) as Answer });
+    assert_eq!(answer.await, Err(PayError::TimedOut));
+}
+
+/// A body that panics.
+pub(crate) async fn panicked(call: Pay) {
+    let call = call.run(|_| async { std::panic::panic_any("out of paper") as Answer });
+    let panic = caught(call).await.unwrap_err();
+    assert_eq!(panic.downcast_ref::<&str>(), Some(&"out of paper"));
+}
+
+/// Awaits a future and catches its panic.
+pub(crate) async fn caught<F: Future>(future: F) -> std::thread::Result<F::Output> {
+    let mut future = Box::pin(future);
+    std::future::poll_fn(|cx| {
+        let polled = AssertUnwindSafe(|| future.as_mut().poll(cx));
+        match std::panic::catch_unwind(polled) {
+            Ok(poll) => poll.map(Ok),
+            Err(panic) => Poll::Ready(Err(panic)),
+        }
+    })
+    .await
+}
+
+/// Polls once.
+pub(crate) async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
+    std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+/// Polls so many times, each time when it was woken, and then drops it: `None`. `Some` if it ended.
+pub(crate) async fn poll_times<F: Future>(future: F, times: usize) -> Option<F::Output> {
+    let mut future = Box::pin(future);
+    let mut polls = 0;
+    std::future::poll_fn(|cx| {
+        while polls < times {
+            polls += 1;
+            match future.as_mut().poll(cx) {
+                Poll::Ready(output) => return Poll::Ready(Some(output)),
+                Poll::Pending if polls < times => return Poll::Pending,
+                Poll::Pending => {}
+            }
+        }
+        Poll::Ready(None)
+    })
+    .await
+}
+
+/// Lets every other task of the test go as far as it can without time or store.
+pub(crate) async fn others() {
+    // As often as a runtime of one thread looks after itself: after 61 tasks.
+    let tasks = tokio::runtime::Handle::current()
+        .metrics()
+        .num_alive_tasks();
+    for _ in 0..4 * (1 + tasks / 61) {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Moves time on, from one short sleep of somebody to the next, until something is done.
+pub(crate) async fn until<T>(fixture: &Fixture, work: impl Future<Output = T>) -> T {
+    let short = Duration::from_secs(1);
+    let mut work = pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            output = &mut work => return output,
+            () = fixture.clock.sleeper_within(short) => {
+                let step = fixture.clock.next_wake().filter(|step| *step <= short);
+                fixture.clock.advance(step.unwrap_or_default());
+                // Whoever was woken goes on before more time passes.
+                others().await;
+            }
+        }
+    }
+}
+
+/// The engine comes to an end: nothing runs, nothing is renewed, nothing is being stored.
+pub(crate) async fn comes_to_rest(fixture: &Fixture) {
+    let rest = fixture.engine.shutdown(Duration::from_hours(1));
+    assert_eq!(until(fixture, rest).await, Ok(()));
+}
+
+/// Calls that wait, each in a task of its own.
+pub(crate) fn duplicates(number: usize, call: impl Fn() -> Pay, runs: &Runs) -> JoinSet<Answer> {
+    let mut tasks = JoinSet::new();
+    for _ in 0..number {
+        let (call, runs) = (call(), runs.clone());
+        tasks.spawn(async move { paid(call, &runs).await });
+    }
+    tasks
+}
+
+/// How many claims were sent so far.
+pub(crate) fn claims(fixture: &Fixture) -> usize {
+    fixture.store.count(Operation::Claim)
+}
+
+/// Waits until the key of [`Fixture::pay`] stands like this in the store.
+pub(crate) async fn comes_to_stand(fixture: &Fixture, like_this: impl Fn(EntryState) -> bool) {
+    let stands = async {
+        while !like_this(stands(fixture).await.0) {
+            tokio::task::yield_now().await;
+        }
+    };
+    let patience = Duration::from_secs(20);
+    let waited = tokio::time::timeout(patience, stands).await;
+    waited.unwrap_or_else(|_| panic!("it does not come to stand so within {patience:?}"));
+}
+
+/// Waits until so many operations of this kind are on their way.
+pub(crate) async fn sent(fixture: &Fixture, operation: Operation, times: usize) {
+    let sent = async {
+        while fixture.store.count(operation) < times {
+            tokio::task::yield_now().await;
+        }
+    };
+    let patience = Duration::from_secs(20);
+    let waited = tokio::time::timeout(patience, sent).await;
+    waited.unwrap_or_else(|_| panic!("{operation:?} was not sent within {patience:?}"));
+}

@@ -1,0 +1,1 @@
+//! The tests of `tests/shapes`, built in edition 2021.

@@ -1,1 +1,0 @@
-//! Nothing of its own: the tests of `tests/shapes.rs`, built in edition 2021.

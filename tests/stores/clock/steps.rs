@@ -1,0 +1,133 @@
+//! The clock of a server steps.
+
+use idem_harness::FakeClock;
+use idem_tests::shop::{happened, until};
+
+use crate::fixture::{Fixture, LEASE};
+use crate::servers::{ClockedServer, on_each_server};
+
+on_each_server!(
+    a_step_is_reported,
+    a_renewal_sees_a_step,
+    a_step_within_a_lease_renews_it_at_once,
+    a_lease_that_a_step_has_ended_is_renewed_unless_taken_over,
+    a_step_back_keeps_claims_longer,
+    limit_a_step_of_more_than_the_lease_starts_a_second_body,
+    another_server_with_another_clock_is_reported,
+);
+
+async fn a_step_is_reported<P: ClockedServer>() {
+    let clock = FakeClock::new();
+    let server = P::start(&clock);
+    let fixture = Fixture::on(&P::open(&P::url(server.addr())).await);
+    fixture.pay_anew().await;
+    clock.set(31);
+    fixture.pay_until("clock stepped", 1).await;
+    clock.set(0);
+    fixture.pay_until("clock stepped", 2).await;
+    for _ in 0..10 {
+        fixture.pay_anew().await;
+    }
+    let steps = fixture.events.all();
+    let steps: Vec<_> = (steps.iter().filter(|event| event.starts_with("clock"))).collect();
+    assert_eq!(steps, ["clock stepped forward", "clock stepped back"]);
+}
+
+async fn a_renewal_sees_a_step<P: ClockedServer>() {
+    let clock = FakeClock::new();
+    let server = P::start(&clock);
+    let fixture = Fixture::on(&P::open(&P::url(server.addr())).await);
+    let running = fixture.begin("a").await;
+    clock.set(-40);
+    fixture.clock.sleeper_within(LEASE / 3).await;
+    fixture.clock.advance(LEASE / 3);
+    happened(&fixture.events, "renewed", 1).await;
+    happened(&fixture.events, "clock stepped back", 1).await;
+    running.end().await.unwrap();
+}
+
+async fn a_step_within_a_lease_renews_it_at_once<P: ClockedServer>() {
+    let clock = FakeClock::new();
+    let server = P::start(&clock);
+    let url = P::url(server.addr());
+    let (fixture, other) = (
+        Fixture::on(&P::open(&url).await),
+        Fixture::on(&P::open(&url).await),
+    );
+    let running = fixture.begin("a").await;
+    clock.set(20);
+    fixture.pay_until("clock stepped forward", 1).await;
+    // No time has passed here: none of its own accord.
+    happened(&fixture.events, "renewed", 1).await;
+    fixture.until_renewed("a").await;
+    let left = other.finds_running("a").await;
+    assert!(left > LEASE / 3, "it was not renewed: {left:?} left");
+    running.end().await.unwrap();
+}
+
+async fn a_lease_that_a_step_has_ended_is_renewed_unless_taken_over<P: ClockedServer>() {
+    let clock = FakeClock::new();
+    let server = P::start(&clock);
+    let url = P::url(server.addr());
+    let (fixture, other) = (
+        Fixture::on(&P::open(&url).await),
+        Fixture::on(&P::open(&url).await),
+    );
+    let running = fixture.begin("a").await;
+    clock.set(31);
+    fixture.pay_until("clock stepped forward", 1).await;
+    fixture.until_renewed("a").await;
+    other.finds_running("a").await;
+    running.end().await.unwrap();
+    assert_eq!(fixture.events.count("lease lost"), 0);
+}
+
+async fn a_step_back_keeps_claims_longer<P: ClockedServer>() {
+    let clock = FakeClock::new();
+    let server = P::start(&clock);
+    let url = P::url(server.addr());
+    let (fixture, other) = (
+        Fixture::on(&P::open(&url).await),
+        Fixture::on(&P::open(&url).await),
+    );
+    let running = fixture.begin("a").await;
+    clock.set(-100);
+    other.pay_until("claimed", 1).await;
+    clock.set(-100 + 31);
+    // It would have ended by now.
+    other.finds_running("a").await;
+    fixture.pay_until("clock stepped back", 1).await;
+    assert_eq!(fixture.events.count("renewed"), 0, "there is no hurry");
+    running.end().await.unwrap();
+}
+
+/// What is documented as a limit of leases: no store of this kind can do without a clock.
+async fn limit_a_step_of_more_than_the_lease_starts_a_second_body<P: ClockedServer>() {
+    let clock = FakeClock::new();
+    let server = P::start(&clock);
+    let url = P::url(server.addr());
+    let (fixture, other) = (
+        Fixture::on(&P::open(&url).await),
+        Fixture::on(&P::open(&url).await),
+    );
+    let running = fixture.begin("a").await;
+    clock.set(31);
+    let second = other.begin("a").await;
+    assert_eq!(other.events.count("claimed 2"), 1);
+    // The first one hears of both as soon as it hears anything.
+    fixture.pay_until("clock stepped forward", 1).await;
+    until("it is told", || fixture.events.count("lease lost") == 1).await;
+    second.end().await.unwrap();
+    running.end().await.unwrap();
+}
+
+/// As after a failover behind one address.
+async fn another_server_with_another_clock_is_reported<P: ClockedServer>() {
+    let clock = FakeClock::new();
+    let server = P::start(&clock);
+    let fixture = Fixture::going_on(&P::open(&P::url(server.addr())).await);
+    fixture.pay_anew().await;
+    clock.set(3);
+    server.restart();
+    fixture.pay_until("clock stepped forward", 1).await;
+}

@@ -1,0 +1,99 @@
+//! A process: an engine on two layers.
+
+use std::sync::Arc;
+
+use idem_harness::RedisServer;
+use idem_runtime::store::layered::{LayeredStats, LayeredStore, LayeredStoreBuilder};
+use idem_runtime::store::{Front, RecordKey};
+use idem_runtime::{CallBuilder, Engine, KeyBuilder, OnRunning, Operation};
+use idem_tests::events::Events;
+use idem_tests::payment::{PayError, Receipt, Runs};
+use idem_tests::shop::{PATIENCE, connect, persistent, until};
+
+use crate::counted::Counted;
+
+pub(crate) const PREFIX: &str = "fixture";
+const PAY: &str = "pay";
+
+pub(crate) type Classified = idem_runtime::__private::Classified;
+
+pub(crate) struct Fixture {
+    pub(crate) engine: Engine,
+    pub(crate) store: LayeredStore,
+    pub(crate) events: Events,
+    pub(crate) runs: Runs,
+}
+
+impl Fixture {
+    /// On a Redis that is up. Its patience is that of a busy machine.
+    pub(crate) async fn on(server: &RedisServer, durable: &Counted) -> Self {
+        let fast = connect(server.url()).await.unwrap();
+        Self::with(fast, durable, patient)
+    }
+
+    pub(crate) fn with(
+        fast: impl Front,
+        durable: &Counted,
+        set: impl FnOnce(LayeredStoreBuilder) -> LayeredStoreBuilder,
+    ) -> Self {
+        let store = LayeredStore::over(Arc::new(fast), Arc::new(durable.clone()));
+        let store = set(store).build();
+        let events = Events::default();
+        let engine = persistent(Engine::builder(store.clone()))
+            .prefix(PREFIX)
+            .observer(events.clone())
+            .on_running(OnRunning::Wait(PATIENCE))
+            .build();
+        Self {
+            engine: engine.unwrap(),
+            store,
+            events,
+            runs: Runs::default(),
+        }
+    }
+
+    /// The same bodies as those of another process.
+    pub(crate) fn sharing(mut self, other: &Self) -> Self {
+        self.runs = other.runs.clone();
+        self
+    }
+
+    pub(crate) fn call(&self, key: &str) -> CallBuilder<Classified> {
+        self.engine.operation(PAY).key(key).fingerprint(key)
+    }
+
+    pub(crate) async fn pay(&self, key: &str) -> Result<Receipt, PayError> {
+        let body = async |_| {
+            let run = self.runs.start();
+            Ok(Receipt { run })
+        };
+        self.call(key).run(body).await
+    }
+
+    pub(crate) fn stats(&self) -> LayeredStats {
+        self.store.stats()
+    }
+
+    /// Waits until what has to be copied is.
+    pub(crate) async fn settle(&self) {
+        until("the copies are made", || self.stats().writing == 0).await;
+    }
+
+    /// The record of a key.
+    pub(crate) fn key(name: &str) -> RecordKey {
+        let digest = KeyBuilder::new(PAY, 64).key(&name).unwrap();
+        RecordKey::new(PREFIX.into(), Operation::new(PAY), digest)
+    }
+
+    /// The name of its copy while no answered key was reset.
+    pub(crate) fn copy_name(name: &str) -> String {
+        let key = Self::key(name);
+        let prefix = format!("{PREFIX}:+0");
+        RecordKey::new(prefix.into(), key.operation().clone(), *key.digest()).name()
+    }
+}
+
+/// Longer than anything takes.
+pub(crate) fn patient(store: LayeredStoreBuilder) -> LayeredStoreBuilder {
+    store.patience(PATIENCE)
+}

@@ -1,0 +1,251 @@
+//! On Redis: what a hit costs, and how word of a reset comes, or does not.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use idem_harness::{RedisServer, TcpProxy};
+use idem_runtime::LocalCache;
+use idem_runtime::store::redis::RedisStore;
+use idem_tests::shop::{PATIENCE, connect, connected, patiently, until};
+
+use super::fixture::Fixture;
+
+/// Whatever ends an answer, it is not its age.
+fn lasting() -> LocalCache {
+    LocalCache::new().max_age(Duration::from_hours(24))
+}
+
+async fn fixture(url: &str) -> Fixture {
+    let store = Arc::new(connect(url).await.unwrap());
+    Fixture::with(store, lasting(), idem_tests::shop::persistent).await
+}
+
+/// Two processes on one server.
+async fn pair() -> (RedisServer, Fixture, Fixture) {
+    let server = RedisServer::start();
+    let one = fixture(&server.url()).await;
+    let other = fixture(&server.url()).await.sharing(&one);
+    (server, one, other)
+}
+
+/// Word of a reset comes here.
+pub(crate) async fn heard(fixture: &Fixture, before: u64) {
+    until("the reset is heard of", || {
+        fixture.stats().invalidations > before
+    })
+    .await;
+}
+
+/// Both have the answer of a key in their caches.
+pub(crate) async fn known_to_both(one: &Fixture, other: &Fixture, key: &str) -> u32 {
+    let run = one.pay(key).await.unwrap();
+    one.is_local(key, run).await;
+    other.is_asked(key, run).await;
+    other.is_local(key, run).await;
+    run
+}
+
+/// One takes back what both know, and the other hears of it.
+pub(crate) async fn taken_back(one: &Fixture, other: &Fixture, key: &str) {
+    let run = known_to_both(one, other, key).await;
+    let before = other.stats().invalidations;
+    one.reset(key).await;
+    heard(other, before).await;
+    assert_eq!(other.pay(key).await, Ok(run + 1));
+    one.is_asked(key, run + 1).await;
+    one.is_local(key, run + 1).await;
+    other.is_local(key, run + 1).await;
+}
+
+#[tokio::test]
+async fn a_hit_is_no_command_at_all() {
+    let (server, one, _other) = pair().await;
+    let run = one.pay("a").await.unwrap();
+    let mut monitor = server.monitor();
+    for _ in 0..100 {
+        one.is_local("a", run).await;
+    }
+    let mut names = monitor.names();
+    // Once a second the server is asked whether it is there.
+    names.retain(|name| name != "PING");
+    assert_eq!(names, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_reset_elsewhere_is_notified() {
+    let (_server, one, other) = pair().await;
+    for round in 0..3 {
+        taken_back(&one, &other, &format!("a {round}")).await;
+        taken_back(&other, &one, &format!("b {round}")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_resolution_is_no_more_than_one_message() {
+    let (server, one, other) = pair().await;
+    known_to_both(&one, &other, "a").await;
+    let mut monitor = server.monitor();
+    one.reset("a").await;
+    let published = monitor.commands().into_iter().filter(|command| {
+        command.is_from_script() && command.args.first().is_some_and(|at| at == "idem:resolved")
+    });
+    let published: Vec<_> = published.collect();
+    assert_eq!(published.len(), 1, "{published:?}");
+    assert!(published[0].args[1].starts_with("idem:fixture.pay:"));
+}
+
+#[tokio::test]
+async fn foreign_messages_are_ignored() {
+    let (server, one, other) = pair().await;
+    let run = known_to_both(&one, &other, "a").await;
+    known_to_both(&one, &other, "b").await;
+    let name = async |key| format!("idem:fixture.pay:{}", one.entry(key).await.key());
+    let (a, b) = (name("a").await, name("b").await);
+    for word in [
+        "",
+        "idem",
+        "idem:",
+        "idem:resolved",
+        "idem:fixture.pay:short",
+        &a.replacen("idem:", "other:", 1),
+        &a.replacen("idem:", "idem2:", 1),
+        "\u{fffd}",
+    ] {
+        server.cli(&["PUBLISH", "idem:resolved", word]);
+    }
+    // One that is one comes after all of them.
+    server.cli(&["PUBLISH", "idem:resolved", &b]);
+    let heard = async {
+        let asked = async || {
+            let local = one.told.count("local");
+            one.pay("b").await.unwrap();
+            one.told.count("local") == local
+        };
+        while !asked().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    patiently("it is heard of", heard).await;
+    assert!(one.stats().is_open);
+    one.is_local("a", run).await;
+}
+
+/// Until it hears again, nothing is answered that may have been taken back.
+#[tokio::test]
+async fn a_connection_that_is_killed_closes_the_cache_until_there_is_another() {
+    let (server, one, other) = pair().await;
+    let run = known_to_both(&one, &other, "a").await;
+    // The connection for reads is made with the first of them.
+    drop(one.entry("a").await);
+    let mut admin = server.connect();
+    let mut ask = |command: &[&str]| {
+        let reply = admin.command(command).unwrap();
+        assert_eq!(reply.as_error(), None);
+        reply.to_string()
+    };
+    // No room for another connection.
+    let open = ask(&["CLIENT", "LIST"]).lines().count();
+    let most = (open - 2).to_string();
+    ask(&["CONFIG", "SET", "maxclients", &most]);
+    assert_eq!(ask(&["CLIENT", "KILL", "TYPE", "pubsub"]), "2");
+    for fixture in [&one, &other] {
+        until("the cache closes", || !fixture.stats().is_open).await;
+        assert_eq!(fixture.stats().entries, 0);
+        fixture.is_asked("a", run).await;
+        fixture.is_asked("a", run).await;
+    }
+    // Nobody hears of this.
+    one.reset("a").await;
+    assert_eq!(other.pay("a").await, Ok(run + 1));
+    assert!(!other.stats().is_open);
+    ask(&["CONFIG", "SET", "maxclients", "1000"]);
+    for fixture in [&one, &other] {
+        until("the cache opens", || fixture.stats().is_open).await;
+    }
+    taken_back(&one, &other, "b").await;
+}
+
+#[tokio::test]
+async fn a_connection_that_is_killed_is_made_again_each_time() {
+    let (server, one, other) = pair().await;
+    for round in 0..5 {
+        let key = round.to_string();
+        let run = known_to_both(&one, &other, &key).await;
+        let hits = other.stats().hits;
+        assert_eq!(server.cli(&["CLIENT", "KILL", "TYPE", "pubsub"]), "2");
+        // It was emptied, and so the store is asked at least once, whenever it is open again.
+        until("the loss is noticed", || {
+            other.stats().entries == 0 && one.stats().entries == 0
+        })
+        .await;
+        assert_eq!(other.pay(&key).await, Ok(run));
+        assert_eq!(other.stats().hits, hits);
+        for fixture in [&one, &other] {
+            until("the cache opens", || fixture.stats().is_open).await;
+        }
+        let run = other.pay(&key).await.unwrap();
+        other.is_local(&key, run).await;
+        taken_back(&other, &one, &format!("next {round}")).await;
+    }
+}
+
+/// A line on which nothing arrives any more looks like one on which nothing happens.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_falls_silent_is_noticed_soon() {
+    let server = RedisServer::start();
+    let proxy = TcpProxy::start(server.addr());
+    let hasty = |url: String| RedisStore::builder(url).response_timeout(Duration::from_secs(2));
+    let store = Arc::new(connected(hasty(proxy.url())).await);
+    let behind = Fixture::with(store, lasting(), idem_tests::shop::persistent).await;
+    let other = fixture(&server.url()).await.sharing(&behind);
+    let run = known_to_both(&other, &behind, "a").await;
+    proxy.black_hole(true);
+    let since = Instant::now();
+    other.reset("a").await;
+    assert_eq!(other.pay("a").await, Ok(run + 1));
+    // It is not told, and answers as before for a while.
+    until("the silence is noticed", || !behind.stats().is_open).await;
+    let took = since.elapsed();
+    assert!(
+        took < PATIENCE / 2,
+        "one second and the time of a reply, not {took:?}"
+    );
+    proxy.black_hole(false);
+    assert_eq!(behind.pay("a").await, Ok(run + 1));
+    until("the cache opens", || behind.stats().is_open).await;
+    taken_back(&other, &behind, "b").await;
+}
+
+#[tokio::test]
+async fn a_server_that_restarts_is_listened_to_again() {
+    let server = RedisServer::builder().append_only_always().start();
+    let one = fixture(&server.url()).await;
+    let other = fixture(&server.url()).await.sharing(&one);
+    let run = known_to_both(&one, &other, "a").await;
+    server.kill();
+    for fixture in [&one, &other] {
+        until("the cache closes", || !fixture.stats().is_open).await;
+    }
+    server.restart();
+    assert_eq!(other.pay("a").await, Ok(run), "the store has it");
+    for fixture in [&one, &other] {
+        until("the cache opens", || fixture.stats().is_open).await;
+    }
+    taken_back(&one, &other, "b").await;
+}
+
+/// An engine that is gone does not leave its connection behind.
+#[tokio::test]
+async fn the_connection_goes_with_its_engine() {
+    let server = RedisServer::start();
+    let subscribers = || {
+        let list = server.cli(&["CLIENT", "LIST", "TYPE", "pubsub"]);
+        list.lines().filter(|line| !line.is_empty()).count()
+    };
+    let store = connect(server.url()).await.unwrap();
+    let fixture = Fixture::with(Arc::new(store.clone()), lasting(), |engine| engine).await;
+    assert_eq!(subscribers(), 1);
+    drop(fixture);
+    until("nobody listens", || subscribers() == 0).await;
+    drop(store);
+}

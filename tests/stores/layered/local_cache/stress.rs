@@ -1,0 +1,87 @@
+//! Many threads that call and take back, and nobody who gets an answer that was taken back before.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::{ErrorKind, LocalCache};
+
+use super::fixture::Fixture;
+
+const KEYS: usize = 4;
+
+/// The lowest run of each key whose answer may still be given.
+type Floors = Arc<[AtomicU32; KEYS]>;
+
+async fn calls(fixture: Fixture, floors: Floors, until: Instant) -> u64 {
+    let mut calls = 0;
+    while Instant::now() < until {
+        for (key, floor) in floors.iter().enumerate() {
+            let floor = floor.load(Ordering::SeqCst);
+            let run = fixture.pay(&key.to_string()).await.unwrap();
+            assert!(run >= floor, "run {run} of key {key} was taken back");
+            calls += 1;
+        }
+        tokio::task::yield_now().await;
+    }
+    calls
+}
+
+async fn takes_back(fixture: Fixture, floors: Floors, until: Instant) -> u64 {
+    let mut resets = 0;
+    while Instant::now() < until {
+        for (key, floor) in floors.iter().enumerate() {
+            let name = key.to_string();
+            let run = fixture.pay(&name).await.unwrap();
+            let Some(entry) = fixture.call(&name).entry().await.unwrap() else {
+                panic!("a record is kept for a day");
+            };
+            match entry.reset().await {
+                // What is taken back is this answer, or a later one.
+                Ok(()) => {
+                    floor.fetch_max(run + 1, Ordering::SeqCst);
+                    resets += 1;
+                }
+                Err(error) => assert!(
+                    matches!(error.kind(), ErrorKind::Changed | ErrorKind::Running { .. }),
+                    "{error}"
+                ),
+            }
+        }
+    }
+    resets
+}
+
+/// On the memory store a reset is known to every engine before it returns.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_reset_answer_is_never_replayed() {
+    let store = Arc::new(MemoryStore::new());
+    // A shard each, and so small that answers are driven out as well.
+    let cache = || LocalCache::new().max_entries(KEYS - 1);
+    let one = Fixture::with(store.clone(), cache(), |engine| engine).await;
+    let other = Fixture::with(store, cache(), |engine| engine).await;
+    let other = other.sharing(&one);
+    let floors = Floors::default();
+    let until = Instant::now() + Duration::from_secs(2);
+    let (mut callers, mut resetters) = (Vec::new(), Vec::new());
+    for fixture in [&one, &other] {
+        for _ in 0..3 {
+            callers.push(tokio::spawn(calls(fixture.clone(), floors.clone(), until)));
+        }
+        resetters.push(tokio::spawn(takes_back(
+            fixture.clone(),
+            floors.clone(),
+            until,
+        )));
+    }
+    for caller in callers {
+        assert!(caller.await.unwrap() > 0);
+    }
+    for resetter in resetters {
+        assert!(resetter.await.unwrap() > 0);
+    }
+    let (one, other) = (one.stats(), other.stats());
+    assert!(one.hits > 100 && other.hits > 100, "{one:?} {other:?}");
+    assert!(one.evictions > 0 && one.invalidations > 0, "{one:?}");
+}

@@ -1,0 +1,14 @@
+//! Engines on a fast store in front of a durable one: what calls cost, and that nothing the fast store
+//! does leads to a second run or another answer.
+
+#![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
+
+mod counted;
+mod damaged_copies;
+mod fixture;
+mod flapping;
+mod local_cache;
+mod outages;
+mod replays;
+mod resets;
+mod warnings;

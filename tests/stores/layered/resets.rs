@@ -1,0 +1,95 @@
+//! A reset takes an answer back, for everybody at once, whatever the fast stores remember.
+
+use std::time::Duration;
+
+use idem_harness::RedisServer;
+use idem_runtime::store::layered::LayeredStoreBuilder;
+use idem_runtime::store::memory::MemoryStore;
+use idem_tests::shop::connect;
+
+use crate::counted::Counted;
+use crate::fixture::{Fixture, patient};
+
+async fn reset(fixture: &Fixture, key: &str) {
+    let entry = fixture.call(key).entry().await.unwrap().unwrap();
+    entry.reset().await.unwrap();
+}
+
+/// One resets what the other answers from copies.
+async fn known_to_both(one: &Fixture, other: &Fixture) {
+    let copied = async |fixture: &Fixture, run| {
+        let hits = fixture.stats().hits;
+        while fixture.stats().hits == hits {
+            assert_eq!(fixture.pay("a").await.unwrap().run, run);
+            fixture.settle().await;
+        }
+    };
+    for run in 1..4 {
+        copied(one, run).await;
+        copied(other, run).await;
+        reset(one, "a").await;
+        assert_eq!(other.pay("a").await.unwrap().run, run + 1);
+        assert_eq!(one.pay("a").await.unwrap().run, run + 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_is_known_to_all_processes_on_a_redis() {
+    let (server, durable) = (RedisServer::start(), Counted::memory());
+    let one = Fixture::on(&server, &durable).await;
+    let other = Fixture::on(&server, &durable).await.sharing(&one);
+    known_to_both(&one, &other).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_is_known_to_the_caches_of_other_processes() {
+    let durable = Counted::memory();
+    let [one, other] = [(); 2].map(|()| Fixture::with(MemoryStore::new(), &durable, patient));
+    let other = other.sharing(&one);
+    known_to_both(&one, &other).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_snapshot_does_not_bring_an_answer_back() {
+    let (server, durable) = (RedisServer::start(), Counted::memory());
+    let one = Fixture::on(&server, &durable).await;
+    let other = Fixture::on(&server, &durable).await.sharing(&one);
+    assert_eq!(one.pay("a").await.unwrap().run, 1);
+    one.settle().await;
+    assert_eq!(other.pay("a").await.unwrap().run, 1);
+    assert_eq!(other.stats().hits, 1);
+    server.cli(&["SAVE"]);
+    reset(&one, "a").await;
+    assert_eq!(one.pay("a").await.unwrap().run, 2);
+    // As after a crash: what was written since the snapshot is lost.
+    server.kill();
+    server.restart();
+    let there = server.cli(&["EXISTS", &Fixture::copy_name("a")]);
+    assert_eq!(there, "1", "the old copy is back");
+    for fixture in [&one, &other, &Fixture::on(&server, &durable).await] {
+        for _ in 0..10 {
+            assert_eq!(fixture.pay("a").await.unwrap().run, 2);
+        }
+    }
+}
+
+/// Nobody has told the others, and they answer nothing from copies by the time the reset returns.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_while_the_fast_store_is_away_counts_for_engines_that_reach_it() {
+    let (server, durable) = (RedisServer::start(), Counted::memory());
+    let other = Fixture::on(&server, &durable).await;
+    assert_eq!(other.pay("a").await.unwrap().run, 1);
+    other.settle().await;
+    assert_eq!(other.pay("a").await.unwrap().run, 1);
+    let proxy = idem_harness::TcpProxy::start(server.addr());
+    let cut_off = connect(proxy.url()).await.unwrap();
+    let hasty = |store: LayeredStoreBuilder| store.patience(Duration::from_millis(50));
+    let one = Fixture::with(cut_off, &durable, hasty).sharing(&other);
+    proxy.black_hole(true);
+    reset(&one, "a").await;
+    for fixture in [&other, &one] {
+        for _ in 0..10 {
+            assert_eq!(fixture.pay("a").await.unwrap().run, 2);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What an operator is told of a fast store that others can write to.
+
+use std::future::pending;
+
+use idem_runtime::store::Store;
+use idem_runtime::store::layered::{later, layered};
+use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::{EncryptionKeys, Engine, EngineBuilder};
+use idem_tests::events::Events;
+
+/// The warnings of an engine on this store.
+fn warnings(
+    store: impl Store,
+    settings: impl FnOnce(EngineBuilder) -> EngineBuilder,
+) -> Vec<String> {
+    let events = Events::default();
+    let engine = settings(Engine::builder(store).observer(events.clone()));
+    engine.build().unwrap();
+    let all = events.all().into_iter();
+    all.filter(|event| event.contains("can give any answer"))
+        .collect()
+}
+
+/// One that is not there yet may be any server.
+fn shared() -> impl Store {
+    let fast = later(pending::<Result<MemoryStore, _>>);
+    layered(fast, MemoryStore::new())
+}
+
+#[tokio::test]
+async fn a_shared_fast_store_without_encryption_is_warned_about() {
+    let told = warnings(shared(), |engine| engine);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("`EngineBuilder::encrypt`"), "{told:?}");
+    let keys = EncryptionKeys::new(7, [7; 32]);
+    assert_eq!(warnings(shared(), |engine| engine.encrypt(keys)), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_fast_store_in_the_process_needs_no_encryption() {
+    let private = layered(MemoryStore::new(), MemoryStore::new());
+    assert_eq!(warnings(private, |engine| engine), [""; 0]);
+    assert_eq!(warnings(MemoryStore::new(), |engine| engine), [""; 0]);
+}

@@ -1,0 +1,44 @@
+//! Two stores as one: the durable one is listed.
+
+use std::time::Duration;
+
+use idem_runtime::store::EntryFilter;
+use idem_runtime::store::layered::LayeredStore;
+use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::{Entries, Error};
+
+use crate::filled::engine;
+
+#[tokio::test]
+async fn the_durable_store_is_listed_without_records_of_the_layers() {
+    let (fast, durable) = (MemoryStore::new(), MemoryStore::new());
+    let layers = LayeredStore::builder(fast, durable.clone()).trust(Duration::from_millis(1));
+    let (engine, below) = (engine(layers.build()), engine(durable));
+    let call = |key: u32| engine.operation("pay").key(&key);
+    for key in 0..3 {
+        call(key)
+            .run(|_| async { Ok::<_, Error>(7_u32) })
+            .await
+            .unwrap();
+    }
+    // A reset begins a new epoch, which is a record as well.
+    call(0)
+        .entry()
+        .await
+        .unwrap()
+        .unwrap()
+        .reset()
+        .await
+        .unwrap();
+    let count = async |entries: Entries| entries.count().await.unwrap();
+    assert_eq!(count(below.entries()).await, 4, "with the epoch");
+    assert_eq!(count(engine.entries()).await, 3);
+    assert_eq!(
+        count(engine.entries().state(EntryFilter::Released)).await,
+        1
+    );
+    assert_eq!(
+        count(engine.entries().state(EntryFilter::Answered)).await,
+        2
+    );
+}

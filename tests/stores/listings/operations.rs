@@ -1,0 +1,103 @@
+//! Operations whose names a store does not have in whole.
+
+use idem_harness::{RedisServer, TestDir};
+use idem_runtime::store::Store;
+use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::sql::SqliteStore;
+use idem_runtime::{Engine, EntryFilter, Error};
+
+use crate::filled::engine;
+
+/// As the default of the attribute may be, and of more bytes than a column has.
+const LONG: &str = "shop::payments::providers::somewhere::far::away::charge_card";
+const LONG_TOO: &str = "shop::payments::providers::somewhere::far::away::refund_card";
+
+async fn unknown(engine: &Engine, operation: String) {
+    let call = engine.operation(operation).key(&7).errors_are_unknown();
+    let paid: Result<u32, Box<dyn std::error::Error + Send + Sync>> =
+        call.run(|_| async { Err("no reply".into()) }).await;
+    paid.unwrap_err();
+}
+
+async fn answer(engine: &Engine, operation: String) -> u32 {
+    let call = engine.operation(operation).key(&7);
+    let paid: Result<u32, Error> = call.run(|_| async { unreachable!("it is settled") }).await;
+    paid.unwrap()
+}
+
+/// Settles what is listed by this name, and gives how it is called there.
+async fn settle_all(engine: &Engine, operation: Option<String>) -> Vec<String> {
+    let entries = engine.entries().state(EntryFilter::Unknown);
+    let mut entries = match operation {
+        Some(operation) => entries.operation(operation),
+        None => entries,
+    };
+    let mut called = Vec::new();
+    while let Some(page) = entries.next_page().await.unwrap() {
+        assert_eq!(page.unreadable(), 0);
+        for entry in page {
+            called.push(entry.operation().to_owned());
+            entry.resolve(&7_u32).await.unwrap();
+        }
+    }
+    called.sort();
+    called
+}
+
+async fn sqlite(dir: &TestDir) -> impl Store + use<> {
+    let url = format!("sqlite:{}?mode=rwc", dir.path().join("idem.db").display());
+    let store = SqliteStore::connect(url).await.unwrap();
+    store.migrate().await.unwrap();
+    store
+}
+
+#[tokio::test]
+async fn names_that_begin_alike_are_listed_together_in_redis() {
+    let server = RedisServer::start();
+    let engine = engine(RedisStore::connect(server.url()).await.unwrap());
+    for operation in [LONG, LONG_TOO, "zahlung.ausführen"] {
+        unknown(&engine, operation.to_owned()).await;
+    }
+    let both = settle_all(&engine, Some(LONG.to_owned())).await;
+    assert_eq!(
+        both,
+        [&LONG[..48]; 2],
+        "neither is called what it may not be"
+    );
+    assert_eq!(settle_all(&engine, None).await, ["zahlung.ausf__hren"]);
+    for operation in [LONG, LONG_TOO, "zahlung.ausführen"] {
+        assert_eq!(answer(&engine, operation.to_owned()).await, 7);
+    }
+}
+
+#[tokio::test]
+async fn names_are_those_of_sql() {
+    let dir = TestDir::new("operations").unwrap();
+    let engine = engine(sqlite(&dir).await);
+    for operation in [LONG, LONG_TOO, "zahlung.ausführen"] {
+        unknown(&engine, operation.to_owned()).await;
+    }
+    assert_eq!(settle_all(&engine, Some(LONG.to_owned())).await, [LONG]);
+    assert_eq!(
+        settle_all(&engine, None).await,
+        [LONG_TOO, "zahlung.ausführen"]
+    );
+}
+
+#[tokio::test]
+async fn a_name_too_long_for_the_table_is_listed_by_its_engine() {
+    let dir = TestDir::new("operations").unwrap();
+    let engine = engine(sqlite(&dir).await);
+    let names = ["a".repeat(300), "zero\0byte".to_owned()];
+    for (there, name) in (1..).zip(&names) {
+        unknown(&engine, name.clone()).await;
+        let page = engine.entries().next_page().await.unwrap().unwrap();
+        assert_eq!(
+            (page.entries().len(), page.unreadable()),
+            (0, there),
+            "it is there"
+        );
+        assert_eq!(settle_all(&engine, Some(name.clone())).await, [&**name]);
+        assert_eq!(answer(&engine, name.clone()).await, 7);
+    }
+}

@@ -1,0 +1,149 @@
+//! What a user of its own may do on a cluster, and must.
+
+use idem_harness::ClusterSetup;
+use idem_runtime::store::{Owner, ReadReply, Store, StoreErrorKind};
+use idem_tests::shop::{PASSWORD, connect};
+
+use crate::client::{Client, told, untold};
+use crate::setup::{Keys, durable, other_than};
+
+/// The rights that the documentation of `RedisStore` lists.
+const DOCUMENTED: &str = "~idem:* +eval +evalsha +get +getrange +set +time +pttl +pexpire +strlen \
+                          +exists +hello +info +cluster|slots +asking &idem:* +spublish \
+                          +ssubscribe +sunsubscribe";
+
+fn set_user(cluster: &ClusterSetup, rules: &str) {
+    let setting = format!("ACL SETUSER app reset on >{PASSWORD} {rules}");
+    for node in cluster.nodes() {
+        node.cli(&setting.split_whitespace().collect::<Vec<_>>());
+    }
+}
+
+fn url(cluster: &ClusterSetup) -> String {
+    cluster.nodes()[0].url_as("app", PASSWORD)
+}
+
+#[tokio::test]
+async fn the_documented_rights_are_enough() {
+    let cluster = durable();
+    set_user(&cluster, DOCUMENTED);
+    for (number, url) in [url(&cluster), format!("{}?protocol=resp3", url(&cluster))]
+        .iter()
+        .enumerate()
+    {
+        let store = connect(url).await.unwrap();
+        assert_eq!(store.warnings(), Vec::<String>::new());
+        let client = Client::of(url).await;
+        let keys = Keys::new(&cluster, &format!("rights{number}"));
+        let mut watch = client.watch(&keys.key(1)).await;
+        client.pass(&keys.key(1)).await;
+        told(&mut watch).await;
+        let source = cluster.node_of_slot(keys.slot);
+        let migration = cluster.begin_migration(keys.slot, other_than(&cluster, source));
+        client.pass(&keys.key(2)).await;
+        migration.finish();
+        client.pass(&keys.key(3)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_user_without_the_right_to_see_slots_gets_the_name_of_the_right() {
+    let cluster = durable();
+    set_user(&cluster, &DOCUMENTED.replace("+cluster|slots", ""));
+    let store = connect(url(&cluster)).await;
+    let error = match store {
+        Err(error) => error,
+        Ok(store) => {
+            let key = Keys::new(&cluster, "any").key(1);
+            store.read(&key).await.unwrap_err()
+        }
+    };
+    assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
+    assert!(error.to_string().contains("lacks a right"), "{error}");
+}
+
+#[tokio::test]
+async fn a_user_without_the_right_to_ask_gets_the_name_of_the_right() {
+    let cluster = durable();
+    set_user(&cluster, &DOCUMENTED.replace("+asking", ""));
+    let store = connect(url(&cluster)).await.unwrap();
+    let keys = Keys::new(&cluster, "asking");
+    assert_eq!(store.read(&keys.key(1)).await.unwrap(), ReadReply::Absent);
+    let source = cluster.node_of_slot(keys.slot);
+    let migration = cluster.begin_migration(keys.slot, other_than(&cluster, source));
+    let error = store.read(&keys.key(1)).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
+    assert!(error.to_string().contains("lacks a right"), "{error}");
+    migration.finish();
+    assert_eq!(store.read(&keys.key(1)).await.unwrap(), ReadReply::Absent);
+}
+
+#[tokio::test]
+async fn a_user_without_the_right_to_subscribe_polls() {
+    let cluster = durable();
+    for right in ["+ssubscribe", "&idem:*"] {
+        set_user(&cluster, &DOCUMENTED.replace(&format!("{right} "), ""));
+        let client = Client::of(&url(&cluster)).await;
+        let keys = Keys::new(&cluster, "untold");
+        assert!(
+            client.try_watch(&keys.key(1)).await.unwrap().is_none(),
+            "{right}"
+        );
+        client.pass(&keys.key(1)).await;
+        let warned = |said| {
+            client
+                .0
+                .warnings()
+                .iter()
+                .any(|warning| warning.contains(said))
+        };
+        assert!(warned("for channels under"), "{right}");
+        assert!(warned("does not let this user subscribe"), "{right}");
+        cluster.cli(keys.key(1).name(), &["DEL", &keys.key(1).name()]);
+    }
+}
+
+#[tokio::test]
+async fn a_user_without_the_right_to_publish_still_completes() {
+    let cluster = durable();
+    set_user(&cluster, &DOCUMENTED.replace("+spublish ", ""));
+    let client = Client::of(&url(&cluster)).await;
+    let keys = Keys::new(&cluster, "unheard");
+    let mut watch = client.watch(&keys.key(1)).await;
+    client.pass(&keys.key(1)).await;
+    let found = client.0.read(&keys.key(1)).await.unwrap();
+    assert!(matches!(found, ReadReply::Found { .. }), "{found:?}");
+    assert!(untold(&mut watch));
+}
+
+#[tokio::test]
+async fn a_user_without_the_right_to_unsubscribe_is_still_notified() {
+    let cluster = durable();
+    set_user(&cluster, &DOCUMENTED.replace(" +sunsubscribe", ""));
+    let client = Client::of(&url(&cluster)).await;
+    let keys = Keys::new(&cluster, "ears");
+    for _ in 0..3 {
+        drop(client.watch(&keys.key(1)).await);
+        let mut watch = client.watch(&keys.key(1)).await;
+        client.pass(&keys.key(1)).await;
+        told(&mut watch).await;
+    }
+}
+
+#[tokio::test]
+async fn each_right_to_write_and_read_is_needed() {
+    let cluster = durable();
+    let keys = Keys::new(&cluster, "needed");
+    for right in ["+evalsha", "+getrange", "+set", "+time", "~idem:*"] {
+        set_user(&cluster, &DOCUMENTED.replace(&format!("{right} "), ""));
+        let client = Client::of(&url(&cluster)).await;
+        let request = crate::redirects::request(Owner::random());
+        let claim = client.0.claim(&keys.key(1), &request).await;
+        let error = claim.expect_err(right);
+        assert_eq!(error.kind(), StoreErrorKind::Refused, "{right}: {error}");
+        assert!(
+            error.to_string().contains("lacks a right"),
+            "{right}: {error}"
+        );
+    }
+}

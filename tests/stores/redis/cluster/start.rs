@@ -1,0 +1,257 @@
+//! What a store is told of a cluster when it connects.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use idem_harness::{ClusterSetup, RedisServer, TcpProxy};
+use idem_runtime::store::redis::{RedisStore, Server};
+use idem_runtime::store::{Store, StoreErrorKind};
+use idem_tests::shop::{Shop, connect, refused, until};
+
+use crate::client::{Client, told};
+use crate::setup::{Keys, other_than, primaries, shared, until_answered};
+
+/// An address at which nothing listens.
+fn nowhere() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+fn seeds(seeds: &[String]) -> String {
+    format!("redis+cluster://{}", seeds.join(","))
+}
+
+/// A claim and its end on each node, of keys that no other test beside it has.
+async fn works(cluster: &ClusterSetup, url: &str) {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let client = Client::of(url).await;
+    for node in primaries(cluster) {
+        let number = CALLS.fetch_add(1, Ordering::Relaxed);
+        let key = Keys::on(cluster, node, "start").key(number);
+        client.pass(&key).await;
+        drop(client.watch(&key).await);
+    }
+}
+
+#[tokio::test]
+async fn one_seed_that_is_up_is_enough() {
+    let cluster = shared();
+    let up = cluster.addrs()[2].to_string();
+    works(&cluster, &seeds(&[nowhere(), nowhere(), up])).await;
+}
+
+#[tokio::test]
+async fn many_dead_seeds_before_the_one_that_is_up_are_passed_over() {
+    let cluster = shared();
+    let mut all: Vec<_> = (0..9).map(|_| nowhere()).collect();
+    all.push(cluster.addrs()[0].to_string());
+    works(&cluster, &seeds(&all)).await;
+}
+
+#[tokio::test]
+async fn a_replica_is_a_good_seed_and_no_reason_to_warn() {
+    let cluster = shared();
+    let replica = cluster.replica_of(cluster.node_of_slot(0));
+    for url in [replica.url(), seeds(&[replica.addr().to_string()])] {
+        works(&cluster, &url).await;
+        let store = connect(&url).await.unwrap();
+        let report = store.report();
+        let primary = |server: &Server| server.role() == Some("master");
+        assert_eq!(report.servers().filter(|server| primary(server)).count(), 3);
+        let replica = |warning: &String| warning.contains("replica");
+        assert!(!store.warnings().iter().any(replica), "{url}: {report}");
+    }
+}
+
+#[tokio::test]
+async fn dead_seeds_are_reported() {
+    let url = seeds(&[nowhere(), nowhere()]);
+    let (kind, message) = refused(RedisStore::builder(&url)).await;
+    assert_eq!(kind, StoreErrorKind::Unavailable, "{message}");
+    assert!(message.contains("nothing listens"), "{message}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_no_cluster_is_refused() {
+    let server = RedisServer::start();
+    let url = seeds(&[server.addr().to_string()]);
+    let (kind, message) = refused(RedisStore::builder(&url)).await;
+    assert_eq!(kind, StoreErrorKind::Refused, "{message}");
+    assert!(
+        message.contains("no cluster") && message.contains("redis://"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn a_cluster_without_slots_is_not_ready() {
+    let server = RedisServer::builder()
+        .arg("--cluster-enabled", "yes")
+        .start();
+    for url in [server.url(), seeds(&[server.addr().to_string()])] {
+        match RedisStore::connect(&url).await {
+            // It may come up while the process runs.
+            Ok(store) => {
+                let error = store.read(&Keys::anywhere().key(1)).await.unwrap_err();
+                assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+                assert!(error.to_string().contains("slot"), "{error}");
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+                assert!(error.to_string().contains("slot"), "{error}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_slot_without_an_owner_is_reported() {
+    let server = RedisServer::builder()
+        .arg("--cluster-enabled", "yes")
+        .start();
+    server.cli(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+    server.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "8000"]);
+    until("the cluster is up", || {
+        server
+            .cli(&["CLUSTER", "INFO"])
+            .contains("cluster_state:ok")
+    })
+    .await;
+    let store = connect(server.url()).await.unwrap();
+    let (mut had, mut missed) = (0, 0);
+    for number in 0..40 {
+        match store.read(&Keys::anywhere().key(number)).await {
+            Ok(_) => had += 1,
+            Err(error) => {
+                assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+                assert!(error.to_string().contains("slot"), "{error}");
+                missed += 1;
+            }
+        }
+    }
+    assert!(had > 0 && missed > 0, "{had} {missed}");
+    // Somebody takes the others.
+    server.cli(&["CLUSTER", "ADDSLOTSRANGE", "8001", "16383"]);
+    until("it has all slots", || {
+        server
+            .cli(&["CLUSTER", "INFO"])
+            .contains("cluster_slots_ok:16384")
+    })
+    .await;
+    let all = async {
+        for number in 0..40 {
+            while store.read(&Keys::anywhere().key(number)).await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+    idem_tests::shop::patiently("all slots", all).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_one_primary_of_which_is_down_is_connected_to() {
+    let cluster = ClusterSetup::builder()
+        // Nobody takes over.
+        .node_timeout(Duration::from_mins(1))
+        .start();
+    for slot in [0, 16_000] {
+        let dead = cluster.node_of_slot(slot);
+        let alive = Keys::on(&cluster, other_than(&cluster, dead), "alive");
+        let port = dead.port();
+        dead.kill();
+        for node in cluster.nodes().iter().filter(|node| node.port() != port) {
+            for url in [node.url(), seeds(&[node.addr().to_string()])] {
+                let client = Client::of(&url).await;
+                client.pass(&alive.key(1)).await;
+            }
+        }
+        tokio::task::block_in_place(|| dead.restart());
+        tokio::task::block_in_place(|| cluster.await_settled());
+    }
+}
+
+#[tokio::test]
+async fn each_evicting_node_is_refused() {
+    let cluster = ClusterSetup::start();
+    for node in primaries(&cluster) {
+        node.cli(&["CONFIG", "SET", "maxmemory", "100mb"]);
+        node.cli(&["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]);
+        for url in cluster.urls() {
+            let (kind, message) = refused(RedisStore::builder(&url)).await;
+            assert_eq!(kind, StoreErrorKind::Refused, "{message}");
+            assert!(message.contains("volatile-lru"), "{message}");
+        }
+        node.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    }
+}
+
+#[tokio::test]
+async fn nodes_that_are_known_by_name_are_found() {
+    let cluster = ClusterSetup::builder()
+        .nodes(|node| {
+            node.arg("--cluster-announce-hostname", "localhost")
+                .arg("--cluster-preferred-endpoint-type", "hostname")
+        })
+        .start();
+    works(&cluster, &cluster.urls()[0]).await;
+}
+
+#[tokio::test]
+async fn nodes_without_a_name_are_found() {
+    for kind in ["unknown-endpoint", "hostname"] {
+        let cluster = ClusterSetup::builder()
+            .nodes(|node| node.arg("--cluster-preferred-endpoint-type", kind))
+            .start();
+        works(&cluster, &cluster.urls()[0]).await;
+        // A redirect may not say where to.
+        let client = Client::of(&cluster.urls()[0]).await;
+        let keys = Keys::new(&cluster, "nameless");
+        client.pass(&keys.key(1)).await;
+        let mut watch = client.watch(&keys.key(1)).await;
+        let source = cluster.node_of_slot(keys.slot);
+        cluster.migrate_slot(keys.slot, other_than(&cluster, source));
+        until_answered(&*client.0, &keys.key(1)).await;
+        client.pass(&keys.key(1)).await;
+        told(&mut watch).await;
+        let mut watch = client.watch_in_the_end(&keys.key(1)).await;
+        client.pass(&keys.key(1)).await;
+        told(&mut watch).await;
+    }
+}
+
+#[tokio::test]
+async fn a_password_and_the_newer_protocol_are_used_on_every_node() {
+    let cluster = ClusterSetup::builder()
+        .nodes(|node| {
+            node.password("password-marker")
+                .arg("--masterauth", "password-marker")
+        })
+        .start();
+    let url = &cluster.urls()[1];
+    works(&cluster, url).await;
+    works(&cluster, &format!("{url}?protocol=resp3")).await;
+    let shop = Shop::open(url).await;
+    for number in 0..20 {
+        shop.pay(&number.to_string()).await.unwrap();
+    }
+    let bare = format!("redis://{}", cluster.addrs()[0]);
+    let (kind, message) = refused(RedisStore::builder(&bare)).await;
+    assert_eq!(kind, StoreErrorKind::Refused, "{message}");
+    assert!(message.contains("user or password"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_slots_of_a_node_that_is_cut_off_are_not_used() {
+    let cluster = ClusterSetup::start();
+    // Like a node that is cut off: it has slots and a map, but no other node.
+    let lonely = RedisServer::builder()
+        .args(["--cluster-enabled", "yes"])
+        .start();
+    lonely.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16382"]);
+    // It is the nearest node.
+    let far = TcpProxy::start(cluster.addrs()[0]);
+    far.delay(Duration::from_millis(20));
+    let url = format!("redis+cluster://{},{}", lonely.addr(), far.addr());
+    let shop = Shop::open_with(&url, |store| store, |engine| engine).await;
+    shop.pay("a").await.unwrap();
+}

@@ -1,0 +1,252 @@
+//! Being told of keys on the nodes of a cluster, and what becomes of it when their slot moves.
+//! Nobody asks for anything here: what a watch is told, it is told by the server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_harness::{ClusterSetup, RedisServer};
+use idem_runtime::clock::ManualClock;
+use idem_runtime::store::Watch;
+use idem_runtime::{Engine, OnRunning};
+use idem_tests::shop::{patiently, until};
+use tokio::sync::oneshot;
+
+use crate::client::{Client, hearers, store, told, untold};
+use crate::setup::{Keys, other_than, primaries, shared};
+
+/// Two processes.
+async fn two(cluster: &ClusterSetup) -> (Client, Client) {
+    let urls = cluster.urls();
+    (Client::of(&urls[0]).await, Client::of(&urls[1]).await)
+}
+
+/// How many connections of all nodes hear a key.
+fn heard(cluster: &ClusterSetup, keys: &Keys, number: u64) -> i64 {
+    let nodes = cluster.nodes().iter().filter(|node| node.is_running());
+    let count = |node: &RedisServer| hearers(&mut node.connect(), "SHARDNUMSUB", &keys.key(number));
+    nodes.map(count).sum()
+}
+
+/// Waits for a word of the server's, and watches elsewhere if it says that it will not tell again.
+pub(crate) async fn notified_or_redirected(
+    client: &Client,
+    watch: &mut Watch,
+    keys: &Keys,
+    number: u64,
+) -> bool {
+    told(watch).await;
+    let lapsed = watch.has_lapsed();
+    if lapsed {
+        *watch = client.watch_in_the_end(&keys.key(number)).await;
+    }
+    lapsed
+}
+
+#[tokio::test]
+async fn every_node_notifies_of_its_keys_until_unsubscribed() {
+    let cluster = shared();
+    let (mine, other) = two(&cluster).await;
+    for node in primaries(&cluster) {
+        let keys = Keys::on(&cluster, node, "told");
+        let mut watch = mine.watch(&keys.key(1)).await;
+        let mut beside = mine.watch(&keys.key(2)).await;
+        assert_eq!(heard(&cluster, &keys, 1), 1);
+        assert_eq!(hearers(&mut node.connect(), "SHARDNUMSUB", &keys.key(1)), 1);
+        let claim = other.take(&keys.key(1)).await;
+        assert!(untold(&mut watch));
+        mine.0.glance(&keys.key(1)).await.unwrap();
+        other.complete(&keys.key(1), &claim).await;
+        told(&mut watch).await;
+        assert!(untold(&mut watch) && untold(&mut beside));
+        drop((watch, beside));
+        until("the channels are given up", || {
+            heard(&cluster, &keys, 1) + heard(&cluster, &keys, 2) == 0
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_watcher_follows_a_slot_that_moves() {
+    let cluster = shared();
+    let (mine, other) = two(&cluster).await;
+    let keys = Keys::new(&cluster, "followed");
+    let source = cluster.node_of_slot(keys.slot);
+    let stays = Keys::on(&cluster, source, "stays");
+    let mut watch = mine.watch(&keys.key(1)).await;
+    let mut beside = mine.watch(&stays.key(1)).await;
+    for _ in 0..3 {
+        let claim = other.take(&keys.key(1)).await;
+        assert!(untold(&mut watch));
+        let source = cluster.node_of_slot(keys.slot);
+        cluster.migrate_slot(keys.slot, other_than(&cluster, source));
+        assert!(notified_or_redirected(&mine, &mut watch, &keys, 1).await);
+        assert_eq!(heard(&cluster, &keys, 1), 1);
+        assert!(untold(&mut watch));
+        other.complete(&keys.key(1), &claim).await;
+        told(&mut watch).await;
+        assert!(!watch.has_lapsed());
+        cluster.cli(keys.key(1).name(), &["DEL", &keys.key(1).name()]);
+    }
+    // What stayed was lost sight of for a moment, and is heard all the same.
+    told(&mut beside).await;
+    assert!(!beside.has_lapsed());
+    other.pass(&stays.key(1)).await;
+    told(&mut beside).await;
+    drop((watch, beside));
+    until("the channels are given up", || {
+        heard(&cluster, &keys, 1) + heard(&cluster, &stays, 1) == 0
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_end_on_the_target_of_a_migration_is_notified_after_it() {
+    let cluster = shared();
+    let (mine, other) = two(&cluster).await;
+    let keys = Keys::new(&cluster, "far-side");
+    let claim = other.take(&keys.key(1)).await;
+    let mut watch = mine.watch(&keys.key(1)).await;
+    let source = cluster.node_of_slot(keys.slot);
+    let migration = cluster.begin_migration(keys.slot, other_than(&cluster, source));
+    migration.move_key(keys.key(1).name());
+    other.complete(&keys.key(1), &claim).await;
+    migration.finish();
+    assert!(notified_or_redirected(&mine, &mut watch, &keys, 1).await);
+}
+
+#[tokio::test]
+async fn an_end_on_the_source_of_a_migration_is_notified_at_once() {
+    let cluster = shared();
+    let (mine, other) = two(&cluster).await;
+    let keys = Keys::new(&cluster, "near-side");
+    let source = cluster.node_of_slot(keys.slot);
+    let claim = other.take(&keys.key(1)).await;
+    let migration = cluster.begin_migration(keys.slot, other_than(&cluster, source));
+    let mut watch = mine.watch(&keys.key(1)).await;
+    other.complete(&keys.key(1), &claim).await;
+    told(&mut watch).await;
+    assert!(!watch.has_lapsed());
+    migration.finish();
+}
+
+/// The client library takes the server's unasked word for the reply to whatever was sent first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watched_key_of_a_moving_slot_is_notified() {
+    let cluster = shared();
+    let (mine, other) = two(&cluster).await;
+    let (mine, other) = (Arc::new(mine), Arc::new(other));
+    let keys = Keys::new(&cluster, "busy");
+    let source = cluster.node_of_slot(keys.slot);
+    let stays = Keys::on(&cluster, source, "busy-stays");
+    // Its channels are what the node says goodbye to.
+    let mut leaving = Vec::new();
+    for number in 0..50 {
+        leaving.push(mine.watch(&keys.key(number)).await);
+    }
+    let (stop, mut stopped) = oneshot::channel();
+    let hammer = tokio::spawn({
+        let (mine, other, stays) = (Arc::clone(&mine), Arc::clone(&other), stays.clone());
+        async move {
+            for number in 0.. {
+                if stopped.try_recv().is_ok() {
+                    return number;
+                }
+                let key = stays.key(number % 7);
+                let mut watch = mine.watch_in_the_end(&key).await;
+                other.pass(&key).await;
+                told(&mut watch).await;
+            }
+            unreachable!("there are many numbers")
+        }
+    });
+    for _ in 0..4 {
+        let source = cluster.node_of_slot(keys.slot);
+        tokio::task::block_in_place(|| {
+            cluster.migrate_slot(keys.slot, other_than(&cluster, source));
+        });
+        for (number, watch) in (0..).zip(&mut leaving) {
+            while !notified_or_redirected(&mine, watch, &keys, number).await {}
+        }
+    }
+    stop.send(()).unwrap();
+    let rounds: u64 = patiently("the last round", hammer).await.unwrap();
+    eprintln!("{rounds} rounds beside four migrations");
+    assert!(rounds > 0);
+    for (number, watch) in (0..).zip(&mut leaving) {
+        other.pass(&keys.key(number)).await;
+        told(watch).await;
+    }
+}
+
+/// Two engines, of which the second one's clock stands still: it never asks on its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_waits_gets_its_answer_although_the_slot_moves() {
+    let cluster = ClusterSetup::builder().node_timeout(Duration::from_mins(1));
+    let cluster = Arc::new(cluster.start());
+    let urls = cluster.urls();
+    let far = Engine::builder(store(&urls[1]).await).build().unwrap();
+    let near = Engine::builder(store(&urls[0]).await)
+        .clock(ManualClock::new())
+        .on_running(OnRunning::Wait(Duration::from_mins(5)))
+        .build()
+        .unwrap();
+    for round in 0..3_u64 {
+        let (begun, has_begun) = oneshot::channel();
+        let (end, ends) = oneshot::channel();
+        let first = tokio::spawn({
+            let far = far.clone();
+            async move {
+                let call = far.operation("cluster.waits").key(&round);
+                call.run(async |_| {
+                    begun.send(()).unwrap();
+                    ends.await.unwrap();
+                    Ok::<_, idem_runtime::Error>(round + 100)
+                })
+                .await
+            }
+        });
+        has_begun.await.unwrap();
+        let name = tokio::task::block_in_place(|| record(&cluster));
+        let second = tokio::spawn({
+            let near = near.clone();
+            async move {
+                let call = near.operation("cluster.waits").key(&round);
+                call.run(async |_| -> Result<u64, idem_runtime::Error> {
+                    panic!("its body ran twice");
+                })
+                .await
+            }
+        });
+        let hears = || {
+            let nodes = cluster.nodes().iter();
+            let count = |node: &RedisServer| {
+                let reply = node.cli(&["PUBSUB", "SHARDNUMSUB", &name]);
+                reply.lines().last().is_some_and(|count| count != "0")
+            };
+            nodes.filter(|node| count(node)).count() == 1
+        };
+        until("the second call is subscribed", hears).await;
+        let slot = cluster.slot_of(&name);
+        let source = cluster.node_of_slot(slot);
+        tokio::task::block_in_place(|| cluster.migrate_slot(slot, other_than(&cluster, source)));
+        until("it is subscribed where the slot is now", || {
+            let owner = cluster.node_of_slot(slot);
+            let reply = owner.cli(&["PUBSUB", "SHARDNUMSUB", &name]);
+            reply.lines().last() == Some("1")
+        })
+        .await;
+        end.send(()).unwrap();
+        assert_eq!(first.await.unwrap().unwrap(), round + 100);
+        let second = patiently("the second answer", second).await.unwrap();
+        assert_eq!(second.unwrap(), round + 100);
+        cluster.cli(&name, &["DEL", &name]);
+    }
+}
+
+/// The name of the only record.
+fn record(cluster: &ClusterSetup) -> String {
+    let lists = primaries(cluster).map(|node| node.cli(&["KEYS", "*:cluster.waits:*"]));
+    let mut names = lists.into_iter().filter(|list| !list.is_empty());
+    names.next().expect("a record")
+}

@@ -1,0 +1,253 @@
+//! Calls from two processes, which go on until each has its answer.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
+use idem_runtime::{Context, Engine, OnRunning};
+use idem_tests::events::Events;
+use idem_tests::payment::{PayError, Receipt};
+use idem_tests::seeded::Seeded;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::journal::{Attempt, Journal};
+use crate::plan::{Act, act, order};
+use crate::shard::{OPERATION, PREFIX};
+
+/// Calls that are under way at once.
+const WORKERS: usize = 64;
+/// A claim that nobody gives back blocks its key for so long.
+pub(crate) const LEASE: Duration = Duration::from_secs(8);
+/// How long a duplicate waits for a call that runs.
+pub(crate) const WAIT: Duration = Duration::from_secs(4);
+/// After the last fault every call ends within this time.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The load on a store.
+#[derive(Debug)]
+pub(crate) struct Load {
+    shared: Arc<Shared>,
+    workers: JoinSet<()>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) journal: Journal,
+    pub(crate) events: Events,
+    engines: [Engine; 2],
+    queues: Vec<Mutex<Queue>>,
+    answered: watch::Sender<usize>,
+    stop: AtomicBool,
+}
+
+/// The calls, for threads that meddle with the servers.
+#[derive(Clone, Debug)]
+pub(crate) struct Traffic {
+    shared: Arc<Shared>,
+    runtime: Handle,
+}
+
+impl Traffic {
+    /// Waits until so many more calls have been answered.
+    pub(crate) fn go_on(&self, calls: usize) {
+        let shared = &self.shared;
+        let enough = shared.answered(shared.count() + calls);
+        self.runtime.block_on(enough);
+    }
+}
+
+/// What is to be called on one shard.
+#[derive(Debug)]
+struct Queue {
+    keys: Vec<u64>,
+    planned: VecDeque<u64>,
+    seeded: Seeded,
+}
+
+impl Load {
+    /// Begins to call the keys of each shard.
+    pub(crate) async fn start(shards: Vec<Vec<u64>>, store: RedisStoreBuilder) -> Self {
+        let (_, mut seeded) = Seeded::from_env();
+        let events = Events::default();
+        let mut engines = Vec::new();
+        for _ in 0..2 {
+            engines.push(engine(store.clone().connect().await.unwrap(), &events));
+        }
+        let queues = shards.into_iter().map(|keys| {
+            let planned = order(&keys, &mut seeded);
+            let seeded = Seeded::new(seeded.below(u64::MAX));
+            Mutex::new(Queue {
+                keys,
+                planned,
+                seeded,
+            })
+        });
+        let shared = Arc::new(Shared {
+            journal: Journal::default(),
+            events,
+            queues: queues.collect(),
+            engines: engines.try_into().unwrap(),
+            answered: watch::Sender::new(0),
+            stop: AtomicBool::new(false),
+        });
+        let mut workers = JoinSet::new();
+        for worker in 0..WORKERS {
+            let (shards, shared) = (shared.queues.len(), Arc::clone(&shared));
+            let (at, process) = (worker % shards, worker / shards % 2);
+            workers.spawn(async move { shared.work(process, at).await });
+        }
+        Self { shared, workers }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(crate) fn traffic(&self) -> Traffic {
+        Traffic {
+            shared: Arc::clone(&self.shared),
+            runtime: Handle::current(),
+        }
+    }
+
+    /// Waits until all that was planned is called and has ended, then asks for every answer once
+    /// more in both processes. The faults are over.
+    pub(crate) async fn finish(mut self) -> Arc<Shared> {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        let all = async {
+            while let Some(worker) = self.workers.join_next().await {
+                worker.expect("a worker does not panic");
+            }
+        };
+        self.shared.within(all).await;
+        let mut asked = JoinSet::new();
+        for process in 0..2 {
+            for shard in 0..self.shared.queues.len() {
+                let (shared, keys) = (Arc::clone(&self.shared), self.shared.keys(shard));
+                asked.spawn(async move {
+                    for key in keys {
+                        shared.call(process, shard, key).await;
+                    }
+                });
+            }
+        }
+        let all = async {
+            while let Some(worker) = asked.join_next().await {
+                worker.expect("a worker does not panic");
+            }
+        };
+        self.shared.within(all).await;
+        self.shared
+    }
+}
+
+impl Shared {
+    /// Waits until so many calls have been answered.
+    pub(crate) async fn answered(&self, calls: usize) {
+        let mut answered = self.answered.subscribe();
+        let enough = answered.wait_for(|answered| *answered >= calls);
+        if timeout(PATIENCE, enough).await.is_err() {
+            let answered = *self.answered.borrow();
+            panic!("{answered} calls are answered after {PATIENCE:?}, not {calls}");
+        }
+    }
+
+    /// How many calls have been answered.
+    pub(crate) fn count(&self) -> usize {
+        *self.answered.borrow()
+    }
+
+    async fn within(&self, all: impl Future<Output = ()>) {
+        if timeout(PATIENCE, all).await.is_err() {
+            let open = self.journal.open();
+            panic!("after {PATIENCE:?} without a fault these go on: {open:#?}");
+        }
+    }
+
+    async fn work(&self, process: usize, shard: usize) {
+        while let Some((key, pause)) = self.next(shard) {
+            self.call(process, shard, key).await;
+            self.answered.send_modify(|answered| *answered += 1);
+            sleep(pause).await;
+        }
+    }
+
+    /// The next key and what the caller does afterwards. When all is called that was planned, and
+    /// faults go on, an earlier key.
+    fn next(&self, shard: usize) -> Option<(u64, Duration)> {
+        let mut queue = self.queue(shard);
+        let pause = Duration::from_millis(10 + queue.seeded.below(30));
+        let key = queue.planned.pop_front().or_else(|| {
+            let earlier = queue.keys.len() as u64;
+            let earlier = usize::try_from(queue.seeded.below(earlier)).unwrap();
+            (!self.stop.load(Ordering::SeqCst)).then(|| queue.keys[earlier])
+        })?;
+        Some((key, pause))
+    }
+
+    fn keys(&self, shard: usize) -> Vec<u64> {
+        self.queue(shard).keys.clone()
+    }
+
+    fn queue(&self, shard: usize) -> std::sync::MutexGuard<'_, Queue> {
+        let queue = self.queues[shard].lock();
+        queue.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls, as often as a client would, until there is an answer.
+    async fn call(&self, process: usize, shard: usize, key: u64) {
+        loop {
+            let attempt = self.journal.invoke(process, shard, key);
+            let call = self.engines[process].operation(OPERATION).key(&key);
+            let told = call.run(|context| self.body(context, attempt)).await;
+            let pause = match told {
+                Ok(Receipt { run }) => {
+                    return self.journal.answered(attempt, &format!("receipt-{run}"));
+                }
+                Err(PayError::Declined { run }) => {
+                    return self.journal.answered(attempt, &format!("declined-{run}"));
+                }
+                Err(PayError::Down | PayError::TimedOut) => {
+                    self.journal.stumbled(attempt);
+                    Duration::ZERO
+                }
+                Err(PayError::Idem(error)) => {
+                    self.journal.refused(attempt, &error);
+                    let known = error.retry_after().unwrap_or_default();
+                    known.clamp(Duration::from_millis(20), Duration::from_millis(200))
+                }
+            };
+            sleep(pause).await;
+        }
+    }
+
+    async fn body(&self, context: Context, attempt: Attempt) -> Result<Receipt, PayError> {
+        let fence = context.fence().await?.get();
+        let run = self.journal.start(attempt, fence);
+        let (act, takes) = act(attempt.key);
+        sleep(takes).await;
+        match act {
+            Act::Stumble if run == 1 => {
+                self.journal.failed(attempt);
+                Err(PayError::Down)
+            }
+            Act::Decline => Err(PayError::Declined { run }),
+            Act::Stumble | Act::Succeed => Ok(Receipt { run }),
+        }
+    }
+}
+
+fn engine(store: RedisStore, events: &Events) -> Engine {
+    Engine::builder(store)
+        .prefix(PREFIX)
+        .lease(LEASE)
+        .on_running(OnRunning::Wait(WAIT))
+        .observer(events.clone())
+        .build()
+        .unwrap()
+}

@@ -1,0 +1,231 @@
+//! Connections that break, and replies that are lost with them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use idem_harness::{RedisServer, TcpProxy};
+use idem_runtime::store::StoreErrorKind;
+use idem_runtime::store::redis::RedisStore;
+use idem_tests::shop::{Failure, Receipt, Shop, assert_store_says, assert_unavailable, refused};
+
+/// A server that knows the scripts, and a shop that talks to it through a proxy.
+async fn behind_a_proxy() -> (RedisServer, TcpProxy, Shop) {
+    let server = RedisServer::start();
+    let proxy = TcpProxy::start(server.addr());
+    let shop = Shop::open(&proxy.url()).await;
+    shop.pay_by("warm", async |_| Err(Failure::Down))
+        .await
+        .unwrap_err();
+    shop.pay("warm").await.unwrap();
+    (server, proxy, shop)
+}
+
+/// The key has an answer that was stored once, by one body of attempt 1, and is replayed.
+async fn assert_answered_once(shop: &Shop, key: &str, answer: Result<Receipt, Failure>) {
+    let runs = shop.runs();
+    let receipt = answer.expect("the fault is not noticed");
+    assert_eq!((receipt.run, receipt.attempt), (runs, 1));
+    assert_eq!(shop.pay(key).await, Ok(receipt));
+    assert_eq!(shop.runs(), runs);
+    assert_eq!(shop.events.count("unsaved"), 0);
+}
+
+#[tokio::test]
+async fn scripts_that_the_server_forgot_are_sent_again() {
+    let (server, _proxy, shop) = behind_a_proxy().await;
+    server.cli(&["SCRIPT", "FLUSH"]);
+    let answer = shop
+        .pay_by("a", async |_| {
+            server.cli(&["SCRIPT", "FLUSH"]);
+            Ok(())
+        })
+        .await;
+    server.cli(&["SCRIPT", "FLUSH"]);
+    assert_answered_once(&shop, "a", answer).await;
+    server.cli(&["SCRIPT", "FLUSH"]);
+    let answer = shop
+        .pay_by("b", async |_| {
+            server.cli(&["SCRIPT", "FLUSH"]);
+            Err(Failure::Down)
+        })
+        .await;
+    assert_eq!(answer, Err(Failure::Down));
+    assert_eq!(shop.pay("b").await.unwrap().attempt, 1);
+}
+
+#[tokio::test]
+async fn connections_killed_during_a_body_are_made_again() {
+    let (server, _proxy, shop) = behind_a_proxy().await;
+    let answer = shop
+        .pay_by("a", async |_| {
+            let killed = server.cli(&["CLIENT", "KILL", "TYPE", "normal"]);
+            assert_eq!(killed, "1");
+            Ok(())
+        })
+        .await;
+    assert_answered_once(&shop, "a", answer).await;
+}
+
+#[tokio::test]
+async fn connections_cut_between_calls_are_made_again() {
+    let (_server, proxy, shop) = behind_a_proxy().await;
+    assert_eq!(proxy.cut(), 1);
+    let answer = shop.pay("a").await;
+    assert_eq!(proxy.cut(), 1);
+    assert_answered_once(&shop, "a", answer).await;
+}
+
+#[tokio::test]
+async fn a_claim_whose_reply_is_lost_is_the_callers_all_the_same() {
+    let (_server, proxy, shop) = behind_a_proxy().await;
+    proxy.drop_next_reply_to("EVALSHA");
+    let answer = shop.pay("a").await;
+    assert_eq!(proxy.stats().dropped_replies, 1);
+    assert_answered_once(&shop, "a", answer).await;
+}
+
+#[tokio::test]
+async fn a_claim_by_source_whose_reply_is_lost_is_the_callers_all_the_same() {
+    let (server, proxy, shop) = behind_a_proxy().await;
+    server.cli(&["SCRIPT", "FLUSH"]);
+    proxy.drop_next_reply_to("EVAL\r\n");
+    let answer = shop.pay("a").await;
+    assert_eq!(proxy.stats().dropped_replies, 1);
+    assert_answered_once(&shop, "a", answer).await;
+}
+
+#[tokio::test]
+async fn a_completion_whose_reply_is_lost_is_stored_once() {
+    let (_server, proxy, shop) = behind_a_proxy().await;
+    let completed = shop.events.count("completed");
+    let answer = shop
+        .pay_by("a", async |_| {
+            proxy.drop_next_reply_to("EVALSHA");
+            Ok(())
+        })
+        .await;
+    assert_eq!(proxy.stats().dropped_replies, 1);
+    assert_answered_once(&shop, "a", answer).await;
+    assert_eq!(shop.events.count("completed"), completed + 1);
+    assert_eq!(shop.events.count("completed value late"), 0);
+}
+
+#[tokio::test]
+async fn a_release_whose_reply_is_lost_gives_the_key_back() {
+    let (_server, proxy, shop) = behind_a_proxy().await;
+    let answer = shop
+        .pay_by("a", async |_| {
+            proxy.drop_next_reply_to("EVALSHA");
+            Err(Failure::Down)
+        })
+        .await;
+    assert_eq!(answer, Err(Failure::Down));
+    assert_eq!(proxy.stats().dropped_replies, 1);
+    let answer = shop.pay("a").await;
+    assert_answered_once(&shop, "a", answer).await;
+}
+
+#[tokio::test]
+async fn a_replay_whose_reply_is_lost_is_asked_for_again() {
+    let (_server, proxy, shop) = behind_a_proxy().await;
+    let answer = shop.pay("a").await;
+    proxy.drop_next_reply_to("NX");
+    assert_answered_once(&shop, "a", answer).await;
+    assert_eq!(proxy.stats().dropped_replies, 1);
+}
+
+#[tokio::test]
+async fn replies_to_plain_claims_that_are_lost_change_nothing_twice() {
+    let (_server, proxy, shop) = behind_a_proxy().await;
+    // From now on the server's time is known, and a claim of a new key needs no script.
+    shop.pay("warm").await.unwrap();
+    for number in 0..2 {
+        let (key, runs) = (format!("key {number}"), shop.runs());
+        for _ in 0..=number {
+            proxy.drop_next_reply_to("NX");
+        }
+        let answer = shop.pay(&key).await;
+        assert_eq!(answer.as_ref().map(|receipt| receipt.attempt), Ok(1));
+        assert_eq!(shop.runs(), runs + 1);
+        assert_eq!(shop.pay(&key).await, answer);
+        assert_eq!(shop.runs(), runs + 1);
+    }
+    assert_eq!(proxy.stats().dropped_replies, 1 + 2);
+}
+
+#[tokio::test]
+async fn several_lost_replies_in_a_row_are_as_good_as_one() {
+    let (_server, proxy, shop) = behind_a_proxy().await;
+    for _ in 0..3 {
+        proxy.drop_next_reply_to("EVALSHA");
+    }
+    let answer = shop
+        .pay_by("a", async |_| {
+            for _ in 0..3 {
+                proxy.drop_next_reply_to("EVALSHA");
+            }
+            Ok(())
+        })
+        .await;
+    assert_eq!(proxy.stats().dropped_replies, 6);
+    assert_answered_once(&shop, "a", answer).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_named_as_the_reason() {
+    let server = RedisServer::start();
+    let shop = Shop::open_hasty(&server.url()).await;
+    server.kill();
+    let (kind, message) = refused(RedisStore::builder(server.url())).await;
+    assert_eq!(kind, StoreErrorKind::Unavailable);
+    assert!(message.contains("nothing listens"), "{message}");
+    // The first send notices that the connection is gone, the next that nobody is there.
+    assert_unavailable(shop.pay("a").await);
+    assert_store_says(&shop, StoreErrorKind::Unavailable, "nothing listens").await;
+    assert_eq!(shop.runs(), 0);
+    server.restart();
+    let answer = shop.pay("a").await;
+    assert_answered_once(&shop, "a", answer).await;
+}
+
+#[tokio::test]
+async fn an_abandoned_claim_names_its_cause() {
+    let server = RedisServer::start();
+    let shop = Shop::open_hasty(&server.url()).await;
+    server.kill();
+    let error = shop.pay("a").await.unwrap_err().refused();
+    assert!(error.to_string().contains("nothing listens"), "{error}");
+}
+
+#[tokio::test]
+async fn a_hundred_calls_are_no_more_to_a_server_that_is_down_than_one() {
+    let server = RedisServer::start();
+    let shop = Shop::open_hasty(&server.url()).await;
+    shop.pay("warm").await.unwrap();
+    server.kill();
+    // In its place somebody who hangs up on everybody, and counts.
+    let door = tokio::net::TcpListener::bind(server.addr()).await.unwrap();
+    let knocks = Arc::new(AtomicUsize::new(0));
+    let counting = tokio::spawn({
+        let knocks = Arc::clone(&knocks);
+        async move {
+            while door.accept().await.is_ok() {
+                knocks.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    });
+    let began = Instant::now();
+    let calls = (0..100).map(|number| {
+        let shop = shop.clone();
+        tokio::spawn(async move { shop.pay(&number.to_string()).await })
+    });
+    for call in calls.collect::<Vec<_>>() {
+        assert_unavailable(call.await.unwrap());
+    }
+    counting.abort();
+    // Fifty a second, and the one that found out.
+    let most = usize::try_from(began.elapsed().as_millis() / 20).unwrap() + 2;
+    let knocks = knocks.load(Ordering::SeqCst);
+    assert!((1..=most).contains(&knocks), "{knocks}, at most {most}");
+}

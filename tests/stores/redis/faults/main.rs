@@ -1,0 +1,28 @@
+//! Faults around a Redis, one in each test: the error is clear, the body does not run
+//! twice, and no answer is lost.
+
+#![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
+
+mod access;
+mod background;
+mod connection_rate;
+mod connections;
+mod large_answers;
+mod missing_rights;
+mod notifications;
+mod records;
+mod refusals;
+mod replicated;
+mod restarts;
+mod silence;
+mod start_up_report;
+mod tls;
+mod wrong_settings;
+
+use idem_runtime::store::RecordKey;
+use idem_runtime::{KeyBuilder, Operation};
+
+fn key(number: usize) -> RecordKey {
+    let digest = KeyBuilder::new("shop.ask", 64).key(&number).unwrap();
+    RecordKey::new("idem".into(), Operation::new("shop.ask"), digest)
+}

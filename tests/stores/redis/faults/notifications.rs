@@ -1,0 +1,287 @@
+//! Who waits for a key is told: by which scripts, on which channel, and with which rights.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use idem_harness::{Edition, RedisServer, Reply, RespConn};
+use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::{
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, OutcomeKind, Owner,
+    ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
+};
+use idem_runtime::{Fingerprint, KeyDigest, Operation};
+use idem_tests::shop::{connect, until};
+
+use crate::access::{DOCUMENTED, with_user};
+
+const LEASE: Duration = Duration::from_mins(1);
+
+fn key() -> RecordKey {
+    let digest = KeyDigest::from_bytes([7; 32]);
+    RecordKey::new("idem:told".into(), Operation::new("told"), digest)
+}
+
+fn owner(number: u8) -> Owner {
+    Owner::from_bytes([number; 16])
+}
+
+/// Somebody who listens to the key, and is told the end of what a test does.
+struct Listener {
+    listening: RespConn,
+    telling: RespConn,
+    publish: &'static str,
+}
+
+impl Listener {
+    fn new(server: &RedisServer, subscribe: &str, publish: &'static str) -> Self {
+        let mut listening = server.connect();
+        let reply = listening.command(&[subscribe, &key().name()]).unwrap();
+        assert!(matches!(reply, Reply::Array(_)), "{reply}");
+        let telling = server.connect();
+        Self {
+            listening,
+            telling,
+            publish,
+        }
+    }
+
+    /// How often it was told since this was last asked.
+    fn told(&mut self) -> usize {
+        let end = [self.publish, &key().name(), "the end"];
+        self.telling.command(&end).unwrap();
+        for told in 0.. {
+            let Reply::Array(message) = self.listening.read().unwrap() else {
+                panic!("a message has parts");
+            };
+            assert_eq!(message[1].as_bytes(), Some(key().name().as_bytes()));
+            match message[2].as_bytes() {
+                Some(b"") => {}
+                Some(b"the end") => return told,
+                other => panic!("{other:?} tells more than that something changed"),
+            }
+        }
+        unreachable!("a message comes or the connection gives up")
+    }
+}
+
+async fn claim(store: &RedisStore, number: u8) -> Header {
+    let request = ClaimRequest {
+        owner: owner(number),
+        fingerprint: Fingerprint::NONE,
+        types: AnswerTypes::UNKNOWN,
+        any_type: false,
+        lease: LEASE,
+        retain: LEASE * 60,
+        max_attempts: None,
+        reconciles: false,
+        needs: Needs::Nothing,
+        dated: true,
+    };
+    match store.claim(&key(), &request).await.unwrap() {
+        ClaimReply::Granted { fence, attempt, .. } => Header {
+            state: State::Pending { lease: LEASE },
+            owner: request.owner,
+            fence,
+            attempts: attempt,
+            retain: request.retain,
+            fingerprint: request.fingerprint,
+            types: AnswerTypes::UNKNOWN,
+        },
+        other => panic!("expected a claim, the store said {other:?}"),
+    }
+}
+
+fn done(claim: &Header, outcome: OutcomeKind) -> Bytes {
+    let state = State::Done { outcome, schema: 0 };
+    Bytes::copy_from_slice(&Header { state, ..*claim }.encode())
+}
+
+/// Somebody waits: the end of the claim that he sees is told.
+async fn wait(store: &RedisStore) {
+    let seen = store.glance(&key()).await.unwrap();
+    assert!(matches!(seen, ReadReply::Found { .. }), "{seen:?}");
+}
+
+/// Each way to end a claim for which somebody waits tells once; what changes nothing that anybody waits for
+/// does not.
+async fn each_end_is_notified(store: &RedisStore, listener: &mut Listener, often: usize) {
+    let first = claim(store, 1).await;
+    let renewed = store.renew(&key(), &first).await.unwrap();
+    assert_eq!(renewed, RenewReply::Renewed);
+    wait(store).await;
+    assert_eq!(listener.told(), 0, "a claim, a renewal, and a look");
+    let renewed = store.renew(&key(), &first).await.unwrap();
+    assert_eq!(renewed, RenewReply::Renewed);
+    assert_eq!(claim(store, 1).await.owner, first.owner, "sent again");
+
+    for expected in [often, 0] {
+        let released = store
+            .release(&key(), &owner(1), Remains::Attempt)
+            .await
+            .unwrap();
+        assert_eq!(released, ReleaseReply::Released);
+        assert_eq!(listener.told(), expected, "a release, and once more");
+    }
+
+    let second = claim(store, 2).await;
+    wait(store).await;
+    let refused = done(&first, OutcomeKind::Value);
+    let refused = store.complete(&key(), &refused).await.unwrap();
+    assert!(matches!(refused, CompleteReply::Superseded { .. }));
+    assert_eq!(listener.told(), 0, "an answer that is refused");
+    let unknown = done(&second, OutcomeKind::Unknown);
+    for expected in [often, 0] {
+        let stored = store.complete(&key(), &unknown).await.unwrap();
+        assert_eq!(stored, CompleteReply::Stored { late: false });
+        assert_eq!(listener.told(), expected, "an answer, and once more");
+    }
+
+    let seen = Header::decode(&unknown).unwrap();
+    let reset = Header {
+        state: State::Released,
+        owner: owner(9),
+        ..seen
+    };
+    let reset = Bytes::copy_from_slice(&reset.encode());
+    for expected in [often, 0] {
+        let resolved = store.resolve(&key(), &seen, &reset).await.unwrap();
+        assert_eq!(resolved, ResolveReply::Resolved);
+        assert_eq!(listener.told(), expected, "a resolution, and once more");
+    }
+}
+
+/// An answer of a claim that is gone is told as well.
+async fn a_lost_claim_is_notified(
+    server: &RedisServer,
+    store: &RedisStore,
+    listener: &mut Listener,
+) {
+    server.cli(&["DEL", &key().name()]);
+    let lost = claim(store, 3).await;
+    server.cli(&["DEL", &key().name()]);
+    let answer = done(&lost, OutcomeKind::Value);
+    let stored = store.complete(&key(), &answer).await.unwrap();
+    assert_eq!(stored, CompleteReply::Stored { late: true });
+    assert_eq!(listener.told(), 1);
+}
+
+/// A message that nobody wants costs the server as much as a write.
+#[tokio::test]
+async fn the_end_of_an_unwatched_claim_is_not_notified() {
+    let compares_and_sets = RedisServer::builder().version(Edition::Valkey);
+    for server in [RedisServer::start(), compares_and_sets.start()] {
+        let store = connect(server.url()).await.unwrap();
+        let mut listener = Listener::new(&server, "SUBSCRIBE", "PUBLISH");
+        let first = claim(&store, 1).await;
+        store.renew(&key(), &first).await.unwrap();
+        store.read(&key()).await.unwrap();
+        store
+            .release(&key(), &owner(1), Remains::Attempt)
+            .await
+            .unwrap();
+        // That somebody waited for the former claim does not matter to this one.
+        let second = claim(&store, 2).await;
+        wait(&store).await;
+        store
+            .release(&key(), &second.owner, Remains::Attempt)
+            .await
+            .unwrap();
+        assert_eq!(listener.told(), 1);
+        let third = claim(&store, 3).await;
+        let small = done(&third, OutcomeKind::Tombstone);
+        store.complete_claim(&key(), &third, &small).await.unwrap();
+        assert_eq!(listener.told(), 0);
+    }
+}
+
+/// A claim is marked without a change of its life, whichever way it ends then.
+#[tokio::test]
+async fn a_watched_claim_expires_as_any_other() {
+    let server = RedisServer::start();
+    let store = connect(server.url()).await.unwrap();
+    claim(&store, 1).await;
+    server.cli(&["PEXPIRE", &key().name(), "3540500"]);
+    wait(&store).await;
+    wait(&store).await;
+    let life: u64 = server.cli(&["PTTL", &key().name()]).parse().unwrap();
+    assert!((3_530_000..=3_540_500).contains(&life), "{life}");
+    let ReadReply::Found { record, left } = store.read(&key()).await.unwrap() else {
+        panic!("it is there");
+    };
+    assert_eq!(record.header.state, State::Pending { lease: LEASE });
+    assert!(record.header.lease_left(left) <= Duration::from_millis(500));
+}
+
+/// While a server hands over to its replica it answers reads only, and calls go on waiting.
+#[tokio::test]
+async fn watching_continues_while_writes_are_refused() {
+    let server = RedisServer::start();
+    let store = connect(server.url()).await.unwrap();
+    claim(&store, 1).await;
+    // The mark, and a script that the server does not know yet: it does not know that this one reads only.
+    wait(&store).await;
+    wait(&store).await;
+    server.cli(&["CLIENT", "PAUSE", "600000", "WRITE"]);
+    wait(&store).await;
+    server.cli(&["CLIENT", "UNPAUSE"]);
+}
+
+#[tokio::test]
+async fn each_end_of_a_claim_is_notified_once() {
+    let server = RedisServer::start();
+    let store = connect(server.url()).await.unwrap();
+    let mut listener = Listener::new(&server, "SUBSCRIBE", "PUBLISH");
+    each_end_is_notified(&store, &mut listener, 1).await;
+    a_lost_claim_is_notified(&server, &store, &mut listener).await;
+}
+
+#[tokio::test]
+async fn in_a_cluster_each_end_is_notified_in_the_shard_of_its_key() {
+    let server = RedisServer::builder()
+        .arg("--cluster-enabled", "yes")
+        .start();
+    server.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    until("the cluster is up", || {
+        server
+            .cli(&["CLUSTER", "INFO"])
+            .contains("cluster_state:ok")
+    })
+    .await;
+    let store = connect(server.url()).await.unwrap();
+    assert_eq!(
+        store.report().servers().next().unwrap().mode(),
+        Some("cluster")
+    );
+    let mut listener = Listener::new(&server, "SSUBSCRIBE", "SPUBLISH");
+    each_end_is_notified(&store, &mut listener, 1).await;
+    a_lost_claim_is_notified(&server, &store, &mut listener).await;
+}
+
+#[tokio::test]
+async fn a_user_without_the_right_to_publish_loses_no_write() {
+    for (rights, often) in [
+        ("", 0),
+        (" +publish", 0),
+        (" &idem:*", 0),
+        (" +publish &other:*", 0),
+        (" +publish &idem:*", 1),
+    ] {
+        let (without, _) = DOCUMENTED.split_once(" &").expect("channels come last");
+        let (server, url) = with_user(&format!("resetchannels {without}{rights}"));
+        let store = connect(&url).await.unwrap();
+        let [warning] = store.warnings().try_into().unwrap();
+        let lacks_it = warning.contains("+publish");
+        assert!(warning.contains("+subscribe") && lacks_it == (often == 0));
+        let mut listener = Listener::new(&server, "SUBSCRIBE", "PUBLISH");
+        each_end_is_notified(&store, &mut listener, often).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_the_command_loses_no_write() {
+    let hidden = ["--rename-command", "PUBLISH", "hidden"];
+    let server = RedisServer::builder().args(hidden).start();
+    let store = connect(server.url()).await.unwrap();
+    let mut listener = Listener::new(&server, "SUBSCRIBE", "hidden");
+    each_end_is_notified(&store, &mut listener, 0).await;
+}

@@ -1,0 +1,249 @@
+//! A server that answers, and refuses to write.
+
+use idem_harness::{RedisServer, ReplicaPair, Reply, RespConn};
+use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::{ClaimRequest, Needs, Owner, RecordKey, Store as _, StoreErrorKind};
+use idem_runtime::{KeyBuilder, Operation};
+use idem_tests::shop::{
+    Failure, PASSWORD, Shop, asks, assert_store_says, assert_unavailable, happened, patient,
+    persistent, until,
+};
+
+/// Leaves the server without room for anything, or gives it all that it wants.
+fn full(server: &RedisServer, is_full: bool) {
+    let bytes = if is_full { "1" } else { "0" };
+    server.cli(&["CONFIG", "SET", "maxmemory", bytes]);
+}
+
+#[tokio::test]
+async fn a_full_memory_refuses_claims_and_nothing_else() {
+    let server = RedisServer::start();
+    let shop = Shop::open_hasty(&server.url()).await;
+    let stored = shop.pay("a").await;
+    let mut completed = None;
+    let released = shop
+        .pay_by("released", async |_| {
+            let answer = shop.pay_by("b", async |_| {
+                full(&server, true);
+                Ok(())
+            });
+            completed = Some(answer.await);
+            Err(Failure::Down)
+        })
+        .await;
+    let runs = shop.runs();
+    assert_unavailable(shop.pay("c").await);
+    assert_store_says(
+        &shop,
+        StoreErrorKind::Full,
+        "Redis is out of memory (`maxmemory`)",
+    )
+    .await;
+    // A claim of a key that was given back needs room as well.
+    assert_eq!(released, Err(Failure::Down));
+    assert_eq!(shop.events.count("released"), 1);
+    assert_unavailable(shop.pay("released").await);
+    assert_store_says(&shop, StoreErrorKind::Full, "out of memory").await;
+    assert_eq!(shop.pay("a").await, stored);
+    assert_eq!(Some(shop.pay("b").await), completed);
+    assert_eq!(shop.events.count("unsaved"), 0);
+    assert_eq!(shop.runs(), runs);
+    full(&server, false);
+    assert_eq!(shop.pay("c").await.unwrap().attempt, 1);
+    assert_eq!(shop.pay("released").await.unwrap().attempt, 1);
+}
+
+#[tokio::test]
+async fn a_renewal_needs_no_memory() {
+    let server = RedisServer::start();
+    let lease = std::time::Duration::from_secs(3);
+    let settings = |engine| persistent(engine).lease(lease);
+    let shop = Shop::open_with(&server.url(), patient, settings).await;
+    let long = shop.pay_by("a", async |_| {
+        full(&server, true);
+        happened(&shop.events, "renewed", 2).await;
+        Ok(())
+    });
+    let receipt = long.await.unwrap();
+    assert_eq!(shop.events.count("renewal failed"), 0);
+    assert_eq!(shop.pay("a").await, Ok(receipt));
+}
+
+#[tokio::test]
+async fn a_replica_replays_and_sends_claims_to_the_primary() {
+    let ReplicaPair { primary, replica } = ReplicaPair::start();
+    let shop = Shop::open(&primary.url()).await;
+    let answer = shop.pay("a").await;
+    assert_eq!(primary.cli(&["WAIT", "1", "20000"]), "1");
+    let beside = shop.beside_hasty(&replica.url()).await;
+    assert_eq!(beside.events.count("warning: this Redis is a replica"), 1);
+    assert_eq!(beside.pay("a").await, answer);
+    let refused = beside.pay("b").await;
+    assert_unavailable(refused);
+    assert_store_says(
+        &beside,
+        StoreErrorKind::Unavailable,
+        "a replica; connect to the primary",
+    )
+    .await;
+    assert_eq!(beside.runs(), 0);
+    // A record that is absent here may be on the primary.
+    let request = ClaimRequest {
+        needs: Needs::Record,
+        ..asks(Owner::random())
+    };
+    let store = RedisStore::connect(&replica.url()).await.unwrap();
+    let digest = KeyBuilder::new("absent", 64).key(&1).unwrap();
+    let key = RecordKey::new("absent".into(), Operation::new("absent"), digest);
+    let absent = store.claim(&key, &request).await.unwrap_err();
+    let said = absent.to_string();
+    assert!(said.contains("a replica; connect to the primary"), "{said}");
+}
+
+#[tokio::test]
+async fn a_primary_that_is_demoted_during_a_body_gets_the_answer_when_it_is_back() {
+    let server = RedisServer::start();
+    let shop = Shop::open_hasty(&server.url()).await;
+    let stored = shop.pay("a").await;
+    // Nobody is there to copy from, so the data stay.
+    let demote = || server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
+    let answer = shop
+        .pay_by("b", async |_| {
+            demote();
+            Ok(())
+        })
+        .await;
+    assert_eq!(shop.events.count("unsaved"), 1);
+    assert_eq!(shop.pay("a").await, stored);
+    assert_unavailable(shop.pay("c").await);
+    assert_store_says(
+        &shop,
+        StoreErrorKind::Unavailable,
+        "a replica; connect to the primary",
+    )
+    .await;
+    server.cli(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);
+    assert_unavailable(shop.pay("a").await);
+    assert_store_says(
+        &shop,
+        StoreErrorKind::Unavailable,
+        "wait for the failover to finish",
+    )
+    .await;
+    server.cli(&["REPLICAOF", "NO", "ONE"]);
+    happened(&shop.events, "completed", 2).await;
+    assert_eq!(shop.pay("b").await, answer);
+    assert_eq!(shop.runs(), 2);
+}
+
+#[tokio::test]
+async fn too_few_replicas_refuse_claims_and_completions_but_no_replay() {
+    let server = RedisServer::start();
+    let shop = Shop::open_hasty(&server.url()).await;
+    let stored = shop.pay("a").await;
+    let need = |replicas| server.cli(&["CONFIG", "SET", "min-replicas-to-write", replicas]);
+    let answer = shop
+        .pay_by("b", async |_| {
+            need("1");
+            Ok(())
+        })
+        .await;
+    assert_eq!(shop.events.count("unsaved"), 1);
+    assert_eq!(shop.pay("a").await, stored);
+    assert_unavailable(shop.pay("c").await);
+    assert_store_says(&shop, StoreErrorKind::Unavailable, "too few replicas").await;
+    need("0");
+    happened(&shop.events, "completed", 2).await;
+    assert_eq!(shop.pay("b").await, answer);
+    assert_eq!(shop.runs(), 2);
+}
+
+#[tokio::test]
+async fn a_snapshot_that_cannot_be_written_refuses_claims_but_no_replay() {
+    let server = RedisServer::builder()
+        .arg("--dbfilename", "snapshot")
+        .start();
+    let shop = Shop::open_hasty(&server.url()).await;
+    let stored = shop.pay("a").await;
+    // The file's name is taken by a directory.
+    std::fs::create_dir(server.dir().join("snapshot")).unwrap();
+    server.cli(&["CONFIG", "SET", "save", "3600 1"]);
+    server.cli(&["BGSAVE"]);
+    until("the snapshot has failed", || {
+        let told = server.cli(&["INFO", "persistence"]);
+        told.contains("rdb_last_bgsave_status:err")
+    })
+    .await;
+    assert_unavailable(shop.pay("b").await);
+    assert_store_says(
+        &shop,
+        StoreErrorKind::Unavailable,
+        "cannot write its snapshot",
+    )
+    .await;
+    assert_eq!(shop.pay("a").await, stored);
+    server.cli(&["CONFIG", "SET", "save", ""]);
+    shop.pay("b").await.unwrap();
+    assert_eq!(shop.runs(), 2);
+}
+
+#[tokio::test]
+async fn a_server_busy_with_a_script_is_named_and_retried() {
+    let server = RedisServer::builder().arg("--lua-time-limit", "20").start();
+    let shop = Shop::open_hasty(&server.url()).await;
+    let stored = shop.pay("a").await;
+    let mut busy = server.connect();
+    busy.send(&["EVAL", "while true do end", "0"]).unwrap();
+    let mut other = RespConn::open(server.addr()).unwrap();
+    until("the script is slow", || {
+        let reply = other.command(&["PING"]).unwrap();
+        reply
+            .as_error()
+            .is_some_and(|text| text.starts_with("BUSY"))
+    })
+    .await;
+    assert_unavailable(shop.pay("a").await);
+    assert_store_says(&shop, StoreErrorKind::Unavailable, "somebody's long script").await;
+    assert_eq!(
+        other.command(&["SCRIPT", "KILL"]).unwrap().to_string(),
+        "OK"
+    );
+    assert!(matches!(busy.read().unwrap(), Reply::Error(_)));
+    assert_eq!(shop.pay("a").await, stored);
+}
+
+async fn stored_once_there_is_room_again(server: &RedisServer) {
+    let shop = Shop::open_hasty(&server.url()).await;
+    let stored = shop.pay("a").await;
+    let mut only = server.connect();
+    let mut limit = |clients| {
+        let reply = only.command(&["CONFIG", "SET", "maxclients", clients]);
+        assert_eq!(reply.unwrap().to_string(), "OK");
+        only.command(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
+    };
+    let answer = shop
+        .pay_by("b", async |_| {
+            limit("1");
+            Ok(())
+        })
+        .await;
+    assert_eq!(shop.events.count("unsaved"), 1);
+    assert_unavailable(shop.pay("c").await);
+    assert_store_says(&shop, StoreErrorKind::Unavailable, "`maxclients`").await;
+    limit("100");
+    happened(&shop.events, "completed", 2).await;
+    assert_eq!(shop.pay("a").await, stored);
+    assert_eq!(shop.pay("b").await, answer);
+    assert_eq!(shop.runs(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_more_connections_gets_the_answer_later() {
+    stored_once_there_is_room_again(&RedisServer::start()).await;
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_logins_gets_the_answer_later() {
+    let server = RedisServer::builder().password(PASSWORD).start();
+    stored_once_there_is_room_again(&server).await;
+}

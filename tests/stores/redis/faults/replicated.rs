@@ -1,0 +1,249 @@
+//! `durability = replicated(n)`: what counts is on the replicas.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use idem_harness::{RedisServer, ReplicaPair};
+use idem_runtime::store::redis::{Durability, RedisStore, RedisStoreBuilder};
+use idem_runtime::store::{Owner, Store, StoreErrorKind};
+use idem_tests::shop::{
+    Failure, HASTE, SLACK, Shop, asks, assert_store_says, assert_unavailable, happened, hasty,
+    persistent, until,
+};
+use tokio::sync::Notify;
+
+use crate::key;
+
+async fn shop(pair: &ReplicaPair) -> Shop {
+    Shop::open_with(&pair.primary.url(), replicated, hasty).await
+}
+
+fn replicated(store: RedisStoreBuilder) -> RedisStoreBuilder {
+    store
+        .response_timeout(HASTE / 4)
+        .durability(Durability::Replicated(1))
+}
+
+#[tokio::test]
+async fn claims_and_answers_are_waited_for_and_replays_are_not() {
+    let pair = ReplicaPair::start();
+    let shop = shop(&pair).await;
+    shop.pay("warm").await.unwrap();
+    let mut monitor = pair.primary.monitor();
+    let first = shop.pay("a").await;
+    assert_eq!(monitor.names(), ["EVALSHA", "WAIT", "EVALSHA", "WAIT"]);
+    assert_eq!(shop.pay("a").await, first);
+    assert_eq!(monitor.names(), ["EVALSHA"]);
+    let failed = shop.pay_by("b", async |_| Err(Failure::Down)).await;
+    assert_eq!(failed, Err(Failure::Down));
+    // A key that is given back is free in any case, a lease later.
+    let names = monitor.names();
+    let waited = names.iter().filter(|name| *name == "WAIT");
+    assert_eq!(waited.count(), 1, "{names:?}");
+}
+
+#[tokio::test]
+async fn replicated_writes_are_on_the_replica() {
+    let pair = ReplicaPair::start();
+    let shop = shop(&pair).await;
+    let answer = shop
+        .pay_by("a", async |_| {
+            let name = shop.record(&pair.replica);
+            assert!(pair.replica.cli(&["GET", &name]).starts_with("2P"));
+            Ok(())
+        })
+        .await;
+    pair.primary.kill();
+    pair.replica.cli(&["REPLICAOF", "NO", "ONE"]);
+    let after = shop.beside_hasty(&pair.replica.url()).await;
+    assert_eq!(after.pay("a").await, answer);
+    assert_eq!(after.runs(), 0);
+}
+
+#[tokio::test]
+async fn without_its_replica_nothing_is_granted_and_answers_are_replayed() {
+    let pair = ReplicaPair::start();
+    let shop = shop(&pair).await;
+    let stored = shop.pay("a").await;
+    pair.replica.pause();
+    let began = Instant::now();
+    assert_unavailable(shop.pay("b").await);
+    let took = began.elapsed();
+    assert!(took < HASTE + SLACK, "{took:?}");
+    assert_store_says(
+        &shop,
+        StoreErrorKind::Unavailable,
+        "0 of 1 replicas have it",
+    )
+    .await;
+    // Replays wait for nobody; this one would wait in vain.
+    assert_eq!(shop.pay("a").await, stored);
+    assert_eq!(shop.runs(), 1);
+    // What was claimed has been given back: it is granted as soon as the replica is there.
+    pair.replica.resume();
+    pair.await_in_sync();
+    until("the claim is given back", || {
+        let name = shop_record(&shop, &pair.primary, "R");
+        name.is_some()
+    })
+    .await;
+    assert_eq!(shop.pay("b").await.unwrap().attempt, 1);
+}
+
+/// The record of this shop that is in this state.
+fn shop_record(shop: &Shop, server: &RedisServer, state: &str) -> Option<String> {
+    let names = server.cli(&["KEYS", &format!("{}:shop.pay:*", shop.prefix())]);
+    let mut names = names.split_whitespace().map(str::to_owned);
+    names.find(|name| server.cli(&["GETRANGE", name, "1", "1"]) == state)
+}
+
+#[tokio::test]
+async fn an_answer_without_its_replica_is_given_and_stored_when_that_is_back() {
+    let pair = ReplicaPair::start();
+    let shop = shop(&pair).await;
+    let answer = shop
+        .pay_by("a", async |_| {
+            pair.replica.pause();
+            Ok(())
+        })
+        .await;
+    assert!(answer.is_ok());
+    assert_eq!(shop.events.count("unsaved"), 1);
+    assert_eq!(shop.events.count("completed"), 0);
+    pair.replica.resume();
+    happened(&shop.events, "completed", 1).await;
+    assert_eq!(shop.pay("a").await, answer);
+    assert_eq!(shop.runs(), 1);
+}
+
+#[tokio::test]
+async fn a_lease_that_is_not_renewed_on_the_replica_is_lost() {
+    let pair = ReplicaPair::start();
+    let lease = Duration::from_secs(3);
+    let shop = Shop::open_with(&pair.primary.url(), replicated, |engine| {
+        // The replica may take a moment to be back.
+        engine.lease(lease).complete_deadline(lease * 5)
+    })
+    .await;
+    let answer = shop
+        .pay_by("a", async |context| {
+            happened(&shop.events, "renewed", 1).await;
+            pair.replica.pause();
+            context.lease_lost().await;
+            pair.replica.resume();
+            Ok(())
+        })
+        .await;
+    assert!(answer.is_ok());
+    pair.await_in_sync();
+    assert_eq!(shop.pay("a").await, answer);
+}
+
+#[tokio::test]
+async fn more_replicas_than_there_are_grant_nothing() {
+    let pair = ReplicaPair::start();
+    let shop = Shop::open_with(
+        &pair.primary.url(),
+        |store| replicated(store).durability(Durability::Replicated(2)),
+        hasty,
+    )
+    .await;
+    assert_unavailable(shop.pay("a").await);
+    assert_store_says(
+        &shop,
+        StoreErrorKind::Unavailable,
+        "1 of 2 replicas have it",
+    )
+    .await;
+    assert_eq!(shop.runs(), 0);
+}
+
+#[tokio::test]
+async fn many_writes_wait_side_by_side() {
+    let pair = ReplicaPair::start();
+    let shop = Shop::open_with(&pair.primary.url(), replicated, persistent).await;
+    let calls = (0..100).map(|number| {
+        let shop = shop.clone();
+        tokio::spawn(async move { shop.pay(&number.to_string()).await })
+    });
+    for call in calls.collect::<Vec<_>>() {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(shop.runs(), 100);
+    let clients = pair.primary.cli(&["CLIENT", "LIST", "TYPE", "normal"]);
+    let waited = clients.lines().filter(|client| client.contains("cmd=wait"));
+    assert!(waited.count() <= 8, "{clients}");
+}
+
+/// A server that becomes a replica answers the `WAIT` that it interrupts with `UNBLOCKED`.
+#[tokio::test]
+async fn a_wait_that_a_demotion_interrupts_may_be_sent_again() {
+    let ReplicaPair { primary, replica } = ReplicaPair::start();
+    let store = RedisStore::builder(primary.url())
+        .response_timeout(SLACK)
+        .durability(Durability::Replicated(1));
+    let store = store.connect().await.unwrap();
+    let claim = async |number| store.claim(&key(number), &asks(Owner::random())).await;
+    claim(0).await.unwrap();
+    replica.pause();
+    let (error, ()) = tokio::join!(claim(1), async {
+        until("the claim waits", || {
+            primary
+                .cli(&["INFO", "clients"])
+                .contains("blocked_clients:1")
+        })
+        .await;
+        primary.cli(&["REPLICAOF", "127.0.0.1", "1"]);
+    });
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    replica.resume();
+}
+
+/// The primary is always available, and so is the process that renews.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_is_away_does_not_cost_leases_on_the_primary() {
+    const BODIES: usize = 100;
+    let ReplicaPair { primary, replica } = ReplicaPair::start();
+    let lease = Duration::from_secs(4);
+    let shop = Shop::open_with(
+        &primary.url(),
+        |store| store.durability(Durability::Replicated(1)),
+        |engine| persistent(engine).lease(lease),
+    )
+    .await;
+    let go = Arc::new(Notify::new());
+    let bodies = (0..BODIES).map(|number| {
+        let (shop, go) = (shop.clone(), Arc::clone(&go));
+        tokio::spawn(async move {
+            let body = async |_| {
+                go.notified().await;
+                Ok(())
+            };
+            shop.pay_by(&number.to_string(), body).await
+        })
+    });
+    let bodies: Vec<_> = bodies.collect();
+    until("all bodies run", || shop.runs() == BODIES).await;
+    replica.pause();
+    let began = Instant::now();
+    until("two leases are over", || began.elapsed() > lease * 2).await;
+    // A record whose ttl is far behind the longest was not renewed. All are read at one moment.
+    let lives = "local lives = {} \
+                 for at, name in ipairs(redis.call('KEYS', ARGV[1])) do \
+                 lives[at] = redis.call('PTTL', name) end return lives";
+    let lives = primary.cli(&["EVAL", lives, "0", &format!("{}:shop.pay:*", shop.prefix())]);
+    let lives: Vec<i64> = lives
+        .split_whitespace()
+        .map(|life| life.parse().unwrap())
+        .collect();
+    assert_eq!(lives.len(), BODIES);
+    let longest = *lives.iter().max().unwrap();
+    let lapsed = lives.iter().filter(|life| longest - **life > 4_000).count();
+    replica.resume();
+    go.notify_waiters();
+    assert_eq!(lapsed, 0, "leases lapsed on the primary");
+    for body in bodies {
+        body.await.unwrap().unwrap();
+    }
+}

@@ -1,0 +1,150 @@
+//! A server that goes down and comes back.
+
+use std::time::Duration;
+
+use idem_harness::RedisServer;
+use idem_runtime::store::StoreErrorKind;
+use idem_tests::shop::{Shop, assert_store_says, assert_unavailable, happened, patiently};
+
+/// A server that forgets nothing, and a shop that has had one customer.
+async fn durable() -> (RedisServer, Shop) {
+    let server = RedisServer::builder().append_only_always().start();
+    let shop = Shop::open_hasty(&server.url()).await;
+    shop.pay("warm").await.unwrap();
+    (server, shop)
+}
+
+#[tokio::test]
+async fn a_restart_between_claim_and_completion_is_not_noticed() {
+    let (server, shop) = durable().await;
+    let answer = shop
+        .pay_by("a", async |_| {
+            server.restart();
+            Ok(())
+        })
+        .await;
+    let receipt = answer.unwrap();
+    assert_eq!(shop.pay("a").await, Ok(receipt));
+    assert_eq!(shop.runs(), 2);
+    // The claim came back with the server, so this was no late completion.
+    assert_eq!(shop.events.count("completed value late"), 0);
+    assert_eq!(shop.events.count("unsaved"), 0);
+}
+
+#[tokio::test]
+async fn a_restart_between_completion_and_replay_is_not_noticed() {
+    let (server, shop) = durable().await;
+    let answer = shop.pay("a").await;
+    server.restart();
+    assert_eq!(shop.pay("a").await, answer);
+    assert_eq!(shop.runs(), 2);
+}
+
+#[tokio::test]
+async fn a_crash_keeps_claims_and_answers() {
+    let (server, shop) = durable().await;
+    let done = shop.pay("a").await;
+    let answer = shop
+        .pay_by("b", async |_| {
+            server.kill();
+            server.restart();
+            shop.pay("b").await.expect_err("the claim is held");
+            Ok(())
+        })
+        .await;
+    server.kill();
+    server.restart();
+    assert_eq!(shop.pay("a").await, done);
+    assert_eq!(shop.pay("b").await, answer);
+    assert_eq!(shop.runs(), 3);
+}
+
+#[tokio::test]
+async fn a_server_killed_before_the_claim_keeps_the_body_from_running() {
+    let (server, shop) = durable().await;
+    server.kill();
+    assert_unavailable(shop.pay("a").await);
+    assert_store_says(&shop, StoreErrorKind::Unavailable, "nothing listens").await;
+    assert_eq!(shop.runs(), 1);
+    server.restart();
+    assert_eq!(shop.pay("a").await.unwrap().attempt, 1);
+}
+
+#[tokio::test]
+async fn a_server_killed_during_the_body_gets_the_answer_when_it_is_back() {
+    let (server, shop) = durable().await;
+    let answer = shop
+        .pay_by("a", async |_| {
+            server.kill();
+            Ok(())
+        })
+        .await;
+    let receipt = answer.expect("the body has succeeded, and so has the call");
+    assert_eq!(shop.events.count("unsaved"), 1);
+    server.restart();
+    happened(&shop.events, "completed", 2).await;
+    assert_eq!(shop.pay("a").await, Ok(receipt));
+    assert_eq!(shop.runs(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_lost_the_claim_takes_the_answer() {
+    let server = RedisServer::start();
+    let shop = Shop::open(&server.url()).await;
+    let answer = shop
+        .pay_by("a", async |_| {
+            server.restart();
+            Ok(())
+        })
+        .await;
+    assert_eq!(shop.events.count("completed value late"), 1);
+    assert_eq!(shop.pay("a").await, answer);
+    assert_eq!(shop.runs(), 1);
+}
+
+/// A server whose snapshot takes ten seconds to load, answering `LOADING` meanwhile: longer than a
+/// hasty shop tries.
+fn slow_to_load() -> RedisServer {
+    let server = RedisServer::builder()
+        .arg("--key-load-delay", "1000")
+        .arg("--loading-process-events-interval-bytes", "1024")
+        .start();
+    let fill = "for n = 1, 5000 do redis.call('SET', 'filler:' .. n, string.rep('f', 64)) end";
+    server.cli(&["EVAL", fill, "0"]);
+    server
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_loading_server_is_named_and_retried() {
+    let server = slow_to_load();
+    let shop = Shop::open_hasty(&server.url()).await;
+    let patient = Shop::open_with(
+        &server.url(),
+        |store| store,
+        |engine| engine.claim_deadline(Duration::from_mins(1)),
+    )
+    .await;
+    let answer = shop.pay("a").await;
+    server.cli(&["SAVE"]);
+    server.kill();
+    // `restart` returns when the data are loaded.
+    let restart = tokio::task::spawn_blocking(move || {
+        server.restart();
+        server
+    });
+    let loading = async {
+        loop {
+            let (kind, message) = shop.store_says().await;
+            assert_eq!(kind, StoreErrorKind::Unavailable, "{message}");
+            if message.contains("loading its data") {
+                return;
+            }
+        }
+    };
+    patiently("the server is up, and loads", loading).await;
+    assert_unavailable(shop.pay("b").await);
+    assert_eq!(patient.pay("b").await.unwrap().attempt, 1);
+    let _server = restart.await.unwrap();
+    assert_eq!(shop.pay("a").await, answer);
+    assert_eq!((shop.runs(), patient.runs()), (1, 1));
+}

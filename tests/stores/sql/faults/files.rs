@@ -1,0 +1,125 @@
+//! The file of a SQLite store: where it may be, and what is said when it is not as it should be.
+
+use std::fs;
+
+use idem_harness::TestDir;
+use idem_runtime::store::StoreErrorKind::Refused;
+use idem_runtime::store::sql::{SqlSource, Sqlite, SqliteStore};
+use sqlx::sqlite::SqliteConnectOptions;
+
+use crate::fixture::{Fixture, assert_permanent, assert_says, claim};
+use crate::test_database::{Kind, open};
+
+#[tokio::test]
+async fn a_database_in_memory_is_refused() {
+    let parts = ["connecting", "memory", "MemoryStore"];
+    for url in [
+        "sqlite::memory:",
+        "sqlite://:memory:",
+        "sqlite:a?mode=memory",
+        "sqlite:",
+    ] {
+        assert_says(SqliteStore::connect(url).await, Refused, &parts);
+    }
+    let options = SqliteConnectOptions::new().filename(":memory:");
+    let store = SqliteStore::connect(SqlSource::options(options)).await;
+    assert_says(store, Refused, &parts);
+}
+
+#[tokio::test]
+async fn a_path_may_have_any_characters() {
+    let dir = TestDir::new("paths").unwrap();
+    for (name, file) in [
+        ("with spaces.db", "with spaces.db"),
+        ("what%3F.db", "what?.db"),
+        ("a%23b%25.db", "a#b%.db"),
+        ("ünïcode.db", "ünïcode.db"),
+    ] {
+        let url = format!("sqlite:{}", dir.path().join(name).display());
+        let fixture = Fixture::on(&open::<Sqlite>(&url).await);
+        let first = fixture.pay("a").await.unwrap();
+        let again = fixture.beside(&open::<Sqlite>(&url).await);
+        assert_eq!(again.pay("a").await.unwrap(), first);
+        assert!(dir.path().join(file).exists(), "{file}");
+    }
+}
+
+#[tokio::test]
+async fn a_path_may_be_relative() {
+    let test_database = Sqlite::test_database();
+    let path = test_database.url.strip_prefix("sqlite:/").unwrap();
+    let here = std::env::current_dir().unwrap();
+    let up = "../".repeat(here.components().count() - 1);
+    let fixture = Fixture::on(&open::<Sqlite>(&format!("sqlite:{up}{path}")).await);
+    let first = fixture.pay("a").await.unwrap();
+    let again = fixture.beside(&open::<Sqlite>(&test_database.url).await);
+    assert_eq!(again.pay("a").await.unwrap(), first);
+    assert_eq!(fixture.effects("a"), 1);
+}
+
+#[tokio::test]
+async fn a_missing_directory_is_reported() {
+    let dir = TestDir::new("nowhere").unwrap();
+    let url = format!("sqlite:{}/missing/a.db", dir.path().display());
+    let store = SqliteStore::connect(url).await;
+    assert_says(store, Refused, &["connecting", "directory"]);
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_refused() {
+    let dir = TestDir::new("text").unwrap();
+    let file = dir.path().join("a.db");
+    fs::write(&file, "password-marker, and not a database\n".repeat(100)).unwrap();
+    let store = SqliteStore::connect(format!("sqlite:{}", file.display())).await;
+    assert_says(store, Refused, &["connecting", "no SQLite database"]);
+}
+
+#[tokio::test]
+async fn a_read_only_file_is_reported() {
+    let test_database = Sqlite::test_database();
+    let fixture = Fixture::on(&open::<Sqlite>(&test_database.url).await);
+    let first = fixture.pay("a").await.unwrap();
+    let url = format!("{}?mode=ro", test_database.url);
+    let store = SqliteStore::connect(url).await.unwrap();
+    assert_says(
+        claim(&store).await,
+        Refused,
+        &["a claim", "may only be read"],
+    );
+    let reader = fixture.beside(&store);
+    assert_eq!(reader.pay("a").await.unwrap(), first);
+    assert_permanent(reader.pay("b").await);
+    assert_eq!((fixture.effects("a"), fixture.effects("b")), (1, 0));
+}
+
+/// Whoever has the file open does not notice; what they write is lost with them. Nothing that a store
+/// could do without a look at the directory for each statement; new connections do notice.
+#[tokio::test]
+async fn a_deleted_file_is_reported_on_open() {
+    let test_database = Sqlite::test_database();
+    let store = open::<Sqlite>(&test_database.url).await;
+    Fixture::on(&store).pay("a").await.unwrap();
+    let path = test_database.url.strip_prefix("sqlite:").unwrap();
+    for end in ["", "-wal", "-shm"] {
+        fs::remove_file(format!("{path}{end}")).unwrap();
+    }
+    let late = SqliteStore::connect(&test_database.url).await.unwrap();
+    assert_says(claim(&late).await, Refused, &["`migrate()`"]);
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_reported() {
+    let test_database = Sqlite::test_database();
+    let store = open::<Sqlite>(&test_database.url).await;
+    let fixture = Fixture::on(&store);
+    for number in 0..50 {
+        fixture.pay(&number.to_string()).await.unwrap();
+    }
+    test_database.sql("PRAGMA wal_checkpoint(TRUNCATE)").await;
+    let path = test_database.url.strip_prefix("sqlite:").unwrap();
+    let mut bytes = fs::read(path).unwrap();
+    bytes[4096..].fill(0xa5);
+    fs::write(path, bytes).unwrap();
+    let late = SqliteStore::connect(&test_database.url).await.unwrap();
+    assert_says(claim(&late).await, Refused, &["damaged"]);
+}

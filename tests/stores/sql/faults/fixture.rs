@@ -1,0 +1,168 @@
+//! One idempotent operation on a SQL store, with its effects counted.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use idem_runtime::store::sql::{Backend, SqlStore};
+use idem_runtime::store::{ClaimReply, Owner, RecordKey, Store, StoreError, StoreErrorKind};
+use idem_runtime::{Context, Engine, EngineBuilder, ErrorKind, KeyBuilder, OnRunning, Operation};
+use idem_tests::events::Events;
+use idem_tests::shop::{Failure, MARKERS, PATIENCE, asks, assert_discreet, persistent};
+
+/// The deadlines of a hasty fixture: long enough for a call that nothing is in the way of.
+pub(crate) const HASTE: Duration = Duration::from_secs(3);
+
+/// What a call may take beyond its deadline on a busy machine.
+pub(crate) const SLACK: Duration = Duration::from_secs(10);
+
+/// An engine on a store. Every refusal that comes out of it is looked through for text that does not
+/// belong there.
+#[derive(Clone, Debug)]
+pub(crate) struct Fixture {
+    pub(crate) engine: Engine,
+    pub(crate) events: Events,
+    effects: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+impl Fixture {
+    /// A fixture with a lease of a minute, where a duplicate of a running call waits for it. It is as patient
+    /// as a busy machine needs it.
+    pub(crate) fn on<B: Backend>(store: &SqlStore<B>) -> Self {
+        Self::with(store, |engine| engine)
+    }
+
+    /// A fixture that gives up soon.
+    pub(crate) fn hasty<B: Backend>(store: &SqlStore<B>) -> Self {
+        Self::with(store, |engine| {
+            engine.claim_deadline(HASTE).complete_deadline(HASTE)
+        })
+    }
+
+    pub(crate) fn with<B: Backend>(
+        store: &SqlStore<B>,
+        settings: impl FnOnce(EngineBuilder) -> EngineBuilder,
+    ) -> Self {
+        let events = Events::default();
+        let builder = persistent(Engine::builder(store.clone()))
+            .prefix("fixture")
+            .lease(Duration::from_mins(1))
+            .on_running(OnRunning::Wait(PATIENCE))
+            .observer(events.clone());
+        Self {
+            engine: settings(builder).build().unwrap(),
+            events,
+            effects: Arc::default(),
+        }
+    }
+
+    /// Another engine on another store, whose effects count as those of this one.
+    #[must_use]
+    pub(crate) fn beside<B: Backend>(&self, store: &SqlStore<B>) -> Self {
+        self.beside_with(store, |engine| engine)
+    }
+
+    /// The same, with settings.
+    #[must_use]
+    pub(crate) fn beside_with<B: Backend>(
+        &self,
+        store: &SqlStore<B>,
+        settings: impl FnOnce(EngineBuilder) -> EngineBuilder,
+    ) -> Self {
+        let effects = Arc::clone(&self.effects);
+        Self {
+            effects,
+            ..Self::with(store, settings)
+        }
+    }
+
+    /// Calls with a body that succeeds at once.
+    pub(crate) async fn pay(&self, key: &str) -> Result<String, Failure> {
+        self.pay_by(key, async |_| Ok(())).await
+    }
+
+    /// Calls with a body that does this, and then has its effect.
+    pub(crate) async fn pay_by<F>(&self, key: &str, body: F) -> Result<String, Failure>
+    where
+        F: AsyncFnOnce(Context) -> Result<(), Failure>,
+    {
+        let [_, marked_key, scope, payload, answer] = MARKERS;
+        let call = self.engine.operation("fixture.pay").scope(scope);
+        let call = call.key(&(marked_key, key)).fingerprint(payload);
+        let outcome = call
+            .run(async |context: Context| {
+                body(context).await?;
+                let mut effects = self.effects.lock().unwrap();
+                let effect = effects.entry(key.to_owned()).or_default();
+                *effect += 1;
+                Ok(format!("{answer} {key} {effect}"))
+            })
+            .await;
+        if let Err(Failure::Idem(error)) = &outcome {
+            assert_discreet(error);
+        }
+        outcome
+    }
+
+    /// How often the body of this key had its effect.
+    pub(crate) fn effects(&self, key: &str) -> usize {
+        self.effects.lock().unwrap().get(key).copied().unwrap_or(0)
+    }
+
+    /// How often any body had its effect.
+    pub(crate) fn all_effects(&self) -> usize {
+        self.effects.lock().unwrap().values().sum()
+    }
+}
+
+/// A place that no fixture has a record at.
+pub(crate) fn elsewhere(number: u64) -> RecordKey {
+    let digest = KeyBuilder::new("elsewhere", 64).key(&number).unwrap();
+    RecordKey::new("fixture".into(), Operation::new("elsewhere"), digest)
+}
+
+/// Claims without the engine's retries.
+pub(crate) async fn claim<B: Backend>(store: &SqlStore<B>) -> Result<ClaimReply, StoreError> {
+    claim_of(store, u64::MAX).await
+}
+
+/// The same, of the key of this number.
+pub(crate) async fn claim_of<B: Backend>(
+    store: &SqlStore<B>,
+    number: u64,
+) -> Result<ClaimReply, StoreError> {
+    let request = asks(Owner::random());
+    store.claim(&elsewhere(number), &request).await
+}
+
+/// Panics unless the error is of this kind, and says all of this and nothing that it should not.
+#[track_caller]
+pub(crate) fn assert_says<T: std::fmt::Debug>(
+    outcome: Result<T, StoreError>,
+    kind: StoreErrorKind,
+    parts: &[&str],
+) {
+    let error = outcome.expect_err("the store refuses");
+    assert_discreet(&error);
+    let message = error.to_string();
+    assert_eq!(error.kind(), kind, "{message}");
+    for part in parts {
+        assert!(message.contains(part), "{part:?} is not in: {message}");
+    }
+}
+
+/// Panics unless a call was refused for lack of a store that it may ask again.
+#[track_caller]
+pub(crate) fn assert_retryable(outcome: Result<String, Failure>) {
+    let error = outcome.expect_err("the store is not to be had").refused();
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable, "{error}");
+    assert!(error.is_retryable(), "{error}");
+}
+
+/// Panics unless a call was refused by a store that somebody has to mend.
+#[track_caller]
+pub(crate) fn assert_permanent(outcome: Result<String, Failure>) {
+    let error = outcome.expect_err("the store refuses").refused();
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable, "{error}");
+    assert!(!error.is_retryable(), "{error}");
+}

@@ -1,0 +1,355 @@
+//! What many write at once into a file: one commit for all, and nobody is told before it.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use idem_runtime::store::sql::{Sqlite, SqliteStore};
+use idem_runtime::store::{
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey,
+    State, Store, StoreError,
+};
+use idem_runtime::{KeyBuilder, Operation};
+use idem_tests::shop::{asks, patiently};
+use tokio::task::JoinSet;
+
+use crate::fixture::{assert_says, elsewhere};
+use crate::test_database::{Kind, TestDatabase, open};
+
+/// A place whose records the file does not take; see [`spoil`].
+fn spoilt(number: u64) -> RecordKey {
+    let digest = KeyBuilder::new("spoilt", 64).key(&number).unwrap();
+    RecordKey::new("fixture".into(), Operation::new("spoilt"), digest)
+}
+
+fn request() -> ClaimRequest {
+    asks(Owner::random())
+}
+
+type Claimed = (RecordKey, ClaimRequest, Result<ClaimReply, StoreError>);
+
+/// A store that has seen so many new keys that it does not look first whether one is.
+async fn warm(test_database: &TestDatabase) -> SqliteStore {
+    let store = open::<Sqlite>(&test_database.url).await;
+    let claims: JoinSet<_> = (1_000..1_200)
+        .map(|number| {
+            let store = store.clone();
+            async move { store.claim(&elsewhere(number), &request()).await.unwrap() }
+        })
+        .collect();
+    claims.join_all().await;
+    test_database.sql("DELETE FROM idem_records").await;
+    store
+}
+
+/// A claim of each, in line while somebody else holds the file, who lets go when all are.
+async fn all_at_once(
+    test_database: &TestDatabase,
+    store: &SqliteStore,
+    keys: impl Iterator<Item = RecordKey>,
+) -> Vec<Claimed> {
+    let held = Sqlite::hold(&test_database.url).await;
+    let mut claims: Vec<_> = keys
+        .map(|key| {
+            let store = store.clone();
+            Box::pin(async move {
+                let request = request();
+                let reply = store.claim(&key, &request).await;
+                (key, request, reply)
+            })
+        })
+        .collect();
+    let begun = poll_fn(|cx| {
+        for claim in &mut claims {
+            assert!(claim.as_mut().poll(cx).is_pending(), "the file is held");
+        }
+        Poll::Ready(())
+    });
+    begun.await;
+    let claims: Vec<_> = claims.into_iter().map(tokio::spawn).collect();
+    drop(held);
+    let mut told = Vec::new();
+    for claim in claims {
+        told.push(patiently("all are told", claim).await.unwrap());
+    }
+    told
+}
+
+/// How many transactions the log of the file holds.
+fn commits(test_database: &TestDatabase) -> usize {
+    let file = test_database.url.strip_prefix("sqlite:").unwrap();
+    let log = std::fs::read(format!("{file}-wal")).unwrap();
+    let number = |at: usize| u32::from_be_bytes(log[at..at + 4].try_into().unwrap());
+    // https://sqlite.org/fileformat2.html#the_write_ahead_log
+    let frame = 24 + usize::try_from(number(8)).unwrap();
+    let frames = (32..=log.len() - frame).step_by(frame);
+    let of_now = frames.take_while(|at| log[at + 8..at + 16] == log[16..24]);
+    of_now.filter(|at| number(at + 4) != 0).count()
+}
+
+fn granted(claimed: &Claimed) -> bool {
+    matches!(claimed.2, Ok(ClaimReply::Granted { .. }))
+}
+
+/// Who has a claim, as the file says.
+async fn holders(test_database: &TestDatabase) -> String {
+    let owners = "SELECT coalesce(group_concat(hex(owner), ' '), '') FROM idem_records";
+    test_database.sql(owners).await
+}
+
+fn digits(owner: &Owner) -> String {
+    let digit = |byte: &u8| format!("{byte:02X}");
+    owner.as_bytes().iter().map(digit).collect()
+}
+
+/// Panics unless exactly those are told that they have their claim who have it.
+async fn assert_report(test_database: &TestDatabase, claims: &[Claimed]) {
+    let there = holders(test_database).await;
+    for claim in claims {
+        let has = there.contains(&digits(&claim.1.owner));
+        assert_eq!(granted(claim), has, "{:?}", claim.2);
+    }
+}
+
+/// From now on no transaction with a record of this operation can be committed: only the commit says so.
+async fn spoil(test_database: &TestDatabase) {
+    test_database
+        .sql("CREATE TABLE parents (id INTEGER PRIMARY KEY)")
+        .await;
+    test_database
+        .sql("CREATE TABLE children (id INTEGER REFERENCES parents DEFERRABLE INITIALLY DEFERRED)")
+        .await;
+    test_database
+        .sql(
+            "CREATE TRIGGER spoils AFTER INSERT ON idem_records WHEN new.op = 'spoilt' \
+         BEGIN INSERT INTO children VALUES (1); END",
+        )
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_writes_are_one_commit() {
+    let test_database = Sqlite::test_database();
+    let store = warm(&test_database).await;
+    let before = commits(&test_database);
+    let claims = all_at_once(&test_database, &store, (0..200).map(elsewhere)).await;
+    assert!(claims.iter().all(granted));
+    assert_report(&test_database, &claims).await;
+    // The first goes alone; what comes while the others wait for the file goes behind them.
+    let claimed = commits(&test_database) - before;
+    assert!((1..=3).contains(&claimed), "{claimed} commits");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_go_together_and_each_is_its_own() {
+    let test_database = Sqlite::test_database();
+    let store = warm(&test_database).await;
+    let claims = all_at_once(&test_database, &store, (0..100).map(elsewhere)).await;
+    let held = Sqlite::hold(&test_database.url).await;
+    let mut completions: Vec<_> = claims
+        .into_iter()
+        .enumerate()
+        .map(|(number, (key, request, reply))| {
+            let Ok(ClaimReply::Granted { fence, .. }) = reply else {
+                panic!("{reply:?}");
+            };
+            // One of them is not whom it says it is.
+            let owner = if number == 50 {
+                Owner::random()
+            } else {
+                request.owner
+            };
+            let done = Header {
+                state: State::Done {
+                    outcome: OutcomeKind::Error,
+                    schema: 0,
+                },
+                owner,
+                fence,
+                attempts: 1,
+                retain: request.retain,
+                fingerprint: request.fingerprint,
+                types: AnswerTypes::UNKNOWN,
+            };
+            let mut record = done.encode().to_vec();
+            record.extend(number.to_string().bytes());
+            let store = store.clone();
+            Box::pin(async move { store.complete(&key, &record.into()).await })
+        })
+        .collect();
+    let begun = poll_fn(|cx| {
+        for completion in &mut completions {
+            assert!(completion.as_mut().poll(cx).is_pending());
+        }
+        Poll::Ready(())
+    });
+    begun.await;
+    drop(held);
+    for (number, completion) in completions.into_iter().enumerate() {
+        let reply = patiently("it is told", completion).await.unwrap();
+        match reply {
+            CompleteReply::Stored { late: false } => assert_ne!(number, 50),
+            CompleteReply::Superseded { .. } => assert_eq!(number, 50),
+            other => panic!("{other:?}"),
+        }
+    }
+    for number in 0..100 {
+        let reply = store.claim(&elsewhere(number), &request()).await.unwrap();
+        match reply {
+            ClaimReply::Done { record, .. } => {
+                assert_eq!(record.body(), number.to_string().as_bytes());
+            }
+            other => assert_eq!(number, 50, "{other:?}"),
+        }
+    }
+}
+
+/// Also one that goes alone, whose row is there before its commit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_whose_commit_fails_is_not_granted() {
+    let test_database = Sqlite::test_database();
+    let store = warm(&test_database).await;
+    spoil(&test_database).await;
+    let reply = store.claim(&spoilt(0), &request()).await;
+    assert!(reply.is_err(), "{reply:?}");
+    let claims = all_at_once(&test_database, &store, (0..50).map(spoilt)).await;
+    assert!(!claims.iter().any(granted));
+    assert_eq!(holders(&test_database).await, "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_spoils_the_commit_does_not_spoil_the_others() {
+    let test_database = Sqlite::test_database();
+    let store = warm(&test_database).await;
+    spoil(&test_database).await;
+    let keys = (0..50).map(|number| match number {
+        20 => spoilt(number),
+        _ => elsewhere(number),
+    });
+    let claims = all_at_once(&test_database, &store, keys).await;
+    assert_eq!(claims.iter().filter(|claim| granted(claim)).count(), 49);
+    assert_report(&test_database, &claims).await;
+}
+
+/// A claim of what is there, in a line of claims of what is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_meets_a_record_does_not_keep_the_others() {
+    let test_database = Sqlite::test_database();
+    let store = warm(&test_database).await;
+    let there = async |key| store.claim(&key, &request()).await.unwrap();
+    there(elsewhere(7)).await;
+    let keys = (0..60).map(elsewhere).chain((0..3).map(elsewhere));
+    let claims = all_at_once(&test_database, &store, keys).await;
+    assert_eq!(claims.iter().filter(|claim| granted(claim)).count(), 59);
+    assert_report(&test_database, &claims).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_fills_up_within_a_group_stores_the_claims_that_fit() {
+    use std::str::FromStr as _;
+    let test_database = Sqlite::test_database();
+    drop(open::<Sqlite>(&test_database.url).await);
+    let pages: u32 = test_database
+        .sql("PRAGMA page_count")
+        .await
+        .parse()
+        .unwrap();
+    let options = sqlx::sqlite::SqliteConnectOptions::from_str(&test_database.url).unwrap();
+    let options = options.pragma("max_page_count", (pages + 6).to_string());
+    let source = idem_runtime::store::sql::SqlSource::options(options);
+    let store = SqliteStore::connect(source).await.unwrap();
+    let claims = all_at_once(&test_database, &store, (0..200).map(elsewhere)).await;
+    assert_report(&test_database, &claims).await;
+    let (granted, refused): (Vec<_>, Vec<_>) = claims.into_iter().partition(granted);
+    assert!(!granted.is_empty() && !refused.is_empty());
+    for (_, _, reply) in refused {
+        let full = idem_runtime::store::StoreErrorKind::Full;
+        assert_says(reply, full, &["a claim", "room"]);
+    }
+    test_database.sql("DELETE FROM idem_records").await;
+    let more = store.claim(&elsewhere(1_000), &request()).await.unwrap();
+    assert!(matches!(more, ClaimReply::Granted { .. }), "{more:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_leaves_the_queue_blocks_no_other() {
+    let test_database = Sqlite::test_database();
+    let store = warm(&test_database).await;
+    let held = Sqlite::hold(&test_database.url).await;
+    let requests: Vec<_> = (0..40)
+        .map(|number| (elsewhere(number), request()))
+        .collect();
+    let mut claims: Vec<_> = requests
+        .iter()
+        .map(|(key, request)| Some(store.claim(key, request)))
+        .collect();
+    let begun = poll_fn(|cx| {
+        for claim in claims.iter_mut().flatten() {
+            assert!(pin!(claim).poll(cx).is_pending());
+        }
+        Poll::Ready(())
+    });
+    begun.await;
+    // The first, which went alone, and every other.
+    for left in claims.iter_mut().step_by(2) {
+        drop(left.take());
+    }
+    drop(held);
+    for claim in claims.into_iter().flatten() {
+        let reply = patiently("it is told", claim).await.unwrap();
+        assert!(matches!(reply, ClaimReply::Granted { .. }), "{reply:?}");
+    }
+    // Their owners may come back, and have one claim each.
+    for (key, request) in &requests {
+        let reply = store.claim(key, request).await.unwrap();
+        assert!(
+            matches!(reply, ClaimReply::Granted { attempt: 1, .. }),
+            "{reply:?}"
+        );
+    }
+}
+
+/// One that went alone, and whose caller does not come to hear of its end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_stalls_delays_no_other() {
+    let test_database = Sqlite::test_database();
+    let store = warm(&test_database).await;
+    let (key, request) = (elsewhere(0), request());
+    let mut still = store.claim(&key, &request);
+    poll_fn(|cx| {
+        assert!(pin!(&mut still).poll(cx).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+    for number in 1..20 {
+        let request = self::request();
+        let key = elsewhere(number);
+        let claim = store.claim(&key, &request);
+        let reply = patiently("it is told", claim).await.unwrap();
+        assert!(matches!(reply, ClaimReply::Granted { .. }), "{reply:?}");
+    }
+    let reply = still.await.unwrap();
+    assert!(matches!(reply, ClaimReply::Granted { .. }), "{reply:?}");
+}
+
+/// The store's thread has the file open, and ends with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_thread_ends_with_the_store() {
+    let test_database = Sqlite::test_database();
+    let store = warm(&test_database).await;
+    let file = test_database.url.strip_prefix("sqlite:").unwrap();
+    let open = || {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap();
+        let open = open.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok());
+        open.filter(|path| path.as_os_str() == file).count()
+    };
+    assert!(open() > 1);
+    drop(store);
+    patiently("the file is closed", async {
+        while open() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}

@@ -1,0 +1,111 @@
+//! Many calls at once: whatever the isolation level, and beside a purge.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use idem_runtime::store::sql::{MySql, Postgres, Purge, SqlStore};
+use tokio::task::JoinSet;
+
+use crate::fixture::Fixture;
+use crate::test_database::{Kind, Server, on_each_database, open, open_with};
+
+on_each_database!(a_purge_beside_heavy_load_is_not_noticed);
+
+/// 2,000 calls from 16 tasks in two engines; no caller is told of anything.
+async fn many_calls<B: Kind>(stores: &[SqlStore<B>; 2], keys: usize) {
+    let fixture = Fixture::on(&stores[0]);
+    let other = fixture.beside(&stores[1]);
+    let mut tasks = JoinSet::new();
+    for task in 0..16 {
+        let fixture = if task % 2 == 0 { &fixture } else { &other }.clone();
+        tasks.spawn(async move {
+            for call in 0..125 {
+                let key = (task + call * 7) % keys;
+                fixture.pay(&format!("{key}")).await.unwrap();
+            }
+        });
+    }
+    tasks.join_all().await;
+    let all = (0..16).flat_map(|task| (0..125).map(move |call| (task + call * 7) % keys));
+    let all: std::collections::HashSet<_> = all.collect();
+    for key in &all {
+        assert_eq!(fixture.effects(&key.to_string()), 1, "{key}");
+    }
+    assert_eq!(fixture.all_effects(), all.len());
+}
+
+async fn at_isolation<B: Server>(setting: (&str, &str), shown: &str) {
+    let server = B::serve(&[setting]);
+    assert_eq!(
+        server.execute(shown).to_lowercase().replace('-', " "),
+        setting.1
+    );
+    let [one, two] = [
+        open::<B>(&server.url()).await,
+        open::<B>(&server.url()).await,
+    ];
+    many_calls(&[one, two], 50).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_serializable() {
+    let setting = ("default_transaction_isolation", "serializable");
+    at_isolation::<Postgres>(setting, "SHOW transaction_isolation").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_repeatable_read() {
+    let setting = ("default_transaction_isolation", "repeatable read");
+    at_isolation::<Postgres>(setting, "SHOW transaction_isolation").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb_serializable() {
+    let setting = ("transaction-isolation", "serializable");
+    at_isolation::<MySql>(setting, "SELECT @@tx_isolation").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb_read_uncommitted() {
+    let setting = ("transaction-isolation", "READ-UNCOMMITTED");
+    let server = MySql::serve(&[setting]);
+    let [one, two] = [
+        open::<MySql>(&server.url()).await,
+        open(&server.url()).await,
+    ];
+    many_calls(&[one, two], 50).await;
+}
+
+async fn a_purge_beside_heavy_load_is_not_noticed<B: Kind>() {
+    let test_database = Arc::new(B::test_database());
+    let patient = || {
+        open_with::<B>(&test_database.url, |store| {
+            store.response_timeout(Duration::from_secs(10))
+        })
+    };
+    let stores = [patient().await, patient().await];
+    let over = Arc::new(AtomicBool::new(false));
+    let mut purges = JoinSet::new();
+    for store in &stores {
+        let (store, test_database, over) =
+            (store.clone(), Arc::clone(&test_database), Arc::clone(&over));
+        purges.spawn(async move {
+            let mut deleted = 0;
+            while !over.load(Ordering::SeqCst) {
+                test_database.sql(&B::filled(300, -1_000_000)).await;
+                let purge = Purge::default().batch(50).pause(Duration::ZERO);
+                deleted += store.purge(purge).await.unwrap();
+            }
+            deleted
+        });
+    }
+    many_calls(&stores, 900).await;
+    over.store(true, Ordering::SeqCst);
+    let deleted: u64 = purges.join_all().await.into_iter().sum();
+    let rest = stores[0].purge(Purge::default()).await.unwrap();
+    assert!(
+        deleted > 0 && (deleted + rest).is_multiple_of(300),
+        "{deleted}, {rest}"
+    );
+}

@@ -1,0 +1,106 @@
+//! `NOTIFY` on PostgreSQL: who waits is told, and answered all the same when nobody tells.
+
+use idem_runtime::clock::ManualClock;
+use idem_runtime::store::sql::{Postgres, PostgresStore};
+use idem_tests::shop::{patiently, until};
+use tokio::sync::oneshot;
+
+use crate::fixture::Fixture;
+use crate::test_database::{Served, Server, open_with};
+
+const LISTENERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
+
+async fn telling(server: &Served) -> PostgresStore {
+    open_with::<Postgres>(&server.url(), |store| store.notify(true)).await
+}
+
+fn reads(server: &Served) -> usize {
+    let log = server.log();
+    log.lines()
+        .filter(|line| line.contains("execute") && line.contains(": SELECT layout"))
+        .count()
+}
+
+/// A fixture whose clock stands still: a call that waits asks when it is told to, and never on its own.
+fn listening(near: &Fixture, store: &PostgresStore) -> Fixture {
+    let clock = ManualClock::new();
+    near.beside_with(store, |engine| engine.clock(clock))
+}
+
+/// A call that waits in `far` hears that the one in `near` is done.
+async fn is_told(server: &Served, near: &Fixture, far: &Fixture, key: &str) {
+    let (begun, has_begun) = oneshot::channel();
+    let (ends, end) = oneshot::channel::<()>();
+    let calls = tokio::spawn({
+        let (near, key) = (near.clone(), key.to_owned());
+        async move {
+            let body = async |_| {
+                begun.send(()).unwrap();
+                end.await.unwrap();
+                Ok(())
+            };
+            near.pay_by(&key, body).await.unwrap()
+        }
+    });
+    has_begun.await.unwrap();
+    let before = reads(server);
+    let waits = tokio::spawn({
+        let (far, key) = (far.clone(), key.to_owned());
+        async move { far.pay(&key).await.unwrap() }
+    });
+    // It listens, and has looked once more since.
+    until("it waits", || reads(server) > before).await;
+    ends.send(()).unwrap();
+    let first = patiently("the first call ends", calls).await.unwrap();
+    let second = patiently(&format!("{key}: it is told"), waits).await;
+    assert_eq!(first, second.unwrap());
+    assert_eq!(near.effects(key), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn waiting_calls_are_notified() {
+    let server = Postgres::serve(&[("log_statement", "all")]);
+    let (near, far) = (telling(&server).await, telling(&server).await);
+    let near = Fixture::on(&near);
+    let far_store = far;
+    let far = listening(&near, &far_store);
+    is_told(&server, &near, &far, "at first").await;
+
+    // Whoever listens is cut off while a call waits.
+    let (begun, has_begun) = oneshot::channel();
+    let (ends, end) = oneshot::channel::<()>();
+    let body = async |_| {
+        begun.send(()).unwrap();
+        end.await.unwrap();
+        Ok(())
+    };
+    let asks = near.beside(&far_store);
+    let cuts = async {
+        has_begun.await.unwrap();
+        let waits = tokio::spawn({
+            let asks = asks.clone();
+            async move { asks.pay("cut").await.unwrap() }
+        });
+        let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                   WHERE query LIKE 'LISTEN%'";
+        until("somebody listens", || server.execute(LISTENERS) != "0").await;
+        assert_ne!(server.execute(cut), "0");
+        ends.send(()).unwrap();
+        patiently("it is answered all the same", waits)
+            .await
+            .unwrap()
+    };
+    let (first, second) = tokio::join!(near.pay_by("cut", body), cuts);
+    assert_eq!(first.unwrap(), second);
+    is_told(&server, &near, &far, "after a cut").await;
+
+    // The engine on whose thread it listens ends.
+    let next = listening(&near, &far_store);
+    is_told(&server, &near, &next, "beside another engine").await;
+    drop((far, asks));
+    // Its thread ends a little later; until then, who waits is told by it.
+    until("nobody listens", || server.execute(LISTENERS) == "0").await;
+    is_told(&server, &near, &next, "after the first engine").await;
+    // The other store has never waited.
+    until("one listens", || server.execute(LISTENERS) == "1").await;
+}

@@ -1,0 +1,264 @@
+//! A server that is not there, or is gone in the middle of a call.
+
+use std::time::{Duration, Instant};
+
+use idem_harness::TcpProxy;
+use idem_runtime::store::StoreErrorKind::Unavailable;
+use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqlStore};
+use idem_tests::shop::{Failure, happened, until};
+use tokio::task::JoinSet;
+
+use crate::fixture::{Fixture, HASTE, SLACK, assert_retryable, assert_says, claim};
+use crate::test_database::{Server, on_each_database, open, open_hasty};
+
+/// A reply that takes longer is not waited for.
+const SOON: Duration = Duration::from_secs(1);
+
+on_each_database!(;
+    nobody_listens,
+    a_server_that_is_killed_is_waited_for,
+    stale_connections_are_replaced_at_once,
+    connections_that_the_server_closed_are_replaced_at_once,
+    an_answer_outlives_the_server,
+    a_server_that_stands_still_costs_a_deadline,
+    a_black_hole_costs_a_deadline,
+    lost_replies_cost_nothing,
+);
+
+async fn nobody_listens<B: Server>() {
+    let server = B::serve(&[]);
+    let url = server.url();
+    server.kill();
+    let parts = ["connecting", "server runs", "URL"];
+    assert_says(SqlStore::<B>::connect(&url).await, Unavailable, &parts);
+    server.restart();
+    open::<B>(&url).await;
+}
+
+/// Whose port it is can be told by nobody but the person who wrote it down.
+#[tokio::test]
+async fn another_server_listens() {
+    let postgres = idem_harness::PostgresServer::start();
+    let mariadb = idem_harness::MariaDbServer::start();
+    let url =
+        |scheme: &str, port: u16| format!("{scheme}://idem:password-marker@127.0.0.1:{port}/idem");
+    let store = PostgresStore::connect(url("postgres", mariadb.port())).await;
+    assert_says(store, Unavailable, &["connecting"]);
+    let store = MySqlStore::connect(url("mysql", postgres.port())).await;
+    assert_says(store, Unavailable, &["connecting"]);
+}
+
+async fn a_server_that_is_killed_is_waited_for<B: Server>() {
+    let server = B::serve(&[]);
+    let store = open::<B>(&server.url()).await;
+    let fixture = Fixture::hasty(&store);
+    let first = fixture.pay("a").await.unwrap();
+    server.kill();
+    assert_says(
+        claim(&store).await,
+        Unavailable,
+        &["a claim", "server runs"],
+    );
+    assert_retryable(fixture.pay("b").await);
+    // The first has waited its whole time, and the others do not. A busy machine may delay some of them.
+    let mut took = Vec::new();
+    for _ in 0..5 {
+        let began = Instant::now();
+        let error = fixture.pay("b").await.unwrap_err().refused();
+        took.push(began.elapsed());
+        assert!(error.is_retryable());
+        let message = error.to_string();
+        assert!(message.contains("server runs"), "{message}");
+    }
+    assert!(took.iter().any(|took| *took < HASTE / 2), "{took:?}");
+    assert_eq!(fixture.effects("b"), 0);
+    // One that calls all the while.
+    let waiting = Fixture::with(&store, |engine| {
+        engine.claim_deadline(Duration::from_mins(1))
+    });
+    let waits = tokio::spawn({
+        let waiting = waiting.clone();
+        async move { waiting.pay("c").await }
+    });
+    server.restart();
+    waits.await.unwrap().unwrap();
+    assert_eq!(fixture.pay("a").await.unwrap(), first);
+    fixture.pay("b").await.unwrap();
+    assert_eq!(
+        fixture.effects("a") + fixture.effects("b") + waiting.effects("c"),
+        3
+    );
+}
+
+/// Several connections of a store, all of them used.
+async fn warm(fixture: &Fixture) {
+    let mut tasks = JoinSet::new();
+    for number in 0..32 {
+        let fixture = fixture.clone();
+        tasks.spawn(async move { fixture.pay(&format!("warm {number}")).await.unwrap() });
+    }
+    tasks.join_all().await;
+}
+
+async fn stale_connections_are_replaced_at_once<B: Server>() {
+    let server = B::serve(&[]);
+    let store = open::<B>(&server.url()).await;
+    warm(&Fixture::on(&store)).await;
+    for kill in [true, false] {
+        if kill {
+            server.kill();
+        }
+        server.restart();
+        // No engine tries again here.
+        claim(&store).await.unwrap();
+    }
+    let fixture = Fixture::on(&store);
+    warm(&fixture).await;
+    assert_eq!(fixture.all_effects(), 0, "they are replays");
+}
+
+async fn connections_that_the_server_closed_are_replaced_at_once<B: Server>() {
+    let (setting, seen) = if B::POSTGRES {
+        (
+            ("idle_session_timeout", "2000"),
+            "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' \
+             AND pid <> pg_backend_pid()",
+        )
+    } else {
+        (
+            ("wait_timeout", "2"),
+            "SELECT count(*) FROM information_schema.processlist WHERE user = 'idem' \
+             AND id <> connection_id()",
+        )
+    };
+    let server = B::serve(&[setting]);
+    let store = open::<B>(&server.url()).await;
+    warm(&Fixture::on(&store)).await;
+    for _ in 0..3 {
+        until("the server has closed them", || server.execute(seen) == "0").await;
+        claim(&store).await.unwrap();
+    }
+}
+
+async fn an_answer_outlives_the_server<B: Server>() {
+    let server = B::serve(&[]);
+    let store = open::<B>(&server.url()).await;
+    let fixture = Fixture::hasty(&store);
+    let began = Instant::now();
+    let kills = async |_| {
+        server.kill();
+        Ok(())
+    };
+    let first = fixture.pay_by("a", kills).await.unwrap();
+    assert!(began.elapsed() < HASTE + SLACK, "{:?}", began.elapsed());
+    assert_eq!(fixture.events.count("unsaved"), 1);
+    server.restart();
+    happened(&fixture.events, "completed", 1).await;
+    assert_eq!(fixture.beside(&store).pay("a").await.unwrap(), first);
+    assert_eq!(fixture.effects("a"), 1);
+}
+
+/// Calls until the key is free of a claim that landed when whoever sent it had left.
+async fn paid_in_the_end<B: Server>(store: &SqlStore<B>, fixture: &Fixture, key: &str) -> String {
+    let trying = async {
+        loop {
+            store.age(Duration::from_mins(1)).await.unwrap();
+            match fixture.pay(key).await {
+                Ok(answer) => return answer,
+                Err(Failure::Idem(error)) => assert!(error.is_retryable(), "{error}"),
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+    };
+    idem_tests::shop::patiently("the key is free", trying).await
+}
+
+fn impatient<B: Server>(store: &SqlStore<B>) -> Fixture {
+    Fixture::with(store, |engine| {
+        let engine = engine.claim_deadline(HASTE).complete_deadline(HASTE);
+        engine.on_running(idem_runtime::OnRunning::Reject)
+    })
+}
+
+async fn a_server_that_stands_still_costs_a_deadline<B: Server>() {
+    let server = B::serve(&[]);
+    let store = open_hasty::<B>(&server.url(), SOON, |store| store).await;
+    let calm = Fixture::on(&store);
+    let first = calm.pay("a").await.unwrap();
+    let fixture = impatient(&store);
+    server.pause();
+    let began = Instant::now();
+    assert_retryable(fixture.pay("b").await);
+    let took = began.elapsed();
+    assert!(took >= HASTE && took < HASTE + SLACK, "{took:?}");
+    let parts = [
+        "a claim",
+        "no reply",
+        "within 1s",
+        "of 8 connections in use",
+    ];
+    assert_says(claim(&store).await, Unavailable, &parts);
+    let connecting = SqlStore::<B>::builder(server.url()).response_timeout(SOON);
+    assert_says(
+        connecting.connect().await,
+        Unavailable,
+        &["connecting", "no reply"],
+    );
+    assert_eq!(fixture.effects("b"), 0);
+    server.resume();
+    paid_in_the_end(&store, &fixture, "b").await;
+    assert_eq!(calm.pay("a").await.unwrap(), first);
+    assert_eq!((calm.effects("a"), fixture.effects("b")), (1, 1));
+}
+
+async fn a_black_hole_costs_a_deadline<B: Server>() {
+    let server = B::serve(&[]);
+    let proxy = TcpProxy::start(server.addr());
+    let url = server.url_at(proxy.addr());
+    let store = open_hasty::<B>(&url, SOON, |store| store).await;
+    let calm = Fixture::on(&store);
+    let first = calm.pay("a").await.unwrap();
+    let fixture = impatient(&store);
+    proxy.black_hole(true);
+    let began = Instant::now();
+    assert_retryable(fixture.pay("b").await);
+    let took = began.elapsed();
+    assert!(took >= HASTE && took < HASTE + SLACK, "{took:?}");
+    proxy.black_hole(false);
+    paid_in_the_end(&store, &fixture, "b").await;
+
+    // And during a completion.
+    let before = fixture.events.count("completed");
+    let swallowed = async |_| {
+        proxy.black_hole(true);
+        Ok(())
+    };
+    let kept = fixture.pay_by("c", swallowed).await.unwrap();
+    assert_eq!(fixture.events.count("unsaved"), 1);
+    proxy.black_hole(false);
+    happened(&fixture.events, "completed", before + 1).await;
+    assert_eq!(calm.pay("c").await.unwrap(), kept);
+    assert_eq!(calm.pay("a").await.unwrap(), first);
+    assert_eq!((calm.all_effects(), fixture.all_effects()), (1, 2));
+}
+
+async fn lost_replies_cost_nothing<B: Server>() {
+    let server = B::serve(&[]);
+    let proxy = TcpProxy::start(server.addr());
+    let store = open::<B>(&server.url_at(proxy.addr())).await;
+    let fixture = Fixture::on(&store);
+    for number in 0..10 {
+        let key = number.to_string();
+        // The claim has landed, and then the completion has.
+        proxy.drop_next_reply();
+        let drops = async |_| {
+            proxy.drop_next_reply();
+            Ok(())
+        };
+        let first = fixture.pay_by(&key, drops).await.unwrap();
+        proxy.cut();
+        assert_eq!(fixture.pay(&key).await.unwrap(), first);
+        assert_eq!(fixture.effects(&key), 1);
+    }
+    assert_eq!(proxy.stats().dropped_replies, 20);
+}

@@ -1,0 +1,245 @@
+//! What has expired is deleted, and nothing else; one process at a time does so.
+
+use std::time::{Duration, Instant};
+
+use idem_harness::Worker;
+use idem_runtime::store::StoreErrorKind::Refused;
+use idem_runtime::store::sql::{MySql, Postgres, Purge, PurgeTask, SqlStore, SqlStoreBuilder};
+use idem_runtime::{Engine, Error, FOREVER};
+use idem_tests::shop::{patiently, until};
+use sqlx::{Connection, MySqlConnection};
+use tokio::runtime::Handle;
+use tokio::time::sleep;
+
+use crate::fixture::{Fixture, assert_says};
+use crate::test_database::{Kind, Server, TestDatabase, on_each_database, open, open_with};
+
+on_each_database!(
+    expired_records_are_deleted,
+    one_at_a_time_purges,
+    a_purger_that_dies_is_followed,
+    a_failed_purge_is_reported_and_the_next_one_runs,
+    a_purge_ends_with_its_task,
+);
+
+const EXPIRED: i64 = -60_000_000;
+const ALIVE: i64 = 3_600_000_000;
+const SECOND: Duration = Duration::from_secs(1);
+
+fn alive() -> usize {
+    Handle::current().metrics().num_alive_tasks()
+}
+
+async fn rows<B: Kind>(test_database: &TestDatabase) -> u64 {
+    let rows = "SELECT count(*) FROM idem_records WHERE op = 'filled'";
+    test_database.sql(rows).await.parse().unwrap()
+}
+
+async fn expired_records_are_deleted<B: Kind>() {
+    let test_database = B::test_database();
+    let store = open::<B>(&test_database.url).await;
+    test_database.sql(&B::filled(2_500, EXPIRED)).await;
+    test_database.sql(&B::filled(100, ALIVE)).await;
+    let fixture = Fixture::on(&store);
+    let kept = Fixture::with(&store, |engine| engine.ttl(FOREVER));
+    let forever = kept.pay("kept").await.unwrap();
+    let began = Instant::now();
+    let purges = async |_| {
+        let pause = Duration::from_millis(100);
+        let purge = Purge::default().batch(1_000).pause(pause);
+        assert_eq!(store.purge(purge).await.unwrap(), 2_500);
+        assert!(began.elapsed() >= pause * 2);
+        Ok(())
+    };
+    let running = fixture.pay_by("running", purges).await.unwrap();
+    assert_eq!(store.purge(Purge::default()).await.unwrap(), 0);
+    assert_eq!(rows::<B>(&test_database).await, 100);
+    assert_eq!(fixture.pay("running").await.unwrap(), running);
+    assert_eq!(kept.pay("kept").await.unwrap(), forever);
+    assert_eq!((fixture.effects("running"), kept.effects("kept")), (1, 1));
+}
+
+async fn deletes(task: &PurgeTask, records: u64) {
+    let deleting = async {
+        while task.deleted() < records {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    patiently("it is deleted", deleting).await;
+}
+
+/// As long as a few dozen writes take.
+async fn a_moment<B: Kind>(store: &SqlStore<B>) {
+    for _ in 0..50 {
+        store.age(Duration::ZERO).await.unwrap();
+    }
+}
+
+async fn one_at_a_time_purges<B: Kind>() {
+    let test_database = B::test_database();
+    let store = open::<B>(&test_database.url).await;
+    let other = open::<B>(&test_database.url).await;
+    test_database.sql(&B::filled(1_000, EXPIRED)).await;
+    let purge = Purge::default().batch(100).pause(Duration::from_millis(10));
+    let purge = purge.every(Duration::from_hours(1));
+    let tasks = [store.spawn_purge(purge), other.spawn_purge(purge)];
+    let deleted = || tasks.iter().map(PurgeTask::deleted).collect::<Vec<_>>();
+    until("all is deleted", || deleted().iter().sum::<u64>() == 1_000).await;
+    let all = "SELECT count(*) FROM idem_records WHERE state = 'T'";
+    let over = async {
+        while test_database.sql(all).await != "1" {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    patiently("the purge is over", over).await;
+    assert!(deleted().contains(&1_000), "{:?}", deleted());
+
+    // Not before an hour has passed, whoever asks.
+    test_database.sql(&B::filled(10, EXPIRED)).await;
+    let before = alive();
+    let impatient = other.spawn_purge(purge.every(SECOND));
+    a_moment(&store).await;
+    assert_eq!(rows::<B>(&test_database).await, 10);
+    drop(impatient);
+    until("it has ended", || alive() == before).await;
+    store.age(Duration::from_hours(1)).await.unwrap();
+    let next = store.spawn_purge(purge);
+    deletes(&next, 10).await;
+    assert_eq!(rows::<B>(&test_database).await, 0);
+    assert!(next.error().is_none());
+}
+
+async fn a_purger_that_dies_is_followed<B: Kind>() {
+    let test_database = B::test_database();
+    let store = open::<B>(&test_database.url).await;
+    test_database.sql(&B::filled(100, EXPIRED)).await;
+    let worker = Worker::sibling("idem-sql-faults-worker");
+    let mut worker = worker.args(["purge", &test_database.url]).spawn();
+    worker.line_after("begun");
+    let begun = async {
+        while rows::<B>(&test_database).await == 100 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    patiently("it has begun", begun).await;
+    worker.kill9();
+    let early = store.spawn_purge(Purge::default());
+    a_moment(&store).await;
+    assert_eq!(early.deleted(), 0);
+    drop(early);
+    store.age(Duration::from_secs(31)).await.unwrap();
+    let task = store.spawn_purge(Purge::default());
+    deletes(&task, 99).await;
+    assert_eq!(rows::<B>(&test_database).await, 0);
+}
+
+async fn a_failed_purge_is_reported_and_the_next_one_runs<B: Kind>() {
+    let test_database = B::test_database();
+    let store = open::<B>(&test_database.url).await;
+    test_database
+        .sql("ALTER TABLE idem_records RENAME TO elsewhere")
+        .await;
+    let task = store.spawn_purge(Purge::default().every(SECOND));
+    until("it fails", || task.error().is_some()).await;
+    assert_says(
+        Err::<(), _>(task.error().unwrap()),
+        Refused,
+        &["`migrate()`"],
+    );
+    test_database
+        .sql("ALTER TABLE elsewhere RENAME TO idem_records")
+        .await;
+    test_database.sql(&B::filled(10, EXPIRED)).await;
+    deletes(&task, 10).await;
+    until("it is well", || task.error().is_none()).await;
+}
+
+async fn a_purge_ends_with_its_task<B: Kind>() {
+    let test_database = B::test_database();
+    let store = open::<B>(&test_database.url).await;
+    let before = alive();
+    let task = store.spawn_purge(Purge::default());
+    assert_eq!(alive(), before + 1);
+    drop(task);
+    until("it has ended", || alive() == before).await;
+}
+
+/// Of 100,000 records, those that have expired are found by the index.
+async fn filled_server<B: Server>(settings: &[(&str, &str)]) -> crate::test_database::Served {
+    let server = B::serve(settings);
+    let store = open::<B>(&server.url()).await;
+    server.execute(&B::filled(100_000, ALIVE));
+    server.execute(&B::filled(500, EXPIRED));
+    server.execute(if B::POSTGRES {
+        "VACUUM ANALYZE idem_records; SELECT pg_stat_reset()"
+    } else {
+        "ANALYZE TABLE idem_records; FLUSH TABLE_STATISTICS; FLUSH INDEX_STATISTICS"
+    });
+    let purge = Purge::default().batch(100).pause(Duration::ZERO);
+    assert_eq!(store.purge(purge).await.unwrap(), 500);
+    // What a connection has counted is told when it ends, if not before.
+    drop(store);
+    server
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_uses_the_index() {
+    let server = filled_server::<Postgres>(&[]).await;
+    let scans = "SELECT seq_scan, idx_scan FROM pg_stat_user_tables WHERE relname = 'idem_records'";
+    until("the scans are counted", || server.execute(scans) != "0|0").await;
+    assert!(
+        server.execute(scans).starts_with("0|"),
+        "it reads the whole table"
+    );
+    // Each batch meets the dead entries of those before it. In the order of the index alone, the last one
+    // would read all that is alive as well.
+    let read = "SELECT idx_tup_read FROM pg_stat_user_indexes \
+                WHERE indexrelname = 'idem_records_expires'";
+    let read: u64 = server.execute(read).parse().unwrap();
+    assert!(
+        (500..10_000).contains(&read),
+        "{read} entries were read for 500"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb_uses_the_index() {
+    let server = filled_server::<MySql>(&[("userstat", "1")]).await;
+    let read = "SELECT rows_read FROM information_schema.table_statistics \
+                WHERE table_schema = 'idem' AND table_name = 'idem_records'";
+    let number = || server.execute(read).parse::<u64>().unwrap_or(0);
+    until("the rows are counted", || number() > 0).await;
+    // The entry, the row, and the row again when it is deleted.
+    assert!(number() < 2_000, "{} rows were read for 500", number());
+    let index = "SELECT count(*) FROM information_schema.index_statistics \
+                 WHERE index_name = 'idem_records_expires' AND rows_read > 0";
+    assert_eq!(server.execute(index), "1");
+}
+
+/// A purge meets a record that a transaction has locked. It must not wait for that lock while it holds
+/// the locks of the other records that it is about to delete.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_purge_on_mysql_skips_records_that_a_transaction_has_locked() {
+    let test_database = MySql::test_database();
+    let hasty = |store: SqlStoreBuilder<_>| store.response_timeout(2 * SECOND);
+    let store = open_with::<MySql>(&test_database.url, hasty).await;
+    let engine = Engine::new(store.clone());
+    let call = |key: &str| engine.operation("orders.create").key(key);
+    for key in ["a", "b", "c"] {
+        let answer: Result<u32, Error> = call(key).run(|_| async { Ok(1) }).await;
+        assert_eq!(answer.unwrap(), 1);
+        // They are deleted in this order.
+        let expired = "UPDATE idem_records SET expires_us = \
+            (SELECT n FROM (SELECT coalesce(max(expires_us) + 1, 1) AS n FROM idem_records \
+             WHERE expires_us < 1000) AS x) WHERE expires_us > 1000; SELECT row_count()";
+        assert_eq!(test_database.sql(expired).await, "1");
+    }
+    let mut conn = MySqlConnection::connect(&test_database.url).await.unwrap();
+    let mut tx = conn.begin().await.unwrap();
+    let answer: Result<u32, Error> = call("c").in_tx(&mut tx).run(async |_, _| Ok(2)).await;
+    assert_eq!(answer.unwrap(), 2);
+    assert_eq!(store.purge(Purge::default()).await.unwrap(), 2);
+    let answer: Result<u32, Error> = call("a").run(|_| async { Ok(2) }).await;
+    assert_eq!(answer.unwrap(), 2);
+    tx.commit().await.unwrap();
+}

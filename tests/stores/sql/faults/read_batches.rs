@@ -1,0 +1,126 @@
+//! Many who read at once: a statement answers several of them, and each hears of its own record.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+use idem_runtime::store::sql::{MySql, Postgres, SqlStore};
+use idem_runtime::store::{ClaimReply, Owner, ReadReply, RecordKey, Store};
+use idem_tests::shop::{asks, patiently, until};
+
+use crate::fixture::elsewhere;
+use crate::test_database::{Kind, Server, on_each_database, open};
+
+on_each_database!(
+    each_reads_its_own,
+    a_client_that_disconnects_cancels_no_other
+);
+
+/// More than a statement asks for at most.
+const KEYS: u64 = 150;
+
+/// Claims every second key, and tells by whom.
+async fn claimed<B: Kind>(store: &SqlStore<B>) -> Vec<(RecordKey, Option<Owner>)> {
+    let mut all = Vec::new();
+    for number in 0..KEYS {
+        let key = elsewhere(number);
+        let owner = (number % 2 == 0).then(Owner::random);
+        if let Some(owner) = owner {
+            let request = asks(owner);
+            let claim = store.claim(&key, &request).await.unwrap();
+            assert!(matches!(claim, ClaimReply::Granted { .. }), "{claim:?}");
+        }
+        all.push((key, owner));
+    }
+    all
+}
+
+/// Asks for all of them at once, and twice for each third, after `leaving` of them have begun and gone.
+async fn read_at_once<B: Kind>(
+    store: &SqlStore<B>,
+    keys: &[(RecordKey, Option<Owner>)],
+    leaving: usize,
+) {
+    let mut asked: Vec<_> = (keys.iter())
+        .chain(keys.iter().step_by(3))
+        .map(|(key, owner)| (Some(Box::pin(store.read(key))), owner))
+        .collect();
+    let poll_all = poll_fn(|cx| {
+        let mut left = false;
+        for (reading, owner) in &mut asked {
+            let Some(read) = reading else { continue };
+            match Pin::new(read).poll(cx) {
+                Poll::Pending => left = true,
+                Poll::Ready(reply) => {
+                    *reading = None;
+                    let found = match reply.unwrap() {
+                        ReadReply::Absent => None,
+                        ReadReply::Found { record, .. } => Some(record.header.owner),
+                        other => panic!("{other:?}"),
+                    };
+                    assert_eq!(found, **owner);
+                }
+            }
+        }
+        // The first have their statement on its way, the others wait for them.
+        for (reading, _) in asked.iter_mut().take(leaving) {
+            *reading = None;
+        }
+        if left { Poll::Pending } else { Poll::Ready(()) }
+    });
+    patiently("all have read", poll_all).await;
+}
+
+async fn each_reads_its_own<B: Kind>() {
+    let test_database = B::test_database();
+    let store = open::<B>(&test_database.url).await;
+    let keys = claimed(&store).await;
+    for _ in 0..5 {
+        read_at_once(&store, &keys, 0).await;
+    }
+}
+
+async fn a_client_that_disconnects_cancels_no_other<B: Kind>() {
+    let test_database = B::test_database();
+    let store = open::<B>(&test_database.url).await;
+    let keys = claimed(&store).await;
+    for leaving in [1, 2, 3, 64, 66] {
+        read_at_once(&store, &keys, leaving).await;
+    }
+}
+
+/// Statements for several at once, in a log of all of them.
+async fn is_asked_for_several<B: Server>(url: &str, seen: impl Fn() -> usize) {
+    let store = open::<B>(url).await;
+    let keys = claimed(&store).await;
+    assert_eq!(seen(), 0);
+    read_at_once(&store, &keys, 0).await;
+    let (most, least) = (20, 200_usize.div_ceil(64));
+    // The server writes its log when it gets to it.
+    until("the statements are in the log", || seen() >= least).await;
+    assert!(seen() < most, "{}", seen());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_is_asked_for_several() {
+    let server = Postgres::serve(&[("log_statement", "all")]);
+    let seen = || {
+        let log = server.log();
+        let lines = log.lines().filter(|line| line.contains(" execute "));
+        lines.filter(|line| line.contains("unnest(")).count()
+    };
+    is_asked_for_several::<Postgres>(&server.url(), seen).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mariadb_is_asked_for_several() {
+    let server = MySql::serve(&[("general-log", "1"), ("log-output", "TABLE")]);
+    let seen = || {
+        let count = server.execute(
+            "SELECT count(*) FROM mysql.general_log WHERE command_type = 'Execute' \
+             AND argument LIKE '%record_key IN (%' AND argument NOT LIKE '%general_log%'",
+        );
+        count.trim().parse().unwrap()
+    };
+    is_asked_for_several::<MySql>(&server.url(), seen).await;
+}

@@ -1,0 +1,125 @@
+//! A server that only reads, and a file without room.
+
+use std::str::FromStr as _;
+
+use idem_runtime::Error;
+use idem_runtime::store::StoreErrorKind::{Full, Unavailable};
+use idem_runtime::store::sql::{SqlSource, SqlStore, Sqlite, SqliteStore};
+use idem_runtime::store::{ClaimRequest, Needs, Owner, Store as _};
+use idem_tests::shop::{asks, happened};
+use sqlx::sqlite::SqliteConnectOptions;
+
+use crate::fixture::{Fixture, assert_retryable, assert_says, claim, elsewhere};
+use crate::test_database::{Kind, Server, TestDatabase, on_each_database, open};
+
+on_each_database!(; answers_are_replayed_by_a_read_only_server);
+
+async fn answers_are_replayed_by_a_read_only_server<B: Server>() {
+    let server = B::serve(&[]);
+    // MariaDB lets those with all rights write.
+    let url = server.password_url();
+    let fixture = Fixture::hasty(&open::<B>(&url).await);
+    let first = fixture.pay("a").await.unwrap();
+    server.execute(if B::POSTGRES {
+        "ALTER DATABASE idem SET default_transaction_read_only = on"
+    } else {
+        "SET GLOBAL read_only = 1"
+    });
+    let store = SqlStore::<B>::connect(&url).await.unwrap();
+    assert_says(claim(&store).await, Unavailable, &["a claim", "read-only"]);
+    // A record that is absent here may be on a server that writes.
+    let request = ClaimRequest {
+        needs: Needs::Record,
+        ..asks(Owner::random())
+    };
+    let absent = store.claim(&elsewhere(7), &request).await;
+    assert_says(absent, Unavailable, &["a claim", "read-only"]);
+    let effects = fixture.beside(&store);
+    assert_eq!(effects.pay("a").await.unwrap(), first);
+    let hasty = Fixture::hasty(&store);
+    assert_retryable(hasty.pay("b").await);
+    assert_eq!((fixture.effects("a"), hasty.effects("b")), (1, 0));
+    server.execute(if B::POSTGRES {
+        "SET default_transaction_read_only = off; \
+         ALTER DATABASE idem RESET default_transaction_read_only"
+    } else {
+        "SET GLOBAL read_only = 0"
+    });
+    // Connections that were told no are not used again.
+    hasty.pay("b").await.unwrap();
+    assert_eq!(hasty.effects("b"), 1);
+}
+
+/// A store whose file can hardly grow.
+async fn that_cannot_grow(test_database: &TestDatabase) -> SqliteStore {
+    drop(open::<Sqlite>(&test_database.url).await);
+    // A limit is a connection's, and lasts as long.
+    let pages: u32 = test_database
+        .sql("PRAGMA page_count")
+        .await
+        .parse()
+        .unwrap();
+    let options = SqliteConnectOptions::from_str(&test_database.url).unwrap();
+    let options = options.pragma("max_page_count", (pages + 12).to_string());
+    let store = SqliteStore::connect(SqlSource::options(options)).await;
+    store.unwrap()
+}
+
+/// Calls until there is no room for another claim.
+async fn fill(fixture: &Fixture) -> Vec<String> {
+    let mut done = Vec::new();
+    while done.len() < 1_000 {
+        match fixture.pay(&done.len().to_string()).await {
+            Ok(answer) => done.push(answer),
+            Err(error) => {
+                assert_retryable(Err(error));
+                return done;
+            }
+        }
+    }
+    panic!("the file has no end");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_file_refuses_claims_and_replays_answers() {
+    let test_database = Sqlite::test_database();
+    let store = that_cannot_grow(&test_database).await;
+    let fixture = Fixture::hasty(&store);
+    let done = fill(&fixture).await;
+    assert!(done.len() > 3, "{}", done.len());
+    assert_says(claim(&store).await, Full, &["a claim", "room", "purge"]);
+    for (key, answer) in done.iter().enumerate() {
+        assert_eq!(&fixture.pay(&key.to_string()).await.unwrap(), answer);
+    }
+    assert_eq!(fixture.all_effects(), done.len());
+    test_database.sql("DELETE FROM idem_records").await;
+    fixture.pay("more").await.unwrap();
+}
+
+/// There is no room for it; its caller has it, and it is kept as soon as there is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_answer_waits_for_room_in_a_full_file() {
+    let test_database = Sqlite::test_database();
+    let store = that_cannot_grow(&test_database).await;
+    let fixture = Fixture::hasty(&store);
+    let large = "an answer of several pages ".repeat(400);
+    let call = || fixture.engine.operation("large").key(&1);
+    let answer: Result<String, Error> = call()
+        .run(async |_| {
+            // Of another engine: a body is not to wait for its own.
+            fill(&Fixture::hasty(&store)).await;
+            Ok(large.clone())
+        })
+        .await;
+    assert_eq!(answer.as_ref(), Ok(&large));
+    assert_eq!(fixture.events.count("unsaved"), 1);
+    test_database
+        .sql("DELETE FROM idem_records WHERE op = 'fixture.pay'")
+        .await;
+    test_database
+        .sql("DELETE FROM idem_records WHERE op = 'elsewhere'")
+        .await;
+    happened(&fixture.events, "completed", 1).await;
+    let again: Result<String, Error> = call().run(async |_| unreachable!("answered")).await;
+    assert_eq!(again, answer);
+}

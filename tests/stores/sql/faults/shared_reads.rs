@@ -1,0 +1,160 @@
+//! Those who read together do each other no harm.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use idem_harness::TcpProxy;
+use idem_runtime::store::sql::{Postgres, SqlStore, Sqlite};
+use idem_runtime::store::{ClaimReply, Owner, ReadReply, Store, StoreError};
+use idem_tests::shop::{asks, patiently};
+use tokio::runtime::Builder;
+use tokio::task::{JoinSet, block_in_place};
+
+use crate::fixture::elsewhere as key;
+use crate::test_database::{Kind, Server, on_each_database, open};
+
+on_each_database!(a_reader_that_is_not_polled_blocks_no_other);
+
+/// As many as go together, and some more.
+const KEYS: u64 = 80;
+
+async fn claimed<B: Kind>(store: &SqlStore<B>) {
+    for number in 0..KEYS {
+        let request = asks(Owner::from_bytes(owner(number)));
+        let claim = store.claim(&key(number), &request).await.unwrap();
+        assert!(matches!(claim, ClaimReply::Granted { .. }), "{claim:?}");
+    }
+}
+
+fn owner(number: u64) -> [u8; 16] {
+    u128::from(number + 1).to_be_bytes()
+}
+
+/// What each who reads at once is told.
+async fn told<B: Kind>(store: &SqlStore<B>) -> Vec<(u64, Result<ReadReply, StoreError>)> {
+    let mut reading = JoinSet::new();
+    for number in 0..KEYS {
+        let store = store.clone();
+        reading.spawn(async move { (number, store.read(&key(number)).await) });
+    }
+    patiently("all have read", reading.join_all()).await
+}
+
+fn assert_its_own(number: u64, reply: Result<ReadReply, StoreError>) {
+    match reply {
+        Ok(ReadReply::Found { record, .. }) => {
+            assert_eq!(*record.header.owner.as_bytes(), owner(number));
+        }
+        other => panic!("{number}: {other:?}"),
+    }
+}
+
+/// If nobody were told, each round would last until somebody's patience ends, and all of them longer than one
+/// waits here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_reads_all_complete() {
+    let test_database = Sqlite::test_database();
+    let store = open::<Sqlite>(&test_database.url).await;
+    claimed(&store).await;
+    let rounds = async {
+        for _ in 0..100 {
+            for (number, reply) in told(&store).await {
+                assert_its_own(number, reply);
+            }
+        }
+    };
+    patiently("a hundred rounds", rounds).await;
+}
+
+/// Any column of SQLite holds any type.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_record_fails_only_its_own_reader() {
+    let test_database = Sqlite::test_database();
+    let store = open::<Sqlite>(&test_database.url).await;
+    claimed(&store).await;
+    let last = u128::from(KEYS);
+    test_database
+        .sql(&format!(
+            "UPDATE idem_records SET detail = 'damaged' WHERE owner = x'{last:032x}'"
+        ))
+        .await;
+    for _ in 0..20 {
+        for (number, reply) in told(&store).await {
+            if number + 1 == KEYS {
+                assert!(reply.is_err(), "{reply:?}");
+            } else {
+                assert_its_own(number, reply);
+            }
+        }
+    }
+}
+
+/// At such a distance a reply to whoever takes others along comes when those have waited for two.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shared_read_waits_for_the_common_reply() {
+    let server = Postgres::serve(&[("log_statement", "all")]);
+    let proxy = TcpProxy::start(server.addr());
+    let store = open::<Postgres>(&server.url_at(proxy.addr())).await;
+    claimed(&store).await;
+    let reads = || {
+        let log = server.log();
+        let lines = log.lines().filter(|line| line.contains(" execute "));
+        lines.filter(|line| line.contains("SELECT")).count()
+    };
+    proxy.delay(Duration::from_millis(150));
+    // At first its connections are made and its statements prepared, which takes more than one reply.
+    let mut sent = Vec::new();
+    for _ in 0..4 {
+        let before = reads();
+        for (number, reply) in told(&store).await {
+            assert_its_own(number, reply);
+        }
+        sent.push(reads() - before);
+        if sent.last() < Some(&20) {
+            return;
+        }
+    }
+    panic!("{sent:?} statements for {KEYS} reads each");
+}
+
+/// Whoever has a turn may be looked at no more: its runtime is blocked, or its branch of a `select!` is not
+/// the one that goes on. Nor does its end take anybody along.
+async fn a_reader_that_is_not_polled_blocks_no_other<B: Kind>() {
+    let test_database = B::test_database();
+    let store = open::<B>(&test_database.url).await;
+    claimed(&store).await;
+    // One of the two turns.
+    let here = key(0);
+    let mut first = store.read(&here);
+    // Where this thread is put aside within the first poll, the reply may be there at the end of it.
+    while poll_fn(|cx| Poll::Ready(Pin::new(&mut first).poll(cx).is_ready())).await {
+        first = store.read(&here);
+    }
+    let elsewhere = Builder::new_current_thread().enable_all().build().unwrap();
+    block_in_place(|| {
+        elsewhere.block_on(async {
+            // The other turn with a connection, and who is to have the first turn next.
+            for number in 1..3 {
+                let store = store.clone();
+                tokio::spawn(async move { store.read(&key(number)).await });
+            }
+            tokio::task::yield_now().await;
+        });
+    });
+    let (first, others) = tokio::join!(first, told(&store));
+    assert_its_own(0, first);
+    for (number, reply) in others {
+        assert_its_own(number, reply);
+    }
+    let mut since = JoinSet::new();
+    for number in 0..KEYS {
+        let store = store.clone();
+        since.spawn(async move { (number, store.read(&key(number)).await) });
+    }
+    elsewhere.shutdown_background();
+    for (number, reply) in patiently("all have read", since.join_all()).await {
+        assert_its_own(number, reply);
+    }
+}

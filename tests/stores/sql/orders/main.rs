@@ -1,0 +1,158 @@
+//! Orders that are killed at any moment, and books that are right all the same.
+
+mod books;
+mod killed_workers;
+mod ledger;
+
+use std::time::Instant;
+
+use idem_harness::{MariaDbServer, PostgresServer, PostgresServerBuilder, TestDir};
+use idem_tests::orders::database::{Database, InMariaDb, InPostgres, InSqlite, open_shop};
+use tokio::runtime::Builder;
+
+use self::books::Books;
+use self::killed_workers::{Heard, Lives};
+
+fn open<D: Database>(url: &str) {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime
+        .expect("a runtime starts")
+        .block_on(open_shop::<D>(url));
+}
+
+/// Runs the lives in a new shop, says how that went, and what is wrong in the books.
+fn run<D: Database>(lives: Lives<'_>) -> (Heard, Vec<String>) {
+    let (url, kills) = (lives.url, lives.kills);
+    open::<D>(url);
+    let began = Instant::now();
+    let heard = lives.run();
+    let books = Books::read::<D>(url);
+    let (orders, answers) = heard.ledger.size();
+    eprintln!(
+        "{}: {kills} kills, {} of them inside a transaction whose body had begun; {orders} orders, {} placed; \
+         {answers} answers; {:?}",
+        D::NAME,
+        heard.inside,
+        books.placed(),
+        began.elapsed()
+    );
+    eprintln!("tasks killed after each step: {:?}", heard.hits);
+    eprintln!("tried again: {:#?}", heard.again);
+    let violations = books.violations(&heard.ledger);
+    eprintln!("answers that were lost: {:?}", heard.ledger.lost());
+    (heard, violations)
+}
+
+/// The books are right, every answer that anybody was given counts, and the kills were where they hurt.
+fn assert_books_are_right<D: Database>(lives: Lives<'_>) {
+    let heard = right_books::<D>(lives);
+    assert_eq!(heard.ledger.lost(), []);
+}
+
+fn right_books<D: Database>(lives: Lives<'_>) -> Heard {
+    let kills = usize::try_from(lives.kills).expect("some kills");
+    let (heard, violations) = run::<D>(lives);
+    assert_eq!(violations, [""; 0]);
+    let inside = heard.inside;
+    assert!(
+        inside * 3 > kills,
+        "only {inside} of {kills} kills were inside a transaction"
+    );
+    for step in ["begun", "claimed", "ordered", "recorded"] {
+        assert!(heard.hits.contains_key(step), "no kill after {step}");
+    }
+    let answers = heard.ledger.last().values().flatten();
+    let refused = answers
+        .filter(|answer| answer.starts_with("refused"))
+        .count();
+    assert!(refused > 0, "nothing was refused");
+    heard
+}
+
+/// An order was placed twice, and the books tell.
+fn assert_books_are_wrong<D: Database>(lives: Lives<'_>) {
+    let (_, violations) = run::<D>(lives);
+    eprintln!("found: {violations:#?}");
+    let twice = violations.iter().any(|one| one.contains(" has 2 rows"));
+    assert!(
+        twice,
+        "every order was placed once by chance, or nobody looks"
+    );
+}
+
+/// As in production, but a deadlock is found sooner.
+fn postgres() -> PostgresServerBuilder {
+    let server = PostgresServer::builder().durable();
+    server.setting("deadlock_timeout", "50ms")
+}
+
+fn file(dir: &TestDir) -> String {
+    format!("sqlite:{}?mode=rwc", dir.path().join("shop.db").display())
+}
+
+#[test]
+fn two_hundred_kills_leave_the_books_right_in_sqlite() {
+    let dir = TestDir::new("orders").expect("there is room for a file");
+    assert_books_are_right::<InSqlite>(Lives::new(InSqlite::NAME, &file(&dir), "inside"));
+}
+
+/// The server is killed four times as well.
+#[test]
+fn two_hundred_kills_leave_the_books_right_in_postgres() {
+    let server = postgres().start();
+    let url = server.url();
+    let mut lives = Lives::new(InPostgres::NAME, &url, "inside");
+    lives.server = Some((&server, lives.kills / 4));
+    assert_books_are_right::<InPostgres>(lives);
+}
+
+/// Most of the transactions that meet another on a row are refused there, and tried again.
+#[test]
+fn kills_leave_the_books_right_among_serialization_failures() {
+    let server = postgres().setting("default_transaction_isolation", "serializable");
+    let server = server.start();
+    let url = server.url();
+    let mut lives = Lives::new(InPostgres::NAME, &url, "inside");
+    lives.kills = 60;
+    assert_books_are_right::<InPostgres>(lives);
+}
+
+#[test]
+fn two_hundred_kills_leave_the_books_right_in_mariadb() {
+    let server = MariaDbServer::builder().durable().start();
+    let url = server.url();
+    assert_books_are_right::<InMariaDb>(Lives::new(InMariaDb::NAME, &url, "inside"));
+}
+
+/// `InnoDB` shows others what is committed a moment before that is in its log. A server that dies in this
+/// moment forgets the order and its record together, and the books are right; but a duplicate may have
+/// been given the answer. One that is told by the call whose own commit was acknowledged is never lost.
+#[test]
+fn kills_of_the_server_leave_the_books_right_in_mariadb() {
+    let server = MariaDbServer::builder().durable().start();
+    let url = server.url();
+    let mut lives = Lives::new(InMariaDb::NAME, &url, "inside");
+    lives.server = Some((&server, lives.kills / 10));
+    let heard = right_books::<InMariaDb>(lives);
+    let lost = heard.ledger.lost();
+    assert!(lost.iter().all(|(_, _, ran)| !ran), "{lost:?}");
+}
+
+/// The books would tell if the record were committed apart from the order.
+#[test]
+fn a_record_that_stands_apart_leaves_the_books_wrong() {
+    let server = postgres().start();
+    let url = server.url();
+    let lives = Lives::new(InPostgres::NAME, &url, "apart");
+    assert_books_are_wrong::<InPostgres>(lives);
+}
+
+/// The books would tell if every statement were committed by itself.
+#[test]
+fn an_order_without_a_transaction_leaves_the_books_wrong() {
+    let dir = TestDir::new("orders").expect("there is room for a file");
+    let url = file(&dir);
+    let mut lives = Lives::new(InSqlite::NAME, &url, "lease");
+    lives.kills = 30;
+    assert_books_are_wrong::<InSqlite>(lives);
+}

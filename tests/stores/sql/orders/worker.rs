@@ -1,0 +1,145 @@
+//! A process of the shop, that tells what it does.
+//!
+//! `idem-orders <database> <url> <manner>`: `sqlite`, `postgres` or `mariadb`, and where the record of a
+//! call stands: `inside` the transaction of the order, or wrongly `apart` or under a `lease`. It says
+//! `ready`, and then takes lines:
+//!
+//! ```text
+//! orders <number> …       takes these orders, each until it has an answer; ends with `done`
+//! burst <number> <count>  so many calls of one order at once; their body ends with `go`
+//! hold <number>           a call under a lease that never ends
+//! call <number>           a call under a lease that waits for nobody
+//! ```
+//!
+//! It says `step <task> <number> <step>` all along, `answer <number> ran|replayed <answer>`, and
+//! `again <number> <why>` before an order is tried again.
+
+mod burst;
+mod flow;
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::io::{self, BufRead, Write as _};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use idem_runtime::store::Owner;
+use idem_runtime::store::sql::SqlStore;
+use idem_runtime::{Engine, OnRunning};
+use idem_tests::orders::database::{Database, InMariaDb, InPostgres, InSqlite, PATIENCE};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use self::burst::Go;
+use self::flow::{Clerk, Manner};
+
+/// How many orders a worker takes at once.
+const TASKS: usize = 3;
+const CONNECTIONS: u32 = 20;
+
+#[tokio::main(worker_threads = 2)]
+async fn main() {
+    let arguments: Vec<_> = env::args().skip(1).collect();
+    let [database, url, manner] = &arguments[..] else {
+        panic!("idem-orders <database> <url> <manner>");
+    };
+    let manner = match &**manner {
+        "inside" => Manner::Inside,
+        "apart" => Manner::Apart,
+        "lease" => Manner::Lease,
+        other => panic!("not a manner: {other}"),
+    };
+    match &**database {
+        "sqlite" => work::<InSqlite>(url, manner).await,
+        "postgres" => work::<InPostgres>(url, manner).await,
+        "mariadb" => work::<InMariaDb>(url, manner).await,
+        other => panic!("not a database: {other}"),
+    }
+}
+
+fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}").expect("somebody listens");
+}
+
+/// What no other body can have answered.
+fn random() -> String {
+    let mut text = String::new();
+    for byte in Owner::random().as_bytes() {
+        write!(text, "{byte:02x}").expect("a string takes anything");
+    }
+    text
+}
+
+/// The server may be down for a moment when a process starts.
+async fn store<D: Database>(url: &str) -> SqlStore<D::Backend> {
+    let began = Instant::now();
+    loop {
+        match SqlStore::connect(url).await {
+            Ok(store) => return store,
+            Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
+        }
+        tokio::time::sleep(PATIENCE / 1_000).await;
+    }
+}
+
+async fn work<D: Database>(url: &str, manner: Manner) {
+    let engine = Engine::builder(store::<D>(url).await)
+        .on_running(OnRunning::Wait(PATIENCE))
+        .lease(Duration::from_secs(1))
+        .max_attempts(None)
+        .claim_deadline(PATIENCE)
+        .complete_deadline(PATIENCE);
+    let clerk = Arc::new(Clerk::<D> {
+        engine: engine.build().expect("the settings agree"),
+        pool: D::pool(url, CONNECTIONS),
+        manner,
+    });
+    say("ready");
+    let (sender, mut lines) = mpsc::unbounded_channel();
+    thread::spawn(move || {
+        let lines = io::stdin().lock().lines().map_while(Result::ok);
+        lines.for_each(|line| drop(sender.send(line)));
+    });
+    let go = Arc::new(Go::new(false));
+    while let Some(line) = lines.recv().await {
+        let words: Vec<_> = line.split(' ').collect();
+        let (clerk, go) = (Arc::clone(&clerk), Arc::clone(&go));
+        match words[..] {
+            ["orders", ..] => take(&clerk, words[1..].iter().map(number).collect()).await,
+            ["burst", order, count] => {
+                let count = count.parse().expect("a number");
+                tokio::spawn(clerk.burst(number(&order), count, go));
+            }
+            ["go"] => drop(go.send_replace(true)),
+            ["hold", order] => drop(tokio::spawn(clerk.hold(number(&order)))),
+            ["call", order] => drop(tokio::spawn(clerk.call(number(&order)))),
+            _ => panic!("not understood: {line}"),
+        }
+    }
+}
+
+fn number(word: &&str) -> u64 {
+    word.parse().expect("a number")
+}
+
+/// Takes orders, several at once.
+async fn take<D: Database>(clerk: &Arc<Clerk<D>>, orders: VecDeque<u64>) {
+    let orders = Arc::new(Mutex::new(orders));
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let (clerk, orders) = (Arc::clone(clerk), Arc::clone(&orders));
+        tasks.spawn(async move {
+            let next = || {
+                let mut orders = orders.lock().unwrap_or_else(PoisonError::into_inner);
+                orders.pop_front()
+            };
+            while let Some(number) = next() {
+                clerk.serve(task, number).await;
+            }
+        });
+    }
+    tasks.join_all().await;
+    say("done");
+}

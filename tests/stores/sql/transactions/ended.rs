@@ -1,0 +1,315 @@
+//! Transactions that end under a call: by the database itself, or by a statement of the body.
+
+use std::sync::Arc;
+
+use idem_runtime::EntryState;
+use idem_runtime::store::sql::Sqlite;
+use sqlx::Connection;
+use tokio::sync::Barrier;
+
+use crate::database::Database;
+use crate::fixture::{
+    Answer, Done, Fixture, OrderError, PATIENCE, answered, assert_aborted, assert_unknown, insert,
+    make, ordered, refusal, soon,
+};
+
+/// The ways in which a body ends.
+pub(crate) fn ends() -> [Answer; 3] {
+    [
+        Ok(1),
+        Err(OrderError::Down),
+        Err(OrderError::SoldOut { run: 1 }),
+    ]
+}
+
+/// A pool of one connection: each call after a failure gets the connection of that failure.
+pub(crate) async fn pool_of_one<D: Database>(fixture: &Fixture<D>) -> sqlx::Pool<D::Db> {
+    let pool = sqlx::pool::PoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(PATIENCE);
+    let options = D::options(&fixture.place.url);
+    pool.connect_with(options).await.done()
+}
+
+/// Calls of other keys run, and what they are answered is committed.
+pub(crate) async fn assert_usable<D: Database>(fixture: &Fixture<D>, pool: &sqlx::Pool<D::Db>) {
+    for key in ["next", "undone", "last"] {
+        let mut tx = D::begin_plain(pool).await.done();
+        let call = fixture.call(key);
+        if key == "undone" {
+            let answer = crate::fixture::failed(fixture, call, &mut tx, OrderError::Down).await;
+            assert_eq!(answer, Err(OrderError::Down), "{key}");
+            D::rollback(tx).await.done();
+            assert_eq!(fixture.orders(key).await, 0, "{key}");
+        } else {
+            let run = fixture.runs.count() + 1;
+            assert_eq!(ordered(fixture, call, &mut tx, key).await, Ok(run), "{key}");
+            D::commit(tx).await.done();
+            assert_eq!(fixture.orders(key).await, 1, "{key}");
+        }
+    }
+    // No lock is left behind.
+    let mut other = fixture.connection().await;
+    insert::<D>(&mut other, "free").await.done();
+}
+
+/// After these texts the key is free, or its outcome is unknown.
+const TEXTS: [(&str, bool); 2] = [("ROLLBACK", false), ("COMMIT", true)];
+
+/// A text of SQL in the body ends the transaction; no answer of such a body is acknowledged.
+pub(crate) async fn a_body_that_ends_the_transaction_is_refused<D: Database>() {
+    for (text, commits) in TEXTS {
+        for end in ends() {
+            let fixture = Fixture::<D>::new().await;
+            let pool = pool_of_one(&fixture).await;
+            let mut tx = D::begin_plain(&pool).await.done();
+            let call = fixture.order().in_tx(&mut tx);
+            let answer = call.run(async |tx: &mut D::Tx, _| {
+                make::<D>(tx, &fixture.runs, "mine").await?;
+                D::execute(tx, text).await?;
+                end.clone()
+            });
+            assert_aborted(&refusal(answer.await));
+            D::rollback(tx).await.ok();
+            let left = i64::from(commits);
+            assert_eq!(fixture.orders("mine").await, left, "{text} {end:?}");
+            let stands = commits.then_some(EntryState::Unknown);
+            assert_eq!(fixture.stands().await, stands, "{text} {end:?}");
+            assert_usable(&fixture, &pool).await;
+        }
+    }
+}
+
+/// The same where idem has begun the transaction itself.
+pub(crate) async fn a_body_that_ends_idems_transaction_is_refused<D: Database>() {
+    for (text, commits) in TEXTS {
+        for end in ends() {
+            let fixture = Fixture::<D>::new().await;
+            let mut conn = fixture.alone().await;
+            let call = fixture.order().in_tx(&mut conn);
+            let answer = call.run(async |conn: &mut D::Conn, _| {
+                make::<D>(conn, &fixture.runs, "mine").await?;
+                D::execute(conn, text).await?;
+                end.clone()
+            });
+            let answer = answer.await;
+            // Nothing of the call is left, and its transaction is idem's: its error may be its answer.
+            if answer != Err(OrderError::Down) {
+                assert_aborted(&refusal(answer));
+            }
+            let stands = commits.then_some(EntryState::Unknown);
+            assert_eq!(fixture.stands().await, stands, "{text} {end:?}");
+            // The connection is in no transaction.
+            let call = fixture.call("next").in_tx(&mut conn);
+            let body = async |conn: &mut D::Conn, _| make::<D>(conn, &fixture.runs, "next").await;
+            assert_eq!(call.run(body).await, Ok(2), "{text} {end:?}");
+            assert_eq!(fixture.orders("next").await, 1, "{text} {end:?}");
+        }
+    }
+}
+
+/// sqlx counts a transaction, and the database has none: nothing runs.
+pub(crate) async fn a_claim_without_its_transaction_is_refused<D: Database>() {
+    for (text, _) in TEXTS {
+        let fixture = Fixture::<D>::new().await;
+        let pool = pool_of_one(&fixture).await;
+        let mut tx = D::begin_plain(&pool).await.done();
+        insert::<D>(&mut tx, "before").await.done();
+        D::execute(&mut tx, text).await.done();
+        assert_aborted(&refusal(answered::<D>(fixture.order(), &mut tx).await));
+        D::rollback(tx).await.ok();
+        assert_eq!(fixture.records().await, 0, "{text}");
+        assert_usable(&fixture, &pool).await;
+    }
+}
+
+/// A body makes a table, which MySQL commits at once.
+pub(crate) async fn a_body_that_makes_a_table<D: Database>() {
+    for end in ends() {
+        let fixture = Fixture::<D>::new().await;
+        let pool = pool_of_one(&fixture).await;
+        let mut tx = D::begin_plain(&pool).await.done();
+        let call = fixture.order().in_tx(&mut tx);
+        let answer = call.run(async |tx: &mut D::Tx, _| {
+            make::<D>(tx, &fixture.runs, "mine").await?;
+            D::execute(tx, "CREATE TABLE extra (number BIGINT)").await?;
+            end.clone()
+        });
+        let answer = answer.await;
+        if D::TABLES_COMMIT {
+            assert_aborted(&refusal(answer));
+            D::rollback(tx).await.done();
+            assert_eq!(fixture.orders("mine").await, 1);
+            assert_eq!(fixture.stands().await, Some(EntryState::Unknown));
+            let mut tx = D::begin_plain(&pool).await.done();
+            assert_unknown(&refusal(answered::<D>(fixture.order(), &mut tx).await));
+            D::rollback(tx).await.done();
+        } else {
+            assert_eq!(answer, end);
+            D::rollback(tx).await.done();
+            assert_eq!(
+                (fixture.orders("mine").await, fixture.records().await),
+                (0, 0)
+            );
+        }
+        assert_usable(&fixture, &pool).await;
+    }
+}
+
+/// The victim of a deadlock makes nothing of its error and goes on.
+pub(crate) async fn a_body_that_swallows_a_deadlock<D: Database>() {
+    let fixture = Arc::new(Fixture::<D>::new().await);
+    let pool = pool_of_one(&fixture).await;
+    let mut conn = fixture.connection().await;
+    let shelves = "INSERT INTO shelves VALUES ('one', 1), ('two', 1)";
+    D::execute(&mut conn, shelves).await.done();
+    drop(conn);
+    let update = |name| format!("UPDATE shelves SET pieces = pieces + 1 WHERE name = '{name}'");
+    let both = Arc::new(Barrier::new(2));
+    // This one has written more, or is patient: the other one is the victim.
+    let strong = {
+        let (fixture, both) = (Arc::clone(&fixture), Arc::clone(&both));
+        tokio::spawn(async move {
+            let mut tx = fixture.begin().await;
+            if let Some(sql) = D::SURVIVE_DEADLOCKS {
+                D::execute(&mut tx, sql).await.done();
+            }
+            for number in 0..100 {
+                insert::<D>(&mut tx, &format!("strong-{number}"))
+                    .await
+                    .done();
+            }
+            D::execute(&mut tx, &update("two")).await.done();
+            both.wait().await;
+            D::execute(&mut tx, &update("one")).await.done();
+            D::commit(tx).await.done();
+        })
+    };
+    let mut tx = D::begin_plain(&pool).await.done();
+    let call = fixture.order().in_tx(&mut tx);
+    let answer = call.run(async |tx: &mut D::Tx, _| -> Answer {
+        D::execute(tx, &update("one")).await?;
+        both.wait().await;
+        let deadlock = D::execute(tx, &update("two")).await;
+        let error = deadlock.expect_err("it is the victim");
+        assert!(D::collides(&error), "{error}");
+        // Without its transaction no call within the body runs.
+        assert_aborted(&refusal(answered::<D>(fixture.call("inner"), tx).await));
+        Ok(1)
+    });
+    let answer = soon("the deadlock is found", answer).await;
+    assert_aborted(&refusal(answer));
+    assert_aborted(&refusal(
+        answered::<D>(fixture.call("other"), &mut tx).await,
+    ));
+    D::rollback(tx).await.done();
+    soon("the other one ends", strong).await.unwrap();
+    assert_eq!(fixture.records().await, 0);
+    assert_usable(&fixture, &pool).await;
+}
+
+/// A transaction of sqlx that is neither committed, rolled back nor dropped: a commit would be that of a
+/// savepoint.
+pub(crate) async fn a_body_that_leaves_a_transaction_open<D: Database>() {
+    let fixture = Fixture::<D>::new().await;
+    let pool = pool_of_one(&fixture).await;
+    let mut conn = D::acquire(&pool).await.done();
+    let call = fixture.order().in_tx(&mut conn);
+    let answer = call.run(async |conn: &mut D::Pooled, _| {
+        let mut tx = conn.begin().await?;
+        make::<D>(&mut tx, &fixture.runs, "mine").await?;
+        std::mem::forget(tx);
+        Answer::Ok(1)
+    });
+    assert_aborted(&refusal(answer.await));
+    drop(conn);
+    assert_eq!(
+        (fixture.orders("mine").await, fixture.records().await),
+        (0, 0)
+    );
+    assert_usable(&fixture, &pool).await;
+}
+
+/// The server ends a session that does nothing in its transaction.
+pub(crate) async fn a_session_that_is_idle_for_too_long<D: Database>() {
+    let fixture = Fixture::<D>::new().await;
+    let pool = pool_of_one(&fixture).await;
+    let mut tx = D::begin_plain(&pool).await.done();
+    let session = D::number(&mut tx, D::SESSION).await.done();
+    let sessions = D::SESSIONS
+        .expect("it has sessions")
+        .replace("{}", &session.to_string());
+    let call = fixture.order().in_tx(&mut tx);
+    let answer = call.run(async |tx: &mut D::Tx, _| {
+        make::<D>(tx, &fixture.runs, "mine").await?;
+        let ends = D::END_WHEN_IDLE.expect("it has sessions");
+        D::execute(tx, ends).await?;
+        let mut other = fixture.connection().await;
+        let gone = async {
+            while D::number(&mut other, &sessions).await.done() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        soon("the server ends the session", gone).await;
+        Answer::Ok(1)
+    });
+    assert_aborted(&refusal(answer.await));
+    D::rollback(tx).await.ok();
+    assert_eq!(
+        (fixture.orders("mine").await, fixture.records().await),
+        (0, 0)
+    );
+    assert_usable(&fixture, &pool).await;
+}
+
+/// What no call can refuse: the caller's own statement fails after it, the caller makes nothing of that,
+/// and the commit of `PostgreSQL` is a rollback that sqlx reports as `Ok`.
+pub(crate) async fn an_error_of_the_caller_after_the_call<D: Database>() {
+    let fixture = Fixture::<D>::new().await;
+    let pool = pool_of_one(&fixture).await;
+    let mut tx = D::begin_plain(&pool).await.done();
+    assert_eq!(
+        ordered(&fixture, fixture.order(), &mut tx, "mine").await,
+        Ok(1)
+    );
+    let refused = D::execute(&mut tx, "INSERT INTO orders (name) VALUES (NULL)").await;
+    refused.expect_err("a name is needed");
+    let claim = fixture.call("other").in_tx(&mut tx);
+    let claim = claim.run(async |_: &mut D::Tx, _| Answer::Ok(7)).await;
+    D::commit(tx).await.done();
+    let kept = if D::ERRORS_ABORT {
+        assert_aborted(&refusal(claim));
+        0
+    } else {
+        assert_eq!(claim, Ok(7));
+        1
+    };
+    // Together, or not at all.
+    let there = (fixture.orders("mine").await, fixture.records().await);
+    assert_eq!(there, (kept, 2 * kept));
+    assert_usable(&fixture, &pool).await;
+}
+
+/// SQLite's error about a missing savepoint must not be taken for a missing table.
+#[tokio::test]
+async fn an_ended_transaction_is_not_reported_as_a_missing_table() {
+    let fixture = Fixture::<Sqlite>::new().await;
+    let mut conn = fixture.alone().await;
+    let mut tx = conn.begin().await.done();
+    let answer = fixture.order().in_tx(&mut tx).run(
+        async |tx: &mut sqlx::SqliteTransaction<'_>, _| -> Answer {
+            Sqlite::execute(tx, "COMMIT").await?;
+            Ok(1)
+        },
+    );
+    let error = refusal(answer.await);
+    assert_aborted(&error);
+    let mut texts = format!("{error} {error:?}");
+    let mut source = std::error::Error::source(&error);
+    while let Some(error) = source {
+        texts.push_str(&format!(" {error} {error:?}"));
+        source = error.source();
+    }
+    assert!(!texts.contains("migrate"), "{texts}");
+    assert!(texts.contains("ended the transaction"), "{texts}");
+}

@@ -1,0 +1,262 @@
+//! A shop in a database: a pool, a table of orders, and an engine whose store is in the same place.
+
+use std::future::Future;
+use std::time::Duration;
+
+use idem_runtime::store::sql::{SqlSource, SqlStore};
+use idem_runtime::{CallBuilder, Classify, Engine, EngineBuilder, EntryState, Error, ErrorKind};
+use idem_tests::events::Events;
+use idem_tests::fixture::Classified;
+use idem_tests::payment::Runs;
+use serde::{Deserialize, Serialize};
+use sqlx::{Connection, Pool};
+use tokio::sync::Mutex;
+
+use crate::database::{Database, Place};
+
+/// How long anything that must happen may take before a test fails instead of hanging.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How an order fails.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Classify)]
+pub(crate) enum OrderError {
+    #[class(business)]
+    SoldOut { run: u32 },
+    #[class(system)]
+    Down,
+    #[class(system)]
+    Database(String),
+    #[class(unknown)]
+    TimedOut,
+    #[class(delegate)]
+    Idem(Error),
+}
+
+impl From<Error> for OrderError {
+    fn from(error: Error) -> Self {
+        Self::Idem(error)
+    }
+}
+
+impl From<sqlx::Error> for OrderError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Database(error.to_string())
+    }
+}
+
+pub(crate) type Answer = Result<u32, OrderError>;
+
+/// What idem refused a call with.
+pub(crate) fn refusal<T: std::fmt::Debug>(answer: Result<T, OrderError>) -> Error {
+    match answer {
+        Err(OrderError::Idem(error)) => error,
+        other => panic!("idem did not refuse: {other:?}"),
+    }
+}
+
+/// Panics unless the transaction can only be rolled back, and the call made again.
+pub(crate) fn assert_aborted(error: &Error) {
+    assert_eq!(*error.kind(), ErrorKind::TransactionAborted, "{error}");
+    assert!(error.is_retryable(), "{error}");
+}
+
+pub(crate) fn assert_running(error: &Error) {
+    let running = matches!(error.kind(), ErrorKind::Running { .. });
+    assert!(running && error.is_retryable(), "{error}");
+}
+
+pub(crate) fn assert_unknown(error: &Error) {
+    let unknown = matches!(error.kind(), ErrorKind::Unknown { .. });
+    assert!(unknown, "{error}");
+}
+
+/// Fails instead of hanging.
+pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
+    let output = tokio::time::timeout(PATIENCE, future).await;
+    output.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
+}
+
+/// What cannot be dropped silently.
+pub(crate) trait Done<T> {
+    /// The value; a failure ends the case.
+    fn done(self) -> T;
+}
+
+impl<T> Done<T> for Result<T, sqlx::Error> {
+    fn done(self) -> T {
+        self.unwrap_or_else(|error| panic!("the database refused: {error}"))
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Fixture<D: Database> {
+    pub(crate) pool: Pool<D::Db>,
+    pub(crate) store: SqlStore<D::Backend>,
+    pub(crate) engine: Engine,
+    pub(crate) events: Events,
+    pub(crate) runs: Runs,
+    pub(crate) place: Place,
+}
+
+impl<D: Database> Fixture<D> {
+    pub(crate) async fn new() -> Self {
+        Self::with(|engine| engine).await
+    }
+
+    pub(crate) async fn with(settings: impl FnOnce(EngineBuilder) -> EngineBuilder) -> Self {
+        let place = Place::new::<D>();
+        let source = SqlSource::from(&place.url);
+        let store = SqlStore::builder(source).connections(4);
+        let store = store.response_timeout(PATIENCE).connect().await;
+        let store = store.expect("the database is up");
+        store.migrate().await.expect("the table is made");
+        let options = D::options(&place.url);
+        let pool = sqlx::pool::PoolOptions::new()
+            .max_connections(60)
+            .acquire_timeout(PATIENCE);
+        let pool: Pool<D::Db> = pool.connect_with(options).await.done();
+        let mut conn = D::acquire(&pool).await.done();
+        let tables = "CREATE TABLE orders (name VARCHAR(100) NOT NULL); \
+                      CREATE TABLE shelves (name VARCHAR(100) PRIMARY KEY, pieces BIGINT NOT NULL)";
+        D::execute(&mut conn, tables).await.done();
+        drop(conn);
+        let events = Events::default();
+        let engine = Engine::builder(store.clone()).observer(events.clone());
+        let engine = settings(engine).build().expect("the settings are right");
+        Self {
+            pool,
+            store,
+            engine,
+            events,
+            runs: Runs::default(),
+            place,
+        }
+    }
+
+    /// A transaction on a connection of its own, as sqlx begins one.
+    pub(crate) async fn begin(&self) -> D::Tx {
+        D::begin(&self.pool, "BEGIN").await.done()
+    }
+
+    pub(crate) async fn connection(&self) -> D::Pooled {
+        D::acquire(&self.pool).await.done()
+    }
+
+    /// The call of the key `order-7`.
+    pub(crate) fn order(&self) -> CallBuilder<Classified> {
+        self.call("order-7")
+    }
+
+    pub(crate) fn call(&self, key: &str) -> CallBuilder<Classified> {
+        self.engine.operation("orders.create").key(key)
+    }
+
+    /// How many orders of that name another connection sees.
+    pub(crate) async fn orders(&self, name: &str) -> i64 {
+        let mut conn = self.connection().await;
+        orders::<D>(&mut conn, name).await
+    }
+
+    /// How many records another connection sees.
+    pub(crate) async fn records(&self) -> i64 {
+        let mut conn = self.connection().await;
+        let sql = "SELECT count(*) FROM idem_records";
+        D::number(&mut conn, sql).await.done()
+    }
+
+    /// How the call of the key `order-7` stands, for everybody.
+    pub(crate) async fn stands(&self) -> Option<EntryState> {
+        let entry = self.order().entry().await;
+        entry.expect("the store answers").map(|entry| entry.state())
+    }
+
+    /// Waits until so many sessions wait for a lock. Nobody can ask a file about that.
+    pub(crate) async fn until_waiting(&self, sessions: i64) {
+        self.until(|waiting| waiting >= sessions).await;
+    }
+
+    pub(crate) async fn until_none_waits(&self) {
+        self.until(|waiting| waiting == 0).await;
+    }
+
+    async fn until(&self, wanted: impl Fn(i64) -> bool) {
+        /// `InnoDB` renews what it says about locks when nobody has asked for 0.1 s.
+        static ASKING: Mutex<()> = Mutex::const_new(());
+        const PAUSE: Duration = Duration::from_millis(110);
+        let Some(sql) = D::WAITING else { return };
+        let mut conn = self.connection().await;
+        let waits = async {
+            loop {
+                let _asking = ASKING.lock().await;
+                tokio::time::sleep(PAUSE).await;
+                if wanted(D::number(&mut conn, sql).await.done()) {
+                    return;
+                }
+            }
+        };
+        soon("so many wait for a lock", waits).await;
+    }
+
+    /// A connection whose setting for waiting is known.
+    pub(crate) async fn alone(&self) -> D::Conn {
+        let options = D::options(&self.place.url);
+        <D::Conn as Connection>::connect_with(&options).await.done()
+    }
+}
+
+pub(crate) async fn insert<D: Database>(
+    conn: &mut D::Conn,
+    name: &str,
+) -> Result<u64, sqlx::Error> {
+    D::execute(
+        conn,
+        &format!("INSERT INTO orders (name) VALUES ('{name}')"),
+    )
+    .await
+}
+
+pub(crate) async fn orders<D: Database>(conn: &mut D::Conn, name: &str) -> i64 {
+    let sql = format!("SELECT count(*) FROM orders WHERE name = '{name}'");
+    D::number(conn, &sql).await.done()
+}
+
+/// A body that makes an order of this name and answers with the number of its run.
+pub(crate) async fn make<D: Database>(conn: &mut D::Conn, runs: &Runs, name: &str) -> Answer {
+    let run = runs.start();
+    insert::<D>(conn, name).await?;
+    Ok(run)
+}
+
+/// A call that makes an order of this name.
+pub(crate) async fn ordered<D: Database>(
+    fixture: &Fixture<D>,
+    call: CallBuilder<Classified>,
+    tx: &mut D::Tx,
+    name: &str,
+) -> Answer {
+    call.in_tx(tx)
+        .run(async |tx: &mut D::Tx, _| make::<D>(tx, &fixture.runs, name).await)
+        .await
+}
+
+/// A call that must be answered without its body.
+pub(crate) async fn answered<D: Database>(call: CallBuilder<Classified>, tx: &mut D::Tx) -> Answer {
+    call.in_tx(tx)
+        .run(async |_: &mut D::Tx, _| unreachable!("this body must not run"))
+        .await
+}
+
+/// A body that writes and ends with an error.
+pub(crate) async fn failed<D: Database>(
+    fixture: &Fixture<D>,
+    call: CallBuilder<Classified>,
+    tx: &mut D::Tx,
+    error: OrderError,
+) -> Answer {
+    call.in_tx(tx)
+        .run(async |tx: &mut D::Tx, _| {
+            make::<D>(tx, &fixture.runs, "undone").await?;
+            Err(error)
+        })
+        .await
+}

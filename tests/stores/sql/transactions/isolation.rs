@@ -1,0 +1,105 @@
+//! Many callers of few keys, at every level of isolation.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_runtime::{ErrorKind, OnRunning};
+use tokio::task::JoinSet;
+
+use crate::database::Database;
+use crate::fixture::{Done, Fixture, OrderError, ordered, soon};
+
+const CALLERS: usize = 50;
+const KEYS: usize = 5;
+
+/// One caller: again and again, in transactions of its own, until it has its answer.
+async fn call<D: Database>(fixture: &Fixture<D>, level: &'static str, caller: usize) {
+    let key = format!("order-{}", caller % KEYS);
+    let mut told = 0;
+    loop {
+        let mut tx = match D::begin(&fixture.pool, level).await {
+            Ok(tx) => tx,
+            Err(error) => {
+                assert!(D::collides(&error), "{error}");
+                told += 1;
+                continue;
+            }
+        };
+        let wait = OnRunning::Wait(Duration::from_secs(20));
+        match ordered(fixture, fixture.call(&key).on_running(wait), &mut tx, &key).await {
+            Ok(_) => match D::commit(tx).await {
+                Ok(()) => return,
+                Err(error) => assert!(D::collides(&error), "{error}"),
+            },
+            Err(OrderError::Idem(error)) => {
+                assert_eq!(*error.kind(), ErrorKind::TransactionAborted, "{error}");
+                D::rollback(tx).await.done();
+            }
+            // The body's own statement may collide.
+            Err(OrderError::Database(_)) => D::rollback(tx).await.done(),
+            Err(error) => panic!("{error:?}"),
+        }
+        told += 1;
+        assert!(told < 10_000, "it does not come to its end");
+    }
+}
+
+pub(crate) async fn callers_that_try_again_have_one_effect_a_key<D: Database>() {
+    for level in D::LEVELS {
+        let fixture = Arc::new(Fixture::<D>::new().await);
+        let mut callers = JoinSet::new();
+        for caller in 0..CALLERS {
+            let fixture = Arc::clone(&fixture);
+            callers.spawn(async move { call(&fixture, level, caller).await });
+        }
+        let all = async {
+            while let Some(ended) = callers.join_next().await {
+                ended.unwrap();
+            }
+        };
+        let minute = Duration::from_mins(1);
+        let ended = tokio::time::timeout(minute, all).await;
+        ended.unwrap_or_else(|_| panic!("{level}: not within {minute:?}"));
+        for key in 0..KEYS {
+            assert_eq!(fixture.orders(&format!("order-{key}")).await, 1, "{level}");
+        }
+        assert_eq!(
+            fixture.records().await,
+            i64::try_from(KEYS).unwrap(),
+            "{level}"
+        );
+    }
+}
+
+/// Who has read before somebody else wrote: a snapshot of the past.
+pub(crate) async fn an_old_snapshot_is_no_answer<D: Database>() {
+    for level in D::LEVELS {
+        let fixture = Fixture::<D>::new().await;
+        let mut old = D::begin(&fixture.pool, level).await.done();
+        // Another table: at some levels what is read is locked.
+        D::number(&mut old, "SELECT count(*) FROM shelves")
+            .await
+            .done();
+        if !level.contains("IMMEDIATE") {
+            let mut tx = fixture.begin().await;
+            let first = ordered(&fixture, fixture.order(), &mut tx, "mine").await;
+            assert_eq!(first, Ok(1));
+            D::commit(tx).await.done();
+        }
+        // It replays what it must not see, or is told to try again; it never runs a second time.
+        let late = soon(
+            "it has an answer",
+            ordered(&fixture, fixture.order(), &mut old, "mine"),
+        );
+        match late.await {
+            Ok(1) => D::commit(old).await.done(),
+            Err(OrderError::Idem(error)) => {
+                crate::fixture::assert_aborted(&error);
+                D::rollback(old).await.done();
+            }
+            other => panic!("{level}: {other:?}"),
+        }
+        assert_eq!(fixture.orders("mine").await, 1, "{level}");
+        assert_eq!(fixture.runs.count(), 1, "{level}");
+    }
+}

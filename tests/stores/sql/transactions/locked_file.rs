@@ -1,0 +1,327 @@
+//! Claims that find the file locked: SQLite has one lock for all who write.
+
+use std::fmt::Debug;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use idem_runtime::clock::{Clock as _, ManualClock};
+use idem_runtime::store::sql::SqlStore;
+use idem_runtime::{CallBuilder, Engine, Error, ErrorKind, OnRunning};
+use idem_tests::fixture::Classified;
+
+use crate::database::Database;
+use crate::fixture::{
+    Answer, Done, Fixture, OrderError, answered, assert_aborted, assert_running, failed, insert,
+    make, ordered, orders, refusal, soon,
+};
+use crate::waiting::settings;
+
+/// The longest pause of a claim between two tries for the lock.
+const PAUSE: Duration = Duration::from_millis(80);
+const SECOND: Duration = Duration::from_secs(1);
+/// The engine's, by default.
+const CLAIM_DEADLINE: Duration = Duration::from_secs(2);
+const REJECT: OnRunning = OnRunning::Reject;
+const WAIT: OnRunning = OnRunning::Wait(SECOND);
+
+async fn fixture<D: Database>(clock: &ManualClock) -> Arc<Fixture<D>> {
+    Arc::new(Fixture::with(|engine| engine.clock(clock.clone())).await)
+}
+
+/// Awaits a call. Time passes only while it pauses; how much, comes with its output.
+async fn timed<F: Future>(clock: &ManualClock, call: F) -> (F::Output, Duration) {
+    let (start, mut call) = (clock.now(), pin!(call));
+    let ended = async {
+        loop {
+            tokio::select! {
+                biased;
+                output = &mut call => return output,
+                () = clock.sleeper_within(PAUSE) => {
+                    if let Some(left) = clock.next_wake().filter(|left| *left <= PAUSE) {
+                        clock.advance(left);
+                    }
+                }
+            }
+        }
+    };
+    let output = soon("the call has an answer", ended).await;
+    (output, clock.now().saturating_sub(start))
+}
+
+/// Awaits a call that pauses until `then` has happened, and not for longer than a pause.
+async fn after<T: Debug>(
+    clock: &ManualClock,
+    call: impl Future<Output = T>,
+    then: impl Future<Output = ()>,
+) -> T {
+    let mut call = pin!(call);
+    let pauses = async {
+        tokio::select! {
+            biased;
+            answer = &mut call => panic!("another holds the lock: {answer:?}"),
+            () = clock.sleeper_within(PAUSE) => {}
+        }
+    };
+    soon("the claim pauses", pauses).await;
+    then.await;
+    let (answer, passed) = timed(clock, call).await;
+    assert!(passed <= PAUSE, "{passed:?}");
+    answer
+}
+
+fn assert_unavailable(error: &Error) {
+    assert_eq!(*error.kind(), ErrorKind::StoreUnavailable, "{error}");
+    assert!(error.is_retryable(), "{error}");
+    assert_eq!(error.retry_after(), Some(SECOND), "{error}");
+}
+
+/// A repeat beside the body, on a connection of its own and in a task of its own.
+async fn repeat<D: Database>(
+    fixture: Arc<Fixture<D>>,
+    clock: ManualClock,
+    on_running: OnRunning,
+) -> (Answer, Duration) {
+    let mut tx = fixture.begin().await;
+    let call = fixture.order().on_running(on_running);
+    let told = timed(&clock, answered::<D>(call, &mut tx)).await;
+    D::rollback(tx).await.done();
+    told
+}
+
+pub(crate) async fn a_repeat_waits_for_a_running_body_as_set<D: Database>() {
+    for (on_running, patience) in [(REJECT, Duration::ZERO), (WAIT, SECOND)] {
+        let clock = ManualClock::new();
+        let fixture = fixture::<D>(&clock).await;
+        let mut tx = fixture.begin().await;
+        let body = async |tx: &mut D::Tx, _| {
+            let repeat = repeat(Arc::clone(&fixture), clock.clone(), on_running);
+            let (answer, passed) = tokio::spawn(repeat).await.unwrap();
+            assert_running(&refusal(answer));
+            assert_eq!(passed, patience, "{on_running:?}");
+            make::<D>(tx, &fixture.runs, "mine").await
+        };
+        assert_eq!(fixture.order().in_tx(&mut tx).run(body).await, Ok(1));
+        D::commit(tx).await.done();
+        assert_eq!((fixture.orders("mine").await, fixture.runs.count()), (1, 1));
+    }
+}
+
+pub(crate) async fn a_repeat_waits_a_moment_for_the_commit_after_a_body<D: Database>() {
+    const COMMIT: Duration = Duration::from_millis(100);
+    for (on_running, patience) in [(REJECT, COMMIT), (WAIT, SECOND)] {
+        let clock = ManualClock::new();
+        let fixture = fixture::<D>(&clock).await;
+        let mut first = fixture.begin().await;
+        assert_eq!(
+            ordered(&fixture, fixture.order(), &mut first, "mine").await,
+            Ok(1)
+        );
+        let mut tx = fixture.begin().await;
+        let call = || fixture.order().on_running(on_running);
+        let (answer, passed) = timed(&clock, answered::<D>(call(), &mut tx)).await;
+        assert_running(&refusal(answer));
+        assert_eq!(passed, patience, "{on_running:?}");
+        D::commit(first).await.done();
+        // The transaction of the repeat goes on.
+        let again = timed(&clock, answered::<D>(call(), &mut tx)).await;
+        assert_eq!(again, (Ok(1), Duration::ZERO));
+        insert::<D>(&mut tx, "after").await.done();
+        D::commit(tx).await.done();
+        assert_eq!(
+            (fixture.orders("mine").await, fixture.orders("after").await),
+            (1, 1)
+        );
+    }
+}
+
+pub(crate) async fn another_writer_is_waited_for_until_the_claim_deadline<D: Database>() {
+    for by_idem in [false, true] {
+        for (on_running, patience) in [(REJECT, CLAIM_DEADLINE), (WAIT, SECOND + CLAIM_DEADLINE)] {
+            let clock = ManualClock::new();
+            let fixture = fixture::<D>(&clock).await;
+            let mut tx = fixture.begin().await;
+            // What it has read stays valid, since the other one commits nothing.
+            assert_eq!(orders::<D>(&mut tx, "mine").await, 0);
+            let mut writer = fixture.begin().await;
+            if by_idem {
+                let answer = ordered(&fixture, fixture.call("other"), &mut writer, "other").await;
+                assert_eq!(answer, Ok(1));
+            } else {
+                insert::<D>(&mut writer, "other").await.done();
+            }
+            let runs = fixture.runs.count();
+            let call = || fixture.order().on_running(on_running);
+            let (answer, passed) = timed(&clock, answered::<D>(call(), &mut tx)).await;
+            assert_unavailable(&refusal(answer));
+            assert_eq!(passed, patience, "{on_running:?}");
+            D::rollback(writer).await.done();
+            // Nothing is aborted.
+            let answer = ordered(&fixture, call(), &mut tx, "mine").await;
+            assert_eq!(answer, Ok(runs + 1));
+            D::commit(tx).await.done();
+            assert_eq!(
+                (fixture.orders("mine").await, fixture.orders("other").await),
+                (1, 0)
+            );
+        }
+    }
+}
+
+/// An engine on another store: what an engine of another process knows.
+async fn another_engine<D: Database>(fixture: &Fixture<D>, clock: &ManualClock) -> Engine {
+    let store = SqlStore::<D::Backend>::connect(&fixture.place.url).await;
+    let engine = Engine::builder(store.expect("the file is there")).clock(clock.clone());
+    engine.build().expect("the settings are right")
+}
+
+fn order_by(engine: &Engine) -> CallBuilder<Classified> {
+    engine.operation("orders.create").key("order-7")
+}
+
+pub(crate) async fn a_transaction_of_another_engine_is_another_writer<D: Database>() {
+    for (on_running, patience) in [(REJECT, CLAIM_DEADLINE), (WAIT, SECOND + CLAIM_DEADLINE)] {
+        let clock = ManualClock::new();
+        let fixture = fixture::<D>(&clock).await;
+        let other = another_engine(&fixture, &clock).await;
+        let mut first = fixture.begin().await;
+        assert_eq!(
+            ordered(&fixture, fixture.order(), &mut first, "mine").await,
+            Ok(1)
+        );
+        let mut tx = fixture.begin().await;
+        let call = || order_by(&other).on_running(on_running);
+        let (answer, passed) = timed(&clock, answered::<D>(call(), &mut tx)).await;
+        assert_unavailable(&refusal(answer));
+        assert_eq!(passed, patience, "{on_running:?}");
+        D::commit(first).await.done();
+        let again = timed(&clock, answered::<D>(call(), &mut tx)).await;
+        assert_eq!(again, (Ok(1), Duration::ZERO));
+        D::commit(tx).await.done();
+        assert_eq!(fixture.orders("mine").await, 1);
+    }
+}
+
+pub(crate) async fn a_repeat_that_waits_gets_the_committed_answer<D: Database>() {
+    for by_another in [false, true] {
+        let clock = ManualClock::new();
+        let fixture = fixture::<D>(&clock).await;
+        let engine = if by_another {
+            another_engine(&fixture, &clock).await
+        } else {
+            fixture.engine.clone()
+        };
+        let mut first = fixture.begin().await;
+        assert_eq!(
+            ordered(&fixture, fixture.order(), &mut first, "mine").await,
+            Ok(1)
+        );
+        let mut tx = fixture.begin().await;
+        let call = order_by(&engine).on_running(WAIT);
+        let repeat = answered::<D>(call, &mut tx);
+        let answer = after(&clock, repeat, async { D::commit(first).await.done() }).await;
+        assert_eq!(answer, Ok(1));
+        D::commit(tx).await.done();
+        assert_eq!(fixture.orders("mine").await, 1);
+    }
+}
+
+pub(crate) async fn committed_answers_need_no_lock<D: Database>() {
+    let clock = ManualClock::new();
+    let fixture = fixture::<D>(&clock).await;
+    let mut first = fixture.begin().await;
+    let call = || fixture.order().fingerprint(&7).on_running(REJECT);
+    assert_eq!(ordered(&fixture, call(), &mut first, "mine").await, Ok(1));
+    D::commit(first).await.done();
+    let mut writer = fixture.begin().await;
+    insert::<D>(&mut writer, "other").await.done();
+    let mut tx = fixture.begin().await;
+    let replay = timed(&clock, answered::<D>(call(), &mut tx)).await;
+    assert_eq!(replay, (Ok(1), Duration::ZERO));
+    let (answer, passed) = timed(&clock, answered::<D>(call().fingerprint(&8), &mut tx)).await;
+    assert_eq!(*refusal(answer).kind(), ErrorKind::Mismatch);
+    assert_eq!(passed, Duration::ZERO);
+    D::rollback(writer).await.done();
+    D::commit(tx).await.done();
+}
+
+/// What it has read is outdated by a commit: this, and no more, is a transaction to begin again.
+pub(crate) async fn a_transaction_that_has_read_is_aborted<D: Database>() {
+    let clock = ManualClock::new();
+    let fixture = fixture::<D>(&clock).await;
+    let mut tx = fixture.begin().await;
+    assert_eq!(orders::<D>(&mut tx, "other").await, 0);
+    let mut writer = fixture.begin().await;
+    insert::<D>(&mut writer, "other").await.done();
+    let before = settings::<D>(&mut tx).await;
+    let call = answered::<D>(fixture.order(), &mut tx);
+    let answer = after(&clock, call, async { D::commit(writer).await.done() }).await;
+    assert_aborted(&refusal(answer));
+    assert_eq!(settings::<D>(&mut tx).await, before);
+    D::rollback(tx).await.done();
+}
+
+/// After a system error the transaction is open, and the key is free.
+pub(crate) async fn a_claim_that_is_undone_is_no_running_call<D: Database>() {
+    let clock = ManualClock::new();
+    let fixture = fixture::<D>(&clock).await;
+    let mut first = fixture.begin().await;
+    let answer = failed(&fixture, fixture.order(), &mut first, OrderError::Down).await;
+    assert_eq!(answer, Err(OrderError::Down));
+    let mut tx = fixture.begin().await;
+    let call = fixture.order().on_running(REJECT);
+    let (answer, passed) = timed(&clock, answered::<D>(call, &mut tx)).await;
+    assert_unavailable(&refusal(answer));
+    assert_eq!(passed, CLAIM_DEADLINE);
+    D::commit(first).await.done();
+    let call = fixture.order().on_running(REJECT);
+    assert_eq!(ordered(&fixture, call, &mut tx, "mine").await, Ok(2));
+    D::commit(tx).await.done();
+}
+
+/// Polls so many times, once for each wake, and waits for the next wake or a pause. Whether it is still under way.
+async fn polled<F: Future>(clock: &ManualClock, mut future: Pin<&mut F>, times: usize) -> bool {
+    let mut left = times;
+    poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(true);
+        }
+        left -= 1;
+        let pauses = || clock.next_wake().is_some_and(|left| left <= PAUSE);
+        match future.as_mut().poll(cx) {
+            Poll::Ready(_) => Poll::Ready(false),
+            Poll::Pending if pauses() => Poll::Ready(true),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Dropped after each of its steps, and while it pauses.
+pub(crate) async fn a_dropped_claim_restores_the_connection<D: Database>() {
+    /// More than it has before it pauses.
+    const STEPS: usize = 20;
+    const ROUNDS: usize = 10;
+    let clock = ManualClock::new();
+    let fixture = fixture::<D>(&clock).await;
+    let mut first = fixture.begin().await;
+    let answer = ordered(&fixture, fixture.order(), &mut first, "mine").await;
+    assert_eq!(answer, Ok(1));
+    for steps in (0..ROUNDS).flat_map(|_| 1..=STEPS) {
+        let mut tx = fixture.begin().await;
+        if let Some(sql) = D::SET_SESSION {
+            D::execute(&mut tx, sql).await.done();
+        }
+        let before = settings::<D>(&mut tx).await;
+        {
+            let call = pin!(answered::<D>(fixture.order().on_running(WAIT), &mut tx));
+            let is_under_way = soon("a step", polled(&clock, call, steps)).await;
+            assert!(is_under_way, "the first call is not committed");
+        }
+        assert_eq!(settings::<D>(&mut tx).await, before, "after {steps} steps");
+        D::rollback(tx).await.done();
+    }
+    D::rollback(first).await.done();
+}

@@ -1,0 +1,161 @@
+//! Scripts are texts: whatever is in them, and whatever the session makes of a text.
+
+use idem_harness::PostgresServer;
+use idem_runtime::store::sql::PostgresStore;
+use idem_runtime::{AnswerFormat, EncryptionKeys, Engine, Error};
+use sqlx::{Connection, PgConnection};
+
+use crate::database::Database;
+use crate::fixture::{Answer, Done, Fixture, OrderError, answered, insert, make, ordered};
+
+pub(crate) async fn operations_with_any_name<D: Database>() {
+    let fixture = Fixture::<D>::new().await;
+    let long = "ö".repeat(300);
+    let names = [
+        "o'rders",
+        "o\"rd`ers",
+        "'; DROP TABLE idem_records; --",
+        "or\\'ders\\",
+        "nothing\0at all",
+        "a ? b ?1 ?11 $1 {t} {now} {insert} {read} {claim} {body} {columns}",
+        "Größe 注文 🛒",
+        "\u{feff}\r\n\t%_",
+        &long,
+    ];
+    for (number, name) in names.into_iter().enumerate() {
+        let call = || fixture.engine.operation(name.to_owned()).key(&number);
+        for error in [OrderError::SoldOut { run: 7 }, OrderError::Down] {
+            let mut tx = fixture.begin().await;
+            let answer = crate::fixture::failed(&fixture, call(), &mut tx, error.clone()).await;
+            assert_eq!(answer, Err(error), "{name:?}");
+            D::rollback(tx).await.done();
+        }
+        let run = fixture.runs.count() + 1;
+        let mut tx = fixture.begin().await;
+        let answer = ordered(&fixture, call(), &mut tx, "mine").await;
+        assert_eq!(answer, Ok(run), "{name:?}");
+        D::commit(tx).await.done();
+        let mut tx = fixture.begin().await;
+        assert_eq!(answered::<D>(call(), &mut tx).await, Ok(run), "{name:?}");
+        D::commit(tx).await.done();
+        let entry = call().entry().await.unwrap();
+        assert!(entry.is_some(), "{name:?}");
+    }
+    let all = i64::try_from(names.len()).unwrap();
+    assert_eq!(
+        (fixture.orders("mine").await, fixture.records().await),
+        (all, all)
+    );
+}
+
+/// 200 KiB with every byte in it.
+fn large() -> Vec<u8> {
+    (0..200 * 1024_u32)
+        .map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()[1])
+        .collect()
+}
+
+async fn large_answer<D: Database>(fixture: &Fixture<D>, body: bool) -> Vec<u8> {
+    let mut tx = fixture.begin().await;
+    let call = fixture.order().in_tx(&mut tx);
+    let answer = call.run(async |tx: &mut D::Tx, _| {
+        assert!(body, "this body must not run");
+        insert::<D>(tx, "mine").await?;
+        Ok::<_, OrderError>(large())
+    });
+    let answer = answer.await.unwrap();
+    D::commit(tx).await.done();
+    answer
+}
+
+pub(crate) async fn large_answers_with_all_bytes<D: Database>() {
+    let fixture = Fixture::<D>::with(|engine| {
+        engine
+            .answer_format(AnswerFormat::MessagePack)
+            .max_value_bytes(1 << 20)
+    })
+    .await;
+    assert_eq!(large_answer(&fixture, true).await, large());
+    assert_eq!(large_answer(&fixture, false).await, large());
+    assert_eq!(fixture.orders("mine").await, 1);
+}
+
+pub(crate) async fn encrypted_and_compressed_answers<D: Database>() {
+    let fixture = Fixture::<D>::with(|engine| {
+        engine
+            .max_value_bytes(1 << 20)
+            .compress_above(100)
+            .encrypt(EncryptionKeys::new(1, [7; 32]))
+    })
+    .await;
+    assert_eq!(large_answer(&fixture, true).await, large());
+    assert_eq!(large_answer(&fixture, false).await, large());
+    assert_eq!(fixture.orders("mine").await, 1);
+}
+
+pub(crate) async fn settings_of_a_session_that_change_the_meaning_of_a_text<D: Database>() {
+    for dialect in D::DIALECTS {
+        let fixture = Fixture::<D>::new().await;
+        let mut conn = fixture.alone().await;
+        D::execute(&mut conn, dialect).await.done();
+        let call = || {
+            fixture
+                .engine
+                .operation("o'r\\d\"er")
+                .key("it's \\ \"mine\"")
+        };
+        let run = async |conn: &mut D::Conn, end: Answer| -> Answer {
+            let mut tx = conn.begin().await?;
+            let on: &mut D::Conn = &mut tx;
+            let call = call().in_tx(on);
+            let answer = call.run(async |conn: &mut D::Conn, _| {
+                make::<D>(conn, &fixture.runs, "mine").await?;
+                end
+            });
+            let answer = answer.await;
+            tx.commit().await?;
+            answer
+        };
+        let down = run(&mut conn, Err(OrderError::Down)).await;
+        assert_eq!(down, Err(OrderError::Down), "{dialect}");
+        assert_eq!(fixture.orders("mine").await, 0, "{dialect}");
+        assert_eq!(run(&mut conn, Ok(7)).await, Ok(7), "{dialect}");
+        assert_eq!(run(&mut conn, Ok(8)).await, Ok(7), "{dialect}");
+        assert_eq!(fixture.orders("mine").await, 1, "{dialect}");
+        // And where idem begins itself.
+        let call = fixture.order().in_tx(&mut conn);
+        let body = async |conn: &mut D::Conn, _| make::<D>(conn, &fixture.runs, "own").await;
+        assert_eq!(call.run(body).await, Ok(fixture.runs.count()), "{dialect}");
+        assert_eq!(fixture.orders("own").await, 1, "{dialect}");
+    }
+}
+
+/// sqlx logs the text of statements, at warning level if one was slow. It must not contain
+/// an answer.
+#[tokio::test]
+async fn no_answer_is_in_the_text_of_a_statement() {
+    let server = PostgresServer::builder().setting("log_statement", "all");
+    let server = tokio::task::spawn_blocking(|| server.start());
+    let server = server.await.unwrap();
+    let store = PostgresStore::connect(&server.url()).await.unwrap();
+    store.migrate().await.unwrap();
+    let engine = Engine::new(store);
+    let mut conn = PgConnection::connect(&server.url()).await.unwrap();
+    let secret = "4111-1111-1111-1111";
+    let call = engine.operation("orders.create").key("order-7");
+    let answer: Result<String, Error> = call
+        .in_tx(&mut conn)
+        .run(async |_, _| Ok(secret.to_owned()))
+        .await;
+    assert_eq!(answer.unwrap(), secret);
+    let digits = secret.bytes().map(|byte| format!("{byte:02x}"));
+    let digits = digits.collect::<String>();
+    // The server logs parameters in lines of their own.
+    let log = server.log();
+    let (parameters, texts): (Vec<_>, Vec<_>) =
+        log.lines().partition(|line| line.contains("DETAIL:"));
+    let has = |lines: &[&str], what: &str| lines.iter().any(|line| line.contains(what));
+    assert!(has(&texts, "UPDATE idem_records"), "{texts:#?}");
+    assert!(has(&parameters, &digits), "{parameters:#?}");
+    assert!(!has(&texts, &digits), "{texts:#?}");
+}

@@ -1,0 +1,245 @@
+//! Duplicates on other connections while the first call's transaction is open.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use idem_runtime::OnRunning;
+use sqlx::Connection;
+use tokio::task::JoinHandle;
+
+use crate::database::Database;
+use crate::fixture::{
+    Answer, Done, Fixture, answered, assert_aborted, assert_running, insert, ordered, refusal, soon,
+};
+
+/// What waits for a lock for a moment only, on a database where a call can say so.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// A duplicate in a task of its own, which commits what it gets. Also whether `ended` was true then.
+fn duplicate<D: Database>(
+    fixture: &Arc<Fixture<D>>,
+    ended: &Arc<AtomicBool>,
+) -> JoinHandle<(Answer, bool)> {
+    let (fixture, ended) = (Arc::clone(fixture), Arc::clone(ended));
+    tokio::spawn(async move {
+        let mut tx = fixture.begin().await;
+        let call = fixture
+            .order()
+            .on_running(OnRunning::Wait(Duration::from_secs(20)));
+        let answer = ordered(&fixture, call, &mut tx, "mine").await;
+        let before = ended.load(Ordering::SeqCst);
+        D::commit(tx).await.done();
+        (answer, before)
+    })
+}
+
+pub(crate) async fn a_duplicate_waits_for_the_commit_and_replays<D: Database>() {
+    let fixture = Arc::new(Fixture::<D>::new().await);
+    let ended = Arc::new(AtomicBool::new(false));
+    let mut tx = fixture.begin().await;
+    assert_eq!(
+        ordered(&fixture, fixture.order(), &mut tx, "mine").await,
+        Ok(1)
+    );
+    let waits = duplicate(&fixture, &ended);
+    fixture.until_waiting(1).await;
+    ended.store(true, Ordering::SeqCst);
+    D::commit(tx).await.done();
+    let answer = soon("the duplicate has its answer", waits).await;
+    assert_eq!(answer.unwrap(), (Ok(1), true));
+    assert_eq!((fixture.orders("mine").await, fixture.runs.count()), (1, 1));
+}
+
+pub(crate) async fn a_duplicate_waits_for_the_rollback_and_runs<D: Database>() {
+    let fixture = Arc::new(Fixture::<D>::new().await);
+    let ended = Arc::new(AtomicBool::new(false));
+    let mut tx = fixture.begin().await;
+    assert_eq!(
+        ordered(&fixture, fixture.order(), &mut tx, "mine").await,
+        Ok(1)
+    );
+    let waits = duplicate(&fixture, &ended);
+    fixture.until_waiting(1).await;
+    ended.store(true, Ordering::SeqCst);
+    D::rollback(tx).await.done();
+    let answer = soon("the duplicate runs", waits).await;
+    assert_eq!(answer.unwrap(), (Ok(2), true));
+    assert_eq!((fixture.orders("mine").await, fixture.runs.count()), (1, 2));
+}
+
+/// What a session says that must be as before.
+pub(crate) async fn settings<D: Database>(conn: &mut D::Conn) -> String {
+    match D::SETTING {
+        Some(sql) => D::text(conn, sql).await.done(),
+        None => String::new(),
+    }
+}
+
+/// Databases where a call can wait for less than its connection does.
+pub(crate) async fn a_caller_that_does_not_wait_gets_running_and_continues<D: Database>() {
+    for on_running in [OnRunning::Reject, OnRunning::Wait(SHORT)] {
+        let fixture = Fixture::<D>::new().await;
+        let mut first = fixture.begin().await;
+        let answer = ordered(&fixture, fixture.order(), &mut first, "mine").await;
+        assert_eq!(answer, Ok(1));
+        // Settings of the session and of the transaction stay what they are.
+        let mut conn = fixture.connection().await;
+        let session = settings::<D>(&mut conn).await;
+        drop(conn);
+        let mut tx = fixture.begin().await;
+        if let Some(sql) = D::SET_LOCAL {
+            D::execute(&mut tx, sql).await.done();
+        }
+        let local = settings::<D>(&mut tx).await;
+        insert::<D>(&mut tx, "before").await.done();
+        let call = fixture.order().on_running(on_running);
+        let error = refusal(answered::<D>(call, &mut tx).await);
+        assert_running(&error);
+        assert_eq!(settings::<D>(&mut tx).await, local);
+        insert::<D>(&mut tx, "after").await.done();
+        // Another key is free.
+        let answer = ordered(&fixture, fixture.call("other"), &mut tx, "other").await;
+        assert_eq!(answer, Ok(2));
+        assert_eq!(settings::<D>(&mut tx).await, local);
+        D::commit(tx).await.done();
+        for name in ["before", "after", "other"] {
+            assert_eq!(fixture.orders(name).await, 1, "{name}");
+        }
+        D::rollback(first).await.done();
+        if D::SET_LOCAL.is_some() {
+            assert_ne!(session, local);
+        }
+    }
+}
+
+/// A session's settings are as before, whatever became of the calls.
+pub(crate) async fn a_session_keeps_its_settings<D: Database>() {
+    let fixture = Fixture::<D>::new().await;
+    let mut conn = fixture.connection().await;
+    if let Some(sql) = D::SET_SESSION {
+        D::execute(&mut conn, sql).await.done();
+    }
+    let before = settings::<D>(&mut conn).await;
+    let run = async |conn: &mut D::Conn, key: &str| -> Answer {
+        let call = fixture.call(key).on_running(OnRunning::Reject).in_tx(conn);
+        call.run(async |conn: &mut D::Conn, _| {
+            insert::<D>(conn, "mine").await?;
+            Ok(1)
+        })
+        .await
+    };
+    assert_eq!(run(&mut conn, "a").await, Ok(1));
+    assert_eq!(settings::<D>(&mut conn).await, before, "after a first call");
+    assert_eq!(run(&mut conn, "a").await, Ok(1));
+    assert_eq!(settings::<D>(&mut conn).await, before, "after a replay");
+    let mut first = fixture.begin().await;
+    assert_eq!(
+        ordered(&fixture, fixture.call("b"), &mut first, "b").await,
+        Ok(1)
+    );
+    assert_running(&refusal(run(&mut conn, "b").await));
+    assert_eq!(settings::<D>(&mut conn).await, before, "after a refusal");
+    D::rollback(first).await.done();
+    assert_eq!(run(&mut conn, "b").await, Ok(1));
+    assert_eq!(settings::<D>(&mut conn).await, before, "at last");
+}
+
+/// A claim that is dropped while it waits.
+pub(crate) async fn a_dropped_claim_leaves_a_usable_connection<D: Database>() {
+    let fixture = Fixture::<D>::new().await;
+    let mut conn = fixture.connection().await;
+    let before = settings::<D>(&mut conn).await;
+    let mut first = fixture.begin().await;
+    assert_eq!(
+        ordered(&fixture, fixture.order(), &mut first, "mine").await,
+        Ok(1)
+    );
+    {
+        let call = fixture
+            .order()
+            .on_running(OnRunning::Wait(Duration::from_secs(20)));
+        let call = call.in_tx(&mut *conn);
+        let call = call.run(async |_: &mut D::Conn, _| -> Answer { unreachable!() });
+        tokio::select! {
+            answer = call => panic!("the first call is not committed: {answer:?}"),
+            () = fixture.until_waiting(1) => {}
+        }
+    }
+    D::commit(first).await.done();
+    let call = fixture.order().in_tx(&mut *conn);
+    let answer: Answer = call.run(async |_: &mut D::Conn, _| unreachable!()).await;
+    assert_eq!(answer, Ok(1));
+    assert_eq!(settings::<D>(&mut conn).await, before);
+}
+
+/// Two transactions that call two keys in opposite order.
+pub(crate) async fn a_deadlock_ends_with_one_of_two_aborted<D: Database>() {
+    let fixture = Arc::new(Fixture::<D>::new().await);
+    let both = Arc::new(tokio::sync::Barrier::new(2));
+    let task = |names: [&'static str; 2]| {
+        let (fixture, both) = (Arc::clone(&fixture), Arc::clone(&both));
+        tokio::spawn(async move {
+            let mut aborted = 0;
+            loop {
+                let mut tx = fixture.begin().await;
+                let before = settings::<D>(&mut tx).await;
+                let wait = OnRunning::Wait(Duration::from_secs(20));
+                let call = |name| fixture.call(name).on_running(wait);
+                let mut answers = vec![ordered(&fixture, call(names[0]), &mut tx, names[0]).await];
+                if aborted == 0 {
+                    both.wait().await;
+                }
+                answers.push(ordered(&fixture, call(names[1]), &mut tx, names[1]).await);
+                if let Err(error) = answers.into_iter().collect::<Result<Vec<_>, _>>() {
+                    assert_aborted(&refusal(Err::<(), _>(error)));
+                    aborted += 1;
+                    D::rollback(tx).await.done();
+                    let mut conn = fixture.connection().await;
+                    assert_eq!(settings::<D>(&mut conn).await, before);
+                    continue;
+                }
+                assert_eq!(settings::<D>(&mut tx).await, before);
+                D::commit(tx).await.done();
+                return aborted;
+            }
+        })
+    };
+    let (one, other) = (task(["a", "b"]), task(["b", "a"]));
+    let both = async { one.await.unwrap() + other.await.unwrap() };
+    let aborted = soon("the deadlock is found", both).await;
+    assert!(aborted >= 1, "nobody was told");
+    assert_eq!(
+        (fixture.orders("a").await, fixture.orders("b").await),
+        (1, 1)
+    );
+    assert_eq!(fixture.records().await, 2);
+}
+
+/// The server gives up the statement of a claim that nobody waits for any more.
+pub(crate) async fn a_claim_that_gives_up_unheard_spoils_no_setting<D: Database>() {
+    let fixture = Fixture::<D>::new().await;
+    let mut conn = fixture.connection().await;
+    let before = settings::<D>(&mut conn).await;
+    let mut first = fixture.begin().await;
+    let answer = ordered(&fixture, fixture.order(), &mut first, "mine").await;
+    assert_eq!(answer, Ok(1));
+    {
+        // Long enough to be seen, and short enough to be waited for.
+        let call = fixture.order().on_running(OnRunning::Wait(SHORT * 5));
+        let call = call.in_tx(&mut *conn);
+        let call = call.run(async |_: &mut D::Conn, _| -> Answer { unreachable!() });
+        tokio::select! {
+            answer = call => panic!("nobody has seen it wait: {answer:?}"),
+            () = fixture.until_waiting(1) => {}
+        }
+    }
+    fixture.until_none_waits().await;
+    D::commit(first).await.done();
+    // What the server has said about it since is heard now.
+    drop(conn.ping().await);
+    let call = fixture.order().in_tx(&mut *conn);
+    let answer: Answer = call.run(async |_: &mut D::Conn, _| unreachable!()).await;
+    assert_eq!(answer, Ok(1));
+    assert_eq!(settings::<D>(&mut conn).await, before);
+}

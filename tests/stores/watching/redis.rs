@@ -1,0 +1,191 @@
+//! The Redis store, when nothing goes wrong.
+
+use idem_harness::{Monitor, RedisServer};
+use idem_tests::shop::{patiently, until};
+use tokio::task::JoinSet;
+
+use crate::client::{Client, hearers, key, store, subscribers, told, untold};
+
+/// How often clients sent this command since the last look.
+fn sent(monitor: &mut Monitor, command: &str) -> usize {
+    let names = monitor.names();
+    names.iter().filter(|name| *name == command).count()
+}
+
+#[tokio::test]
+async fn another_client_notifies_of_completions_and_releases() {
+    let server = RedisServer::start();
+    let url = server.url();
+    for url in [&url, &format!("{url}?protocol=resp3")] {
+        let (mine, other) = (Client::of(url).await, Client::of(&server.url()).await);
+        let claim = other.take(&key(1)).await;
+        let mut watch = mine.watch(&key(1)).await;
+        let mut elsewhere = mine.watch(&key(2)).await;
+        assert!(untold(&mut watch));
+        other.release(&key(1), &claim).await;
+        told(&mut watch).await;
+        let claim = other.take(&key(1)).await;
+        // Whoever is told looks at what there is now.
+        mine.0.glance(&key(1)).await.unwrap();
+        other.complete(&key(1), &claim).await;
+        told(&mut watch).await;
+        assert!(untold(&mut watch) && untold(&mut elsewhere));
+        server.cli(&["FLUSHALL"]);
+    }
+}
+
+#[tokio::test]
+async fn the_completion_of_a_lost_record_is_notified() {
+    let server = RedisServer::start();
+    let client = Client::of(&server.url()).await;
+    let claim = client.take(&key(1)).await;
+    let mut watch = client.watch(&key(1)).await;
+    server.cli(&["FLUSHALL"]);
+    let record = idem_runtime::store::Header {
+        state: idem_runtime::store::State::Done {
+            outcome: idem_runtime::store::OutcomeKind::Value,
+            schema: 1,
+        },
+        ..claim
+    };
+    let record = bytes::Bytes::copy_from_slice(&record.encode());
+    client.0.complete(&key(1), &record).await.unwrap();
+    told(&mut watch).await;
+}
+
+#[tokio::test]
+async fn a_store_without_watchers_makes_no_connection_for_them() {
+    let server = RedisServer::start();
+    let client = Client::of(&server.url()).await;
+    client.pass(&key(1)).await;
+    assert_eq!(subscribers(&server), 0);
+    let _watch = client.watch(&key(1)).await;
+    assert_eq!(subscribers(&server), 1);
+    let _another = client.watch(&key(2)).await;
+    assert_eq!(subscribers(&server), 1);
+}
+
+#[tokio::test]
+async fn ten_thousand_watches_of_a_key_are_one_subscription() {
+    let server = RedisServer::start();
+    let store = std::sync::Arc::new(store(&server.url()).await);
+    let mut monitor = server.monitor();
+    let mut admin = server.connect();
+    let mut watching = JoinSet::new();
+    for _ in 0..10_000 {
+        let client = Client(store.clone());
+        watching.spawn(async move { client.watch(&key(1)).await });
+    }
+    let watches = patiently("watches", watching.join_all()).await;
+    assert_eq!(sent(&mut monitor, "SUBSCRIBE"), 1);
+    let client = Client(store);
+    client.pass(&key(1)).await;
+    for mut watch in watches {
+        told(&mut watch).await;
+    }
+    let given_up = || hearers(&mut admin, "NUMSUB", &key(1)) == 0;
+    until("the channel is given up", given_up).await;
+    assert_eq!(sent(&mut monitor, "UNSUBSCRIBE"), 1);
+}
+
+#[tokio::test]
+async fn a_key_with_a_watcher_stays_subscribed() {
+    let server = RedisServer::start();
+    let client = Client::of(&server.url()).await;
+    let mut monitor = server.monitor();
+    let mut stays = client.watch(&key(1)).await;
+    for _ in 0..10 {
+        drop(client.watch(&key(1)).await);
+    }
+    // What is done for another key is done after all of that.
+    let _other = client.watch(&key(2)).await;
+    assert_eq!(sent(&mut monitor, "UNSUBSCRIBE"), 0);
+    client.pass(&key(1)).await;
+    told(&mut stays).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_watched_again_at_once_is_notified() {
+    let server = RedisServer::start();
+    let client = Client::of(&server.url()).await;
+    for round in 0..300 {
+        let key = key(round % 3);
+        drop(client.watch(&key).await);
+        let mut watch = client.watch(&key).await;
+        client.pass(&key).await;
+        told(&mut watch).await;
+    }
+}
+
+#[tokio::test]
+async fn many_keys_are_watched_on_one_connection() {
+    let server = RedisServer::start();
+    let store = std::sync::Arc::new(store(&server.url()).await);
+    let mut admin = server.connect();
+    let mut watching = JoinSet::new();
+    for number in 0..2_000 {
+        let client = Client(store.clone());
+        watching.spawn(async move { (number, client.watch(&key(number)).await) });
+    }
+    let mut watches = patiently("watches", watching.join_all()).await;
+    assert_eq!(subscribers(&server), 1);
+    let client = Client(store);
+    for (number, watch) in watches.iter_mut().filter(|(number, _)| number % 100 == 0) {
+        client.pass(&key(*number)).await;
+        told(watch).await;
+    }
+    let others = watches.iter_mut().filter(|(number, _)| number % 100 != 0);
+    assert_eq!(
+        others
+            .map(|(_, watch)| untold(watch))
+            .filter(|still| !still)
+            .count(),
+        0
+    );
+    drop(watches);
+    until("all is given up", || {
+        admin
+            .command(&["PUBSUB", "CHANNELS"])
+            .unwrap()
+            .to_string()
+            .is_empty()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_watch_that_is_given_up_half_way_leaves_nothing_behind() {
+    let server = RedisServer::start();
+    let client = Client::of(&server.url()).await;
+    let mut admin = server.connect();
+    for polls in 1..6 {
+        let key = key(1);
+        let mut watching = Box::pin(client.try_watch(&key));
+        for _ in 0..polls {
+            let polled = std::future::poll_fn(|cx| {
+                std::task::Poll::Ready(watching.as_mut().poll(cx).is_ready())
+            });
+            if polled.await {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(watching);
+    }
+    let _other = client.watch(&key(2)).await;
+    until("the channel is given up", || {
+        hearers(&mut admin, "NUMSUB", &key(1)) == 0
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_store_that_is_dropped_hangs_up() {
+    let server = RedisServer::start();
+    let client = Client::of(&server.url()).await;
+    let watch = client.watch(&key(1)).await;
+    assert_eq!(subscribers(&server), 1);
+    drop(client);
+    until("it hangs up", || subscribers(&server) == 0).await;
+    drop(watch);
+}

@@ -1,0 +1,242 @@
+//! A cluster, really started.
+
+use std::time::{Duration, Instant};
+
+use idem_harness::{ClusterSetup, RedisServer, Reply, RespConn};
+
+fn port(server: &RedisServer) -> u16 {
+    server.port()
+}
+
+/// Writes a key that the replica has when this returns.
+fn write(cluster: &ClusterSetup, key: &str) {
+    let mut client = cluster.primary_of(key).connect();
+    let written = client.command(&["SET", key, "value"]);
+    assert_eq!(written.ok(), Some(Reply::Simple("OK".to_owned())));
+    let acknowledged = client.command(&["WAIT", "1", "20000"]);
+    let acknowledged = acknowledged.expect("WAIT is answered");
+    assert_eq!(acknowledged.as_int(), Some(1));
+}
+
+fn error(reply: &Reply) -> &str {
+    reply.as_error().unwrap_or_else(|| panic!("{reply}"))
+}
+
+#[test]
+fn a_started_cluster_serves_every_slot_and_replicates() {
+    let start = Instant::now();
+    let cluster = ClusterSetup::start();
+    eprintln!("started within {:?}", start.elapsed());
+    let [one, two, three, _, _, last] = cluster.nodes() else {
+        panic!("six nodes")
+    };
+    for (slot, node) in [(0, one), (5_461, two), (10_922, three), (16_383, three)] {
+        assert_eq!(port(cluster.node_of_slot(slot)), port(node), "{slot}");
+    }
+    // Known from the specification.
+    assert_eq!(cluster.slot_of("123456789"), 12_739);
+    write(&cluster, "123456789");
+    assert_eq!(port(cluster.replica_of(three)), port(last));
+    assert_eq!(last.cli(&["DBSIZE"]), "1");
+    for node in cluster.nodes() {
+        assert!(
+            node.cli(&["CLUSTER", "INFO"])
+                .contains("cluster_state:ok\r\n")
+        );
+    }
+    let mut client = RespConn::open(cluster.addrs()[0]).unwrap();
+    let moved = client.command(&["GET", "123456789"]).unwrap();
+    assert_eq!(
+        error(&moved),
+        format!("MOVED 12739 127.0.0.1:{}", port(three))
+    );
+    assert_eq!(cluster.cli("123456789", &["GET", "123456789"]), "value");
+    assert_eq!(cluster.urls()[0], format!("redis://{}", one.addr()));
+}
+
+#[test]
+fn a_killed_primary_is_replaced_and_comes_back_as_a_replica() {
+    let cluster = ClusterSetup::start();
+    write(&cluster, "key");
+    let slot = cluster.slot_of("key");
+    let old = cluster.primary_of("key");
+    let heir = cluster.replica_of(old);
+    let start = Instant::now();
+    old.kill();
+    let new = cluster.await_new_primary(slot, old);
+    eprintln!("new primary within {:?}", start.elapsed());
+    assert_eq!(port(new), port(heir));
+    assert_eq!(cluster.cli("key", &["GET", "key"]), "value");
+    old.restart();
+    cluster.await_settled();
+    eprintln!("whole again within {:?}", start.elapsed());
+    assert_eq!(port(cluster.replica_of(new)), port(old));
+    assert_eq!(port(cluster.primary_of("key")), port(new));
+}
+
+#[test]
+fn a_paused_primary_is_replaced_and_demoted_when_it_is_resumed() {
+    let cluster = ClusterSetup::start();
+    let old = cluster.node_of_slot(0);
+    old.pause();
+    let new = cluster.await_new_primary(0, old);
+    old.resume();
+    cluster.await_settled();
+    assert_eq!(port(cluster.replica_of(new)), port(old));
+}
+
+#[test]
+fn a_killed_replica_comes_back() {
+    let cluster = ClusterSetup::start();
+    let primary = cluster.node_of_slot(0);
+    let replica = cluster.replica_of(primary);
+    replica.kill();
+    primary.cli(&["SET", "{06S}", "value"]);
+    replica.restart();
+    cluster.await_settled();
+    assert_eq!(port(cluster.replica_of(primary)), port(replica));
+    assert_eq!(replica.cli(&["DBSIZE"]), "1");
+}
+
+#[test]
+fn a_failover_swaps_a_primary_and_its_replica() {
+    let cluster = ClusterSetup::start();
+    write(&cluster, "key");
+    let old = cluster.primary_of("key");
+    let new = cluster.replica_of(old);
+    cluster.failover(new);
+    assert_eq!(port(cluster.primary_of("key")), port(new));
+    assert_eq!(port(cluster.replica_of(new)), port(old));
+    assert_eq!(cluster.cli("key", &["GET", "key"]), "value");
+    let moved = old.reply(&["GET", "key"]);
+    assert!(error(&moved).starts_with("MOVED"), "{moved}");
+}
+
+#[test]
+fn a_slot_moves_with_its_keys() {
+    let cluster = ClusterSetup::start();
+    let keys: Vec<_> = (0..250)
+        .map(|number| format!("{{slot}}:{number}"))
+        .collect();
+    for key in &keys {
+        assert_eq!(cluster.primary_of("{slot}").cli(&["SET", key, key]), "OK");
+    }
+    let (slot, old) = (cluster.slot_of("{slot}"), cluster.primary_of("{slot}"));
+    let mut nodes = cluster.nodes()[..3].iter();
+    let target = nodes.find(|node| port(node) != port(old)).unwrap();
+    cluster.migrate_slot(slot, target);
+    assert_eq!(port(cluster.node_of_slot(slot)), port(target));
+    for key in &keys {
+        assert_eq!(target.cli(&["GET", key]), *key);
+        let moved = old.reply(&["GET", key]);
+        assert_eq!(
+            error(&moved),
+            format!("MOVED {slot} 127.0.0.1:{}", port(target))
+        );
+    }
+    // And back again.
+    cluster.migrate_slot(slot, old);
+    assert_eq!(old.cli(&["DBSIZE"]), "250");
+    assert_eq!(target.cli(&["DBSIZE"]), "0");
+}
+
+#[test]
+fn a_migrating_slot_answers_for_its_keys_and_redirects_the_rest() {
+    let cluster = ClusterSetup::builder()
+        .nodes(|node| node.password("p@ss"))
+        .start();
+    let (slot, source) = (cluster.slot_of("{k}"), cluster.primary_of("{k}"));
+    for key in ["{k}:1", "{k}:2", "{k}:3"] {
+        source.cli(&["SET", key, key, "PX", "60000"]);
+    }
+    let mut nodes = cluster.nodes()[..3].iter();
+    let target = nodes.find(|node| port(node) != port(source)).unwrap();
+    let migration = cluster.begin_migration(slot, target);
+    assert_eq!(port(migration.source()), port(source));
+    assert_eq!(port(migration.target()), port(target));
+    migration.move_key("{k}:2");
+    let ask = format!("ASK {slot} 127.0.0.1:{}", port(target));
+    for gone in ["{k}:2", "{k}:new"] {
+        assert_eq!(error(&source.reply(&["GET", gone])), ask);
+    }
+    for here in ["{k}:1", "{k}:3"] {
+        assert_eq!(source.cli(&["GET", here]), here);
+    }
+    let split = source.reply(&["MGET", "{k}:1", "{k}:2"]);
+    // Redis 6.2 sends a client to the target here.
+    let split = error(&split);
+    assert!(split.starts_with("TRYAGAIN") || split == ask, "{split}");
+    // The owner is still the source, and commands find their way.
+    assert_eq!(port(cluster.node_of_slot(slot)), port(source));
+    assert_eq!(cluster.cli("{k}", &["GET", "{k}:2"]), "{k}:2");
+    assert_eq!(
+        cluster.cli("{k}", &["SET", "{k}:new", "1", "PX", "60000"]),
+        "OK"
+    );
+    assert_eq!(target.cli(&["DBSIZE"]), "2");
+    // Time moves on both sides.
+    assert_eq!(cluster.advance(Duration::from_secs(30), "{k}:"), 4);
+    for key in ["{k}:1", "{k}:2"] {
+        let left: u64 = cluster.cli("{k}", &["PTTL", key]).parse().unwrap();
+        assert!((1..=30_000).contains(&left), "{key}: {left}");
+    }
+    assert_eq!(migration.move_keys(1), 1);
+    assert_eq!(source.cli(&["DBSIZE"]), "1");
+    migration.finish();
+    assert_eq!(port(cluster.node_of_slot(slot)), port(target));
+    assert_eq!(target.cli(&["DBSIZE"]), "4");
+}
+
+#[test]
+fn time_moves_on_all_primaries() {
+    let cluster = ClusterSetup::start();
+    for number in 0..30 {
+        let key = format!("k:{number}");
+        let ttl = if number % 2 == 0 { "5000" } else { "60000" };
+        cluster.cli(&key, &["SET", &key, "1", "PX", ttl]);
+    }
+    cluster.cli("other", &["SET", "other", "1", "PX", "5000"]);
+    assert_eq!(cluster.advance(Duration::from_secs(10), "k:"), 30);
+    let sizes = cluster.nodes()[..3]
+        .iter()
+        .map(|node| node.cli(&["DBSIZE"]));
+    let sizes: Vec<usize> = sizes.map(|size| size.parse().unwrap()).collect();
+    assert_eq!(sizes.iter().sum::<usize>(), 16);
+    assert!(sizes.iter().all(|size| *size > 0), "{sizes:?}");
+}
+
+#[test]
+fn nodes_have_the_settings_that_were_asked_for() {
+    let cluster = ClusterSetup::builder()
+        .nodes(|node| {
+            node.acl_user("app", "on >secret ~app:* +get +set")
+                .acl_user("default", "off")
+                .append_only_always()
+        })
+        .node_timeout(Duration::from_secs(3))
+        .start();
+    for node in cluster.nodes() {
+        let mut client = RespConn::open(node.addr()).unwrap();
+        let refused = client.command(&["GET", "app:1"]).unwrap();
+        assert!(error(&refused).starts_with("NOAUTH"), "{refused}");
+        let reply = client.command(&["AUTH", "app", "secret"]).unwrap();
+        assert_eq!(reply.to_string(), "OK");
+        assert_eq!(
+            node.cli(&["CONFIG", "GET", "cluster-node-timeout"]),
+            "cluster-node-timeout\n3000"
+        );
+    }
+    write(&cluster, "app:1");
+}
+
+#[test]
+fn a_dropped_cluster_leaves_nothing_behind() {
+    let cluster = ClusterSetup::start();
+    let nodes = cluster.nodes().iter();
+    let dirs: Vec<_> = nodes.map(|node| node.dir().to_owned()).collect();
+    let addrs = cluster.addrs();
+    assert!(dirs.iter().all(|dir| dir.exists()));
+    drop(cluster);
+    assert!(dirs.iter().all(|dir| !dir.exists()));
+    assert!(addrs.iter().all(|addr| RespConn::open(*addr).is_err()));
+}

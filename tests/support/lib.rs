@@ -1,0 +1,25 @@
+//! Parts that the tests share.
+
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "a part of a test panics when it does not get what it needs"
+)]
+
+pub mod events;
+pub mod faulty;
+pub mod fixture;
+pub mod history;
+mod layers;
+mod memory;
+pub mod orders;
+pub mod payment;
+mod redis;
+pub mod seeded;
+pub mod shop;
+pub mod sql;
+pub mod trial;
+pub mod worker_fleet;
+
+pub use self::redis::{InRedis, Redis, Shape, sentinel_url};
+pub use layers::InLayers;
+pub use memory::InMemory;
