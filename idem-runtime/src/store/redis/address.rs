@@ -6,6 +6,7 @@ use redis::{Client, ConnectionAddr, ConnectionInfo};
 
 use crate::store::{StoreError, StoreErrorKind};
 
+/// Host and port of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Address {
     pub(super) host: String,
@@ -13,15 +14,16 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Parses the address in `MOVED 1234 host:port`. Without a host it is that of the server that sent it.
+    /// Parses the address in `MOVED 1234 host:port`. Without a host it is that of the sender.
     pub(super) fn parse(text: &str, said_by: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let port = port.parse().ok()?;
         Some(said_by.named(host, port))
     }
 
-    /// The address of a node, as this node reports it. A node that does not know its own name leaves it
-    /// out, or sends a question mark.
+    /// The address of a node, as this node reports it.
+    ///
+    /// A node that does not know its own name sends none, or a question mark.
     pub(super) fn named(&self, host: &str, port: u16) -> Self {
         let host = match host.trim_matches(['[', ']']) {
             "" | "?" => &self.host,
@@ -55,7 +57,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// A client with the same settings for the server at another address.
+/// A client with these settings for the server at another address.
 pub(super) fn client_at(like: &ConnectionInfo, at: &Address) -> Result<Client, StoreError> {
     let mut address = like.addr().clone();
     match &mut address {

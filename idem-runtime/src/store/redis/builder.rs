@@ -91,8 +91,8 @@ impl RedisStoreBuilder {
     ///
     /// A larger one is refused with [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge) and left unchanged.
     ///
-    /// The store requests one byte more than that at most, with one exception. The reply to a claim by `SET … NX GET` is
-    /// the whole record, whatever its length. The first such reply that is too large is the last one: from then on
+    /// The store requests one byte more than that at most, with one exception. The reply to a claim by `SET … NX GET`
+    /// is the whole record, whatever its length. The first such reply that is too large is the last one: from then on
     /// this store makes its claims by script, which checks the length first. So a writer of Redis can make each
     /// process fetch records above the limit once, and not at each call.
     pub fn max_record_bytes(mut self, max_record_bytes: usize) -> Self {
@@ -203,7 +203,7 @@ impl RedisStoreBuilder {
                     found = Some((
                         Topology::Single(Box::new(server)),
                         Report::of_server(found_server),
-                    ))
+                    ));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Claims: by a plain command where that suffices, by script otherwise.
+//! Claims: by a plain command where that suffices, else by script.
 
 mod fast;
 
@@ -13,7 +13,7 @@ use crate::store::{
 
 impl RedisCore {
     /// The error of a claim that cannot be sent in time, if so.
-    pub(super) fn refused(&self, key: &RecordKey, admission: &Admission) -> Option<StoreError> {
+    pub(super) fn overload(&self, key: &RecordKey, admission: &Admission) -> Option<StoreError> {
         let Crowded {
             waiting,
             retry_after,
@@ -33,7 +33,7 @@ impl RedisCore {
         let name = key.name();
         match self.fast_claim(&name, request).await? {
             Some(reply) => Ok(reply),
-            // Boxed: it is larger, and seldom needed.
+            // Boxed: larger, and seldom needed.
             None => Box::pin(self.scripted_claim(&name, request)).await,
         }
     }
@@ -105,7 +105,7 @@ impl RedisCore {
                 b'X' => ClaimReply::Exhausted {
                     attempts: u16::try_from(answer.number()?).map_err(|_| unexpected())?,
                 },
-                b'D' | b'G' => match self.finished(name, answer, request.fingerprint).await? {
+                b'D' | b'G' => match self.read_answer(name, answer, request.fingerprint).await? {
                     Some((Ok(record), left)) => ClaimReply::Done { record, left },
                     Some((Err(error), _)) => ClaimReply::Unreadable(error),
                     None => continue,

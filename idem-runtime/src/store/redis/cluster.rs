@@ -1,7 +1,7 @@
 //! A cluster: each key's commands go to the node that has its slot.
 //!
-//! The client library's cluster client is not used, because it keeps a connection on which a node has fallen
-//! silent, and because all commands wait while it queries such a node for the map of slots.
+//! The cluster client of the client library is not used: it keeps a connection on which a node has fallen silent, and
+//! all commands wait while it queries such a node for the map of slots.
 
 mod redirect;
 mod slots;
@@ -29,12 +29,12 @@ use crate::store::server_clock::ServerClock;
 use crate::store::{Admission, StoreError, StoreErrorKind};
 
 /// Redirects that one command follows. More than a few mean that the nodes disagree.
-const REDIRECTS: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 /// Shortest interval between two queries for the map.
-const REFRESH: Duration = Duration::from_millis(100);
-/// How many nodes are queried at once: one of them will not be the one that is down.
-const ASKED: usize = 4;
-/// Head start of the trusted nodes before the doubtful ones are queried, too.
+const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
+/// Nodes queried at once, so that one that is down does not delay the map.
+const CONCURRENT_QUERIES: usize = 4;
+/// Head start of the trusted nodes before the doubtful ones are queried as well.
 const HEAD_START: Duration = Duration::from_millis(100);
 
 /// The nodes of a cluster.
@@ -47,7 +47,7 @@ pub(super) struct Cluster {
     /// Notified of steps of each node's clock.
     observers: Arc<Observers>,
     state: Mutex<ClusterState>,
-    /// Held by the one task that queries the map. The others go on with the current one.
+    /// Held by the task that queries the map. Other tasks go on with the current map.
     refreshing: tokio::sync::Mutex<Option<Instant>>,
     outdated: AtomicBool,
 }
@@ -56,12 +56,12 @@ pub(super) struct Cluster {
 struct ClusterState {
     slots: Option<Arc<Slots>>,
     nodes: HashMap<Address, Arc<RedisServer>>,
-    /// The node that returned the map, which is queried first again: the others may be silent.
+    /// The node that returned the map. It is queried first, because the others may be silent.
     answered: Option<Address>,
     /// Nodes whose map is doubtful.
     ///
-    /// They report that their cluster is down, or their map led to such a node. They may only be cut
-    /// off from the others, whose map is then newer, and they may be the quickest to answer.
+    /// They report that their cluster is down, or their map led to such a node. A node that is cut off from the others
+    /// has an older map, and may be the quickest to reply.
     doubtful: HashSet<Address>,
 }
 
@@ -101,12 +101,12 @@ impl Cluster {
         let mut command = *command;
         let slot = slot(key);
         let mut at = self.owner(slot).await.map_err(Failure::Connect)?;
-        for _ in 0..=REDIRECTS {
+        for _ in 0..=MAX_REDIRECTS {
             let node = self.node(&at).map_err(Failure::Connect)?;
             let error = match node.send(&command, concern).await {
                 Err(Failure::Reply(error)) => error,
                 Err(Failure::Connect(error)) => {
-                    self.doubt();
+                    self.mark_outdated();
                     return Err(Failure::Connect(error.at(&at)));
                 }
                 reply => return reply,
@@ -116,18 +116,17 @@ impl Cluster {
                     self.moved(slot, &to);
                     (at, command.asking) = (to, false);
                 }
-                // A caller that sends two commands at once has another path.
+                // A caller of two commands falls back to another path.
                 Some(Redirect::Ask(_)) if !command.is_one() => return Err(Failure::Reply(error)),
                 Some(Redirect::Ask(to)) => (at, command.asking) = (to, true),
                 Some(Redirect::Nameless) => {
-                    self.doubt();
+                    self.mark_outdated();
                     return Err(Failure::Connect(nameless()));
                 }
                 None => {
-                    // Silence, a broken connection, a replica, a cluster without this slot: the map
-                    // may have changed. The next send of the command refreshes it.
+                    // The map may have changed. The next command refreshes it.
                     if is_doubtful(&error) {
-                        self.doubt();
+                        self.mark_outdated();
                     }
                     if matches!(error.code(), Some("CLUSTERDOWN")) {
                         let mut state = self.lock();
@@ -138,7 +137,7 @@ impl Cluster {
                 }
             }
         }
-        self.doubt();
+        self.mark_outdated();
         Err(Failure::Connect(StoreError::new(
             StoreErrorKind::Unavailable,
             "the nodes of the Redis cluster send each other's keys around; wait until they agree \
@@ -153,7 +152,7 @@ impl Cluster {
         node.server_time()
     }
 
-    /// Why a claim of this key cannot be sent in time, if so.
+    /// Queue of a claim that cannot be sent in time.
     pub(super) fn crowded(&self, key: &str, admission: &Admission) -> Option<Crowded> {
         let state = self.lock();
         let node = state.nodes.get(state.slots.as_ref()?.owner(slot(key))?)?;
@@ -164,12 +163,12 @@ impl Cluster {
     async fn owner(&self, slot: u16) -> Result<Address, StoreError> {
         // Commands that arrive before the first map wait for it.
         if self.outdated.load(Ordering::Acquire) || self.slots().is_none() {
-            // Boxed: it is larger, and seldom needed.
+            // Boxed: larger, and seldom needed.
             Box::pin(self.refresh()).await?;
         }
         let owner = self.slots().and_then(|slots| slots.owner(slot).cloned());
         owner.ok_or_else(|| {
-            self.doubt();
+            self.mark_outdated();
             StoreError::new(
                 StoreErrorKind::Unavailable,
                 "no node of the Redis cluster has the slot of this key; look at `CLUSTER INFO`",
@@ -189,7 +188,7 @@ impl Cluster {
 
     /// Follows a redirect for this key from the node behind this client.
     pub(super) fn follow(&self, key: &str, error: &RedisError, said_by: &Client) {
-        self.doubt();
+        self.mark_outdated();
         let said_by = Address::of(said_by.get_connection_info());
         if let Some(Redirect::Moved(to)) = said_by.and_then(|said_by| redirect(error, &said_by)) {
             self.moved(slot(key), &to);
@@ -197,7 +196,7 @@ impl Cluster {
     }
 
     /// Marks the map as outdated.
-    pub(super) fn doubt(&self) {
+    pub(super) fn mark_outdated(&self) {
         self.outdated.store(true, Ordering::Release);
     }
 
@@ -211,7 +210,7 @@ impl Cluster {
             .collect()
     }
 
-    /// A number for the current map: another one where a slot has another primary.
+    /// A digest of the current map, which changes when a slot moves to another primary.
     pub(super) fn map_number(&self) -> u64 {
         self.slots().map_or(0, |slots| slots.number())
     }
@@ -226,7 +225,7 @@ impl Cluster {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, ClusterState> {
-        // Nothing panics while it is held.
+        // No code panics while it is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -243,14 +242,14 @@ impl Cluster {
     }
 
     fn moved(&self, slot: u16, to: &Address) {
-        self.doubt();
+        self.mark_outdated();
         let mut state = self.lock();
         if let Some(slots) = &mut state.slots {
             Arc::make_mut(slots).moved(slot, to);
         }
     }
 
-    /// Refreshes the map, unless a refresh is running or has just ended.
+    /// Refreshes the map, unless a refresh runs or has just ended.
     async fn refresh(&self) -> Result<(), StoreError> {
         let known = self.slots().is_some();
         let mut last = if known {
@@ -261,13 +260,13 @@ impl Cluster {
         } else {
             self.refreshing.lock().await
         };
-        if last.is_some_and(|last| last.elapsed() < REFRESH) && self.slots().is_some() {
+        if last.is_some_and(|last| last.elapsed() < REFRESH_INTERVAL) && self.slots().is_some() {
             return Ok(());
         }
         // A failure during the query marks the map as outdated again.
         self.outdated.store(false, Ordering::Release);
         let guard = RefreshGuard(&self.outdated);
-        let found = self.ask().await;
+        let found = self.query().await;
         std::mem::forget(guard);
         *last = Some(Instant::now());
         match found {
@@ -283,52 +282,52 @@ impl Cluster {
                 Ok(())
             }
             Err(error) => {
-                self.doubt();
+                self.mark_outdated();
                 // The old map is better than none.
                 if known { Ok(()) } else { Err(error) }
             }
         }
     }
 
-    /// Queries several nodes at once. Returns the first that answers, and its map.
-    async fn ask(&self) -> Result<(Address, Slots), StoreError> {
-        let (mut doubtful, askable): (Vec<_>, Vec<_>) = {
-            let askable = self.askable();
+    /// Queries several nodes at once. Returns the first one that replies, and its map.
+    async fn query(&self) -> Result<(Address, Slots), StoreError> {
+        let (mut doubtful, candidates): (Vec<_>, Vec<_>) = {
+            let candidates = self.candidates();
             let state = self.lock();
-            askable
+            candidates
                 .into_iter()
                 .partition(|at| state.doubtful.contains(at))
         };
         let mut failure = None;
-        let mut asked = JoinSet::new();
-        let mut next = askable.into_iter();
-        let ask = |at: Address, asked: &mut JoinSet<_>| {
+        let mut queries = JoinSet::new();
+        let mut next = candidates.into_iter();
+        let query = |at: Address, queries: &mut JoinSet<_>| {
             let node = self.node(&at);
-            asked.spawn(async move { map(node?, at).await });
+            queries.spawn(async move { map(node?, at).await });
         };
-        for at in next.by_ref().take(ASKED) {
-            ask(at, &mut asked);
+        for at in next.by_ref().take(CONCURRENT_QUERIES) {
+            query(at, &mut queries);
         }
         let head_start = tokio::time::Instant::now() + HEAD_START;
         loop {
-            let answer = if doubtful.is_empty() {
-                asked.join_next().await
-            } else if let Ok(Some(answer)) = timeout_at(head_start, asked.join_next()).await {
-                Some(answer)
+            let reply = if doubtful.is_empty() {
+                queries.join_next().await
+            } else if let Ok(Some(reply)) = timeout_at(head_start, queries.join_next()).await {
+                Some(reply)
             } else {
                 for at in doubtful.drain(..) {
-                    ask(at, &mut asked);
+                    query(at, &mut queries);
                 }
                 continue;
             };
-            match answer {
+            match reply {
                 Some(Ok(Ok(found))) => return Ok(found),
                 Some(Ok(Err(error))) => failure = Some(error),
                 Some(Err(_)) => {}
                 None => break,
             }
             if let Some(at) = next.next() {
-                ask(at, &mut asked);
+                query(at, &mut queries);
             }
         }
         Err(failure.unwrap_or_else(|| {
@@ -340,20 +339,20 @@ impl Cluster {
     }
 
     /// Nodes to query for the map, the most promising first.
-    fn askable(&self) -> Vec<Address> {
+    fn candidates(&self) -> Vec<Address> {
         let state = self.lock();
         let primaries = state.slots.iter().flat_map(|slots| slots.nodes());
-        let mut askable: Vec<Address> = Vec::new();
+        let mut candidates: Vec<Address> = Vec::new();
         for at in state.answered.iter().chain(primaries).chain(&self.seeds) {
-            if !askable.contains(at) {
-                askable.push(at.clone());
+            if !candidates.contains(at) {
+                candidates.push(at.clone());
             }
         }
-        askable
+        candidates
     }
 }
 
-/// Drop guard of a query: if the query is dropped before its reply, the map stays outdated.
+/// Drop guard that marks the map as outdated if a query is dropped before its reply.
 struct RefreshGuard<'a>(&'a AtomicBool);
 
 impl Drop for RefreshGuard<'_> {
@@ -373,7 +372,7 @@ impl fmt::Debug for Cluster {
 async fn map(node: Arc<RedisServer>, at: Address) -> Result<(Address, Slots), StoreError> {
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");
-    let reply = match node.ask(&command).await {
+    let reply = match node.query(&command).await {
         Err(Failure::Reply(error)) if is_no_cluster(&error) => {
             return Err(StoreError::new(
                 StoreErrorKind::Refused,

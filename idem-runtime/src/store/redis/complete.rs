@@ -18,7 +18,7 @@ impl RedisCore {
         claim: Option<&Header>,
         record: &Bytes,
     ) -> Result<CompleteReply, StoreError> {
-        // The header is not kept, because this future is part of every call's.
+        // Only the retain time is kept: this future is part of the future of each call.
         let retain = match Header::decode(record) {
             Ok(done) => done.retain,
             Err(error) => return Ok(CompleteReply::Unreadable(error)),
@@ -29,8 +29,8 @@ impl RedisCore {
         {
             return Ok(CompleteReply::Stored { late: false });
         }
-        // Boxed: it is larger, and seldom needed.
-        if record.len() >= LARGE && Box::pin(self.complete_staged(key, &name, record)).await? {
+        // Boxed: larger, and seldom needed.
+        if record.len() >= LARGE && Box::pin(self.complete_large(key, &name, record)).await? {
             return Ok(CompleteReply::Stored { late: false });
         }
         let ttl = decimal(millis(retain));
@@ -54,7 +54,7 @@ impl RedisCore {
                     let asked = Header::decode(record)
                         .map_err(|_| unexpected())?
                         .fingerprint;
-                    match Box::pin(self.finished(&name, answer, asked)).await? {
+                    match Box::pin(self.read_answer(&name, answer, asked)).await? {
                         Some((Ok(record), left)) => CompleteReply::Adopted { record, left },
                         Some((Err(error), _)) => CompleteReply::Unreadable(error),
                         None => continue,

@@ -13,12 +13,13 @@ use crate::store::observers::Observers;
 
 /// The connections, scripts and settings of a connected store.
 pub(super) struct RedisCore {
+    /// For claims, completions, releases and resolutions.
     pub(super) link: Topology,
-    /// For renewals and reads; connects at the first of them, on the engine's own thread.
+    /// For lease renewals and reads; connects at the first of them, on the thread of the engine.
     pub(super) background: Topology,
-    /// For listings; connects at the first of them, on the engine's own thread.
+    /// For listings; connects at the first of them, on the thread of the engine.
     pub(super) listing: Topology,
-    /// Connects when a key is first watched, on the engine's own thread as well.
+    /// Connect at the first watch, on the thread of the engine.
     pub(super) subscribers: Arc<Subscribers>,
     pub(super) scripts: Scripts,
     pub(super) report: Report,
@@ -26,9 +27,9 @@ pub(super) struct RedisCore {
     pub(super) transport: Option<String>,
     /// Whether a claim is sent as a plain command where that suffices.
     pub(super) fast_claims: AtomicBool,
-    /// Whether a claim is ended by a plain command where that suffices.
+    /// Whether a completion is a plain compare-and-set where that suffices.
     pub(super) compares: bool,
-    /// Whether a large answer bypasses the script that stores it.
+    /// Whether large answers are staged.
     pub(super) stages_large: AtomicBool,
     /// Notified of steps of the server's clock.
     pub(super) observers: Arc<Observers>,
@@ -44,7 +45,7 @@ impl RedisCore {
         self.fast_claims.store(false, Ordering::Relaxed);
     }
 
-    /// Runs a script on the connection of the calls.
+    /// Runs a script on `link`.
     pub(super) fn run<'a>(
         &'a self,
         what: &'a str,

@@ -1,4 +1,4 @@
-//! When a write counts as stored.
+//! Durability of writes.
 
 /// When a write counts as stored.
 ///
@@ -74,11 +74,11 @@ pub enum Durability {
     Replicated(u32),
 }
 
-/// Whether a command needs replication before it is acknowledged.
+/// Whether the durability of the store applies to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteConcern {
-    /// A failover may forget its write.
+    /// No: a failover may forget its write, if it writes.
     Local,
-    /// Its write must survive a failover.
+    /// Yes: its write must survive a failover.
     Replicated,
 }

@@ -4,18 +4,18 @@ use redis::{ErrorKind, RedisError};
 
 use super::super::{Reach, StoreError, StoreErrorKind};
 
-/// Why a command has no usable reply.
+/// Reason for which a command has no usable reply.
 pub(super) enum Failure {
-    /// There is no connection; nothing was sent.
+    /// No connection; the command was not sent.
     Connect(StoreError),
-    /// The server's error, or no reply in time.
+    /// An error of the server, or no reply in time.
     Reply(RedisError),
-    /// It was executed, and fewer replicas than required have it.
+    /// The command was executed, and fewer replicas than required have its write.
     Unreplicated { replicas: u32, wanted: u32 },
 }
 
 impl Failure {
-    /// The server closed the connection without an error.
+    /// Whether the server closed the connection without an error.
     pub(super) fn hangs_up(&self) -> bool {
         matches!(self, Self::Reply(error) if hangs_up(error))
     }
@@ -37,12 +37,12 @@ impl Failure {
     }
 }
 
-/// The server does not know the script: the command is sent again with the source.
+/// Whether the server does not know the script.
 pub(super) fn is_unknown_script(error: &RedisError) -> bool {
     error.code() == Some("NOSCRIPT")
 }
 
-/// The key holds a list, a hash, …. Redis 7 keeps the code; Redis 6 wraps it into its message.
+/// Whether the key has a list, a hash, …. Redis 7 keeps the code; Redis 6 wraps it into its message.
 pub(super) fn is_wrong_type(error: &RedisError) -> bool {
     error.code() == Some("WRONGTYPE")
         || error
@@ -56,38 +56,37 @@ pub(super) fn breaks_connection(error: &RedisError) -> bool {
     (lost && !error.is_timeout()) || has_no_room(error)
 }
 
-/// No reply in time, from the server or the network.
+/// Whether there was no reply in time.
 pub(super) fn is_silence(error: &RedisError) -> bool {
     error.is_timeout()
 }
 
-/// The server is a replica: after a failover, another server is the primary.
-pub(super) fn leads_astray(error: &RedisError) -> bool {
+/// Whether the server is a replica: after a failover, another server is the primary.
+pub(super) fn is_replica_error(error: &RedisError) -> bool {
     matches!(code(error), Some("READONLY" | "MASTERDOWN")) || became_a_replica(error)
 }
 
-/// The server wrote, and became a replica before or during `WAIT`.
+/// Whether the server wrote, and became a replica before or during `WAIT`.
 fn became_a_replica(error: &RedisError) -> bool {
     code(error) == Some("UNBLOCKED") || says(error, "WAIT cannot be used with replica")
 }
 
-/// The server closed the connection without an error.
+/// Whether the server closed the connection without an error.
 fn hangs_up(error: &RedisError) -> bool {
     error.is_connection_dropped() && about_tls(error).is_none() && !has_no_room(error)
 }
 
-/// The server's last reply on a connection beyond `maxclients`. It arrives as the reply to the first
-/// command.
+/// Whether the connection is beyond `maxclients`. The error arrives as the reply to the first command.
 fn has_no_room(error: &RedisError) -> bool {
     says(error, "max number of clients reached")
 }
 
-/// The user may run the script, but not a command in it: an error without a code of its own.
+/// Whether the user lacks a right to a command in the script: an error without a code of its own.
 fn lacks_a_right_in_a_script(error: &RedisError) -> bool {
     says(error, "executing the script") || says(error, "NOPERM")
 }
 
-/// The client library reports a failed `SELECT` with a message of its own.
+/// Whether `SELECT` failed, which the client library reports with a message of its own.
 fn has_no_such_database(error: &RedisError) -> bool {
     error.to_string().contains("refused to switch database")
 }
@@ -153,7 +152,7 @@ fn about_tls(error: &RedisError) -> Option<&'static str> {
     }
 }
 
-/// The server does not know the user or the password, or requires one.
+/// Whether the server does not accept the user or the password, or requires them.
 pub(super) fn is_unknown_user(error: &RedisError) -> bool {
     matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
         || error.kind() == ErrorKind::AuthenticationFailed
@@ -175,8 +174,8 @@ pub(super) fn connect_error(error: RedisError, known: bool) -> StoreError {
         return caused(kind, format!("connecting to Redis: {said}"), error).answered();
     }
     if known && is_unknown_user(&error) {
-        // The password is being changed, or the server refuses for want of room, which the client library
-        // reports as the same. A finished answer must not be given up for that.
+        // The password is being changed; or the server has no room, which the client library reports alike. Either is
+        // transient, so that a finished answer is stored later.
         return caused(StoreErrorKind::Unavailable, NO_MORE.to_owned(), error).answered();
     }
     store_error("connecting to Redis", error)
@@ -250,7 +249,7 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
     )
 }
 
-/// How far a command got. A server that starts, or has no primary yet, may still give any reply.
+/// How far a command got. A server that starts, or has no primary yet, may still return any reply.
 fn reach(error: &RedisError) -> Reach {
     let waits = ["LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"];
     if has_no_room(error) || about_tls(error).is_some() {
@@ -276,7 +275,7 @@ fn reached(reach: Reach, error: StoreError) -> StoreError {
     }
 }
 
-/// This process or its machine lacks a resource for a connection: memory, files, ports.
+/// Whether this process or its machine lacks a resource for a connection: memory, files, ports.
 fn lacks_something_here(error: &RedisError) -> bool {
     const LACKS: [i32; 4] = [12, 23, 24, 99];
     let said = error.to_string();
@@ -324,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_that_a_script_hides_is_found() {
+    fn a_code_inside_the_error_of_a_script_is_found() {
         for (code, text, kind) in [
             (
                 "READONLY",
@@ -362,7 +361,7 @@ mod tests {
         assert_eq!(said("ERR something else").kind(), StoreErrorKind::Protocol);
     }
 
-    /// Nothing that a flood causes, or that the server refuses, is an outage.
+    /// An effect of a flood is no outage, nor is a refusal of the server.
     #[test]
     fn what_the_server_says_itself_is_no_outage() {
         for line in [
@@ -398,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_made_a_replica_while_it_waits_for_replicas_leads_astray() {
+    fn a_server_that_became_a_replica_during_wait_is_recognized() {
         for line in [
             "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0",
             "UNBLOCKED force unblock from blocking operation, instance state changed",
@@ -407,13 +406,13 @@ mod tests {
             let Value::ServerError(error) = reply else {
                 panic!("{line} is an error")
             };
-            assert!(leads_astray(&error.into()), "{line}");
+            assert!(is_replica_error(&error.into()), "{line}");
             assert_eq!(said(line).kind(), StoreErrorKind::Unavailable, "{line}");
         }
     }
 
     #[test]
-    fn what_a_server_quotes_is_not_repeated() {
+    fn arguments_quoted_by_the_server_are_not_repeated() {
         let error =
             said("ERR unknown command `AUTH`, with args beginning with: `user`, `secret`, ");
         assert!(error.source().is_none());
@@ -424,7 +423,7 @@ mod tests {
     /// TLS errors are distinguished by the messages of another library.
     #[cfg(feature = "redis-tls")]
     #[test]
-    fn what_is_wrong_with_a_certificate_is_told_apart() {
+    fn certificate_errors_are_distinguished() {
         use rustls::{AlertDescription as Alert, CertificateError as Peer, Error};
         for (error, part) in [
             (

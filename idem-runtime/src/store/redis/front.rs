@@ -28,8 +28,8 @@ impl RedisCore {
             b'D' => (answer.millis()?, answer.record()?),
             b'G' => {
                 let left = answer.millis()?;
-                self.readable(answer.size()?)?;
-                match self.large(topology, &name).await? {
+                self.check_size(answer.size()?)?;
+                match self.read_plain(topology, &name).await? {
                     Some(bytes) => (left, bytes),
                     None => return Ok(None),
                 }
@@ -39,7 +39,7 @@ impl RedisCore {
         Ok(Record::decode(bytes).ok().map(|record| (record, left)))
     }
 
-    /// Runs a script that changes a copy; whether it changed anything is irrelevant.
+    /// Runs a script that may change a copy.
     async fn change_copy(
         &self,
         what: &str,

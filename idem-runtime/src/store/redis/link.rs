@@ -17,7 +17,7 @@ pub(super) use self::command::{ReplicaWait, RoutedCommand};
 use self::pipeline::PipelinedConnection;
 pub(super) use self::target::Target;
 use self::time::ServerTime;
-use super::failure::{Failure, breaks_connection, connect_error, is_silence, leads_astray};
+use super::failure::{Failure, breaks_connection, connect_error, is_replica_error, is_silence};
 use super::reply::time_of;
 use super::timeouts::Timeouts;
 use crate::store::pace::Crowded;
@@ -142,7 +142,7 @@ impl Link {
 
     fn is_unusable(&self, live: &LiveConnection, error: &RedisError) -> bool {
         breaks_connection(error)
-            || leads_astray(error)
+            || is_replica_error(error)
                 && (self.target.is_elected() || live.since.elapsed() >= REPLICA_AGE)
     }
 
@@ -226,7 +226,7 @@ impl Link {
         broken.connection.close();
     }
 
-    /// Why a claim cannot be sent in time, if so.
+    /// Queue of a claim that cannot be sent in time.
     pub(super) fn crowded(&self, admission: &Admission) -> Option<Crowded> {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         live.as_ref()?.connection.crowded(admission)

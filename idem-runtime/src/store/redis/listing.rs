@@ -1,9 +1,8 @@
 //! Listing of records: `SCAN`, and the header of each name that it returns.
 //!
-//! `SCAN` returns each name that is there throughout at least once, some twice, and is over quickly, whatever the
-//! number of keys. Its cost is bounded by `COUNT`, more or less: it ends with the bucket in which the count is
-//! reached. If a step returns more records than requested, it is made again with a lower count, which
-//! `SCAN` allows at any time.
+//! `SCAN` returns each name that exists throughout at least once, and some twice. `COUNT` bounds the cost of a step: it
+//! ends with the bucket in which the count is reached. A step that returns more records than requested is repeated
+//! with a lower count, which `SCAN` allows at any time.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -27,8 +26,8 @@ use crate::store::{
 
 const WHAT: &str = "a listing";
 
-/// How many headers are queried at once.
-const TOGETHER: usize = 64;
+/// Number of headers that are read at once.
+const BATCH: usize = 64;
 
 /// Position at which a step begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,13 +35,13 @@ struct ScanPosition {
     /// The cursor of `SCAN`; 0 at the start.
     cursor: u64,
     /// In a cluster: the number of its map, and the node.
-    place: Option<(u64, String)>,
+    node: Option<(u64, String)>,
 }
 
 impl fmt::Display for ScanPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.cursor)?;
-        match &self.place {
+        match &self.node {
             Some((map, node)) => write!(f, ".{map:016x}.{node}"),
             None => Ok(()),
         }
@@ -56,16 +55,13 @@ impl FromStr for ScanPosition {
         let read = || {
             let Some((cursor, place)) = text.split_once('.') else {
                 let cursor = text.parse().ok()?;
-                return Some(Self {
-                    cursor,
-                    place: None,
-                });
+                return Some(Self { cursor, node: None });
             };
             let (map, node) = place.split_once('.')?;
             let map = u64::from_str_radix(map, 16).ok()?;
             Some(Self {
                 cursor: cursor.parse().ok()?,
-                place: Some((map, node.to_owned())),
+                node: Some((map, node.to_owned())),
             })
         };
         read().ok_or_else(no_position)
@@ -76,7 +72,7 @@ impl FromStr for ScanPosition {
 struct Names<'a> {
     request: &'a ListRequest,
     start: String,
-    /// As it appears in names, which have 48 bytes of it.
+    /// The operation as names contain it: 48 bytes at most.
     operation: Option<String>,
 }
 
@@ -111,8 +107,10 @@ impl<'a> Names<'a> {
         pattern
     }
 
-    /// The key of a record of this name. Its operation is the one in the name, which is that of the record unless the
-    /// latter is longer, or of other characters; the record is the same.
+    /// The key of the record with this name.
+    ///
+    /// Its operation is the one in the name, which abbreviates a long one and replaces some characters; the record is
+    /// the same.
     fn key(&self, name: &str) -> Option<RecordKey> {
         let (plain, digest) = name.strip_prefix(&self.start)?.rsplit_once(':')?;
         let digest = digest.parse().ok()?;
@@ -141,13 +139,13 @@ fn scanned(reply: Value) -> Option<Scanned> {
     };
     Some(Scanned {
         cursor: text(cursor)?.parse().ok()?,
-        // A name that is no text is no record's.
+        // A name that is not text belongs to no record.
         names: names.iter().filter_map(text).collect(),
     })
 }
 
 /// Index of the node of a step, in the sorted list of nodes.
-fn turn<N>(
+fn node_index<N>(
     nodes: &[(String, N)],
     map: u64,
     at: Option<&(u64, String)>,
@@ -174,16 +172,16 @@ impl RedisCore {
         let at = request.after.as_deref().map(str::parse).transpose()?;
         let at: ScanPosition = at.unwrap_or_default();
         let cluster = match topology {
-            Topology::Single(_) if at.place.is_some() => return Err(no_position()),
+            Topology::Single(_) if at.node.is_some() => return Err(no_position()),
             Topology::Single(server) => {
                 let (mut reply, cursor) = self.step(topology, server, at.cursor, request).await?;
-                let place = None;
-                reply.next = (cursor != 0).then(|| ScanPosition { cursor, place }.to_string());
+                let node = None;
+                reply.next = (cursor != 0).then(|| ScanPosition { cursor, node }.to_string());
                 return Ok(reply);
             }
             Topology::Cluster(cluster) => cluster,
         };
-        if at.place.is_none() && at.cursor != 0 {
+        if at.node.is_none() && at.cursor != 0 {
             return Err(no_position());
         }
         let primaries = cluster.primaries().await?;
@@ -193,7 +191,7 @@ impl RedisCore {
             .map(|(at, node)| (at.to_string(), node))
             .collect();
         nodes.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let index = turn(&nodes, map, at.place.as_ref())?;
+        let index = node_index(&nodes, map, at.node.as_ref())?;
         let (name, node) = &nodes[index];
         let (mut reply, cursor) = self.step(topology, node, at.cursor, request).await?;
         let next = if cursor == 0 {
@@ -202,8 +200,8 @@ impl RedisCore {
             Some(name)
         };
         reply.next = next.map(|name| {
-            let place = Some((map, name.clone()));
-            ScanPosition { cursor, place }.to_string()
+            let node = Some((map, name.clone()));
+            ScanPosition { cursor, node }.to_string()
         });
         Ok(reply)
     }
@@ -225,7 +223,7 @@ impl RedisCore {
             scan.arg("MATCH").arg(names.pattern());
             scan.arg("COUNT").arg(count.to_string());
             scan.arg("TYPE").arg("string");
-            let reply = node.ask(&scan).await.map_err(refused)?;
+            let reply = node.query(&scan).await.map_err(refused)?;
             let mut scanned = scanned(reply).ok_or_else(unexpected)?;
             scanned.names.sort_unstable();
             scanned.names.dedup();
@@ -239,7 +237,7 @@ impl RedisCore {
             if !request.wants_all() || met <= limit || count == 1 {
                 let reply = self.headers(topology, &keys, request).await?;
                 met = reply.found.len();
-                // More only from the one bucket that a step has at least.
+                // With a count of 1 the step has one bucket, and cannot return less.
                 if met <= limit || count == 1 {
                     return Ok((reply, scanned.cursor));
                 }
@@ -258,7 +256,7 @@ impl RedisCore {
         let mut reply = ListReply::default();
         let bytes = HEADER.to_string();
         let arguments: [&[u8]; 1] = [bytes.as_bytes()];
-        for keys in keys.chunks(TOGETHER) {
+        for keys in keys.chunks(BATCH) {
             let names: Vec<_> = keys.iter().map(RecordKey::name).collect();
             let script = &self.scripts.header;
             let asked = names
@@ -266,7 +264,7 @@ impl RedisCore {
                 .map(|name| topology.run(WHAT, script, name, &arguments));
             for (key, answer) in keys.iter().zip(all(asked).await) {
                 let answer = answer?;
-                // Another type has taken its place since: no record of idem either way.
+                // The value is not a record of idem.
                 if answer.unreadable().is_some() {
                     reply.unreadable += 1;
                     continue;
@@ -291,7 +289,7 @@ impl RedisCore {
     }
 }
 
-/// Names the missing right.
+/// The error of a failed listing, with the missing right if that is the reason.
 fn refused(failure: Failure) -> StoreError {
     let denied = matches!(&failure, Failure::Reply(error) if error.code() == Some("NOPERM"));
     let error = failure.store_error(WHAT);
@@ -348,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_says_its_key() {
+    fn a_name_is_parsed_into_its_key() {
         let (all, of_pay) = (request(None), request(Some("pay")));
         let (all, of_pay) = (Names::new(&all), Names::new(&of_pay));
         assert_eq!(all.pattern(), r"shop\*:*");
@@ -377,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_was_cut_is_that_of_the_record() {
+    fn an_abbreviated_name_is_that_of_the_record() {
         let long = "of a name that is longer than those of operations should be";
         let request = request(Some(long));
         let names = Names::new(&request);
@@ -388,16 +386,16 @@ mod tests {
     }
 
     #[test]
-    fn a_position_is_read_back() {
+    fn a_position_is_parsed_back() {
         for position in [
             ScanPosition::default(),
             ScanPosition {
                 cursor: u64::MAX,
-                place: None,
+                node: None,
             },
             ScanPosition {
                 cursor: 7,
-                place: Some((u64::MAX, "[fd00::7]:7001".to_owned())),
+                node: Some((u64::MAX, "[fd00::7]:7001".to_owned())),
             },
         ] {
             assert_eq!(
@@ -420,16 +418,19 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_made_on_the_node_that_its_position_names() {
+    fn a_step_is_made_on_the_node_of_its_position() {
         let nodes = ["a", "b", "c"].map(|node| (node.to_owned(), ()));
-        assert_eq!(turn(&nodes, 7, None).unwrap(), 0);
+        assert_eq!(node_index(&nodes, 7, None).unwrap(), 0);
         for (index, (node, ())) in nodes.iter().enumerate() {
-            assert_eq!(turn(&nodes, 7, Some(&(7, node.clone()))).unwrap(), index);
+            assert_eq!(
+                node_index(&nodes, 7, Some(&(7, node.clone()))).unwrap(),
+                index
+            );
         }
         for gone in [(8, "b".to_owned()), (7, "d".to_owned())] {
-            let error = turn(&nodes, 7, Some(&gone)).unwrap_err();
+            let error = node_index(&nodes, 7, Some(&gone)).unwrap_err();
             assert_eq!(error.kind(), StoreErrorKind::InvalidCursor, "{gone:?}");
         }
-        assert!(turn::<()>(&[], 7, None).is_err());
+        assert!(node_index::<()>(&[], 7, None).is_err());
     }
 }

@@ -1,9 +1,8 @@
-//! Reads of a waiting call.
+//! Reads of a watcher.
 //!
-//! The call was usually notified that the other call has finished, and a plain `GETRANGE` reads the answer, if that is
-//! not too large. A script that has not run for a while takes the server measurably longer. `GETRANGE` does not
-//! return the remaining life of the answer; see [`Store::glance`]. A script reads any other value, and marks a claim
-//! so that its end is notified.
+//! A watcher usually reads after the notification of a completion, and a plain `GETRANGE` reads the answer: a script
+//! that has not run for a while takes the server measurably longer. `GETRANGE` does not return the remaining life of
+//! the answer; see [`Store::glance`]. A script reads any other value, and marks a claim so that its end is published.
 //!
 //! [`Store::glance`]: crate::store::Store::glance
 
@@ -14,7 +13,7 @@ use crate::store::{ReadReply, RecordKey, StoreError, StoreErrorKind};
 impl RedisCore {
     pub(super) async fn glance(&self, key: &RecordKey) -> Result<ReadReply, StoreError> {
         let mut is_unmarked = false;
-        match self.large(&self.background, &key.name()).await {
+        match self.read_plain(&self.background, &key.name()).await {
             Ok(Some(bytes)) => {
                 is_unmarked = bytes.starts_with(b"2P");
                 if let Ok(record) = Record::decode(bytes)
@@ -27,11 +26,11 @@ impl RedisCore {
             Err(error) if error.is_transient() || error.kind() == StoreErrorKind::TooLarge => {
                 return Err(error);
             }
-            // No record, an empty string, or a value of another type: the script distinguishes them.
+            // No record, an empty string or a value of another type: the script distinguishes them.
             Ok(None) | Err(_) => {}
         }
         if is_unmarked {
-            self.wait(key).await
+            self.read_and_mark(key).await
         } else {
             // A read without a mark also works where writes are paused: while a server hands over to its replica.
             self.read(key).await

@@ -16,8 +16,8 @@ use crate::identity::fingerprint::Fingerprint;
 use crate::store::{ReadReply, Record, RecordKey, State, StoreError, StoreErrorKind, Unreadable};
 
 impl RedisCore {
-    /// Refuses a record of more bytes than this store reads.
-    pub(super) fn readable(&self, bytes: usize) -> Result<(), StoreError> {
+    /// Refuses a record of more bytes than this store accepts.
+    pub(super) fn check_size(&self, bytes: usize) -> Result<(), StoreError> {
         if bytes <= self.max_record_bytes {
             return Ok(());
         }
@@ -30,10 +30,10 @@ impl RedisCore {
         ))
     }
 
-    /// Reads a record without a script. `None` if the key is absent, or holds an empty string.
+    /// Reads a record without a script. `None` if the key is absent, or has an empty string.
     ///
-    /// The server sends at most one byte more than this store reads. The length of a larger record is queried then.
-    pub(super) async fn large(
+    /// The server sends one byte more than this store accepts at most; then its length is queried.
+    pub(super) async fn read_plain(
         &self,
         topology: &Topology,
         name: &str,
@@ -67,11 +67,11 @@ impl RedisCore {
             // A lower bound of the length.
             _ => bytes.len(),
         };
-        self.readable(length.max(bytes.len())).map(|()| None)
+        self.check_size(length.max(bytes.len())).map(|()| None)
     }
 
-    /// The record of a `D` or `G` answer. `None`: it changed in between, send the script again.
-    pub(super) async fn finished(
+    /// The record of a `D` or `G` reply. `None`: it has changed since, and the script is sent again.
+    pub(super) async fn read_answer(
         &self,
         name: &str,
         answer: ScriptReply,
@@ -81,8 +81,8 @@ impl RedisCore {
         if answer.code == b'D' {
             return Ok(Some((Record::decode(answer.record()?), left)));
         }
-        self.readable(answer.size()?)?;
-        let Some(bytes) = self.large(&self.link, name).await? else {
+        self.check_size(answer.size()?)?;
+        let Some(bytes) = self.read_plain(&self.link, name).await? else {
             return Ok(None);
         };
         let record = Record::decode(bytes);
@@ -94,17 +94,17 @@ impl RedisCore {
         }
     }
 
+    /// Reads a record, on the thread of the engine.
     pub(super) async fn read(&self, key: &RecordKey) -> Result<ReadReply, StoreError> {
         self.read_by(&self.scripts.read, key).await
     }
 
     /// Reads a record for a watcher, and marks a claim as watched.
-    pub(super) async fn wait(&self, key: &RecordKey) -> Result<ReadReply, StoreError> {
+    pub(super) async fn read_and_mark(&self, key: &RecordKey) -> Result<ReadReply, StoreError> {
         self.read_by(&self.scripts.wait, key).await
     }
 
     async fn read_by(&self, script: &Script, key: &RecordKey) -> Result<ReadReply, StoreError> {
-        // Watchers are notified on the engine's thread, and read there.
         let most = decimal(self.max_record_bytes as u64);
         let arguments: [&[u8]; 1] = [most.as_bytes()];
         let answer = self
@@ -116,7 +116,7 @@ impl RedisCore {
         }
         match answer.code {
             b'N' => Ok(ReadReply::Absent),
-            b'L' => self.readable(answer.size()?).and(Err(unexpected())),
+            b'L' => self.check_size(answer.size()?).and(Err(unexpected())),
             b'D' => {
                 // A value of another program may have no expiry.
                 let left = answer.millis().unwrap_or_default();

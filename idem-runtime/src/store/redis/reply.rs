@@ -8,8 +8,7 @@ use redis::Value;
 use crate::record::Header;
 use crate::store::{StoreError, StoreErrorKind, Unreadable};
 
-/// A script's reply: one letter, then its fields. 1 is short for the most frequent one, `C`
-/// and 0.
+/// A script's reply: one letter, then its fields. 1 is short for `C` and 0.
 pub(super) struct ScriptReply {
     pub(super) code: u8,
     first: Option<Value>,
@@ -68,7 +67,7 @@ impl ScriptReply {
         bytes(self.second)
     }
 
-    /// Why the value is no readable record, if that is the reply.
+    /// The reason for which the value is not a readable record, if that is the reply.
     pub(super) fn unreadable(&self) -> Option<Unreadable> {
         match (self.code, &self.first) {
             (b'I', _) => Some(Unreadable::Immortal),
@@ -82,7 +81,7 @@ impl ScriptReply {
         }
     }
 
-    /// The value under the key is not a string.
+    /// The reply for a value that is not a string.
     pub(super) fn wrong_type() -> Self {
         Self {
             code: b'T',
@@ -122,6 +121,7 @@ fn bytes(value: Option<Value>) -> Result<Bytes, StoreError> {
     }
 }
 
+/// The error of a reply that no script returns.
 pub(super) fn unexpected() -> StoreError {
     StoreError::new(
         StoreErrorKind::Protocol,

@@ -11,16 +11,16 @@ use super::probe::Report;
 pub(super) struct Script {
     source: String,
     sha: String,
-    /// Whether a failover may forget its write: a release may be lost, since the key is free when its lease ends.
+    /// Whether its write must survive a failover. A release may be lost: its lease ends anyway.
     pub(super) concern: WriteConcern,
     /// Its reply ends with the server's time.
     pub(super) tells_time: bool,
-    /// It is a claim: completions, releases and renewals are sent before it.
+    /// Completions, releases and renewals are sent before it.
     pub(super) claims: bool,
 }
 
 impl Script {
-    /// `flags` is what the script declares to servers that read declarations (Redis 7).
+    /// `flags`: the declaration for servers that read it (Redis 7).
     fn new(report: &Report, flags: Option<&str>, concern: WriteConcern, source: &str) -> Self {
         let source = match flags.filter(|_| report.reads_declarations()) {
             Some(flags) => format!("#!lua flags={flags}\n{source}"),
@@ -35,9 +35,9 @@ impl Script {
         }
     }
 
-    /// The command that runs it on these keys: by digest, or by source where the server does not know the
-    /// digest. Not `SCRIPT LOAD`, which restricted users may not call and which a cluster client sends
-    /// to another node.
+    /// The command that runs the script on these keys, by digest or by source.
+    ///
+    /// The source is not sent by `SCRIPT LOAD`, which restricted users may not call.
     pub(super) fn command(&self, keys: &[&str], arguments: &[&[u8]], by_source: bool) -> Cmd {
         let (name, script) = if by_source {
             ("EVAL", &self.source)
@@ -66,7 +66,7 @@ impl fmt::Debug for Script {
     }
 }
 
-/// All scripts, in the form for the connected server.
+/// All scripts, in the form for the servers of the store.
 #[derive(Debug)]
 pub(super) struct Scripts {
     pub(super) claim: Script,
@@ -82,7 +82,7 @@ pub(super) struct Scripts {
     pub(super) wait: Script,
     /// Only marks the claim as watched.
     pub(super) mark: Script,
-    /// Scripts for copies in front of another store.
+    /// Reads, stores and removes a copy of another store's record.
     pub(super) look: Script,
     pub(super) keep: Script,
     pub(super) forget: Script,
@@ -96,7 +96,7 @@ impl Scripts {
     pub(super) fn new(report: &Report) -> Self {
         let prelude = include_str!("script/prelude.lua");
         let script = |concern, body| Script::new(report, None, concern, &[prelude, body].concat());
-        // Constants for the scripts that write into a full memory, and notify watchers.
+        // Constants of the scripts that publish.
         let publish = format!(
             "local PUBLISH, DECLARED = '{}', {}\n",
             report.publish(),

@@ -14,18 +14,19 @@ use tokio::time::{Instant, timeout_at};
 
 use self::election::Election;
 use self::failover::FailoverListeners;
-use self::query::{Primary, ask, unavailable};
+use self::query::{Primary, query, unavailable};
 use super::address::client_at;
 use super::timeouts::Timeouts;
 use crate::store::StoreError;
 
-/// How long to wait for the other sentinels after the first answer.
+/// Wait for the other sentinels after the first reply.
 const OTHERS: Duration = Duration::from_millis(100);
 
 /// The sentinels of one service. Clones share their state.
 #[derive(Clone)]
 pub(super) struct Sentinels(Arc<SentinelGroup>);
 
+/// The state that the clones of [`Sentinels`] share.
 struct SentinelGroup {
     sentinels: Vec<Client>,
     /// Settings of a connection to a server; the address is filled in.
@@ -58,14 +59,15 @@ impl Sentinels {
         self.0.election.generation()
     }
 
-    /// Queries all sentinels at once, and takes the answer with the latest failover: a sentinel that
-    /// is cut off from the others does not know that it is late, and at first only the sentinel that
+    /// Queries all sentinels at once, and returns the primary of the latest failover.
+    ///
+    /// A sentinel that is cut off from the others does not know that it is late, and at first only the sentinel that
     /// leads a failover knows of it.
     pub(super) async fn primary(&self, timeouts: Timeouts) -> Result<Client, StoreError> {
         self.listen(timeouts);
-        let mut asked = JoinSet::new();
+        let mut queries = JoinSet::new();
         for client in &self.0.sentinels {
-            asked.spawn(ask(
+            queries.spawn(query(
                 client.clone(),
                 self.0.election.service().to_owned(),
                 timeouts,
@@ -73,12 +75,12 @@ impl Sentinels {
         }
         let most = self.0.sentinels.len() / 2 + 1;
         let mut until = Instant::now() + timeouts.connect + timeouts.response;
-        let (mut answers, mut best, mut failure) = (0, None::<Primary>, None);
-        while let Ok(Some(answer)) = timeout_at(until, asked.join_next()).await {
-            match answer {
+        let (mut replies, mut best, mut failure) = (0, None::<Primary>, None);
+        while let Ok(Some(reply)) = timeout_at(until, queries.join_next()).await {
+            match reply {
                 Ok(Ok(primary)) => {
-                    answers += 1;
-                    if answers == 1 {
+                    replies += 1;
+                    if replies == 1 {
                         until = until.min(Instant::now() + OTHERS);
                     }
                     if best.as_ref().is_none_or(|best| best.epoch < primary.epoch) {
@@ -96,15 +98,16 @@ impl Sentinels {
         }
         match best {
             Some(primary) => {
-                self.0.election.elect(&primary, answers >= most)?;
+                self.0.election.elect(&primary, replies >= most)?;
                 client_at(&self.0.server, &primary.address)
             }
             None => Err(failure.unwrap_or_else(|| unavailable("no sentinel answered in time"))),
         }
     }
 
-    /// Starts listening to the sentinels, unless it runs: the runtime of the listeners may have ended, while the
-    /// connection to the server lives on another one.
+    /// Starts the failover listeners, unless they run.
+    ///
+    /// Their runtime may have ended while another one drives the connection to the server.
     pub(super) fn listen(&self, timeouts: Timeouts) {
         let listeners = self.0.listeners.lock();
         let mut listeners = listeners.unwrap_or_else(PoisonError::into_inner);

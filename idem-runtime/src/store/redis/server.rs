@@ -32,7 +32,7 @@ pub(crate) struct RedisServer {
 }
 
 impl RedisServer {
-    /// `clock` is the server's.
+    /// `clock`: the estimate of the server's clock, shared by its connections.
     pub(super) fn new(
         target: &Target,
         settings: ConnectionSettings,
@@ -57,14 +57,15 @@ impl RedisServer {
     }
 
     /// Sends a command without a key.
-    pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, Failure> {
+    pub(super) async fn query(&self, command: &Cmd) -> Result<Value, Failure> {
         self.link
             .send(&RoutedCommand::new(&|| command.clone()))
             .await
     }
 
-    /// The server's time in microseconds, where a plain claim may use it. Not with replication, where
-    /// writes are made by scripts, which can be sent again.
+    /// The server's time in microseconds, where a claim without a script may use it.
+    ///
+    /// Not with replication, where writes are made by scripts because these can be sent again.
     pub(super) fn server_time(&self) -> Option<u64> {
         match self.wait_pool {
             None => self.link.server_time(),
@@ -72,18 +73,19 @@ impl RedisServer {
         }
     }
 
-    /// Why a claim cannot be sent in time, if so.
+    /// Queue of a claim that cannot be sent in time.
     pub(super) fn crowded(&self, admission: &Admission) -> Option<Crowded> {
         self.link.crowded(admission)
     }
 
+    /// Sends a command and waits for its reply, and for the replicas if it must.
     pub(super) async fn send(
         &self,
         command: &RoutedCommand<'_>,
         concern: WriteConcern,
     ) -> Result<Value, Failure> {
         match &self.wait_pool {
-            // Boxed: it is larger, and the wait for replicas costs more.
+            // Boxed: larger, and cheap beside the wait for replicas.
             Some(pool) if concern == WriteConcern::Replicated => {
                 Box::pin(self.send_and_wait(pool, command)).await
             }
@@ -100,21 +102,21 @@ impl RedisServer {
         if let Ok(permit) = pool.free.try_acquire() {
             return pool.send(command, Some(permit)).await;
         }
-        // While other commands wait for absent replicas, an answer is still replayed and a lease still
-        // renewed: the command is sent now, and its write waits for the replicas later.
+        // All connections wait for replicas, which may be absent. The command is sent on the shared connection first,
+        // so that an answer is still replayed and a lease still renewed.
         let written = self.link.send(command).await?;
         if !wrote(&written) {
             return Ok(written);
         }
         // The semaphore is never closed.
         let permit = pool.free.acquire().await.ok();
-        // Send again the command that already wrote; it is idempotent.
+        // The write is sent again on the connection that waits; it is idempotent.
         let reply = pool.send(command, permit).await?;
         Ok(if wrote(&reply) { written } else { reply })
     }
 }
 
-/// Connections for `WAIT`, which blocks its connection and counts that connection's writes.
+/// Connections for `WAIT`, which blocks its connection and covers the writes of that connection.
 struct WaitPool {
     target: Target,
     timeouts: Timeouts,
@@ -138,8 +140,8 @@ impl WaitPool {
                 ..*command
             })
             .await;
-        // A connection whose future is dropped may still be waiting for replicas. It is not put back, so that
-        // the next command does not queue behind it.
+        // Not reached if this future is dropped: the connection may still wait for replicas, and the next command must
+        // not queue behind that.
         self.idle().push(link);
         reply
     }
@@ -149,7 +151,7 @@ impl WaitPool {
     }
 
     fn take(&self) -> Link {
-        // Last in, first out: a few warm connections rather than many idle ones.
+        // Last in, first out, so that a few connections stay warm.
         let idle = self.idle().pop();
         idle.unwrap_or_else(|| {
             Link::new(self.target.clone(), self.timeouts, Arc::clone(&self.clock))

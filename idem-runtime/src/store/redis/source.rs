@@ -1,4 +1,4 @@
-//! Where the Redis is: URLs and clients.
+//! Sources of a store: URLs and clients.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisErr
 use super::sentinel::Sentinels;
 use crate::store::{StoreError, StoreErrorKind, transport};
 
-/// Where the Redis is: a URL, or a client of the application.
+/// The address of a Redis: a URL, or a client of the application.
 ///
 /// | URL | |
 /// | --- | --- |
@@ -21,8 +21,8 @@ use crate::store::{StoreError, StoreErrorKind, transport};
 /// A URL of the first two kinds may end with `?protocol=resp3`; the default is RESP2, which
 /// every server and proxy knows.
 ///
-/// TLS is that of rustls: the first connection gives the process ring as its provider of cryptography
-/// unless the application has chosen one before.
+/// TLS is that of rustls. The first connection installs ring as the process's provider of cryptography unless the
+/// application has chosen one before.
 ///
 /// A `redis::Client` gives its address and settings. The store makes its own connections to it, with its own
 /// time limits.
@@ -76,7 +76,7 @@ impl From<Client> for RedisSource {
     }
 }
 
-/// A resolved source.
+/// A resolved source: one server, or what leads to it.
 pub(super) enum Deployment {
     /// A server, or a node of a cluster.
     Server(Box<Client>),
@@ -215,7 +215,7 @@ impl<'a> MultiHostUrl<'a> {
     }
 }
 
-/// A host with its port: `[::1]` has colons of its own.
+/// The host with its port, or with this one. `[::1]` has colons of its own.
 fn with_port(host: &str, port: u16) -> String {
     let name_ends = host.rfind(']').unwrap_or(0);
     if host[name_ends..].contains(':') {

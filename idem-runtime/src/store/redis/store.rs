@@ -1,4 +1,4 @@
-//! The store.
+//! The public store, and its implementation of [`Store`].
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -97,7 +97,7 @@ impl RedisStore {
         Self(Arc::new(core))
     }
 
-    /// What the store found out about the server when it connected.
+    /// The findings about the server when the store connected.
     #[must_use]
     pub fn report(&self) -> &Report {
         &self.0.report
@@ -128,7 +128,7 @@ impl Store for RedisStore {
         request: &'a ClaimRequest,
         admission: &'a Admission,
     ) -> StoreFuture<'a, ClaimReply> {
-        if let Some(error) = self.0.refused(key, admission) {
+        if let Some(error) = self.0.overload(key, admission) {
             return StoreFuture::ready(Err(error));
         }
         admission.sent();
@@ -227,8 +227,7 @@ mod tests {
         std::mem::size_of::<T>()
     }
 
-    /// Each call boxes these futures. An allocator serves sizes up to about a kilobyte from its fast
-    /// size classes.
+    /// Each call boxes these futures; allocators serve up to about a kilobyte from their fast size classes.
     #[test]
     fn the_futures_of_a_call_are_small() {
         type Store = &'static RedisCore;

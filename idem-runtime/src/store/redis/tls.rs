@@ -81,11 +81,11 @@ pub(super) fn apply(info: &ConnectionInfo, tls: &Tls) -> Result<ConnectionInfo, 
 
 /// Installs a provider of cryptography for the process, before the first connection.
 ///
-/// rustls panics in a process whose crates bring several providers and which has chosen none. An earlier
-/// choice of the application stays.
+/// rustls panics in a process whose crates have several providers and which has chosen none. An earlier choice of the
+/// application stays.
 pub(super) fn ensure_provider() {
     if CryptoProvider::get_default().is_none() {
-        // Fails when another thread was faster, which is as good.
+        // Fails if another thread has installed one meanwhile.
         drop(ring::default_provider().install_default());
     }
 }

@@ -1,4 +1,4 @@
-//! Routing of a command to its connection.
+//! One server or a cluster, and the routing of commands.
 
 use redis::Value;
 use tokio::task::JoinSet;
@@ -40,7 +40,7 @@ impl Topology {
         while let Some(probed) = probes.join_next().await {
             match probed {
                 Ok((at, Ok(server))) => report.add(at, server),
-                // A primary that is down now may be replaced soon: the others are there.
+                // A primary that is down may be replaced soon; the store works with the others.
                 Ok((at, Err(error))) if error.is_transient() => report.miss(at, error),
                 Ok((at, Err(error))) => return Err(error.at(&at)),
                 Err(_) => {}
@@ -49,7 +49,7 @@ impl Topology {
         report.settled()
     }
 
-    /// The time of the key's server, in microseconds, where a plain claim may use it.
+    /// The time of the key's server in microseconds, where a claim without a script may use it.
     pub(super) fn server_time(&self, key: &str) -> Option<u64> {
         match self {
             Self::Single(server) => server.server_time(),
@@ -57,7 +57,7 @@ impl Topology {
         }
     }
 
-    /// Why a claim of this key cannot be sent in time, if so.
+    /// Queue of a claim that cannot be sent in time.
     pub(super) fn crowded(&self, key: &RecordKey, admission: &Admission) -> Option<Crowded> {
         match self {
             Self::Single(server) => server.crowded(admission),
@@ -73,7 +73,7 @@ impl Topology {
     ) -> Result<Value, Failure> {
         match self {
             Self::Single(server) => server.send(command, concern).await,
-            // A command without a key may go anywhere.
+            // Any node serves a command without a key.
             Self::Cluster(cluster) => {
                 cluster
                     .send(command.key.unwrap_or_default(), command, concern)
@@ -82,8 +82,9 @@ impl Topology {
         }
     }
 
-    /// Runs a script: by digest, and by source where the server does not know it (after a restart,
-    /// a failover or `SCRIPT FLUSH`).
+    /// Runs a script by its digest, and by its source where the server does not know it.
+    ///
+    /// A server forgets scripts at a restart, a failover and `SCRIPT FLUSH`.
     #[expect(
         clippy::manual_async_fn,
         reason = "an `async fn` holds what it is given twice, and this future is part of every call's"
@@ -112,7 +113,7 @@ impl Topology {
                     claims: script.claims,
                     ..RoutedCommand::on_key(key, &by_source)
                 };
-                // Boxed: seldom needed.
+                // Boxed: larger, and seldom needed.
                 reply = Box::pin(self.send(&command, script.concern)).await;
             }
             match reply {

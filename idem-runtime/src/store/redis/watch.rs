@@ -7,18 +7,19 @@ use super::core::RedisCore;
 use crate::store::{RecordKey, StoreError, Watch};
 
 impl RedisCore {
-    /// Subscribes, and marks the stored claim. Both are done when this returns, in either order: an end
-    /// between the two is found by the read that follows.
+    /// Subscribes, and marks the stored claim.
+    ///
+    /// Both are done when this returns, in either order: the read that follows finds a claim that ended in between.
     pub(super) async fn watch(&self, key: &RecordKey) -> Result<Option<Watch>, StoreError> {
         let (name, script) = (key.name(), &self.scripts.mark);
-        // A failed mark is ignored: the watcher reads soon, and then meets the same error. Nothing is read yet,
-        // because a stored answer may be large.
+        // A failed mark is ignored: the read that follows fails for the same reason. The mark reads nothing, because a
+        // stored answer may be large.
         let mut mark = pin!(self.background.run("a mark", script, &name, &[]));
         let mut is_marked = false;
         let mut subscribing = pin!(self.subscribers.watch(key));
         let watch = poll_fn(|context| {
             let subscribed = subscribing.as_mut().poll(context);
-            // Not where the subscription has already failed: no notification could arrive.
+            // Not after a failed subscription: no notification could arrive.
             if subscribed.is_pending() && !is_marked {
                 is_marked = mark.as_mut().poll(context).is_ready();
             }

@@ -1,12 +1,11 @@
-//! Claim without a script: one `SET … NX GET` grants a new key, and replays a finished one.
+//! Claim without a script: one `SET … NX GET` grants a new key and replays a finished one.
 //!
-//! A script costs the server several times as much as a plain command, and nearly every call is one of
-//! these two. The script decides every other stored state and every other reply of the server.
+//! A script costs the server several times as much as a plain command, and nearly every call is one of these two
+//! cases. The script decides every other stored state and every other reply of the server.
 //!
-//! The granted claim equals the script's: the life of the record starts at the same write, so
-//! that no client clock ends a lease. Its fence is the server's time as known here, see
-//! [`ServerTime`](super::link): less exact by the time of a reply, which is harmless for a key without
-//! a record.
+//! The granted claim equals that of the script: the life of the record starts at the same write, so that no client
+//! clock ends a lease. Its fence is the estimate of the server's time in `link/time`, less exact by the duration of a
+//! reply, which is harmless for a key without a record.
 
 use std::time::Duration;
 
@@ -65,9 +64,9 @@ impl RedisCore {
                 fresh: true,
             })),
             Ok(Value::BulkString(bytes)) => {
-                // The one command that cannot check the length first. A client that can write such a record can write
-                // more of them, so claims are made by script from now on, which returns the length only.
-                if let Err(error) = self.readable(bytes.len()) {
+                // Only this command cannot check the length first. A client that can write such a record can write
+                // more of them, so this store makes its claims by script from now on, which returns the length only.
+                if let Err(error) = self.check_size(bytes.len()) {
                     self.disable_fast_claims();
                     return Err(error);
                 }
@@ -105,13 +104,14 @@ fn verdict(record: Record, request: &ClaimRequest, now: u64) -> Option<ClaimRepl
     Some(ClaimReply::Done { record, left })
 }
 
-/// An error reply of the server: a full memory, a replica, a missing right. The script receives the same error,
-/// or succeeds.
+/// Whether the server itself refused: a full memory, a replica, a missing right.
+///
+/// The script receives the same error, or succeeds.
 fn is_refusal(error: &RedisError) -> bool {
     error.code().is_some()
 }
 
-/// A server, or a proxy, that does not know the command in this form.
+/// Whether the server, or a proxy, does not know the command in this form.
 fn is_unknown_to(error: &RedisError) -> bool {
     error.code() == Some("ERR")
 }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_final_is_judged_at_a_look() {
+    fn only_final_states_are_decided_without_the_script() {
         let done = |outcome| State::Done { outcome, schema: 1 };
         let lease = Duration::from_secs(30);
         for state in [
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_life_that_is_left_is_within_that_of_the_record() {
+    fn the_remaining_life_is_between_zero_and_the_retain_time() {
         let left = |now| {
             let state = State::Done {
                 outcome: OutcomeKind::Value,

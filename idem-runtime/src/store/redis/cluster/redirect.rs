@@ -1,16 +1,17 @@
-//! Redirects of a node, and the errors that make the map of slots doubtful.
+//! Redirects, and errors after which the map of slots is queried again.
 
 use redis::{RedisError, ServerErrorKind};
 
 use super::slots::NAMELESS;
 use crate::store::redis::address::Address;
-use crate::store::redis::failure::{breaks_connection, is_silence, leads_astray};
+use crate::store::redis::failure::{breaks_connection, is_replica_error, is_silence};
 use crate::store::{StoreError, StoreErrorKind};
 
+/// A redirect to another node.
 pub(super) enum Redirect {
     Moved(Address),
     Ask(Address),
-    /// A redirect to a node that is given by its port alone. The map has more.
+    /// To a node that is given by its port alone; the map names it.
     Nameless,
 }
 
@@ -34,9 +35,10 @@ pub(super) fn nameless() -> StoreError {
     )
 }
 
+/// Whether the map of slots may have changed: silence, a broken connection, a replica, a cluster without this slot.
 pub(super) fn is_doubtful(error: &RedisError) -> bool {
     is_silence(error)
         || breaks_connection(error)
-        || leads_astray(error)
+        || is_replica_error(error)
         || matches!(error.code(), Some("CLUSTERDOWN"))
 }

@@ -10,9 +10,9 @@ const SLOTS: u16 = 16_384;
 /// (`cluster-preferred-endpoint-type hostname`). It does not mean the node that sent the reply.
 pub(super) const NAMELESS: &str = "?";
 /// Index of a slot without a node.
-const NOBODY: u16 = u16::MAX;
+const UNASSIGNED: u16 = u16::MAX;
 
-/// The slot of a key: of the text between its first braces, unless that is empty
+/// The slot of a key: that of the text between its first braces, unless that is empty
 /// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags>).
 pub(super) fn slot(key: &str) -> u16 {
     let tag = key
@@ -41,7 +41,7 @@ impl Slots {
         };
         let mut slots = Self {
             nodes: Vec::new(),
-            owner: vec![NOBODY; SLOTS.into()].into(),
+            owner: vec![UNASSIGNED; SLOTS.into()].into(),
         };
         for range in ranges {
             let Value::Array(range) = range else {
@@ -72,7 +72,7 @@ impl Slots {
             self.nodes.push(address.clone());
             self.nodes.len() - 1
         });
-        u16::try_from(place).ok().filter(|node| *node != NOBODY)
+        u16::try_from(place).ok().filter(|node| *node != UNASSIGNED)
     }
 
     pub(super) fn owner(&self, slot: u16) -> Option<&Address> {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_leaves_its_name_out_is_the_one_that_was_asked() {
+    fn a_node_without_a_name_is_the_one_that_was_queried() {
         let reply = Value::Array(vec![
             range(0, 5_000, "", 7_000),
             range(5_001, 16_383, "10.0.0.2", 7_001),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_found_however_it_is_named() {
+    fn a_node_is_found_by_each_form_of_its_name() {
         let known = [Value::Array(vec![bulk("ip"), bulk("10.0.0.2")])];
         let known_map = [Value::Map(vec![(bulk("ip"), bulk("10.0.0.2"))])];
         let none = [Value::Array(vec![])];
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_has_one_number_in_whatever_order_it_is_told() {
+    fn the_number_of_a_map_does_not_depend_on_its_order() {
         let (one, two) = (
             range(0, 5_000, "", 7_000),
             range(5_001, 16_383, "10.0.0.2", 7_001),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_map_of_slots_is_none() {
+    fn a_reply_that_is_no_map_is_none() {
         for reply in [
             Value::Nil,
             Value::Array(vec![]),

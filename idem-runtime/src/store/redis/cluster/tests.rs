@@ -19,7 +19,7 @@ fn said(line: &str) -> Option<String> {
 }
 
 #[test]
-fn a_redirect_leads_where_it_says() {
+fn a_redirect_names_its_node() {
     for (line, meant) in [
         ("MOVED 3999 10.0.0.2:7001", Some("moved to 10.0.0.2:7001")),
         (
@@ -63,14 +63,20 @@ fn cluster(seeds: &[&str]) -> Cluster {
 }
 
 #[test]
-fn whoever_answered_is_asked_first_and_everybody_once() {
+fn the_node_that_replied_last_is_queried_first_and_each_node_once() {
     let cluster = cluster(&[
         "redis://10.0.0.1:1",
         "redis://10.0.0.2:2",
         "redis://10.0.0.1:1",
     ]);
-    let askable = || -> Vec<_> { cluster.askable().iter().map(Address::to_string).collect() };
-    assert_eq!(askable(), ["10.0.0.1:1", "10.0.0.2:2"]);
+    let candidates = || -> Vec<_> {
+        cluster
+            .candidates()
+            .iter()
+            .map(Address::to_string)
+            .collect()
+    };
+    assert_eq!(candidates(), ["10.0.0.1:1", "10.0.0.2:2"]);
     let at = |port| Address {
         host: "10.0.0.2".into(),
         port,
@@ -87,5 +93,5 @@ fn whoever_answered_is_asked_first_and_everybody_once() {
         state.answered = Some(at(4));
     }
     let expected = ["10.0.0.2:4", "10.0.0.2:3", "10.0.0.2:2", "10.0.0.1:1"];
-    assert_eq!(askable(), expected);
+    assert_eq!(candidates(), expected);
 }

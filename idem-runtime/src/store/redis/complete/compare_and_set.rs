@@ -1,8 +1,8 @@
 //! Completion without a script, on servers with compare-and-set: `SET … IFEQ`.
 //!
-//! Only its owner writes a claim, and the owner knows each byte of it, except the mark of a watcher. So the
-//! owner can complete an unwatched claim by comparing the stored bytes with the claim. Where the stored bytes
-//! differ, the script decides, and notifies the watchers.
+//! Only its owner writes a claim, and the owner knows each byte of it except the mark of a watcher. So the owner can
+//! complete an unwatched claim by comparing the stored bytes with the claim. Where they differ, the script decides,
+//! and notifies the watchers.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::store::redis::failure::Failure;
 use crate::store::redis::link::RoutedCommand;
 
 impl RedisCore {
-    /// Replaces the claim with the record. Returns false if it did not, and then nothing has changed.
+    /// Replaces the claim with the record. Returns false if the stored bytes differ; then nothing has changed.
     pub(super) async fn compare_and_set(
         &self,
         name: &str,

@@ -1,10 +1,9 @@
-//! Completion with a large answer.
+//! Completion with a large answer, which is staged.
 //!
-//! A script copies its arguments there twice, which is slow for large ones. So a large record is
-//! written under a name of its own by a plain `SET`, and the script that follows in the same round trip moves it to
-//! its place, if the claim is still the caller's. In every other case, and where
-//! the server has no room or the user no right for it, the answer takes the general path, and the staged
-//! record expires.
+//! The server copies the arguments of a script twice, which is slow for large ones. So a plain `SET` stages a large
+//! record under a name of its own, and the script that follows in the same round trip renames it, if the claim is
+//! still the owner's. In every other case, and where the server has no room or the user no right, the answer takes
+//! the general path, and the staged record expires.
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -20,14 +19,14 @@ use crate::store::redis::link::RoutedCommand;
 use crate::store::redis::reply::ScriptReply;
 use crate::store::{RecordKey, StoreError};
 
-/// Size from which records are staged, in bytes; smaller ones go through the script.
+/// Size from which records are staged, in bytes.
 pub(super) const LARGE: usize = 2_048;
-/// Life of a staged record that is not moved, in milliseconds.
+/// Life of a staged record that is not renamed, in milliseconds.
 const STAY: &str = "60000";
 
 impl RedisCore {
-    /// Stores a staged record. Returns false if it was not stored, and then nothing has changed.
-    pub(super) async fn complete_staged(
+    /// Stores a record by way of a staged one. Returns false if it was not stored; then nothing has changed.
+    pub(super) async fn complete_large(
         &self,
         key: &RecordKey,
         name: &str,
@@ -68,8 +67,10 @@ impl RedisCore {
     }
 }
 
-/// Name of the staged record: under the record's prefix, because of the user's rights; in its slot, by the hash
-/// tag; and unique to this attempt, by the owner.
+/// Name of the staged record.
+///
+/// It has the record's prefix, because of the user's rights; its slot, by the hash tag; and the owner, because it is
+/// unique to the attempt.
 fn stage(prefix: &str, name: &str, done: &Header) -> String {
     let mut stage = String::with_capacity(prefix.len() + name.len() + 40);
     // Writing to a `String` cannot fail.

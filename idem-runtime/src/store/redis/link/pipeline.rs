@@ -150,7 +150,7 @@ impl PipelinedConnection {
         self.queue.wakeup.notify_one();
     }
 
-    /// Why a claim cannot be sent in time, if so.
+    /// Queue of a claim that cannot be sent in time.
     pub(super) fn crowded(&self, admission: &Admission) -> Option<Crowded> {
         // As long as one pipeline takes all queued commands, no claim waits for another pipeline.
         if self.queue.last_batch.load(Ordering::Relaxed) < MAX_BATCH {

@@ -19,7 +19,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// A client of the current server, for connections that subscribe.
+    /// A client of the current server, for subscriptions.
     pub(crate) async fn client(&self, timeouts: Timeouts) -> Result<Client, StoreError> {
         match self {
             Self::Server(client) => Ok(Client::clone(client)),
@@ -50,7 +50,7 @@ impl Target {
         }
     }
 
-    /// Changes when a connection that was made earlier may lead to the wrong server.
+    /// Changes when an earlier connection may lead to the wrong server.
     pub(crate) fn generation(&self) -> u64 {
         if let Self::Primary(sentinels) = self {
             sentinels.generation()
@@ -59,7 +59,7 @@ impl Target {
         }
     }
 
-    /// Whether a server that refuses to write is certainly the wrong one.
+    /// Whether a replica is certainly the wrong server.
     pub(super) fn is_elected(&self) -> bool {
         matches!(self, Self::Primary(_))
     }
@@ -80,15 +80,16 @@ async fn one(
         );
         let error = connect_error(error, known);
         if is_silence && is_tls && !known {
-            // A server without TLS waits for the rest of the bytes that it takes for a command.
+            // A server without TLS takes the handshake for the start of a command, and waits for the rest.
             return error.with_hint("if this port does not speak TLS, write `redis://`");
         }
         error
     })
 }
 
-/// Checks the role that the server itself reports: sentinels may be late, and a server that is still being
-/// promoted refuses to write.
+/// Checks the role that the server itself reports.
+///
+/// Sentinels may be late, and a server that is still being promoted refuses to write.
 async fn is_primary(
     mut connection: MultiplexedConnection,
 ) -> Result<MultiplexedConnection, StoreError> {

@@ -1,4 +1,4 @@
-//! Subscriptions of a connection: decided here, sent elsewhere.
+//! State of the channels of a connection, without I/O.
 
 use std::collections::HashMap;
 
@@ -9,9 +9,9 @@ use crate::store::StoreError;
 
 /// The channels that are watched, or were a moment ago.
 ///
-/// Watchers are counted elsewhere and may come and go at any moment. Therefore a channel is checked
-/// again whenever its last watcher has left, and the next command about it is chosen then, under the lock that
-/// a new watcher takes to check whether it is subscribed already.
+/// Watchers are counted elsewhere and come and go at any moment. So a channel is checked again whenever its last
+/// watcher has left, and the next command about it is chosen then, under the lock that a new watcher takes to check
+/// whether the channel is subscribed already.
 #[derive(Default)]
 pub(super) struct Channels {
     wanted: HashMap<String, Channel>,
@@ -23,10 +23,11 @@ pub(super) struct Channels {
 struct Channel {
     key: RecordKey,
     progress: watch::Sender<Progress>,
-    /// The subscription that this connection has requested. A reply to an earlier one is
-    /// ignored, since the channel may have been given up in between.
+    /// Number of the last subscription that this connection has requested.
+    ///
+    /// A reply to an earlier one is ignored, because the channel may have been unsubscribed in between.
     request: Option<u64>,
-    /// It was subscribed, and then not: messages may be lost, and watchers may have waited for them.
+    /// Its subscription ended with an earlier connection, so that watchers may have missed a message.
     lapsed: bool,
 }
 
@@ -55,7 +56,7 @@ impl Progress {
 }
 
 impl Channels {
-    /// Adds a watcher, which has been counted already, of the key.
+    /// Adds a watcher of the key, which has been counted already.
     pub(super) fn join(&mut self, key: &RecordKey) -> watch::Receiver<Progress> {
         let name = key.name();
         if let Some(channel) = self.wanted.get(&name) {
@@ -78,8 +79,7 @@ impl Channels {
         self.queue.push(key.name());
     }
 
-    /// Drops the channels without watchers, and returns whether any remains. Only while there is no
-    /// connection.
+    /// Drops the channels without watchers, and returns whether any remains. Only without a connection.
     pub(super) fn any(&mut self, watched: impl Fn(&RecordKey) -> bool) -> bool {
         self.wanted.retain(|_, channel| watched(&channel.key));
         !self.wanted.is_empty()
@@ -125,7 +125,7 @@ impl Channels {
         (channel.request == Some(request)).then_some(channel)
     }
 
-    /// The server confirms a subscription. Returns the key, if its watchers may have missed a message.
+    /// The server confirms a subscription. Returns the key if its watchers may have missed a message.
     pub(super) fn confirmed(&mut self, name: &str, request: u64) -> Option<RecordKey> {
         let channel = self.asked(name, request)?;
         channel.progress.send_replace(Progress::Confirmed);
@@ -147,7 +147,7 @@ impl Channels {
         self.wanted.remove(name).map(|channel| channel.key)
     }
 
-    /// The connection is gone: all channels must be subscribed again, on another.
+    /// The connection is gone: all channels must be subscribed again.
     pub(super) fn lost(&mut self) {
         self.queue = self.wanted.keys().cloned().collect();
         for channel in self.wanted.values_mut() {
@@ -159,8 +159,7 @@ impl Channels {
         }
     }
 
-    /// There is no other connection for now: new watchers receive the error. Lapsed channels
-    /// are subscribed again later.
+    /// No connection can be made for now: new watchers receive the error. Lapsed channels are subscribed again later.
     pub(super) fn failed(&mut self, error: &StoreError) {
         self.wanted.retain(|_, channel| {
             if !channel.lapsed {

@@ -1,4 +1,4 @@
-//! The connection that receives messages.
+//! A connection that subscribes, in RESP2 or RESP3.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -29,14 +29,14 @@ pub(super) enum CommandSink {
     Sharded(MultiplexedConnection),
 }
 
+/// The receiving half.
 enum MessageStream {
     Plain(PubSubStream),
     Sharded(UnboundedReceiver<PushInfo>),
 }
 
 impl SubscriberConnection {
-    /// Connects. Without a password the server sends no reply to that, so success alone
-    /// does not prove that the server is there.
+    /// Connects. Without a password the server sends no reply, so that success does not prove that a server is there.
     pub(super) async fn open(
         target: &Target,
         sharded: bool,
@@ -74,8 +74,7 @@ impl SubscriberConnection {
         })
     }
 
-    /// Polls for the next message. `None` when the connection has ended, or cannot be trusted
-    /// any more.
+    /// Polls for the next message. `None` when the connection has ended, or can no longer be trusted.
     pub(super) fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<ChannelEvent>> {
         match &mut self.messages {
             MessageStream::Plain(stream) => {
@@ -132,7 +131,7 @@ impl CommandSink {
         }
     }
 
-    /// Whether the server is there. A refusal is a reply as well.
+    /// Checks that the server replies. A refusal is a reply as well.
     pub(super) async fn ping(self) -> RedisResult<()> {
         match self {
             Self::Plain(mut sink) => sink.ping::<Value>().await.map(drop),
@@ -148,7 +147,7 @@ async fn send(mut connection: MultiplexedConnection, words: &[&str]) -> RedisRes
     reply.extract_error().map(drop)
 }
 
-/// The client library has an error like this, but keeps it private.
+/// A time-out; the error of the client library for it is private.
 fn late() -> RedisError {
     std::io::Error::from(std::io::ErrorKind::TimedOut).into()
 }

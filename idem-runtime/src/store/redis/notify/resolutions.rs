@@ -1,10 +1,9 @@
-//! Notification of resolutions: a connection of its own that subscribes to one channel of the prefix.
+//! Notification of caches: a connection that subscribes to the resolutions of one prefix.
 //!
-//! The script that resolves a key publishes the name of its record there, by a plain `PUBLISH`, which
-//! in a cluster reaches every node: so one node suffices, whichever has the slot of the channel's
-//! name. A connection that breaks is noticed at once; one that falls silent within [`QUIET`] and the time limit
-//! of a reply, because the server is then pinged. Until there is another connection,
-//! the listener receives nothing, and is notified of that.
+//! The script that resolves a key publishes the name of its record by a plain `PUBLISH`, which in a cluster reaches
+//! every node, so that one node suffices. A broken connection is detected at once; a silent one within [`QUIET`] and
+//! the time limit of a reply, by a ping. Until there is another connection the listener receives no resolutions, and
+//! is notified of that.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -38,7 +37,7 @@ pub(crate) fn channel(prefix: &str) -> String {
     format!("{prefix}:resolved")
 }
 
-/// A listener and its channel.
+/// Delivers the resolutions of a prefix to a listener.
 pub(crate) struct ResolutionListener {
     subscribers: Weak<Subscribers>,
     prefix: Arc<str>,
@@ -86,8 +85,8 @@ impl ResolutionListener {
 
     /// Warns if this process cannot publish its resolutions.
     ///
-    /// `own` is the connection of this thread, whose runtime drives it.
-    pub(crate) async fn try_to_publish(&self, own: &Topology) {
+    /// `topology`: connections that the runtime of this thread drives.
+    pub(crate) async fn try_to_publish(&self, topology: &Topology) {
         let publish = || {
             let mut publish = redis::cmd("PUBLISH");
             // No record has an empty name.
@@ -95,7 +94,7 @@ impl ResolutionListener {
             publish
         };
         let command = RoutedCommand::on_key(&self.channel, &publish);
-        let sent = own.send(&command, WriteConcern::Local);
+        let sent = topology.send(&command, WriteConcern::Local);
         if let Err(failure) = sent.await
             && failure.store_error("publishing").kind() == StoreErrorKind::Refused
         {
@@ -107,7 +106,7 @@ impl ResolutionListener {
         }
     }
 
-    /// Delivers resolutions as long as the listener lives.
+    /// Delivers resolutions as long as the listener exists.
     pub(crate) async fn follow(self) {
         let _guard = HearingGuard(Weak::clone(&self.listener));
         let mut backoff = Backoff::new(&Owner::random());
@@ -123,16 +122,16 @@ impl ResolutionListener {
                     backoff = Backoff::new(&Owner::random());
                     warned = false;
                     self.hearing(Hearing::All);
-                    let goes_on = self.hear(connection, timeouts).await;
+                    let goes_on = self.deliver(connection, timeouts).await;
                     self.hearing(Hearing::Nothing);
                     if !goes_on {
                         return;
                     }
-                    source.doubt();
+                    source.mark_outdated();
                     Duration::ZERO
                 }
                 Err(error) if error.is_transient() => {
-                    source.doubt();
+                    source.mark_outdated();
                     backoff.reconnect()
                 }
                 Err(_) => {
@@ -173,9 +172,8 @@ impl ResolutionListener {
         })
     }
 
-    /// Delivers resolutions until the connection is no longer usable. Returns whether the listener still
-    /// lives.
-    async fn hear(&self, mut connection: ResolutionConnection, timeouts: Timeouts) -> bool {
+    /// Delivers resolutions until the connection is no longer usable. Returns whether the listener still exists.
+    async fn deliver(&self, mut connection: ResolutionConnection, timeouts: Timeouts) -> bool {
         loop {
             // The old primary of a failover may still be connected.
             if connection.target.generation() != connection.generation {
@@ -219,7 +217,7 @@ impl ResolutionListener {
     }
 }
 
-/// Guard that notifies the listener when its task ends, or its runtime drops the task.
+/// Drop guard that notifies the listener of the end of its task.
 struct HearingGuard(Weak<dyn Listener>);
 
 impl Drop for HearingGuard {

@@ -1,4 +1,4 @@
-//! The life of one connection that subscribes.
+//! One connection of a subscriber, from its first command to its end.
 
 use std::future::{Future, poll_fn, ready};
 use std::pin::{Pin, pin};
@@ -20,8 +20,9 @@ use crate::store::{StoreError, StoreErrorKind};
 
 /// Silence after which the server is pinged.
 const QUIET: Duration = Duration::from_secs(5);
-/// Shortest interval between two replacements of a connection because waiting calls missed notifications. If
-/// the connection is not the cause, replacing it does not help.
+/// Shortest interval between two replacements of a connection because of missed messages.
+///
+/// Replacing it more often does not help: then the connection is not the cause.
 const REPLACE: Duration = Duration::from_secs(10);
 
 /// A connection that is kept subscribed to the watched keys.
@@ -39,10 +40,10 @@ pub(super) struct Session<'a> {
     check: DeliveryCheck,
 }
 
-/// Whether the connection still delivers messages, after a read found a change before its message did.
+/// Check of a connection after a poll found a change before its message arrived.
 ///
-/// Under load a read often overtakes the message. The server replies to a ping after the messages that it published
-/// before: with a message before the reply, the connection works.
+/// Under load a read often overtakes the message. The server sends the reply to a ping after earlier messages, so a
+/// message before that reply shows that the connection works.
 #[derive(PartialEq, Eq)]
 enum DeliveryCheck {
     None,
@@ -52,23 +53,24 @@ enum DeliveryCheck {
     Delivered,
 }
 
-/// Why a connection is no longer usable.
+/// Reason for which a session ended.
 pub(super) enum SessionEnd {
     /// The store is closed.
     Closed,
-    /// Waiting calls missed notifications.
+    /// The connection does not deliver messages.
     Missed,
     Lost,
-    /// There is no connection for now, for this reason.
+    /// The connection never worked; subscriptions fail with this error.
     Failed(StoreError),
 }
 
+/// An event that a session waits for.
 enum SessionEvent {
     Channel(ChannelEvent),
     Reply(SessionReply),
-    /// The server was silent for a while.
+    /// The server was silent for [`QUIET`].
     Quiet,
-    /// There may be orders to send.
+    /// There may be commands to send.
     Work,
     Ended,
 }
@@ -108,8 +110,9 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Sends orders, and delivers messages, until the connection is no longer usable.
-    /// `replaced` is when a connection was last given up because of missed messages.
+    /// Sends commands and delivers messages until the connection is no longer usable.
+    ///
+    /// `replaced`: the time at which a connection was last replaced because of missed messages.
     pub(super) async fn serve(
         mut self,
         backoff: &mut Backoff,
@@ -127,7 +130,7 @@ impl<'a> Session<'a> {
                 }
                 std::mem::take(&mut state.missed)
             };
-            // Before the orders: one of them may give up the channel of the missed message.
+            // Before the commands: one of them may unsubscribe from the channel of the missed message.
             if missed
                 && self.check == DeliveryCheck::None
                 && replaced.is_none_or(|at| at.elapsed() >= REPLACE)
@@ -153,14 +156,13 @@ impl<'a> Session<'a> {
                 SessionEvent::Channel(ChannelEvent::Unsubscribed(name)) => {
                     match self.leaving.iter().position(|leaving| *leaving == name) {
                         Some(place) => drop(self.leaving.swap_remove(place)),
-                        // The slot of its key has moved to another node. The client library takes
-                        // this for the reply to the command that was sent first: no later reply on
-                        // this connection can be trusted.
+                        // The slot of its key has moved to another node. The client library takes this for the reply
+                        // to the oldest command, so that no later reply on this connection can be trusted.
                         None => return SessionEnd::Lost,
                     }
                 }
                 SessionEvent::Reply(reply) => {
-                    if let Some(end) = self.settle(reply, backoff) {
+                    if let Some(end) = self.handle(reply, backoff) {
                         if matches!(end, SessionEnd::Missed) {
                             *replaced = Some(Instant::now());
                         }
@@ -183,7 +185,7 @@ impl<'a> Session<'a> {
         self.subscriptions.lock().channels.next_command(watched)
     }
 
-    /// Sends a request. Its reply is awaited in a separate task, so that no other event waits for it.
+    /// Sends a request. A separate task awaits its reply, so that other events do not wait for it.
     async fn send(&mut self, request: SessionRequest) {
         if let SessionRequest::Command(ChannelCommand::Unsubscribe { name }) = &request {
             self.leaving.push(name.clone());
@@ -205,7 +207,7 @@ impl<'a> Session<'a> {
             let reply = reply.await;
             SessionReply { request, reply }
         });
-        // The first poll sends: here, so that the commands about a channel are sent in their order.
+        // The first poll sends. It is made here, so that the commands about a channel keep their order.
         let first = unconstrained(poll_fn(|cx| Poll::Ready(reply.as_mut().poll(cx)))).await;
         match first {
             Poll::Ready(reply) => self.replies.spawn(ready(reply)),
@@ -219,7 +221,7 @@ impl<'a> Session<'a> {
             if let Poll::Ready(message) = self.connection.poll_message(cx) {
                 return Poll::Ready(message.map_or(SessionEvent::Ended, SessionEvent::Channel));
             }
-            // A panicked task is one whose reply never comes.
+            // A task that panicked has no reply.
             if let Poll::Ready(Some(reply)) = self.replies.poll_join_next(cx) {
                 return Poll::Ready(reply.map_or(SessionEvent::Ended, SessionEvent::Reply));
             }
@@ -231,7 +233,7 @@ impl<'a> Session<'a> {
         .await
     }
 
-    fn settle(&mut self, reply: SessionReply, backoff: &mut Backoff) -> Option<SessionEnd> {
+    fn handle(&mut self, reply: SessionReply, backoff: &mut Backoff) -> Option<SessionEnd> {
         let SessionReply { request, reply } = reply;
         let Ok(reply) = reply else {
             return Some(self.lost());
@@ -276,8 +278,10 @@ impl<'a> Session<'a> {
         None
     }
 
-    /// How a broken or silent connection ends. One that never worked counts as one that could
-    /// not be made: a server without room for it hangs up, and a dead one is silent.
+    /// The end of a broken or silent connection.
+    ///
+    /// One that never worked counts as one that could not be made: a server without room hangs up, and a dead one is
+    /// silent.
     fn lost(&self) -> SessionEnd {
         if self.works {
             return SessionEnd::Lost;

@@ -1,16 +1,14 @@
-//! Notification by Redis: one connection that subscribes to the watched keys.
+//! Notification of watchers: one connection that subscribes to the watched keys.
 //!
-//! The scripts that finish a call publish an empty message on a channel named like its record. One
-//! task, on the thread of the engine that watched first, keeps a connection subscribed to the keys
-//! that are watched in this process, through this store.
+//! The scripts that end a claim publish an empty message on a channel named like the record. One task, on the thread
+//! of the engine that watched first, keeps a connection subscribed to the keys that this process watches through this
+//! store.
 //!
-//! A connection that breaks is made again, all channels are subscribed again, and earlier
-//! watchers are woken, since a message may have been lost. A silent connection looks like an idle
-//! one. Therefore, while a key is watched, the server is pinged every few
-//! seconds: a tiny command, seldom sent, that detects the silence before a waiting
-//! call suffers from it and keeps the connection alive in networks that drop idle ones. A failure that a
-//! ping cannot detect (the old server of a failover still answers) is reported by a poll that finds a change before its
-//! message arrives. Without a message before the reply to one more ping, the connection is made again.
+//! When a connection breaks, the task makes another, subscribes all channels again and wakes earlier watchers, because
+//! a message may have been lost. A silent connection looks like an idle one, so while a key is watched the task pings
+//! the server every few seconds, which also keeps the connection alive in networks that drop idle ones. A ping cannot
+//! detect every failure: the old primary of a failover still replies. Then a poll finds a change before its message
+//! arrives, and the task sends one more ping. If no message arrives before its reply, the connection is replaced.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +28,7 @@ use crate::store::redis::link::Target;
 use crate::store::redis::timeouts::Timeouts;
 use crate::store::{StoreError, StoreErrorKind, Watch};
 
-/// Where the notifications of a key come from.
+/// Outcome of a request to watch a key.
 pub(super) enum WatchOutcome {
     Subscribed(Watch),
     /// Another node has the key.
@@ -39,12 +37,13 @@ pub(super) enum WatchOutcome {
     Refused,
 }
 
-/// Notifies the watchers of keys. Its task ends with it.
+/// Notifies the watchers of keys on one server. Its task ends when it is dropped.
 pub(crate) struct Subscriber(Arc<Subscriptions>);
 
 impl Subscriber {
-    /// Creates one that connects when the first key is watched. `sharded`: the scripts publish to the
-    /// key's shard alone.
+    /// Creates a subscriber, which connects at the first watch.
+    ///
+    /// `sharded`: scripts publish to the shard of the key alone.
     pub(super) fn new(
         target: Target,
         cluster: Option<Arc<Cluster>>,
@@ -80,14 +79,14 @@ impl Subscriber {
 
     /// Adds a watcher, and starts the task unless it runs.
     fn begin(&self, key: &RecordKey) -> Result<Option<(Watch, Receiver<Progress>)>, StoreError> {
-        let Some(joined) = self.0.join(key)? else {
+        let Some(pending) = self.0.join(key)? else {
             return Ok(None);
         };
-        if let Some(runtime) = joined.starts {
+        if let Some(runtime) = pending.starts {
             runtime.spawn(run(SubscriptionTask(Arc::clone(&self.0))));
         }
         self.0.work.notify_one();
-        Ok(Some((joined.watch, joined.progress)))
+        Ok(Some((pending.watch, pending.progress)))
     }
 
     /// The target of its connection.
@@ -128,7 +127,7 @@ impl fmt::Debug for Subscriber {
     }
 }
 
-/// The subscription task. A runtime that ends drops it.
+/// The subscription task. Its runtime drops it when it ends.
 struct SubscriptionTask(Arc<Subscriptions>);
 
 async fn run(task: SubscriptionTask) {

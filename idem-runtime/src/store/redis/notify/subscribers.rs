@@ -16,14 +16,14 @@ const MOVES: usize = 3;
 
 /// The subscribers of one server, or of a cluster's nodes.
 ///
-/// A server publishes for all its keys, each node of a cluster for its own: so a node that is down
-/// does not affect the others.
+/// Each node of a cluster publishes for its own keys, so that a node that is down does not affect the others.
 #[derive(Debug)]
 pub(crate) enum Subscribers {
     Server(Subscriber),
     Cluster(ClusterSubscribers),
 }
 
+/// The subscribers of a cluster, one per node.
 #[derive(Debug)]
 pub(crate) struct ClusterSubscribers {
     cluster: Arc<Cluster>,
@@ -70,7 +70,7 @@ impl Subscribers {
         ))
     }
 
-    /// Where to receive messages about no single key, and the time limits.
+    /// The source of messages that concern no single key, and the time limits.
     pub(crate) fn broadcast_source(&self) -> (BroadcastSource, Timeouts) {
         match self {
             Self::Server(subscriber) => {
@@ -93,7 +93,7 @@ impl Subscribers {
     }
 }
 
-/// Where to receive messages about no single key.
+/// The source of messages that concern no single key.
 pub(crate) enum BroadcastSource {
     Server(Target),
     /// Any node, since the nodes forward a plain `PUBLISH` to each other.
@@ -101,7 +101,7 @@ pub(crate) enum BroadcastSource {
 }
 
 impl BroadcastSource {
-    /// The node to subscribe at: the one that has this name's slot.
+    /// The node to subscribe at: the one with the slot of this name.
     pub(crate) async fn target(&self, name: &str) -> Result<Target, StoreError> {
         Ok(match self {
             Self::Server(target) => target.clone(),
@@ -112,10 +112,10 @@ impl BroadcastSource {
         })
     }
 
-    /// The node does not answer: another may have its place.
-    pub(crate) fn doubt(&self) {
+    /// The node does not answer; another may have taken its place.
+    pub(crate) fn mark_outdated(&self) {
         if let Self::Cluster(cluster) = self {
-            cluster.doubt();
+            cluster.mark_outdated();
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::store::redis::link::Target;
 use crate::store::redis::timeouts::Timeouts;
 use crate::store::{Feed, StoreError, Watch, Watchers};
 
-/// How long a refused subscription is not tried again.
+/// Pause before a refused subscription is tried again.
 const REFUSED: Duration = Duration::from_mins(1);
 
 /// The watched keys of a server, and the state of their subscriptions.
@@ -23,25 +23,30 @@ pub(super) struct Subscriptions {
     pub(super) target: Target,
     /// The cluster of the server, which notifies only its own keys.
     pub(super) cluster: Option<Arc<Cluster>>,
+    /// Scripts publish to the shard of the key alone.
     pub(super) sharded: bool,
     pub(super) timeouts: Timeouts,
     pub(super) watchers: Watchers,
     pub(super) state: Mutex<SubscriptionState>,
+    /// Wakes the subscription task.
     pub(super) work: Notify,
 }
 
+/// The part of [`Subscriptions`] under its lock.
 #[derive(Default)]
 pub(super) struct SubscriptionState {
     pub(super) channels: Channels,
-    /// The thread on which the task was started.
+    /// The thread on which the subscription task runs.
     pub(super) host: Option<ThreadId>,
-    /// Runtime that takes the task over when the first one's thread ends: that of another watching engine.
+    /// Runtime of another engine, which takes the task over when the thread of the first one ends.
     pub(super) successor: Option<Handle>,
-    /// Why there is no connection, while it is too early to try again.
+    /// Error of the last connection attempt, until the next one.
     pub(super) down: Option<StoreError>,
     /// When the server last refused a subscription.
     pub(super) refused: Option<Instant>,
+    /// A poll found a change before its message arrived.
     pub(super) missed: bool,
+    /// The store is closed.
     pub(super) closed: bool,
 }
 
@@ -49,7 +54,7 @@ pub(super) struct SubscriptionState {
 pub(super) struct PendingWatch {
     pub(super) watch: Watch,
     pub(super) progress: watch::Receiver<Progress>,
-    /// Where the caller starts the subscription task, if none runs.
+    /// Runtime on which the caller starts the subscription task, if none runs.
     pub(super) starts: Option<Handle>,
 }
 
@@ -84,7 +89,7 @@ impl Subscriptions {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, SubscriptionState> {
-        // Nothing panics while it is held; if it did, the maps would still be whole.
+        // No code panics while it is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -99,8 +104,8 @@ impl Subscriptions {
                 return Err(error.clone());
             }
         }
-        // Counted before the channel is looked up, while the task reads the count under the lock: so it
-        // does not give up a channel that this watch finds subscribed.
+        // The watcher is counted before its channel is looked up, and the task reads the count under the lock. So it
+        // does not unsubscribe from a channel that this watcher finds subscribed.
         let watch = self.watchers.watch(key);
         let here = Handle::current();
         let thread = std::thread::current().id();
@@ -173,7 +178,7 @@ impl Subscriptions {
         }
     }
 
-    /// There is no connection for now.
+    /// No connection can be made for now.
     pub(super) fn failed(&self, error: StoreError) {
         {
             let mut state = self.lock();
@@ -183,7 +188,7 @@ impl Subscriptions {
         }
         if let Some(cluster) = &self.cluster {
             // Another node may have its keys by now.
-            cluster.doubt();
+            cluster.mark_outdated();
             self.watchers.lapse_all();
         }
     }

@@ -20,7 +20,7 @@ pub(super) enum Rights {
     /// Not checked yet.
     #[default]
     Untried,
-    /// The check failed: why.
+    /// The check failed, for this reason.
     Unknown(String),
     /// The check succeeded.
     Known(MissingRights),
@@ -34,7 +34,7 @@ pub(super) struct MissingRights {
     /// Rights without which calls are refused.
     pub(super) needed: Vec<String>,
     /// Rights without which waiting calls poll.
-    pub(super) told: Vec<String>,
+    pub(super) notifying: Vec<String>,
     /// Whether the user may subscribe is unknown without a subscription.
     pub(super) subscribing_untried: bool,
 }
@@ -42,11 +42,14 @@ pub(super) struct MissingRights {
 impl MissingRights {
     /// All rights that the user lacks.
     pub(super) fn missing(&self) -> impl Iterator<Item = &str> {
-        self.needed.iter().chain(&self.told).map(String::as_str)
+        self.needed
+            .iter()
+            .chain(&self.notifying)
+            .map(String::as_str)
     }
 }
 
-/// Why writes are refused at present.
+/// Reason for which the server refuses writes at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoWrites {
     OutOfMemory,
@@ -74,28 +77,33 @@ impl NoWrites {
     }
 }
 
-/// Separates required rights from those for notifications, and a missing prefix from its commands.
-pub(super) fn classify(prefix: &str, telling: [&str; 2], refused: Vec<String>) -> MissingRights {
-    let [publish, subscribe] = telling.map(|command| format!("+{}", command.to_lowercase()));
+/// Separates required rights from those for notifications, and names a missing prefix instead of its commands.
+pub(super) fn classify(
+    prefix: &str,
+    pubsub_commands: [&str; 2],
+    refused: Vec<String>,
+) -> MissingRights {
+    let [publish, subscribe] =
+        pubsub_commands.map(|command| format!("+{}", command.to_lowercase()));
     let is_needed =
         |right: &String| ON_KEYS.contains(&right.as_str()) || BESIDES.contains(&right.as_str());
-    let (mut needed, mut told): (Vec<_>, Vec<_>) = refused.into_iter().partition(is_needed);
+    let (mut needed, mut notifying): (Vec<_>, Vec<_>) = refused.into_iter().partition(is_needed);
     if ON_KEYS
         .iter()
         .all(|right| needed.iter().any(|r| r == right))
     {
-        // Hardly one by one: the user may not touch the keys.
+        // All of them: the user has no right to the keys.
         needed.retain(|right| !ON_KEYS.contains(&right.as_str()));
         needed.insert(0, format!("~{prefix}:*"));
     }
-    if told.contains(&publish) && told.contains(&subscribe) {
+    if notifying.contains(&publish) && notifying.contains(&subscribe) {
         // The commands or the channel: one ACL line grants both.
-        told.insert(0, format!("&{prefix}:*"));
+        notifying.insert(0, format!("&{prefix}:*"));
     }
     MissingRights {
         prefix: prefix.to_owned(),
         needed,
-        told,
+        notifying,
         subscribing_untried: false,
     }
 }
@@ -111,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_that_is_out_of_reach_is_named_instead_of_its_commands() {
+    fn a_prefix_without_rights_is_named_instead_of_its_commands() {
         let mut all = ON_KEYS.to_vec();
         assert_eq!(missing(&all), ["~shop:*"]);
         all.push("+time");
@@ -120,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_that_may_be_out_of_reach_is_named_too() {
+    fn a_channel_without_rights_is_named_too() {
         let both = ["+publish", "+subscribe"];
         assert_eq!(missing(&both), ["&shop:*", "+publish", "+subscribe"]);
         assert_eq!(missing(&both[..1]), both[..1]);
     }
 
     #[test]
-    fn a_refused_write_is_understood_in_every_form() {
+    fn a_refused_write_is_parsed_in_every_form() {
         for said in [
             "OOM command not allowed when used memory > 'maxmemory'.",
             "@user_script: 63: -OOM command not allowed when used memory > 'maxmemory'.",

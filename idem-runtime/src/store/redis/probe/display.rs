@@ -188,7 +188,7 @@ mod tests {
     use super::bytes;
 
     #[test]
-    fn sizes_are_told_in_the_unit_that_suits_them() {
+    fn sizes_have_a_suitable_unit() {
         for (size, text) in [
             (0, "0 B"),
             (1023, "1023 B"),

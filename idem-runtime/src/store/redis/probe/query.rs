@@ -21,14 +21,14 @@ impl Server {
     /// It sends `HELLO`, which every user may, `INFO`, which a restricted user may not, and a script
     /// that finds the user's rights under this prefix.
     pub(crate) async fn probe(
-        to: &RedisServer,
+        redis: &RedisServer,
         options: &ProbeOptions,
     ) -> Result<Self, StoreError> {
         let mut server = Self {
             durability: options.durability,
             ..Self::default()
         };
-        match to.ask(&redis::cmd("HELLO")).await {
+        match redis.query(&redis::cmd("HELLO")).await {
             Ok(reply) => server.hello(reply),
             // Without a connection, or the right to use it, nothing will work; without HELLO (a
             // proxy, an old server) only these facts are missing.
@@ -44,7 +44,7 @@ impl Server {
                 }
             }
         }
-        match to.ask(&redis::cmd("INFO")).await {
+        match redis.query(&redis::cmd("INFO")).await {
             Ok(reply) => server.info(&reply),
             Err(failure) => {
                 let error = failure.store_error("asking Redis about itself");
@@ -57,7 +57,7 @@ impl Server {
         }
         // A server that will be refused is not queried further.
         if !server.is_sentinel() && server.is_new_enough() {
-            server.try_rights(to, &options.prefix).await?;
+            server.try_rights(redis, &options.prefix).await?;
         }
         Ok(server)
     }

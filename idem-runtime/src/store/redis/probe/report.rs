@@ -6,7 +6,7 @@ use super::server::Server;
 use crate::store::redis::address::Address;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// What the store found out about its servers when it connected.
+/// Findings about the servers of a store when it connected.
 ///
 /// It covers the store's server, or each primary of its cluster. As text it is a report for the start-up log
 /// and for an operator: see [`Server`].
@@ -74,7 +74,7 @@ impl Report {
             }
         }
         let all = self.servers.len();
-        let told = warnings.into_iter().map(|(warning, at)| {
+        let found = warnings.into_iter().map(|(warning, at)| {
             if at.len() == all || at.is_empty() {
                 return warning;
             }
@@ -84,7 +84,7 @@ impl Report {
         let missing = self.missing.iter().map(|(at, why)| {
             format!("{at} does not answer, and calls of its keys are refused until it does: {why}")
         });
-        told.chain(missing).collect()
+        found.chain(missing).collect()
     }
 
     /// Refuses servers on which the guarantee cannot hold.

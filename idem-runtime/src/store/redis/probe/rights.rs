@@ -16,10 +16,10 @@ impl Server {
     /// Checks the user's rights under this prefix.
     pub(super) async fn try_rights(
         &mut self,
-        to: &RedisServer,
+        redis: &RedisServer,
         prefix: &str,
     ) -> Result<(), StoreError> {
-        let [publish, subscribe, unsubscribe] = self.telling();
+        let [publish, subscribe, unsubscribe] = self.pubsub_commands();
         let mut probe = redis::cmd("EVAL");
         probe.arg(PROBE).arg(0).arg(unused_name(prefix));
         probe.arg(publish).arg(subscribe).arg(unsubscribe);
@@ -29,7 +29,7 @@ impl Server {
         if self.is_cluster() {
             probe.arg("CLUSTER|SLOTS").arg("ASKING");
         }
-        let found = match to.ask(&probe).await {
+        let found = match redis.query(&probe).await {
             Ok(reply) => reply,
             Err(failure) => {
                 self.rights = match refused(failure)? {
@@ -48,8 +48,8 @@ impl Server {
             return Ok(());
         };
         self.no_writes = NoWrites::parse(&found.write);
-        // A script may not call it, so the script could not try.
-        if found.tried && self.lacks_evalsha(to).await? {
+        // A script may not call `EVALSHA`, so the probe could not try it.
+        if found.tried && self.lacks_evalsha(redis).await? {
             found.refused.insert(0, "+evalsha".to_owned());
         }
         self.rights = Rights::Known(classify(prefix, [publish, subscribe], found.refused));
@@ -57,22 +57,22 @@ impl Server {
             known.subscribing_untried = found.tried;
         }
         if found.settings {
-            self.ask_settings(to).await?;
+            self.query_settings(redis).await?;
         }
         Ok(())
     }
 
-    async fn lacks_evalsha(&self, to: &RedisServer) -> Result<bool, StoreError> {
+    async fn lacks_evalsha(&self, redis: &RedisServer) -> Result<bool, StoreError> {
         let mut command = redis::cmd("EVALSHA");
         command.arg("0".repeat(40)).arg(0);
-        match to.ask(&command).await {
+        match redis.query(&command).await {
             Ok(_) => Ok(false),
             Err(failure) => Ok(matches!(refused(failure)?, Refusal::Lacking)),
         }
     }
 
     /// Queries settings that `INFO` does not contain. Few users have the right.
-    async fn ask_settings(&mut self, to: &RedisServer) -> Result<(), StoreError> {
+    async fn query_settings(&mut self, redis: &RedisServer) -> Result<(), StoreError> {
         let names = ["save", "appendfsync", "min-replicas-to-write"];
         // Redis 6 takes one name at a time.
         let at_once = if self.reads_declarations() {
@@ -83,7 +83,7 @@ impl Server {
         for names in names.chunks(at_once) {
             let mut command = redis::cmd("CONFIG");
             command.arg("GET").arg(names);
-            match to.ask(&command).await {
+            match redis.query(&command).await {
                 Ok(reply) => self.settings(reply),
                 Err(failure) => {
                     refused(failure)?;
@@ -105,7 +105,7 @@ fn unused_name(prefix: &str) -> String {
     name
 }
 
-/// How a server refused.
+/// Reason of a refusal.
 enum Refusal {
     /// The user has no right to the command, or the server does not have it.
     Lacking,
@@ -117,7 +117,7 @@ enum Refusal {
 fn refused(failure: Failure) -> Result<Refusal, StoreError> {
     let error = match failure {
         Failure::Reply(error) if is_answer(&error) => error,
-        // Writes may have to wait, as in a planned failover; the server answered before.
+        // Writes may have to wait, as in a planned failover; the server has replied before.
         Failure::Reply(error) if error.is_timeout() => {
             return Ok(Refusal::Other("no reply in time".to_owned()));
         }
@@ -138,7 +138,7 @@ fn is_answer(error: &RedisError) -> bool {
     !(error.is_timeout() || error.is_connection_dropped() || error.is_io_error())
 }
 
-/// The findings of the script.
+/// The reply of the probe script.
 struct ProbeReply {
     tried: bool,
     write: String,
@@ -157,7 +157,7 @@ impl ProbeReply {
         Some(Self {
             tried: how == "tried",
             write,
-            // Where the right is unknown, the server itself refuses.
+            // Where the right is unknown, the server refuses the query.
             settings: settings != "0",
             refused: refused.collect::<Option<_>>()?,
         })
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reply_that_is_not_the_scripts_is_not_taken_for_one() {
+    fn a_reply_of_another_form_is_refused() {
         let parse = |parts: &[&str]| {
             let parts = parts
                 .iter()
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_probe_has_a_name_that_no_record_has() {
+    fn the_name_of_the_probe_is_that_of_no_record() {
         let (one, other) = (unused_name("idem"), unused_name("idem"));
         assert_ne!(one, other);
         assert_eq!(one.matches(':').count(), 1, "a record's name has two");

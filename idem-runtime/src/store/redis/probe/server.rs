@@ -8,7 +8,7 @@ use crate::store::{StoreError, StoreErrorKind};
 /// The oldest server whose scripts and commands suffice.
 pub(super) const OLDEST: (u32, u32) = (6, 2);
 
-/// What the store found out about a server when it connected.
+/// Findings about a server when the store connected.
 ///
 /// Version, role, memory, persistence, replicas, and the rights of the user. As text it is a report
 /// of some lines, for the start-up log and for an operator. It holds no
@@ -40,7 +40,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Major, minor, patch; of Valkey its own.
+    /// Major, minor and patch version; of Valkey its own.
     #[must_use]
     pub fn version(&self) -> Option<(u32, u32, u32)> {
         self.version
@@ -93,11 +93,11 @@ impl Server {
     /// The command that notifies watchers: in a cluster the one that stays in the key's shard,
     /// where there is one, since the other one reaches every node.
     pub(super) fn publish(&self) -> &'static str {
-        self.telling()[0]
+        self.pubsub_commands()[0]
     }
 
     /// The commands that publish and subscribe.
-    pub(super) fn telling(&self) -> [&'static str; 3] {
+    pub(super) fn pubsub_commands(&self) -> [&'static str; 3] {
         if self.is_cluster() && self.reads_declarations() {
             ["SPUBLISH", "SSUBSCRIBE", "SUNSUBSCRIBE"]
         } else {

@@ -58,7 +58,7 @@ fn redis_6_2_with_replicas_and_an_append_only_file() {
 }
 
 #[test]
-fn redis_7_0_that_follows_nobody_and_tells_no_settings() {
+fn redis_7_0_without_a_primary_and_without_settings() {
     assert_report(
         &allowed(include_str!("info/redis-7-0.txt"), &[]),
         &[
@@ -152,7 +152,7 @@ fn valkey_9_0_that_evicts_while_it_loads() {
 }
 
 #[test]
-fn a_server_that_tells_nothing_is_unknown_line_by_line() {
+fn a_server_without_facts_is_unknown_line_by_line() {
     let report = Server::default().to_string();
     let mut lines = report.lines();
     assert_eq!(
@@ -254,24 +254,24 @@ fn a_sentinel_is_refused() {
 }
 
 #[test]
-fn missing_rights_are_told_by_what_they_cost() {
+fn missing_rights_are_reported_by_their_effect() {
     let mut server = allowed("redis_version:7.2.4\nmaxmemory_policy:noeviction\n", &[]);
     assert_eq!(server.warnings(), [""; 0]);
-    let told = ["&idem:*", "+publish", "+subscribe"].map(str::to_owned);
+    let notifying = ["&idem:*", "+publish", "+subscribe"].map(str::to_owned);
     server.rights = Rights::Known(MissingRights {
         prefix: "idem".to_owned(),
         needed: vec!["+set".to_owned()],
-        told: told.to_vec(),
+        notifying: notifying.to_vec(),
         subscribing_untried: true,
     });
-    let [needed, told] = server.warnings().try_into().unwrap();
+    let [needed, notifying] = server.warnings().try_into().unwrap();
     assert!(
         needed.contains("lacks +set for keys under `idem:`"),
         "{needed}"
     );
     assert!(
-        told.contains("lacks &idem:* +publish +subscribe for channels"),
-        "{told}"
+        notifying.contains("lacks &idem:* +publish +subscribe for channels"),
+        "{notifying}"
     );
     let report = server.to_string();
     let line = "rights        lacks +set &idem:* +publish +subscribe; subscribing was not tried";

@@ -167,7 +167,7 @@ impl Server {
         let MissingRights {
             prefix,
             needed,
-            told,
+            notifying,
             ..
         } = known;
         if !needed.is_empty() {
@@ -178,12 +178,12 @@ impl Server {
                 needed.join(" ")
             ));
         }
-        if !told.is_empty() {
+        if !notifying.is_empty() {
             warnings.push(format!(
                 "this Redis user lacks {} for channels under `{prefix}:`, so that waiting calls \
                  ask again and again instead of being told; grant it (the ACL line is in the \
                  documentation of `RedisStore`)",
-                told.join(" ")
+                notifying.join(" ")
             ));
         }
     }

@@ -1,4 +1,4 @@
-//! The primary that the sentinels have named.
+//! The primary that the sentinels have named last.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -33,7 +33,7 @@ impl Election {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Records the answer with the latest failover. `by_most`: of most of the sentinels.
+    /// Records the primary of the latest failover. `by_most`: most of the sentinels have replied.
     pub(super) fn elect(&self, primary: &Primary, by_most: bool) -> Result<(), StoreError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = &*last
@@ -55,7 +55,7 @@ impl Election {
     }
 
     /// A sentinel reports that another server is the primary, or is about to be.
-    pub(super) fn told(&self, said: &str) {
+    pub(super) fn announce(&self, said: &str) {
         let Some(address) = successor(said, &self.service) else {
             return;
         };
@@ -67,8 +67,8 @@ impl Election {
         }
     }
 
-    /// A sentinel answers a query for the primary, without a failover message.
-    pub(super) fn heard(&self, primary: &Primary) {
+    /// A sentinel replies to a query that follows no failover message.
+    pub(super) fn observe(&self, primary: &Primary) {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let newer = last
             .as_ref()
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_sentinels_say_names_the_successor() {
+    fn a_failover_message_names_the_successor() {
         let switched = "payments 10.0.0.1 6379 10.0.0.2 6380";
         let promoted = "slave 10.0.0.2:6380 10.0.0.2 6380 @ payments 10.0.0.1 6379";
         for said in [switched, promoted] {

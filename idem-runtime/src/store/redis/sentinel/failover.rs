@@ -1,7 +1,7 @@
 //! Subscription to the sentinels' failover messages.
 //!
-//! A server that is cut off from the others does not know that another has taken its place, and goes
-//! on granting claims to its clients. Its sentinels know, and publish it at once.
+//! A primary that is cut off does not know that another server has taken its place, and goes on granting claims to its
+//! clients. The sentinels know, and publish it at once.
 
 use std::pin::Pin;
 use std::sync::Weak;
@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::election::Election;
-use super::query::ask;
+use super::query::query;
 use crate::store::redis::timeouts::Timeouts;
 
 /// Pause before a sentinel that does not answer is tried again.
@@ -33,7 +33,7 @@ const QUIET: Duration = Duration::from_secs(5);
 pub(super) struct FailoverListeners(Vec<AbortHandle>);
 
 impl FailoverListeners {
-    /// Starts the listeners, unless they run: the runtime that they were started on may be gone.
+    /// Starts the listeners, unless they run. The runtime on which they were started may be gone.
     pub(super) fn start(
         &mut self,
         election: &Weak<Election>,
@@ -68,7 +68,7 @@ async fn listen(election: Weak<Election>, client: Client, timeouts: Timeouts) {
         if let Ok(Some(mut pubsub)) = timeout(timeouts.connect, subscribe(&client)).await {
             let mut messages = pubsub.on_message();
             loop {
-                // At first, after each message, and after each silence.
+                // Before the first message, after each message, and after each silence.
                 if !catch_up(&election, &client, timeouts).await {
                     break;
                 }
@@ -78,7 +78,7 @@ async fn listen(election: Weak<Election>, client: Client, timeouts: Timeouts) {
                         let Some(election) = election.upgrade() else {
                             return;
                         };
-                        election.told(&String::from_utf8_lossy(message.get_payload_bytes()));
+                        election.announce(&String::from_utf8_lossy(message.get_payload_bytes()));
                     }
                     Ok(None) => break,
                     Err(_) => {}
@@ -102,11 +102,11 @@ async fn catch_up(election: &Weak<Election>, client: &Client, timeouts: Timeouts
     };
     let asked = timeout(
         timeouts.connect + timeouts.response,
-        ask(client.clone(), service, timeouts),
+        query(client.clone(), service, timeouts),
     );
     match (asked.await, election.upgrade()) {
         (Ok(Ok(primary)), Some(election)) => {
-            election.heard(&primary);
+            election.observe(&primary);
             true
         }
         _ => false,

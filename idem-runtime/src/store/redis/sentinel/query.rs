@@ -8,7 +8,7 @@ use crate::store::redis::timeouts::Timeouts;
 use crate::store::redis::value::{pairs, text};
 use crate::store::{StoreError, StoreErrorKind};
 
-/// A sentinel's answer.
+/// A primary, as a sentinel names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Primary {
     /// Grows with every failover.
@@ -17,7 +17,7 @@ pub(super) struct Primary {
 }
 
 /// Queries a sentinel for the primary.
-pub(super) async fn ask(
+pub(super) async fn query(
     client: Client,
     service: String,
     timeouts: Timeouts,
@@ -25,8 +25,8 @@ pub(super) async fn ask(
     let config = timeouts.config();
     let connected = client.get_multiplexed_async_connection_with_config(&config);
     let mut connection = connected.await.map_err(refused)?;
-    // In this order: a sentinel that learns of a failover in between answers with the new address and the old
-    // epoch, and gains no precedence by it.
+    // In this order: a sentinel that learns of a failover in between replies with the new address and the old epoch,
+    // and does not take precedence.
     let mut both = Pipeline::with_capacity(2);
     for what in ["MASTER", "GET-MASTER-ADDR-BY-NAME"] {
         both.cmd("SENTINEL").arg(what).arg(&service);
@@ -66,10 +66,9 @@ pub(super) async fn ask(
 
 /// Parses a sentinel's two replies.
 ///
-/// They are those of `SENTINEL MASTER`, names and values one after the other, and of
-/// `SENTINEL GET-MASTER-ADDR-BY-NAME`. Only the second names the new primary from its promotion on;
-/// the first names the old one until the sentinel that leads the failover has reconfigured all
-/// replicas.
+/// They are those of `SENTINEL MASTER` (names and values) and of `SENTINEL GET-MASTER-ADDR-BY-NAME`. Only the second
+/// names the new primary from its promotion on; the first names the old one until the sentinel that leads the failover
+/// has reconfigured all replicas.
 fn primary(state: Value, address: &Value) -> Option<Primary> {
     let mut epoch = 0;
     for (name, value) in pairs(state)? {

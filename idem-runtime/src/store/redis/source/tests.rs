@@ -93,7 +93,7 @@ fn a_connection_without_tls_is_told_unless_it_stays_on_the_machine() {
 }
 
 #[test]
-fn the_nodes_of_a_cluster_share_what_the_url_says() {
+fn the_nodes_of_a_cluster_share_the_settings_of_the_url() {
     let url = "redis+cluster://user:p%40%2C%2Fss@a,b:7001,[::1],[::2]:7003/?protocol=resp3";
     assert_eq!(nodes(url), ["a:6379", "b:7001", "[::1]:6379", "[::2]:7003"]);
     let Ok(Deployment::Cluster(clients)) = find(url) else {
@@ -135,7 +135,7 @@ fn sentinels_have_their_own_port_and_password() {
 }
 
 #[test]
-fn a_url_that_is_none_is_refused_without_repeating_it() {
+fn an_invalid_url_is_refused_and_not_quoted() {
     for url in [
         "",
         "secret",

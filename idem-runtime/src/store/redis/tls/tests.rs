@@ -91,14 +91,14 @@ fn certificates_for_an_address_without_tls_are_refused() {
 }
 
 #[test]
-fn an_address_that_trusts_anybody_is_refused() {
+fn an_address_that_trusts_any_server_is_refused() {
     let error = apply(&at("rediss://localhost/#insecure"), &Tls::default()).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Refused);
     assert!(error.to_string().contains("#insecure"), "{error}");
 }
 
 #[test]
-fn each_mistake_is_told_apart() {
+fn each_mistake_has_its_message() {
     let (certificate, key) = identity();
     let (_, other_key) = identity();
     let broken = &certificate[..certificate.len() / 2];
@@ -138,7 +138,7 @@ fn each_mistake_is_told_apart() {
 }
 
 #[test]
-fn several_authorities_and_words_between_them_are_taken() {
+fn several_authorities_with_text_between_them_are_accepted() {
     let (one, _) = identity();
     let (two, _) = identity();
     let both = [b"# ours\n", &*one, b"\n# and theirs\n", &*two].concat();
@@ -153,7 +153,7 @@ fn debug_shows_no_key() {
 }
 
 #[test]
-fn there_is_a_provider_afterwards() {
+fn a_provider_is_installed_afterwards() {
     ensure_provider();
     let provider = CryptoProvider::get_default().unwrap();
     ensure_provider();

@@ -29,7 +29,7 @@ impl Server {
             self.done += 1;
             match command {
                 ChannelCommand::Subscribe { name, .. } => {
-                    assert!(self.subscribed.insert(name.clone()))
+                    assert!(self.subscribed.insert(name.clone()));
                 }
                 ChannelCommand::Unsubscribe { name } => assert!(self.subscribed.remove(name)),
             }
@@ -44,7 +44,7 @@ impl Server {
 }
 
 /// A watch, and the progress of its subscription.
-struct Guest {
+struct Watcher {
     key: u8,
     progress: watch::Receiver<Progress>,
     /// It was confirmed on this connection.
@@ -59,7 +59,7 @@ enum Step {
     Leave(usize),
     /// The watch is dropped now, and its notice arrives later.
     LeaveQuietly(usize),
-    Word,
+    Notice,
     Send,
     Work,
     Answer,
@@ -72,7 +72,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0..2u8).prop_map(Step::Arrive),
         3 => (0..8usize).prop_map(Step::Leave),
         3 => (0..8usize).prop_map(Step::LeaveQuietly),
-        3 => Just(Step::Word),
+        3 => Just(Step::Notice),
         8 => Just(Step::Send),
         8 => Just(Step::Work),
         8 => Just(Step::Answer),
@@ -84,25 +84,25 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Default)]
 struct World {
     channels: Channels,
-    guests: Vec<Guest>,
+    watchers: Vec<Watcher>,
     /// Keys whose last watcher has left, with the notice still on its way.
-    words: Vec<u8>,
+    notices: Vec<u8>,
     server: Server,
 }
 
 impl World {
     fn watched(&self) -> impl Fn(&RecordKey) -> bool + use<> {
-        let keys: BTreeSet<_> = self.guests.iter().map(|guest| guest.key).collect();
+        let keys: BTreeSet<_> = self.watchers.iter().map(|watcher| watcher.key).collect();
         move |asked| keys.iter().any(|&number| key(number) == *asked)
     }
 
-    fn leave(&mut self, guest: usize) -> Option<u8> {
-        if self.guests.is_empty() {
+    fn leave(&mut self, watcher: usize) -> Option<u8> {
+        if self.watchers.is_empty() {
             return None;
         }
-        let guest = self.guests.swap_remove(guest % self.guests.len());
-        let last = self.guests.iter().all(|other| other.key != guest.key);
-        last.then_some(guest.key)
+        let watcher = self.watchers.swap_remove(watcher % self.watchers.len());
+        let last = self.watchers.iter().all(|other| other.key != watcher.key);
+        last.then_some(watcher.key)
     }
 
     fn send(&mut self) -> bool {
@@ -120,11 +120,11 @@ impl World {
         if let ChannelCommand::Subscribe { name, request } = command
             && let Some(woken) = self.channels.confirmed(&name, request)
         {
-            let woken = |guest: &&mut Guest| key(guest.key) == woken;
-            self.guests
+            let woken = |watcher: &&mut Watcher| key(watcher.key) == woken;
+            self.watchers
                 .iter_mut()
                 .filter(woken)
-                .for_each(|guest| guest.lapsed = false);
+                .for_each(|watcher| watcher.lapsed = false);
         }
         true
     }
@@ -132,30 +132,30 @@ impl World {
     fn lose(&mut self) {
         self.channels.lost();
         self.server = Server::default();
-        for guest in &mut self.guests {
-            guest.lapsed |= std::mem::take(&mut guest.heard);
+        for watcher in &mut self.watchers {
+            watcher.lapsed |= std::mem::take(&mut watcher.heard);
         }
     }
 
     fn step(&mut self, step: &Step) {
         match *step {
-            Step::Arrive(number) => self.guests.push(Guest {
+            Step::Arrive(number) => self.watchers.push(Watcher {
                 key: number,
                 progress: self.channels.join(&key(number)),
                 heard: false,
                 lapsed: false,
             }),
-            Step::Leave(guest) => {
-                if let Some(number) = self.leave(guest) {
+            Step::Leave(watcher) => {
+                if let Some(number) = self.leave(watcher) {
                     self.channels.left(&key(number));
                 }
             }
-            Step::LeaveQuietly(guest) => {
-                let word = self.leave(guest);
-                self.words.extend(word);
+            Step::LeaveQuietly(watcher) => {
+                let notice = self.leave(watcher);
+                self.notices.extend(notice);
             }
-            Step::Word => {
-                if let Some(number) = self.words.pop() {
+            Step::Notice => {
+                if let Some(number) = self.notices.pop() {
                     self.channels.left(&key(number));
                 }
             }
@@ -168,24 +168,24 @@ impl World {
                 let error = StoreError::new(StoreErrorKind::Unavailable, "down");
                 self.channels.failed(&error);
                 // A watcher whose subscription failed gives up.
-                self.guests
-                    .retain(|guest| !matches!(*guest.progress.borrow(), Progress::Failed(_)));
+                self.watchers
+                    .retain(|watcher| !matches!(*watcher.progress.borrow(), Progress::Failed(_)));
             }
         }
     }
 
     /// Every watcher with a confirmed subscription is subscribed at the server.
     fn check(&mut self) {
-        for guest in &mut self.guests {
-            if matches!(*guest.progress.borrow(), Progress::Confirmed) {
-                guest.heard = true;
+        for watcher in &mut self.watchers {
+            if matches!(*watcher.progress.borrow(), Progress::Confirmed) {
+                watcher.heard = true;
             }
-            if guest.heard {
-                let name = key(guest.key).name();
+            if watcher.heard {
+                let name = key(watcher.key).name();
                 assert!(
                     self.server.subscribed.contains(&name),
                     "a watch of key {} is lost; sent: {:?}",
-                    guest.key,
+                    watcher.key,
                     self.server.sent
                 );
             }
@@ -197,14 +197,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_024, ..ProptestConfig::default() })]
 
     #[test]
-    fn whoever_is_told_that_a_key_is_heard_hears_it(steps in vec(step(), 1..80)) {
+    fn a_confirmed_watch_is_subscribed_at_the_server(steps in vec(step(), 1..80)) {
         let mut world = World::default();
         for step in &steps {
             world.step(step);
             world.check();
         }
         // In the end every watcher is subscribed, none has been forgotten, and no other channel is subscribed.
-        for number in std::mem::take(&mut world.words) {
+        for number in std::mem::take(&mut world.notices) {
             world.channels.left(&key(number));
         }
         while world.send() {}
@@ -213,21 +213,21 @@ proptest! {
         }
         while world.answer() {}
         world.check();
-        prop_assert!(world.guests.iter().all(|guest| guest.heard));
+        prop_assert!(world.watchers.iter().all(|watcher| watcher.heard));
         let watched = world.watched();
         let wanted: BTreeSet<_> = (0..2).filter(|&n| watched(&key(n))).map(|n| key(n).name()).collect();
         prop_assert_eq!(&world.server.subscribed, &wanted);
-        prop_assert!(!world.guests.iter().any(|guest| guest.lapsed), "somebody is never woken");
-        prop_assert_eq!(world.channels.is_empty(), world.guests.is_empty());
+        prop_assert!(!world.watchers.iter().any(|watcher| watcher.lapsed), "a watcher is never woken");
+        prop_assert_eq!(world.channels.is_empty(), world.watchers.is_empty());
     }
 }
 
 #[test]
-fn ten_thousand_watches_of_a_key_are_one_order() {
+fn ten_thousand_watches_of_a_key_are_one_command() {
     let mut channels = Channels::default();
     let receivers: Vec<_> = (0..10_000).map(|_| channels.join(&key(1))).collect();
     let Some(ChannelCommand::Subscribe { name, request }) = channels.next_command(|_| true) else {
-        panic!("a subscription is asked for");
+        panic!("a subscription is requested");
     };
     assert_eq!(channels.next_command(|_| true), None);
     assert_eq!(
@@ -240,15 +240,19 @@ fn ten_thousand_watches_of_a_key_are_one_order() {
 }
 
 #[test]
-fn a_refusal_is_told_and_forgotten() {
+fn a_refused_channel_is_reported_and_removed() {
     let mut channels = Channels::default();
     let progress = channels.join(&key(1));
     let Some(ChannelCommand::Subscribe { name, request }) = channels.next_command(|_| true) else {
-        panic!("a subscription is asked for");
+        panic!("a subscription is requested");
     };
     channels.refused(&name, request);
     assert!(matches!(*progress.borrow(), Progress::Refused));
     assert!(channels.is_empty());
     channels.left(&key(1));
-    assert_eq!(channels.next_command(|_| false), None, "nothing to give up");
+    assert_eq!(
+        channels.next_command(|_| false),
+        None,
+        "there is no subscription to end"
+    );
 }
