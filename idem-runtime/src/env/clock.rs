@@ -103,10 +103,10 @@ mod manual {
     /// assert_eq!(clock.now() - before, Duration::from_secs(30));
     /// ```
     #[derive(Clone, Default)]
-    pub struct ManualClock(Arc<Mutex<Inner>>);
+    pub struct ManualClock(Arc<Mutex<ManualTime>>);
 
     #[derive(Default)]
-    struct Inner {
+    struct ManualTime {
         now: Duration,
         sleepers: BTreeMap<(Duration, u64), Waker>,
         next_id: u64,
@@ -120,7 +120,7 @@ mod manual {
             Self::default()
         }
 
-        fn lock(&self) -> MutexGuard<'_, Inner> {
+        fn lock(&self) -> MutexGuard<'_, ManualTime> {
             self.0.lock().unwrap_or_else(PoisonError::into_inner)
         }
 

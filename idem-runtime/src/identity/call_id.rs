@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::identity::fingerprint::{Fingerprint, FingerprintBuilder, ToFingerprint};
 use crate::identity::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, ToKey};
 use crate::identity::operation::Operation;
-use crate::identity::token::Shown;
+use crate::identity::presented_token::PresentedToken;
 
 /// The inputs that identify a call: operation, scope, key, fingerprint.
 ///
@@ -24,7 +24,7 @@ enum Key {
     Given(Result<KeyDigest, KeyError>),
     /// A one-time token; `None` if the text is not that of a token.
     #[cfg(feature = "tokens")]
-    Token(Option<Result<Shown, KeyError>>),
+    Token(Option<Result<PresentedToken, KeyError>>),
     /// A misuse of the builder, with its message.
     Refused(&'static str),
 }
@@ -48,7 +48,7 @@ pub(crate) struct Named {
     pub(crate) digest: KeyDigest,
     pub(crate) fingerprint: Fingerprint,
     /// The token that the engine has yet to verify.
-    pub(crate) token: Option<Shown>,
+    pub(crate) token: Option<PresentedToken>,
 }
 
 /// A value that can be the whole key of a call.
@@ -165,7 +165,7 @@ impl Inputs {
     pub(crate) fn token<S: ToKey + ?Sized>(&mut self, text: &str, subject: &S) {
         self.key = match std::mem::replace(&mut self.key, TWICE) {
             Key::Open(builder) if !builder.is_unscoped() => SCOPED,
-            Key::Open(builder) => Key::Token(Shown::read(text, builder, subject)),
+            Key::Open(builder) => Key::Token(PresentedToken::read(text, builder, subject)),
             Key::Given(_) | Key::Token(_) => TWICE,
             refused @ Key::Refused(_) => refused,
         };

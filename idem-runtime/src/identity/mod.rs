@@ -6,5 +6,7 @@ pub(crate) mod digest_key;
 pub(crate) mod fingerprint;
 pub(crate) mod key;
 pub(crate) mod operation;
+#[cfg_attr(not(feature = "tokens"), path = "presented_token/without.rs")]
+pub(crate) mod presented_token;
 #[cfg_attr(not(feature = "tokens"), path = "token/without.rs")]
 pub(crate) mod token;

@@ -1,13 +1,11 @@
 //! One-time tokens: the server names a request before it is sent.
 
 mod issuer;
-mod shown;
 
 use std::fmt;
 
 pub use self::issuer::TokenIssuer;
 pub(crate) use self::issuer::Tokens;
-pub(crate) use self::shown::Shown;
 use crate::identity::call_id::{CallKey, Inputs, KeyOfSubject};
 use crate::identity::key::ToKey;
 

@@ -56,7 +56,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use self::settings::LocalCache;
-use self::shard::Shard;
+use self::shard::CacheShard;
+pub(crate) use self::shard::{Found, Life, Permit};
 pub use self::stats::LocalCacheStats;
 use crate::env::observer::{Event, EventKind, Observer};
 use crate::env::striped::Padded;
@@ -69,7 +70,7 @@ use crate::store::{Hearing, Listener};
 
 /// The finished answers that this engine has seen.
 pub(crate) struct Answers {
-    shards: Vec<Padded<Mutex<Shard>>>,
+    shards: Vec<Padded<Mutex<CacheShard>>>,
     max_age: Duration,
     observer: Arc<dyn Observer>,
     flights: Arc<Flights>,
@@ -77,33 +78,8 @@ pub(crate) struct Answers {
     started: AtomicBool,
 }
 
-/// The right to cache the reply to an operation that is sent later.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Permit(u64);
-
-/// The life of a record, as the store reported it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Life {
-    /// How long it is still kept, from `sent` on.
-    pub(crate) left: Duration,
-    /// When the operation was sent that returned this.
-    pub(crate) sent: Duration,
-    /// Whether `left` is exact; if not, the record is older than it seems, or nearly so.
-    pub(crate) dated: bool,
-}
-
 /// How much sooner an entry expires whose life is not exact.
 const MARGIN: Duration = Duration::from_secs(1);
-
-/// The result of a lookup.
-pub(crate) enum Found {
-    Answer {
-        record: Record,
-        left: Duration,
-    },
-    /// `None`: nothing may be cached for now.
-    Nothing(Option<Permit>),
-}
 
 impl Answers {
     pub(crate) fn new(
@@ -114,7 +90,7 @@ impl Answers {
         let (shards, entries, bytes) = settings.shards();
         Arc::new(Self {
             shards: (0..shards)
-                .map(|_| Padded(Mutex::new(Shard::new(entries, bytes))))
+                .map(|_| Padded(Mutex::new(CacheShard::new(entries, bytes))))
                 .collect(),
             max_age: settings.max_age,
             observer,
@@ -123,7 +99,7 @@ impl Answers {
         })
     }
 
-    fn shard(&self, key: &KeyDigest) -> MutexGuard<'_, Shard> {
+    fn shard(&self, key: &KeyDigest) -> MutexGuard<'_, CacheShard> {
         // A digest is as good as random, and its first byte selects the shard of the flights.
         let shard = usize::from(key.as_bytes()[1]) % self.shards.len();
         lock(&self.shards[shard])
@@ -178,7 +154,7 @@ impl Answers {
         }
     }
 
-    fn each(&self, act: impl Fn(&mut Shard)) {
+    fn each(&self, act: impl Fn(&mut CacheShard)) {
         for shard in &self.shards {
             act(&mut lock(shard));
         }
@@ -193,7 +169,7 @@ impl Answers {
     }
 }
 
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+fn lock(shard: &Mutex<CacheShard>) -> MutexGuard<'_, CacheShard> {
     // Nothing panics while the lock is held.
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -201,8 +177,8 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 impl Listener for Answers {
     fn hearing(&self, hearing: Hearing) {
         match hearing {
-            Hearing::All | Hearing::Never => self.each(Shard::open),
-            Hearing::Nothing => self.each(Shard::close),
+            Hearing::All | Hearing::Never => self.each(CacheShard::open),
+            Hearing::Nothing => self.each(CacheShard::close),
         }
     }
 

@@ -128,22 +128,22 @@ impl Flight {
 
 /// Some of the keys, under one lock. The participants of a flight hold a reference to this shard, and not to all of
 /// them: one reference count for all would be contended at every call.
-type Shard = Padded<Mutex<Keys>>;
+type FlightShard = Padded<Mutex<FlightTable>>;
 
 #[derive(Default)]
-struct Keys {
+struct FlightTable {
     flights: HashMap<KeyDigest, Flight, Spread>,
     next_id: u64,
 }
 
-fn lock(shard: &Shard) -> MutexGuard<'_, Keys> {
+fn lock(shard: &FlightShard) -> MutexGuard<'_, FlightTable> {
     // Nothing panics while the lock is held.
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The keys for which calls of an engine are in progress.
 pub(crate) struct Flights {
-    shards: [Arc<Shard>; SHARDS],
+    shards: [Arc<FlightShard>; SHARDS],
 }
 
 /// The role of a call.
@@ -164,7 +164,7 @@ impl Flights {
         })
     }
 
-    fn shard(&self, key: &KeyDigest) -> &Arc<Shard> {
+    fn shard(&self, key: &KeyDigest) -> &Arc<FlightShard> {
         // A digest is as good as random.
         &self.shards[usize::from(key.as_bytes()[0]) % SHARDS]
     }
@@ -188,7 +188,7 @@ impl Flights {
             phase: asking(),
             tell: None,
         };
-        let Keys { flights, next_id } = &mut *keys;
+        let FlightTable { flights, next_id } = &mut *keys;
         let flight = match flights.entry(*key) {
             Entry::Vacant(entry) => {
                 let id = entry.insert(new(*next_id)).id;
@@ -277,13 +277,18 @@ impl Flights {
 pub(crate) struct Follower {
     /// Taken when this is dropped.
     told: Option<watch::Receiver<Signal>>,
-    shard: Arc<Shard>,
+    shard: Arc<FlightShard>,
     key: KeyDigest,
     id: u64,
 }
 
 impl Follower {
-    fn new(shard: &Arc<Shard>, key: &KeyDigest, id: u64, told: watch::Receiver<Signal>) -> Self {
+    fn new(
+        shard: &Arc<FlightShard>,
+        key: &KeyDigest,
+        id: u64,
+        told: watch::Receiver<Signal>,
+    ) -> Self {
         Self {
             told: Some(told),
             shard: Arc::clone(shard),
@@ -324,7 +329,7 @@ impl Drop for Follower {
 
 /// The leader's duty to notify the followers. When it is dropped, one of them claims again.
 pub(crate) struct Ticket {
-    shard: Arc<Shard>,
+    shard: Arc<FlightShard>,
     key: KeyDigest,
     id: u64,
     /// The followers were notified, once and for all.
@@ -332,7 +337,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    fn new(shard: &Arc<Shard>, key: &KeyDigest, id: u64) -> Self {
+    fn new(shard: &Arc<FlightShard>, key: &KeyDigest, id: u64) -> Self {
         Self {
             shard: Arc::clone(shard),
             key: *key,

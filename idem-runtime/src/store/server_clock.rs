@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The clock of a server, as read from its replies.
 #[derive(Debug)]
 pub(super) struct ServerClock {
-    known: Mutex<Option<Known>>,
+    known: Mutex<Option<ClockBounds>>,
     observers: Arc<Observers>,
 }
 
@@ -40,7 +40,7 @@ struct Reading {
 
 /// The bounds of the server's time at a moment, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Known {
+struct ClockBounds {
     least: i64,
     most: i64,
     at: Instant,
@@ -74,7 +74,7 @@ impl ServerClock {
             sent,
             received,
         };
-        let step = hear(&mut self.lock(), reading);
+        let step = narrow(&mut self.lock(), reading);
         if let Some(step) = step {
             self.observers.notify(EventKind::ClockStepped {
                 by: Duration::from_micros(step.unsigned_abs()),
@@ -83,15 +83,15 @@ impl ServerClock {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Known>> {
+    fn lock(&self) -> MutexGuard<'_, Option<ClockBounds>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Reading {
-    fn bounds(self) -> Known {
+    fn bounds(self) -> ClockBounds {
         let took = micros(self.received - self.sent);
-        Known {
+        ClockBounds {
             least: self.micros,
             most: self.micros.saturating_add(took),
             at: self.received,
@@ -100,7 +100,7 @@ impl Reading {
     }
 }
 
-impl Known {
+impl ClockBounds {
     /// The bounds at a later moment, if no clock steps until then.
     fn at(self, moment: Instant) -> Self {
         let passed = micros(moment - self.at);
@@ -115,38 +115,35 @@ impl Known {
 }
 
 /// Narrows the known bounds. A step is at least as large as the return value, because the bounds are that far apart.
-fn hear(known: &mut Option<Known>, reading: Reading) -> Option<Step> {
-    let heard = reading.bounds();
+fn narrow(known: &mut Option<ClockBounds>, reading: Reading) -> Option<Step> {
+    let read = reading.bounds();
     let Some(before) = *known else {
-        *known = Some(heard);
+        *known = Some(read);
         return None;
     };
     if reading.sent < before.from || reading.received < before.at {
         return None;
     }
     let expected = before.at(reading.received);
-    let (least, most) = (
-        heard.least.max(expected.least),
-        heard.most.min(expected.most),
-    );
+    let (least, most) = (read.least.max(expected.least), read.most.min(expected.most));
     if least <= most {
-        *known = Some(Known {
+        *known = Some(ClockBounds {
             least,
             most,
-            ..heard
+            ..read
         });
         return None;
     }
     let apart = least.saturating_sub(most);
     if apart < TOLERANCE {
-        *known = Some(heard);
+        *known = Some(read);
         return None;
     }
-    *known = Some(Known {
+    *known = Some(ClockBounds {
         from: reading.received + PAUSE,
-        ..heard
+        ..read
     });
-    let forward = heard.least > expected.most;
+    let forward = read.least > expected.most;
     Some(if forward { apart } else { -apart })
 }
 
@@ -164,7 +161,7 @@ mod tests {
     struct Case {
         began: Instant,
         step: i64,
-        known: Option<Known>,
+        known: Option<ClockBounds>,
     }
 
     impl Case {
@@ -177,7 +174,7 @@ mod tests {
         }
 
         /// Sent, read and received at these milliseconds after the beginning.
-        fn hear(&mut self, sent: u64, read: u64, received: u64) -> Option<Step> {
+        fn narrow(&mut self, sent: u64, read: u64, received: u64) -> Option<Step> {
             let after = |millis| self.began + Duration::from_millis(millis);
             let micros = START + i64::try_from(read).unwrap() * 1_000 + self.step;
             let reading = Reading {
@@ -185,7 +182,7 @@ mod tests {
                 sent: after(sent),
                 received: after(received),
             };
-            hear(&mut self.known, reading)
+            narrow(&mut self.known, reading)
         }
     }
 
@@ -193,13 +190,13 @@ mod tests {
     fn a_step_is_as_far_as_the_bounds_are_apart() {
         for step in [31_000_000, -31_000_000, 300_000, -300_000] {
             let mut case = Case::new();
-            assert_eq!(case.hear(0, 1, 2), None);
+            assert_eq!(case.narrow(0, 1, 2), None);
             case.step = step;
-            let told = case.hear(1_000, 1_001, 1_002).unwrap();
+            let told = case.narrow(1_000, 1_001, 1_002).unwrap();
             assert_eq!(told.signum(), step.signum());
             assert!(told.abs() <= step.abs(), "{told} of {step}");
             assert!((step - told).abs() < 5_000, "{told} of {step}");
-            assert_eq!(case.hear(3_000, 3_001, 3_002), None, "it is told once");
+            assert_eq!(case.narrow(3_000, 3_001, 3_002), None, "it is told once");
         }
     }
 
@@ -214,24 +211,24 @@ mod tests {
             (10_010, 12_000, 15_000),
         ];
         for (sent, read, received) in replies {
-            assert_eq!(case.hear(sent, read, received), None, "{received}");
+            assert_eq!(case.narrow(sent, read, received), None, "{received}");
         }
         // The known bounds are as narrow as before these replies.
         case.step = 400_000;
-        assert!(case.hear(15_001, 15_002, 15_003).is_some());
+        assert!(case.narrow(15_001, 15_002, 15_003).is_some());
     }
 
     #[test]
     fn a_reply_that_was_overtaken_is_not_compared() {
         let mut case = Case::new();
-        assert_eq!(case.hear(0, 1, 2), None);
+        assert_eq!(case.narrow(0, 1, 2), None);
         case.step = 31_000_000;
-        assert!(case.hear(100, 101, 102).is_some());
+        assert!(case.narrow(100, 101, 102).is_some());
         // Written before the step, and delayed on the way.
         case.step = 0;
-        assert_eq!(case.hear(50, 51, 2_000), None);
+        assert_eq!(case.narrow(50, 51, 2_000), None);
         case.step = 31_000_000;
-        assert_eq!(case.hear(2_001, 2_002, 2_003), None);
+        assert_eq!(case.narrow(2_001, 2_002, 2_003), None);
     }
 
     #[test]
@@ -239,17 +236,17 @@ mod tests {
         let mut case = Case::new();
         let mut moment = 0;
         for gap in [10, 1_000, 10_000, 600_000, 86_400_000] {
-            assert_eq!(case.hear(moment, moment, moment + 1), None);
+            assert_eq!(case.narrow(moment, moment, moment + 1), None);
             moment += gap;
             // Both clocks by as much as NTP permits, in opposite directions.
             case.step += i64::try_from(gap).unwrap();
-            assert_eq!(case.hear(moment, moment, moment + 1), None, "{gap}");
+            assert_eq!(case.narrow(moment, moment, moment + 1), None, "{gap}");
         }
         // A quick slew, in small pieces: chrony's limit.
         for _ in 0..10_000 {
             moment += 10;
             case.step += 833;
-            assert_eq!(case.hear(moment, moment, moment + 1), None);
+            assert_eq!(case.narrow(moment, moment, moment + 1), None);
         }
     }
 
@@ -259,7 +256,10 @@ mod tests {
         let mut told = 0;
         for moment in 0..2_500_u64 {
             case.step = if moment % 2 == 0 { 0 } else { 5_000_000 };
-            told += usize::from(case.hear(moment * 2, moment * 2, moment * 2 + 1).is_some());
+            told += usize::from(
+                case.narrow(moment * 2, moment * 2, moment * 2 + 1)
+                    .is_some(),
+            );
         }
         assert!((3..=5).contains(&told), "{told} in 5 s");
     }
@@ -274,7 +274,7 @@ mod tests {
                 sent: now,
                 received: now + Duration::from_secs(1),
             };
-            hear(&mut known, reading);
+            narrow(&mut known, reading);
         }
     }
 }

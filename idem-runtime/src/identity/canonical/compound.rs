@@ -6,9 +6,8 @@ use serde::ser::{
     SerializeTupleStruct, SerializeTupleVariant,
 };
 
-use super::CanonicalError;
 use super::encoder::{Encoder, Major, NULL};
-use super::error::Kind;
+use super::error::{CanonicalError, CanonicalErrorKind};
 
 /// An array whose elements are being written.
 pub(crate) struct Elements<'a> {
@@ -66,7 +65,7 @@ impl<'a> Elements<'a> {
     fn finish(self) -> Result<(), CanonicalError> {
         match self.length {
             Length::Announced(len) if len != self.written => {
-                return Err(self.encoder.fail(Kind::Inconsistent));
+                return Err(self.encoder.fail(CanonicalErrorKind::Inconsistent));
             }
             Length::Announced(_) => {}
             Length::At(at) => {
@@ -82,7 +81,7 @@ impl<'a> Elements<'a> {
 }
 
 /// A map whose entries are being written, in a held buffer.
-pub(crate) struct Entries<'a> {
+pub(crate) struct MapEntries<'a> {
     encoder: &'a mut Encoder,
     /// The position of the byte reserved for the head.
     head: usize,
@@ -94,7 +93,7 @@ pub(crate) struct Entries<'a> {
     levels: u32,
 }
 
-impl<'a> Entries<'a> {
+impl<'a> MapEntries<'a> {
     #[inline]
     pub(super) fn new(encoder: &'a mut Encoder) -> Result<Self, CanonicalError> {
         encoder.enter()?;
@@ -151,7 +150,7 @@ impl<'a> Entries<'a> {
     #[inline]
     fn finish(self) -> Result<(), CanonicalError> {
         if self.key.is_some() {
-            return Err(self.encoder.fail(Kind::Inconsistent));
+            return Err(self.encoder.fail(CanonicalErrorKind::Inconsistent));
         }
         if !self.in_order {
             self.encoder.arrange(self.first)?;
@@ -167,13 +166,13 @@ impl<'a> Entries<'a> {
     }
 }
 
-impl SerializeMap for Entries<'_> {
+impl SerializeMap for MapEntries<'_> {
     type Ok = ();
     type Error = CanonicalError;
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), CanonicalError> {
         if self.key.is_some() {
-            return Err(self.encoder.fail(Kind::Inconsistent));
+            return Err(self.encoder.fail(CanonicalErrorKind::Inconsistent));
         }
         self.encoder.room(0)?;
         let start = self.encoder.bytes.len();
@@ -184,7 +183,7 @@ impl SerializeMap for Entries<'_> {
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), CanonicalError> {
         let Some((start, key_end)) = self.key.take() else {
-            return Err(self.encoder.fail(Kind::Inconsistent));
+            return Err(self.encoder.fail(CanonicalErrorKind::Inconsistent));
         };
         self.encoder.put(value)?;
         let prefix = key_prefix(&self.encoder.bytes[start..key_end]);
@@ -225,7 +224,7 @@ elements! {
 
 macro_rules! fields {
     ($($kind:ident),*) => {$(
-        impl $kind for Entries<'_> {
+        impl $kind for MapEntries<'_> {
             type Ok = ();
             type Error = CanonicalError;
 

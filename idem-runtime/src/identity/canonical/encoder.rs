@@ -3,8 +3,11 @@ use std::cell::RefCell;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::error::Kind;
-use super::{CanonicalError, MAX_DEPTH, sha};
+use super::error::{CanonicalError, CanonicalErrorKind, MAX_DEPTH};
+use super::sha;
+
+/// The number of the format, the second element of every array that is hashed.
+pub(crate) const FORMAT: u64 = 1;
 
 /// From this size on the buffer is hashed and emptied as soon as no item needs it.
 const FLUSH_BYTES: usize = 4 * 1024;
@@ -43,7 +46,7 @@ pub(crate) enum Major {
 pub(crate) struct Encoder {
     pub(super) bytes: Vec<u8>,
     /// The finished entries of all open maps, the innermost last.
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<MapEntry>,
     /// Present once the buffer had to be emptied: most values are hashed in one step.
     hash: Option<Sha256>,
     hashed_bytes: usize,
@@ -62,7 +65,7 @@ pub(crate) struct Encoder {
 
 /// The position of a map's entry in the buffer.
 #[derive(Clone, Copy)]
-pub(super) struct Entry {
+pub(super) struct MapEntry {
     /// The first eight bytes of the encoded key, big endian: decides most comparisons.
     prefix: u64,
     start: usize,
@@ -146,7 +149,7 @@ impl Encoder {
     }
 
     #[cold]
-    pub(super) fn fail(&mut self, kind: Kind) -> CanonicalError {
+    pub(super) fn fail(&mut self, kind: CanonicalErrorKind) -> CanonicalError {
         *self.failed.get_or_insert(CanonicalError::new(kind))
     }
 
@@ -205,7 +208,7 @@ impl Encoder {
         let end = self.position().saturating_add(more);
         if end > self.limit_end {
             let bytes = end - self.limit_start;
-            return Err(self.fail(Kind::TooLong { bytes }));
+            return Err(self.fail(CanonicalErrorKind::TooLong { bytes }));
         }
         Ok(())
     }
@@ -217,7 +220,7 @@ impl Encoder {
             return Err(error);
         }
         if self.depth == MAX_DEPTH {
-            return Err(self.fail(Kind::TooDeep));
+            return Err(self.fail(CanonicalErrorKind::TooDeep));
         }
         self.depth += 1;
         Ok(())
@@ -332,7 +335,7 @@ impl Encoder {
         key_end: usize,
         prefix: u64,
     ) -> bool {
-        let entry = Entry {
+        let entry = MapEntry {
             prefix,
             start,
             key_end,
@@ -347,7 +350,7 @@ impl Encoder {
     }
 
     #[inline]
-    fn is_before(&self, left: &Entry, right: &Entry) -> bool {
+    fn is_before(&self, left: &MapEntry, right: &MapEntry) -> bool {
         compare(&self.bytes, left, right).is_lt()
     }
 
@@ -373,7 +376,7 @@ impl Encoder {
                 .windows(2)
                 .any(|pair| compare(bytes, &pair[0], &pair[1]).is_eq())
             {
-                return Err(self.fail(Kind::DuplicateKey));
+                return Err(self.fail(CanonicalErrorKind::DuplicateKey));
             }
         }
         // Copied in order behind the originals, then over them.
@@ -389,7 +392,7 @@ impl Encoder {
 }
 
 #[inline]
-fn compare(bytes: &[u8], left: &Entry, right: &Entry) -> std::cmp::Ordering {
+fn compare(bytes: &[u8], left: &MapEntry, right: &MapEntry) -> std::cmp::Ordering {
     left.prefix
         .cmp(&right.prefix)
         .then_with(|| bytes[left.start..left.key_end].cmp(&bytes[right.start..right.key_end]))

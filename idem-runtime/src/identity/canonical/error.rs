@@ -1,4 +1,9 @@
+//! Reason that a value has no canonical encoding.
+
 use std::fmt;
+
+/// The greatest nesting depth: sequences, maps, structs, variants, newtypes and `Some` count one each.
+pub(crate) const MAX_DEPTH: u32 = 128;
 
 /// Reason that a value has no canonical encoding.
 ///
@@ -6,14 +11,14 @@ use std::fmt;
 /// quote the value that they refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CanonicalError {
-    kind: Kind,
+    kind: CanonicalErrorKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CanonicalErrorKind {
     /// A map has two entries of the same key.
     DuplicateKey,
-    /// Deeper than [`MAX_DEPTH`](super::MAX_DEPTH).
+    /// Deeper than [`MAX_DEPTH`].
     TooDeep,
     /// The calls that the `Serialize` implementation made do not describe a value.
     Inconsistent,
@@ -24,14 +29,14 @@ pub(crate) enum Kind {
 }
 
 impl CanonicalError {
-    pub(crate) const fn new(kind: Kind) -> Self {
+    pub(crate) const fn new(kind: CanonicalErrorKind) -> Self {
         Self { kind }
     }
 
     /// The number of bytes at which the limit stopped the encoding, if it did.
     pub(crate) const fn too_long(self) -> Option<usize> {
         match self.kind {
-            Kind::TooLong { bytes } => Some(bytes),
+            CanonicalErrorKind::TooLong { bytes } => Some(bytes),
             _ => None,
         }
     }
@@ -40,16 +45,20 @@ impl CanonicalError {
 impl fmt::Display for CanonicalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            Kind::DuplicateKey => f.write_str(
+            CanonicalErrorKind::DuplicateKey => f.write_str(
                 "two entries of one map, or two fields of one struct, have the same key",
             ),
-            Kind::TooDeep => write!(f, "it is nested more than {} levels deep", super::MAX_DEPTH),
-            Kind::Inconsistent => f.write_str(
+            CanonicalErrorKind::TooDeep => {
+                write!(f, "it is nested more than {} levels deep", MAX_DEPTH)
+            }
+            CanonicalErrorKind::Inconsistent => f.write_str(
                 "its `Serialize` implementation announced another number of elements than it \
                  wrote, or a map value without its key",
             ),
-            Kind::Refused => f.write_str("its `Serialize` implementation returned an error"),
-            Kind::TooLong { bytes } => write!(f, "it takes {bytes} bytes or more"),
+            CanonicalErrorKind::Refused => {
+                f.write_str("its `Serialize` implementation returned an error")
+            }
+            CanonicalErrorKind::TooLong { bytes } => write!(f, "it takes {bytes} bytes or more"),
         }
     }
 }
@@ -58,6 +67,6 @@ impl std::error::Error for CanonicalError {}
 
 impl serde::ser::Error for CanonicalError {
     fn custom<T: fmt::Display>(_may_quote_the_value: T) -> Self {
-        Self::new(Kind::Refused)
+        Self::new(CanonicalErrorKind::Refused)
     }
 }

@@ -38,14 +38,8 @@ pub(crate) mod vectors;
 
 #[cfg(feature = "http")]
 pub(crate) use encoder::CLIENT_KEY;
-pub(crate) use encoder::{Encoder, Major};
+pub(crate) use encoder::{Encoder, FORMAT, Major};
 pub use error::CanonicalError;
-
-/// The number of the format, the second element of every array that is hashed.
-pub(crate) const FORMAT: u64 = 1;
-
-/// The greatest nesting depth: sequences, maps, structs, variants, newtypes and `Some` count one each.
-pub(crate) const MAX_DEPTH: u32 = 128;
 
 /// The encoding of `value` alone, for tests.
 #[cfg(test)]

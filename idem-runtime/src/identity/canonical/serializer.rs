@@ -2,10 +2,9 @@ use std::fmt::{self, Write as _};
 
 use serde::{Serialize, Serializer};
 
-use super::CanonicalError;
-use super::compound::{Elements, Entries};
+use super::compound::{Elements, MapEntries};
 use super::encoder::{Encoder, Major, NULL};
-use super::error::Kind;
+use super::error::{CanonicalError, CanonicalErrorKind};
 use super::float::{to_half, to_single};
 
 const FALSE: u8 = 0xf4;
@@ -73,9 +72,9 @@ impl<'a> Serializer for &'a mut Encoder {
     type SerializeTuple = Elements<'a>;
     type SerializeTupleStruct = Elements<'a>;
     type SerializeTupleVariant = Elements<'a>;
-    type SerializeMap = Entries<'a>;
-    type SerializeStruct = Entries<'a>;
-    type SerializeStructVariant = Entries<'a>;
+    type SerializeMap = MapEntries<'a>;
+    type SerializeStruct = MapEntries<'a>;
+    type SerializeStructVariant = MapEntries<'a>;
 
     fn is_human_readable(&self) -> bool {
         true
@@ -189,7 +188,7 @@ impl<'a> Serializer for &'a mut Encoder {
         self.bytes.push(0);
         let written = write!(Text(self), "{value}");
         if written.is_err() {
-            return Err(self.fail(Kind::Refused));
+            return Err(self.fail(CanonicalErrorKind::Refused));
         }
         let length = self.bytes.len() - at - 1;
         self.fill(length > 0);
@@ -299,16 +298,16 @@ impl<'a> Serializer for &'a mut Encoder {
         Elements::of_variant(self, len)
     }
 
-    fn serialize_map(self, _len: Option<usize>) -> Result<Entries<'a>, CanonicalError> {
-        Entries::new(self)
+    fn serialize_map(self, _len: Option<usize>) -> Result<MapEntries<'a>, CanonicalError> {
+        MapEntries::new(self)
     }
 
     fn serialize_struct(
         self,
         _name: &'static str,
         _len: usize,
-    ) -> Result<Entries<'a>, CanonicalError> {
-        Entries::new(self)
+    ) -> Result<MapEntries<'a>, CanonicalError> {
+        MapEntries::new(self)
     }
 
     fn serialize_struct_variant(
@@ -317,10 +316,10 @@ impl<'a> Serializer for &'a mut Encoder {
         _index: u32,
         variant: &'static str,
         len: usize,
-    ) -> Result<Entries<'a>, CanonicalError> {
+    ) -> Result<MapEntries<'a>, CanonicalError> {
         self.variant(variant)?;
         self.fill(len == 0);
-        Entries::of_variant(self)
+        MapEntries::of_variant(self)
     }
 }
 

@@ -5,8 +5,8 @@ use serde::ser::{Error as _, SerializeMap as _, SerializeSeq as _};
 use serde::{Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
-use super::error::Kind;
-use super::{CanonicalError, Encoder, MAX_DEPTH, to_vec};
+use super::error::{CanonicalErrorKind, MAX_DEPTH};
+use super::{CanonicalError, Encoder, to_vec};
 
 /// The digest of a single value.
 fn digest<T: Serialize + ?Sized>(value: &T) -> [u8; 32] {
@@ -15,7 +15,7 @@ fn digest<T: Serialize + ?Sized>(value: &T) -> [u8; 32] {
     encoder.finish()
 }
 
-fn assert_fails<T: Serialize + ?Sized>(value: &T, kind: Kind) {
+fn assert_fails<T: Serialize + ?Sized>(value: &T, kind: CanonicalErrorKind) {
     assert_eq!(to_vec(value).unwrap_err(), CanonicalError::new(kind));
 }
 
@@ -49,12 +49,12 @@ impl Serialize for Recursion {
 #[test]
 fn the_depth_limit_is_exact() {
     assert!(to_vec(&Deep(MAX_DEPTH)).is_ok());
-    assert_fails(&Deep(MAX_DEPTH + 1), Kind::TooDeep);
+    assert_fails(&Deep(MAX_DEPTH + 1), CanonicalErrorKind::TooDeep);
 }
 
 #[test]
 fn endless_recursion_is_an_error() {
-    assert_fails(&Recursion, Kind::TooDeep);
+    assert_fails(&Recursion, CanonicalErrorKind::TooDeep);
 }
 
 #[test]
@@ -73,10 +73,13 @@ impl Serialize for Entries {
 
 #[test]
 fn duplicate_keys_are_an_error_wherever_they_stand() {
-    assert_fails(&Entries(vec![("a", 1), ("a", 1)]), Kind::DuplicateKey);
+    assert_fails(
+        &Entries(vec![("a", 1), ("a", 1)]),
+        CanonicalErrorKind::DuplicateKey,
+    );
     assert_fails(
         &Entries(vec![("b", 1), ("c", 1), ("a", 2), ("b", 1)]),
-        Kind::DuplicateKey,
+        CanonicalErrorKind::DuplicateKey,
     );
     let same_beginning = ["longer than a prefix 1", "longer than a prefix 2"];
     let entries = same_beginning.map(|name| (name, 1)).to_vec();
@@ -124,8 +127,8 @@ fn a_wrong_length_is_an_error() {
         }
     }
     assert!(to_vec(&Announced(1)).is_ok());
-    assert_fails(&Announced(0), Kind::Inconsistent);
-    assert_fails(&Announced(usize::MAX), Kind::Inconsistent);
+    assert_fails(&Announced(0), CanonicalErrorKind::Inconsistent);
+    assert_fails(&Announced(usize::MAX), CanonicalErrorKind::Inconsistent);
 }
 
 #[test]
@@ -145,7 +148,7 @@ fn keys_and_values_that_do_not_alternate_are_an_error() {
     }
     assert!(to_vec(&Calls("kv")).is_ok());
     for calls in ["k", "v", "kk", "kvv", "kkv", "kvk"] {
-        assert_fails(&Calls(calls), Kind::Inconsistent);
+        assert_fails(&Calls(calls), CanonicalErrorKind::Inconsistent);
     }
 }
 
@@ -161,7 +164,7 @@ impl Serialize for Refusing {
 #[test]
 fn what_an_implementation_says_is_not_repeated() {
     let error = to_vec(&Refusing).unwrap_err();
-    assert_eq!(error, CanonicalError::new(Kind::Refused));
+    assert_eq!(error, CanonicalError::new(CanonicalErrorKind::Refused));
     assert!(!format!("{error} {error:?}").contains("4111"));
 }
 
@@ -178,7 +181,7 @@ fn a_failing_display_is_an_error() {
             serializer.collect_str(self)
         }
     }
-    assert_fails(&Silent, Kind::Refused);
+    assert_fails(&Silent, CanonicalErrorKind::Refused);
 }
 
 #[test]
@@ -215,8 +218,8 @@ fn an_error_that_an_implementation_ignores_is_not_forgotten() {
         inner: Careless,
         a: None,
     };
-    assert_fails(&around, Kind::Refused);
-    assert_fails(&vec![around], Kind::Refused);
+    assert_fails(&around, CanonicalErrorKind::Refused);
+    assert_fails(&vec![around], CanonicalErrorKind::Refused);
 }
 
 #[test]

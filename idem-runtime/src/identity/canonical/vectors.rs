@@ -20,9 +20,9 @@ impl Serialize for Bytes {
     }
 }
 
-struct Shown(&'static str);
+struct DisplayOnly(&'static str);
 
-impl Serialize for Shown {
+impl Serialize for DisplayOnly {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self.0)
     }
@@ -65,15 +65,15 @@ enum E {
 }
 
 #[derive(Serialize)]
-struct Place {
+struct SampleAddress {
     id: u32,
     note: Option<String>,
     items: Vec<(String, u8)>,
     meta: HashMap<String, i64>,
 }
 
-fn place() -> Place {
-    Place {
+fn place() -> SampleAddress {
+    SampleAddress {
         id: 7,
         note: None,
         items: vec![("a".into(), 1)],
@@ -163,8 +163,8 @@ fn others() -> Vec<String> {
         value("empty-text", ""),
         value("text", "ü€𝄞"),
         value("text-24", "abcdefghijklmnopqrstuvwx"),
-        value("display", &Shown("shown")),
-        value("display-24", &Shown("abcdefghijklmnopqrstuvwx")),
+        value("display", &DisplayOnly("shown")),
+        value("display-24", &DisplayOnly("abcdefghijklmnopqrstuvwx")),
         value("char", &'ü'),
         value("bytes", &Bytes(&[0, 255])),
         value("byte-vec", &[0_u8, 255][..]),

@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use super::shown::{Head, NONCE, SecretId, Shown, text};
 use crate::error::{Error, ErrorKind};
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::Operation;
+use crate::identity::presented_token::{NONCE, PresentedToken, SecretId, TokenHeader, text};
 
 const LEAST_SECRET: usize = 32;
 const LIFE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hours(24));
@@ -102,7 +102,7 @@ impl Secret {
     }
 
     /// The signature over all data of a token. The parts before the prefix have fixed lengths.
-    fn sign(&self, head: &Head, digest: &KeyDigest, prefix: &str) -> Hmac<Sha256> {
+    fn sign(&self, head: &TokenHeader, digest: &KeyDigest, prefix: &str) -> Hmac<Sha256> {
         Mac::chain_update(self.mac.clone(), "idempotency token")
             .chain_update(head.encode())
             .chain_update(digest.as_bytes())
@@ -173,7 +173,7 @@ impl TokenIssuer {
         now: SystemTime,
     ) -> String {
         let until = since_1970(now) + self.life;
-        let head = Head {
+        let head = TokenHeader {
             secret: self.signs.id,
             expires: until.as_secs() + u64::from(until.subsec_nanos() > 0),
             nonce,
@@ -183,13 +183,13 @@ impl TokenIssuer {
     }
 
     /// Whether this token was signed with one of these secrets.
-    fn knows(&self, shown: &Shown, prefix: &str) -> bool {
+    fn knows(&self, presented: &PresentedToken, prefix: &str) -> bool {
         let mut secrets = self
             .secrets()
-            .filter(|secret| secret.id == shown.head.secret);
+            .filter(|secret| secret.id == presented.header.secret);
         secrets.any(|secret| {
-            let signature = secret.sign(&shown.head, &shown.digest(), prefix);
-            signature.verify_slice(&shown.mac).is_ok()
+            let signature = secret.sign(&presented.header, &presented.digest(), prefix);
+            signature.verify_slice(&presented.mac).is_ok()
         })
     }
 }
@@ -235,16 +235,16 @@ impl Tokens {
     /// The minimum life of the record of this token; `None` if the token has expired.
     pub(crate) fn life_of(
         &self,
-        shown: &Shown,
+        presented: &PresentedToken,
         prefix: &str,
         operation: &Operation,
         now: SystemTime,
     ) -> Result<Option<Duration>, Error> {
         let invalid = || Error::new(ErrorKind::TokenInvalid, operation.clone());
-        if !self.issuer(operation)?.knows(shown, prefix) {
+        if !self.issuer(operation)?.knows(presented, prefix) {
             return Err(invalid());
         }
-        let left = Duration::from_secs(shown.head.expires).saturating_sub(since_1970(now));
+        let left = Duration::from_secs(presented.header.expires).saturating_sub(since_1970(now));
         if left > LIFE.1 + TOLERANCE {
             return Err(invalid().detail(
                 "it is one of ours, and expires in more than a day: the clock of this process, or of the one that \

@@ -3,13 +3,13 @@ use std::time::{Duration, SystemTime};
 use proptest::prelude::*;
 
 use super::issuer::Tokens;
-use super::shown::Shown;
 use super::{TokenIssuer, token};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::identity::call_id::Inputs;
 use crate::identity::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyError, KeyPart};
 use crate::identity::operation::Operation;
+use crate::identity::presented_token::PresentedToken;
 use crate::store::memory::MemoryStore;
 
 const OPERATION: &str = "orders.submit";
@@ -42,7 +42,7 @@ fn life(
     (operation, prefix, subject): (&str, &str, &str),
     now: Duration,
 ) -> Result<Option<Duration>, Error> {
-    let shown = Shown::read(text, builder(operation), subject);
+    let shown = PresentedToken::read(text, builder(operation), subject);
     let operation = Operation::new(operation.to_owned());
     let invalid = || Error::new(ErrorKind::TokenInvalid, operation.clone());
     let shown = shown.ok_or_else(invalid)?.unwrap();
@@ -266,7 +266,7 @@ proptest! {
         let issuer = TokenIssuer::new(&secret);
         let digest = builder(&operation).token(&subject, &nonce).unwrap();
         let text = issuer.issue(nonce, &digest, PREFIX, at(NOW));
-        let shown = Shown::read(&text, builder(&operation), &subject).unwrap().unwrap();
+        let shown = PresentedToken::read(&text, builder(&operation), &subject).unwrap().unwrap();
         prop_assert_eq!(shown.digest(), digest);
         let mine = (&*operation, PREFIX, &*subject);
         prop_assert!(life(&issuer, &text, mine, NOW).unwrap().is_some());

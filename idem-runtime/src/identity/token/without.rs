@@ -10,10 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::error::Error;
 use crate::identity::operation::Operation;
-
-/// No call presents a token.
-#[derive(Debug)]
-pub(crate) enum Shown {}
+use crate::identity::presented_token::PresentedToken;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tokens {}
@@ -29,11 +26,11 @@ impl Tokens {
 
     pub(crate) fn life_of(
         &self,
-        shown: &Shown,
+        presented: &PresentedToken,
         _: &str,
         _: &Operation,
         _: SystemTime,
     ) -> Result<Option<Duration>, Error> {
-        match *shown {}
+        match *presented {}
     }
 }

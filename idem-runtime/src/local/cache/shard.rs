@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::{Found, Life, LocalCacheStats, Permit};
+use super::stats::LocalCacheStats;
 use crate::env::digest_hasher::Spread;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
@@ -13,10 +13,35 @@ use crate::record::Record;
 /// The cost of an entry besides its record.
 const OVERHEAD_BYTES: usize = 200;
 
-pub(super) struct Shard {
+/// The right to cache the reply to an operation that is sent later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Permit(u64);
+
+/// The life of a record, as the store reported it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Life {
+    /// How long it is still kept, from `sent` on.
+    pub(crate) left: Duration,
+    /// When the operation was sent that returned this.
+    pub(crate) sent: Duration,
+    /// Whether `left` is exact; if not, the record is older than it seems, or nearly so.
+    pub(crate) dated: bool,
+}
+
+/// The result of a lookup.
+pub(crate) enum Found {
+    Answer {
+        record: Record,
+        left: Duration,
+    },
+    /// `None`: nothing may be cached for now.
+    Nothing(Option<Permit>),
+}
+
+pub(super) struct CacheShard {
     places: HashMap<KeyDigest, usize, Spread>,
     /// In no order; the hand visits each in turn.
-    entries: Vec<Entry>,
+    entries: Vec<CachedAnswer>,
     /// Where the search for the next entry to evict starts (CLOCK: an entry that was used since is skipped once).
     hand: usize,
     bytes: usize,
@@ -34,7 +59,7 @@ pub(super) struct Shard {
     invalidations: u64,
 }
 
-struct Entry {
+struct CachedAnswer {
     key: KeyDigest,
     operation: Operation,
     record: Record,
@@ -44,7 +69,7 @@ struct Entry {
     used: bool,
 }
 
-impl Entry {
+impl CachedAnswer {
     fn cost(&self) -> usize {
         cost(&self.record)
     }
@@ -54,7 +79,7 @@ fn cost(record: &Record) -> usize {
     record.as_bytes().len() + OVERHEAD_BYTES
 }
 
-impl Shard {
+impl CacheShard {
     pub(super) fn new(most_entries: usize, most_bytes: usize) -> Self {
         Self {
             places: HashMap::default(),
@@ -133,7 +158,7 @@ impl Shard {
         }
         self.places.insert(*key.digest(), self.entries.len());
         self.bytes += cost;
-        self.entries.push(Entry {
+        self.entries.push(CachedAnswer {
             key: *key.digest(),
             operation: key.operation().clone(),
             record: record.clone(),

@@ -1,4 +1,4 @@
-//! The content of a token, and its text.
+//! A token as a call presents it: content and text.
 
 use std::fmt;
 
@@ -27,13 +27,13 @@ pub(super) type SecretId = [u8; SECRET_ID];
 /// 12–27  random
 /// ```
 #[derive(Clone, Copy)]
-pub(super) struct Head {
+pub(super) struct TokenHeader {
     pub(super) secret: SecretId,
     pub(super) expires: u64,
     pub(super) nonce: [u8; NONCE],
 }
 
-impl Head {
+impl TokenHeader {
     pub(super) fn encode(&self) -> [u8; HEAD] {
         let mut bytes = [0; HEAD];
         bytes[0] = VERSION;
@@ -57,14 +57,14 @@ impl Head {
     }
 }
 
-/// A token as a call presents it: not yet verified, with the digest of its record's key.
-pub(crate) struct Shown {
-    pub(super) head: Head,
+/// An unverified token, with the digest of its record's key.
+pub(crate) struct PresentedToken {
+    pub(super) header: TokenHeader,
     pub(super) mac: [u8; MAC],
     digest: KeyDigest,
 }
 
-impl Shown {
+impl PresentedToken {
     /// Parses the token of this text, for a call of this subject; `None` if the text is not that of a token.
     pub(crate) fn read<S: ToKey + ?Sized>(
         text: &str,
@@ -72,10 +72,14 @@ impl Shown {
         subject: &S,
     ) -> Option<Result<Self, KeyError>> {
         let bytes = decoded(text)?;
-        let (head, mac) = bytes.split_first_chunk()?;
-        let (head, mac) = (Head::decode(*head)?, mac.try_into().ok()?);
-        let digest = builder.token(subject, &head.nonce);
-        Some(digest.map(|digest| Self { head, mac, digest }))
+        let (header, mac) = bytes.split_first_chunk()?;
+        let (header, mac) = (TokenHeader::decode(*header)?, mac.try_into().ok()?);
+        let digest = builder.token(subject, &header.nonce);
+        Some(digest.map(|digest| Self {
+            header,
+            mac,
+            digest,
+        }))
     }
 
     /// The digest of operation, subject and random bytes: the signature covers the name of one record.
@@ -84,16 +88,16 @@ impl Shown {
     }
 }
 
-impl fmt::Debug for Shown {
+impl fmt::Debug for PresentedToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shown").finish_non_exhaustive()
+        f.debug_struct("PresentedToken").finish_non_exhaustive()
     }
 }
 
 /// The text of a token.
-pub(super) fn text(head: &Head, mac: &[u8; MAC]) -> String {
+pub(super) fn text(header: &TokenHeader, mac: &[u8; MAC]) -> String {
     let mut bytes = [0; BYTES];
-    bytes[..HEAD].copy_from_slice(&head.encode());
+    bytes[..HEAD].copy_from_slice(&header.encode());
     bytes[HEAD..].copy_from_slice(mac);
     let mut text = String::with_capacity(CHARACTERS);
     for [a, b, c] in bytes.as_chunks().0 {
