@@ -1,11 +1,11 @@
 //! Answers at hand equal the reply that a claim would receive.
 
 use super::probe::{
-    A, ASKED, B, LEASE, NONE, OTHER, OUTCOMES, Probe, RETAIN, TTL, ask, dated, done, header,
-    pending, reconciling, record, undecided,
+    A, ASKED, B, LEASE, NONE, OTHER, OUTCOMES, Probe, RELEASED, RETAIN, TTL, ask, asks, dated,
+    done, header, pending, reconciling, record, undecided,
 };
 use super::resolving::{new, reset, resolved};
-use crate::store::{ClaimReply, ClaimRequest, OutcomeKind, ReleaseReply, Remains, State};
+use crate::store::{ClaimReply, ClaimRequest, OutcomeKind, Remains, State};
 
 cases! {
     4 what_is_at_hand_is_what_a_claim_is_given,
@@ -29,10 +29,7 @@ async fn what_is_at_hand_is_what_a_claim_is_given(p: Probe) {
                 fingerprint: asked,
                 ..dated(&ask(B))
             };
-            let (record, claimed) = expect!(
-                p.claim(&request).await,
-                ClaimReply::Done { record, left } => (record, left)
-            );
+            let (record, claimed) = replayed!(p.claim(&request).await);
             assert_eq!(known, record);
             p.assert_left(claimed, left);
         }
@@ -52,10 +49,7 @@ async fn nothing_is_at_hand_when_its_life_is_over(p: Probe) {
 async fn nothing_is_at_hand_for_another_request(p: Probe) {
     p.finish(b"paid").await;
     assert_eq!(p.at_hand(OTHER), None);
-    expect!(
-        p.claim(&ClaimRequest { fingerprint: OTHER, ..ask(B) }).await,
-        ClaimReply::Mismatch => ()
-    );
+    expect!(p.claim(&asks(B, OTHER)).await, ClaimReply::Mismatch => ());
 }
 
 async fn nothing_is_at_hand_of_what_cannot_be_read(p: Probe) {
@@ -72,7 +66,7 @@ async fn nothing_is_at_hand_of_another_key(p: Probe) {
     for n in 0..5 {
         assert_eq!(p.at(n).at_hand(NONE), None);
     }
-    let known = p.on(p.key.clone()).at_hand(ASKED);
+    let known = p.client().at_hand(ASKED);
     assert!(known.is_none() || there.is_none() || known.map(|it| it.0) == there.map(|it| it.0));
 }
 
@@ -122,6 +116,6 @@ async fn only_what_is_final_is_at_hand(p: Probe) {
     let p = p.at(9);
     p.take(&ask(A)).await;
     assert_eq!(p.at_hand(ASKED), None, "it runs");
-    assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Request).await, RELEASED);
     assert_eq!(p.at_hand(ASKED), None, "it was given back");
 }

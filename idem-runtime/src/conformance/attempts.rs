@@ -1,10 +1,10 @@
 //! Counting and limits of attempts.
 
-use super::probe::{A, B, C, LEASE, Probe, RETAIN, answer, ask, header, limit, owner, pending};
-use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReleaseReply, Remains, RenewReply,
-    State,
+use super::probe::{
+    A, B, C, IN_TIME, LEASE, OTHER, Probe, RELEASED, RETAIN, answer, ask, at_most, counted, header,
+    owner, pending, unlimited,
 };
+use crate::store::{ClaimReply, ClaimRequest, Remains, RenewReply, State};
 
 cases! {
     8 attempts_count_takeovers,
@@ -25,13 +25,6 @@ cases! {
     9 another_request_is_told_so_before_it_is_told_of_attempts,
 }
 
-fn at_most(attempts: u16, owner: Owner) -> ClaimRequest {
-    ClaimRequest {
-        max_attempts: limit(attempts),
-        ..ask(owner)
-    }
-}
-
 /// A record without attempts left under a limit of three: released, and lapsed.
 const SPENT: [(State, std::time::Duration); 2] = [
     (State::Released, RETAIN),
@@ -42,10 +35,7 @@ const SPENT: [(State, std::time::Duration); 2] = [
 ];
 
 async fn exhausted(p: &Probe, request: &ClaimRequest) -> u16 {
-    expect!(
-        p.claim(request).await,
-        ClaimReply::Exhausted { attempts } => attempts
-    )
+    expect!(p.claim(request).await, ClaimReply::Exhausted { attempts } => attempts)
 }
 
 async fn attempts_count_takeovers(p: Probe) {
@@ -60,10 +50,7 @@ async fn attempts_count_releases_that_count(p: Probe) {
     for n in 1..=5_u16 {
         let owner = owner(n.into());
         assert_eq!(p.take(&ask(owner)).await.attempts, n);
-        assert_eq!(
-            p.release(owner, Remains::Attempt).await,
-            ReleaseReply::Released
-        );
+        assert_eq!(p.release(owner, Remains::Attempt).await, RELEASED);
     }
     assert_eq!(exhausted(&p, &ask(A)).await, 5);
 }
@@ -71,10 +58,7 @@ async fn attempts_count_releases_that_count(p: Probe) {
 async fn attempts_do_not_count_releases_in_good_order(p: Probe) {
     for n in 0..20 {
         assert_eq!(p.take(&at_most(1, owner(n))).await.attempts, 1);
-        assert_eq!(
-            p.release(owner(n), Remains::Request).await,
-            ReleaseReply::Released
-        );
+        assert_eq!(p.release(owner(n), Remains::Request).await, RELEASED);
         assert_eq!(p.header().await.attempts, 0);
     }
 }
@@ -83,9 +67,9 @@ async fn a_release_that_does_not_count_takes_back_its_own_attempt_only(p: Probe)
     p.take(&ask(A)).await;
     p.advance(LEASE).await;
     assert_eq!(p.take(&ask(B)).await.attempts, 2);
-    assert_eq!(p.release(B, Remains::Request).await, ReleaseReply::Released);
+    assert_eq!(p.release(B, Remains::Request).await, RELEASED);
     assert_eq!(p.take(&ask(C)).await.attempts, 2, "A's attempt counts");
-    assert_eq!(p.release(C, Remains::Attempt).await, ReleaseReply::Released);
+    assert_eq!(p.release(C, Remains::Attempt).await, RELEASED);
     assert_eq!(p.take(&ask(B)).await.attempts, 3);
 }
 
@@ -106,8 +90,7 @@ async fn exhaustion_changes_nothing(p: Probe) {
         for owner in [B, C] {
             assert_eq!(exhausted(&p, &at_most(3, owner)).await, 3);
         }
-        p.assert_untouched(&bytes, "a claim without attempts left")
-            .await;
+        p.unchanged(&bytes, "a claim without attempts left").await;
         p.assert_left(p.found().await.1, life);
     }
 }
@@ -134,24 +117,15 @@ async fn a_single_attempt_is_granted_once(p: Probe) {
     assert_eq!(claim.attempts, 1);
     p.advance(LEASE).await;
     assert_eq!(exhausted(&p, &at_most(1, B)).await, 1);
-    assert_eq!(
-        p.complete(&answer(&claim, b"slow")).await,
-        CompleteReply::Stored { late: false }
-    );
+    assert_eq!(p.complete(&answer(&claim, b"slow")).await, IN_TIME);
     expect!(p.claim(&at_most(1, B)).await, ClaimReply::Done { .. } => ());
 }
 
 async fn without_a_limit_attempts_go_on(p: Probe) {
     for n in 1..=50_u16 {
-        let request = ClaimRequest {
-            max_attempts: None,
-            ..ask(owner(n.into()))
-        };
+        let request = unlimited(owner(n.into()));
         assert_eq!(p.take(&request).await.attempts, n);
-        assert_eq!(
-            p.release(owner(n.into()), Remains::Attempt).await,
-            ReleaseReply::Released
-        );
+        assert_eq!(p.release(owner(n.into()), Remains::Attempt).await, RELEASED);
     }
 }
 
@@ -163,34 +137,22 @@ async fn attempts_stop_counting_at_the_end_of_their_field(p: Probe) {
         (u16::MAX - 1, u16::MAX),
         (u16::MAX, u16::MAX),
     ] {
-        let many = Header {
-            attempts: before,
-            ..header(State::Released)
-        };
+        let many = counted(before, header(State::Released));
         p.plant(&many, b"", RETAIN).await;
-        let request = ClaimRequest {
-            max_attempts: None,
-            ..ask(B)
-        };
+        let request = unlimited(B);
         assert_eq!(p.take(&request).await.attempts, after);
         assert_eq!(p.header().await.attempts, after);
     }
-    let full = Header {
-        attempts: u16::MAX,
-        ..header(State::Released)
-    };
+    let full = counted(u16::MAX, header(State::Released));
     p.plant(&full, b"", RETAIN).await;
     assert_eq!(exhausted(&p, &at_most(u16::MAX, B)).await, u16::MAX);
 }
 
 async fn attempts_are_not_taken_below_zero(p: Probe) {
     for (before, after) in [(0, 0), (1, 0), (256, 255), (u16::MAX, u16::MAX - 1)] {
-        let claim = Header {
-            attempts: before,
-            ..header(pending())
-        };
+        let claim = counted(before, header(pending()));
         p.plant(&claim, b"", RETAIN).await;
-        assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, Remains::Request).await, RELEASED);
         assert_eq!(p.header().await.attempts, after);
     }
 }
@@ -210,14 +172,8 @@ async fn an_exhausted_owner_still_completes(p: Probe) {
     assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
     expect!(p.claim(&at_most(1, B)).await, ClaimReply::Running { .. } => ());
     let bytes = answer(&claim, b"healed");
-    assert_eq!(
-        p.complete(&bytes).await,
-        CompleteReply::Stored { late: false }
-    );
-    let found = expect!(
-        p.claim(&at_most(1, B)).await,
-        ClaimReply::Done { record, .. } => record
-    );
+    assert_eq!(p.complete(&bytes).await, IN_TIME);
+    let found = replayed!(p.claim(&at_most(1, B)).await).0;
     assert_eq!(found.as_bytes(), &bytes[..]);
 }
 
@@ -234,7 +190,7 @@ async fn another_request_is_told_so_before_it_is_told_of_attempts(p: Probe) {
     for (state, life) in SPENT {
         p.plant(&header(state), b"", life).await;
         let other = ClaimRequest {
-            fingerprint: super::probe::OTHER,
+            fingerprint: OTHER,
             ..at_most(1, B)
         };
         assert_eq!(p.claim(&other).await, ClaimReply::Mismatch);

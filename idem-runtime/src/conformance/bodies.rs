@@ -1,9 +1,10 @@
 //! Answers of every size and any bytes are read back as they were stored.
 
-use super::probe::{A, B, LEASE, Probe, TTL, answer, ask, done, finished, header, record};
-use crate::store::{
-    ClaimReply, CompleteReply, HEADER, Header, OutcomeKind, ReleaseReply, Remains, RenewReply,
+use super::probe::{
+    A, B, IN_TIME, LATE, LEASE, OTHER, Probe, RELEASED, SUPERSEDED, TTL, answer, ask, asks, by,
+    done, finished, header, kept_for, record,
 };
+use crate::store::{ClaimReply, HEADER, Header, OutcomeKind, Remains, RenewReply};
 
 cases! {
     4 an_answer_of_any_size_comes_back: transport,
@@ -62,7 +63,7 @@ async fn an_answer_of_any_size_comes_back(p: Probe) {
     for (n, size) in SIZES.into_iter().enumerate() {
         let p = p.at(n);
         let bytes = p.finish(&body(size)).await;
-        let replayed = expect!(p.claim(&ask(B)).await, ClaimReply::Done { record, .. } => record);
+        let replayed = replayed!(p.claim(&ask(B)).await).0;
         same(replayed.as_bytes(), &bytes);
         same(replayed.body(), &body(size));
         same(p.found().await.0.as_bytes(), &bytes);
@@ -89,7 +90,7 @@ async fn an_answer_of_any_bytes_comes_back(p: Probe) {
     for (n, body) in bodies.into_iter().enumerate() {
         let p = p.at(n);
         let bytes = p.finish(body).await;
-        let replayed = expect!(p.claim(&ask(B)).await, ClaimReply::Done { record, .. } => record);
+        let replayed = replayed!(p.claim(&ask(B)).await).0;
         same(replayed.as_bytes(), &bytes);
         same(p.found().await.0.body(), body);
     }
@@ -99,14 +100,8 @@ async fn a_large_answer_is_adopted_whole(p: Probe) {
     for (n, size) in SIZES.into_iter().enumerate() {
         let p = p.at(n);
         let bytes = p.finish(&body(size)).await;
-        let theirs = Header {
-            owner: B,
-            ..finished(&p.header().await)
-        };
-        let (adopted, left) = expect!(
-            p.complete(&record(&theirs, &body(LARGE))).await,
-            CompleteReply::Adopted { record, left } => (record, left)
-        );
+        let theirs = by(B, finished(&p.header().await));
+        let (adopted, left) = adopted!(p.complete(&record(&theirs, &body(LARGE))).await);
         same(adopted.as_bytes(), &bytes);
         p.assert_left(left, TTL);
     }
@@ -116,20 +111,14 @@ async fn a_large_answer_is_kept_out_like_a_small_one(p: Probe) {
     let first = p.take(&ask(A)).await;
     p.advance(LEASE).await;
     let second = p.take(&ask(B)).await;
-    expect!(
-        p.complete(&answer(&first, &body(LARGE))).await,
-        CompleteReply::Superseded { .. } => ()
-    );
+    superseded!(p.complete(&answer(&first, &body(LARGE))).await);
     assert_eq!(p.header().await, second);
 }
 
 async fn a_large_answer_sent_again_is_stored_once(p: Probe) {
     let bytes = p.finish(&body(LARGE)).await;
     for _ in 0..2 {
-        assert_eq!(
-            p.complete(&bytes).await,
-            CompleteReply::Stored { late: false }
-        );
+        assert_eq!(p.complete(&bytes).await, IN_TIME);
     }
     same(p.found().await.0.as_bytes(), &bytes);
 }
@@ -138,11 +127,8 @@ async fn a_large_answer_of_a_released_key_keeps_the_attempts(p: Probe) {
     let first = p.take(&ask(A)).await;
     p.advance(LEASE).await;
     let second = p.take(&ask(B)).await;
-    assert_eq!(p.release(B, Remains::Attempt).await, ReleaseReply::Released);
-    assert_eq!(
-        p.complete(&answer(&first, &body(LARGE))).await,
-        CompleteReply::Stored { late: true }
-    );
+    assert_eq!(p.release(B, Remains::Attempt).await, RELEASED);
+    assert_eq!(p.complete(&answer(&first, &body(LARGE))).await, LATE);
     let (stored, _) = p.found().await;
     let expected = Header {
         fence: second.fence,
@@ -155,10 +141,7 @@ async fn a_large_answer_of_a_released_key_keeps_the_attempts(p: Probe) {
 
 async fn a_large_answer_is_compared_like_a_small_one(p: Probe) {
     let bytes = p.finish(&body(LARGE)).await;
-    let other = crate::store::ClaimRequest {
-        fingerprint: super::probe::OTHER,
-        ..ask(B)
-    };
+    let other = asks(B, OTHER);
     assert_eq!(p.claim(&other).await, ClaimReply::Mismatch);
     same(p.found().await.0.as_bytes(), &bytes);
 }
@@ -172,19 +155,12 @@ async fn a_large_answer_expires(p: Probe) {
 }
 
 async fn what_is_done_with_a_large_answer_stays(p: Probe) {
-    let large = Header {
-        retain: TTL,
-        ..header(done(OutcomeKind::Error))
-    };
+    let large = kept_for(TTL, header(done(OutcomeKind::Error)));
     let bytes = p.plant(&large, &body(LARGE), TTL).await;
     for owner in [A, B] {
-        assert_eq!(
-            p.release(owner, Remains::Request).await,
-            ReleaseReply::Superseded
-        );
-        assert_eq!(p.renew(&Header { owner, ..large }).await, RenewReply::Lost);
-        let replayed =
-            expect!(p.claim(&ask(owner)).await, ClaimReply::Done { record, .. } => record);
+        assert_eq!(p.release(owner, Remains::Request).await, SUPERSEDED);
+        assert_eq!(p.renew(&by(owner, large)).await, RenewReply::Lost);
+        let replayed = replayed!(p.claim(&ask(owner)).await).0;
         same(replayed.as_bytes(), &bytes);
     }
 }

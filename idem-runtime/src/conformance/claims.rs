@@ -1,11 +1,11 @@
 //! Claims in every state, for either owner and every fingerprint.
 
 use super::probe::{
-    A, ASKED, B, C, LEASE, MS, NONE, OTHER, OUTCOMES, Probe, RETAIN, ask, dated, done, header,
-    limit, owner, pending,
+    A, ASKED, B, C, LEASE, MS, NONE, OTHER, OUTCOMES, Probe, RETAIN, ask, asks, dated, done,
+    fingerprinted, header, limit, owner, pending,
 };
 use crate::identity::fingerprint::Fingerprint;
-use crate::store::{ClaimReply, ClaimRequest, Fence, Header, Owner, ReadReply, State};
+use crate::store::{ClaimReply, ClaimRequest, Fence, Owner, ReadReply, State};
 
 cases! {
     1 the_first_claim_is_granted: transport,
@@ -27,13 +27,6 @@ const MATCHING: [(Fingerprint, Fingerprint, Fingerprint); 4] = [
     (NONE, ASKED, ASKED),
     (NONE, NONE, NONE),
 ];
-
-fn asks(owner: Owner, fingerprint: Fingerprint) -> ClaimRequest {
-    ClaimRequest {
-        fingerprint,
-        ..ask(owner)
-    }
-}
 
 async fn the_first_claim_is_granted(p: Probe) {
     assert_eq!(p.read().await, ReadReply::Absent, "the prefix is fresh");
@@ -61,10 +54,7 @@ async fn a_granted_claim_stands_in_the_record(p: Probe) {
 async fn a_second_claim_is_told_to_wait(p: Probe) {
     p.take(&ask(A)).await;
     for owner in [B, C, owner(1)] {
-        let left = expect!(
-            p.claim(&ask(owner)).await,
-            ClaimReply::Running { lease_left } => lease_left
-        );
+        let left = running!(p.claim(&ask(owner)).await);
         p.assert_left(left, LEASE);
     }
 }
@@ -80,7 +70,7 @@ async fn a_refused_claim_leaves_the_record_as_it_was(p: Probe) {
     };
     expect!(p.claim(&odd).await, ClaimReply::Running { .. } => ());
     expect!(p.claim(&asks(B, OTHER)).await, ClaimReply::Mismatch => ());
-    p.assert_untouched(&bytes, "a claim that is refused").await;
+    p.unchanged(&bytes, "a claim that is refused").await;
     p.assert_left(p.found().await.1, RETAIN);
 }
 
@@ -99,18 +89,12 @@ async fn owners_are_compared_to_the_last_byte(p: Probe) {
 
 async fn a_live_claim_is_granted_to_its_owner_only(p: Probe) {
     for (kept, asked, stays) in MATCHING {
-        let live = Header {
-            fingerprint: kept,
-            ..header(pending())
-        };
+        let live = fingerprinted(kept, header(pending()));
         let age = LEASE / 2;
         let bytes = p.plant(&live, b"", RETAIN - age).await;
-        let left = expect!(
-            p.claim(&asks(B, asked)).await,
-            ClaimReply::Running { lease_left } => lease_left
-        );
+        let left = running!(p.claim(&asks(B, asked)).await);
         p.assert_left(left, LEASE - age);
-        p.assert_untouched(&bytes, "another's claim").await;
+        p.unchanged(&bytes, "another's claim").await;
 
         let claim = p.take(&asks(A, asked)).await;
         assert_eq!(
@@ -118,10 +102,7 @@ async fn a_live_claim_is_granted_to_its_owner_only(p: Probe) {
             (live.fence, live.attempts),
             "its own claim, sent again, is the same attempt"
         );
-        let expected = Header {
-            fingerprint: stays,
-            ..live
-        };
+        let expected = fingerprinted(stays, live);
         let (record, left) = p.found().await;
         assert_eq!(record.header, expected);
         p.assert_left(left, RETAIN);
@@ -131,10 +112,7 @@ async fn a_live_claim_is_granted_to_its_owner_only(p: Probe) {
 async fn a_lapsed_claim_is_granted_to_anybody(p: Probe) {
     for age in [LEASE, LEASE + MS, LEASE * 30] {
         for (kept, asked, stays) in MATCHING {
-            let lapsed = Header {
-                fingerprint: kept,
-                ..header(pending())
-            };
+            let lapsed = fingerprinted(kept, header(pending()));
             p.plant(&lapsed, b"", RETAIN - age).await;
             let again = p.take(&asks(A, asked)).await;
             assert_eq!(
@@ -147,10 +125,7 @@ async fn a_lapsed_claim_is_granted_to_anybody(p: Probe) {
             let taken = p.take(&asks(B, asked)).await;
             assert_eq!(taken.attempts, lapsed.attempts + 1);
             assert!(taken.fence > lapsed.fence, "a takeover has a higher fence");
-            let expected = Header {
-                fingerprint: stays,
-                ..taken
-            };
+            let expected = fingerprinted(stays, taken);
             assert_eq!(p.header().await, expected);
         }
     }
@@ -159,29 +134,20 @@ async fn a_lapsed_claim_is_granted_to_anybody(p: Probe) {
 async fn a_done_key_is_granted_to_nobody(p: Probe) {
     for outcome in OUTCOMES {
         for (kept, asked, _) in MATCHING {
-            let finished = Header {
-                fingerprint: kept,
-                ..header(done(outcome))
-            };
+            let finished = fingerprinted(kept, header(done(outcome)));
             let bytes = p.plant(&finished, b"the answer", RETAIN / 2).await;
             for owner in [A, B] {
                 let request = asks(owner, asked);
-                let (record, left) = expect!(
-                    p.claim(&dated(&request)).await,
-                    ClaimReply::Done { record, left } => (record, left)
-                );
+                let (record, left) = replayed!(p.claim(&dated(&request)).await);
                 assert_eq!(record.as_bytes(), &bytes[..]);
                 p.assert_left(left, RETAIN / 2);
-                let (record, at_least) = expect!(
-                    p.claim(&request).await,
-                    ClaimReply::Done { record, left } => (record, left)
-                );
+                let (record, at_least) = replayed!(p.claim(&request).await);
                 assert_eq!(record.as_bytes(), &bytes[..]);
                 // Copies in front of the store may expire by another clock.
                 let inexact = p.fixture.drift() + MS;
                 assert!(at_least <= left + inexact, "{at_least:?} of {left:?}");
             }
-            p.assert_untouched(&bytes, "a claim of a done key").await;
+            p.unchanged(&bytes, "a claim of a done key").await;
         }
     }
 }
@@ -189,18 +155,12 @@ async fn a_done_key_is_granted_to_nobody(p: Probe) {
 async fn a_released_key_is_granted_to_anybody_else(p: Probe) {
     for owner in [B, C] {
         for (kept, asked, stays) in MATCHING {
-            let released = Header {
-                fingerprint: kept,
-                ..header(State::Released)
-            };
+            let released = fingerprinted(kept, header(State::Released));
             p.plant(&released, b"", RETAIN - MS).await;
             let claim = p.take(&asks(owner, asked)).await;
             assert_eq!(claim.attempts, released.attempts + 1, "a new attempt");
             assert!(claim.fence > released.fence, "with a fence of its own");
-            let expected = Header {
-                fingerprint: stays,
-                ..claim
-            };
+            let expected = fingerprinted(stays, claim);
             assert_eq!(p.header().await, expected);
         }
     }
@@ -219,10 +179,7 @@ async fn a_takeover_keeps_the_record_for_what_the_new_claim_says(p: Probe) {
         let (record, left) = p.found().await;
         assert_eq!(record.header, claim, "lease and retention are the claim's");
         p.assert_left(left, RETAIN * 3);
-        let left = expect!(
-            p.claim(&ask(A)).await,
-            ClaimReply::Running { lease_left } => lease_left
-        );
+        let left = running!(p.claim(&ask(A)).await);
         p.assert_left(left, LEASE * 2);
     }
 }

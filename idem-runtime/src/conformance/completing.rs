@@ -1,13 +1,11 @@
 //! The header of the ending claim, passed to a completion, saves work and changes no result.
 
 use super::probe::{
-    A, B, LEASE, OUTCOMES, Probe, RETAIN, SCHEMA, TTL, answer, ask, done, finished, header,
-    pending, record,
+    A, B, IN_TIME, LATE, LEASE, OUTCOMES, Probe, RELEASED, RETAIN, SCHEMA, TTL, answer, ask,
+    counted, ended, fenced, fingerprinted, header, kept_for, pending, record,
 };
 use crate::identity::fingerprint::Fingerprint;
-use crate::store::{
-    ClaimReply, CompleteReply, Fence, Header, ReadReply, ReleaseReply, Remains, RenewReply, State,
-};
+use crate::store::{ClaimReply, Fence, Header, ReadReply, Remains, RenewReply, State};
 
 cases! {
     2 a_completion_that_says_nothing_of_its_claim_is_stored,
@@ -19,27 +17,21 @@ cases! {
     2 a_renewed_claim_is_completed_as_it_was_granted,
 }
 
-const IN_TIME: CompleteReply = CompleteReply::Stored { late: false };
-const LATE: CompleteReply = CompleteReply::Stored { late: true };
-
 async fn a_completion_that_says_nothing_of_its_claim_is_stored(p: Probe) {
     for (n, outcome) in OUTCOMES.into_iter().enumerate() {
         let p = p.at(n);
         let claim = p.take(&ask(A)).await;
-        let end = Header {
-            state: done(outcome),
-            ..finished(&claim)
-        };
+        let end = ended(&claim, outcome);
         let bytes = record(&end, b"unsaid");
         assert_eq!(p.complete_unsaid(&bytes).await, IN_TIME, "{outcome:?}");
-        p.assert_untouched(&bytes, "storing it").await;
+        p.unchanged(&bytes, "storing it").await;
         p.assert_left(p.found().await.1, TTL);
     }
     let p = p.at(9);
     let bytes = answer(&header(pending()), b"unsaid");
     assert_eq!(p.read().await, ReadReply::Absent);
     assert_eq!(p.complete_unsaid(&bytes).await, LATE);
-    p.assert_untouched(&bytes, "storing it").await;
+    p.unchanged(&bytes, "storing it").await;
 }
 
 async fn a_completion_whose_claim_is_not_as_it_says_is_stored(p: Probe) {
@@ -53,29 +45,17 @@ async fn a_completion_whose_claim_is_not_as_it_says_is_stored(p: Probe) {
             state: State::Reconciling { lease: LEASE },
             ..granted
         },
-        Header {
-            retain: RETAIN / 2,
-            ..granted
-        },
-        Header {
-            fence: Fence::new(granted.fence.get() + 1),
-            ..granted
-        },
-        Header {
-            attempts: granted.attempts + 1,
-            ..granted
-        },
-        Header {
-            fingerprint: Fingerprint::NONE,
-            ..granted
-        },
+        kept_for(RETAIN / 2, granted),
+        fenced(Fence::new(granted.fence.get() + 1), granted),
+        counted(granted.attempts + 1, granted),
+        fingerprinted(Fingerprint::NONE, granted),
     ];
     for (n, said) in said.iter().enumerate() {
         let p = p.at(n);
         p.plant(&granted, b"", RETAIN).await;
         let bytes = answer(&granted, b"paid");
         assert_eq!(p.complete_claim(said, &bytes).await, IN_TIME, "{said:?}");
-        p.assert_untouched(&bytes, "storing it").await;
+        p.unchanged(&bytes, "storing it").await;
     }
 }
 
@@ -84,12 +64,9 @@ async fn what_is_said_of_a_claim_does_not_bring_it_back(p: Probe) {
     p.advance(LEASE).await;
     let theirs = p.take(&ask(B)).await;
     let bytes = answer(&claim, b"overtaken");
-    expect!(
-        p.complete_claim(&claim, &bytes).await,
-        CompleteReply::Superseded { .. } => ()
-    );
+    superseded!(p.complete_claim(&claim, &bytes).await);
     assert_eq!(p.header().await, theirs, "the later attempt is not touched");
-    assert_eq!(p.release(B, Remains::Attempt).await, ReleaseReply::Released);
+    assert_eq!(p.release(B, Remains::Attempt).await, RELEASED);
     assert_eq!(p.complete_claim(&claim, &bytes).await, LATE);
     assert_eq!(p.found().await.0.body(), b"overtaken");
 
@@ -107,13 +84,10 @@ async fn what_is_said_of_a_claim_does_not_replace_an_answer(p: Probe) {
     let first = answer(&theirs, b"first");
     assert_eq!(p.complete_claim(&theirs, &first).await, IN_TIME);
     for said in [&claim, &theirs] {
-        let record = expect!(
-            p.complete_claim(said, &answer(&claim, b"second")).await,
-            CompleteReply::Adopted { record, .. } => record
-        );
+        let record = adopted!(p.complete_claim(said, &answer(&claim, b"second")).await).0;
         assert_eq!(record.as_bytes(), &first[..]);
     }
-    p.assert_untouched(&first, "another completion").await;
+    p.unchanged(&first, "another completion").await;
 }
 
 async fn a_completion_is_repeated_with_and_without_a_word_of_its_claim(p: Probe) {
@@ -123,7 +97,7 @@ async fn a_completion_is_repeated_with_and_without_a_word_of_its_claim(p: Probe)
     p.advance(TTL / 2).await;
     assert_eq!(p.complete_claim(&claim, &bytes).await, IN_TIME);
     assert_eq!(p.complete_unsaid(&bytes).await, IN_TIME);
-    p.assert_untouched(&bytes, "sending it again").await;
+    p.unchanged(&bytes, "sending it again").await;
     p.assert_left(p.found().await.1, TTL / 2);
 }
 
@@ -143,7 +117,7 @@ async fn an_answer_whose_claim_is_known_is_kept_for_what_its_record_says(p: Prob
             };
             let bytes = record(&end, &vec![b'x'; bytes]);
             assert_eq!(p.complete_claim(&claim, &bytes).await, IN_TIME);
-            p.assert_untouched(&bytes, "storing it").await;
+            p.unchanged(&bytes, "storing it").await;
             p.assert_left(p.found().await.1, life);
         }
     }

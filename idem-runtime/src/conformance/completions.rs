@@ -1,12 +1,11 @@
 //! Completions in every state, for either owner.
 
 use super::probe::{
-    A, B, LEASE, MS, OUTCOMES, Probe, REMAINS, RETAIN, SCHEMA, TTL, answer, ask, done, finished,
-    header, pending, record,
+    A, B, IN_TIME, LEASE, MS, NO_RECORDS, OUTCOMES, Probe, REMAINS, RETAIN, SCHEMA, SUPERSEDED,
+    TTL, answer, ask, by, counted, done, fenced, finished, finished_by, header, kept_for, pending,
+    record,
 };
-use crate::store::{
-    ClaimReply, CompleteReply, Fence, Header, OutcomeKind, Owner, Record, State, Unreadable,
-};
+use crate::store::{CompleteReply, Fence, Header, OutcomeKind, Record, State};
 
 cases! {
     2 the_owner_of_a_live_claim_completes: transport,
@@ -22,15 +21,6 @@ cases! {
     4 each_outcome_and_schema_is_given_back_as_it_was_stored,
 }
 
-const IN_TIME: CompleteReply = CompleteReply::Stored { late: false };
-
-fn of(owner: Owner) -> Header {
-    Header {
-        owner,
-        ..finished(&header(pending()))
-    }
-}
-
 async fn the_owner_of_a_live_claim_completes(p: Probe) {
     let claim = p.take(&ask(A)).await;
     let bytes = answer(&claim, b"paid");
@@ -38,19 +28,16 @@ async fn the_owner_of_a_live_claim_completes(p: Probe) {
     let (record, left) = p.found().await;
     assert_eq!(record.as_bytes(), &bytes[..]);
     p.assert_left(left, TTL);
-    let replayed = expect!(
-        p.claim(&ask(B)).await,
-        ClaimReply::Done { record, .. } => record
-    );
+    let replayed = replayed!(p.claim(&ask(B)).await).0;
     assert_eq!(replayed, record, "the next caller is given the answer");
 }
 
 async fn the_owner_of_a_lapsed_claim_completes_if_nobody_took_it(p: Probe) {
     for age in [LEASE, LEASE + MS, LEASE * 30] {
         p.plant(&header(pending()), b"", RETAIN - age).await;
-        let bytes = record(&of(A), b"late but first");
+        let bytes = record(&finished_by(A), b"late but first");
         assert_eq!(p.complete(&bytes).await, IN_TIME);
-        p.assert_untouched(&bytes, "storing it").await;
+        p.unchanged(&bytes, "storing it").await;
     }
 }
 
@@ -64,13 +51,9 @@ async fn another_owner_does_not_complete_a_live_claim(p: Probe) {
             fence: Fence::new(claim.fence.get() + 1),
             ..finished(&claim)
         };
-        expect!(
-            p.complete(&record(&theirs, b"not ours")).await,
-            CompleteReply::Superseded { .. } => ()
-        );
+        superseded!(p.complete(&record(&theirs, b"not ours")).await);
     }
-    p.assert_untouched(&before, "a completion by another owner")
-        .await;
+    p.unchanged(&before, "a completion by another owner").await;
     p.assert_left(p.found().await.1, RETAIN);
     assert_eq!(p.complete(&answer(&claim, b"ours")).await, IN_TIME);
 }
@@ -79,10 +62,7 @@ async fn a_completion_says_what_is_left_of_the_lease_that_stands_in_its_way(p: P
     for age in [0, 1, 30] {
         let age = LEASE / 60 * age;
         p.plant(&header(pending()), b"", RETAIN - age).await;
-        let left = expect!(
-            p.complete(&record(&of(B), b"")).await,
-            CompleteReply::Superseded { lease_left } => lease_left
-        );
+        let left = superseded!(p.complete(&record(&finished_by(B), b"")).await);
         p.assert_left(left, LEASE - age);
     }
 }
@@ -91,29 +71,26 @@ async fn a_completion_of_a_done_key_is_given_the_answer_that_counts(p: Probe) {
     // A success over an unknown outcome is another matter: see `unknown`.
     for outcome in OUTCOMES.into_iter().filter(|o| *o != OutcomeKind::Unknown) {
         let first = p.plant(&header(done(outcome)), b"first", RETAIN / 2).await;
-        let (adopted, left) = expect!(
-            p.complete(&record(&of(B), b"second")).await,
-            CompleteReply::Adopted { record, left } => (record, left)
-        );
+        let (adopted, left) = adopted!(p.complete(&record(&finished_by(B), b"second")).await);
         assert_eq!(adopted.as_bytes(), &first[..]);
         p.assert_left(left, RETAIN / 2);
-        p.assert_untouched(&first, "a second completion").await;
+        p.unchanged(&first, "a second completion").await;
         p.assert_left(p.found().await.1, RETAIN / 2);
     }
 }
 
 async fn what_is_done_can_be_neither_released_nor_renewed(p: Probe) {
-    use crate::store::{ReleaseReply, RenewReply};
+    use crate::store::RenewReply;
     let claim = p.take(&ask(A)).await;
     let bytes = answer(&claim, b"final");
     assert_eq!(p.complete(&bytes).await, IN_TIME);
     for owner in [A, B] {
         for remains in REMAINS {
-            assert_eq!(p.release(owner, remains).await, ReleaseReply::Superseded);
+            assert_eq!(p.release(owner, remains).await, SUPERSEDED);
         }
-        assert_eq!(p.renew(&Header { owner, ..claim }).await, RenewReply::Lost);
+        assert_eq!(p.renew(&by(owner, claim)).await, RenewReply::Lost);
     }
-    p.assert_untouched(&bytes, "release and renewal").await;
+    p.unchanged(&bytes, "release and renewal").await;
     p.assert_left(p.found().await.1, TTL);
 }
 
@@ -121,10 +98,7 @@ async fn an_answer_is_kept_for_what_its_record_says(p: Probe) {
     for (n, retain) in [TTL, RETAIN * 2, LEASE, RETAIN].into_iter().enumerate() {
         let p = p.at(n);
         let claim = p.take(&ask(A)).await;
-        let done = Header {
-            retain,
-            ..finished(&claim)
-        };
+        let done = kept_for(retain, finished(&claim));
         assert_eq!(p.complete(&record(&done, b"x")).await, IN_TIME);
         let (stored, left) = p.found().await;
         assert_eq!(stored.header, done);
@@ -135,10 +109,7 @@ async fn an_answer_is_kept_for_what_its_record_says(p: Probe) {
 async fn an_answer_keeps_the_attempts_that_were_counted(p: Probe) {
     for state in [pending(), State::Released] {
         p.plant(&header(state), b"", RETAIN - LEASE).await;
-        let told_otherwise = Header {
-            attempts: 1,
-            ..of(A)
-        };
+        let told_otherwise = counted(1, finished_by(A));
         let bytes = record(&told_otherwise, b"x");
         assert_eq!(p.complete(&bytes).await, IN_TIME);
         let (stored, _) = p.found().await;
@@ -151,10 +122,7 @@ async fn an_answer_keeps_the_higher_fence(p: Probe) {
     let kept = header(pending()).fence;
     for (told, expected) in [(1, kept.get()), (kept.get() + 9, kept.get() + 9)] {
         p.plant(&header(pending()), b"", RETAIN).await;
-        let done = Header {
-            fence: Fence::new(told),
-            ..of(A)
-        };
+        let done = fenced(Fence::new(told), finished_by(A));
         assert_eq!(p.complete(&record(&done, b"x")).await, IN_TIME);
         assert_eq!(p.header().await.fence.get(), expected);
     }
@@ -163,16 +131,11 @@ async fn an_answer_keeps_the_higher_fence(p: Probe) {
 async fn a_completion_that_is_no_record_is_refused(p: Probe) {
     p.take(&ask(A)).await;
     let before = p.peek().await.expect("the claim is there");
-    for (bytes, error) in [
-        (&b""[..], Unreadable::Short { bytes: 0 }),
-        (&b"2D"[..], Unreadable::Short { bytes: 2 }),
-        (&b"1D"[..], Unreadable::Layout { byte: b'1' }),
-        (&b"3D"[..], Unreadable::Layout { byte: b'3' }),
-    ] {
+    for (bytes, error) in NO_RECORDS {
         let bytes = bytes::Bytes::from_static(bytes);
         assert_eq!(p.complete(&bytes).await, CompleteReply::Unreadable(error));
     }
-    p.assert_untouched(&before, "what is no record").await;
+    p.unchanged(&before, "what is no record").await;
 }
 
 async fn each_outcome_and_schema_is_given_back_as_it_was_stored(p: Probe) {
@@ -186,10 +149,7 @@ async fn each_outcome_and_schema_is_given_back_as_it_was_stored(p: Probe) {
             };
             let bytes = record(&done, b"");
             assert_eq!(p.complete(&bytes).await, IN_TIME);
-            let replayed = expect!(
-                p.claim(&ask(B)).await,
-                ClaimReply::Done { record, .. } => record
-            );
+            let replayed = replayed!(p.claim(&ask(B)).await).0;
             let expected = Record::decode(bytes).expect("it was encoded here");
             assert_eq!(replayed, expected);
         }

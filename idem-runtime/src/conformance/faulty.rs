@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
-use super::Forward;
+use super::forward::Forward;
 use crate::identity::fingerprint::Fingerprint;
 use crate::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Owner, ReadReply,
@@ -121,16 +121,16 @@ pub struct Sent {
 /// # });
 /// ```
 #[derive(Clone)]
-pub struct Faulty(Arc<Inner>);
+pub struct Faulty(Arc<FaultyState>);
 
-struct Inner {
+struct FaultyState {
     store: Arc<dyn Store>,
-    plan: Mutex<Plan>,
+    plan: Mutex<FaultPlan>,
     held: Semaphore,
 }
 
 #[derive(Default)]
-struct Plan {
+struct FaultPlan {
     next: Vec<(Operation, VecDeque<Fault>)>,
     at: Vec<(usize, Fault)>,
     sent: Vec<Sent>,
@@ -154,14 +154,14 @@ impl Faulty {
     /// The same, in front of a shared store.
     #[must_use]
     pub fn over(store: Arc<dyn Store>) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(FaultyState {
             store,
             plan: Mutex::default(),
             held: Semaphore::new(0),
         }))
     }
 
-    fn plan(&self) -> MutexGuard<'_, Plan> {
+    fn plan(&self) -> MutexGuard<'_, FaultPlan> {
         // No code panics while it is locked.
         self.0.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,7 +1,9 @@
 //! Fences grow with every claim of a key.
 
-use super::probe::{A, B, C, LEASE, MS, Probe, RETAIN, ask, header, owner, pending};
-use crate::store::{ClaimRequest, Fence, Header, ReleaseReply, Remains, RenewReply, State};
+use super::probe::{
+    A, B, C, LEASE, MS, Probe, RELEASED, RETAIN, ask, fenced, header, owner, pending, unlimited,
+};
+use crate::store::{Fence, Remains, RenewReply, State};
 
 cases! {
     7 a_takeover_has_a_higher_fence,
@@ -29,10 +31,7 @@ async fn a_claim_after_a_release_has_a_higher_fence(p: Probe) {
     for owner in [A, B, A, C] {
         let fence = p.take(&ask(owner)).await.fence;
         assert!(fence > last, "{fence:?} after {last:?}");
-        assert_eq!(
-            p.release(owner, Remains::Request).await,
-            ReleaseReply::Released
-        );
+        assert_eq!(p.release(owner, Remains::Request).await, RELEASED);
         last = fence;
     }
 }
@@ -40,18 +39,12 @@ async fn a_claim_after_a_release_has_a_higher_fence(p: Probe) {
 async fn fences_grow_over_many_attempts(p: Probe) {
     let mut last = Fence::default();
     for n in 0..100 {
-        let request = ClaimRequest {
-            max_attempts: None,
-            ..ask(owner(n))
-        };
+        let request = unlimited(owner(n));
         let fence = p.take(&request).await.fence;
         assert!(fence > last, "{fence:?} after {last:?}");
         last = fence;
         if n % 2 == 0 {
-            assert_eq!(
-                p.release(owner(n), Remains::Attempt).await,
-                ReleaseReply::Released
-            );
+            assert_eq!(p.release(owner(n), Remains::Attempt).await, RELEASED);
         } else {
             p.advance(LEASE).await;
         }
@@ -62,10 +55,7 @@ async fn a_fence_grows_when_the_clock_does_not(p: Probe) {
     let mut fences = Vec::new();
     for n in 0..20 {
         fences.push(p.take(&ask(owner(n))).await.fence);
-        assert_eq!(
-            p.release(owner(n), Remains::Request).await,
-            ReleaseReply::Released
-        );
+        assert_eq!(p.release(owner(n), Remains::Request).await, RELEASED);
     }
     assert!(
         fences.is_sorted_by(|last, next| last < next),
@@ -77,10 +67,7 @@ async fn a_fence_ahead_of_the_clock_grows_by_one(p: Probe) {
     // As after a failover to a server whose clock is behind; in the year 2185.
     let ahead = Fence::new(6_789_012_345_678_901);
     for (state, life) in [(pending(), RETAIN - LEASE), (State::Released, RETAIN)] {
-        let record = Header {
-            fence: ahead,
-            ..header(state)
-        };
+        let record = fenced(ahead, header(state));
         p.plant(&record, b"", life).await;
         let claim = p.take(&ask(B)).await;
         assert_eq!(claim.fence.get(), ahead.get() + 1);
@@ -99,10 +86,7 @@ async fn every_byte_of_a_fence_counts(p: Probe) {
         0x001f_ffff_ffff_fffd,
         0x000f_ffff_ffff_ffff,
     ] {
-        let record = Header {
-            fence: Fence::new(number),
-            ..header(State::Released)
-        };
+        let record = fenced(Fence::new(number), header(State::Released));
         p.plant(&record, b"", RETAIN).await;
         assert_eq!(p.take(&ask(B)).await.fence.get(), number + 1);
     }
@@ -119,7 +103,7 @@ async fn a_renewal_keeps_the_fence(p: Probe) {
 async fn a_fence_after_the_records_life_is_not_lower(p: Probe) {
     // The record is gone, so this fence is based on the store's clock.
     let first = p.take(&ask(A)).await;
-    assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
     p.advance(RETAIN).await;
     let second = p.take(&ask(B)).await;
     assert!(second.fence >= first.fence);

@@ -1,13 +1,13 @@
 //! Fingerprints: kept and compared in every state, removed by a release, and the behaviour of `NONE`.
 
 use super::probe::{
-    A, ASKED, B, C, LEASE, NONE, OTHER, OUTCOMES, Probe, RETAIN, answer, ask, done, finished,
-    header, pending, reconciling, record,
+    A, ASKED, B, C, IN_TIME, LEASE, NONE, OTHER, OUTCOMES, Probe, RELEASED, RETAIN, SUPERSEDED,
+    answer, ask, asks, counted, done, fingerprinted, finished, header, pending, reconciling,
+    record,
 };
 use crate::identity::fingerprint::Fingerprint;
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReleaseReply, Remains, RenewReply,
-    State,
+    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, Remains, RenewReply, State,
 };
 
 cases! {
@@ -29,13 +29,6 @@ cases! {
     9 a_reconciliation_given_back_keeps_the_fingerprint,
     9 a_claim_says_whether_it_brought_the_fingerprint,
     9 a_fingerprint_that_was_taken_off_may_be_brought_again,
-}
-
-fn asks(owner: Owner, fingerprint: Fingerprint) -> ClaimRequest {
-    ClaimRequest {
-        fingerprint,
-        ..ask(owner)
-    }
 }
 
 /// Every state and its life: live and lapsed, of a body or of a reconcile hook; released, and done with every outcome.
@@ -61,7 +54,7 @@ async fn another_request_is_a_mismatch_in_every_state(p: Probe) {
                 "{state:?} with {life:?} to live"
             );
         }
-        p.assert_untouched(&bytes, "another request").await;
+        p.unchanged(&bytes, "another request").await;
         p.assert_left(p.found().await.1, life);
     }
 }
@@ -111,8 +104,7 @@ async fn an_answer_to_another_request_is_refused_in_every_state(p: Probe) {
                 "{state:?} with {life:?} to live"
             );
         }
-        p.assert_untouched(&bytes, "an answer to another request")
-            .await;
+        p.unchanged(&bytes, "an answer to another request").await;
     }
 }
 
@@ -129,7 +121,7 @@ async fn a_fingerprint_outlives_the_claim_that_brought_it(p: Probe) {
     check("claimed").await;
     assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
     check("renewed").await;
-    assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Request).await, RELEASED);
     check("released").await;
     p.take(&ask(B)).await;
     check("claimed again").await;
@@ -183,14 +175,8 @@ async fn an_answer_without_a_fingerprint_does_not_forget_the_records(p: Probe) {
         (State::Released, RETAIN),
     ] {
         p.plant(&header(state), b"", life).await;
-        let done = Header {
-            fingerprint: NONE,
-            ..finished(&header(pending()))
-        };
-        expect!(
-            p.complete(&record(&done, b"the answer")).await,
-            CompleteReply::Stored { late: false } => ()
-        );
+        let done = fingerprinted(NONE, finished(&header(pending())));
+        assert_eq!(p.complete(&record(&done, b"the answer")).await, IN_TIME);
         let (stored, _) = p.found().await;
         assert_eq!(stored.header.fingerprint, ASKED);
         assert_eq!(stored.body(), b"the answer");
@@ -200,14 +186,8 @@ async fn an_answer_without_a_fingerprint_does_not_forget_the_records(p: Probe) {
 
 async fn an_answer_brings_its_fingerprint_to_a_record_without(p: Probe) {
     p.take(&asks(A, NONE)).await;
-    let done = Header {
-        fingerprint: ASKED,
-        ..finished(&p.header().await)
-    };
-    expect!(
-        p.complete(&record(&done, b"x")).await,
-        CompleteReply::Stored { late: false } => ()
-    );
+    let done = fingerprinted(ASKED, finished(&p.header().await));
+    assert_eq!(p.complete(&record(&done, b"x")).await, IN_TIME);
     assert_eq!(p.header().await.fingerprint, ASKED);
     assert_eq!(p.claim(&asks(B, OTHER)).await, ClaimReply::Mismatch);
     expect!(p.claim(&asks(B, ASKED)).await, ClaimReply::Done { .. } => ());
@@ -229,7 +209,7 @@ async fn brings(p: &Probe, request: &ClaimRequest) -> bool {
 
 async fn a_release_of_which_nothing_remains_takes_the_fingerprint_off(p: Probe) {
     let first = p.take(&ask(A)).await;
-    assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
     let free = p.header().await;
     assert_eq!((free.fingerprint, free.attempts), (NONE, 0));
     assert_eq!((free.state, free.fence), (State::Released, first.fence));
@@ -245,14 +225,14 @@ async fn a_release_of_which_nothing_remains_takes_the_fingerprint_off(p: Probe) 
     );
     assert_eq!(p.claim(&ask(A)).await, ClaimReply::Mismatch);
     assert_eq!(p.renew(&first).await, RenewReply::Lost);
-    p.assert_untouched(&bytes, "the first attempt").await;
+    p.unchanged(&bytes, "the first attempt").await;
 }
 
 async fn a_release_of_which_something_remains_keeps_the_fingerprint(p: Probe) {
     for (n, remains) in [Remains::Request, Remains::Attempt].into_iter().enumerate() {
         let p = p.at(n);
         p.take(&ask(A)).await;
-        assert_eq!(p.release(A, remains).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, remains).await, RELEASED);
         assert_eq!(p.header().await.fingerprint, ASKED);
         assert_eq!(p.claim(&asks(B, OTHER)).await, ClaimReply::Mismatch);
     }
@@ -262,19 +242,16 @@ async fn the_fingerprint_of_another_attempt_that_counts_stays(p: Probe) {
     p.take(&ask(A)).await;
     p.advance(LEASE).await;
     p.take(&ask(B)).await;
-    assert_eq!(p.release(B, Remains::Nothing).await, ReleaseReply::Released);
+    assert_eq!(p.release(B, Remains::Nothing).await, RELEASED);
     let kept = p.header().await;
     assert_eq!((kept.fingerprint, kept.attempts), (ASKED, 1));
     assert_eq!(p.claim(&asks(C, OTHER)).await, ClaimReply::Mismatch);
     // More than fit into a byte of the counter.
     for (n, attempts) in [0x100, 0x101, u16::MAX].into_iter().enumerate() {
         let p = p.at(n);
-        let many = Header {
-            attempts,
-            ..header(pending())
-        };
+        let many = counted(attempts, header(pending()));
         p.plant(&many, b"", RETAIN).await;
-        assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
         let kept = p.header().await;
         assert_eq!((kept.fingerprint, kept.attempts), (ASKED, attempts - 1));
     }
@@ -283,20 +260,19 @@ async fn the_fingerprint_of_another_attempt_that_counts_stays(p: Probe) {
 async fn a_release_sent_again_takes_no_fingerprint_of_another_claim(p: Probe) {
     p.take(&ask(A)).await;
     for _ in 0..2 {
-        assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
         assert_eq!(p.header().await.fingerprint, NONE);
     }
     p.take(&asks(B, OTHER)).await;
     let bytes = p.peek().await.expect("another has the key");
     let reply = p.release(A, Remains::Nothing).await;
-    assert_eq!(reply, ReleaseReply::Superseded);
-    p.assert_untouched(&bytes, "a release of an earlier claim")
-        .await;
+    assert_eq!(reply, SUPERSEDED);
+    p.unchanged(&bytes, "a release of an earlier claim").await;
 }
 
 async fn a_reconciliation_given_back_keeps_the_fingerprint(p: Probe) {
     p.plant(&header(reconciling()), b"", RETAIN).await;
-    assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
     assert_eq!(p.header().await.fingerprint, ASKED);
 }
 
@@ -305,7 +281,7 @@ async fn a_claim_says_whether_it_brought_the_fingerprint(p: Probe) {
     assert!(!brings(&p, &ask(A)).await, "sent again");
     p.advance(LEASE).await;
     assert!(!brings(&p, &ask(B)).await, "a lapsed claim had it");
-    assert_eq!(p.release(B, Remains::Request).await, ReleaseReply::Released);
+    assert_eq!(p.release(B, Remains::Request).await, RELEASED);
     assert!(!brings(&p, &ask(C)).await, "an earlier attempt had it");
     let p = p.at(1);
     p.take(&asks(A, NONE)).await;
@@ -318,7 +294,7 @@ async fn a_fingerprint_that_was_taken_off_may_be_brought_again(p: Probe) {
         assert!(brings(&p, &request).await);
         assert_eq!(p.header().await.fingerprint, request.fingerprint);
         let released = p.release(request.owner, Remains::Nothing).await;
-        assert_eq!(released, ReleaseReply::Released);
+        assert_eq!(released, RELEASED);
     }
     p.take(&asks(Owner::from_bytes([9; 16]), ASKED)).await;
     assert_eq!(p.claim(&asks(B, OTHER)).await, ClaimReply::Mismatch);

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use super::probe::{A, B, LEASE, OTHER, Probe, answer, ask};
+use super::probe::{A, B, LATE, LEASE, OTHER, Probe, RELEASED, answer, ask, asks};
 use crate::identity::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest};
 use crate::identity::operation::{Operation, RecordKey};
-use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, ReadReply, ReleaseReply, Remains, RenewReply,
-};
+use crate::store::{ClaimReply, ReadReply, Remains, RenewReply};
 
 cases! {
     11 keys_of_different_digests_are_separate,
@@ -63,34 +61,18 @@ async fn keys_of_different_prefixes_are_separate(p: Probe) {
 
 async fn an_operation_on_one_key_does_not_touch_another(p: Probe) {
     let (one, two) = (p.at(1), p.at(2));
-    let other = ClaimRequest {
-        fingerprint: OTHER,
-        ..ask(A)
-    };
+    let other = asks(A, OTHER);
     let claim = one.take(&ask(A)).await;
     let theirs = two.take(&other).await;
     let bytes = two.peek().await.expect("the claim is there");
     assert_eq!(one.renew(&claim).await, RenewReply::Renewed);
-    assert_eq!(
-        one.release(A, Remains::Attempt).await,
-        ReleaseReply::Released
-    );
+    assert_eq!(one.release(A, Remains::Attempt).await, RELEASED);
     expect!(one.claim(&ask(B)).await, ClaimReply::Granted { .. } => ());
     one.advance(LEASE / 2).await;
-    expect!(
-        one.complete(&answer(&claim, b"x")).await,
-        CompleteReply::Superseded { .. } => ()
-    );
-    assert_eq!(
-        one.release(B, Remains::Request).await,
-        ReleaseReply::Released
-    );
-    expect!(
-        one.complete(&answer(&claim, b"x")).await,
-        CompleteReply::Stored { late: true } => ()
-    );
-    two.assert_untouched(&bytes, "what happened to another key")
-        .await;
+    superseded!(one.complete(&answer(&claim, b"x")).await);
+    assert_eq!(one.release(B, Remains::Request).await, RELEASED);
+    assert_eq!(one.complete(&answer(&claim, b"x")).await, LATE);
+    two.unchanged(&bytes, "what happened to another key").await;
     assert_eq!(
         two.renew(&theirs).await,
         RenewReply::Renewed,

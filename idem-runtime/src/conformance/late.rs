@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::probe::{
-    A, ASKED, B, C, LEASE, MS, OTHER, OUTCOMES, Probe, REMAINS, RETAIN, TTL, answer, ask, dated,
-    done, finished, header, record,
+    A, ASKED, B, C, IN_TIME, LATE, LEASE, MS, OTHER, OUTCOMES, Probe, RELEASED, REMAINS, RETAIN,
+    SUPERSEDED, TTL, answer, ask, asks, at_most, by, dated, done, ended, finished, header, pending,
+    record,
 };
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, ReadReply, ReleaseReply, Remains,
-    RenewReply,
+    ClaimReply, CompleteReply, Header, OutcomeKind, ReadReply, Remains, RenewReply,
 };
 
 cases! {
@@ -28,8 +28,6 @@ cases! {
     9 a_late_answer_to_another_request_is_refused,
     4 a_late_answer_is_final,
 }
-
-const LATE: CompleteReply = CompleteReply::Stored { late: true };
 
 /// A claims, lapses, and B claims.
 async fn overtaken(p: &Probe) -> (Header, Header) {
@@ -54,11 +52,8 @@ async fn an_answer_whose_record_never_was_is_stored(p: Probe) {
         let p = p.at(n);
         let bytes = record(&header(done(outcome)), b"from elsewhere");
         assert_eq!(p.complete(&bytes).await, LATE);
-        p.assert_untouched(&bytes, "storing it").await;
-        let (found, left) = expect!(
-            p.claim(&dated(&ask(B))).await,
-            ClaimReply::Done { record, left } => (record, left)
-        );
+        p.unchanged(&bytes, "storing it").await;
+        let (found, left) = replayed!(p.claim(&dated(&ask(B))).await);
         assert_eq!(found.as_bytes(), &bytes[..]);
         p.assert_left(left, RETAIN);
     }
@@ -66,10 +61,7 @@ async fn an_answer_whose_record_never_was_is_stored(p: Probe) {
 
 async fn an_answer_is_refused_while_a_later_attempt_runs(p: Probe) {
     let (first, second) = overtaken(&p).await;
-    let left = expect!(
-        p.complete(&answer(&first, b"overtaken")).await,
-        CompleteReply::Superseded { lease_left } => lease_left
-    );
+    let left = superseded!(p.complete(&answer(&first, b"overtaken")).await);
     p.assert_left(left, LEASE);
     assert_eq!(p.header().await, second, "the later attempt is not touched");
 }
@@ -78,7 +70,7 @@ async fn an_answer_is_stored_when_the_later_attempt_gave_up(p: Probe) {
     for (n, remains) in REMAINS.into_iter().enumerate() {
         let p = p.at(n);
         let (first, _) = overtaken(&p).await;
-        assert_eq!(p.release(B, remains).await, ReleaseReply::Released);
+        assert_eq!(p.release(B, remains).await, RELEASED);
         assert_eq!(p.complete(&answer(&first, b"first")).await, LATE);
         assert_eq!(p.found().await.0.body(), b"first");
     }
@@ -101,10 +93,7 @@ async fn an_error_is_not_stored_while_the_later_attempt_may_succeed(p: Probe) {
         let p = p.at(n);
         let (first, second) = overtaken(&p).await;
         p.advance(LEASE).await;
-        let end = Header {
-            state: done(outcome),
-            ..finished(&first)
-        };
+        let end = ended(&first, outcome);
         let bytes = record(&end, b"");
         if matches!(outcome, OutcomeKind::Value | OutcomeKind::Tombstone) {
             assert_eq!(p.complete(&bytes).await, LATE, "{outcome:?}");
@@ -118,10 +107,7 @@ async fn an_error_is_not_stored_while_the_later_attempt_may_succeed(p: Probe) {
             "{outcome:?}"
         );
         assert_eq!(p.header().await, second, "the later attempt is not touched");
-        assert_eq!(
-            p.complete(&answer(&second, b"second")).await,
-            CompleteReply::Stored { late: false }
-        );
+        assert_eq!(p.complete(&answer(&second, b"second")).await, IN_TIME);
     }
 }
 
@@ -130,33 +116,20 @@ async fn a_later_attempt_that_renews_keeps_the_answer_out(p: Probe) {
     for _ in 0..3 {
         p.advance(LEASE * 2).await;
         assert_eq!(p.renew(&second).await, RenewReply::Renewed);
-        expect!(
-            p.complete(&answer(&first, b"overtaken")).await,
-            CompleteReply::Superseded { .. } => ()
-        );
+        superseded!(p.complete(&answer(&first, b"overtaken")).await);
     }
-    assert_eq!(
-        p.complete(&answer(&second, b"second")).await,
-        CompleteReply::Stored { late: false }
-    );
+    assert_eq!(p.complete(&answer(&second, b"second")).await, IN_TIME);
 }
 
 async fn an_answer_after_the_later_attempts_answer_is_not_stored(p: Probe) {
     let (first, second) = overtaken(&p).await;
     let counts = answer(&second, b"counts");
-    assert_eq!(
-        p.complete(&counts).await,
-        CompleteReply::Stored { late: false }
-    );
+    assert_eq!(p.complete(&counts).await, IN_TIME);
     p.advance(TTL / 2).await;
-    let (adopted, left) = expect!(
-        p.complete(&answer(&first, b"does not")).await,
-        CompleteReply::Adopted { record, left } => (record, left)
-    );
+    let (adopted, left) = adopted!(p.complete(&answer(&first, b"does not")).await);
     assert_eq!(adopted.as_bytes(), &counts[..]);
     p.assert_left(left, TTL / 2);
-    p.assert_untouched(&counts, "the first attempt's answer")
-        .await;
+    p.unchanged(&counts, "the first attempt's answer").await;
 }
 
 async fn a_later_attempt_that_was_overtaken_by_the_answer_has_lost(p: Probe) {
@@ -165,10 +138,7 @@ async fn a_later_attempt_that_was_overtaken_by_the_answer_has_lost(p: Probe) {
     let bytes = answer(&first, b"first");
     assert_eq!(p.complete(&bytes).await, LATE);
     assert_eq!(p.renew(&second).await, RenewReply::Lost);
-    assert_eq!(
-        p.release(B, Remains::Attempt).await,
-        ReleaseReply::Superseded
-    );
+    assert_eq!(p.release(B, Remains::Attempt).await, SUPERSEDED);
     assert_eq!(p.found().await.0.body(), b"first");
 }
 
@@ -176,20 +146,17 @@ async fn a_later_attempt_is_given_the_answer_that_overtook_it(p: Probe) {
     let (first, second) = overtaken(&p).await;
     p.advance(LEASE).await;
     assert_eq!(p.complete(&answer(&first, b"first")).await, LATE);
-    let adopted = expect!(
-        p.complete(&answer(&second, b"second")).await,
-        CompleteReply::Adopted { record, .. } => record
-    );
+    let adopted = adopted!(p.complete(&answer(&second, b"second")).await).0;
     assert_eq!(adopted.body(), b"first");
     // Its claim, sent again afterwards, receives the answer as well.
-    let found = expect!(p.claim(&ask(B)).await, ClaimReply::Done { record, .. } => record);
+    let found = replayed!(p.claim(&ask(B)).await).0;
     assert_eq!(found, adopted);
 }
 
 async fn a_late_answer_keeps_the_fence_of_the_later_attempt(p: Probe) {
     let (first, second) = overtaken(&p).await;
     assert!(second.fence > first.fence);
-    assert_eq!(p.release(B, Remains::Attempt).await, ReleaseReply::Released);
+    assert_eq!(p.release(B, Remains::Attempt).await, RELEASED);
     assert_eq!(p.complete(&answer(&first, b"x")).await, LATE);
     assert_eq!(p.header().await.fence, second.fence);
 }
@@ -206,58 +173,45 @@ async fn a_late_answer_keeps_the_attempts_that_were_counted(p: Probe) {
         let p = p.at(n);
         let (first, second) = overtaken(&p).await;
         assert_eq!((first.attempts, second.attempts), (1, 2));
-        assert_eq!(p.release(B, remains).await, ReleaseReply::Released);
+        assert_eq!(p.release(B, remains).await, RELEASED);
         assert_eq!(p.complete(&answer(&first, b"x")).await, LATE);
         assert_eq!(p.header().await.attempts, expected);
     }
 }
 
 async fn a_late_answer_heals_a_key_without_attempts(p: Probe) {
-    let only = |owner| ClaimRequest {
-        max_attempts: super::probe::limit(2),
-        ..ask(owner)
-    };
+    let only = |owner| at_most(2, owner);
     let first = p.take(&only(A)).await;
     p.advance(LEASE).await;
     p.take(&only(B)).await;
     p.advance(LEASE).await;
     expect!(p.claim(&only(C)).await, ClaimReply::Exhausted { attempts: 2 } => ());
     assert_eq!(p.complete(&answer(&first, b"healed")).await, LATE);
-    let found = expect!(p.claim(&only(C)).await, ClaimReply::Done { record, .. } => record);
+    let found = replayed!(p.claim(&only(C)).await).0;
     assert_eq!(found.body(), b"healed");
 }
 
 async fn a_late_answer_to_another_request_is_refused(p: Probe) {
     let first = p.take(&ask(A)).await;
     p.advance(RETAIN).await;
-    let other = ClaimRequest {
-        fingerprint: OTHER,
-        ..ask(B)
-    };
+    let other = asks(B, OTHER);
     p.take(&other).await;
     let claimed = p.peek().await.expect("the claim is there");
     let late = answer(&first, b"asked before");
     assert_eq!(first.fingerprint, ASKED);
     assert_eq!(p.complete(&late).await, CompleteReply::Mismatch);
-    p.assert_untouched(&claimed, "an answer to another request")
-        .await;
+    p.unchanged(&claimed, "an answer to another request").await;
     p.advance(LEASE).await;
     assert_eq!(p.complete(&late).await, CompleteReply::Mismatch);
-    assert_eq!(p.release(B, Remains::Attempt).await, ReleaseReply::Released);
+    assert_eq!(p.release(B, Remains::Attempt).await, RELEASED);
     assert_eq!(p.complete(&late).await, CompleteReply::Mismatch);
 }
 
 async fn a_late_answer_is_final(p: Probe) {
     let bytes = record(&finished(&header(done(OUTCOMES[0]))), b"late");
     assert_eq!(p.complete(&bytes).await, LATE);
-    let claim = Header {
-        owner: B,
-        ..header(super::probe::pending())
-    };
-    expect!(
-        p.complete(&answer(&claim, b"later")).await,
-        CompleteReply::Adopted { .. } => ()
-    );
+    let claim = by(B, header(pending()));
+    adopted!(p.complete(&answer(&claim, b"later")).await);
     assert_eq!(p.renew(&claim).await, RenewReply::Lost);
-    p.assert_untouched(&bytes, "later operations").await;
+    p.unchanged(&bytes, "later operations").await;
 }

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::probe::{
-    A, ASKED, B, C, LEASE, MS, Probe, RETAIN, answer, ask, finished, header, pending, record,
+    A, ASKED, B, C, LATE, LEASE, MS, Probe, RETAIN, answer, ask, finished_by, header, pending,
+    record,
 };
-use crate::store::{ClaimReply, ClaimRequest, CompleteReply, Header, MAX_RETAIN, State};
+use crate::store::{ClaimReply, ClaimRequest, MAX_RETAIN, State};
 
 cases! {
     5 a_lease_ends_to_the_millisecond,
@@ -22,10 +23,7 @@ cases! {
 }
 
 async fn running(p: &Probe) -> Duration {
-    expect!(
-        p.claim(&ask(B)).await,
-        ClaimReply::Running { lease_left } => lease_left
-    )
+    running!(p.claim(&ask(B)).await)
 }
 
 async fn a_lease_ends_to_the_millisecond(p: Probe) {
@@ -53,14 +51,8 @@ async fn one_millisecond_of_a_lease_is_a_lease(p: Probe) {
     }
     p.plant(&header(pending()), b"", RETAIN - LEASE + MS).await;
     assert_eq!(running(&p).await, MS);
-    let theirs = Header {
-        owner: B,
-        ..finished(&header(pending()))
-    };
-    let lease_left = expect!(
-        p.complete(&record(&theirs, b"")).await,
-        CompleteReply::Superseded { lease_left } => lease_left
-    );
+    let theirs = finished_by(B);
+    let lease_left = superseded!(p.complete(&record(&theirs, b"")).await);
     assert_eq!(lease_left, MS);
     p.advance(MS).await;
     expect!(p.claim(&ask(B)).await, ClaimReply::Granted { .. } => ());
@@ -158,9 +150,12 @@ async fn a_lease_is_measured_with_the_retention_of_its_own_record(p: Probe) {
         ..ask(B)
     };
     p.take(&short).await;
-    let left = expect!(
-        p.claim(&ClaimRequest { owner: C, ..request }).await,
-        ClaimReply::Running { lease_left } => lease_left
+    let left = running!(
+        p.claim(&ClaimRequest {
+            owner: C,
+            ..request
+        })
+        .await
     );
     p.assert_left(left, LEASE);
 }
@@ -187,10 +182,7 @@ async fn the_lease_of_a_takeover_is_a_whole_one(p: Probe) {
     p.take(&ask(A)).await;
     p.advance(LEASE + LEASE / 2).await;
     p.take(&ask(B)).await;
-    let left = expect!(
-        p.claim(&ask(C)).await,
-        ClaimReply::Running { lease_left } => lease_left
-    );
+    let left = running!(p.claim(&ask(C)).await);
     p.assert_left(left, LEASE);
 }
 
@@ -200,19 +192,16 @@ async fn a_superseded_completion_waits_until_the_lease_ends(p: Probe) {
     p.take(&ask(B)).await;
     let answer = answer(&first, b"mine after all");
     p.advance_just_before(LEASE).await;
-    expect!(p.complete(&answer).await, CompleteReply::Superseded { .. } => ());
+    superseded!(p.complete(&answer).await);
     p.advance_the_rest().await;
-    assert_eq!(
-        p.complete(&answer).await,
-        CompleteReply::Stored { late: true }
-    );
+    assert_eq!(p.complete(&answer).await, LATE);
 }
 
 async fn a_record_with_more_life_than_written_is_as_good_as_new(p: Probe) {
     let bytes = p.plant(&header(pending()), b"", RETAIN * 2).await;
     let left = running(&p).await;
     assert_eq!(left, LEASE, "a lease is never longer than it was written");
-    p.assert_untouched(&bytes, "a refused claim").await;
+    p.unchanged(&bytes, "a refused claim").await;
 }
 
 async fn the_longest_lease_that_a_record_can_say_is_kept(p: Probe) {

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::probe::{
-    A, B, C, LEASE, MS, OUTCOMES, Probe, RETAIN, TTL, answer, ask, dated, done, finished, header,
-    pending, record,
+    A, B, C, IN_TIME, LATE, LEASE, MS, Probe, RELEASED, RETAIN, TTL, answer, ask, by, counted,
+    dated, finished, header, kept_for, pending, record, states,
 };
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Fence, Header, MAX_RETAIN, ReadReply, ReleaseReply,
-    Remains, RenewReply, State,
+    ClaimReply, ClaimRequest, CompleteReply, Fence, MAX_RETAIN, ReadReply, ReleaseReply, Remains,
+    RenewReply, State,
 };
 
 cases! {
@@ -59,17 +59,14 @@ async fn an_expired_answer_is_not_given_to_anybody(p: Probe) {
     let claim = p.take(&ask(B)).await;
     assert_eq!(claim.attempts, 1);
     assert!(p.found().await.0.body().is_empty());
-    assert_eq!(
-        p.complete(&answer(&claim, b"new")).await,
-        CompleteReply::Stored { late: false }
-    );
+    assert_eq!(p.complete(&answer(&claim, b"new")).await, IN_TIME);
     assert_eq!(p.found().await.0.body(), b"new");
 }
 
 async fn a_released_record_expires(p: Probe) {
     p.take(&ask(A)).await;
     p.advance(RETAIN / 4).await;
-    assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
     expires_in(&p, RETAIN / 4 * 3).await;
     assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Absent);
 }
@@ -80,12 +77,12 @@ async fn a_release_of_which_nothing_remains_lives_for_a_lease(p: Probe) {
         let p = p.at(n);
         p.take(&ask(A)).await;
         p.advance(age).await;
-        assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
         assert_eq!(p.header().await.retain, LEASE);
         p.assert_left(p.found().await.1, LEASE);
         // Sent again, it does not extend the life.
         p.advance(LEASE / 2).await;
-        assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
         p.assert_left(p.found().await.1, LEASE / 2);
         expires_in(&p, LEASE / 2).await;
         let next = p.take(&ask(B)).await;
@@ -99,7 +96,7 @@ async fn a_release_of_which_nothing_remains_lives_for_ten_seconds_at_least(p: Pr
         let p = p.at(n);
         let request = ClaimRequest { lease, ..ask(A) };
         expect!(p.claim(&request).await, ClaimReply::Granted { .. } => ());
-        assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
         let life = lease.max(LEAST);
         assert_eq!(p.header().await.retain, life);
         p.assert_left(p.found().await.1, life);
@@ -113,7 +110,7 @@ async fn a_release_of_which_something_remains_keeps_its_life(p: Probe) {
         let p = p.at(n);
         p.take(&ask(A)).await;
         p.advance(RETAIN / 4).await;
-        assert_eq!(p.release(A, remains).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, remains).await, RELEASED);
         assert_eq!(p.header().await.retain, RETAIN);
         p.assert_left(p.found().await.1, RETAIN / 4 * 3);
         p.advance(LEASE * 3).await;
@@ -126,7 +123,7 @@ async fn a_release_that_leaves_another_attempt_keeps_its_life(p: Probe) {
     let first = p.take(&ask(A)).await;
     p.advance(LEASE).await;
     let second = p.take(&ask(B)).await;
-    assert_eq!(p.release(B, Remains::Nothing).await, ReleaseReply::Released);
+    assert_eq!(p.release(B, Remains::Nothing).await, RELEASED);
     p.advance(LEASE * 9).await;
     let kept = p.header().await;
     assert_eq!((kept.attempts, kept.fence), (1, second.fence));
@@ -136,19 +133,16 @@ async fn a_release_that_leaves_another_attempt_keeps_its_life(p: Probe) {
     // More than fit into a byte of the counter.
     for (n, attempts) in [0x100, 0x101].into_iter().enumerate() {
         let p = p.at(n);
-        let many = Header {
-            attempts,
-            ..header(pending())
-        };
+        let many = counted(attempts, header(pending()));
         p.plant(&many, b"", RETAIN / 2).await;
-        assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
         p.assert_left(p.found().await.1, RETAIN / 2);
     }
 }
 
 async fn a_claim_after_a_release_of_which_nothing_remains_has_its_whole_life(p: Probe) {
     p.take(&ask(A)).await;
-    assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
     let next = p.take(&ask(B)).await;
     assert_eq!(next.retain, RETAIN);
     p.assert_left(p.found().await.1, RETAIN);
@@ -158,19 +152,18 @@ async fn a_claim_after_a_release_of_which_nothing_remains_has_its_whole_life(p: 
 
 async fn what_comes_late_finds_the_release_of_which_nothing_remains(p: Probe) {
     let claim = p.take(&ask(A)).await;
-    assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
     p.advance_just_before(LEASE).await;
     let bytes = p.peek().await.expect("the record lives for a lease");
     let lease_left = Duration::ZERO;
     assert_eq!(p.claim(&ask(A)).await, ClaimReply::Running { lease_left });
     assert_eq!(p.renew(&claim).await, RenewReply::Lost);
-    assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
-    p.assert_untouched(&bytes, "what came late").await;
+    assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
+    p.unchanged(&bytes, "what came late").await;
 }
 
 async fn records_of_every_state_expire(p: Probe) {
-    let states = OUTCOMES.map(done).into_iter();
-    for state in states.chain([pending(), State::Released]) {
+    for state in states() {
         p.plant(&header(state), b"", LEASE).await;
         expires_in(&p, LEASE).await;
     }
@@ -192,15 +185,9 @@ async fn every_retention_is_kept(p: Probe) {
     {
         let p = p.at(n);
         let claim = p.take(&ask(A)).await;
-        let done = Header {
-            retain,
-            ..finished(&claim)
-        };
+        let done = kept_for(retain, finished(&claim));
         let bytes = record(&done, b"long");
-        assert_eq!(
-            p.complete(&bytes).await,
-            CompleteReply::Stored { late: false }
-        );
+        assert_eq!(p.complete(&bytes).await, IN_TIME);
         if retain > p.fixture.drift() + MS {
             assert_eq!(p.header().await.retain, retain);
             expires_in(&p, retain).await;
@@ -213,18 +200,12 @@ async fn every_retention_is_kept(p: Probe) {
 
 async fn what_is_left_is_told_with_the_answer(p: Probe) {
     let claim = p.take(&ask(A)).await;
-    assert_eq!(
-        p.complete(&answer(&claim, b"x")).await,
-        CompleteReply::Stored { late: false }
-    );
+    assert_eq!(p.complete(&answer(&claim, b"x")).await, IN_TIME);
     for _ in 0..3 {
         let (_, before) = p.found().await;
         let claimed =
             expect!(p.claim(&dated(&ask(B))).await, ClaimReply::Done { left, .. } => left);
-        let theirs = Header {
-            owner: B,
-            ..finished(&claim)
-        };
+        let theirs = by(B, finished(&claim));
         let adopted = expect!(
             p.complete(&record(&theirs, b"y")).await,
             CompleteReply::Adopted { left, .. } => left
@@ -254,13 +235,10 @@ async fn no_operation_leaves_a_record_without_an_expiry(p: Probe) {
         match operation {
             0 => expect!(p.claim(&ask(A)).await, ClaimReply::Granted { .. } => ()),
             1 => assert_eq!(p.renew(&claim).await, RenewReply::Reasserted),
-            2 => expect!(
-                p.complete(&answer(&claim, b"x")).await,
-                CompleteReply::Stored { late: true } => ()
-            ),
+            2 => assert_eq!(p.complete(&answer(&claim, b"x")).await, LATE),
             3 => expect!(p.claim(&ask(B)).await, ClaimReply::Granted { .. } => ()),
             4 => assert_eq!(p.renew(&claim).await, RenewReply::Renewed),
-            5 => assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released),
+            5 => assert_eq!(p.release(A, Remains::Attempt).await, RELEASED),
             _ => drop(p.finish(b"x").await),
         }
         assert!(p.found().await.1 <= RETAIN);

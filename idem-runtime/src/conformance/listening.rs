@@ -20,7 +20,7 @@ cases! {
 }
 
 #[derive(Default)]
-struct Heard {
+struct Notifications {
     hearing: Option<Hearing>,
     keys: Vec<KeyDigest>,
     waker: Option<Waker>,
@@ -28,10 +28,10 @@ struct Heard {
 
 /// A listener that caches answers.
 #[derive(Default)]
-struct Ear(Mutex<Heard>);
+struct NotificationLog(Mutex<Notifications>);
 
-impl Ear {
-    fn hears(&self, change: impl FnOnce(&mut Heard)) {
+impl NotificationLog {
+    fn hlogs(&self, change: impl FnOnce(&mut Notifications)) {
         let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut heard);
         if let Some(waker) = heard.waker.take() {
@@ -39,7 +39,7 @@ impl Ear {
         }
     }
 
-    async fn until(&self, is_so: impl Fn(&Heard) -> bool) {
+    async fn until(&self, is_so: impl Fn(&Notifications) -> bool) {
         poll_fn(|cx| {
             let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             heard.waker = Some(cx.waker().clone());
@@ -52,23 +52,6 @@ impl Ear {
         .await;
     }
 
-    /// Subscribes; from its return on every notification is received. `None`: the store has no notifications, or its
-    /// server does not allow them, which the contract permits.
-    async fn at(p: &Probe) -> Option<Arc<Self>> {
-        let ear: Arc<Self> = Arc::default();
-        let listener: Arc<dyn Listener> = ear.clone();
-        if !p.listen(Arc::downgrade(&listener) as Weak<dyn Listener>) {
-            return None;
-        }
-        let opens = ear.until(|heard| matches!(heard.hearing, Some(Hearing::All | Hearing::Never)));
-        assert!(
-            in_time(p, opens).await,
-            "the store said that it tells, and then not that it does so"
-        );
-        let heard = ear.0.lock().unwrap_or_else(PoisonError::into_inner).hearing;
-        (heard == Some(Hearing::All)).then_some(ear)
-    }
-
     /// Waits for a notification about the key of this probe.
     async fn is_told(&self, p: &Probe, of: &str) {
         let key = *p.key.digest();
@@ -78,16 +61,33 @@ impl Ear {
     }
 }
 
-impl Listener for Ear {
+impl Listener for NotificationLog {
     fn hearing(&self, hearing: Hearing) {
-        self.hears(|heard| heard.hearing = Some(hearing));
+        self.hlogs(|heard| heard.hearing = Some(hearing));
     }
 
     fn resolved(&self, key: &KeyDigest) {
-        self.hears(|heard| heard.keys.push(*key));
+        self.hlogs(|heard| heard.keys.push(*key));
     }
 
     fn warn(&self, _: &str) {}
+}
+
+/// Subscribes; from its return on every notification is received. `None`: the store has no notifications, or its
+/// server does not allow them, which the contract permits.
+async fn listen(p: &Probe) -> Option<Arc<NotificationLog>> {
+    let log: Arc<NotificationLog> = Arc::default();
+    let listener: Arc<dyn Listener> = log.clone();
+    if !p.listen(Arc::downgrade(&listener) as Weak<dyn Listener>) {
+        return None;
+    }
+    let opens = log.until(|heard| matches!(heard.hearing, Some(Hearing::All | Hearing::Never)));
+    assert!(
+        in_time(p, opens).await,
+        "the store said that it tells, and then not that it does so"
+    );
+    let heard = log.0.lock().unwrap_or_else(PoisonError::into_inner).hearing;
+    (heard == Some(Hearing::All)).then_some(log)
 }
 
 /// Resets an answer that a listener caches.
@@ -99,17 +99,13 @@ async fn reset_an_answer(p: &Probe) {
 }
 
 async fn who_listens_is_told_of_a_reset(p: Probe) {
-    let Some(ear) = Ear::at(&p).await else {
-        return;
-    };
+    let Some(log) = listen(&p).await else { return };
     reset_an_answer(&p).await;
-    ear.is_told(&p, "a reset").await;
+    log.is_told(&p, "a reset").await;
 }
 
 async fn who_listens_is_told_of_every_kind_of_resolution(p: Probe) {
-    let Some(ear) = Ear::at(&p).await else {
-        return;
-    };
+    let Some(log) = listen(&p).await else { return };
     let seen = [
         done(OutcomeKind::Value),
         done(OutcomeKind::Error),
@@ -120,55 +116,47 @@ async fn who_listens_is_told_of_every_kind_of_resolution(p: Probe) {
         p.plant(&header(seen), b"", RETAIN).await;
         let found = record(&new(done(OutcomeKind::Value)), b"it landed");
         resolved(&p, &header(seen), &found).await;
-        ear.is_told(&p, "a resolution").await;
+        log.is_told(&p, "a resolution").await;
     }
 }
 
 async fn who_listens_is_told_of_what_another_client_resolves(p: Probe) {
-    let Some(ear) = Ear::at(&p).await else {
-        return;
-    };
+    let Some(log) = listen(&p).await else { return };
     reset_an_answer(&p.at(1)).await;
-    ear.is_told(&p.at(1), "a reset by another client").await;
+    log.is_told(&p.at(1), "a reset by another client").await;
 }
 
 async fn who_listens_is_told_of_many_resolutions(p: Probe) {
-    let Some(ear) = Ear::at(&p).await else {
-        return;
-    };
+    let Some(log) = listen(&p).await else { return };
     for n in 0..100 {
         reset_an_answer(&p.at(n)).await;
     }
     for n in 0..100 {
-        ear.is_told(&p.at(n), "one of a hundred resets").await;
+        log.is_told(&p.at(n), "one of a hundred resets").await;
     }
 }
 
 async fn everybody_who_listens_is_told(p: Probe) {
-    let mut ears = Vec::new();
+    let mut logs = Vec::new();
     for _ in 0..5 {
-        let Some(ear) = Ear::at(&p).await else {
-            return;
-        };
-        ears.push(ear);
+        let Some(log) = listen(&p).await else { return };
+        logs.push(log);
     }
     reset_an_answer(&p).await;
-    for ear in &ears {
-        ear.is_told(&p, "a reset").await;
+    for log in &logs {
+        log.is_told(&p, "a reset").await;
     }
 }
 
 async fn who_listens_is_told_after_others_have_gone(p: Probe) {
     for n in 0..5 {
-        let Some(gone) = Ear::at(&p).await else {
-            return;
-        };
+        let Some(gone) = listen(&p).await else { return };
         drop(gone);
-        let Some(ear) = Ear::at(&p).await else {
+        let Some(log) = listen(&p).await else {
             panic!("the store told, and then did not");
         };
         let p = p.at(n);
         reset_an_answer(&p).await;
-        ear.is_told(&p, "a reset").await;
+        log.is_told(&p, "a reset").await;
     }
 }

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::probe::{LEASE, MS, Probe, RETAIN, done, header, pending, reconciling};
+use super::probe::{
+    LEASE, MS, Probe, RETAIN, counted, done, header, pending, reconciling, unknown_outcome,
+};
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, RecordKey};
 use crate::store::{
-    EntryFilter, Header, ListReply, ListRequest, Listed, OutcomeKind, State, StoreErrorKind,
+    EntryFilter, ListReply, ListRequest, Listed, OutcomeKind, State, StoreErrorKind,
 };
 
 cases! {
@@ -42,6 +44,18 @@ const ONE_PLACE: usize = 32;
 
 fn request(p: &Probe) -> ListRequest {
     ListRequest::new(p.fixture.prefix())
+}
+
+fn filtered(p: &Probe, filter: EntryFilter) -> ListRequest {
+    ListRequest {
+        filter,
+        ..request(p)
+    }
+}
+
+/// The names of listed records.
+fn listed(found: BTreeMap<String, Listed>) -> Vec<String> {
+    found.into_keys().collect()
 }
 
 /// One step by a client of its own; `None` where the store cannot list.
@@ -103,8 +117,7 @@ fn keys(p: &Probe, operation: &'static str, numbers: std::ops::Range<u64>) -> Ve
 async fn planted(p: &Probe, operation: &'static str, numbers: std::ops::Range<u64>) -> Vec<Probe> {
     let probes = keys(p, operation, numbers);
     for p in &probes {
-        p.plant(&header(done(OutcomeKind::Unknown)), b"", RETAIN)
-            .await;
+        p.plant(&header(unknown_outcome()), b"", RETAIN).await;
     }
     probes
 }
@@ -126,8 +139,7 @@ async fn a_listing_gives_every_record_in_however_many_steps(p: Probe) {
             let Some((found, unreadable)) = list(&p, &request).await else {
                 return;
             };
-            let found: Vec<_> = found.into_keys().collect();
-            assert_eq!(found, names(&probes), "in steps of {limit}");
+            assert_eq!(listed(found), names(&probes), "in steps of {limit}");
             assert_eq!(unreadable, 0);
         }
     }
@@ -155,11 +167,7 @@ async fn a_listing_keeps_to_its_prefix(p: Probe) {
             let Some((found, _)) = list(&p, &of(operation)).await else {
                 return;
             };
-            assert_eq!(
-                found.into_keys().collect::<Vec<_>>(),
-                names(&mine),
-                "{more}"
-            );
+            assert_eq!(listed(found), names(&mine), "{more}");
         }
         let theirs = ListRequest::new(prefix);
         let (found, _) = list(&p, &theirs).await.expect("this store lists");
@@ -180,15 +188,11 @@ async fn a_listing_of_an_operation_gives_no_other(p: Probe) {
         let Some((found, _)) = list(&p, &request).await else {
             return;
         };
-        assert_eq!(
-            found.into_keys().collect::<Vec<_>>(),
-            names(&probes),
-            "{operation:?}"
-        );
+        assert_eq!(listed(found), names(&probes), "{operation:?}");
         all.extend(probes);
     }
     let (found, _) = list(&p, &request(&p)).await.expect("this store lists");
-    assert_eq!(found.into_keys().collect::<Vec<_>>(), names(&all));
+    assert_eq!(listed(found), names(&all));
 }
 
 /// Every kind of record, its remaining life, and the filters besides `Any` that match it.
@@ -234,10 +238,7 @@ async fn a_listing_gives_the_states_that_it_is_asked_for(p: Probe) {
         probe.plant(&header(state), b"", left).await;
     }
     for filter in FILTERS {
-        let request = ListRequest {
-            filter,
-            ..request(&p)
-        };
+        let request = filtered(&p, filter);
         let Some((found, _)) = list(&p, &request).await else {
             return;
         };
@@ -246,21 +247,14 @@ async fn a_listing_gives_the_states_that_it_is_asked_for(p: Probe) {
             .filter(|(_, (_, _, filters))| of(filters))
             .map(|(probe, _)| probe.clone())
             .collect();
-        assert_eq!(
-            found.into_keys().collect::<Vec<_>>(),
-            names(&expected),
-            "{filter:?}"
-        );
+        assert_eq!(listed(found), names(&expected), "{filter:?}");
     }
 }
 
 async fn a_listing_gives_the_attempts_that_it_is_asked_for(p: Probe) {
     let probes = keys(&p, "pay", 0..6);
     for (probe, attempts) in probes.iter().zip(0..) {
-        let header = Header {
-            attempts,
-            ..header(State::Released)
-        };
+        let header = counted(attempts, header(State::Released));
         probe.plant(&header, b"", RETAIN).await;
     }
     for (min_attempts, expected) in [(0, 6), (1, 5), (5, 1), (6, 0)] {
@@ -288,9 +282,7 @@ async fn a_listing_leaves_out_what_has_expired(p: Probe) {
     let long = planted(&p, "pay", 5..8).await;
     let life = RETAIN / 2;
     for probe in &short {
-        probe
-            .plant(&header(done(OutcomeKind::Unknown)), b"", life)
-            .await;
+        probe.plant(&header(unknown_outcome()), b"", life).await;
     }
     let Some((found, _)) = list(&p, &request(&p)).await else {
         return;
@@ -298,12 +290,9 @@ async fn a_listing_leaves_out_what_has_expired(p: Probe) {
     assert_eq!(found.len(), 8);
     p.advance(life + MS).await;
     for filter in [EntryFilter::Any, EntryFilter::Unknown] {
-        let request = ListRequest {
-            filter,
-            ..request(&p)
-        };
+        let request = filtered(&p, filter);
         let (found, unreadable) = list(&p, &request).await.expect("this store lists");
-        assert_eq!(found.into_keys().collect::<Vec<_>>(), names(&long));
+        assert_eq!(listed(found), names(&long));
         assert_eq!(unreadable, 0);
     }
 }
@@ -317,20 +306,13 @@ async fn a_listing_counts_what_it_cannot_read(p: Probe) {
         probe.plant_bytes(&bytes, RETAIN).await;
     }
     for filter in FILTERS {
-        let request = ListRequest {
-            filter,
-            ..request(&p)
-        };
+        let request = filtered(&p, filter);
         let Some((found, unreadable)) = list(&p, &request).await else {
             return;
         };
         let is_asked = matches!(filter, EntryFilter::Any | EntryFilter::Unknown);
         let expected = if is_asked { names(&probes) } else { Vec::new() };
-        assert_eq!(
-            found.into_keys().collect::<Vec<_>>(),
-            expected,
-            "{filter:?}"
-        );
+        assert_eq!(listed(found), expected, "{filter:?}");
         assert_eq!(unreadable, 2, "{filter:?}");
     }
 }
@@ -360,7 +342,7 @@ async fn a_listing_goes_on_in_another_client(p: Probe) {
                 None => break,
             }
         }
-        assert_eq!(found.into_iter().collect::<Vec<_>>(), names(&probes));
+        assert_eq!(Vec::from_iter(found), names(&probes));
     }
 }
 
@@ -411,12 +393,8 @@ async fn a_listing_refuses_a_position_that_is_none(p: Probe) {
             after: Some(after.to_owned()),
             ..request(&p)
         };
-        let error = p
-            .fixture
-            .store()
-            .list(&request)
-            .await
-            .expect_err("no position");
+        let reply = p.fixture.store().list(&request).await;
+        let error = reply.expect_err("no position");
         let kinds = [StoreErrorKind::InvalidCursor, StoreErrorKind::Unsupported];
         assert!(kinds.contains(&error.kind()), "{after:?}: {error}");
     }
@@ -433,21 +411,14 @@ async fn a_store_lists_or_says_that_it_cannot(p: Probe) {
             assert_eq!(error.kind(), StoreErrorKind::Unsupported, "{error}");
             assert!(!error.is_transient(), "sending again does not help");
             for filter in FILTERS {
-                let request = ListRequest {
-                    filter,
-                    ..request(&p)
-                };
-                let error = p
+                let request = filtered(&p, filter);
+                let kind = p
                     .fixture
                     .store()
                     .list(&request)
                     .await
-                    .expect_err("as before");
-                assert_eq!(
-                    error.kind(),
-                    StoreErrorKind::Unsupported,
-                    "{filter:?}: {error}"
-                );
+                    .map_err(|error| error.kind());
+                assert_eq!(kind.err(), Some(StoreErrorKind::Unsupported), "{filter:?}");
             }
         }
     }

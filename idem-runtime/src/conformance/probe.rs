@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Fixture, Plant};
+use super::fixture::{Fixture, Plant};
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::Operation;
 use crate::store::{
     AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Fence, Header, Listener, Needs,
     OutcomeKind, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply,
-    ResolveReply, State, Store, StoreError, UNDECIDED, Watch,
+    ResolveReply, State, Store, StoreError, UNDECIDED, Unreadable, Watch,
 };
 
 pub(super) const A: Owner = Owner::from_bytes(*b"owner A of tests");
@@ -43,6 +43,21 @@ pub(super) const OUTCOMES: [OutcomeKind; 4] = [
     OutcomeKind::Tombstone,
 ];
 
+/// The reply to the completion of a claim that no other attempt has taken over.
+pub(super) const IN_TIME: CompleteReply = CompleteReply::Stored { late: false };
+/// The reply to the completion of a lost record, or of a claim that a later attempt had.
+pub(super) const LATE: CompleteReply = CompleteReply::Stored { late: true };
+pub(super) const RELEASED: ReleaseReply = ReleaseReply::Released;
+pub(super) const SUPERSEDED: ReleaseReply = ReleaseReply::Superseded;
+
+/// Bytes that are no record, and the reason.
+pub(super) const NO_RECORDS: [(&[u8], Unreadable); 4] = [
+    (b"", Unreadable::Short { bytes: 0 }),
+    (b"2D", Unreadable::Short { bytes: 2 }),
+    (b"1D", Unreadable::Layout { byte: b'1' }),
+    (b"3D", Unreadable::Layout { byte: b'3' }),
+];
+
 /// An owner with a number, for cases that need many.
 pub(super) fn owner(number: usize) -> Owner {
     let mut bytes = [b'o'; 16];
@@ -70,6 +85,27 @@ pub(super) fn ask(owner: Owner) -> ClaimRequest {
     }
 }
 
+/// The same, with this limit of attempts.
+pub(super) fn at_most(attempts: u16, owner: Owner) -> ClaimRequest {
+    ClaimRequest {
+        max_attempts: NonZeroU16::new(attempts),
+        ..ask(owner)
+    }
+}
+
+/// The same, without a limit of attempts.
+pub(super) fn unlimited(owner: Owner) -> ClaimRequest {
+    at_most(0, owner)
+}
+
+/// The same, with this fingerprint.
+pub(super) fn asks(owner: Owner, fingerprint: Fingerprint) -> ClaimRequest {
+    ClaimRequest {
+        fingerprint,
+        ..ask(owner)
+    }
+}
+
 /// The same, by an owner that needs the remaining life of the answer.
 pub(super) fn dated(request: &ClaimRequest) -> ClaimRequest {
     ClaimRequest {
@@ -94,6 +130,10 @@ pub(super) const fn reconciling() -> State {
     State::Reconciling { lease: LEASE }
 }
 
+pub(super) const fn unknown_outcome() -> State {
+    done(OutcomeKind::Unknown)
+}
+
 /// Unknown since a reconcile hook did not decide.
 pub(super) const fn undecided() -> State {
     State::Done {
@@ -105,7 +145,7 @@ pub(super) const fn undecided() -> State {
 /// Every record of an unknown outcome, and its remaining life.
 pub(super) fn unknowns() -> [(State, Duration); 3] {
     [
-        (done(OutcomeKind::Unknown), RETAIN),
+        (unknown_outcome(), RETAIN),
         (undecided(), RETAIN),
         (reconciling(), RETAIN - LEASE),
     ]
@@ -116,6 +156,12 @@ pub(super) const fn done(outcome: OutcomeKind) -> State {
         outcome,
         schema: SCHEMA,
     }
+}
+
+/// The states of a claim, of a released record and of every outcome.
+pub(super) fn states() -> impl Iterator<Item = State> {
+    let done = OUTCOMES.into_iter().map(done);
+    done.chain([pending(), State::Released])
 }
 
 /// The record of A that cases plant: third attempt, old fence.
@@ -131,6 +177,19 @@ pub(super) fn header(state: State) -> Header {
     }
 }
 
+/// The header of a claim as it was granted.
+fn claimed(request: &ClaimRequest, state: State, fence: Fence, attempts: u16) -> Header {
+    Header {
+        state,
+        owner: request.owner,
+        fence,
+        attempts,
+        retain: request.retain,
+        fingerprint: request.fingerprint,
+        types: request.types,
+    }
+}
+
 /// The bytes of a record.
 pub(super) fn record(header: &Header, body: &[u8]) -> Bytes {
     [&header.encode()[..], body].concat().into()
@@ -142,6 +201,47 @@ pub(super) fn finished(claim: &Header) -> Header {
         state: done(OutcomeKind::Value),
         retain: TTL,
         ..*claim
+    }
+}
+
+/// The header with which the owner of `claim` completes with this outcome.
+pub(super) fn ended(claim: &Header, outcome: OutcomeKind) -> Header {
+    Header {
+        state: done(outcome),
+        ..finished(claim)
+    }
+}
+
+/// The header with which `owner` completes the claim of [`header`].
+pub(super) fn finished_by(owner: Owner) -> Header {
+    by(owner, finished(&header(pending())))
+}
+
+/// The same header, of another owner.
+pub(super) const fn by(owner: Owner, header: Header) -> Header {
+    Header { owner, ..header }
+}
+
+/// The same header, with another retention.
+pub(super) const fn kept_for(retain: Duration, header: Header) -> Header {
+    Header { retain, ..header }
+}
+
+/// The same header, with another fence.
+pub(super) const fn fenced(fence: Fence, header: Header) -> Header {
+    Header { fence, ..header }
+}
+
+/// The same header, with another number of attempts.
+pub(super) const fn counted(attempts: u16, header: Header) -> Header {
+    Header { attempts, ..header }
+}
+
+/// The same header, with another fingerprint.
+pub(super) const fn fingerprinted(fingerprint: Fingerprint, header: Header) -> Header {
+    Header {
+        fingerprint,
+        ..header
     }
 }
 
@@ -190,6 +290,11 @@ impl Probe {
             store,
             key,
         }
+    }
+
+    /// The same key, by another client of the store.
+    pub(super) fn client(&self) -> Self {
+        self.on(self.key.clone())
     }
 
     /// The same store, with the key of this number.
@@ -282,17 +387,8 @@ impl Probe {
             ClaimReply::Granted { fence, attempt, .. } => (fence, attempt),
             "nothing stands in the way of {:?}", request.owner
         );
-        Header {
-            state: State::Pending {
-                lease: request.lease,
-            },
-            owner: request.owner,
-            fence,
-            attempts,
-            retain: request.retain,
-            fingerprint: request.fingerprint,
-            types: request.types,
-        }
+        let lease = request.lease;
+        claimed(request, State::Pending { lease }, fence, attempts)
     }
 
     /// Claims the key, which must be granted for reconciling an earlier attempt. Returns the header of the claim.
@@ -302,28 +398,15 @@ impl Probe {
             ClaimReply::Reconcile { fence, attempts } => (fence, attempts),
             "{:?} can find out", request.owner
         );
-        Header {
-            state: State::Reconciling {
-                lease: request.lease,
-            },
-            owner: request.owner,
-            fence,
-            attempts,
-            retain: request.retain,
-            fingerprint: request.fingerprint,
-            types: request.types,
-        }
+        let lease = request.lease;
+        claimed(request, State::Reconciling { lease }, fence, attempts)
     }
 
     /// Claims the key for A and completes it with `body`.
     pub(super) async fn finish(&self, body: &[u8]) -> Bytes {
         let claim = self.take(&ask(A)).await;
         let answer = answer(&claim, body);
-        assert_eq!(
-            self.complete(&answer).await,
-            CompleteReply::Stored { late: false },
-            "the owner of a live claim completes"
-        );
+        assert_eq!(self.complete(&answer).await, IN_TIME, "the claim is live");
         answer
     }
 
@@ -393,7 +476,7 @@ impl Probe {
     }
 
     /// Asserts that the bytes under the key are these, untouched.
-    pub(super) async fn assert_untouched(&self, bytes: &[u8], by: &str) {
+    pub(super) async fn unchanged(&self, bytes: &[u8], by: &str) {
         let stored = self.peek().await;
         let stored = stored.unwrap_or_else(|| panic!("the record is gone after {by}"));
         assert!(

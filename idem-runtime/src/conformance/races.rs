@@ -6,12 +6,11 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::probe::{
-    A, B, C, LEASE, Probe, RETAIN, answer, ask, ask_to_find_out, finished, header, limit, owner,
-    pending, record, undecided, unknowns,
+    A, B, C, IN_TIME, LEASE, Probe, RELEASED, RETAIN, answer, ask, ask_to_find_out, at_most, by,
+    finished, header, owner, pending, record, undecided, unknowns, unlimited,
 };
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, ReleaseReply, Remains, RenewReply,
-    ResolveReply, State,
+    ClaimReply, CompleteReply, Header, ReleaseReply, Remains, RenewReply, ResolveReply, State,
 };
 
 cases! {
@@ -37,7 +36,7 @@ const CLAIMERS: usize = 32;
 const ROUNDS: usize = 25;
 
 /// Runs as many futures at once as there are clients, and returns their results.
-async fn at_once<T, F>(clients: usize, work: impl Fn(usize) -> F) -> Vec<T>
+async fn at_once<T, F>(p: &Probe, clients: usize, work: impl Fn(Probe, usize) -> F) -> Vec<T>
 where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,
@@ -45,7 +44,7 @@ where
     let start = Arc::new(Barrier::new(clients));
     let mut tasks = JoinSet::new();
     for client in 0..clients {
-        let (start, work) = (Arc::clone(&start), work(client));
+        let (start, work) = (Arc::clone(&start), work(p.client(), client));
         tasks.spawn(async move {
             start.wait().await;
             (client, work.await)
@@ -68,39 +67,29 @@ where
 {
     let start = Arc::new(Barrier::new(2));
     let first = Arc::clone(&start);
-    let spawn_one = || {
-        tokio::spawn(async move {
-            first.wait().await;
-            one.await
-        })
+    let one = async move {
+        first.wait().await;
+        one.await
     };
-    let spawn_two = || {
-        tokio::spawn(async move {
-            start.wait().await;
-            two.await
-        })
+    let two = async move {
+        start.wait().await;
+        two.await
     };
     let (one, two) = if round.is_multiple_of(2) {
-        let one = spawn_one();
-        (one, spawn_two())
+        let one = tokio::spawn(one);
+        (one, tokio::spawn(two))
     } else {
-        let two = spawn_two();
-        (spawn_one(), two)
+        let two = tokio::spawn(two);
+        (tokio::spawn(one), two)
     };
     let failed = "an operation of the race panicked";
     (one.await.expect(failed), two.await.expect(failed))
 }
 
 async fn race(p: &Probe, max_attempts: u16) -> (usize, Header) {
-    let replies = at_once(CLAIMERS, |client| {
-        let p = p.on(p.key.clone());
-        async move {
-            let request = ClaimRequest {
-                max_attempts: limit(max_attempts),
-                ..ask(owner(client))
-            };
-            p.claim(&request).await
-        }
+    let replies = at_once(p, CLAIMERS, |p, client| async move {
+        let request = at_most(max_attempts, owner(client));
+        p.claim(&request).await
     })
     .await;
     let mut winners = Vec::new();
@@ -148,9 +137,8 @@ async fn of_many_who_can_find_out_one_is_asked_to(p: Probe) {
     for round in 0..ROUNDS {
         let (state, life) = unknowns()[round % 3];
         p.plant(&header(state), b"", life).await;
-        let replies = at_once(CLAIMERS, |client| {
-            let p = p.on(p.key.clone());
-            async move { p.claim(&ask_to_find_out(owner(client))).await }
+        let replies = at_once(&p, CLAIMERS, |p, client| async move {
+            p.claim(&ask_to_find_out(owner(client))).await
         })
         .await;
         let mut asked = Vec::new();
@@ -176,11 +164,7 @@ async fn of_many_takers_of_the_last_attempt_one_is_granted(p: Probe) {
 async fn one_claim_sent_many_times_at_once_is_one_attempt(p: Probe) {
     for round in 0..ROUNDS {
         let p = p.at(round);
-        let replies = at_once(CLAIMERS, |_| {
-            let p = p.on(p.key.clone());
-            async move { p.take(&ask(A)).await }
-        })
-        .await;
+        let replies = at_once(&p, CLAIMERS, |p, _| async move { p.take(&ask(A)).await }).await;
         assert!(replies.iter().all(|claim| *claim == replies[0]));
         assert_eq!(replies[0].attempts, 1);
         assert_eq!(p.header().await, replies[0]);
@@ -190,7 +174,7 @@ async fn one_claim_sent_many_times_at_once_is_one_attempt(p: Probe) {
 async fn a_completion_and_a_takeover_do_not_both_happen(p: Probe) {
     for round in 0..ROUNDS * 4 {
         p.plant(&header(pending()), b"", RETAIN - LEASE).await;
-        let (one, two) = (p.clone(), p.on(p.key.clone()));
+        let (one, two) = (p.clone(), p.client());
         let completion = async move { one.complete(&answer(&header(pending()), b"first")).await };
         let takeover = async move { two.claim(&ask(B)).await };
         match both(round, completion, takeover).await {
@@ -208,7 +192,7 @@ async fn a_completion_and_a_takeover_do_not_both_happen(p: Probe) {
 async fn a_renewal_and_a_takeover_do_not_both_happen(p: Probe) {
     for round in 0..ROUNDS * 4 {
         p.plant(&header(pending()), b"", RETAIN - LEASE).await;
-        let (one, two) = (p.clone(), p.on(p.key.clone()));
+        let (one, two) = (p.clone(), p.client());
         let renewal = async move { one.renew(&header(pending())).await };
         let takeover = async move { two.claim(&ask(B)).await };
         let holder = match both(round, renewal, takeover).await {
@@ -223,7 +207,7 @@ async fn a_renewal_and_a_takeover_do_not_both_happen(p: Probe) {
 async fn a_release_and_a_takeover_do_not_both_happen(p: Probe) {
     for round in 0..ROUNDS * 4 {
         p.plant(&header(pending()), b"", RETAIN - LEASE).await;
-        let (one, two) = (p.clone(), p.on(p.key.clone()));
+        let (one, two) = (p.clone(), p.client());
         let release = async move { one.release(A, Remains::Request).await };
         let takeover = async move { two.claim(&ask(B)).await };
         let (released, taken) = both(round, release, takeover).await;
@@ -245,11 +229,11 @@ async fn a_release_and_a_claim_happen_one_after_the_other(p: Probe) {
     for round in 0..ROUNDS * 4 {
         let p = p.at(round);
         p.take(&ask(A)).await;
-        let (one, two) = (p.clone(), p.on(p.key.clone()));
+        let (one, two) = (p.clone(), p.client());
         let release = async move { one.release(A, Remains::Attempt).await };
         let claim = async move { two.claim(&ask(B)).await };
         let (released, claimed) = both(round, release, claim).await;
-        assert_eq!(released, ReleaseReply::Released);
+        assert_eq!(released, RELEASED);
         let header = p.header().await;
         match claimed {
             ClaimReply::Granted { attempt: 2, .. } => assert_eq!(header.owner, B),
@@ -263,11 +247,8 @@ async fn a_resolution_and_a_reconciling_claim_do_not_both_happen(p: Probe) {
     let seen = header(undecided());
     for round in 0..ROUNDS * 4 {
         p.plant(&seen, b"", RETAIN).await;
-        let (one, two) = (p.clone(), p.on(p.key.clone()));
-        let end = Header {
-            owner: C,
-            ..finished(&seen)
-        };
+        let (one, two) = (p.clone(), p.client());
+        let end = by(C, finished(&seen));
         let resolution = async move { one.resolve(&seen, &record(&end, b"resolved")).await };
         let claim = async move { two.claim(&ask_to_find_out(B)).await };
         let holder = match both(round, resolution, claim).await {
@@ -283,12 +264,8 @@ async fn of_many_resolutions_one_counts(p: Probe) {
     let seen = header(undecided());
     for _ in 0..ROUNDS {
         p.plant(&seen, b"", RETAIN).await;
-        let replies = at_once(CLAIMERS, |client| {
-            let p = p.on(p.key.clone());
-            let end = Header {
-                owner: owner(client),
-                ..finished(&seen)
-            };
+        let replies = at_once(&p, CLAIMERS, |p, client| {
+            let end = by(owner(client), finished(&seen));
             async move { p.resolve(&seen, &record(&end, b"")).await }
         })
         .await;
@@ -312,16 +289,10 @@ async fn of_many_late_answers_one_counts(p: Probe) {
             State::Released
         };
         p.plant(&header(state), b"", RETAIN - LEASE).await;
-        let replies = at_once(CLAIMERS, |client| {
-            let p = p.on(p.key.clone());
-            async move {
-                let done = Header {
-                    owner: owner(client),
-                    ..finished(&header(pending()))
-                };
-                let body = client.to_string();
-                p.complete(&record(&done, body.as_bytes())).await
-            }
+        let replies = at_once(&p, CLAIMERS, |p, client| async move {
+            let done = by(owner(client), finished(&header(pending())));
+            let body = client.to_string();
+            p.complete(&record(&done, body.as_bytes())).await
         })
         .await;
         let (stored, _) = p.found().await;
@@ -344,40 +315,30 @@ async fn one_answer_sent_many_times_at_once_is_stored_once(p: Probe) {
     for round in 0..ROUNDS {
         let p = p.at(round);
         let bytes = answer(&p.take(&ask(A)).await, b"once");
-        let replies = at_once(CLAIMERS, |_| {
-            let (p, bytes) = (p.on(p.key.clone()), bytes.clone());
+        let replies = at_once(&p, CLAIMERS, |p, _| {
+            let bytes = bytes.clone();
             async move { p.complete(&bytes).await }
         })
         .await;
         for reply in replies {
-            assert_eq!(reply, CompleteReply::Stored { late: false });
+            assert_eq!(reply, IN_TIME);
         }
-        p.assert_untouched(&bytes, "its completion, sent again")
-            .await;
+        p.unchanged(&bytes, "its completion, sent again").await;
     }
 }
 
 async fn fences_of_racing_claims_differ_and_attempts_add_up(p: Probe) {
-    let granted = at_once(8, |client| {
-        let p = p.on(p.key.clone());
-        async move {
-            let mut granted = Vec::new();
-            for n in 0..40 {
-                let owner = owner(client * 1_000 + n);
-                let request = ClaimRequest {
-                    max_attempts: None,
-                    ..ask(owner)
-                };
-                if let ClaimReply::Granted { fence, attempt, .. } = p.claim(&request).await {
-                    granted.push((fence, attempt));
-                    assert_eq!(
-                        p.release(owner, Remains::Attempt).await,
-                        ReleaseReply::Released
-                    );
-                }
+    let granted = at_once(&p, 8, |p, client| async move {
+        let mut granted = Vec::new();
+        for n in 0..40 {
+            let owner = owner(client * 1_000 + n);
+            let request = unlimited(owner);
+            if let ClaimReply::Granted { fence, attempt, .. } = p.claim(&request).await {
+                granted.push((fence, attempt));
+                assert_eq!(p.release(owner, Remains::Attempt).await, RELEASED);
             }
-            granted
         }
+        granted
     })
     .await;
     let mut granted = granted.concat();
@@ -391,9 +352,8 @@ async fn fences_of_racing_claims_differ_and_attempts_add_up(p: Probe) {
 }
 
 async fn claims_of_many_keys_do_not_wait_for_each_other(p: Probe) {
-    let claims = at_once(200, |client| {
-        let p = p.at(client);
-        async move { p.take(&ask(owner(client))).await }
+    let claims = at_once(&p, 200, |p, client| async move {
+        p.at(client).take(&ask(owner(client))).await
     })
     .await;
     for (client, claim) in claims.into_iter().enumerate() {

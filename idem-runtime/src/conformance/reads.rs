@@ -1,12 +1,12 @@
 //! Reading, and more than one client of the same store.
 
-use super::Plant;
+use super::fixture::Plant;
 use super::probe::{
-    A, ASKED, B, C, LEASE, OUTCOMES, Probe, RETAIN, TTL, answer, ask, done, header, pending,
+    A, ASKED, B, C, IN_TIME, LEASE, OUTCOMES, Probe, RELEASED, RETAIN, SUPERSEDED, TTL, answer,
+    ask, asks, done, header, pending, states,
 };
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, ReadReply, ReleaseReply, Remains, RenewReply,
-    State,
+    ClaimReply, CompleteReply, Header, ReadReply, ReleaseReply, Remains, RenewReply, State,
 };
 
 cases! {
@@ -23,7 +23,7 @@ cases! {
 async fn reading_sees_what_was_written_before(p: Probe) {
     let claim = p.take(&ask(A)).await;
     assert_eq!(p.header().await, claim);
-    assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
     assert_eq!(p.header().await.state, State::Released);
     let claim = p.take(&ask(B)).await;
     assert_eq!(p.header().await, claim);
@@ -33,8 +33,7 @@ async fn reading_sees_what_was_written_before(p: Probe) {
 }
 
 async fn reading_shows_every_state_and_its_life(p: Probe) {
-    let states = OUTCOMES.map(done).into_iter();
-    for state in states.chain([pending(), State::Released]) {
+    for state in states() {
         for life in [RETAIN, RETAIN - LEASE, TTL, RETAIN * 3] {
             for body in [&b""[..], b"body", &[7; 9_000]] {
                 let bytes = p.plant(&header(state), body, life).await;
@@ -49,35 +48,25 @@ async fn reading_shows_every_state_and_its_life(p: Probe) {
 }
 
 async fn reading_changes_nothing(p: Probe) {
-    let states = OUTCOMES.map(done).into_iter();
-    for state in states.chain([pending(), State::Released]) {
+    for state in states() {
         let bytes = p.plant(&header(state), b"", RETAIN - LEASE * 2).await;
         for _ in 0..3 {
             p.found().await;
         }
-        p.assert_untouched(&bytes, "reading").await;
+        p.unchanged(&bytes, "reading").await;
         p.assert_left(p.found().await.1, RETAIN - LEASE * 2);
     }
 }
 
 async fn another_client_of_the_store_sees_the_same(p: Probe) {
-    let other = p.on(p.key.clone());
+    let other = p.client();
     let claim = p.take(&ask(A)).await;
     expect!(other.claim(&ask(B)).await, ClaimReply::Running { .. } => ());
     assert_eq!(other.renew(&claim).await, RenewReply::Renewed);
-    assert_eq!(
-        other.release(B, Remains::Attempt).await,
-        ReleaseReply::Superseded
-    );
+    assert_eq!(other.release(B, Remains::Attempt).await, SUPERSEDED);
     let bytes = answer(&claim, b"x");
-    assert_eq!(
-        other.complete(&bytes).await,
-        CompleteReply::Stored { late: false }
-    );
-    let unasked = ClaimRequest {
-        fingerprint: ASKED,
-        ..ask(C)
-    };
+    assert_eq!(other.complete(&bytes).await, IN_TIME);
+    let unasked = asks(C, ASKED);
     expect!(p.claim(&unasked).await, ClaimReply::Done { .. } => ());
 }
 
@@ -132,7 +121,7 @@ async fn who_waits_does_not_see_a_claim_that_is_over(p: Probe) {
     assert!(!held(p.glance().await).is_zero());
     p.advance(LEASE).await;
     assert!(held(p.glance().await).is_zero(), "its lease is over");
-    assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
     let record = expect!(p.glance().await, ReadReply::Found { record, .. } => record);
     assert_eq!(record.header.state, State::Released);
 }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::probe::{
-    A, B, C, LEASE, MS, OUTCOMES, Probe, REMAINS, RETAIN, TTL, answer, ask, ask_to_find_out, done,
-    finished, header, pending, reconciling, record, undecided,
+    A, B, C, IN_TIME, LATE, LEASE, MS, OUTCOMES, Probe, RELEASED, REMAINS, RETAIN, SUPERSEDED, TTL,
+    answer, ask, ask_to_find_out, counted, done, ended, finished, header, pending, reconciling,
+    record, undecided, unknown_outcome,
 };
 use crate::store::{
-    ClaimReply, CompleteReply, Header, OutcomeKind, ReadReply, ReleaseReply, Remains, RenewReply,
-    State,
+    ClaimReply, CompleteReply, Header, OutcomeKind, ReadReply, Remains, RenewReply, State,
 };
 
 cases! {
@@ -31,13 +31,9 @@ cases! {
     13 a_reconciliation_that_was_written_again_is_one,
 }
 
-const IN_TIME: CompleteReply = CompleteReply::Stored { late: false };
-const LATE: CompleteReply = CompleteReply::Stored { late: true };
-
 /// A claim of B that reconciles an unknown outcome.
 async fn looking(p: &Probe) -> Header {
-    p.plant(&header(done(OutcomeKind::Unknown)), b"", RETAIN)
-        .await;
+    p.plant(&header(unknown_outcome()), b"", RETAIN).await;
     p.look_into(&ask_to_find_out(B)).await
 }
 
@@ -45,15 +41,12 @@ async fn who_finds_out_stores_what_it_found(p: Probe) {
     for (n, outcome) in OUTCOMES.into_iter().enumerate() {
         let p = p.at(n);
         let claim = looking(&p).await;
-        let end = Header {
-            state: done(outcome),
-            ..finished(&claim)
-        };
+        let end = ended(&claim, outcome);
         let bytes = record(&end, b"found");
         assert_eq!(p.complete(&bytes).await, IN_TIME);
-        p.assert_untouched(&bytes, "storing it").await;
+        p.unchanged(&bytes, "storing it").await;
         p.assert_left(p.found().await.1, TTL);
-        let stored = expect!(p.claim(&ask(C)).await, ClaimReply::Done { record, .. } => record);
+        let stored = replayed!(p.claim(&ask(C)).await).0;
         assert_eq!(stored.as_bytes(), &bytes[..]);
     }
 }
@@ -63,10 +56,7 @@ async fn who_finds_out_slowly_stores_what_it_found_if_nobody_took_over(p: Probe)
         let p = p.at(n);
         let claim = looking(&p).await;
         p.advance(LEASE * 2).await;
-        let end = Header {
-            state: done(outcome),
-            ..finished(&claim)
-        };
+        let end = ended(&claim, outcome);
         assert_eq!(p.complete(&record(&end, b"")).await, IN_TIME);
     }
 }
@@ -80,14 +70,10 @@ async fn another_owner_does_not_complete_a_live_reconciliation(p: Probe) {
                 state: done(outcome),
                 ..finished(&header(pending()))
             };
-            let left = expect!(
-                p.complete(&record(&theirs, b"not ours")).await,
-                CompleteReply::Superseded { lease_left } => lease_left
-            );
+            let left = superseded!(p.complete(&record(&theirs, b"not ours")).await);
             p.assert_left(left, LEASE - age);
         }
-        p.assert_untouched(&bytes, "a completion by another owner")
-            .await;
+        p.unchanged(&bytes, "a completion by another owner").await;
     }
 }
 
@@ -97,10 +83,7 @@ async fn after_who_vanished(p: &Probe, outcome: OutcomeKind) -> CompleteReply {
     p.advance(LEASE).await;
     let claim = p.look_into(&ask_to_find_out(B)).await;
     p.advance(LEASE).await;
-    let end = Header {
-        state: done(outcome),
-        ..finished(&first)
-    };
+    let end = ended(&first, outcome);
     let reply = p.complete(&record(&end, b"first")).await;
     let there = p.header().await;
     let stored = reply == LATE;
@@ -135,7 +118,7 @@ async fn a_reconciliation_that_is_given_back_is_unknown(p: Probe) {
     for (n, remains) in REMAINS.into_iter().enumerate() {
         let p = p.at(n);
         let claim = looking(&p).await;
-        assert_eq!(p.release(B, remains).await, ReleaseReply::Released);
+        assert_eq!(p.release(B, remains).await, RELEASED);
         let expected = Header {
             state: undecided(),
             ..claim
@@ -143,7 +126,7 @@ async fn a_reconciliation_that_is_given_back_is_unknown(p: Probe) {
         let (record, _) = p.found().await;
         assert_eq!(record.header, expected);
         assert!(record.body().is_empty());
-        let told = expect!(p.claim(&ask(A)).await, ClaimReply::Done { record, .. } => record);
+        let told = replayed!(p.claim(&ask(A)).await).0;
         assert_eq!(told, record);
         let next = p.look_into(&ask_to_find_out(C)).await;
         assert!(next.fence > claim.fence);
@@ -153,12 +136,9 @@ async fn a_reconciliation_that_is_given_back_is_unknown(p: Probe) {
 async fn giving_a_reconciliation_back_leaves_the_attempts(p: Probe) {
     for attempts in [0, 1, 256, u16::MAX] {
         for remains in REMAINS {
-            let claim = Header {
-                attempts,
-                ..header(reconciling())
-            };
+            let claim = counted(attempts, header(reconciling()));
             p.plant(&claim, b"", RETAIN).await;
-            assert_eq!(p.release(A, remains).await, ReleaseReply::Released);
+            assert_eq!(p.release(A, remains).await, RELEASED);
             assert_eq!(p.header().await.attempts, attempts);
         }
     }
@@ -167,7 +147,7 @@ async fn giving_a_reconciliation_back_leaves_the_attempts(p: Probe) {
 async fn giving_a_reconciliation_back_leaves_the_life(p: Probe) {
     for life in [RETAIN, RETAIN / 2, LEASE] {
         p.plant(&header(reconciling()), b"", life).await;
-        assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, Remains::Request).await, RELEASED);
         p.assert_left(p.found().await.1, life);
     }
     p.advance_just_before(LEASE).await;
@@ -178,17 +158,14 @@ async fn giving_a_reconciliation_back_leaves_the_life(p: Probe) {
 
 async fn giving_a_reconciliation_back_again_changes_nothing(p: Probe) {
     looking(&p).await;
-    assert_eq!(p.release(B, Remains::Request).await, ReleaseReply::Released);
+    assert_eq!(p.release(B, Remains::Request).await, RELEASED);
     let bytes = p.peek().await.expect("it is unknown now");
     for remains in REMAINS {
-        assert_eq!(p.release(B, remains).await, ReleaseReply::Released);
+        assert_eq!(p.release(B, remains).await, RELEASED);
     }
-    p.assert_untouched(&bytes, "a release, sent again").await;
+    p.unchanged(&bytes, "a release, sent again").await;
     let next = p.look_into(&ask_to_find_out(C)).await;
-    assert_eq!(
-        p.release(B, Remains::Request).await,
-        ReleaseReply::Superseded
-    );
+    assert_eq!(p.release(B, Remains::Request).await, SUPERSEDED);
     assert_eq!(p.header().await, next);
 }
 
@@ -200,10 +177,9 @@ async fn another_owner_does_not_give_a_reconciliation_back(p: Probe) {
     ] {
         let bytes = p.plant(&header(state), b"", RETAIN - age).await;
         for remains in REMAINS {
-            assert_eq!(p.release(B, remains).await, ReleaseReply::Superseded);
+            assert_eq!(p.release(B, remains).await, SUPERSEDED);
         }
-        p.assert_untouched(&bytes, "a release by another owner")
-            .await;
+        p.unchanged(&bytes, "a release by another owner").await;
     }
 }
 
@@ -212,13 +188,10 @@ async fn a_superseded_reconciliation_is_not_given_back(p: Probe) {
     p.advance(LEASE).await;
     let next = p.look_into(&ask_to_find_out(C)).await;
     for remains in REMAINS {
-        assert_eq!(p.release(B, remains).await, ReleaseReply::Superseded);
+        assert_eq!(p.release(B, remains).await, SUPERSEDED);
     }
     assert_eq!(p.renew(&first).await, RenewReply::Lost);
-    expect!(
-        p.complete(&answer(&first, b"too late")).await,
-        CompleteReply::Superseded { .. } => ()
-    );
+    superseded!(p.complete(&answer(&first, b"too late")).await);
     assert_eq!(p.header().await, next);
 }
 
@@ -227,10 +200,7 @@ async fn a_renewal_keeps_a_reconciliation(p: Probe) {
     for _ in 0..5 {
         p.advance(LEASE / 2).await;
         assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
-        let left = expect!(
-            p.claim(&ask_to_find_out(C)).await,
-            ClaimReply::Running { lease_left } => lease_left
-        );
+        let left = running!(p.claim(&ask_to_find_out(C)).await);
         p.assert_left(left, LEASE);
     }
     p.advance(LEASE * 3).await;
@@ -245,7 +215,7 @@ async fn a_renewal_changes_nothing_of_a_reconciliation_but_its_time(p: Probe) {
     for _ in 0..3 {
         p.advance(LEASE / 4).await;
         assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
-        p.assert_untouched(&bytes, "a renewal").await;
+        p.unchanged(&bytes, "a renewal").await;
         p.assert_left(p.found().await.1, RETAIN);
     }
 }
@@ -262,18 +232,17 @@ async fn a_renewal_of_a_reconciliation_by_another_owner_changes_nothing(p: Probe
             };
             assert_eq!(p.renew(&theirs).await, RenewReply::Lost);
         }
-        p.assert_untouched(&bytes, "a renewal by another owner")
-            .await;
+        p.unchanged(&bytes, "a renewal by another owner").await;
         p.assert_left(p.found().await.1, RETAIN - age);
     }
 }
 
 async fn a_reconciliation_that_is_over_is_not_renewed(p: Probe) {
     let claim = looking(&p).await;
-    assert_eq!(p.release(B, Remains::Attempt).await, ReleaseReply::Released);
+    assert_eq!(p.release(B, Remains::Attempt).await, RELEASED);
     let bytes = p.peek().await.expect("it is unknown now");
     assert_eq!(p.renew(&claim).await, RenewReply::Lost);
-    p.assert_untouched(&bytes, "a renewal of what was given back")
+    p.unchanged(&bytes, "a renewal of what was given back")
         .await;
 }
 

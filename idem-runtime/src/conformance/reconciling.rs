@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use super::probe::{
-    A, ASKED, B, C, LEASE, MS, NONE, OTHER, OUTCOMES, Probe, RETAIN, ask, ask_to_find_out, done,
-    header, limit, owner, pending, reconciling, unknowns,
+    A, ASKED, B, C, LEASE, MS, NONE, OTHER, OUTCOMES, Probe, RELEASED, RETAIN, ask,
+    ask_to_find_out, at_most, by, counted, done, fingerprinted, header, limit, owner, pending,
+    reconciling, unknown_outcome, unknowns,
 };
-use crate::store::{
-    ClaimReply, ClaimRequest, Header, OutcomeKind, Owner, ReleaseReply, Remains, State,
-};
+use crate::store::{ClaimReply, ClaimRequest, Header, OutcomeKind, Owner, Remains, State};
 
 cases! {
     13 an_unknown_outcome_is_told_to_who_cannot_find_out,
@@ -64,7 +63,7 @@ async fn an_unknown_outcome_is_told_to_who_cannot_find_out(p: Probe) {
             assert_eq!(record.as_bytes(), &bytes[..]);
             p.assert_left(left, life);
         }
-        p.assert_untouched(&bytes, "who cannot find out").await;
+        p.unchanged(&bytes, "who cannot find out").await;
     }
 }
 
@@ -89,16 +88,8 @@ async fn who_can_find_out_is_asked_to_where_the_outcome_is_unknown(p: Probe) {
     for (state, life) in unknowns() {
         looked_into(&p, state, life).await;
     }
-    let unknown = header(done(OutcomeKind::Unknown));
-    p.plant(
-        &Header {
-            attempts: 0,
-            ..unknown
-        },
-        b"",
-        RETAIN,
-    )
-    .await;
+    let unknown = header(unknown_outcome());
+    p.plant(&counted(0, unknown), b"", RETAIN).await;
     assert_eq!(p.look_into(&ask_to_find_out(B)).await.attempts, 0);
 }
 
@@ -109,23 +100,22 @@ async fn who_can_find_out_is_asked_to_where_a_body_may_have_run(p: Probe) {
 }
 
 async fn a_lapsed_reconciliation_is_unknown(p: Probe) {
-    p.plant(&header(done(OutcomeKind::Unknown)), b"", RETAIN)
-        .await;
+    p.plant(&header(unknown_outcome()), b"", RETAIN).await;
     let vanished = p.look_into(&ask_to_find_out(C)).await;
     p.advance(LEASE).await;
-    let record = expect!(p.claim(&ask(A)).await, ClaimReply::Done { record, .. } => record);
+    let record = replayed!(p.claim(&ask(A)).await).0;
     assert_eq!(record.header, vanished);
     let next = p.look_into(&ask_to_find_out(B)).await;
     assert!(next.fence > vanished.fence);
     expect!(p.claim(&ask(C)).await, ClaimReply::Running { .. } => ());
     p.advance(LEASE).await;
-    let record = expect!(p.claim(&ask(A)).await, ClaimReply::Done { record, .. } => record);
+    let record = replayed!(p.claim(&ask(A)).await).0;
     assert_eq!(record.header, next);
 }
 
 async fn who_can_find_out_is_granted_the_body_where_none_ran(p: Probe) {
     assert_eq!(p.take(&ask_to_find_out(A)).await.attempts, 1);
-    assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Request).await, RELEASED);
     let claim = p.take(&ask_to_find_out(B)).await;
     assert_eq!(claim.attempts, 1, "the first attempt ended in good order");
     assert_eq!(p.header().await, claim);
@@ -135,13 +125,10 @@ async fn an_answer_is_given_also_to_who_can_find_out(p: Probe) {
     for outcome in OUTCOMES.into_iter().filter(|o| *o != OutcomeKind::Unknown) {
         let bytes = p.plant(&header(done(outcome)), b"the answer", RETAIN).await;
         for owner in [A, B] {
-            let record = expect!(
-                p.claim(&ask_to_find_out(owner)).await,
-                ClaimReply::Done { record, .. } => record
-            );
+            let record = replayed!(p.claim(&ask_to_find_out(owner)).await).0;
             assert_eq!(record.as_bytes(), &bytes[..]);
         }
-        p.assert_untouched(&bytes, "who can find out").await;
+        p.unchanged(&bytes, "who can find out").await;
     }
 }
 
@@ -149,13 +136,10 @@ async fn not_granted(p: &Probe, state: State) {
     for age in [MS, LEASE / 2] {
         let bytes = p.plant(&header(state), b"", RETAIN - age).await;
         for request in [ask(B), ask_to_find_out(B), ask_to_find_out(C)] {
-            let left = expect!(
-                p.claim(&request).await,
-                ClaimReply::Running { lease_left } => lease_left
-            );
+            let left = running!(p.claim(&request).await);
             p.assert_left(left, LEASE - age);
         }
-        p.assert_untouched(&bytes, "another's claim").await;
+        p.unchanged(&bytes, "another's claim").await;
     }
 }
 
@@ -180,8 +164,7 @@ async fn the_lease_of_a_reconciliation_ends_to_the_millisecond(p: Probe) {
 }
 
 async fn a_reconciliation_is_kept_for_what_its_claim_says(p: Probe) {
-    p.plant(&header(done(OutcomeKind::Unknown)), b"", LEASE)
-        .await;
+    p.plant(&header(unknown_outcome()), b"", LEASE).await;
     p.look_into(&ask_to_find_out(B)).await;
     p.advance_just_before(RETAIN).await;
     p.found().await;
@@ -207,10 +190,7 @@ async fn finding_out_is_no_attempt(p: Probe) {
         p.advance(LEASE).await;
         assert_eq!(p.look_into(&ask_to_find_out(owner(n))).await.attempts, 1);
         if n % 2 == 0 {
-            assert_eq!(
-                p.release(owner(n), Remains::Attempt).await,
-                ReleaseReply::Released
-            );
+            assert_eq!(p.release(owner(n), Remains::Attempt).await, RELEASED);
         }
     }
     assert_eq!(p.header().await.attempts, 1);
@@ -233,10 +213,7 @@ async fn a_body_that_starts_after_finding_out_is_an_attempt(p: Probe) {
     for (state, life) in uncertain() {
         p.plant(&header(state), b"", life).await;
         let found_out = p.look_into(&ask_to_find_out(B)).await;
-        let request = ClaimRequest {
-            max_attempts: limit(4),
-            ..ask(B)
-        };
+        let request = at_most(4, B);
         let claim = p.take(&request).await;
         assert_eq!(claim.attempts, 4);
         assert!(claim.fence > found_out.fence);
@@ -251,14 +228,11 @@ async fn a_body_does_not_start_after_finding_out_without_attempts_left(p: Probe)
         p.plant(&header(state), b"", life).await;
         let found_out = p.look_into(&ask_to_find_out(B)).await;
         for max in [1, 2, 3] {
-            let request = ClaimRequest {
-                max_attempts: limit(max),
-                ..ask(B)
-            };
+            let request = at_most(max, B);
             expect!(p.claim(&request).await, ClaimReply::Exhausted { attempts: 3 } => ());
         }
         assert_eq!(p.header().await, found_out, "it is still held");
-        assert_eq!(p.release(B, Remains::Attempt).await, ReleaseReply::Released);
+        assert_eq!(p.release(B, Remains::Attempt).await, RELEASED);
         expect!(p.claim(&ask(C)).await, ClaimReply::Done { .. } => ());
     }
 }
@@ -266,10 +240,7 @@ async fn a_body_does_not_start_after_finding_out_without_attempts_left(p: Probe)
 async fn a_reconciliation_keeps_the_fingerprint(p: Probe) {
     for (state, life) in uncertain() {
         for (kept, asked, stays) in [(ASKED, NONE, ASKED), (NONE, ASKED, ASKED)] {
-            let before = Header {
-                fingerprint: kept,
-                ..header(state)
-            };
+            let before = fingerprinted(kept, header(state));
             p.plant(&before, b"", life).await;
             let request = ClaimRequest {
                 fingerprint: asked,
@@ -302,8 +273,7 @@ async fn a_body_starts_after_finding_out_for_nobody_else(p: Probe) {
 async fn who_found_out_slowly_starts_the_body_if_nobody_took_over(p: Probe) {
     for (n, taken_over) in [false, true].into_iter().enumerate() {
         let p = p.at(n);
-        p.plant(&header(done(OutcomeKind::Unknown)), b"", RETAIN)
-            .await;
+        p.plant(&header(unknown_outcome()), b"", RETAIN).await;
         p.look_into(&ask_to_find_out(B)).await;
         p.advance(LEASE * 2).await;
         if taken_over {
@@ -325,7 +295,7 @@ async fn same_again(p: &Probe, claim: &Header, request: &ClaimRequest) {
             _ => p.take(request).await,
         };
         assert_eq!(again, *claim, "same fence, same attempts");
-        p.assert_untouched(&bytes, "its claim, sent again").await;
+        p.unchanged(&bytes, "its claim, sent again").await;
         p.assert_left(p.found().await.1, RETAIN);
     }
 }
@@ -342,10 +312,7 @@ async fn a_start_after_finding_out_sent_again_is_the_same_attempt(p: Probe) {
     for (state, life) in uncertain() {
         p.plant(&header(state), b"", life).await;
         p.look_into(&ask_to_find_out(B)).await;
-        let last = ClaimRequest {
-            max_attempts: limit(4),
-            ..ask(B)
-        };
+        let last = at_most(4, B);
         let claim = p.take(&last).await;
         same_again(&p, &claim, &last).await;
     }
@@ -361,19 +328,13 @@ async fn a_reconciling_claim_sent_again_after_the_start_is_the_same_attempt(p: P
 }
 
 async fn a_claim_after_its_own_unknown_outcome_is_granted_nothing(p: Probe) {
-    let unknown: fn(Owner) -> Header = |owner| Header {
-        owner,
-        ..header(done(OutcomeKind::Unknown))
-    };
+    let unknown: fn(Owner) -> Header = |owner| by(owner, header(unknown_outcome()));
     p.plant(&unknown(B), b"", RETAIN).await;
     let left_unknown = p.peek().await.expect("it was planted");
     let p2 = p.at(1);
     p2.plant(&header(State::Released), b"", RETAIN).await;
     p2.look_into(&ask_to_find_out(B)).await;
-    assert_eq!(
-        p2.release(B, Remains::Attempt).await,
-        ReleaseReply::Released
-    );
+    assert_eq!(p2.release(B, Remains::Attempt).await, RELEASED);
     let given_back = p2.peek().await.expect("it is unknown now");
     for (p, bytes) in [(p, left_unknown), (p2, given_back)] {
         for request in [ask(B), ask_to_find_out(B)] {
@@ -384,8 +345,7 @@ async fn a_claim_after_its_own_unknown_outcome_is_granted_nothing(p: Probe) {
             );
             assert_eq!(record.as_bytes(), &bytes[..]);
         }
-        p.assert_untouched(&bytes, "a claim of who left it unknown")
-            .await;
+        p.unchanged(&bytes, "a claim of who left it unknown").await;
         p.look_into(&ask_to_find_out(C)).await;
     }
 }

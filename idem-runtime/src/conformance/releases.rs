@@ -1,11 +1,10 @@
 //! Releases in every state, for either owner.
 
 use super::probe::{
-    A, B, C, LEASE, MS, OUTCOMES, Probe, REMAINS, RETAIN, answer, ask, done, header, owner, pending,
+    A, B, C, IN_TIME, LEASE, MS, OUTCOMES, Probe, RELEASED, REMAINS, RETAIN, SUPERSEDED, answer,
+    ask, done, header, owner, pending,
 };
-use crate::store::{
-    ClaimReply, CompleteReply, Header, ReadReply, ReleaseReply, Remains, RenewReply, State,
-};
+use crate::store::{ClaimReply, Header, ReadReply, ReleaseReply, Remains, RenewReply, State};
 
 cases! {
     2 the_owner_gives_a_key_back: transport,
@@ -25,7 +24,7 @@ async fn the_owner_gives_a_key_back(p: Probe) {
         for (m, remains) in REMAINS.into_iter().enumerate() {
             let p = p.at(n * 10 + m);
             p.take(&ask(holder)).await;
-            assert_eq!(p.release(holder, remains).await, ReleaseReply::Released);
+            assert_eq!(p.release(holder, remains).await, RELEASED);
             expect!(p.claim(&ask(B)).await, ClaimReply::Granted { .. } => ());
         }
     }
@@ -41,10 +40,9 @@ async fn a_release_by_another_owner_changes_nothing(p: Probe) {
                 (C, Remains::Nothing),
                 (owner(3), Remains::Request),
             ] {
-                assert_eq!(p.release(owner, remains).await, ReleaseReply::Superseded);
+                assert_eq!(p.release(owner, remains).await, SUPERSEDED);
             }
-            p.assert_untouched(&bytes, "a release by another owner")
-                .await;
+            p.unchanged(&bytes, "a release by another owner").await;
             p.assert_left(p.found().await.1, RETAIN - age);
         }
     }
@@ -59,7 +57,7 @@ async fn a_release_without_a_record_changes_nothing(p: Probe) {
 
 async fn a_lapsed_claim_is_released_by_its_owner_if_nobody_took_it(p: Probe) {
     p.plant(&header(pending()), b"", RETAIN - LEASE * 2).await;
-    assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
     let expected = header(State::Released);
     assert_eq!(p.header().await, expected);
 }
@@ -69,19 +67,19 @@ async fn a_release_does_not_undo_what_is_done(p: Probe) {
         let bytes = p.plant(&header(done(outcome)), b"done", RETAIN).await;
         for owner in [A, B] {
             for remains in REMAINS {
-                assert_eq!(p.release(owner, remains).await, ReleaseReply::Superseded);
+                assert_eq!(p.release(owner, remains).await, SUPERSEDED);
             }
         }
-        p.assert_untouched(&bytes, "a release").await;
+        p.unchanged(&bytes, "a release").await;
     }
 }
 
 async fn a_release_keeps_the_life_that_is_left(p: Probe) {
     for life in [RETAIN, RETAIN / 2, LEASE] {
         p.plant(&header(pending()), b"", life).await;
-        assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
         p.assert_left(p.found().await.1, life);
-        assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
         p.assert_left(p.found().await.1, life);
     }
     p.advance_just_before(LEASE).await;
@@ -92,7 +90,7 @@ async fn a_release_keeps_the_life_that_is_left(p: Probe) {
 
 async fn a_release_keeps_the_record(p: Probe) {
     let claim = p.take(&ask(A)).await;
-    assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
     let expected = Header {
         state: State::Released,
         ..claim
@@ -107,7 +105,7 @@ async fn a_superseded_owner_does_not_release_its_successor(p: Probe) {
     p.advance(LEASE).await;
     let successor = p.take(&ask(B)).await;
     for remains in REMAINS {
-        assert_eq!(p.release(A, remains).await, ReleaseReply::Superseded);
+        assert_eq!(p.release(A, remains).await, SUPERSEDED);
     }
     assert_eq!(p.header().await, successor);
     expect!(p.claim(&ask(C)).await, ClaimReply::Running { .. } => ());
@@ -115,20 +113,17 @@ async fn a_superseded_owner_does_not_release_its_successor(p: Probe) {
 
 async fn a_released_claim_cannot_be_renewed(p: Probe) {
     let claim = p.take(&ask(A)).await;
-    assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Request).await, RELEASED);
     let before = p.peek().await.expect("a released record stays");
     assert_eq!(p.renew(&claim).await, RenewReply::Lost);
-    p.assert_untouched(&before, "a renewal of what was given back")
+    p.unchanged(&before, "a renewal of what was given back")
         .await;
 }
 
 async fn an_owner_that_released_can_still_complete(p: Probe) {
     let claim = p.take(&ask(A)).await;
-    assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
     let bytes = answer(&claim, b"it happened after all");
-    assert_eq!(
-        p.complete(&bytes).await,
-        CompleteReply::Stored { late: false }
-    );
-    p.assert_untouched(&bytes, "storing it").await;
+    assert_eq!(p.complete(&bytes).await, IN_TIME);
+    p.unchanged(&bytes, "storing it").await;
 }

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use super::probe::{
-    A, B, C, LEASE, MS, OUTCOMES, Probe, RETAIN, TTL, answer, ask, done, header, pending,
+    A, B, C, IN_TIME, LEASE, MS, OUTCOMES, Probe, RELEASED, RETAIN, TTL, answer, ask, by, done,
+    header, pending, unlimited,
 };
-use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, ReleaseReply, Remains, RenewReply, State,
-};
+use crate::store::{ClaimReply, Header, Remains, RenewReply, State};
 
 cases! {
     5 a_renewal_starts_the_lease_again: transport,
@@ -27,10 +26,7 @@ async fn a_renewal_starts_the_lease_again(p: Probe) {
     let claim = p.take(&ask(A)).await;
     p.advance(LEASE / 2).await;
     assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
-    let left = expect!(
-        p.claim(&ask(B)).await,
-        ClaimReply::Running { lease_left } => lease_left
-    );
+    let left = running!(p.claim(&ask(B)).await);
     p.assert_left(left, LEASE);
     p.advance_just_before(LEASE).await;
     expect!(p.claim(&ask(B)).await, ClaimReply::Running { .. } => ());
@@ -45,10 +41,7 @@ async fn a_claim_that_is_renewed_in_time_is_never_granted_to_another(p: Probe) {
         expect!(p.claim(&ask(B)).await, ClaimReply::Running { .. } => ());
         assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
     }
-    assert_eq!(
-        p.complete(&answer(&claim, b"long")).await,
-        CompleteReply::Stored { late: false }
-    );
+    assert_eq!(p.complete(&answer(&claim, b"long")).await, IN_TIME);
 }
 
 async fn a_lapsed_claim_is_renewed_if_nobody_took_it(p: Probe) {
@@ -74,10 +67,9 @@ async fn a_renewal_by_another_owner_changes_nothing(p: Probe) {
         let held = header(pending());
         let bytes = p.plant(&held, b"", RETAIN - age).await;
         for owner in [B, C] {
-            assert_eq!(p.renew(&Header { owner, ..held }).await, RenewReply::Lost);
+            assert_eq!(p.renew(&by(owner, held)).await, RenewReply::Lost);
         }
-        p.assert_untouched(&bytes, "a renewal by another owner")
-            .await;
+        p.unchanged(&bytes, "a renewal by another owner").await;
         p.assert_left(p.found().await.1, RETAIN - age);
     }
 }
@@ -100,7 +92,7 @@ async fn a_renewal_changes_nothing_but_the_time(p: Probe) {
     for _ in 0..5 {
         p.advance(LEASE / 4).await;
         assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
-        p.assert_untouched(&bytes, "a renewal").await;
+        p.unchanged(&bytes, "a renewal").await;
         p.assert_left(p.found().await.1, RETAIN);
     }
 }
@@ -134,10 +126,7 @@ async fn a_claim_that_was_written_again_is_held(p: Probe) {
     assert_eq!(p.renew(&claim).await, RenewReply::Reasserted);
     expect!(p.claim(&ask(B)).await, ClaimReply::Running { .. } => ());
     p.advance(LEASE).await;
-    let request = ClaimRequest {
-        max_attempts: None,
-        ..ask(B)
-    };
+    let request = unlimited(B);
     let next = p.take(&request).await;
     assert_eq!(next.attempts, claim.attempts + 1, "attempts count on");
     assert!(next.fence > claim.fence, "and so do fences");
@@ -147,13 +136,10 @@ async fn a_renewal_does_not_undo_what_is_done(p: Probe) {
     for outcome in OUTCOMES {
         let bytes = p.plant(&header(done(outcome)), b"done", RETAIN / 2).await;
         for owner in [A, B] {
-            let claim = Header {
-                owner,
-                ..header(pending())
-            };
+            let claim = by(owner, header(pending()));
             assert_eq!(p.renew(&claim).await, RenewReply::Lost);
         }
-        p.assert_untouched(&bytes, "a renewal").await;
+        p.unchanged(&bytes, "a renewal").await;
         p.assert_left(p.found().await.1, RETAIN / 2);
     }
 }
@@ -161,13 +147,10 @@ async fn a_renewal_does_not_undo_what_is_done(p: Probe) {
 async fn a_renewal_does_not_take_a_released_key(p: Probe) {
     let released = p.plant(&header(State::Released), b"", RETAIN / 2).await;
     for owner in [A, B] {
-        let claim = Header {
-            owner,
-            ..header(pending())
-        };
+        let claim = by(owner, header(pending()));
         assert_eq!(p.renew(&claim).await, RenewReply::Lost);
     }
-    p.assert_untouched(&released, "a renewal").await;
+    p.unchanged(&released, "a renewal").await;
     p.assert_left(p.found().await.1, RETAIN / 2);
-    assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Request).await, RELEASED);
 }

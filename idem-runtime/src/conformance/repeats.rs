@@ -6,12 +6,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::probe::{
-    A, B, C, LEASE, Probe, REMAINS, RETAIN, TTL, answer, ask, ask_to_find_out, finished, header,
-    limit, pending, record,
+    A, B, C, IN_TIME, LATE, LEASE, Probe, RELEASED, REMAINS, RETAIN, SUPERSEDED, TTL, answer, ask,
+    ask_to_find_out, at_most, counted, finished, header, pending, record,
 };
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, ReleaseReply, Remains,
-    RenewReply, State,
+    ClaimReply, ClaimRequest, CompleteReply, ReadReply, Remains, RenewReply, State,
 };
 
 cases! {
@@ -32,21 +31,13 @@ cases! {
     3 an_operation_that_was_dropped_can_be_sent_again: transport,
 }
 
-/// A claim of an owner that starts the body at most once.
-fn sole(owner: Owner) -> ClaimRequest {
-    ClaimRequest {
-        max_attempts: limit(1),
-        ..ask(owner)
-    }
-}
-
 async fn same_attempt(p: &Probe, request: &ClaimRequest) {
     let first = p.take(request).await;
     let bytes = p.peek().await.expect("the claim is there");
     for _ in 0..3 {
         assert_eq!(p.take(request).await, first, "same fence, same attempt");
     }
-    p.assert_untouched(&bytes, "its claim, sent again").await;
+    p.unchanged(&bytes, "its claim, sent again").await;
 }
 
 async fn a_claim_sent_again_is_the_same_attempt(p: Probe) {
@@ -70,15 +61,9 @@ async fn a_claim_after_a_release_sent_again_is_the_same_attempt(p: Probe) {
 async fn the_last_attempt_sent_again_is_granted_again(p: Probe) {
     for (n, max) in [1, 4].into_iter().enumerate() {
         let p = p.at(n);
-        let released = Header {
-            attempts: max - 1,
-            ..header(State::Released)
-        };
+        let released = counted(max - 1, header(State::Released));
         p.plant(&released, b"", RETAIN).await;
-        let request = ClaimRequest {
-            max_attempts: limit(max),
-            ..ask(B)
-        };
+        let request = at_most(max, B);
         same_attempt(&p, &request).await;
         p.advance(LEASE * 2).await;
         assert_eq!(p.take(&request).await.attempts, max, "lapsed, but its own");
@@ -89,10 +74,7 @@ async fn a_claim_sent_again_starts_its_lease_again(p: Probe) {
     p.take(&ask(A)).await;
     p.advance(LEASE / 2).await;
     p.take(&ask(A)).await;
-    let left = expect!(
-        p.claim(&ask(B)).await,
-        ClaimReply::Running { lease_left } => lease_left
-    );
+    let left = running!(p.claim(&ask(B)).await);
     p.assert_left(left, LEASE);
     p.assert_left(p.found().await.1, RETAIN);
 }
@@ -101,41 +83,27 @@ async fn a_completion_sent_again_is_stored_once(p: Probe) {
     let claim = p.take(&ask(C)).await;
     let bytes = answer(&claim, b"\0\r\nonce");
     for _ in 0..4 {
-        assert_eq!(
-            p.complete(&bytes).await,
-            CompleteReply::Stored { late: false }
-        );
-        p.assert_untouched(&bytes, "its completion, sent again")
-            .await;
+        assert_eq!(p.complete(&bytes).await, IN_TIME);
+        p.unchanged(&bytes, "its completion, sent again").await;
     }
     // An owner has one answer: a second one is a bug of the caller, and the first one stays.
-    assert_eq!(
-        p.complete(&answer(&claim, b"another")).await,
-        CompleteReply::Stored { late: false }
-    );
-    p.assert_untouched(&bytes, "another answer of the same owner")
+    assert_eq!(p.complete(&answer(&claim, b"another")).await, IN_TIME);
+    p.unchanged(&bytes, "another answer of the same owner")
         .await;
 }
 
 async fn a_late_completion_sent_again_is_stored_once(p: Probe) {
     let bytes = record(&finished(&header(pending())), b"late");
-    assert_eq!(
-        p.complete(&bytes).await,
-        CompleteReply::Stored { late: true }
-    );
+    assert_eq!(p.complete(&bytes).await, LATE);
     // Lateness is known the first time only.
     expect!(p.complete(&bytes).await, CompleteReply::Stored { .. } => ());
-    p.assert_untouched(&bytes, "its completion, sent again")
-        .await;
+    p.unchanged(&bytes, "its completion, sent again").await;
 }
 
 async fn a_completion_sent_again_does_not_live_longer(p: Probe) {
     let bytes = p.finish(b"once").await;
     p.advance(TTL / 2).await;
-    assert_eq!(
-        p.complete(&bytes).await,
-        CompleteReply::Stored { late: false }
-    );
+    assert_eq!(p.complete(&bytes).await, IN_TIME);
     p.assert_left(p.found().await.1, TTL / 2);
 }
 
@@ -143,7 +111,7 @@ async fn a_release_sent_again_counts_once(p: Probe) {
     for (remains, attempts) in [(Remains::Attempt, 3), (Remains::Request, 2)] {
         p.plant(&header(pending()), b"", RETAIN).await;
         for _ in 0..4 {
-            assert_eq!(p.release(A, remains).await, ReleaseReply::Released);
+            assert_eq!(p.release(A, remains).await, RELEASED);
             assert_eq!(p.header().await.attempts, attempts);
         }
     }
@@ -151,12 +119,9 @@ async fn a_release_sent_again_counts_once(p: Probe) {
 
 async fn a_release_sent_again_does_not_free_the_next_claim(p: Probe) {
     p.take(&ask(A)).await;
-    assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Request).await, RELEASED);
     let next = p.take(&ask(B)).await;
-    assert_eq!(
-        p.release(A, Remains::Request).await,
-        ReleaseReply::Superseded
-    );
+    assert_eq!(p.release(A, Remains::Request).await, SUPERSEDED);
     assert_eq!(p.header().await, next);
 }
 
@@ -165,9 +130,9 @@ async fn a_claim_after_its_own_release_is_granted_nothing(p: Probe) {
     for (n, remains) in REMAINS.into_iter().enumerate() {
         let p = p.at(n);
         p.take(&ask(A)).await;
-        assert_eq!(p.release(A, remains).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, remains).await, RELEASED);
         let bytes = p.peek().await.expect("a released record stays");
-        for request in [ask(A), ask_to_find_out(A), sole(A)] {
+        for request in [ask(A), ask_to_find_out(A), at_most(1, A)] {
             assert_eq!(
                 p.claim(&request).await,
                 ClaimReply::Running {
@@ -176,14 +141,13 @@ async fn a_claim_after_its_own_release_is_granted_nothing(p: Probe) {
                 "whoever sent it is gone"
             );
         }
-        p.assert_untouched(&bytes, "a claim after its own release")
-            .await;
+        p.unchanged(&bytes, "a claim after its own release").await;
     }
 }
 
 async fn a_claim_after_its_own_release_is_no_obstacle_to_others(p: Probe) {
     p.take(&ask(A)).await;
-    assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
     expect!(p.claim(&ask(A)).await, ClaimReply::Running { .. } => ());
     let next = p.take(&ask(B)).await;
     assert_eq!(next.attempts, 2);
@@ -196,14 +160,8 @@ async fn a_refusal_sent_again_is_the_same_refusal(p: Probe) {
     p.advance(LEASE).await;
     let second = p.take(&ask(B)).await;
     for _ in 0..3 {
-        expect!(
-            p.complete(&answer(&first, b"too late")).await,
-            CompleteReply::Superseded { .. } => ()
-        );
-        assert_eq!(
-            p.release(A, Remains::Attempt).await,
-            ReleaseReply::Superseded
-        );
+        superseded!(p.complete(&answer(&first, b"too late")).await);
+        assert_eq!(p.release(A, Remains::Attempt).await, SUPERSEDED);
         assert_eq!(p.renew(&first).await, RenewReply::Lost);
         expect!(p.claim(&ask(C)).await, ClaimReply::Running { .. } => ());
     }
@@ -243,17 +201,13 @@ async fn an_operation_that_was_dropped_can_be_sent_again(p: Probe) {
         assert_eq!(p.header().await, claim);
         if n % 2 == 0 {
             drop_after_one_poll(p.release(A, Remains::Request)).await;
-            assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
+            assert_eq!(p.release(A, Remains::Request).await, RELEASED);
             assert_eq!(p.header().await.attempts, 0);
         } else {
             let bytes = answer(&claim, b"once");
             drop_after_one_poll(p.complete(&bytes)).await;
-            assert_eq!(
-                p.complete(&bytes).await,
-                CompleteReply::Stored { late: false }
-            );
-            p.assert_untouched(&bytes, "its completion, sent again")
-                .await;
+            assert_eq!(p.complete(&bytes).await, IN_TIME);
+            p.unchanged(&bytes, "its completion, sent again").await;
         }
     }
 }

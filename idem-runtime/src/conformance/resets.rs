@@ -1,11 +1,11 @@
 //! Resolutions that reset a key: it starts anew, and keeps the data that must survive.
 
 use super::probe::{
-    A, B, C, LEASE, Probe, RETAIN, answer, ask, ask_to_find_out, finished, header, limit, record,
-    undecided,
+    A, B, C, LATE, LEASE, Probe, RETAIN, answer, ask, ask_to_find_out, at_most, by, counted,
+    fenced, finished, header, record, undecided,
 };
 use super::resolving::{free, new, reset, resolved};
-use crate::store::{ClaimRequest, CompleteReply, Fence, Header, ResolveReply, State};
+use crate::store::{Fence, ResolveReply, State};
 
 cases! {
     3 a_resolution_sent_again_does_not_end_what_came_after,
@@ -35,27 +35,18 @@ async fn a_resolution_sent_again_does_not_end_what_came_after(p: Probe) {
 async fn a_reset_begins_the_attempts_anew(p: Probe) {
     for (state, life) in free() {
         p.plant(&header(state), b"", life).await;
-        let told_otherwise = Header {
-            attempts: 9,
-            ..new(State::Released)
-        };
+        let told_otherwise = counted(9, new(State::Released));
         let reset = record(&told_otherwise, b"");
         resolved(&p, &header(state), &reset).await;
         assert_eq!(p.header().await.attempts, 0);
-        let request = ClaimRequest {
-            max_attempts: limit(1),
-            ..ask(B)
-        };
+        let request = at_most(1, B);
         assert_eq!(p.take(&request).await.attempts, 1);
     }
 }
 
 async fn a_claim_after_a_reset_has_a_higher_fence(p: Probe) {
     // Ahead of the clock, so that only the record can supply the fence.
-    let ahead = Header {
-        fence: Fence::new(6_789_012_345_678_901),
-        ..header(undecided())
-    };
+    let ahead = fenced(Fence::new(6_789_012_345_678_901), header(undecided()));
     p.plant(&ahead, b"", RETAIN).await;
     let reset = reset();
     resolved(&p, &ahead, &reset).await;
@@ -79,17 +70,8 @@ async fn an_answer_after_a_reset_is_stored(p: Probe) {
     let reset = reset();
     resolved(&p, &claim, &reset).await;
     let bytes = answer(&claim, b"it happened after all");
-    assert_eq!(
-        p.complete(&bytes).await,
-        CompleteReply::Stored { late: true }
-    );
+    assert_eq!(p.complete(&bytes).await, LATE);
     assert_eq!(p.found().await.0.body(), b"it happened after all");
-    let again = record(
-        &Header {
-            owner: C,
-            ..finished(&claim)
-        },
-        b"",
-    );
-    expect!(p.complete(&again).await, CompleteReply::Adopted { .. } => ());
+    let again = record(&by(C, finished(&claim)), b"");
+    adopted!(p.complete(&again).await);
 }

@@ -5,12 +5,13 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::probe::{
-    A, ASKED, B, LEASE, NONE, OTHER, OUTCOMES, Probe, REMAINS, RETAIN, TTL, ask, ask_to_find_out,
-    done, header, owner, pending, reconciling, record, undecided,
+    A, ASKED, B, LEASE, NO_RECORDS, NONE, OTHER, OUTCOMES, Probe, RELEASED, REMAINS, RETAIN,
+    SUPERSEDED, TTL, ask, ask_to_find_out, by, counted, done, fenced, fingerprinted, header, owner,
+    pending, reconciling, record, undecided, unknown_outcome,
 };
 use crate::store::{
-    AnswerTypes, ClaimReply, Fence, Header, OutcomeKind, Owner, ReadReply, ReleaseReply, Remains,
-    RenewReply, ResolveReply, State, Unreadable,
+    AnswerTypes, Fence, Header, OutcomeKind, Owner, ReadReply, Remains, RenewReply, ResolveReply,
+    State,
 };
 
 cases! {
@@ -103,27 +104,15 @@ async fn a_resolution_of_another_record_changes_nothing(p: Probe) {
                 state: other_state,
                 ..there
             },
-            Header { owner: B, ..there },
-            Header {
-                fence: Fence::new(there.fence.get() + 1),
-                ..there
-            },
-            Header {
-                attempts: there.attempts - 1,
-                ..there
-            },
+            by(B, there),
+            fenced(Fence::new(there.fence.get() + 1), there),
+            counted(there.attempts - 1, there),
             Header {
                 retain: RETAIN * 2,
                 ..there
             },
-            Header {
-                fingerprint: OTHER,
-                ..there
-            },
-            Header {
-                fingerprint: NONE,
-                ..there
-            },
+            fingerprinted(OTHER, there),
+            fingerprinted(NONE, there),
             Header {
                 types: AnswerTypes::UNKNOWN,
                 ..there
@@ -135,8 +124,7 @@ async fn a_resolution_of_another_record_changes_nothing(p: Probe) {
                 assert_eq!(reply, ResolveReply::Changed, "{seen:?} was not there");
             }
         }
-        p.assert_untouched(&bytes, "a resolution of another record")
-            .await;
+        p.unchanged(&bytes, "a resolution of another record").await;
         p.assert_left(p.found().await.1, life);
     }
     let unknown = |schema| State::Done {
@@ -152,15 +140,11 @@ async fn a_resolution_of_another_record_changes_nothing(p: Probe) {
 async fn a_resolution_of_what_has_changed_since_changes_nothing(p: Probe) {
     let resolution = record(&new(done(OutcomeKind::Value)), b"outdated");
     let p1 = p.at(1);
-    p1.plant(&header(done(OutcomeKind::Unknown)), b"", RETAIN)
-        .await;
+    p1.plant(&header(unknown_outcome()), b"", RETAIN).await;
     let seen = p1.header().await;
     let claim = p1.look_into(&ask_to_find_out(B)).await;
     assert_eq!(p1.resolve(&seen, &resolution).await, ResolveReply::Changed);
-    assert_eq!(
-        p1.release(B, Remains::Attempt).await,
-        ReleaseReply::Released
-    );
+    assert_eq!(p1.release(B, Remains::Attempt).await, RELEASED);
     assert_eq!(p1.resolve(&seen, &resolution).await, ResolveReply::Changed);
     let claim = Header {
         state: undecided(),
@@ -193,15 +177,11 @@ async fn what_is_held_is_not_resolved_before_its_lease_is_over(p: Probe) {
         let held = header(state);
         let bytes = p.plant(&held, b"", RETAIN).await;
         let resolve = async || p.resolve(&held, &reset()).await;
-        let left = expect!(
-            resolve().await,
-            ResolveReply::Running { lease_left } => lease_left
-        );
+        let left = expect!(resolve().await, ResolveReply::Running { lease_left } => lease_left);
         p.assert_left(left, LEASE);
         p.advance_just_before(LEASE).await;
         expect!(resolve().await, ResolveReply::Running { .. } => ());
-        p.assert_untouched(&bytes, "a resolution of what is held")
-            .await;
+        p.unchanged(&bytes, "a resolution of what is held").await;
         p.advance_the_rest().await;
         assert_eq!(resolve().await, ResolveReply::Resolved);
     }
@@ -216,8 +196,7 @@ async fn a_resolution_sent_again_changes_nothing(p: Probe) {
             let stored = p.peek().await.expect("it is there");
             p.advance(LEASE).await;
             resolved(&p, &header(state), &bytes).await;
-            p.assert_untouched(&stored, "a resolution, sent again")
-                .await;
+            p.unchanged(&stored, "a resolution, sent again").await;
             p.assert_left(p.found().await.1, TTL - LEASE);
         }
     }
@@ -244,10 +223,7 @@ async fn a_resolution_keeps_the_higher_fence(p: Probe) {
     for (told, expected) in [(0, kept), (kept - 1, kept), (kept + 1, kept + 1)] {
         for (end, body) in ends() {
             p.plant(&header(undecided()), b"", RETAIN).await;
-            let new = Header {
-                fence: Fence::new(told),
-                ..end
-            };
+            let new = fenced(Fence::new(told), end);
             resolved(&p, &header(undecided()), &record(&new, body)).await;
             assert_eq!(p.header().await.fence.get(), expected);
         }
@@ -262,15 +238,9 @@ async fn a_resolution_keeps_the_fingerprint(p: Probe) {
         (NONE, NONE, NONE),
     ] {
         for (end, body) in ends() {
-            let seen = Header {
-                fingerprint: kept,
-                ..header(undecided())
-            };
+            let seen = fingerprinted(kept, header(undecided()));
             p.plant(&seen, b"", RETAIN).await;
-            let new = Header {
-                fingerprint: told,
-                ..end
-            };
+            let new = fingerprinted(told, end);
             resolved(&p, &seen, &record(&new, body)).await;
             assert_eq!(p.header().await.fingerprint, stays);
         }
@@ -297,7 +267,7 @@ async fn an_outcome_is_known_after_its_resolution(p: Probe) {
         let bytes = record(&new(done(outcome)), b"resolved");
         resolved(&p, &header(undecided()), &bytes).await;
         for request in [ask(B), ask_to_find_out(B)] {
-            let found = expect!(p.claim(&request).await, ClaimReply::Done { record, .. } => record);
+            let found = replayed!(p.claim(&request).await).0;
             assert_eq!(
                 (found.header.state, found.body()),
                 (done(outcome), &b"resolved"[..])
@@ -319,25 +289,20 @@ async fn an_owner_whose_claim_was_resolved_has_lost_it(p: Probe) {
         let stored = p.peek().await.expect("it is there");
         assert_eq!(p.renew(&claim).await, RenewReply::Lost);
         for remains in REMAINS {
-            assert_eq!(p.release(A, remains).await, ReleaseReply::Superseded);
+            assert_eq!(p.release(A, remains).await, SUPERSEDED);
         }
-        p.assert_untouched(&stored, "the owner of before").await;
+        p.unchanged(&stored, "the owner of before").await;
     }
 }
 
 async fn a_resolution_that_is_no_record_is_refused(p: Probe) {
     let before = p.plant(&header(undecided()), b"", RETAIN).await;
-    for (bytes, error) in [
-        (&b""[..], Unreadable::Short { bytes: 0 }),
-        (&b"2D"[..], Unreadable::Short { bytes: 2 }),
-        (&b"1D"[..], Unreadable::Layout { byte: b'1' }),
-        (&b"3D"[..], Unreadable::Layout { byte: b'3' }),
-    ] {
+    for (bytes, error) in NO_RECORDS {
         let bytes = Bytes::from_static(bytes);
         let reply = p.resolve(&header(undecided()), &bytes).await;
         assert_eq!(reply, ResolveReply::Unreadable(error));
     }
-    p.assert_untouched(&before, "what is no record").await;
+    p.unchanged(&before, "what is no record").await;
 }
 
 async fn a_large_answer_is_resolved_by_its_header(p: Probe) {
@@ -347,7 +312,7 @@ async fn a_large_answer_is_resolved_by_its_header(p: Probe) {
         let resolution = record(&new(done(OutcomeKind::Error)), &vec![0xa5; bytes]);
         resolved(&p, &seen, &resolution).await;
         assert_eq!(p.found().await.0.body(), &vec![0xa5; bytes]);
-        let found = expect!(p.claim(&ask(B)).await, ClaimReply::Done { record, .. } => record);
+        let found = replayed!(p.claim(&ask(B)).await).0;
         assert_eq!(found.body().len(), bytes);
     }
 }

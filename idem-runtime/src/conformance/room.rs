@@ -4,10 +4,11 @@
 
 use bytes::Bytes;
 
-use super::probe::{A, B, LEASE, Probe, RETAIN, TTL, answer, ask, finished, record};
+use super::probe::{
+    A, B, IN_TIME, LEASE, Probe, RELEASED, RETAIN, TTL, answer, ask, by, finished, record,
+};
 use crate::store::{
-    ClaimReply, CompleteReply, Header, ReadReply, ReleaseReply, Remains, RenewReply, ResolveReply,
-    StoreErrorKind,
+    ClaimReply, Header, ReadReply, Remains, RenewReply, ResolveReply, StoreErrorKind,
 };
 
 cases! {
@@ -25,53 +26,54 @@ const MANY: usize = 20_000;
 const BODY: [u8; 16 << 10] = [0x5a; 16 << 10];
 
 /// A full store, and its content: running claims of A, and answers under numbered keys.
-struct Full {
+struct FullStore {
     p: Probe,
     running: Vec<Header>,
     answers: Vec<Bytes>,
 }
 
-impl Full {
-    async fn of(p: Probe) -> Option<Self> {
-        let p = Probe::new(p.fixture.scarce().await?);
-        let mut running = Vec::new();
-        for n in 0..3 {
-            running.push(p.at(MANY + n).take(&ask(A)).await);
-        }
-        let mut answers = Vec::new();
-        for n in 0..MANY {
-            let key = p.at(n);
-            match key.try_claim(&ask(B)).await {
-                Ok(ClaimReply::Granted { fence, attempt, .. }) => {
-                    let claim = Header {
-                        owner: B,
-                        fence,
-                        attempts: attempt,
-                        ..running[0]
-                    };
-                    let answer = answer(&claim, &BODY);
-                    assert_eq!(
-                        key.complete(&answer).await,
-                        CompleteReply::Stored { late: false },
-                        "whoever was granted a claim finds room for its answer"
-                    );
-                    answers.push(answer);
-                }
-                Ok(other) => panic!("a fresh key was answered {other:?}"),
-                Err(error) => {
-                    assert_eq!(error.kind(), StoreErrorKind::Full, "{error}");
-                    assert!(error.is_transient(), "it may be sent again later");
-                    return Some(Self {
-                        p,
-                        running,
-                        answers,
-                    });
-                }
+/// Fills a scarce store; `None` if this kind of store is never full.
+async fn full(p: Probe) -> Option<FullStore> {
+    let p = Probe::new(p.fixture.scarce().await?);
+    let mut running = Vec::new();
+    for n in 0..3 {
+        running.push(p.at(MANY + n).take(&ask(A)).await);
+    }
+    let mut answers = Vec::new();
+    for n in 0..MANY {
+        let key = p.at(n);
+        match key.try_claim(&ask(B)).await {
+            Ok(ClaimReply::Granted { fence, attempt, .. }) => {
+                let claim = Header {
+                    owner: B,
+                    fence,
+                    attempts: attempt,
+                    ..running[0]
+                };
+                let answer = answer(&claim, &BODY);
+                assert_eq!(
+                    key.complete(&answer).await,
+                    IN_TIME,
+                    "whoever was granted a claim finds room for its answer"
+                );
+                answers.push(answer);
+            }
+            Ok(other) => panic!("a fresh key was answered {other:?}"),
+            Err(error) => {
+                assert_eq!(error.kind(), StoreErrorKind::Full, "{error}");
+                assert!(error.is_transient(), "it may be sent again later");
+                return Some(FullStore {
+                    p,
+                    running,
+                    answers,
+                });
             }
         }
-        panic!("a scarce store has room for {MANY} answers");
     }
+    panic!("a scarce store has room for {MANY} answers");
+}
 
+impl FullStore {
     fn held(&self, n: usize) -> Probe {
         self.p.at(MANY + n)
     }
@@ -95,9 +97,7 @@ async fn is_refused(p: &Probe) -> bool {
 }
 
 async fn a_full_store_refuses_claims(p: Probe) {
-    let Some(full) = Full::of(p).await else {
-        return;
-    };
+    let Some(full) = full(p).await else { return };
     let mut in_a_row = 0;
     for n in 0..MANY {
         in_a_row = if is_refused(&full.p.at(2 * MANY + n)).await {
@@ -113,42 +113,30 @@ async fn a_full_store_refuses_claims(p: Probe) {
 }
 
 async fn a_full_store_takes_the_answer_of_a_running_body(p: Probe) {
-    let Some(full) = Full::of(p).await else {
-        return;
-    };
+    let Some(full) = full(p).await else { return };
     for (n, claim) in full.running.iter().enumerate() {
         let p = full.held(n);
         let answer = answer(claim, &BODY);
-        assert_eq!(
-            p.complete(&answer).await,
-            CompleteReply::Stored { late: false }
-        );
-        p.assert_untouched(&answer, "storing it").await;
+        assert_eq!(p.complete(&answer).await, IN_TIME);
+        p.unchanged(&answer, "storing it").await;
         p.assert_left(p.found().await.1, TTL);
     }
 }
 
 async fn a_full_store_takes_resolutions(p: Probe) {
-    let Some(full) = Full::of(p).await else {
-        return;
-    };
+    let Some(full) = full(p).await else { return };
     full.p.advance(LEASE).await;
     for (n, seen) in full.running.iter().enumerate() {
         let p = full.held(n);
-        let end = Header {
-            owner: B,
-            ..finished(seen)
-        };
+        let end = by(B, finished(seen));
         let bytes = record(&end, &BODY);
         assert_eq!(p.resolve(seen, &bytes).await, ResolveReply::Resolved);
-        p.assert_untouched(&bytes, "resolving it").await;
+        p.unchanged(&bytes, "resolving it").await;
     }
 }
 
 async fn a_full_store_drops_nothing_that_is_alive(p: Probe) {
-    let Some(full) = Full::of(p).await else {
-        return;
-    };
+    let Some(full) = full(p).await else { return };
     for n in 0..50 {
         is_refused(&full.p.at(2 * MANY + n)).await;
     }
@@ -156,22 +144,14 @@ async fn a_full_store_drops_nothing_that_is_alive(p: Probe) {
         assert_eq!(full.held(n).header().await, *claim);
     }
     for (n, answer) in full.answers.iter().enumerate() {
-        full.p
-            .at(n)
-            .assert_untouched(answer, "a lack of room")
-            .await;
+        full.p.at(n).unchanged(answer, "a lack of room").await;
     }
 }
 
 async fn a_full_store_replays(p: Probe) {
-    let Some(full) = Full::of(p).await else {
-        return;
-    };
+    let Some(full) = full(p).await else { return };
     for (n, answer) in full.answers.iter().enumerate().take(20) {
-        let record = expect!(
-            full.p.at(n).claim(&ask(A)).await,
-            ClaimReply::Done { record, .. } => record
-        );
+        let record = replayed!(full.p.at(n).claim(&ask(A)).await).0;
         assert_eq!(record.as_bytes(), &answer[..]);
     }
     let reply = full.held(0).claim(&ask(B)).await;
@@ -179,24 +159,17 @@ async fn a_full_store_replays(p: Probe) {
 }
 
 async fn a_full_store_renews_and_takes_back(p: Probe) {
-    let Some(full) = Full::of(p).await else {
-        return;
-    };
+    let Some(full) = full(p).await else { return };
     let (one, two) = (full.held(0), full.held(1));
     one.advance(LEASE / 2).await;
     assert_eq!(one.renew(&full.running[0]).await, RenewReply::Renewed);
     one.assert_left(one.found().await.1, RETAIN);
-    assert_eq!(
-        two.release(A, Remains::Request).await,
-        ReleaseReply::Released
-    );
+    assert_eq!(two.release(A, Remains::Request).await, RELEASED);
     assert_eq!(two.header().await.attempts, 0);
 }
 
 async fn a_full_store_has_room_again_when_records_expire(p: Probe) {
-    let Some(full) = Full::of(p).await else {
-        return;
-    };
+    let Some(full) = full(p).await else { return };
     full.p.advance(RETAIN).await;
     for n in 0..full.answers.len().min(50) {
         full.p.at(3 * MANY + n).take(&ask(B)).await;

@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use super::probe::{
-    A, B, C, LEASE, MS, OTHER, OUTCOMES, Probe, RETAIN, answer, ask, ask_to_find_out, dated, done,
-    header, pending, reconciling, record, unknowns,
+    A, B, C, IN_TIME, LEASE, MS, OTHER, OUTCOMES, Probe, RETAIN, answer, ask, ask_to_find_out,
+    dated, done, header, pending, reconciling, record, unknown_outcome, unknowns,
 };
-use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Needs, OutcomeKind, Owner, RenewReply, State,
-};
+use crate::store::{ClaimReply, ClaimRequest, Needs, Owner, RenewReply, State};
 
 cases! {
     8 who_found_out_starts_and_is_counted,
@@ -68,16 +66,13 @@ async fn a_verdict_that_comes_too_late_starts_nothing(p: Probe) {
         let bytes = p.plant(&header(state), b"", life).await;
         let reply = p.claim(&start(C)).await;
         expect!(reply, ClaimReply::Running { .. } => (), "over {state:?}");
-        p.assert_untouched(&bytes, "a verdict that came too late")
-            .await;
+        p.unchanged(&bytes, "a verdict that came too late").await;
     }
     let p = p.at(stands.len());
-    let unknown = record(&header(done(OutcomeKind::Unknown)), b"");
-    p.plant(&header(done(OutcomeKind::Unknown)), b"", RETAIN)
-        .await;
+    let unknown = record(&header(unknown_outcome()), b"");
+    p.plant(&header(unknown_outcome()), b"", RETAIN).await;
     expect!(p.claim(&start(C)).await, ClaimReply::Done { .. } => ());
-    p.assert_untouched(&unknown, "a verdict that came too late")
-        .await;
+    p.unchanged(&unknown, "a verdict that came too late").await;
 }
 
 async fn a_verdict_about_a_record_that_is_gone_starts_nothing(p: Probe) {
@@ -91,7 +86,7 @@ async fn a_verdict_that_comes_after_the_answer_gets_it(p: Probe) {
         let bytes = record(&header(done(outcome)), b"");
         p.plant(&header(done(outcome)), b"", RETAIN).await;
         expect!(p.claim(&start(B)).await, ClaimReply::Done { .. } => ());
-        p.assert_untouched(&bytes, "a verdict").await;
+        p.unchanged(&bytes, "a verdict").await;
     }
 }
 
@@ -139,7 +134,7 @@ async fn a_claim_that_needs_a_record_goes_on_with_one(p: Probe) {
         assert_eq!(p.take(&request).await, claim, "sent again");
         assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
         let stored = p.complete(&answer(&claim, b"done")).await;
-        assert_eq!(stored, CompleteReply::Stored { late: false });
+        assert_eq!(stored, IN_TIME);
         expect!(p.claim(&go_on(&ask(C))).await, ClaimReply::Done { .. } => ());
     }
     for (n, (state, life)) in unknowns().into_iter().enumerate() {
@@ -159,6 +154,5 @@ async fn a_claim_that_needs_a_record_is_refused_as_any_other(p: Probe) {
         ..go_on(&ask(B))
     };
     expect!(p.claim(&other).await, ClaimReply::Mismatch => ());
-    p.assert_untouched(&bytes, "a claim that needs a record")
-        .await;
+    p.unchanged(&bytes, "a claim that needs a record").await;
 }

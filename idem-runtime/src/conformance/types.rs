@@ -2,13 +2,14 @@
 //! and a reset.
 
 use super::probe::{
-    A, B, C, LEASE, Probe, RETAIN, TYPES, answer, ask, ask_to_find_out, done, finished, header,
-    pending, reconciling, record, undecided,
+    A, B, C, IN_TIME, LEASE, OUTCOMES, Probe, RELEASED, RETAIN, TYPES, answer, ask,
+    ask_to_find_out, counted, done, finished, finished_by, header, limit, pending, reconciling,
+    record, undecided,
 };
 use super::resolving::{new, reset, resolved};
 use crate::store::{
     AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, OutcomeKind, Owner,
-    ReleaseReply, Remains, RenewReply, State,
+    Remains, RenewReply, State,
 };
 
 cases! {
@@ -70,10 +71,7 @@ async fn a_record_has_the_types_of_its_claim(p: Probe) {
             // Sent again.
             p.take(&request).await;
             assert_eq!(p.header().await.types, types);
-            expect!(
-                p.complete(&answer(&claim, b"x")).await,
-                CompleteReply::Stored { late: false } => ()
-            );
+            assert_eq!(p.complete(&answer(&claim, b"x")).await, IN_TIME);
             assert_eq!(p.header().await.types, types);
         }
     }
@@ -86,7 +84,7 @@ async fn the_types_outlive_the_claim_that_brought_them(p: Probe) {
     let claim = p.take(&ask(A)).await;
     assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
     check("renewed").await;
-    assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
     check("released").await;
     p.take(&ask(B)).await;
     p.advance(LEASE).await;
@@ -120,14 +118,14 @@ async fn a_claim_of_another_type_is_granted_nothing(p: Probe) {
             };
             let reply = p.claim(&request).await;
             assert_eq!(reply, ClaimReply::OtherType, "{state:?} {reconciles}");
-            p.assert_untouched(&bytes, "a claim of another type").await;
+            p.unchanged(&bytes, "a claim of another type").await;
             p.assert_left(p.found().await.1, life);
         }
     }
     // Also where no attempt is left.
     p.plant(&header(State::Released), b"", RETAIN).await;
     let last = ClaimRequest {
-        max_attempts: super::probe::limit(1),
+        max_attempts: limit(1),
         ..of(B, OTHER_VALUE)
     };
     assert_eq!(p.claim(&last).await, ClaimReply::OtherType);
@@ -138,13 +136,13 @@ async fn a_claim_of_another_type_waits_and_is_answered_as_any(p: Probe) {
         let bytes = p.plant(&header(state), b"", RETAIN).await;
         let reply = p.claim(&of(B, OTHER_VALUE)).await;
         expect!(reply, ClaimReply::Running { .. } => ());
-        p.assert_untouched(&bytes, "a claim of another type").await;
+        p.unchanged(&bytes, "a claim of another type").await;
     }
     // The owner of a claim reads the type of the answer in the record.
-    for outcome in super::probe::OUTCOMES {
+    for outcome in OUTCOMES {
         p.plant(&header(done(outcome)), b"", RETAIN).await;
         let reply = p.claim(&of(B, OTHER_VALUE)).await;
-        let found = expect!(reply, ClaimReply::Done { record, .. } => record);
+        let found = replayed!(reply).0;
         assert_eq!(found.header.types, TYPES, "{outcome:?}");
     }
 }
@@ -246,10 +244,7 @@ async fn an_answer_brings_its_types(p: Probe) {
             };
             p.plant(&there, b"", life).await;
             let owner = if n == 0 { B } else { A };
-            let done = Header {
-                owner,
-                ..finished(&header(pending()))
-            };
+            let done = finished_by(owner);
             expect!(
                 p.complete(&record(&done, &vec![b'x'; bytes])).await,
                 CompleteReply::Stored { .. } => ()
@@ -270,10 +265,7 @@ async fn an_answer_without_types_does_not_forget_the_records(p: Probe) {
             types: UNKNOWN,
             ..finished(&header(pending()))
         };
-        expect!(
-            p.complete(&record(&done, b"the answer")).await,
-            CompleteReply::Stored { late: false } => ()
-        );
+        assert_eq!(p.complete(&record(&done, b"the answer")).await, IN_TIME);
         let (stored, _) = p.found().await;
         assert_eq!(stored.header.types, TYPES, "{state:?}");
         assert_eq!(stored.body(), b"the answer");
@@ -282,19 +274,16 @@ async fn an_answer_without_types_does_not_forget_the_records(p: Probe) {
 
 async fn a_release_of_which_nothing_remains_takes_the_types_off(p: Probe) {
     p.take(&ask(A)).await;
-    assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
     assert_eq!(p.header().await.types, UNKNOWN);
     p.take(&of(B, OTHER_VALUE)).await;
     assert_eq!(p.header().await.types, OTHER_VALUE);
     // Another attempt counts.
     for (n, attempts) in [2, 0x100, 0x101].into_iter().enumerate() {
         let p = p.at(n);
-        let many = Header {
-            attempts,
-            ..header(pending())
-        };
+        let many = counted(attempts, header(pending()));
         p.plant(&many, b"", RETAIN).await;
-        assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
         assert_eq!(p.header().await.types, TYPES);
         assert_eq!(p.claim(&of(B, OTHER_VALUE)).await, ClaimReply::OtherType);
     }
@@ -304,7 +293,7 @@ async fn a_release_of_which_something_remains_keeps_the_types(p: Probe) {
     for (n, remains) in [Remains::Request, Remains::Attempt].into_iter().enumerate() {
         let p = p.at(n);
         p.take(&ask(A)).await;
-        assert_eq!(p.release(A, remains).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, remains).await, RELEASED);
         assert_eq!(p.header().await.types, TYPES);
         assert_eq!(p.claim(&of(B, OTHER_VALUE)).await, ClaimReply::OtherType);
     }
@@ -312,7 +301,7 @@ async fn a_release_of_which_something_remains_keeps_the_types(p: Probe) {
 
 async fn a_reconciliation_given_back_keeps_the_types(p: Probe) {
     p.plant(&header(reconciling()), b"", RETAIN).await;
-    assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
     assert_eq!(p.header().await.types, TYPES);
 }
 

@@ -1,10 +1,11 @@
 //! Completions over an unknown outcome: a success resolves it.
 
 use super::probe::{
-    A, ASKED, B, C, NONE, OTHER, OUTCOMES, Probe, RETAIN, TTL, ask, ask_to_find_out, done,
-    finished, header, pending, record, undecided,
+    A, ASKED, B, C, IN_TIME, LATE, NONE, OTHER, OUTCOMES, Probe, RETAIN, SUPERSEDED, TTL, ask,
+    ask_to_find_out, done, finished, finished_by, header, pending, record, undecided,
+    unknown_outcome,
 };
-use crate::store::{ClaimReply, CompleteReply, Fence, Header, OutcomeKind, ReleaseReply, Remains};
+use crate::store::{CompleteReply, Fence, Header, OutcomeKind, Remains};
 
 cases! {
     4 a_success_takes_the_place_of_an_unknown_outcome,
@@ -14,15 +15,12 @@ cases! {
     3 a_success_over_an_unknown_outcome_sent_again_is_stored_once,
 }
 
-const IN_TIME: CompleteReply = CompleteReply::Stored { late: false };
-const LATE: CompleteReply = CompleteReply::Stored { late: true };
-
 fn is_success(outcome: OutcomeKind) -> bool {
     matches!(outcome, OutcomeKind::Value | OutcomeKind::Tombstone)
 }
 
 async fn a_success_takes_the_place_of_an_unknown_outcome(p: Probe) {
-    let unknown = header(done(OutcomeKind::Unknown));
+    let unknown = header(unknown_outcome());
     for state in [unknown.state, undecided()] {
         for outcome in OUTCOMES.into_iter().filter(|o| is_success(*o)) {
             for (owner, reply) in [(A, IN_TIME), (B, LATE)] {
@@ -61,39 +59,27 @@ async fn an_unknown_outcome_is_replaced_by_nothing_but_a_success(p: Probe) {
                 owner,
                 ..finished(&header(pending()))
             };
-            let (adopted, left) = expect!(
-                p.complete(&record(&end(B), b"")).await,
-                CompleteReply::Adopted { record, left } => (record, left)
-            );
+            let (adopted, left) = adopted!(p.complete(&record(&end(B), b"")).await);
             assert_eq!(adopted.as_bytes(), &bytes[..]);
             p.assert_left(left, RETAIN / 2);
             assert_eq!(p.complete(&record(&end(A), b"")).await, IN_TIME);
         }
-        p.assert_untouched(&bytes, "what is no success").await;
+        p.unchanged(&bytes, "what is no success").await;
         p.assert_left(p.found().await.1, RETAIN / 2);
     }
 }
 
 async fn a_success_over_an_unknown_outcome_is_final(p: Probe) {
     p.plant(&header(undecided()), b"", RETAIN).await;
-    let of = |owner| Header {
-        owner,
-        ..finished(&header(pending()))
-    };
+    let of = |owner| finished_by(owner);
     let bytes = record(&of(B), b"it happened");
     assert_eq!(p.complete(&bytes).await, LATE);
     for request in [ask(C), ask_to_find_out(C)] {
-        let found = expect!(p.claim(&request).await, ClaimReply::Done { record, .. } => record);
+        let found = replayed!(p.claim(&request).await).0;
         assert_eq!(found.body(), b"it happened");
     }
-    expect!(
-        p.complete(&record(&of(C), b"later")).await,
-        CompleteReply::Adopted { .. } => ()
-    );
-    assert_eq!(
-        p.release(A, Remains::Attempt).await,
-        ReleaseReply::Superseded
-    );
+    adopted!(p.complete(&record(&of(C), b"later")).await);
+    assert_eq!(p.release(A, Remains::Attempt).await, SUPERSEDED);
     assert_eq!(p.found().await.0.body(), b"it happened");
 }
 
@@ -106,25 +92,20 @@ async fn a_success_to_another_request_does_not_replace_an_unknown_outcome(p: Pro
     };
     let other = record(&of(OTHER), b"to another");
     assert_eq!(p.complete(&other).await, CompleteReply::Mismatch);
-    p.assert_untouched(&bytes, "an answer to another request")
-        .await;
+    p.unchanged(&bytes, "an answer to another request").await;
     assert_eq!(p.complete(&record(&of(NONE), b"x")).await, LATE);
     assert_eq!(p.header().await.fingerprint, ASKED);
 }
 
 async fn a_success_over_an_unknown_outcome_sent_again_is_stored_once(p: Probe) {
     p.plant(&header(undecided()), b"", RETAIN).await;
-    let end = Header {
-        owner: B,
-        ..finished(&header(pending()))
-    };
+    let end = finished_by(B);
     let bytes = record(&end, b"once");
     assert_eq!(p.complete(&bytes).await, LATE);
     p.advance(TTL / 2).await;
     for _ in 0..3 {
         expect!(p.complete(&bytes).await, CompleteReply::Stored { .. } => ());
-        p.assert_untouched(&bytes, "its completion, sent again")
-            .await;
+        p.unchanged(&bytes, "its completion, sent again").await;
         p.assert_left(p.found().await.1, TTL / 2);
     }
 }

@@ -1,13 +1,13 @@
 //! Unreadable records are refused by every operation, and stay as they are.
 
-use super::Plant;
+use super::fixture::Plant;
 use super::probe::{
-    A, B, LEASE, OUTCOMES, Probe, REMAINS, RETAIN, TTL, answer, ask, ask_to_find_out, dated, done,
-    finished, header, pending, reconciling, record,
+    A, B, LEASE, OUTCOMES, Probe, REMAINS, RETAIN, TTL, answer, ask, ask_to_find_out, by, dated,
+    done, finished, header, pending, reconciling, record,
 };
 use crate::store::{
-    ClaimReply, CompleteReply, HEADER, Header, ReadReply, ReleaseReply, Remains, RenewReply,
-    ResolveReply, State, Unreadable,
+    ClaimReply, CompleteReply, HEADER, ReadReply, ReleaseReply, Remains, RenewReply, ResolveReply,
+    State, Unreadable,
 };
 
 cases! {
@@ -26,10 +26,7 @@ cases! {
 /// Sends every operation, as the owner that the bytes may contain and as another.
 async fn refused(p: &Probe, error: Unreadable) {
     for owner in [A, B] {
-        let claim = Header {
-            owner,
-            ..header(pending())
-        };
+        let claim = by(owner, header(pending()));
         let reply = p.claim(&dated(&ask(owner))).await;
         assert_eq!(reply, ClaimReply::Unreadable(error));
         // A finished answer may be returned to a claim that does not need its remaining life.
@@ -62,7 +59,7 @@ async fn refused(p: &Probe, error: Unreadable) {
 async fn stays(p: &Probe, bytes: &[u8], error: Unreadable) {
     p.plant_bytes(bytes, LEASE).await;
     refused(p, error).await;
-    p.assert_untouched(bytes, "what the store refused").await;
+    p.unchanged(bytes, "what the store refused").await;
 }
 
 async fn nothing_at_all_is_not_replaced(p: Probe) {
@@ -119,7 +116,7 @@ async fn a_record_without_an_expiry_is_not_replaced(p: Probe) {
             };
             if p.fixture.plant(&p.key, plant).await {
                 refused(&p, Unreadable::Immortal).await;
-                p.assert_untouched(&bytes, "what the store refused").await;
+                p.unchanged(&bytes, "what the store refused").await;
             }
         }
     }
@@ -138,13 +135,13 @@ async fn a_claim_without_an_expiry_is_ended_by_its_owner_if_by_anybody(p: Probe)
     for request in [ask(B), dated(&ask(B)), ask_to_find_out(B)] {
         assert_eq!(p.claim(&request).await, ClaimReply::Unreadable(error));
     }
-    let theirs = answer(&Header { owner: B, ..claim }, b"over it");
+    let theirs = answer(&by(B, claim), b"over it");
     assert_eq!(p.complete(&theirs).await, CompleteReply::Unreadable(error));
     assert_eq!(
         p.release(B, Remains::Attempt).await,
         ReleaseReply::Unreadable(error)
     );
-    p.assert_untouched(&bytes, "what the store refused").await;
+    p.unchanged(&bytes, "what the store refused").await;
     let ours = answer(&claim, b"the answer");
     match p.complete(&ours).await {
         // It has an expiry again.

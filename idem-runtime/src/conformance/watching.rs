@@ -2,12 +2,12 @@
 
 use super::patience::in_time;
 use super::probe::{
-    A, B, LEASE, Probe, REMAINS, RETAIN, TTL, answer, ask, ask_to_find_out, done, header, owner,
-    pending, record,
+    A, B, IN_TIME, LEASE, Probe, RELEASED, REMAINS, RETAIN, TTL, answer, ask, ask_to_find_out,
+    done, header, owner, pending, record,
 };
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Needs, OutcomeKind, Owner, ReadReply,
-    ReleaseReply, Remains, RenewReply, ResolveReply, State, Watch,
+    ClaimReply, ClaimRequest, Header, Needs, OutcomeKind, Owner, ReadReply, Remains, RenewReply,
+    ResolveReply, State, Watch,
 };
 
 cases! {
@@ -39,7 +39,7 @@ async fn a_watch_is_told_of_a_completion(p: Probe) {
         };
         expect!(p.claim(&ask(B)).await, ClaimReply::Running { .. } => ());
         let stored = p.complete(&answer(&claim, body)).await;
-        assert_eq!(stored, CompleteReply::Stored { late: false });
+        assert_eq!(stored, IN_TIME);
         told(&p, &mut watch, "a completion").await;
         expect!(p.claim(&ask(B)).await, ClaimReply::Done { .. } => ());
     }
@@ -52,7 +52,7 @@ async fn a_watch_is_told_of_a_release(p: Probe) {
         let Some(mut watch) = p.watch().await else {
             return;
         };
-        assert_eq!(p.release(A, remains).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, remains).await, RELEASED);
         told(&p, &mut watch, "a release").await;
         expect!(p.claim(&ask(B)).await, ClaimReply::Granted { .. } => ());
     }
@@ -91,7 +91,7 @@ async fn every_watch_of_a_key_is_told(p: Probe) {
         };
         watches.push(watch);
     }
-    assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Request).await, RELEASED);
     for watch in &mut watches {
         told(&p, watch, "a release").await;
     }
@@ -107,10 +107,7 @@ async fn a_key_is_watched_again_after_the_last_has_left(p: Probe) {
         let Some(mut watch) = p.watch().await else {
             panic!("the store told, and then did not");
         };
-        assert_eq!(
-            p.release(owner(n), Remains::Request).await,
-            ReleaseReply::Released
-        );
+        assert_eq!(p.release(owner(n), Remains::Request).await, RELEASED);
         told(&p, &mut watch, "a release").await;
     }
 }
@@ -120,7 +117,7 @@ async fn a_watch_is_told_of_what_happened_before_it_asked(p: Probe) {
     let (Some(mut first), Some(mut second)) = (p.watch().await, p.watch().await) else {
         return;
     };
-    assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Request).await, RELEASED);
     told(&p, &mut first, "a release").await;
     // It was in transit before any call here waited for it.
     told(&p, &mut second, "a release").await;
@@ -132,14 +129,14 @@ async fn a_watch_is_told_of_each_claim_that_a_look_has_seen(p: Probe) {
     let Some(mut watch) = p.watch().await else {
         return;
     };
-    assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Request).await, RELEASED);
     told(&p, &mut watch, "a release").await;
     let claim = p.take(&ask(B)).await;
     expect!(p.glance().await, ReadReply::Found { .. } => ());
     expect!(p.claim(&ask(B)).await, ClaimReply::Granted { .. } => ()); // sent again
     assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
     let stored = p.complete(&answer(&claim, b"done")).await;
-    assert_eq!(stored, CompleteReply::Stored { late: false });
+    assert_eq!(stored, IN_TIME);
     told(&p, &mut watch, "a completion").await;
 }
 
@@ -156,7 +153,7 @@ async fn a_watch_is_told_of_a_body_that_starts_after_finding_out(p: Probe) {
         let start = ClaimRequest { needs, ..ask(B) };
         let claim = p.take(&start).await;
         let stored = p.complete(&answer(&claim, b"done")).await;
-        assert_eq!(stored, CompleteReply::Stored { late: false });
+        assert_eq!(stored, IN_TIME);
         told(&p, &mut watch, "a completion").await;
     }
 }
@@ -179,14 +176,14 @@ async fn a_look_of_who_waits_changes_nothing_for_others(p: Probe) {
         match n {
             0 => {
                 let stored = p.complete(&answer(&claim, b"done")).await;
-                assert_eq!(stored, CompleteReply::Stored { late: false });
+                assert_eq!(stored, IN_TIME);
             }
             1 => {
                 let stored = p.complete_claim(&claim, &answer(&claim, b"done")).await;
-                assert_eq!(stored, CompleteReply::Stored { late: false });
+                assert_eq!(stored, IN_TIME);
             }
             2 => {
-                assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
+                assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
                 assert_eq!(p.header().await.attempts, 1);
             }
             3 => {
@@ -195,7 +192,7 @@ async fn a_look_of_who_waits_changes_nothing_for_others(p: Probe) {
                 assert_eq!(next.attempts, 2);
                 assert!(next.fence > claim.fence);
                 let late = p.complete(&answer(&claim, b"late")).await;
-                expect!(late, CompleteReply::Superseded { .. } => ());
+                superseded!(late);
             }
             _ => {
                 p.advance(LEASE).await;
@@ -222,7 +219,7 @@ async fn many_keys_are_watched_at_once(p: Probe) {
         watches.push((p, watch));
     }
     for (p, watch) in watches.iter_mut().rev() {
-        assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, Remains::Request).await, RELEASED);
         told(p, watch, "a release").await;
     }
 }
