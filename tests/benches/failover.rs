@@ -17,49 +17,43 @@ use std::process::Command;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use clap::Parser;
 use idem_harness::RedisServer;
 use idem_tests::trial::{Fault, Mode, Trial};
 
+/// The command line.
+#[derive(Parser)]
+#[command(name = "failover")]
 struct Arguments {
+    /// How long to go on calling after the election, in seconds
+    #[arg(long = "seconds", value_name = "N", default_value = "1.5", value_parser = duration)]
     after: Duration,
+    /// Only the rows that contain this text
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
     only: String,
 }
 
-impl Arguments {
-    fn read() -> Self {
-        let mut arguments = Self {
-            after: Duration::from_millis(1_500),
-            only: String::new(),
-        };
-        let mut words = std::env::args().skip(1);
-        while let Some(word) = words.next() {
-            match (word.as_str(), words.next()) {
-                ("--seconds", Some(seconds)) => {
-                    let seconds = seconds.parse().ok();
-                    let seconds =
-                        seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-                    arguments.after = seconds.expect("`--seconds` takes a number");
-                }
-                ("--only", Some(only)) => arguments.only = only.to_lowercase(),
-                // Cargo's own.
-                ("--bench", None) => {}
-                (word, _) => {
-                    panic!("{word}: write `--seconds <number>` or `--only <words of a row>`")
-                }
-            }
-        }
-        arguments
-    }
+fn duration(seconds: &str) -> Result<Duration, String> {
+    let seconds: f64 = seconds.parse().map_err(|_| "not a number")?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
 
+impl Arguments {
     fn want(&self, fault: Fault, mode: Mode) -> bool {
         format!("{fault} {mode}")
             .to_lowercase()
-            .contains(&self.only)
+            .contains(&self.only.to_lowercase())
     }
 }
 
 fn main() {
-    let arguments = Arguments::read();
+    // Cargo passes `--bench` to every benchmark.
+    let arguments = Arguments::parse_from(std::env::args().filter(|word| word != "--bench"));
     println!("{}\n", header());
     println!(
         "| fault | mode | client | executed | executed **again** | answers that differ | held | refused | \

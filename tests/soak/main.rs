@@ -30,12 +30,14 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 use std::{env, fs, thread};
 
+use clap::Parser as _;
+
 use crate::books::{Books, Ledger};
 use crate::check::{Promise, check, check_ledger};
 use crate::faults::Faults;
 use crate::history::{History, Told};
 use crate::nemesis::Nemesis;
-use crate::options::{Options, USAGE};
+use crate::options::Options;
 use crate::report::{HEAD, Row};
 use crate::stores::Site;
 use crate::worker_fleet::{Words, WorkerFleet};
@@ -49,19 +51,13 @@ fn main() -> ExitCode {
         worker::main(&arguments);
         return ExitCode::SUCCESS;
     }
-    let options = match Options::parse(&arguments) {
-        Ok(options) => options,
-        Err(error) => {
-            eprintln!("{error}\n\n{USAGE}");
-            return ExitCode::from(2);
-        }
-    };
+    let options = Options::parse();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let seed = options
         .seed
         .unwrap_or_else(|| u64::from(now.unwrap_or_default().subsec_nanos()));
     let mut rows = Vec::new();
-    for store in &options.stores {
+    for store in &options.stores() {
         rows.push(match &options.check {
             Some(dir) => judge(store, dir, seed, Duration::ZERO, &options),
             None => soak(store, seed, &options),

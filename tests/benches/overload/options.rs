@@ -1,8 +1,49 @@
 //! The command line.
 
-use std::process::exit;
+use clap::builder::PossibleValuesParser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser};
 
 use super::stores::STORES;
+
+/// What is measured, and for how long.
+///
+/// Each row has a server and a process of its own.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "overload")]
+struct Line {
+    /// One JSON object a line instead of a table
+    #[arg(long)]
+    json: bool,
+    /// This store only, or several, comma-separated [default: all]
+    #[arg(long = "store", value_name = "NAME", value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(STORES))]
+    stores: Vec<String>,
+    /// Multiples of the peak that are offered; 0 for none [default: 1,2,5,10]
+    #[arg(long = "factor", value_name = "N", value_delimiter = ',')]
+    factors: Option<Vec<u32>>,
+    /// How long they are offered [default: 60]
+    #[arg(long, value_name = "N", value_parser = above_zero())]
+    seconds: Option<u32>,
+    /// Callers without a reply at a time; further arrivals are not offered [default: 20000]
+    #[arg(long, value_name = "N", value_parser = above_zero())]
+    callers: Option<u32>,
+    /// The same rows again with the server stopped for N seconds in the middle; 0 for none [default: 10]
+    #[arg(long, value_name = "N")]
+    stop: Option<u32>,
+    /// One row of N callers at once; 0 for none [default: 10000]
+    #[arg(long, value_name = "N")]
+    burst: Option<u32>,
+    /// Maximum of acknowledged answers of a row that are read again, at random
+    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = above_zero())]
+    audit: u32,
+    /// Maximum of calls of a row, so that its records fit into memory
+    #[arg(long, value_name = "N", default_value_t = 4_000_000, value_parser = above_zero())]
+    most: u32,
+    /// Other defaults: 2 seconds, 2000 callers, factor 10, stopped for 1 second, a burst of 1000
+    #[arg(long)]
+    quick: bool,
+}
 
 /// What is measured, and for how long.
 #[derive(Clone, Debug)]
@@ -28,80 +69,32 @@ pub(crate) struct Options {
     pub(crate) most: u32,
 }
 
-const HELP: &str = "\
-options:
-  --json              one JSON object a line instead of a table
-  --store NAME        this store only; may be repeated, or name several: memory, sqlite, redis, postgres,
-                      mariadb, redis+postgres, memory+sqlite
-  --factor 1,2,5,10   multiples of the peak that are offered; 0 for none
-  --seconds N         how long they are offered; default 60
-  --callers N         callers without a reply at a time; what arrives beyond is not offered; default 20000
-  --stop N            the same rows again with the server stopped for N seconds in the middle; 0 for
-                      none; default 10
-  --burst N           one row of N callers at once; 0 for none; default 10000
-  --audit N           acknowledged answers of a row that are read again, chosen at random where there are
-                      more; default 200000
-  --most N            a row offers no more after N calls, so that its records fit into memory; default
-                      4000000
-  --quick             2 seconds, 2000 callers, factor 10, stopped for 1 second, a burst of 1000
-Each row has a server and a process of its own.";
-
 impl Options {
     /// From the command line; ends the program where that makes no sense.
     pub(crate) fn parse() -> Self {
-        let mut options = Self {
-            json: false,
-            stores: Vec::new(),
-            seconds: 60,
-            peak_millis: 3_000,
-            callers: 20_000,
-            factors: vec![1, 2, 5, 10],
-            stop: 10,
-            burst: 10_000,
-            audit: 200_000,
-            most: 4_000_000,
+        // Cargo passes `--bench` to every benchmark.
+        let line = Line::parse_from(std::env::args().filter(|word| word != "--bench"));
+        let pick = |full, quick| if line.quick { quick } else { full };
+        let factors = line.factors.as_deref();
+        let factors = factors.unwrap_or(if line.quick { &[10] } else { &[1, 2, 5, 10] });
+        let options = Self {
+            json: line.json,
+            stores: line.stores,
+            seconds: line.seconds.unwrap_or(pick(60, 2)),
+            peak_millis: pick(3_000, 300),
+            callers: line.callers.unwrap_or(pick(20_000, 2_000)),
+            factors: factors.iter().copied().filter(|n| *n > 0).collect(),
+            stop: line.stop.unwrap_or(pick(10, 1)),
+            burst: line.burst.unwrap_or(pick(10_000, 1_000)),
+            audit: line.audit,
+            most: line.most,
         };
-        let mut words = std::env::args().skip(1);
-        while let Some(word) = words.next() {
-            let mut value = || {
-                let value = words.next();
-                value.unwrap_or_else(|| refuse(&format!("`{word}` needs a value")))
-            };
-            match word.as_str() {
-                // Cargo passes it to every benchmark.
-                "--bench" => {}
-                "--json" => options.json = true,
-                "--help" => {
-                    eprintln!("{HELP}");
-                    exit(0)
-                }
-                "--quick" => {
-                    options.seconds = 2;
-                    options.peak_millis = 300;
-                    options.callers = 2_000;
-                    options.factors = vec![10];
-                    options.stop = 1;
-                    options.burst = 1_000;
-                }
-                "--store" => options.stores.extend(value().split(',').map(store)),
-                "--factor" => {
-                    let factors = value();
-                    let factors = factors.split(',').map(number);
-                    options.factors = factors.filter(|factor| *factor > 0).collect();
-                }
-                "--seconds" => options.seconds = above_zero(&value()),
-                "--callers" => options.callers = above_zero(&value()),
-                "--stop" => options.stop = number(&value()),
-                "--burst" => options.burst = number(&value()),
-                "--audit" => options.audit = above_zero(&value()),
-                "--most" => options.most = above_zero(&value()),
-                other => refuse(&format!("`{other}` is no option")),
-            }
-        }
         if options.stop >= options.seconds && !options.factors.is_empty() {
-            refuse(
-                "`--stop` is to be shorter than `--seconds`: calls are offered before and after",
-            );
+            let message =
+                "`--stop` must be shorter than `--seconds`: calls are offered before and after";
+            Line::command()
+                .error(ErrorKind::ValueValidation, message)
+                .exit();
         }
         options
     }
@@ -111,26 +104,6 @@ impl Options {
     }
 }
 
-fn store(name: &str) -> String {
-    if !STORES.contains(&name) {
-        refuse(&format!("`{name}` is no store"));
-    }
-    name.to_owned()
-}
-
-fn number(text: &str) -> u32 {
-    let number = text.parse();
-    number.unwrap_or_else(|_| refuse(&format!("`{text}` is no number")))
-}
-
-fn above_zero(text: &str) -> u32 {
-    match number(text) {
-        0 => refuse("`0` is no number above 0"),
-        number => number,
-    }
-}
-
-fn refuse(why: &str) -> ! {
-    eprintln!("{why}\n{HELP}");
-    exit(2)
+fn above_zero() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..)
 }
