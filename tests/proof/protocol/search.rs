@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
-use crate::world::World;
 use crate::promise::{PROMISES, Promise};
 use crate::scenario::Scenario;
 use crate::step::Step;
+use crate::world::World;
 
 /// What was found.
 pub(crate) struct Found {

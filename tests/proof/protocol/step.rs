@@ -1,10 +1,10 @@
 //! What can happen next.
 
 use crate::caller::{self, Caller, Phase};
-use crate::world::{BY_HAND, HAND, Message, World};
 use crate::scenario::{Fate, Flaw, Scenario};
 use crate::store::Command;
 use crate::stored::Kept;
+use crate::world::{BY_HAND, HAND, Message, World};
 
 /// One thing that happens. A number is a caller, or a message on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

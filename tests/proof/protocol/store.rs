@@ -9,8 +9,8 @@ use idem_runtime::store::{
     resolve,
 };
 
-use crate::stored::{Kept, LEASE, RETAIN};
 use crate::scenario::Flaw;
+use crate::stored::{Kept, LEASE, RETAIN};
 
 /// What the callers ask for.
 pub(crate) const REQUESTS: [Fingerprint; 2] = [

@@ -49,7 +49,7 @@ impl fmt::Display for CanonicalError {
                 "two entries of one map, or two fields of one struct, have the same key",
             ),
             CanonicalErrorKind::TooDeep => {
-                write!(f, "it is nested more than {} levels deep", MAX_DEPTH)
+                write!(f, "it is nested more than {MAX_DEPTH} levels deep")
             }
             CanonicalErrorKind::Inconsistent => f.write_str(
                 "its `Serialize` implementation announced another number of elements than it \

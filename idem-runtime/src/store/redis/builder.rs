@@ -197,7 +197,7 @@ impl RedisStoreBuilder {
             match target {
                 // One of a cluster's nodes: it knows the others, which are queried instead.
                 Target::Server(client) if found_server.is_cluster() => {
-                    seeds.push(Client::clone(client))
+                    seeds.push(Client::clone(client));
                 }
                 _ => {
                     found = Some((

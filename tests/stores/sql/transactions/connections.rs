@@ -289,7 +289,7 @@ pub(crate) async fn a_shutdown_waits_for_bodies<D: Database>() {
     D::rollback(tx).await.done();
     let patience = crate::fixture::PATIENCE;
     let (ended, ()) = tokio::join!(fixture.engine.shutdown(patience), async {
-        end.notify_one()
+        end.notify_one();
     });
     ended.expect("the body has ended");
     assert_eq!(soon("the task ends", task).await.unwrap(), Ok(1));

@@ -1,5 +1,6 @@
 //! Transactions that end under a call: by the database itself, or by a statement of the body.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use idem_runtime::EntryState;
@@ -307,7 +308,7 @@ async fn an_ended_transaction_is_not_reported_as_a_missing_table() {
     let mut texts = format!("{error} {error:?}");
     let mut source = std::error::Error::source(&error);
     while let Some(error) = source {
-        texts.push_str(&format!(" {error} {error:?}"));
+        write!(texts, " {error} {error:?}").expect("a string takes any text");
         source = error.source();
     }
     assert!(!texts.contains("migrate"), "{texts}");
