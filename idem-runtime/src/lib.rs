@@ -61,11 +61,11 @@ pub use identity::key::{
 pub use identity::operation::Operation;
 #[cfg(feature = "tokens")]
 pub use identity::token::{Token, TokenIssuer, token};
-pub use lifecycle::begin::Begun;
 pub use lifecycle::claim::{Claim, Completion};
 pub use lifecycle::context::{Context, context, try_context};
 pub use lifecycle::entries::{Entries, EntryPage};
 pub use lifecycle::inspect::{Entry, EntryState};
+pub use lifecycle::start::Begun;
 pub use local::cache::{LocalCache, LocalCacheStats};
 pub use outcome::class::{Class, Classify};
 #[cfg(feature = "encryption")]

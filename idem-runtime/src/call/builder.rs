@@ -13,13 +13,13 @@ use crate::identity::call_id::CallKey;
 use crate::identity::fingerprint::ToFingerprint;
 use crate::identity::key::ToKey;
 use crate::identity::operation::Operation;
-use crate::lifecycle::admit::Admission;
-use crate::lifecycle::begin::{Begun, Start};
 use crate::lifecycle::context::{Context, context};
 use crate::lifecycle::inspect::Entry;
 use crate::lifecycle::reconcile::{reconciled, unsettled};
 #[cfg(feature = "http")]
 use crate::lifecycle::run_limit::Gate;
+use crate::lifecycle::start::Admission;
+use crate::lifecycle::start::{Begun, Start};
 use crate::outcome::on_error::{By, Classified, Keep, Release, Unknown};
 use crate::outcome::reconciled::Verdict;
 use crate::outcome::{Outcome, Output};

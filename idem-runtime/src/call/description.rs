@@ -12,10 +12,10 @@ use crate::identity::digest_key::Identity;
 use crate::identity::fingerprint::ToFingerprint;
 use crate::identity::key::ToKey;
 use crate::identity::operation::Operation;
-use crate::lifecycle::admit::Admission;
-use crate::lifecycle::begin::Ask;
 use crate::lifecycle::core::{Core, Protection};
 use crate::lifecycle::run_limit::Gate;
+use crate::lifecycle::start::Admission;
+use crate::lifecycle::start::Ask;
 use crate::outcome::AnyOutput;
 use crate::policy::{
     EffectivePolicy, OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning,

@@ -19,14 +19,14 @@ use super::replay::replay;
 use crate::engine::Engine;
 use crate::env::catch_unwind::Panic;
 use crate::identity::operation::Operation;
-use crate::lifecycle::admit::{Admission, Pending};
-use crate::lifecycle::begin::Start;
 use crate::lifecycle::claim::Claim;
 use crate::lifecycle::context::Context;
 use crate::lifecycle::in_flight::Unleased;
-use crate::lifecycle::reconcile::{Riddle, Stop};
-use crate::lifecycle::run_limit::Place;
+use crate::lifecycle::reconcile::pending::{PendingReconcile, Stop};
+use crate::lifecycle::run_limit::RunPermit;
 use crate::lifecycle::settle::{Settled, Settling};
+use crate::lifecycle::start::Start;
+use crate::lifecycle::start::{Admission, Pending};
 use crate::outcome::AnyOutput;
 use crate::outcome::provenance::How;
 use crate::policy::OnLeaseLost;
@@ -49,7 +49,7 @@ pub(super) struct Drive {
     engine: Option<Engine>,
     stage: Stage,
     /// The call's slot in the run limit, until the call has ended.
-    place: Option<Box<Place>>,
+    place: Option<Box<RunPermit>>,
 }
 
 enum Stage {
@@ -146,9 +146,9 @@ impl Drive {
                     self.place = claim.take_place();
                     Stage::Runs(Turn::new(claim, None))
                 }
-                Ok(Start::Reconcile(mut claim, riddle)) => {
+                Ok(Start::Reconcile(mut claim, reconcile)) => {
                     self.place = claim.take_place();
-                    Stage::Runs(Turn::new(claim, Some(riddle)))
+                    Stage::Runs(Turn::new(claim, Some(reconcile)))
                 }
                 Ok(Start::Unprotected(call)) => Stage::Runs(Turn::unprotected(call)),
             };
@@ -225,8 +225,8 @@ impl Drive {
 }
 
 impl Turn {
-    fn new(claim: Claim, riddle: Option<Riddle>) -> Self {
-        let context = claim.context_with(riddle);
+    fn new(claim: Claim, reconcile: Option<PendingReconcile>) -> Self {
+        let context = claim.context_with(reconcile);
         let cancels = claim.policy().on_lease_lost() == OnLeaseLost::Cancel;
         Self {
             lost: cancels.then(|| -> Waiting { Box::pin(context.lease_lost()) }),
@@ -253,7 +253,7 @@ impl Turn {
             Err(panic) => return Poll::Ready(End::Panic(panic)),
             Ok(Poll::Pending) => {}
         }
-        if let Some(stop) = self.context.riddle().and_then(Riddle::stop) {
+        if let Some(stop) = self.context.reconcile().and_then(PendingReconcile::stop) {
             return Poll::Ready(End::Stop(Box::new(stop)));
         }
         match &mut self.lost {

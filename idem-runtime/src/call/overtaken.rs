@@ -14,7 +14,7 @@ use crate::lifecycle::claim::Claim;
 use crate::lifecycle::context::Context;
 use crate::lifecycle::interpret::other_type;
 use crate::lifecycle::lease::Lease;
-use crate::lifecycle::reconcile::Stop;
+use crate::lifecycle::reconcile::pending::Stop;
 use crate::lifecycle::settle::{Settled, Settling};
 use crate::outcome::AnyOutput;
 use crate::outcome::stored::StoredAnswer;

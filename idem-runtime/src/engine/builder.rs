@@ -417,14 +417,15 @@ impl EngineBuilder {
         let flights = Flights::new();
         let answers = (self.local_cache.as_ref())
             .map(|cache| Answers::new(cache, Arc::clone(&self.observer), Arc::clone(&flights)));
+        let outage = Arc::new(Outage::default());
+        // A store that was connected a moment ago is available.
+        outage.hears(self.clock.now());
         let keeper = Keeper::new(
             Arc::clone(&self.store),
             Arc::clone(&self.clock),
             Arc::clone(&self.observer),
+            Arc::clone(&outage),
         );
-        let outage = Outage::default();
-        // A store that was connected a moment ago is available.
-        outage.hears(self.clock.now());
         let core = Core {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             store: self.store,

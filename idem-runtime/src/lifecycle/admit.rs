@@ -1,8 +1,7 @@
 //! Admission of a call, and its answer where one is available without waiting.
 
-use std::future::{Future, ready};
+use std::future::ready;
 use std::ops::ControlFlow;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,29 +11,14 @@ use crate::error::{Error, ErrorKind};
 use crate::identity::digest_key::{CallName, Identified};
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::operation::{Operation, RecordKey};
-use crate::lifecycle::begin::{Ask, Begin, Start};
+use crate::lifecycle::begin::Begin;
 use crate::lifecycle::context::{is_held, is_inside};
 use crate::lifecycle::core::{Core, Protection};
 use crate::lifecycle::in_flight::{Entered, Unleased};
-use crate::lifecycle::run_limit::{Full, Gate, Place};
+use crate::lifecycle::run_limit::{Full, Gate, RunPermit};
+use crate::lifecycle::start::{Admission, Answered, Ask, Start};
 use crate::local::cache::{Found, Permit};
-use crate::outcome::stored::StoredAnswer;
 use crate::policy::{EffectivePolicy, OnOutage};
-
-/// How an admitted call goes on.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "there is one at a time, and it is read at once"
-)]
-pub(crate) enum Admission {
-    /// The call has its answer.
-    Replay(StoredAnswer),
-    /// The store has to be queried.
-    Acquire(Pending),
-}
-
-/// The answer of a call that runs nothing: a replay, or a refusal.
-pub(crate) type Answered = Result<StoredAnswer, Error>;
 
 /// The state of a call that has no answer in this process.
 struct Lookup {
@@ -42,10 +26,6 @@ struct Lookup {
     /// The right to cache the store's reply.
     permit: Option<Permit>,
 }
-
-/// The future of a call that queries the store. Boxed: it is much larger than the body of most calls, which the
-/// caller holds besides.
-pub(crate) type Pending = Pin<Box<dyn Future<Output = Result<Start, Error>> + Send>>;
 
 impl Core {
     /// Admits a call, and answers it immediately if nothing has to be waited for.
@@ -137,7 +117,7 @@ impl Core {
         name: &CallName,
         policy: &EffectivePolicy,
         mut error: Error,
-        place: impl FnOnce() -> Result<Option<Box<Place>>, Full>,
+        place: impl FnOnce() -> Result<Option<Box<RunPermit>>, Full>,
     ) -> Result<Start, Error> {
         let key = &name.key;
         if policy.on_outage() == OnOutage::Run && error.is_outage() {

@@ -9,61 +9,23 @@ use crate::env::backoff::Backoff;
 use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
-use crate::identity::digest_key::{CallName, Identified};
+use crate::identity::digest_key::CallName;
 use crate::identity::fingerprint::Fingerprint;
-use crate::identity::operation::Operation;
 use crate::lifecycle::acquire::Asked;
-use crate::lifecycle::admit::{Answered, Pending};
 use crate::lifecycle::claim::{Claim, granted};
 use crate::lifecycle::core::Core;
-use crate::lifecycle::in_flight::{Entered, Unleased};
+use crate::lifecycle::in_flight::Entered;
 use crate::lifecycle::interpret::refusal;
-use crate::lifecycle::reconcile::Riddle;
+use crate::lifecycle::reconcile::pending::PendingReconcile;
 use crate::lifecycle::remote_wait::Running;
-use crate::lifecycle::run_limit::{Gate, Place, over_quota};
+use crate::lifecycle::run_limit::{Gate, RunPermit, over_quota};
+use crate::lifecycle::start::{Answered, Pending, Start};
 use crate::lifecycle::unacked_claim::Orphan;
 use crate::local::cache::{Life, Permit};
 use crate::local::singleflight::{Follower, Join, Landing, Ticket};
-use crate::outcome::stored::StoredAnswer;
 use crate::policy::EffectivePolicy;
 use crate::record::transition::{ClaimReply, ClaimRequest, Needs};
 use crate::record::{Fence, Owner, Record, State};
-
-/// One call, ready to claim.
-pub(crate) struct Ask {
-    pub(crate) operation: Operation,
-    pub(crate) own: Identified,
-    /// Its former identity, under which the record is looked up first.
-    pub(crate) former: Option<Box<Identified>>,
-    pub(crate) policy: EffectivePolicy,
-    /// Its token has expired: it gets an existing answer, and starts nothing.
-    pub(crate) expired: bool,
-    /// Limits that it passes before its claim, besides those of the engine.
-    pub(crate) gate: Option<Box<Gate>>,
-}
-
-/// The result of beginning a call.
-#[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "there is one, read at once")]
-#[non_exhaustive]
-pub enum Begun {
-    /// The caller runs the body.
-    Claimed(Claim),
-    /// The call was done before; this is its answer.
-    Done(StoredAnswer),
-}
-
-/// How a call starts.
-pub(crate) enum Start {
-    /// It runs the body.
-    Run(Claim),
-    /// It reconciles an earlier attempt first.
-    Reconcile(Claim, Riddle),
-    /// It runs the body without protection.
-    Unprotected(Box<Unleased>),
-    /// It has its answer.
-    Replay(StoredAnswer),
-}
 
 /// A granted claim.
 struct Grant {
@@ -105,7 +67,7 @@ pub(crate) struct Begin {
     backoff: Option<Backoff>,
     gate: Option<Box<Gate>>,
     /// The place of its body among the running ones, from before the claim.
-    place: Option<Box<Place>>,
+    place: Option<Box<RunPermit>>,
     /// Its own name and fingerprint during the lookup under the former ones. That lookup begins nothing.
     own: Option<Box<(CallName, Fingerprint)>>,
 }
@@ -213,15 +175,15 @@ impl Begin {
             ..
         } = self;
         let header = granted(&request, state, fence, attempts);
-        let riddle = match state {
-            State::Reconciling { .. } => Some(Riddle::new(entered.core(), request)),
+        let reconcile = match state {
+            State::Reconciling { .. } => Some(PendingReconcile::new(entered.core(), request)),
             _ => None,
         };
         let claim =
             entered.arrive(|core| Claim::new(core, name, header, fresh, policy, sent, ticket));
         let claim = claim.in_place(place);
-        match riddle {
-            Some(riddle) => Start::Reconcile(claim, riddle),
+        match reconcile {
+            Some(reconcile) => Start::Reconcile(claim, reconcile),
             None => Start::Run(claim),
         }
     }

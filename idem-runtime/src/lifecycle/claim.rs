@@ -14,9 +14,9 @@ use crate::identity::digest_key::CallName;
 use crate::lifecycle::context::{Context, bind_outer};
 use crate::lifecycle::core::Core;
 use crate::lifecycle::lease::Lease;
-use crate::lifecycle::reconcile::Riddle;
-use crate::lifecycle::renewer::Keeper;
-use crate::lifecycle::run_limit::Place;
+use crate::lifecycle::reconcile::pending::PendingReconcile;
+use crate::lifecycle::renewal::Renewal;
+use crate::lifecycle::run_limit::RunPermit;
 use crate::lifecycle::settle::{Ending, Held, REPLY, Settled, Settling};
 use crate::local::singleflight::Ticket;
 use crate::outcome::codec::{Encoded, Replay, Unencodable};
@@ -37,7 +37,7 @@ use crate::record::{Fence, HEADER, Header, OutcomeKind, State};
 pub struct Claim {
     held: Option<Held>,
     /// The place of its body among the running ones, where their number is limited.
-    place: Option<Box<Place>>,
+    place: Option<Box<RunPermit>>,
 }
 
 /// How [`Claim::complete`] ended.
@@ -67,10 +67,11 @@ impl Claim {
     ) -> Self {
         // The holder may never use its context.
         bind_outer();
-        let lease = Arc::new(Lease::new(core, name, header, fresh, policy, sent, ticket));
+        let owner = (core.id, Arc::clone(&core.clock));
+        let lease = Arc::new(Lease::new(owner, name, header, fresh, policy, sent, ticket));
         lease.announce();
         let held = Held {
-            renewal: Keeper::register(lease, sent),
+            renewal: Renewal::begin(core, lease, sent),
         };
         held.tell(match header.state {
             State::Reconciling { .. } => EventKind::Reconciling {
@@ -88,13 +89,13 @@ impl Claim {
     }
 
     /// Adds the place of its body among the running ones.
-    pub(crate) fn in_place(mut self, place: Option<Box<Place>>) -> Self {
+    pub(crate) fn in_place(mut self, place: Option<Box<RunPermit>>) -> Self {
         self.place = place;
         self
     }
 
     /// Takes the body's place: its call keeps it until the answer is stored.
-    pub(crate) fn take_place(&mut self) -> Option<Box<Place>> {
+    pub(crate) fn take_place(&mut self) -> Option<Box<RunPermit>> {
         self.place.take()
     }
 
@@ -144,8 +145,8 @@ impl Claim {
         self.context_with(None)
     }
 
-    pub(crate) fn context_with(&self, riddle: Option<Riddle>) -> Context {
-        Context::new(Arc::clone(self.lease()), riddle)
+    pub(crate) fn context_with(&self, reconcile: Option<PendingReconcile>) -> Context {
+        Context::new(Arc::clone(self.lease()), reconcile)
     }
 
     /// Renews the lease now, besides the automatic renewals.
@@ -162,11 +163,10 @@ impl Claim {
         let held = self.held();
         let operation = self.operation().clone();
         let (tell, told) = oneshot::channel();
-        let lease = Arc::clone(held.lease());
+        let (core, lease) = (Arc::clone(held.core()), Arc::clone(held.lease()));
         // Sent from the engine's thread: a connection that was made on the caller's runtime would be driven there,
         // and every lease with it.
         held.core().keeper.hand_over(async move {
-            let core = &lease.core;
             let sent = core.clock.now();
             let moment = sent + core.limits.complete_deadline.max(REPLY);
             let claim = lease.claim();

@@ -11,7 +11,7 @@ use crate::identity::digest_key::CallName;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, RecordKey};
 use crate::lifecycle::lease::Lease;
-use crate::lifecycle::reconcile::Riddle;
+use crate::lifecycle::reconcile::pending::PendingReconcile;
 use crate::local::singleflight::LocalLease as _;
 use crate::policy::LONG;
 use crate::record::{Fence, Header};
@@ -26,7 +26,7 @@ pub struct Context(Arc<Call>);
 
 struct Call {
     held: Held,
-    riddle: Option<Box<Riddle>>,
+    reconcile: Option<Box<PendingReconcile>>,
     /// The call in whose body this one was made.
     outer: Option<Context>,
 }
@@ -34,7 +34,7 @@ struct Call {
 /// The resources of a call while its body runs.
 enum Held {
     Lease(Arc<Lease>),
-    /// Boxed, as the riddle is: nearly every call has a lease and nothing to reconcile, and each of them would carry
+    /// Boxed, as the reconcile is: nearly every call has a lease and nothing to reconcile, and each of them would carry
     /// the space.
     Bare(Box<Bare>),
 }
@@ -110,7 +110,7 @@ pub(crate) fn is_inside() -> bool {
 impl Call {
     fn engine(&self) -> u64 {
         match &self.held {
-            Held::Lease(lease) => lease.core.id,
+            Held::Lease(lease) => lease.engine,
             Held::Bare(call) => call.engine,
         }
     }
@@ -132,8 +132,8 @@ impl Call {
 }
 
 impl Context {
-    pub(crate) fn new(lease: Arc<Lease>, riddle: Option<Riddle>) -> Self {
-        Self::of(Held::Lease(lease), riddle)
+    pub(crate) fn new(lease: Arc<Lease>, reconcile: Option<PendingReconcile>) -> Self {
+        Self::of(Held::Lease(lease), reconcile)
     }
 
     /// The context of a call without a lease, which may run for `max_run`. `within` is the claim of a call in a
@@ -153,7 +153,7 @@ impl Context {
         Self::of(Held::Bare(Box::new(call)), None)
     }
 
-    fn of(held: Held, riddle: Option<Riddle>) -> Self {
+    fn of(held: Held, reconcile: Option<PendingReconcile>) -> Self {
         let outer = try_context();
         // This call acts for the request of the outer one.
         if let Some(outer) = &outer {
@@ -161,7 +161,7 @@ impl Context {
         }
         Self(Arc::new(Call {
             held,
-            riddle: riddle.map(Box::new),
+            reconcile: reconcile.map(Box::new),
             outer,
         }))
     }
@@ -178,8 +178,8 @@ impl Context {
         CONTEXT.sync_scope(self.clone(), body)
     }
 
-    pub(crate) fn riddle(&self) -> Option<&Riddle> {
-        self.0.riddle.as_deref()
+    pub(crate) fn reconcile(&self) -> Option<&PendingReconcile> {
+        self.0.reconcile.as_deref()
     }
 
     pub(crate) fn lease(&self) -> Option<&Arc<Lease>> {

@@ -39,7 +39,7 @@ pub(crate) struct Core {
     pub(crate) prefixes: Lanes<Prefix>,
     pub(crate) defaults: EffectivePolicy,
     pub(crate) limits: Limits,
-    pub(crate) outage: Outage,
+    pub(crate) outage: Arc<Outage>,
     pub(crate) format: Format,
     /// The format for returned answers, one copy for each lane.
     pub(crate) formats: Lanes<Format>,

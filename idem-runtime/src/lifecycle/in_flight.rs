@@ -9,9 +9,9 @@ use crate::identity::digest_key::CallName;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::RecordKey;
 use crate::lifecycle::claim::Claim;
-use crate::lifecycle::context::Context;
+use crate::lifecycle::context::{Context, runs_in};
 use crate::lifecycle::core::Core;
-use crate::lifecycle::run_limit::Place;
+use crate::lifecycle::run_limit::{Full, Gate, RunPermit};
 use crate::record::Header;
 
 /// A call on its way to its claim or its answer.
@@ -59,7 +59,7 @@ pub(crate) struct Unleased {
     plain: Option<Box<KeyDigest>>,
     max_run: Duration,
     /// Its place among the bodies that run, where their number is limited.
-    place: Option<Box<Place>>,
+    place: Option<Box<RunPermit>>,
 }
 
 impl Unleased {
@@ -75,7 +75,7 @@ impl Unleased {
     }
 
     /// With its place among the bodies that run.
-    pub(crate) fn in_place(mut self, place: Option<Box<Place>>) -> Self {
+    pub(crate) fn in_place(mut self, place: Option<Box<RunPermit>>) -> Self {
         self.place = place;
         self
     }
@@ -100,6 +100,11 @@ impl Drop for Unleased {
 }
 
 impl Core {
+    /// Takes a permit for one more body. `None`: nothing limits it.
+    pub(crate) fn place(&self, gate: Option<&Gate>) -> Result<Option<Box<RunPermit>>, Full> {
+        RunPermit::take(self.running.as_ref(), || runs_in(self.id), gate)
+    }
+
     fn has_entered(&self, lane: Lane) {
         self.entering.down(lane);
         self.left();

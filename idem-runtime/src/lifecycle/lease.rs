@@ -8,27 +8,28 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::env::clock::deadline;
+use crate::env::clock::{Clock, deadline};
+use crate::env::striped::Lane;
 use crate::identity::digest_key::CallName;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::RecordKey;
-use crate::lifecycle::core::Core;
-use crate::lifecycle::renewer::Place;
 use crate::local::singleflight::{Landing, LocalLease, Ticket};
 use crate::policy::EffectivePolicy;
 use crate::record::Header;
 
 /// One claim, shared by the body, its settlement, and the renewing thread.
 pub(crate) struct Lease {
-    pub(crate) core: Arc<Core>,
+    /// The id of its engine.
+    pub(crate) engine: u64,
+    clock: Arc<dyn Clock>,
     pub(crate) key: RecordKey,
     /// As in [`CallName`].
     plain: Option<Box<KeyDigest>>,
     pub(crate) policy: EffectivePolicy,
     /// When renewing ends even if the body has not.
     pub(crate) give_up: Duration,
-    /// Its place among the leases that are renewed.
-    pub(crate) place: Place,
+    /// Its slot in the renewal queues.
+    pub(crate) slot: RenewalSlot,
     /// The header of the record when the claim was granted.
     first: Header,
     /// The header since the claim was granted anew, if it was.
@@ -47,27 +48,61 @@ pub(crate) struct Lease {
     ticket: Option<Ticket>,
 }
 
+/// The slot of a lease in the renewal queues. Changed under the lock of its queue.
+pub(crate) struct RenewalSlot {
+    /// Its queue: that of the thread on which the claim was granted.
+    pub(crate) lane: Lane,
+    /// When it is to be renewed, in nanoseconds of the clock; or `OUTSIDE`, or `GONE`.
+    pub(crate) due: AtomicU64,
+    pub(crate) id: AtomicU64,
+    /// The body has ended. A renewal that finds the claim gone then overtook its completion, or the completion will
+    /// find the same and report it.
+    settling: AtomicBool,
+}
+
+/// The lease is being renewed right now, or is lost.
+pub(crate) const OUTSIDE: u64 = u64::MAX;
+/// The lease is no longer registered.
+pub(crate) const GONE: u64 = u64::MAX - 1;
+
+impl Default for RenewalSlot {
+    fn default() -> Self {
+        Self {
+            lane: Lane::mine(),
+            due: AtomicU64::default(),
+            id: AtomicU64::default(),
+            settling: AtomicBool::default(),
+        }
+    }
+}
+
+impl RenewalSlot {
+    /// Whether the body has ended.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.settling.load(Ordering::Acquire)
+    }
+}
+
 impl LocalLease for Lease {
     /// The guaranteed rest of the lease; zero when it is lost.
     fn remaining(&self) -> Duration {
         if self.is_lost() {
             return Duration::ZERO;
         }
-        Duration::from_micros(self.ends.load(Ordering::Acquire))
-            .saturating_sub(self.core.clock.now())
+        Duration::from_micros(self.ends.load(Ordering::Acquire)).saturating_sub(self.clock.now())
     }
 
     /// Whether a call of this process queries the store about the key. Once the body has ended, the process has an
     /// answer: as long as no other holder of the key is known, calls wait for the answer to be stored.
     fn is_over(&self) -> bool {
-        self.is_lost() || (self.remaining().is_zero() && !self.place.is_settling())
+        self.is_lost() || (self.remaining().is_zero() && !self.slot.is_settling())
     }
 }
 
 impl Lease {
     /// Creates the lease of a claim that was sent at `sent`: it lasts from then on, not from the reply.
     pub(crate) fn new(
-        core: Arc<Core>,
+        (engine, clock): (u64, Arc<dyn Clock>),
         CallName { key, plain }: CallName,
         claim: Header,
         fresh: bool,
@@ -76,11 +111,12 @@ impl Lease {
         ticket: Option<Ticket>,
     ) -> Self {
         Self {
-            core,
+            engine,
+            clock,
             key,
             plain,
             give_up: sent + policy.max_run(),
-            place: Place::default(),
+            slot: RenewalSlot::default(),
             first: claim,
             again: Mutex::default(),
             ends: AtomicU64::new(micros(sent + policy.lease())),
@@ -96,6 +132,12 @@ impl Lease {
     /// The digest from which the derived keys of its body follow.
     pub(crate) fn plain(&self) -> &KeyDigest {
         self.plain.as_deref().unwrap_or(self.key.digest())
+    }
+
+    /// Marks the body as ended; the lease is renewed until the outcome is settled.
+    pub(crate) fn settle(&self) {
+        // Set before the completion is sent, and so before its effect can be observed.
+        self.slot.settling.store(true, Ordering::Release);
     }
 
     /// Notifies the waiting calls of this process that the body runs here.
@@ -179,7 +221,7 @@ impl Lease {
 
     /// Waits until the claim is lost, or the lease has run out unrenewed.
     pub(crate) async fn lost(&self) {
-        let clock = &*self.core.clock;
+        let clock = &*self.clock;
         loop {
             let mut told = pin!(self.told.notified());
             // From here on no notification is missed.
@@ -195,7 +237,7 @@ impl Lease {
 
     /// How long the lease will still be renewed.
     pub(crate) fn run_left(&self) -> Duration {
-        self.give_up.saturating_sub(self.core.clock.now())
+        self.give_up.saturating_sub(self.clock.now())
     }
 }
 

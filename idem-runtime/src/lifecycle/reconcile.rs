@@ -1,11 +1,10 @@
 //! Reconciles an earlier attempt before the body may run again.
 
 mod hook;
+pub(crate) mod pending;
 
-use std::fmt;
 use std::future::{Future, pending};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::env::catch_unwind::unwind;
@@ -13,66 +12,23 @@ use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::lifecycle::context::{context, try_context};
-use crate::lifecycle::core::Core;
 use crate::lifecycle::interpret::refusal;
 use crate::lifecycle::lease::Lease;
+use crate::lifecycle::reconcile::pending::{PendingReconcile, Stop};
 use crate::lifecycle::unacked_claim::Orphan;
 use crate::outcome::reconciled::Reconciled;
-use crate::record::transition::{ClaimReply, ClaimRequest, Needs};
-use crate::record::{Header, Record, State};
+use crate::record::transition::ClaimReply;
+use crate::record::{Header, State};
 
 pub use self::hook::{Asking, Called, Given, Hook, Never, NoType, Says, given, hook};
 
 /// How long a hook may take before the outcome stays unknown.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// An earlier attempt to reconcile, and the result.
-pub(crate) struct Riddle {
-    core: Arc<Core>,
-    /// The claim to run the body, sent after the verdict that nothing landed.
-    request: ClaimRequest,
-    stop: Mutex<Option<Stop>>,
-}
-
-/// Why a body must not run after all.
-pub(crate) enum Stop {
-    /// The outcome stays unknown.
-    Undecided,
-    /// Nothing landed, and the claim to run was refused.
-    Refused(Error),
-    /// Another attempt has answered meanwhile.
-    Answered { record: Record, left: Duration },
-}
-
-impl Riddle {
-    /// `request` is the claim that was granted for the reconciliation.
-    pub(crate) fn new(core: &Arc<Core>, mut request: ClaimRequest) -> Self {
-        request.reconciles = false;
-        request.needs = Needs::Verdict;
-        Self {
-            core: Arc::clone(core),
-            request,
-            stop: Mutex::new(None),
-        }
-    }
-
-    /// Takes the reason to drop the body, if there is one.
-    pub(crate) fn stop(&self) -> Option<Stop> {
-        self.stop
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
-    }
-
-    fn set(&self, stop: Stop) {
-        *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(stop);
-    }
-}
-
 /// Whether the running body must reconcile an earlier attempt first.
 #[must_use]
 pub fn unsettled() -> bool {
-    try_context().is_some_and(|cx| cx.riddle().is_some())
+    try_context().is_some_and(|cx| cx.reconcile().is_some())
 }
 
 /// Awaits the hook, and acts on its verdict.
@@ -81,8 +37,8 @@ pub fn unsettled() -> bool {
 /// dropped.
 pub async fn reconciled<T>(hook: impl Future<Output = Reconciled<T>>) -> Option<T> {
     let cx = context();
-    let (riddle, lease) = (cx.riddle()?, cx.lease()?);
-    let core = &riddle.core;
+    let (reconcile, lease) = (cx.reconcile()?, cx.lease()?);
+    let core = &reconcile.core;
     let moment = core.clock.now() + DEADLINE;
     let heard = deadline(&*core.clock, moment, pin!(unwind(pin!(hook)))).await;
     let (verdict, why) = match heard {
@@ -98,7 +54,7 @@ pub async fn reconciled<T>(hook: impl Future<Output = Reconciled<T>>) -> Option<
         }
         Reconciled::NotLanded => {
             tell(Reconciled::NotLanded, None);
-            match start(riddle, lease).await {
+            match start(reconcile, lease).await {
                 Ok(()) => return None,
                 Err(stop) => stop,
             }
@@ -108,14 +64,14 @@ pub async fn reconciled<T>(hook: impl Future<Output = Reconciled<T>>) -> Option<
             Stop::Undecided
         }
     };
-    riddle.set(stop);
+    reconcile.set(stop);
     // The body is dropped here.
     pending().await
 }
 
 /// Claims the right to run the body.
-async fn start(riddle: &Riddle, lease: &Lease) -> Result<(), Stop> {
-    let (core, request) = (&riddle.core, &riddle.request);
+async fn start(reconcile: &PendingReconcile, lease: &Lease) -> Result<(), Stop> {
+    let (core, request) = (&reconcile.core, &reconcile.request);
     let operation = lease.key.operation();
     let overtaken = |retry_after| {
         Error::new(ErrorKind::Running { retry_after }, operation.clone())
@@ -153,11 +109,5 @@ async fn start(riddle: &Riddle, lease: &Lease) -> Result<(), Stop> {
         ClaimReply::Absent => Err(Stop::Refused(overtaken(Duration::ZERO))),
         ClaimReply::Done { record, left } => Err(Stop::Answered { record, left }),
         reply => Err(Stop::Refused(refusal(operation, &reply))),
-    }
-}
-
-impl fmt::Debug for Riddle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Riddle").finish_non_exhaustive()
     }
 }

@@ -19,8 +19,9 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use crate::env::backoff::Backoff;
 use crate::env::clock::{Clock, deadline};
 use crate::env::observer::{Event, EventKind, Observer};
-use crate::env::striped::{Lane, Lanes};
-use crate::lifecycle::lease::Lease;
+use crate::env::striped::Lanes;
+use crate::lifecycle::lease::{GONE, Lease, OUTSIDE};
+use crate::lifecycle::outage::Outage;
 use crate::record::transition::RenewReply;
 use crate::store::Store;
 
@@ -38,6 +39,8 @@ struct Shared {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     observer: Arc<dyn Observer>,
+    /// Learns that the store replies.
+    outage: Arc<Outage>,
     /// When each lease is to be renewed; without leases that are being renewed right now, or are lost.
     queues: Lanes<Mutex<Queue>>,
     /// Until when the thread sleeps, in nanoseconds of the clock. Claims that end sooner than a third of
@@ -69,57 +72,19 @@ struct Queue {
     held: usize,
 }
 
-/// The place of a lease in the renewal queues. Changed under the lock of its queue.
-pub(crate) struct Place {
-    /// Its queue: that of the thread on which the claim was granted.
-    lane: Lane,
-    /// When it is to be renewed, in nanoseconds of the clock; or `OUTSIDE`, or `GONE`.
-    due: AtomicU64,
-    id: AtomicU64,
-    /// The body has ended. A renewal that finds the claim gone then overtook its completion, or the completion will
-    /// find the same and report it.
-    settling: AtomicBool,
-}
-
-impl Default for Place {
-    fn default() -> Self {
-        Self {
-            lane: Lane::mine(),
-            due: AtomicU64::default(),
-            id: AtomicU64::default(),
-            settling: AtomicBool::default(),
-        }
-    }
-}
-
-/// The lease is being renewed right now, or is lost.
-const OUTSIDE: u64 = u64::MAX;
-/// The lease is no longer registered.
-const GONE: u64 = u64::MAX - 1;
-
-impl Place {
-    /// Whether the body has ended.
-    pub(crate) fn is_settling(&self) -> bool {
-        self.settling.load(Ordering::Acquire)
-    }
-}
-
-/// A registered lease: renewed until this is dropped.
-pub(crate) struct Renewal {
-    pub(crate) lease: Arc<Lease>,
-}
-
 impl Keeper {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         observer: Arc<dyn Observer>,
+        outage: Arc<Outage>,
     ) -> Self {
         Self {
             shared: Arc::new(Shared {
                 store,
                 clock,
                 observer,
+                outage,
                 queues: Lanes::default(),
                 sleeps_until: AtomicU64::new(UNTIL_WOKEN),
                 stepped: AtomicU64::new(0),
@@ -169,12 +134,16 @@ impl Keeper {
     }
 
     /// Registers a lease for renewal: every third of it, beginning a third after `granted`, until it is given up.
-    pub(crate) fn register(lease: Arc<Lease>, granted: Duration) -> Renewal {
-        let shared = &lease.core.keeper.shared;
-        let mut queue = shared.queue(&lease);
+    pub(crate) fn register(&self, lease: &Arc<Lease>, granted: Duration) {
+        let mut queue = self.shared.queue(lease);
         queue.held += 1;
-        shared.insert(queue, &lease, granted + lease.lasts() / 3);
-        Renewal { lease }
+        self.shared
+            .insert(queue, lease, granted + lease.lasts() / 3);
+    }
+
+    /// Unregisters a lease: it is renewed no longer.
+    pub(crate) fn leave(&self, lease: &Lease) {
+        self.shared.leave(lease);
     }
 
     /// Runs a job on the engine's thread; the end of the engine does not wait for it.
@@ -278,33 +247,9 @@ impl Drop for JobGuard {
     }
 }
 
-impl Drop for Renewal {
-    fn drop(&mut self) {
-        let core = &self.lease.core;
-        core.keeper.shared.leave(&self.lease);
-        core.left();
-        // A call that waited for this claim without an answer queries the store.
-        self.lease.ended();
-    }
-}
-
-impl Renewal {
-    /// The body has ended; its lease is renewed until the outcome is settled.
-    pub(crate) fn settle(&self) {
-        // Set before the completion is sent, and so before its effect can be observed.
-        self.lease.place.settling.store(true, Ordering::Release);
-    }
-}
-
-impl fmt::Debug for Renewal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Renewal").finish_non_exhaustive()
-    }
-}
-
 impl Shared {
     fn queue(&self, lease: &Lease) -> MutexGuard<'_, Queue> {
-        lock(self.queues.get(lease.place.lane))
+        lock(self.queues.get(lease.slot.lane))
     }
 
     /// Queues the lease for renewal at this moment, unless it is no longer registered.
@@ -313,20 +258,20 @@ impl Shared {
     }
 
     fn insert(&self, mut queue: MutexGuard<'_, Queue>, lease: &Arc<Lease>, due: Duration) {
-        let place = &lease.place;
-        let due = nanos(if place.is_settling() {
+        let slot = &lease.slot;
+        let due = nanos(if slot.is_settling() {
             due
         } else {
             // Wake at `max_run` if that precedes the next renewal.
             due.min(lease.give_up)
         });
-        if place.due.load(Ordering::Relaxed) == GONE {
+        if slot.due.load(Ordering::Relaxed) == GONE {
             return;
         }
         queue.next_id += 1;
         let id = queue.next_id;
-        place.due.store(due, Ordering::Relaxed);
-        place.id.store(id, Ordering::Relaxed);
+        slot.due.store(due, Ordering::Relaxed);
+        slot.id.store(id, Ordering::Relaxed);
         queue.leases.insert((due, id), Arc::clone(lease));
         drop(queue);
         // The thread resets `sleeps_until` before it scans the queues: either the scan finds this lease, or this wakes
@@ -340,10 +285,10 @@ impl Shared {
     fn leave(&self, lease: &Lease) {
         let mut queue = self.queue(lease);
         queue.held -= 1;
-        let due = lease.place.due.swap(GONE, Ordering::Relaxed);
+        let due = lease.slot.due.swap(GONE, Ordering::Relaxed);
         let left = queue
             .leases
-            .remove(&(due, lease.place.id.load(Ordering::Relaxed)));
+            .remove(&(due, lease.slot.id.load(Ordering::Relaxed)));
         drop(queue);
         // Not under the lock: dropping the last reference ends more than the lease.
         drop(left);
@@ -352,7 +297,7 @@ impl Shared {
     /// Whether the body of this lease has not ended.
     fn is_running(&self, lease: &Lease) -> bool {
         let _queue = self.queue(lease);
-        lease.place.due.load(Ordering::Relaxed) != GONE && !lease.place.is_settling()
+        lease.slot.due.load(Ordering::Relaxed) != GONE && !lease.slot.is_settling()
     }
 
     async fn keep(self: Arc<Self>) {
@@ -406,7 +351,7 @@ impl Shared {
             }
         };
         // A body that has ended does not hang: its answer is being stored, and another body would contradict it.
-        if sent >= lease.give_up && !lease.place.is_settling() {
+        if sent >= lease.give_up && !lease.slot.is_settling() {
             return lost(
                 "the body ran for longer than `max_run`, so its lease is no longer renewed",
             );
@@ -416,7 +361,7 @@ impl Shared {
         let reply = self.store.renew(&lease.key, &claim);
         let next = match deadline(&*self.clock, sent + third, pin!(reply)).await {
             Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => {
-                lease.core.outage.hears(sent);
+                self.outage.hears(sent);
                 lease.renewed(sent);
                 tell(EventKind::Renewed);
                 sent + third
@@ -452,7 +397,7 @@ impl Queue {
             && entry.key().0 <= now
         {
             let lease = entry.remove();
-            lease.place.due.store(OUTSIDE, Ordering::Relaxed);
+            lease.slot.due.store(OUTSIDE, Ordering::Relaxed);
             due.push(lease);
         }
     }

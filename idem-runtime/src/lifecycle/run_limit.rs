@@ -11,8 +11,6 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::Operation;
-use crate::lifecycle::context::runs_in;
-use crate::lifecycle::core::Core;
 
 /// Retry delay of a call that was refused at a limit. The end of a body cannot be predicted; 1 s is the smallest delay
 /// that is not "at once" (RFC 9110, section 10.2.3).
@@ -138,17 +136,17 @@ impl fmt::Debug for Gate {
     }
 }
 
-/// The place of one body among the running ones, until it is dropped.
+/// The permit of one running body, until it is dropped.
 #[derive(Default)]
-pub(crate) struct Place {
+pub(crate) struct RunPermit {
     _engine: Option<Counted>,
     _layer: Option<Counted>,
     _scope: Option<CountedInScope>,
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for RunPermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Place")
+        f.write_str("RunPermit")
     }
 }
 
@@ -174,13 +172,16 @@ pub(crate) fn over_quota(operation: &Operation, retry_after: Duration) -> Error 
     Error::new(ErrorKind::QuotaExceeded, operation.clone()).worth_repeating(Some(retry_after))
 }
 
-impl Core {
-    /// Takes a place for one more body. `None`: nothing limits it.
+impl RunPermit {
+    /// Takes a permit for one more body. `None`: nothing limits it.
     ///
-    /// A call that a body of this engine makes takes a place beyond the limit: a refusal would fail the calling body,
-    /// and a call that is not counted would escape the limit where it outlives that body.
-    pub(crate) fn place(&self, gate: Option<&Gate>) -> Result<Option<Box<Place>>, Full> {
-        let engine = self.running.as_ref();
+    /// `is_inner`: a body of this engine makes the call. It gets a permit beyond the limit of its `engine`: a refusal
+    /// would fail the calling body, and a call that is not counted would escape the limit where it outlives that body.
+    pub(crate) fn take(
+        engine: Option<&Arc<RunLimit>>,
+        is_inner: impl FnOnce() -> bool,
+        gate: Option<&Gate>,
+    ) -> Result<Option<Box<Self>>, Full> {
         let layer = gate.and_then(|gate| gate.running.as_ref());
         let in_scope = gate.and_then(|gate| gate.in_scope.as_ref());
         if engine.is_none() && layer.is_none() && in_scope.is_none() {
@@ -201,10 +202,10 @@ impl Core {
             None => None,
         };
         let engine = match engine {
-            Some(limit) if runs_in(self.id) => Some(limit.exceed()),
+            Some(limit) if is_inner() => Some(limit.exceed()),
             limit => enter(limit, "EngineBuilder::max_running")?,
         };
-        Ok(Some(Box::new(Place {
+        Ok(Some(Box::new(Self {
             _engine: engine,
             _layer: enter(layer, "IdempotencyLayer::max_running")?,
             _scope: scope,

@@ -16,7 +16,8 @@ use crate::error::{Error, ErrorKind};
 use crate::lifecycle::acquire::unavailable;
 use crate::lifecycle::core::Core;
 use crate::lifecycle::lease::Lease;
-use crate::lifecycle::renewer::{Renewal, Unstored};
+use crate::lifecycle::renewal::Renewal;
+use crate::lifecycle::renewer::Unstored;
 use crate::local::cache::{Life, Permit};
 use crate::local::singleflight::Landing;
 use crate::local::singleflight::LocalLease as _;
@@ -96,7 +97,7 @@ impl Held {
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.lease().core
+        &self.renewal.core
     }
 
     fn policy(&self) -> &EffectivePolicy {
@@ -168,7 +169,7 @@ impl Held {
     /// Settles the claim of a dropped caller on the engine's thread.
     pub(crate) fn abandon(self) {
         if let Some(ending) = self.cancelled() {
-            self.renewal.settle();
+            self.lease().settle();
             drop(HandOver::new(self, ending));
         }
     }
@@ -182,7 +183,7 @@ impl Held {
     /// Carries the ending out. Without a reply within `complete_deadline`, or when the caller is dropped, it goes on
     /// on the engine's thread. An overtaken call waits for `patience` for the answer that counts.
     pub(crate) fn finish_within(self, patience: Duration, ending: Ending) -> Settling {
-        self.renewal.settle();
+        self.lease().settle();
         let handover = HandOver::new(self, ending);
         Box::pin(async move {
             let Some((held, ending)) = &handover.0 else {

@@ -1,0 +1,37 @@
+//! The guard of a renewed lease.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::lifecycle::core::Core;
+use crate::lifecycle::lease::Lease;
+
+/// A registered lease: renewed until this is dropped.
+pub(crate) struct Renewal {
+    pub(crate) core: Arc<Core>,
+    pub(crate) lease: Arc<Lease>,
+}
+
+impl Renewal {
+    /// Renews the lease every third of it, beginning a third after `granted`, until it is given up.
+    pub(crate) fn begin(core: Arc<Core>, lease: Arc<Lease>, granted: Duration) -> Self {
+        core.keeper.register(&lease, granted);
+        Self { core, lease }
+    }
+}
+
+impl Drop for Renewal {
+    fn drop(&mut self) {
+        self.core.keeper.leave(&self.lease);
+        self.core.left();
+        // A call that waited for this claim without an answer queries the store.
+        self.lease.ended();
+    }
+}
+
+impl fmt::Debug for Renewal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Renewal").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,69 @@
+//! How a call goes on: after its admission, and after the store was queried.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::error::Error;
+use crate::identity::digest_key::Identified;
+use crate::identity::operation::Operation;
+use crate::lifecycle::claim::Claim;
+use crate::lifecycle::in_flight::Unleased;
+use crate::lifecycle::reconcile::pending::PendingReconcile;
+use crate::lifecycle::run_limit::Gate;
+use crate::outcome::stored::StoredAnswer;
+use crate::policy::EffectivePolicy;
+
+/// One call, ready to claim.
+pub(crate) struct Ask {
+    pub(crate) operation: Operation,
+    pub(crate) own: Identified,
+    /// Its former identity, under which the record is looked up first.
+    pub(crate) former: Option<Box<Identified>>,
+    pub(crate) policy: EffectivePolicy,
+    /// Its token has expired: it gets an existing answer, and starts nothing.
+    pub(crate) expired: bool,
+    /// Limits that it passes before its claim, besides those of the engine.
+    pub(crate) gate: Option<Box<Gate>>,
+}
+
+/// How an admitted call goes on.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is read at once"
+)]
+pub(crate) enum Admission {
+    /// The call has its answer.
+    Replay(StoredAnswer),
+    /// The store has to be queried.
+    Acquire(Pending),
+}
+
+/// The answer of a call that runs nothing: a replay, or a refusal.
+pub(crate) type Answered = Result<StoredAnswer, Error>;
+
+/// The future of a call that queries the store. Boxed: it is much larger than the body of most calls, which the
+/// caller holds besides.
+pub(crate) type Pending = Pin<Box<dyn Future<Output = Result<Start, Error>> + Send>>;
+
+/// How a call starts.
+pub(crate) enum Start {
+    /// It runs the body.
+    Run(Claim),
+    /// It reconciles an earlier attempt first.
+    Reconcile(Claim, PendingReconcile),
+    /// It runs the body without protection.
+    Unprotected(Box<Unleased>),
+    /// It has its answer.
+    Replay(StoredAnswer),
+}
+
+/// The result of beginning a call.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one, read at once")]
+#[non_exhaustive]
+pub enum Begun {
+    /// The caller runs the body.
+    Claimed(Claim),
+    /// The call was done before; this is its answer.
+    Done(StoredAnswer),
+}
