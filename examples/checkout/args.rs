@@ -22,7 +22,7 @@ Exit code: 0 after SIGTERM or Ctrl-C, 1 if calls were still running then, 2 if i
 
 /// The command line.
 #[derive(Clone, Debug, PartialEq, Eq, Parser)]
-#[command(
+#[command(args_override_self = true,
     name = "checkout",
     bin_name = "cargo run --example checkout --",
     about = ABOUT,

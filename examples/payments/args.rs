@@ -22,7 +22,7 @@ Exit code: 0 if the books agree with the log, 1 if they do not, 2 if the run can
 
 /// The command line.
 #[derive(Clone, Debug, PartialEq, Eq, Parser)]
-#[command(
+#[command(args_override_self = true,
     name = "payments",
     bin_name = "cargo run --example payments --",
     about = ABOUT,

@@ -26,7 +26,7 @@ Runs the conformance suite of idem against a store in ZooKeeper, and an annotate
 Its records are under a root of their own, which is deleted at the end.";
 
 #[derive(Debug, Parser)]
-#[command(
+#[command(args_override_self = true,
     name = "zookeeper_store",
     bin_name = "cargo run --example zookeeper_store --",
     about = ABOUT,

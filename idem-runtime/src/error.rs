@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 ///
 /// No message contains a key, an argument, a stored value or a password.
 #[derive(Clone, Serialize, Deserialize)]
-pub struct Error(Box<Inner>);
+pub struct Error(Box<ErrorParts>);
 
 #[derive(Clone, Serialize, Deserialize)]
-struct Inner {
+struct ErrorParts {
     kind: ErrorKind,
     operation: Cow<'static, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -134,7 +134,7 @@ pub enum ErrorKind {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, operation: impl Into<Cow<'static, str>>) -> Self {
-        Self(Box::new(Inner {
+        Self(Box::new(ErrorParts {
             kind,
             operation: operation.into(),
             detail: None,

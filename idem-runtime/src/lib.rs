@@ -47,16 +47,17 @@ pub use call::CallBuilder;
     doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
 )]
 pub use call::CallInTx;
-pub use engine::{AlreadyInstalled, Engine, EngineBuilder, HasEngine, Unfinished};
+pub use engine::{Engine, EngineBuilder, HasEngine, InstallError, ShutdownError};
 pub use env::observer::{Event, EventKind, Observer, StderrObserver};
 pub use error::{Error, ErrorKind};
 pub use identity::call_id::CallKey;
 pub use identity::canonical::CanonicalError;
 pub use identity::fingerprint::{
-    Digest, Fingerprint, FingerprintBuilder, InvalidInput, ToFingerprint,
+    Digest, Fingerprint, FingerprintBuilder, FingerprintError, ToFingerprint,
 };
 pub use identity::key::{
-    DEFAULT_MAX_KEY_BYTES, FormatKey, KeyBuilder, KeyDigest, KeyError, KeyPart, NotADigest, ToKey,
+    DEFAULT_MAX_KEY_BYTES, FormatKey, KeyBuilder, KeyDigest, KeyError, KeyPart,
+    ParseKeyDigestError, ToKey,
 };
 pub use identity::operation::Operation;
 #[cfg(feature = "tokens")]
@@ -65,14 +66,14 @@ pub use lifecycle::claim::{Claim, Completion};
 pub use lifecycle::context::{Context, context, try_context};
 pub use lifecycle::entries::{Entries, EntryPage};
 pub use lifecycle::inspect::{Entry, EntryState};
-pub use lifecycle::start::Begun;
+pub use lifecycle::start::Acquired;
 pub use local::cache::{LocalCache, LocalCacheStats};
 pub use outcome::class::{Class, Classify};
 #[cfg(feature = "encryption")]
 pub use outcome::codec::EncryptionKeys;
 pub use outcome::codec::{AnswerFormat, Replay};
-pub use outcome::provenance::How;
-pub use outcome::reconciled::{Reconciled, Verdict};
+pub use outcome::provenance::AnswerSource;
+pub use outcome::reconciled::{IntoReconciled, Reconciled};
 pub use outcome::stored::StoredAnswer;
 pub use outcome::{Answer, FromError, Outcome};
 pub use policy::{

@@ -107,6 +107,7 @@ pub(crate) use policy_setters;
 
 /// The result of a duplicate of a finished call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum OnDuplicate {
     /// The stored answer: idempotent.
     #[default]
@@ -117,6 +118,7 @@ pub enum OnDuplicate {
 
 /// The behaviour of a duplicate while the first call runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum OnRunning {
     /// Waits up to this long for the answer, then
     /// [`ErrorKind::Running`](crate::ErrorKind::Running).
@@ -127,6 +129,7 @@ pub enum OnRunning {
 
 /// What becomes of a key whose body was dropped half-way with its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum OnCancel {
     /// The lease lapses, and then the next call runs the body: an effect that is still under way has
     /// this time to land.
@@ -140,6 +143,7 @@ pub enum OnCancel {
 
 /// What becomes of a key whose body panicked. The attempt counts either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum OnPanic {
     /// The key is released.
     #[default]
@@ -150,6 +154,7 @@ pub enum OnPanic {
 
 /// What becomes of a body whose lease is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum OnLeaseLost {
     /// It runs on; [`Context::lease_lost`](crate::Context::lease_lost) notifies it.
     #[default]
@@ -206,6 +211,7 @@ pub enum OnUnconfirmed {
 ///
 /// An expired one-time token starts nothing in an outage either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum OnOutage {
     /// It fails with [`ErrorKind::StoreUnavailable`](crate::ErrorKind::StoreUnavailable).
     #[default]

@@ -23,7 +23,7 @@ use idem_tests::trial::{Fault, Mode, Trial};
 
 /// The command line.
 #[derive(Parser)]
-#[command(name = "failover")]
+#[command(args_override_self = true, name = "failover")]
 struct Arguments {
     /// How long to go on calling after the election, in seconds
     #[arg(long = "seconds", value_name = "N", default_value = "1.5", value_parser = duration)]

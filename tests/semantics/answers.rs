@@ -2,7 +2,7 @@
 
 use idem_runtime::store::{ReadReply, RecordKey, Store};
 use idem_runtime::{
-    AnswerFormat, Begun, EncryptionKeys, EngineBuilder, ErrorKind, Fingerprint, KeyBuilder,
+    Acquired, AnswerFormat, EncryptionKeys, EngineBuilder, ErrorKind, Fingerprint, KeyBuilder,
     Operation,
 };
 use idem_tests::fixture::Fixture;
@@ -305,13 +305,13 @@ async fn the_limit_holds_before_compression_and_after_encryption(mut fixture: Fi
 
 async fn a_claim_without_a_body_seals_its_answer(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.encrypt(keys()));
-    let Begun::Claimed(claim) = fixture.pay().begin().await.unwrap() else {
+    let Acquired::Run(claim) = fixture.pay().begin().await.unwrap() else {
         unreachable!("it is the first call")
     };
     claim.complete(&MEMO.to_owned()).await.unwrap();
     let record = record(&fixture, 7).await;
     assert!(!record.windows(6).any(|part| part == b"marker"));
-    let Begun::Done(stored) = fixture.pay().begin().await.unwrap() else {
+    let Acquired::Replay(stored) = fixture.pay().begin().await.unwrap() else {
         unreachable!("it is done")
     };
     assert_eq!(stored.decode::<String>().unwrap(), MEMO);
@@ -338,7 +338,7 @@ async fn secrets_are_in_no_message(fixture: Fixture) {
     let builder = idem_runtime::Engine::builder(fixture.store.clone()).encrypt(keys());
     let mut told = vec![format!("{:?}", keys()), format!("{builder:?}")];
     let fixture = fixture.with(|engine| engine.encrypt(keys().also(8, SECRET)));
-    let Begun::Claimed(claim) = fixture.pay().begin().await.unwrap() else {
+    let Acquired::Run(claim) = fixture.pay().begin().await.unwrap() else {
         unreachable!("it is the first call")
     };
     told.push(format!("{:?} {claim:?}", fixture.engine));

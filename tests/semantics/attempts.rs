@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use idem_runtime::{EntryState, ErrorKind, OnCancel, OnRunning, Reconciled};
-use idem_tests::faulty::{Fault, Operation};
+use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Receipt};
@@ -167,7 +167,7 @@ async fn one_attempt_is_over_after_a_system_error(fixture: Fixture) {
 
 async fn one_attempt_is_over_after_a_release_by_hand(fixture: Fixture) {
     let begun = once(fixture.pay()).begin().await.unwrap();
-    let idem_runtime::Begun::Claimed(claim) = begun else {
+    let idem_runtime::Acquired::Run(claim) = begun else {
         panic!("nothing is stored")
     };
     claim.release().await;
@@ -187,8 +187,10 @@ async fn one_attempt_is_over_after_a_panic(fixture: Fixture) {
 }
 
 async fn one_attempt_that_never_began_is_not_over(fixture: Fixture) {
-    use idem_tests::faulty::{Fault, Operation};
-    fixture.store.fail(Operation::Claim, [Fault::ReplyHangs]);
+    use idem_tests::faulty::{Fault, StoreOperation};
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::ReplyHangs]);
     let call = tokio::spawn(answered(once(fixture.pay())));
     while fixture.pay_far().entry().await.unwrap().is_none() {}
     fixture.clock.advance(Duration::from_secs(2));
@@ -258,7 +260,9 @@ async fn the_last_attempt_is_not_repeated_because_it_did_not_land(fixture: Fixtu
 async fn a_call_with_a_hook_does_not_share_the_refusal_of_one_without(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.max_attempts(NonZeroU16::new(1)));
     abandon(&fixture).await;
-    fixture.store.fail(Operation::Claim, [Fault::ReplyHeld]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
     let without = tokio::spawn(fixture.pay().run(|_| async { receipt(1) }));
     let landed = |_| async { Reconciled::Landed(Receipt { run: 1 }) };
     for _ in 0..100 {

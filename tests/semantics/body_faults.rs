@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use idem_runtime::clock::Clock;
 use idem_runtime::store::{ReadReply, Store};
-use idem_runtime::{Begun, Class, Completion, ErrorKind, Event, EventKind, Observer, OnRunning};
-use idem_tests::faulty::{Fault, Operation};
+use idem_runtime::{Acquired, Class, Completion, ErrorKind, Event, EventKind, Observer, OnRunning};
+use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Receipt, Runs};
@@ -47,7 +47,7 @@ async fn a_serialize_that_panics_leaves_a_tombstone(fixture: Fixture) {
     assert_eq!(again.unwrap_err().kind(), &ErrorKind::NotStored);
 
     let begun = fixture.engine.operation("by hand").key(&1).begin().await;
-    let Begun::Claimed(claim) = begun.unwrap() else {
+    let Acquired::Run(claim) = begun.unwrap() else {
         panic!("nothing is stored")
     };
     assert!(matches!(
@@ -61,7 +61,9 @@ async fn a_serialize_that_panics_leaves_a_tombstone(fixture: Fixture) {
 async fn a_classification_that_panics_leaves_the_outcome_unknown(fixture: Fixture) {
     let call = || {
         let call = fixture.pay();
-        call.classify_errors(|_: &PayError| -> Class { panic!("a bug in somebody's `on_error`") })
+        call.on_error(idem_runtime::on_error::By(|_: &PayError| -> Class {
+            panic!("a bug in somebody's `on_error`")
+        }))
     };
     let first = call().run(|_| async { Err::<Receipt, _>(PayError::Down) });
     assert_eq!(first.await, Err(PayError::Down));
@@ -99,12 +101,12 @@ async fn a_completion_that_is_refused_is_sent_again(fixture: Fixture) {
     let runs = Runs::default();
     fixture
         .store
-        .fail(Operation::Complete, [Fault::Refused, Fault::Refused]);
+        .fail(StoreOperation::Complete, [Fault::Refused, Fault::Refused]);
     assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
     assert_eq!(fixture.events.count("unsaved: an injected fault"), 1);
     with_pauses(&fixture, "completed value").await;
     assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
-    assert_eq!(fixture.store.sent(Operation::Complete).len(), 3);
+    assert_eq!(fixture.store.sent(StoreOperation::Complete).len(), 3);
 }
 
 async fn an_answer_is_given_up_when_it_would_have_expired(fixture: Fixture) {
@@ -113,7 +115,7 @@ async fn an_answer_is_given_up_when_it_would_have_expired(fixture: Fixture) {
     let runs = Runs::default();
     fixture
         .store
-        .fail(Operation::Complete, [Fault::Refused; 10_000]);
+        .fail(StoreOperation::Complete, [Fault::Refused; 10_000]);
     assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
     let given_up = "unsaved: an injected fault; storing is given up";
     with_pauses(&fixture, given_up).await;
@@ -124,7 +126,9 @@ async fn an_answer_is_given_up_when_it_would_have_expired(fixture: Fixture) {
 async fn an_overtaken_call_whose_winner_cannot_be_read_does_not_return_its_own_answer(
     fixture: Fixture,
 ) {
-    fixture.store.fail(Operation::Complete, [Fault::TooLarge]);
+    fixture
+        .store
+        .fail(StoreOperation::Complete, [Fault::TooLarge]);
     let answer = fixture
         .pay()
         .run(|_| async { Ok::<_, PayError>(Receipt { run: 1 }) });
@@ -136,7 +140,9 @@ async fn claiming(
     fixture: &Fixture,
     runs: &Runs,
 ) -> tokio::task::JoinHandle<Result<Receipt, PayError>> {
-    fixture.store.fail(Operation::Claim, [Fault::ReplyHeld]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
     let (call, runs) = (fixture.pay(), runs.clone());
     let call = tokio::spawn(async move {
         let body = |_| async { Ok(Receipt { run: runs.start() }) };
@@ -172,7 +178,7 @@ async fn a_late_unwanted_grant_is_renewed_before_the_body_runs(fixture: Fixture)
     fixture.pass_in_store(Duration::from_secs(31));
     paused(&fixture, Duration::from_secs(31));
     assert_eq!(first.await.unwrap(), Ok(Receipt { run: 1 }));
-    let sent = fixture.store.sent(Operation::Claim);
+    let sent = fixture.store.sent(StoreOperation::Claim);
     assert_eq!(sent.len(), 2);
     assert_eq!(sent[0], sent[1], "the same owner");
     assert_eq!(fixture.events.all(), ["claimed 1", "completed value"]);
@@ -181,10 +187,12 @@ async fn a_late_unwanted_grant_is_renewed_before_the_body_runs(fixture: Fixture)
 async fn a_store_that_is_slower_than_the_lease_runs_nothing(fixture: Fixture) {
     let runs = Runs::default();
     let first = claiming(&fixture, &runs).await;
-    fixture.store.fail(Operation::Claim, [Fault::ReplyHeld; 9]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::ReplyHeld; 9]);
     for sent in 2.. {
         paused(&fixture, Duration::from_secs(30));
-        while !first.is_finished() && fixture.store.sent(Operation::Claim).len() < sent {
+        while !first.is_finished() && fixture.store.sent(StoreOperation::Claim).len() < sent {
             tokio::task::yield_now().await;
         }
         if first.is_finished() {
@@ -248,17 +256,19 @@ async fn an_observer_that_panics_costs_no_answer_and_no_lease(fixture: Fixture) 
 
 async fn a_renewal_asked_for_runs_on_the_engines_thread(fixture: Fixture) {
     let begun = fixture.pay().begin().await.unwrap();
-    let Begun::Claimed(claim) = begun else {
+    let Acquired::Run(claim) = begun else {
         panic!("nothing is stored")
     };
     claim.renew().await.unwrap();
     let log = fixture.store.log();
-    let mut renewals = log.iter().filter(|sent| sent.operation == Operation::Renew);
+    let mut renewals = log
+        .iter()
+        .filter(|sent| sent.operation == StoreOperation::Renew);
     assert_eq!(
         renewals.next().expect("it was renewed").thread,
         "idem-keeper"
     );
-    fixture.store.fail(Operation::Renew, [Fault::Refused]);
+    fixture.store.fail(StoreOperation::Renew, [Fault::Refused]);
     let error = claim.renew().await.unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
     claim.release().await;

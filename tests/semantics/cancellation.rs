@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use idem_runtime::{EntryState, OnCancel, OnLeaseLost, OnPanic, OnRunning};
 use idem_tests::events::Events;
-use idem_tests::faulty::{Fault, Faulty, Operation};
+use idem_tests::faulty::{Fault, Faulty, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Runs};
@@ -226,7 +226,8 @@ struct Holds {
 
 impl Drop for Holds {
     fn drop(&mut self) {
-        let stored = self.store.count(Operation::Release) + self.store.count(Operation::Complete);
+        let stored =
+            self.store.count(StoreOperation::Release) + self.store.count(StoreOperation::Complete);
         let told = stored + self.events.count("dropped") + self.events.count("panicked");
         *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
     }
@@ -273,7 +274,9 @@ async fn an_unknown_body_is_gone_before_its_key_is_unknown(fixture: Fixture) {
 }
 
 async fn a_body_that_lost_its_lease_is_gone_before_its_key_is_free(fixture: Fixture) {
-    fixture.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
+    fixture
+        .store
+        .fail(StoreOperation::Renew, [Fault::Hangs; 1_000]);
     let told = Arc::new(Mutex::new(None));
     let holds = Holds {
         events: fixture.events.clone(),
@@ -300,7 +303,7 @@ async fn a_panicked_body_is_gone_before_its_key_is_free(fixture: Fixture) {
 }
 
 /// Starts a call and drops it when it has sent this.
-async fn dropped_after_sending(fixture: &Fixture, operation: Operation, answer: Answer) {
+async fn dropped_after_sending(fixture: &Fixture, operation: StoreOperation, answer: Answer) {
     let call = fixture.pay().on_cancel(OnCancel::Release);
     let mut call = Box::pin(call.run(|_| async { answer }));
     while fixture.store.count(operation) == 0 {
@@ -310,11 +313,13 @@ async fn dropped_after_sending(fixture: &Fixture, operation: Operation, answer: 
 }
 
 async fn a_body_dropped_while_its_answer_travels_is_stored(fixture: Fixture) {
-    fixture.store.fail(Operation::Complete, [Fault::ReplyHeld]);
-    dropped_after_sending(&fixture, Operation::Complete, receipt(7)).await;
+    fixture
+        .store
+        .fail(StoreOperation::Complete, [Fault::ReplyHeld]);
+    dropped_after_sending(&fixture, StoreOperation::Complete, receipt(7)).await;
     comes_to_rest(&fixture).await;
     assert_eq!(
-        fixture.store.count(Operation::Release),
+        fixture.store.count(StoreOperation::Release),
         0,
         "it has finished"
     );
@@ -324,11 +329,11 @@ async fn a_body_dropped_while_its_answer_travels_is_stored(fixture: Fixture) {
 
 async fn a_body_dropped_while_its_answer_is_lost_is_stored(fixture: Fixture) {
     let lost = [Fault::Hangs, Fault::Lost, Fault::ReplyLost, Fault::Lost];
-    fixture.store.fail(Operation::Complete, lost);
-    dropped_after_sending(&fixture, Operation::Complete, receipt(7)).await;
+    fixture.store.fail(StoreOperation::Complete, lost);
+    dropped_after_sending(&fixture, StoreOperation::Complete, receipt(7)).await;
     comes_to_rest(&fixture).await;
     assert_eq!(
-        fixture.store.count(Operation::Release),
+        fixture.store.count(StoreOperation::Release),
         0,
         "it has finished"
     );
@@ -336,19 +341,19 @@ async fn a_body_dropped_while_its_answer_is_lost_is_stored(fixture: Fixture) {
 }
 
 async fn a_body_dropped_while_its_release_travels_is_released(fixture: Fixture) {
-    fixture.store.fail(Operation::Release, [Fault::Hangs]);
-    dropped_after_sending(&fixture, Operation::Release, Err(PayError::Down)).await;
+    fixture.store.fail(StoreOperation::Release, [Fault::Hangs]);
+    dropped_after_sending(&fixture, StoreOperation::Release, Err(PayError::Down)).await;
     comes_to_rest(&fixture).await;
     assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
 }
 
 async fn a_release_on_drop_that_is_lost_is_sent_again(fixture: Fixture) {
     let lost = [Fault::Lost, Fault::ReplyLost, Fault::Lost];
-    fixture.store.fail(Operation::Release, lost);
+    fixture.store.fail(StoreOperation::Release, lost);
     let call = fixture.pay().on_cancel(OnCancel::Release);
     Body::start(call, receipt(7)).await.drop_caller().await;
     comes_to_rest(&fixture).await;
-    assert_eq!(fixture.store.count(Operation::Release), 4);
+    assert_eq!(fixture.store.count(StoreOperation::Release), 4);
     assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
 }
 
@@ -383,7 +388,9 @@ async fn a_hold_sends_nothing_to_the_store(fixture: Fixture) {
 
 async fn a_body_that_never_began_counts_for_nothing(fixture: Fixture) {
     drop(answered(fixture.pay()));
-    fixture.store.fail(Operation::Claim, [Fault::ReplyHeld]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
     let mut call = Box::pin(answered(fixture.pay().on_cancel(OnCancel::Unknown)));
     while fixture.pay_far().entry().await.unwrap().is_none() {
         assert!(poll_once(call.as_mut()).await.is_none());

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use idem_runtime::{ErrorKind, OnRunning};
-use idem_tests::faulty::{Fault, Operation};
+use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Receipt, Runs};
@@ -37,7 +37,7 @@ async fn with_pauses<T>(fixture: &Fixture, call: impl Future<Output = T>) -> T {
 }
 
 /// Waits until the store was asked so many times.
-async fn asked(fixture: &Fixture, operation: Operation, times: usize) {
+async fn asked(fixture: &Fixture, operation: StoreOperation, times: usize) {
     while fixture.store.sent(operation).len() < times {
         tokio::task::yield_now().await;
     }
@@ -47,10 +47,10 @@ async fn a_completion_whose_reply_is_lost_is_sent_again(fixture: Fixture) {
     let runs = Runs::default();
     fixture
         .store
-        .fail(Operation::Complete, [Fault::ReplyLost, Fault::Lost]);
+        .fail(StoreOperation::Complete, [Fault::ReplyLost, Fault::Lost]);
     let first = with_pauses(&fixture, paid(&fixture, &runs)).await;
     assert_eq!(first, Ok(Receipt { run: 1 }));
-    let sent = fixture.store.sent(Operation::Complete);
+    let sent = fixture.store.sent(StoreOperation::Complete);
     assert_eq!(sent.len(), 3);
     assert!(
         sent.iter().all(|owner| *owner == sent[0]),
@@ -63,12 +63,12 @@ async fn a_completion_whose_reply_is_lost_is_sent_again(fixture: Fixture) {
 
 async fn a_success_is_returned_although_it_cannot_be_stored_yet(fixture: Fixture) {
     let runs = Runs::default();
-    fixture.store.fail(Operation::Complete, [Fault::Hangs]);
+    fixture.store.fail(StoreOperation::Complete, [Fault::Hangs]);
     let mut first = pin!(paid(&fixture, &runs));
     tokio::select! {
         biased;
         _ = &mut first => unreachable!("the completion hangs"),
-        () = asked(&fixture, Operation::Complete, 1) => {}
+        () = asked(&fixture, StoreOperation::Complete, 1) => {}
     }
     fixture.clock.advance(Duration::from_secs(2));
     assert_eq!(first.await, Ok(Receipt { run: 1 }));
@@ -85,10 +85,10 @@ async fn a_success_is_returned_although_it_cannot_be_stored_yet(fixture: Fixture
 
 async fn a_completion_goes_on_when_its_caller_is_dropped(fixture: Fixture) {
     let runs = Runs::default();
-    fixture.store.fail(Operation::Complete, [Fault::Hangs]);
+    fixture.store.fail(StoreOperation::Complete, [Fault::Hangs]);
     {
         let mut call = Box::pin(paid(&fixture, &runs));
-        while fixture.store.sent(Operation::Complete).is_empty() {
+        while fixture.store.sent(StoreOperation::Complete).is_empty() {
             tokio::select! {
                 biased;
                 _ = &mut call => unreachable!("the completion hangs"),
@@ -104,19 +104,19 @@ async fn a_completion_goes_on_when_its_caller_is_dropped(fixture: Fixture) {
 async fn a_completion_that_is_refused_is_reported_and_tried_again(fixture: Fixture) {
     let runs = Runs::default();
     let refused = [Fault::Refused, Fault::Refused, Fault::Refused];
-    fixture.store.fail(Operation::Complete, refused);
+    fixture.store.fail(StoreOperation::Complete, refused);
     assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
     let reported = "unsaved: an injected fault; storing goes on in the background";
     assert_eq!(fixture.events.count(reported), 1);
     // The right that was missing is given: the engine's thread finds out.
     with_pauses(&fixture, fixture.events.wait_for("completed value", 1)).await;
-    assert_eq!(fixture.store.sent(Operation::Complete).len(), 4);
+    assert_eq!(fixture.store.sent(StoreOperation::Complete).len(), 4);
     assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
 }
 
 async fn a_renewal_without_reply_is_tried_again(fixture: Fixture) {
     fixture.store.fail(
-        Operation::Renew,
+        StoreOperation::Renew,
         [Fault::Lost, Fault::ReplyLost, Fault::ReplyHangs],
     );
     let claim = fixture.pay().begin().await.unwrap();
@@ -131,7 +131,7 @@ async fn a_renewal_without_reply_is_tried_again(fixture: Fixture) {
         .sleeper_within(Duration::from_millis(2_500))
         .await;
     fixture.clock.advance(Duration::from_millis(2_500));
-    asked(&fixture, Operation::Renew, 3).await;
+    asked(&fixture, StoreOperation::Renew, 3).await;
     fixture.clock.sleeper_within(Duration::from_secs(10)).await;
     fixture.clock.advance(Duration::from_secs(10));
     fixture.events.wait_for("renewed", 1).await;
@@ -149,12 +149,12 @@ async fn a_renewal_without_reply_is_tried_again(fixture: Fixture) {
 async fn a_release_whose_reply_is_lost_is_sent_again(fixture: Fixture) {
     fixture
         .store
-        .fail(Operation::Release, [Fault::ReplyLost, Fault::Lost]);
+        .fail(StoreOperation::Release, [Fault::ReplyLost, Fault::Lost]);
     let call = fixture
         .pay()
         .run(|_| async { Err::<Receipt, _>(PayError::Down) });
     assert_eq!(with_pauses(&fixture, call).await, Err(PayError::Down));
-    assert_eq!(fixture.store.sent(Operation::Release).len(), 3);
+    assert_eq!(fixture.store.sent(StoreOperation::Release).len(), 3);
     let runs = Runs::default();
     assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_runtime::{Context, ErrorKind, Fence, KeyDigest, OnOtherType, OnRunning};
-use idem_tests::faulty::Operation;
+use idem_tests::faulty::StoreOperation;
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Runs};
@@ -214,7 +214,11 @@ async fn is_reentered(call: Pay) {
 
 async fn a_body_that_calls_itself_is_refused_at_once(fixture: Fixture) {
     inside(&fixture, is_reentered(fixture.pay())).await;
-    assert_eq!(fixture.store.count(Operation::Claim), 1, "nobody was asked");
+    assert_eq!(
+        fixture.store.count(StoreOperation::Claim),
+        1,
+        "nobody was asked"
+    );
 }
 
 async fn a_body_that_calls_itself_two_levels_down_is_refused_at_once(fixture: Fixture) {

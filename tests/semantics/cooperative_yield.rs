@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use idem_runtime::conformance::Faulty;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Begun, CallBuilder, Engine, ErrorKind, LocalCache, OnDuplicate};
+use idem_runtime::{Acquired, CallBuilder, Engine, ErrorKind, LocalCache, OnDuplicate};
 use idem_tests::payment::PayError;
 use idem_tests::shop::until;
 
@@ -122,7 +122,7 @@ async fn claims_completed_by_hand_take_turns() {
         // A claim, and replays of its answer.
         let call = pay(&engine, number / 4);
         async move {
-            if let Begun::Claimed(claim) = call.begin().await.unwrap() {
+            if let Acquired::Run(claim) = call.begin().await.unwrap() {
                 claim.complete(&1).await.unwrap();
             }
         }

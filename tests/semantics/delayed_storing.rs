@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use idem_runtime::clock::Clock;
-use idem_runtime::{Begun, EntryState, OnCancel, OnRunning};
-use idem_tests::faulty::{Fault, Operation};
+use idem_runtime::{Acquired, EntryState, OnCancel, OnRunning};
+use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Runs};
@@ -55,7 +55,7 @@ async fn an_answer_whose_key_another_request_has_is_not_stored(fixture: Fixture)
     let second = Body::start(other(), receipt(2)).await;
     assert_eq!(first.end().await, receipt(1), "it did happen");
     unsaved(&fixture, "the record was lost");
-    assert_eq!(fixture.store.count(Operation::Complete), 1);
+    assert_eq!(fixture.store.count(StoreOperation::Complete), 1);
     assert_eq!(second.end().await, receipt(2));
     assert_eq!(answered(other()).await, receipt(2));
 }
@@ -65,7 +65,7 @@ async fn an_answer_is_not_stored_over_an_unreadable_record(fixture: Fixture) {
     fixture.plant(b"what somebody else keeps under this name");
     assert_eq!(body.end().await, receipt(1), "it did happen");
     unsaved(&fixture, "");
-    assert_eq!(fixture.store.count(Operation::Complete), 1);
+    assert_eq!(fixture.store.count(StoreOperation::Complete), 1);
 }
 
 /// Two bodies of one key; the first was paused for longer than its lease.
@@ -93,12 +93,12 @@ async fn an_overtaken_call_is_refused_when_the_store_falls_silent(fixture: Fixtu
     let (first, second) = overtaken(&fixture, fixture.pay(), receipt(1)).await;
     fixture
         .store
-        .fail(Operation::Complete, [Fault::None, Fault::Hangs]);
+        .fail(StoreOperation::Complete, [Fault::None, Fault::Hangs]);
     first.let_end();
     // It is told that it is overtaken, and sleeps until it asks again.
     fixture.clock.sleeper_within(Duration::from_secs(1)).await;
     fixture.clock.advance(Duration::from_millis(20));
-    sent(&fixture, Operation::Complete, 2).await;
+    sent(&fixture, StoreOperation::Complete, 2).await;
     fixture.clock.sleeper_within(Duration::from_secs(2)).await;
     fixture.clock.advance(Duration::from_secs(2));
     let patience = Duration::from_secs(20);
@@ -117,7 +117,9 @@ async fn an_overtaken_call_outlasts_an_outage_while_it_waits(fixture: Fixture) {
     let first = tokio::spawn(first.end());
     // Longer than a store may be silent, and it answers all the time.
     pass(&fixture, Duration::from_secs(4)).await;
-    fixture.store.fail(Operation::Complete, [Fault::Lost; 2]);
+    fixture
+        .store
+        .fail(StoreOperation::Complete, [Fault::Lost; 2]);
     pass(&fixture, Duration::from_secs(1)).await;
     assert!(!first.is_finished());
     assert_eq!(second.end().await, receipt(2));
@@ -133,11 +135,11 @@ async fn a_business_error_is_not_stored_behind_a_successor_that_gave_up(fixture:
 
 async fn a_business_error_of_a_caller_that_went_is_not_stored_behind_a_successor(fixture: Fixture) {
     let (first, second) = overtaken(&fixture, fixture.pay(), declined()).await;
-    fixture.store.fail(Operation::Complete, [Fault::Hangs]);
+    fixture.store.fail(StoreOperation::Complete, [Fault::Hangs]);
     first.let_end();
-    sent(&fixture, Operation::Complete, 1).await;
+    sent(&fixture, StoreOperation::Complete, 1).await;
     first.drop_caller().await;
-    sent(&fixture, Operation::Complete, 2).await;
+    sent(&fixture, StoreOperation::Complete, 2).await;
     nobody_declines(&fixture, second).await;
 }
 
@@ -158,8 +160,8 @@ async fn a_short_deadline_is_the_callers_and_not_the_stores(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.complete_deadline(Duration::from_millis(100)));
     fixture
         .store
-        .fail(Operation::Complete, [Fault::Hangs, Fault::ReplyHeld]);
-    let Begun::Claimed(other) = fixture
+        .fail(StoreOperation::Complete, [Fault::Hangs, Fault::ReplyHeld]);
+    let Acquired::Run(other) = fixture
         .engine
         .operation("other")
         .key(&1)
@@ -171,23 +173,25 @@ async fn a_short_deadline_is_the_callers_and_not_the_stores(fixture: Fixture) {
     };
     let body = Body::start(fixture.pay(), receipt(1)).await;
     body.let_end();
-    sent(&fixture, Operation::Complete, 1).await;
+    sent(&fixture, StoreOperation::Complete, 1).await;
     fixture.clock.advance(Duration::from_millis(100));
     let patience = Duration::from_secs(20);
     let waited = tokio::time::timeout(patience, body.join()).await;
     assert_eq!(waited.expect("its caller waits no longer"), receipt(1));
-    sent(&fixture, Operation::Complete, 2).await;
+    sent(&fixture, StoreOperation::Complete, 2).await;
     fixture.clock.advance(Duration::from_millis(1_900));
     // The engine's thread is through with whatever it was woken for.
     other.renew().await.unwrap();
     fixture.store.deliver();
     fixture.events.wait_for("completed value", 1).await;
-    assert_eq!(fixture.store.count(Operation::Complete), 2);
+    assert_eq!(fixture.store.count(StoreOperation::Complete), 2);
     other.release().await;
 }
 
 async fn a_caller_waits_for_its_completion_until_the_deadline_and_no_longer(fixture: Fixture) {
-    fixture.store.fail(Operation::Complete, [Fault::Lost; 100]);
+    fixture
+        .store
+        .fail(StoreOperation::Complete, [Fault::Lost; 100]);
     let begun = fixture.clock.now();
     let paid = until(&fixture, paid(fixture.pay(), &Runs::default())).await;
     assert_eq!(paid, receipt(1));
@@ -195,12 +199,14 @@ async fn a_caller_waits_for_its_completion_until_the_deadline_and_no_longer(fixt
         fixture.clock.now().saturating_sub(begun),
         Duration::from_secs(2)
     );
-    let tries = fixture.store.count(Operation::Complete);
+    let tries = fixture.store.count(StoreOperation::Complete);
     assert!((8..=40).contains(&tries), "{tries} tries");
 }
 
 async fn a_caller_waits_for_its_release_until_the_deadline_and_no_longer(fixture: Fixture) {
-    fixture.store.fail(Operation::Release, [Fault::Lost; 100]);
+    fixture
+        .store
+        .fail(StoreOperation::Release, [Fault::Lost; 100]);
     let begun = fixture.clock.now();
     let down = || {
         fixture
@@ -212,7 +218,7 @@ async fn a_caller_waits_for_its_release_until_the_deadline_and_no_longer(fixture
         fixture.clock.now().saturating_sub(begun),
         Duration::from_secs(2)
     );
-    let tries = fixture.store.count(Operation::Release);
+    let tries = fixture.store.count(StoreOperation::Release);
     assert!((8..=40).contains(&tries), "{tries} tries");
     // The engine's thread sends it until it arrives.
     comes_to_rest(&fixture).await;
@@ -222,19 +228,21 @@ async fn a_caller_waits_for_its_release_until_the_deadline_and_no_longer(fixture
 async fn a_release_that_is_refused_is_not_sent_again(fixture: Fixture) {
     fixture
         .store
-        .fail(Operation::Release, [Fault::Refused; 100]);
+        .fail(StoreOperation::Release, [Fault::Refused; 100]);
     let down = fixture
         .pay()
         .run(|_| async { Err(PayError::Down) as Answer });
     assert_eq!(down.await, Err(PayError::Down));
     comes_to_rest(&fixture).await;
-    assert_eq!(fixture.store.count(Operation::Release), 1);
+    assert_eq!(fixture.store.count(StoreOperation::Release), 1);
     assert_running(&refused_far(&fixture).await);
 }
 
 async fn a_completion_outlasts_an_outage_that_is_longer_than_the_lease(fixture: Fixture) {
     // Two seconds of the caller's, and 45 of the engine's thread: a try every 200 ms or so.
-    fixture.store.fail(Operation::Complete, [Fault::Lost; 240]);
+    fixture
+        .store
+        .fail(StoreOperation::Complete, [Fault::Lost; 240]);
     let begun = fixture.clock.now();
     let paid = until(&fixture, paid(fixture.pay(), &Runs::default())).await;
     assert_eq!(paid, receipt(1));
@@ -246,14 +254,16 @@ async fn a_completion_outlasts_an_outage_that_is_longer_than_the_lease(fixture: 
 }
 
 async fn a_lease_is_not_reported_lost_after_its_caller_has_gone(fixture: Fixture) {
-    fixture.store.fail(Operation::Renew, [Fault::Held]);
-    fixture.store.fail(Operation::Release, [Fault::ReplyHeld]);
+    fixture.store.fail(StoreOperation::Renew, [Fault::Held]);
+    fixture
+        .store
+        .fail(StoreOperation::Release, [Fault::ReplyHeld]);
     let call = fixture.pay().on_cancel(OnCancel::Release);
     let body = Body::start(call, receipt(1)).await;
     let third = Duration::from_secs(10);
     fixture.clock.sleeper_within(third).await;
     fixture.clock.advance(third);
-    sent(&fixture, Operation::Renew, 1).await;
+    sent(&fixture, StoreOperation::Renew, 1).await;
     let other = Body::start(fixture.engine.operation("other").key(&1), receipt(2)).await;
     body.drop_caller().await;
     comes_to_stand(&fixture, |state| matches!(state, EntryState::Released)).await;

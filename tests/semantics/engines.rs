@@ -80,7 +80,7 @@ async fn a_useless_key_is_refused_and_nothing_runs() {
     assert_eq!(
         fixture
             .store
-            .sent(idem_tests::faulty::Operation::Claim)
+            .sent(idem_tests::faulty::StoreOperation::Claim)
             .len(),
         0
     );

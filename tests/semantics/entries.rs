@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use idem_runtime::{Entry, EntryState, Error, ErrorKind, Fence, OnRunning};
-use idem_tests::faulty::{Fault, Operation};
+use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Receipt, Runs};
@@ -343,19 +343,19 @@ async fn a_resolution_whose_reply_is_lost_is_sent_again(fixture: Fixture) {
         Fault::ReplyLost,
         Fault::Twice,
     ];
-    fixture.store.fail(Operation::Resolve, lost);
+    fixture.store.fail(StoreOperation::Resolve, lost);
     let seen = entry(&fixture).await;
     until(&fixture, seen.resolve(&FOUND)).await.unwrap();
-    assert_eq!(fixture.store.count(Operation::Resolve), 4);
+    assert_eq!(fixture.store.count(StoreOperation::Resolve), 4);
     assert_eq!(answered(fixture.pay()).await, receipt(9));
 }
 
 async fn a_resolution_that_the_store_does_not_answer_is_reported(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let seen = entry(&fixture).await;
-    fixture.store.fail(Operation::Resolve, [Fault::Hangs]);
+    fixture.store.fail(StoreOperation::Resolve, [Fault::Hangs]);
     let resolving = tokio::spawn(async move { seen.resolve(&FOUND).await });
-    while fixture.store.count(Operation::Resolve) == 0 {
+    while fixture.store.count(StoreOperation::Resolve) == 0 {
         tokio::task::yield_now().await;
     }
     fixture.clock.advance(Duration::from_secs(2));

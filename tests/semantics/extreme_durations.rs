@@ -7,7 +7,7 @@ use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Engine, EngineBuilder, ErrorKind, OnRunning};
 use idem_tests::events::Events;
-use idem_tests::faulty::{Fault, Operation};
+use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::payment::{PayError, Receipt};
 
@@ -132,7 +132,7 @@ async fn lives_out_of_bounds_are_refused() {
             let error = answer.await.unwrap_err();
             assert_eq!(error.kind(), &ErrorKind::InvalidPolicy, "{time:?}");
         }
-        assert!(fixture.store.sent(Operation::Claim).is_empty());
+        assert!(fixture.store.sent(StoreOperation::Claim).is_empty());
     }
 }
 
@@ -168,7 +168,7 @@ async fn an_overtaken_call_that_waits_for_ever_waits() {
     let fixture =
         Fixture::memory().with(|engine| engine.on_running(OnRunning::Wait(Duration::MAX)));
     fixture.clock.advance(Duration::from_secs(1));
-    fixture.store.fail(Operation::Complete, [Fault::Lost]);
+    fixture.store.fail(StoreOperation::Complete, [Fault::Lost]);
     let call = tokio::spawn(fixture.pay().run(|_| async { Ok::<_, PayError>(1) }));
     fixture
         .clock

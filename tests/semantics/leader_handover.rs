@@ -5,8 +5,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use idem_runtime::clock::Clock;
-use idem_runtime::{Begun, ErrorKind, OnCancel, OnDuplicate, OnRunning};
-use idem_tests::faulty::{Fault, Operation};
+use idem_runtime::{Acquired, ErrorKind, OnCancel, OnDuplicate, OnRunning};
+use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Runs};
@@ -38,7 +38,9 @@ async fn a_follower_asks_for_a_time_that_its_leader_lacks(fixture: Fixture) {
     let (runs, hour) = (Runs::default(), Duration::from_hours(1));
     assert_eq!(paid(fixture.pay(), &runs).await, receipt(1));
     fixture.pass_in_store(hour);
-    fixture.store.fail(Operation::Claim, [Fault::ReplyHeld]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
     let leader = tokio::spawn(answered(fixture.pay()));
     others().await;
     let cool_down = fixture.pay().on_duplicate(OnDuplicate::Reject);
@@ -58,7 +60,7 @@ async fn a_follower_asks_for_a_time_that_its_leader_lacks(fixture: Fixture) {
 }
 
 async fn a_leader_that_is_dropped_while_it_asks_makes_another_one_ask(fixture: Fixture) {
-    fixture.store.fail(Operation::Claim, [Fault::Hangs]);
+    fixture.store.fail(StoreOperation::Claim, [Fault::Hangs]);
     let runs = Runs::default();
     let mut leader = Box::pin(answered(fixture.pay()));
     assert!(poll_once(leader.as_mut()).await.is_none());
@@ -76,7 +78,9 @@ async fn a_leader_that_is_dropped_while_it_asks_makes_another_one_ask(fixture: F
 }
 
 async fn a_leader_that_is_dropped_with_its_claim_granted_makes_another_one_run(fixture: Fixture) {
-    fixture.store.fail(Operation::Claim, [Fault::ReplyHangs]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::ReplyHangs]);
     let runs = Runs::default();
     let mut leader = Box::pin(answered(fixture.pay()));
     while fixture.pay_far().entry().await.unwrap().is_none() {
@@ -152,7 +156,7 @@ async fn a_dropped_follower_leaves_the_others_waiting(fixture: Fixture) {
 
 async fn a_leader_that_is_not_polled_blocks_no_follower_for_ever(fixture: Fixture) {
     // It has sent its claim, and whoever holds it awaits something else.
-    fixture.store.fail(Operation::Claim, [Fault::Hangs]);
+    fixture.store.fail(StoreOperation::Claim, [Fault::Hangs]);
     let mut leader = Box::pin(answered(fixture.pay()));
     assert!(poll_once(leader.as_mut()).await.is_none());
     let runs = Runs::default();
@@ -170,7 +174,7 @@ async fn a_leader_that_is_not_polled_blocks_no_follower_for_ever(fixture: Fixtur
 }
 
 async fn a_follower_of_a_leader_that_is_not_polled_becomes_the_leader(fixture: Fixture) {
-    fixture.store.fail(Operation::Claim, [Fault::Hangs]);
+    fixture.store.fail(StoreOperation::Claim, [Fault::Hangs]);
     let mut leader = Box::pin(answered(fixture.pay()));
     assert!(poll_once(leader.as_mut()).await.is_none());
     let runs = Runs::default();
@@ -190,7 +194,7 @@ async fn a_follower_of_a_leader_that_is_not_polled_becomes_the_leader(fixture: F
 }
 
 async fn a_follower_of_a_released_claim_runs_while_its_context_lives(fixture: Fixture) {
-    let Begun::Claimed(claim) = fixture.pay().begin().await.unwrap() else {
+    let Acquired::Run(claim) = fixture.pay().begin().await.unwrap() else {
         panic!("nothing is stored")
     };
     let context = claim.context();
@@ -281,7 +285,7 @@ async fn after_a_panic_exactly_one_of_them_runs(fixture: Fixture) {
 
 /// A future that is kept and not polled, as the loser of a `select!` by reference.
 async fn a_call_that_is_never_polled_does_not_block_its_key(fixture: Fixture) {
-    fixture.store.fail(Operation::Claim, [Fault::Hangs]);
+    fixture.store.fail(StoreOperation::Claim, [Fault::Hangs]);
     let mut kept = Box::pin(fixture.pay().run(|_| async { receipt(1) }));
     std::future::poll_fn(|cx| {
         assert!(kept.as_mut().poll(cx).is_pending());

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use idem_runtime::{EntryState, OnCancel, OnLeaseLost, OnRunning};
-use idem_tests::faulty::{Fault, Faulty, Operation};
+use idem_tests::faulty::{Fault, Faulty, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Receipt, Runs};
@@ -102,7 +102,9 @@ async fn a_cancelled_body_without_a_successor_is_reported_at_once(fixture: Fixtu
 }
 
 async fn a_cancelled_body_reports_an_unknown_outcome(fixture: Fixture) {
-    fixture.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
+    fixture
+        .store
+        .fail(StoreOperation::Renew, [Fault::Hangs; 1_000]);
     let call = cancels(fixture.pay()).on_cancel(OnCancel::Unknown);
     let body = Body::start(call, receipt(7)).await;
     fixture.clock.advance(LEASE_OVER);
@@ -115,7 +117,7 @@ async fn a_cancelled_body_whose_ending_is_late_is_waited_for(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.max_run(Duration::from_secs(15)));
     // For as long as its caller waits for it; then it goes on in the background.
     let faults = [Fault::Hangs, Fault::Held];
-    fixture.store.fail(Operation::Complete, faults);
+    fixture.store.fail(StoreOperation::Complete, faults);
     let call = cancels(fixture.pay()).on_cancel(OnCancel::Unknown);
     let body = Body::start(call, receipt(7)).await;
     third(&fixture).await;
@@ -134,7 +136,9 @@ async fn a_cancelled_body_whose_ending_is_late_is_waited_for(fixture: Fixture) {
 }
 
 async fn a_cancelled_body_that_is_released_frees_its_key(fixture: Fixture) {
-    fixture.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
+    fixture
+        .store
+        .fail(StoreOperation::Renew, [Fault::Hangs; 1_000]);
     let call = cancels(fixture.pay()).on_cancel(OnCancel::Release);
     let body = Body::start(call, receipt(7)).await;
     fixture.clock.advance(LEASE_OVER);
@@ -150,13 +154,15 @@ struct Holds(Faulty, Arc<Mutex<Option<usize>>>);
 
 impl Drop for Holds {
     fn drop(&mut self) {
-        let given_back = self.0.count(Operation::Release);
+        let given_back = self.0.count(StoreOperation::Release);
         *self.1.lock().unwrap_or_else(PoisonError::into_inner) = Some(given_back);
     }
 }
 
 async fn a_cancelled_body_is_gone_before_its_key_is_free(fixture: Fixture) {
-    fixture.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
+    fixture
+        .store
+        .fail(StoreOperation::Renew, [Fault::Hangs; 1_000]);
     let given_back = Arc::new(Mutex::new(None));
     let holds = Holds(fixture.store.clone(), Arc::clone(&given_back));
     let call = cancels(fixture.pay()).on_cancel(OnCancel::Release);

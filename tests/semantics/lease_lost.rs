@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use idem_runtime::{Context, EntryState, OnRunning};
-use idem_tests::faulty::{Fault, Operation};
+use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::Runs;
@@ -99,7 +99,9 @@ async fn a_body_is_notified_when_its_renewal_is_refused(fixture: Fixture) {
 }
 
 async fn a_body_is_notified_when_its_lease_expires(fixture: Fixture) {
-    fixture.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
+    fixture
+        .store
+        .fail(StoreOperation::Renew, [Fault::Hangs; 1_000]);
     let watching = Watching::start(&fixture).await;
     fixture.clock.advance(Duration::from_millis(29_999));
     watching.knows_nothing().await;
@@ -150,7 +152,7 @@ async fn a_long_lease_is_not_cut_short(fixture: Fixture) {
 async fn a_body_is_not_notified_while_its_lease_is_renewed(fixture: Fixture) {
     // Most renewals fail, and one in time is enough.
     let lost = [Fault::Lost, Fault::ReplyLost, Fault::None];
-    fixture.store.fail(Operation::Renew, lost.repeat(5));
+    fixture.store.fail(StoreOperation::Renew, lost.repeat(5));
     let watching = Watching::start(&fixture).await;
     // Only renewals move time here.
     watching.told.abort();
@@ -244,7 +246,9 @@ async fn a_body_that_continues_gets_the_winners_answer(fixture: Fixture) {
 }
 
 async fn a_body_that_continues_may_complete_if_no_other_attempt_did(fixture: Fixture) {
-    fixture.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
+    fixture
+        .store
+        .fail(StoreOperation::Renew, [Fault::Hangs; 1_000]);
     let watching = Watching::start(&fixture).await;
     fixture.pass_in_store(LEASE_OVER);
     fixture.clock.advance(LEASE_OVER);
@@ -254,11 +258,13 @@ async fn a_body_that_continues_may_complete_if_no_other_attempt_did(fixture: Fix
 }
 
 async fn a_lease_is_not_reported_lost_after_its_body_has_ended(fixture: Fixture) {
-    fixture.store.fail(Operation::Renew, [Fault::Held]);
-    fixture.store.fail(Operation::Complete, [Fault::ReplyHeld]);
+    fixture.store.fail(StoreOperation::Renew, [Fault::Held]);
+    fixture
+        .store
+        .fail(StoreOperation::Complete, [Fault::ReplyHeld]);
     let Watching { told, body, .. } = Watching::start(&fixture).await;
     third(&fixture).await;
-    sent(&fixture, Operation::Renew, 1).await;
+    sent(&fixture, StoreOperation::Renew, 1).await;
     let other = fixture.engine.operation("other").key(&1);
     let other = Body::start(other, receipt(8)).await;
     let answer = tokio::spawn(body.end());

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_runtime::clock::Clock;
-use idem_runtime::{Begun, Claim, Reconciled};
-use idem_tests::faulty::{Fault, Operation};
+use idem_runtime::{Acquired, Claim, Reconciled};
+use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Receipt};
@@ -27,8 +27,8 @@ const THIRD: Duration = Duration::from_secs(10);
 async fn claimed(fixture: &Fixture, key: u32) -> Claim {
     let begun = fixture.engine.operation("pay").key(&key).begin().await;
     match begun.unwrap() {
-        Begun::Claimed(claim) => claim,
-        Begun::Done(_) => panic!("nothing is stored"),
+        Acquired::Run(claim) => claim,
+        Acquired::Replay(_) => panic!("nothing is stored"),
         _ => unreachable!("there is no third"),
     }
 }
@@ -69,14 +69,16 @@ async fn a_renewal_by_hand_starts_the_lease_anew(fixture: Fixture) {
 async fn a_renewal_by_hand_waits_for_its_reply_however_short_the_deadline(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.complete_deadline(Duration::from_millis(100)));
     let claim = claimed(&fixture, 7).await;
-    fixture.store.fail(Operation::Renew, [Fault::ReplyHeld]);
+    fixture
+        .store
+        .fail(StoreOperation::Renew, [Fault::ReplyHeld]);
     let renewed = async {
         let renewed = claim.renew().await;
         claim.release().await;
         renewed
     };
     let delivers = async {
-        sent(&fixture, Operation::Renew, 1).await;
+        sent(&fixture, StoreOperation::Renew, 1).await;
         fixture.clock.advance(Duration::from_millis(1_900));
         fixture.store.deliver();
     };
@@ -85,10 +87,12 @@ async fn a_renewal_by_hand_waits_for_its_reply_however_short_the_deadline(fixtur
 }
 
 async fn a_renewal_that_outlives_its_body_is_the_last_one(fixture: Fixture) {
-    fixture.store.fail(Operation::Renew, [Fault::ReplyHeld]);
+    fixture
+        .store
+        .fail(StoreOperation::Renew, [Fault::ReplyHeld]);
     let body = Body::start(fixture.pay(), receipt(1)).await;
     third(&fixture).await;
-    sent(&fixture, Operation::Renew, 1).await;
+    sent(&fixture, StoreOperation::Renew, 1).await;
     let other = Body::start(fixture.engine.operation("other").key(&1), receipt(2)).await;
     body.drop_caller().await;
     fixture.store.deliver();
@@ -99,7 +103,11 @@ async fn a_renewal_that_outlives_its_body_is_the_last_one(fixture: Fixture) {
         fixture.events.wait_for("renewed", renewed).await;
     }
     others().await;
-    assert_eq!(fixture.store.count(Operation::Renew), 4, "of the other one");
+    assert_eq!(
+        fixture.store.count(StoreOperation::Renew),
+        4,
+        "of the other one"
+    );
     let again = fixture.pay_far().run(|_| async { receipt(3) });
     assert_eq!(until(&fixture, again).await, receipt(3));
     assert_eq!(other.end().await, receipt(2));

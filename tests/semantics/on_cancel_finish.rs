@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_runtime::{Context, Engine, EntryState, ErrorKind, OnRunning};
-use idem_tests::faulty::{Fault, Operation};
+use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Receipt, Runs};
@@ -169,7 +169,7 @@ async fn a_finished_body_is_renewed_after_its_caller_is_gone(fixture: Fixture) {
 
 async fn a_finished_body_waits_for_a_slow_store_after_its_caller_is_gone(fixture: Fixture) {
     let lost = [Fault::Lost, Fault::ReplyLost, Fault::Lost];
-    fixture.store.fail(Operation::Complete, lost);
+    fixture.store.fail(StoreOperation::Complete, lost);
     let gate = Gate::new();
     gate.start_and_leave(fixture.pay(), receipt(7)).await;
     gate.let_end();

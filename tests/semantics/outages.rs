@@ -5,7 +5,7 @@ use std::time::Duration;
 use idem_runtime::ErrorKind;
 use idem_runtime::clock::Clock as _;
 use idem_runtime::store::{ReadReply, Store};
-use idem_tests::faulty::{Fault, Operation};
+use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Receipt, Runs};
@@ -33,7 +33,7 @@ fn never() -> Result<Receipt, PayError> {
 }
 
 async fn a_silent_store_fails_the_call_at_its_deadline(fixture: Fixture) {
-    fixture.store.fail(Operation::Claim, [Fault::Hangs]);
+    fixture.store.fail(StoreOperation::Claim, [Fault::Hangs]);
     let call = tokio::spawn(fixture.pay().run(|_| async { never() }));
     fixture.clock.sleeper_within(Duration::from_secs(2)).await;
     fixture.clock.advance(Duration::from_millis(1_999));
@@ -53,7 +53,9 @@ async fn a_silent_store_fails_the_call_at_its_deadline(fixture: Fixture) {
 }
 
 async fn a_failing_store_is_asked_again_until_the_deadline(fixture: Fixture) {
-    fixture.store.fail(Operation::Claim, [Fault::Lost; 1_000]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::Lost; 1_000]);
     let call = tokio::spawn(fixture.pay().run(|_| async { never() }));
     let mut waited = Duration::ZERO;
     while waited < Duration::from_secs(2) {
@@ -72,7 +74,7 @@ async fn a_failing_store_is_asked_again_until_the_deadline(fixture: Fixture) {
         error.to_string().contains("an injected fault"),
         "the reason: {error}"
     );
-    let tries = fixture.store.sent(Operation::Claim);
+    let tries = fixture.store.sent(StoreOperation::Claim);
     assert!((8..=40).contains(&tries.len()), "{} tries", tries.len());
     assert!(
         tries.iter().all(|owner| *owner == tries[0]),
@@ -85,7 +87,7 @@ const SHORT: Duration = Duration::from_millis(250);
 
 /// Calls until the store is unavailable; how long that took, and how many claims.
 async fn fails(fixture: &Fixture, call: Pay) -> (Duration, usize) {
-    let claims = fixture.store.sent(Operation::Claim).len();
+    let claims = fixture.store.sent(StoreOperation::Claim).len();
     let began = fixture.clock.now();
     let mut call = tokio::spawn(answered(call));
     let error = loop {
@@ -104,13 +106,15 @@ async fn fails(fixture: &Fixture, call: Pay) -> (Duration, usize) {
     assert!(error.is_retryable());
     let message = error.to_string();
     assert!(message.contains("an injected fault"), "{message}");
-    let claims = fixture.store.sent(Operation::Claim).len() - claims;
+    let claims = fixture.store.sent(StoreOperation::Claim).len() - claims;
     (fixture.clock.now().saturating_sub(began), claims)
 }
 
 /// A store fails for the whole deadline of one call, and goes on failing.
 async fn outage(fixture: &Fixture) {
-    fixture.store.fail(Operation::Claim, [Fault::Lost; 1_000]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::Lost; 1_000]);
     let (took, _) = fails(fixture, fixture.pay()).await;
     assert_eq!(took, Duration::from_secs(2));
 }
@@ -135,7 +139,7 @@ async fn the_first_call_after_an_outage_succeeds(fixture: Fixture) {
     outage(&fixture).await;
     // A connection remembers its last failure, and the next attempt is under way.
     fixture.store.heal();
-    fixture.store.fail(Operation::Claim, [Fault::Lost; 2]);
+    fixture.store.fail(StoreOperation::Claim, [Fault::Lost; 2]);
     let call = other(&fixture, 0);
     let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
     assert_eq!(fixture.finished(call).await, receipt(1));
@@ -144,11 +148,13 @@ async fn the_first_call_after_an_outage_succeeds(fixture: Fixture) {
 async fn a_call_in_an_outage_awaits_the_try_that_is_under_way(fixture: Fixture) {
     outage(&fixture).await;
     fixture.store.heal();
-    fixture.store.fail(Operation::Claim, [Fault::ReplyHeld]);
-    let claims = fixture.store.sent(Operation::Claim).len();
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
+    let claims = fixture.store.sent(StoreOperation::Claim).len();
     let call = other(&fixture, 0);
     let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
-    sent(&fixture, Operation::Claim, claims + 1).await;
+    sent(&fixture, StoreOperation::Claim, claims + 1).await;
     fixture.clock.advance(SHORT * 2);
     others().await;
     fixture.store.deliver();
@@ -159,7 +165,9 @@ async fn an_outage_ends_with_a_reply(fixture: Fixture) {
     outage(&fixture).await;
     fixture.store.heal();
     assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
-    fixture.store.fail(Operation::Claim, [Fault::Lost; 1_000]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::Lost; 1_000]);
     let (took, _) = fails(&fixture, other(&fixture, 0)).await;
     assert_eq!(took, Duration::from_secs(2));
 }
@@ -174,13 +182,13 @@ async fn an_outage_that_no_call_has_seen_for_long_is_over(fixture: Fixture) {
 async fn a_store_that_fails_before_it_falls_silent_keeps_its_error(fixture: Fixture) {
     fixture
         .store
-        .fail(Operation::Claim, [Fault::Lost, Fault::Hangs]);
+        .fail(StoreOperation::Claim, [Fault::Lost, Fault::Hangs]);
     let call = tokio::spawn(answered(fixture.pay()));
-    sent(&fixture, Operation::Claim, 1).await;
+    sent(&fixture, StoreOperation::Claim, 1).await;
     let pause = Duration::from_millis(100);
     fixture.clock.sleeper_within(pause).await;
     fixture.clock.advance(pause);
-    sent(&fixture, Operation::Claim, 2).await;
+    sent(&fixture, StoreOperation::Claim, 2).await;
     fixture.clock.advance(Duration::from_secs(2));
     let error = refusal(call.await.unwrap());
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
@@ -192,7 +200,7 @@ async fn a_store_that_fails_before_it_falls_silent_keeps_its_error(fixture: Fixt
 fn slow(fixture: Fixture, claims: usize) -> Fixture {
     let fixture = fixture.with(|engine| engine.lease(Duration::from_secs(1)));
     let held = std::iter::repeat_n(Fault::ReplyHeld, claims);
-    fixture.store.fail(Operation::Claim, held);
+    fixture.store.fail(StoreOperation::Claim, held);
     fixture
 }
 
@@ -203,11 +211,11 @@ async fn a_grant_that_comes_after_its_lease_is_asked_for_again(fixture: Fixture)
         assert_eq!(cx.lease_remaining(), Duration::from_secs(1));
         receipt(1)
     }));
-    sent(&fixture, Operation::Claim, 1).await;
+    sent(&fixture, StoreOperation::Claim, 1).await;
     fixture.clock.advance(Duration::from_millis(1_500));
     fixture.store.deliver();
     assert_eq!(call.await.unwrap(), receipt(1));
-    let claims = fixture.store.sent(Operation::Claim);
+    let claims = fixture.store.sent(StoreOperation::Claim);
     assert!(matches!(claims[..], [one, two] if one == two), "{claims:?}");
 }
 
@@ -218,7 +226,7 @@ async fn a_store_that_grants_after_the_lease_is_given_up() {
     let call = tokio::spawn(answered(fixture.pay()));
     let second = Duration::from_secs(1);
     for claims in 1..=3 {
-        sent(&fixture, Operation::Claim, claims).await;
+        sent(&fixture, StoreOperation::Claim, claims).await;
         fixture.store.deliver();
         fixture.clock.advance(second);
         others().await;
@@ -234,10 +242,10 @@ async fn a_store_that_grants_after_the_lease_is_given_up() {
 }
 
 async fn a_store_that_refuses_is_not_asked_again(fixture: Fixture) {
-    fixture.store.fail(Operation::Claim, [Fault::Refused]);
+    fixture.store.fail(StoreOperation::Claim, [Fault::Refused]);
     let error = fixture.pay().run(|_| async { never() }).await.unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
-    assert_eq!(fixture.store.sent(Operation::Claim).len(), 1);
+    assert_eq!(fixture.store.sent(StoreOperation::Claim).len(), 1);
     let PayError::Idem(error) = error else {
         unreachable!()
     };
@@ -249,7 +257,7 @@ async fn a_store_that_refuses_is_not_asked_again(fixture: Fixture) {
 async fn a_claim_whose_reply_is_lost_does_not_block_itself(fixture: Fixture) {
     fixture
         .store
-        .fail(Operation::Claim, [Fault::ReplyLost, Fault::ReplyLost]);
+        .fail(StoreOperation::Claim, [Fault::ReplyLost, Fault::ReplyLost]);
     let call = tokio::spawn(fixture.pay().run(|cx| async move {
         assert_eq!(cx.attempt(), 1, "one claim, sent three times");
         Ok::<_, PayError>(Receipt { run: 1 })
@@ -262,11 +270,13 @@ async fn a_claim_whose_reply_is_lost_does_not_block_itself(fixture: Fixture) {
         fixture.clock.advance(Duration::from_millis(100));
     }
     assert_eq!(call.await.unwrap(), Ok(Receipt { run: 1 }));
-    assert_eq!(fixture.store.sent(Operation::Claim).len(), 3);
+    assert_eq!(fixture.store.sent(StoreOperation::Claim).len(), 3);
 }
 
 async fn a_claim_that_was_given_up_is_given_back(fixture: Fixture) {
-    fixture.store.fail(Operation::Claim, [Fault::ReplyHangs]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::ReplyHangs]);
     let call = tokio::spawn(fixture.pay().run(|_| async { never() }));
     claimed_in_store(&fixture).await;
     fixture.clock.advance(Duration::from_secs(2));
@@ -275,7 +285,9 @@ async fn a_claim_that_was_given_up_is_given_back(fixture: Fixture) {
 }
 
 async fn a_caller_that_vanishes_while_claiming_gives_the_key_back(fixture: Fixture) {
-    fixture.store.fail(Operation::Claim, [Fault::ReplyHangs]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::ReplyHangs]);
     let call = tokio::spawn(fixture.pay().run(|_| async { never() }));
     claimed_in_store(&fixture).await;
     call.abort();
@@ -297,5 +309,5 @@ async fn freed(fixture: &Fixture) {
         Ok::<_, PayError>(Receipt { run: 1 })
     });
     assert_eq!(call.await, Ok(Receipt { run: 1 }));
-    assert_eq!(fixture.store.sent(Operation::Release).len(), 1);
+    assert_eq!(fixture.store.sent(StoreOperation::Release).len(), 1);
 }

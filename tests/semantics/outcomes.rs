@@ -127,21 +127,30 @@ async fn every_error_policy_is_applied(fixture: Fixture) {
     let down = |_| async { Err::<Receipt, _>(PayError::Down) };
     for _ in 0..2 {
         assert_eq!(
-            call("keep").keep_errors().run(down).await,
+            call("keep")
+                .on_error(idem_runtime::on_error::Keep)
+                .run(down)
+                .await,
             Err(PayError::Down)
         );
     }
     assert_eq!(fixture.events.count("claimed"), 1);
     for _ in 0..2 {
         let declined = |_| async { Err::<Receipt, _>(PayError::Declined { run: 0 }) };
-        let answer = call("release").release_errors().run(declined).await;
+        let answer = call("release")
+            .on_error(idem_runtime::on_error::Release)
+            .run(declined)
+            .await;
         assert_eq!(answer, Err(PayError::Declined { run: 0 }));
     }
     assert_eq!(fixture.events.count("claimed"), 3);
-    let first = call("unknown").errors_are_unknown().run(down).await;
+    let first = call("unknown")
+        .on_error(idem_runtime::on_error::Unknown)
+        .run(down)
+        .await;
     assert_eq!(first, Err(PayError::Down));
     let again = call("unknown")
-        .errors_are_unknown()
+        .on_error(idem_runtime::on_error::Unknown)
         .run(down)
         .await
         .unwrap_err();
@@ -152,7 +161,10 @@ async fn every_error_policy_is_applied(fixture: Fixture) {
             _ => Class::System,
         };
         assert_eq!(
-            call("by").classify_errors(by).run(down).await,
+            call("by")
+                .on_error(idem_runtime::on_error::By(by))
+                .run(down)
+                .await,
             Err(PayError::Down)
         );
     }

@@ -4,7 +4,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_runtime::{Answer, AnswerFormat, Begun, CallBuilder, Engine, How, Reconciled, idempotent};
+use idem_runtime::{
+    Acquired, Answer, AnswerFormat, AnswerSource, CallBuilder, Engine, Reconciled, idempotent,
+};
 use idem_tests::fixture::{Classified, Fixture};
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Receipt};
@@ -32,7 +34,7 @@ fn never<T>() -> Result<T, PayError> {
 }
 
 /// All that an answer says; the age in minutes, since a store's clock runs on by itself.
-fn story(answer: &Answer<Receipt>) -> (u32, How, u16, u64) {
+fn story(answer: &Answer<Receipt>) -> (u32, AnswerSource, u16, u64) {
     let minutes = answer.age().as_secs() / 60;
     (answer.run, answer.how(), answer.attempt(), minutes)
 }
@@ -71,12 +73,12 @@ async fn an_answer_is_executed_first_and_then_replayed(fixture: Fixture) {
     let first: Paid = pay().await;
     let first = first.unwrap();
     assert!(first.was_executed());
-    assert_eq!(story(&first), (1, How::Executed, 1, 0));
+    assert_eq!(story(&first), (1, AnswerSource::Executed, 1, 0));
     assert_eq!(first.age(), Duration::ZERO);
     fixture.pass_in_store(Duration::from_mins(10));
     let again = pay().await.unwrap();
     assert!(!again.was_executed());
-    assert_eq!(story(&again), (1, How::Replayed, 1, 10));
+    assert_eq!(story(&again), (1, AnswerSource::Replayed, 1, 10));
     assert_eq!(again.value(), &Receipt { run: 1 });
     assert_eq!(again.into_inner(), Receipt { run: 1 });
 }
@@ -90,8 +92,11 @@ async fn an_answer_names_the_attempt_that_made_it(fixture: Fixture) {
             .run(|_| async { Ok(Receipt { run: 2 }.into()) })
     };
     let first: Paid = pay().await;
-    assert_eq!(story(&first.unwrap()), (2, How::Executed, 2, 0));
-    assert_eq!(story(&pay().await.unwrap()), (2, How::Replayed, 2, 0));
+    assert_eq!(story(&first.unwrap()), (2, AnswerSource::Executed, 2, 0));
+    assert_eq!(
+        story(&pay().await.unwrap()),
+        (2, AnswerSource::Replayed, 2, 0)
+    );
 }
 
 async fn an_answer_of_another_call_is_this_call_s_own(fixture: Fixture) {
@@ -101,7 +106,7 @@ async fn an_answer_of_another_call_is_this_call_s_own(fixture: Fixture) {
     let outer: Paid = (fixture.pay())
         .run(|_| inner().run(|_| async { never() }))
         .await;
-    assert_eq!(story(&outer.unwrap()), (1, How::Executed, 1, 0));
+    assert_eq!(story(&outer.unwrap()), (1, AnswerSource::Executed, 1, 0));
 }
 
 async fn an_answer_that_a_hook_found_is_not_executed(fixture: Fixture) {
@@ -119,9 +124,9 @@ async fn an_answer_that_a_hook_found_is_not_executed(fixture: Fixture) {
         let body = |_| async { Ok::<_, PayError>(Answer::from(Receipt { run: 2 })) };
         let second = pay().run_reconciled(hook, body).await.unwrap();
         let expected = if landed {
-            (1, How::Replayed, 1, 0)
+            (1, AnswerSource::Replayed, 1, 0)
         } else {
-            (2, How::Executed, 2, 0)
+            (2, AnswerSource::Executed, 2, 0)
         };
         assert_eq!(story(&second), expected);
     }
@@ -143,18 +148,21 @@ async fn an_answer_has_the_provenance_of_a_wait(fixture: Fixture) {
     // It asks, is told to wait, and sleeps.
     fixture.clock.sleeper_within(Duration::from_secs(1)).await;
     assert!(first.end().await.was_executed());
-    assert_eq!(story(&near.await.unwrap()), (1, How::Waited, 1, 0));
+    assert_eq!(story(&near.await.unwrap()), (1, AnswerSource::Waited, 1, 0));
     let far = until(&fixture, far).await.unwrap().unwrap();
-    assert_eq!(story(&far), (1, How::Waited, 1, 0));
+    assert_eq!(story(&far), (1, AnswerSource::Waited, 1, 0));
 }
 
 async fn an_adopted_answer_was_waited_for_and_has_its_own_age(fixture: Fixture) {
     let first = Body::start(&fixture, fixture.pay(), 1).await;
     fixture.pass_in_store(Duration::from_secs(30));
     let second = Body::start(&fixture, fixture.pay_far(), 2).await;
-    assert_eq!(story(&second.end().await), (2, How::Executed, 2, 0));
+    assert_eq!(
+        story(&second.end().await),
+        (2, AnswerSource::Executed, 2, 0)
+    );
     fixture.pass_in_store(Duration::from_mins(5));
-    assert_eq!(story(&first.end().await), (2, How::Waited, 2, 5));
+    assert_eq!(story(&first.end().await), (2, AnswerSource::Waited, 2, 5));
     assert_eq!(fixture.events.count("adopted"), 1);
 }
 
@@ -180,14 +188,17 @@ async fn a_type_may_become_an_answer_and_back(mut fixture: Fixture) {
         let written = call("old").run(|_| async { Ok::<_, PayError>(Receipt { run: 1 }) });
         written.await.unwrap();
         let read = call("old").run(|_| async { never::<Answer<Receipt>>() });
-        assert_eq!(story(&read.await.unwrap()), (1, How::Replayed, 1, 0));
+        assert_eq!(
+            story(&read.await.unwrap()),
+            (1, AnswerSource::Replayed, 1, 0)
+        );
         let written =
             call("new").run(|_| async { Ok::<_, PayError>(Answer::from(Receipt { run: 2 })) });
         written.await.unwrap();
         let read = call("new").run(|_| async { never::<Receipt>() });
         assert_eq!(read.await, Ok(Receipt { run: 2 }));
     }
-    let Begun::Done(stored) = fixture
+    let Acquired::Replay(stored) = fixture
         .engine
         .operation("new")
         .key(&1)
@@ -199,7 +210,7 @@ async fn a_type_may_become_an_answer_and_back(mut fixture: Fixture) {
     };
     assert_eq!(stored.decode::<Receipt>().unwrap(), Receipt { run: 2 });
     let answer = stored.decode::<Answer<Receipt>>().unwrap();
-    assert_eq!(story(&answer), (2, How::Replayed, 1, 0));
+    assert_eq!(story(&answer), (2, AnswerSource::Replayed, 1, 0));
 }
 
 #[idempotent(op = "provenance.pay", key = order, engine = engine)]
@@ -211,7 +222,7 @@ async fn pay(#[idem(skip)] engine: &Engine, order: u32) -> Result<Answer<Receipt
 }
 
 async fn the_attribute_takes_answers(fixture: Fixture) {
-    for how in [How::Executed, How::Replayed] {
+    for how in [AnswerSource::Executed, AnswerSource::Replayed] {
         let answer = pay(&fixture.engine, 3).await.unwrap();
         assert_eq!(story(&answer), (3, how, 1, 0));
         let declined = pay(&fixture.engine, 0).await;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_runtime::{Context, EntryState, Error, OnRunning, Reconciled, Verdict};
-use idem_tests::faulty::{Fault, Operation};
+use idem_runtime::{Context, EntryState, Error, IntoReconciled, OnRunning, Reconciled};
+use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Receipt, Runs};
@@ -57,7 +57,11 @@ impl Counts {
 }
 
 /// A call whose hook says this, and whose body succeeds.
-pub(crate) async fn reconciled<R: Verdict<Receipt>>(call: Pay, says: R, counts: &Counts) -> Answer {
+pub(crate) async fn reconciled<R: IntoReconciled<Receipt>>(
+    call: Pay,
+    says: R,
+    counts: &Counts,
+) -> Answer {
     let hook = |_| async {
         let _ = counts.asked.start();
         says
@@ -172,7 +176,7 @@ async fn an_effect_that_did_not_land_runs_once_and_counts(fixture: Fixture) {
 }
 
 /// Nobody knows, the body does not run, and this was the reason.
-async fn stays_unknown<R: Verdict<Receipt>>(fixture: &Fixture, says: R, why: &str) {
+async fn stays_unknown<R: IntoReconciled<Receipt>>(fixture: &Fixture, says: R, why: &str) {
     let counts = Counts::default();
     timed_out(fixture.pay()).await;
     let error = refusal(reconciled(fixture.pay(), says, &counts).await);
@@ -323,7 +327,9 @@ async fn a_hook_whose_process_dies_leaves_it_unknown(fixture: Fixture) {
     // Nothing is heard of it again, not even what its end would say.
     let dead = Asking::start(&fixture, fixture.pay_far()).await;
     assert_running(&refused_near(&fixture).await);
-    fixture.store.fail(Operation::Release, [Fault::Refused]);
+    fixture
+        .store
+        .fail(StoreOperation::Release, [Fault::Refused]);
     dead.task.abort();
     dead.task.await.unwrap_err();
     fixture.pass_in_store(LEASE_OVER);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_runtime::{EntryState, ErrorKind, OnLeaseLost, OnOtherType, Reconciled};
-use idem_tests::faulty::{Fault, Operation};
+use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Receipt};
@@ -109,7 +109,7 @@ async fn the_claim_to_ask_survives_lost_replies(fixture: Fixture) {
         Fault::ReplyLost,
         Fault::Twice,
     ];
-    fixture.store.fail(Operation::Claim, lost);
+    fixture.store.fail(StoreOperation::Claim, lost);
     let answer = until(&fixture, reconciled(fixture.pay(), LANDED, &counts)).await;
     assert_eq!(answer, receipt(7));
     assert_eq!(counts.both(), (1, 0));
@@ -119,8 +119,8 @@ async fn the_claim_to_run_survives_lost_replies(fixture: Fixture) {
     let counts = Counts::default();
     timed_out(fixture.pay()).await;
     let lost = [Fault::None, Fault::ReplyLost, Fault::Lost, Fault::ReplyLost];
-    fixture.store.fail(Operation::Claim, lost);
-    fixture.store.fail(Operation::Claim, [Fault::Twice]);
+    fixture.store.fail(StoreOperation::Claim, lost);
+    fixture.store.fail(StoreOperation::Claim, [Fault::Twice]);
     let answer = until(
         &fixture,
         reconciled(fixture.pay(), Says::NotLanded, &counts),
@@ -138,7 +138,9 @@ async fn the_claim_to_run_survives_lost_replies(fixture: Fixture) {
 async fn a_store_that_is_silent_before_the_hook_is_not_asked_around(fixture: Fixture) {
     let counts = Counts::default();
     timed_out(fixture.pay()).await;
-    fixture.store.fail(Operation::Claim, [Fault::ReplyHangs]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::ReplyHangs]);
     let call = tokio::spawn({
         let (call, counts) = (fixture.pay(), counts.clone());
         async move { reconciled(call, LANDED, &counts).await }
@@ -156,13 +158,15 @@ async fn a_store_that_is_silent_before_the_hook_is_not_asked_around(fixture: Fix
 /// the call has given up.
 async fn gives_up_claiming(fixture: &Fixture, fault: Fault) {
     timed_out(fixture.pay()).await;
-    fixture.store.fail(Operation::Claim, [Fault::None, fault]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::None, fault]);
     let counts = Counts::default();
     let call = tokio::spawn({
         let (call, counts) = (fixture.pay(), counts.clone());
         async move { reconciled(call, Says::NotLanded, &counts).await }
     });
-    while fixture.store.count(Operation::Claim) < 3 {
+    while fixture.store.count(StoreOperation::Claim) < 3 {
         tokio::task::yield_now().await;
     }
     if fault == Fault::ReplyHangs {
@@ -194,7 +198,7 @@ async fn a_claim_to_run_that_was_granted_unseen_is_given_back(fixture: Fixture) 
 async fn a_caller_dropped_while_it_claims_to_run_gives_the_key_back(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let faults = [Fault::None, Fault::ReplyHeld];
-    fixture.store.fail(Operation::Claim, faults);
+    fixture.store.fail(StoreOperation::Claim, faults);
     let hook = |_| async { Says::NotLanded };
     let call = tokio::spawn(fixture.pay().run_reconciled(hook, |_| async { never() }));
     while stands(&fixture).await.1 < 2 {}
@@ -208,7 +212,7 @@ async fn a_landed_effect_is_stored_although_replies_are_lost(fixture: Fixture) {
     let counts = Counts::default();
     timed_out(fixture.pay()).await;
     let lost = [Fault::Lost, Fault::ReplyLost, Fault::Twice];
-    fixture.store.fail(Operation::Complete, lost);
+    fixture.store.fail(StoreOperation::Complete, lost);
     let answer = until(&fixture, reconciled(fixture.pay(), LANDED, &counts)).await;
     assert_eq!(answer, receipt(7));
     assert_eq!(answered(fixture.pay_far()).await, receipt(7));
@@ -217,10 +221,10 @@ async fn a_landed_effect_is_stored_although_replies_are_lost(fixture: Fixture) {
 async fn a_landed_effect_is_stored_although_its_caller_is_gone(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let asking = Asking::start(&fixture, fixture.pay()).await;
-    let before = fixture.store.count(Operation::Complete);
-    fixture.store.fail(Operation::Complete, [Fault::Hangs]);
+    let before = fixture.store.count(StoreOperation::Complete);
+    fixture.store.fail(StoreOperation::Complete, [Fault::Hangs]);
     asking.gate.add_permits(1);
-    while fixture.store.count(Operation::Complete) == before {
+    while fixture.store.count(StoreOperation::Complete) == before {
         tokio::task::yield_now().await;
     }
     asking.task.abort();
@@ -233,7 +237,7 @@ async fn an_unknown_outcome_is_stored_although_replies_are_lost(fixture: Fixture
     let counts = Counts::default();
     crashed(&fixture, fixture.pay()).await;
     let lost = [Fault::Lost, Fault::ReplyLost, Fault::Twice];
-    fixture.store.fail(Operation::Complete, lost);
+    fixture.store.fail(StoreOperation::Complete, lost);
     let answer = until(&fixture, reconciled(fixture.pay(), Says::Unknown, &counts)).await;
     assert_unknown(&refusal(answer));
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
@@ -293,7 +297,7 @@ async fn a_body_that_starts_after_its_hook_was_overtaken_holds_a_lease(fixture: 
 async fn a_verdict_from_before_another_body_starts_nothing(fixture: Fixture) {
     abandon(&fixture).await;
     let lost = std::iter::repeat_n(Fault::Lost, 100);
-    fixture.store.fail(Operation::Renew, lost);
+    fixture.store.fail(StoreOperation::Renew, lost);
     let gate = Arc::new(Semaphore::new(0));
     let end = Arc::clone(&gate);
     let hook = |_| async move {

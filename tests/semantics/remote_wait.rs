@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_runtime::clock::Clock;
 use idem_runtime::{Error, ErrorKind, OnRunning, Reconciled};
-use idem_tests::faulty::{Fault, Operation};
+use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Runs};
@@ -41,7 +41,7 @@ async fn waiting(fixture: &Fixture, call: Pay, runs: &Runs) -> tokio::task::Join
     let runs = runs.clone();
     let task = tokio::spawn(async move { paid(call, &runs).await });
     // That is the first thing that is done for those who wait.
-    while fixture.store.count(Operation::Watch) == 0 {
+    while fixture.store.count(StoreOperation::Watch) == 0 {
         tokio::task::yield_now().await;
     }
     task
@@ -70,7 +70,11 @@ async fn all_followers_of_one_process_ask_once(fixture: Fixture) {
     assert_eq!(first.end().await, receipt(7));
     let answers = until(&fixture, tasks.join_all()).await;
     assert!(answers.iter().all(|answer| *answer == receipt(7)));
-    assert_eq!(fixture.store.count(Operation::Claim), 2, "one a process");
+    assert_eq!(
+        fixture.store.count(StoreOperation::Claim),
+        2,
+        "one a process"
+    );
     assert_eq!(runs.count(), 0);
 }
 
@@ -136,11 +140,17 @@ async fn a_follower_that_cannot_reach_the_store_is_refused(fixture: Fixture) {
         Runs::default(),
         Body::start(fixture.pay_far(), receipt(7)).await,
     );
-    fixture.store.fail(Operation::Watch, [Fault::Refused; 10]);
-    fixture.store.fail(Operation::Read, [Fault::Refused; 1_000]);
+    fixture
+        .store
+        .fail(StoreOperation::Watch, [Fault::Refused; 10]);
+    fixture
+        .store
+        .fail(StoreOperation::Read, [Fault::Refused; 1_000]);
     // The claim that says that somebody runs is the last thing that this process hears.
-    fixture.store.fail(Operation::Claim, [Fault::None]);
-    fixture.store.fail(Operation::Claim, [Fault::Refused; 10]);
+    fixture.store.fail(StoreOperation::Claim, [Fault::None]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::Refused; 10]);
     let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
     let error = refusal(until(&fixture, second).await.unwrap());
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
@@ -151,9 +161,9 @@ async fn a_follower_that_cannot_reach_the_store_is_refused(fixture: Fixture) {
 /// What who waits is refused with, where the store says this to whatever it is asked; and when.
 async fn refused_after(fixture: &Fixture, fault: Fault) -> (Error, Duration) {
     let first = Body::start(fixture.pay_far(), receipt(7)).await;
-    fixture.store.fail(Operation::Read, [fault; 1_000]);
-    fixture.store.fail(Operation::Claim, [Fault::None]);
-    fixture.store.fail(Operation::Claim, [fault; 1_000]);
+    fixture.store.fail(StoreOperation::Read, [fault; 1_000]);
+    fixture.store.fail(StoreOperation::Claim, [Fault::None]);
+    fixture.store.fail(StoreOperation::Claim, [fault; 1_000]);
     let begun = fixture.clock.now();
     let runs = Runs::default();
     let mut second = waiting(fixture, patient(fixture.pay()), &runs).await;
@@ -228,7 +238,7 @@ async fn ten_thousand_duplicates_claim_twice_at_most(fixture: Fixture) {
     assert_eq!(first.end().await, receipt(7));
     let answers = until(&fixture, tasks.join_all()).await;
     assert!(answers.iter().all(|answer| *answer == receipt(7)));
-    let claims = fixture.store.count(Operation::Claim);
+    let claims = fixture.store.count(StoreOperation::Claim);
     assert!(claims <= 2, "{claims} claims of two processes");
     assert_eq!(runs.count(), 0);
 }
@@ -237,7 +247,9 @@ async fn a_waiter_with_a_hook_asks_although_another_one_was_refused(fixture: Fix
     for _ in 0..5 {
         panicked(fixture.pay()).await;
     }
-    fixture.store.fail(Operation::Claim, [Fault::ReplyHeld]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
     let mut plain = Box::pin(answered(fixture.pay()));
     assert!(poll_once(plain.as_mut()).await.is_none());
     let hook = |_| async { Reconciled::Landed(idem_tests::payment::Receipt { run: 7 }) };

@@ -1,6 +1,6 @@
 //! Which request a key takes after its first attempt ended without an answer.
 
-use idem_runtime::{Begun, ErrorKind, OnCancel};
+use idem_runtime::{Acquired, ErrorKind, OnCancel};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Receipt};
@@ -51,7 +51,7 @@ async fn a_key_that_was_given_back_takes_another_request(fixture: Fixture) {
 
 async fn a_claim_that_was_given_back_takes_another_request(fixture: Fixture) {
     let call = fixture.pay().fingerprint(&"wrong");
-    let Begun::Claimed(claim) = call.begin().await.unwrap() else {
+    let Acquired::Run(claim) = call.begin().await.unwrap() else {
         panic!("nothing is stored")
     };
     claim.release().await;
@@ -85,7 +85,7 @@ async fn a_key_whose_body_claimed_another_call_keeps_its_request(fixture: Fixtur
     let call = fixture.pay().fingerprint(&"first");
     let inner = fixture.engine.operation("charge").key(&7);
     let body = |_| async move {
-        let Begun::Claimed(claim) = inner.begin().await? else {
+        let Acquired::Run(claim) = inner.begin().await? else {
             panic!("nothing is stored")
         };
         claim.complete(&receipt(1).unwrap()).await?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_runtime::ErrorKind;
-use idem_tests::faulty::{Fault, Operation};
+use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::payment::Runs;
 use tokio::task::JoinHandle;
@@ -18,10 +18,12 @@ const LATER: Duration = Duration::from_millis(10);
 
 /// A call whose claim is answered, while the reply is held.
 async fn claim_held(fixture: &Fixture, call: Pay) -> JoinHandle<Answer> {
-    fixture.store.fail(Operation::Claim, [Fault::ReplyHeld]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
     let asked = claims(fixture);
     let call = tokio::spawn(answered(call));
-    sent(fixture, Operation::Claim, asked + 1).await;
+    sent(fixture, StoreOperation::Claim, asked + 1).await;
     call
 }
 
@@ -73,9 +75,11 @@ async fn a_refusal_that_was_read_before_is_not_repeated() {
 async fn an_answer_that_was_stored_before_is_not_handed_on() {
     let (fixture, runs) = (Fixture::memory(), Runs::default());
     let body = Body::start(fixture.pay(), receipt(7)).await;
-    fixture.store.fail(Operation::Complete, [Fault::ReplyHeld]);
+    fixture
+        .store
+        .fail(StoreOperation::Complete, [Fault::ReplyHeld]);
     body.let_end();
-    sent(&fixture, Operation::Complete, 1).await;
+    sent(&fixture, StoreOperation::Complete, 1).await;
     others().await;
     reset_far(&fixture).await;
     let after = joins(&fixture, &runs).await;
@@ -91,10 +95,10 @@ async fn an_answer_that_was_looked_at_before_is_not_handed_on() {
     let (call, waits) = (fixture.pay(), runs.clone());
     let waiting = tokio::spawn(async move { paid(call, &waits).await });
     // The first look sees a body that runs.
-    sent(&fixture, Operation::Read, 1).await;
-    fixture.store.fail(Operation::Read, [Fault::ReplyHeld]);
+    sent(&fixture, StoreOperation::Read, 1).await;
+    fixture.store.fail(StoreOperation::Read, [Fault::ReplyHeld]);
     assert_eq!(body.end().await, receipt(7));
-    sent(&fixture, Operation::Read, 2).await;
+    sent(&fixture, StoreOperation::Read, 2).await;
     reset_far(&fixture).await;
     let after = joins(&fixture, &runs).await;
     fixture.store.deliver();
@@ -117,7 +121,9 @@ async fn calls_that_begin_later_ask_once_for_all() {
         let tasks = duplicates(64, || fixture.pay(), &runs);
         others().await;
         // The reply to one more claim takes its time as well.
-        fixture.store.fail(Operation::Claim, [Fault::ReplyHeld]);
+        fixture
+            .store
+            .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
         fixture.store.deliver();
         others().await;
         fixture.store.deliver();

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_runtime::{Begun, Class, Classify as _, Engine, ErrorKind, OnCancel, OnOutage, OnRunning};
-use idem_tests::faulty::{Fault, Operation};
+use idem_runtime::{
+    Acquired, Class, Classify as _, Engine, ErrorKind, OnCancel, OnOutage, OnRunning,
+};
+use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Runs};
@@ -125,9 +127,9 @@ async fn an_answer_is_replayed_at_the_limit(fixture: Fixture) {
     let runs = Runs::default();
     assert_eq!(paid(fixture.pay().fingerprint(&1), &runs).await, receipt(1));
     let body = Body::start(other(&fixture, 1), receipt(1)).await;
-    let before = fixture.store.count(Operation::Claim);
+    let before = fixture.store.count(StoreOperation::Claim);
     assert_eq!(answered(fixture.pay().fingerprint(&1)).await, receipt(1));
-    let trips = fixture.store.count(Operation::Claim) - before;
+    let trips = fixture.store.count(StoreOperation::Claim) - before;
     assert!(trips <= 1, "one round trip, as for every replay: {trips}");
     let mismatch = refusal(answered(fixture.pay().fingerprint(&2)).await);
     assert_eq!(mismatch.kind(), &ErrorKind::Mismatch);
@@ -140,17 +142,19 @@ async fn a_replay_does_not_refuse_another_call(fixture: Fixture) {
     let fixture = limited(fixture, 1);
     let runs = Runs::default();
     assert_eq!(paid(fixture.pay(), &runs).await, receipt(1));
-    fixture.store.fail(Operation::Claim, [Fault::ReplyHeld; 2]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::ReplyHeld; 2]);
     let ask = |call: Pay| {
         let runs = runs.clone();
         tokio::spawn(async move { paid(call, &runs).await })
     };
     let asked = async |claims: usize| {
-        while fixture.store.count(Operation::Claim) < claims {
+        while fixture.store.count(StoreOperation::Claim) < claims {
             tokio::task::yield_now().await;
         }
     };
-    let claims = fixture.store.count(Operation::Claim);
+    let claims = fixture.store.count(StoreOperation::Claim);
     let replay = ask(fixture.pay());
     asked(claims + 1).await;
     let new = ask(other(&fixture, 1));
@@ -231,7 +235,7 @@ async fn a_claim_by_hand_holds_a_place(fixture: Fixture) {
     let fixture = limited(fixture, 1);
     for complete in [true, false] {
         let key = usize::from(complete);
-        let Begun::Claimed(claim) = other(&fixture, key).begin().await.unwrap() else {
+        let Acquired::Run(claim) = other(&fixture, key).begin().await.unwrap() else {
             panic!("nothing is stored")
         };
         assert_full(answered(other(&fixture, 9)).await);
@@ -243,7 +247,7 @@ async fn a_claim_by_hand_holds_a_place(fixture: Fixture) {
             drop(claim);
         }
         let next = other(&fixture, 10 + key).begin().await.unwrap();
-        assert!(matches!(next, Begun::Claimed(_)));
+        assert!(matches!(next, Acquired::Run(_)));
     }
 }
 
@@ -289,16 +293,18 @@ async fn a_body_that_calls_on_is_not_refused_with_the_call_that_it_follows(fixtu
     while begun.count() == 0 {
         tokio::task::yield_now().await;
     }
-    let claims = fixture.store.count(Operation::Claim);
-    fixture.store.fail(Operation::Claim, [Fault::ReplyHeld]);
+    let claims = fixture.store.count(StoreOperation::Claim);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
     let outside = tokio::spawn(answered(other(&fixture, 1)));
-    while fixture.store.count(Operation::Claim) == claims {
+    while fixture.store.count(StoreOperation::Claim) == claims {
         tokio::task::yield_now().await;
     }
     gate.add_permits(1);
     others().await;
     assert_eq!(
-        fixture.store.count(Operation::Claim),
+        fixture.store.count(StoreOperation::Claim),
         claims + 1,
         "it follows"
     );
@@ -310,7 +316,9 @@ async fn a_body_that_calls_on_is_not_refused_with_the_call_that_it_follows(fixtu
 
 async fn bodies_without_protection_count(fixture: Fixture) {
     let fixture = limited(fixture, 1).with(|engine| engine.max_running(1).on_outage(OnOutage::Run));
-    fixture.store.fail(Operation::Claim, [Fault::Lost; 10_000]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::Lost; 10_000]);
     let starting = Body::start(other(&fixture, 1), receipt(1));
     let body = fixture.finished(tokio::spawn(starting)).await;
     let second = tokio::spawn(answered(other(&fixture, 2)));

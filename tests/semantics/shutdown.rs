@@ -4,8 +4,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_runtime::{ErrorKind, OnCancel, OnOutage, OnRunning, Unfinished};
-use idem_tests::faulty::{Fault, Operation};
+use idem_runtime::{ErrorKind, OnCancel, OnOutage, OnRunning, ShutdownError};
+use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Runs};
@@ -122,7 +122,9 @@ async fn a_body_that_lost_its_lease_is_waited_for(fixture: Fixture) {
 }
 
 async fn a_body_without_protection_is_waited_for(fixture: Fixture) {
-    fixture.store.fail(Operation::Claim, [Fault::Lost; 10_000]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::Lost; 10_000]);
     let starting = Body::start(fixture.pay().on_outage(OnOutage::Run), receipt(7));
     let body = fixture.finished(tokio::spawn(starting)).await;
     let mut shutdown = pin!(fixture.engine.shutdown(Duration::from_secs(1)));
@@ -146,7 +148,7 @@ async fn a_hook_is_waited_for(fixture: Fixture) {
 
 async fn a_claim_in_ones_hand_is_waited_for(fixture: Fixture) {
     let begun = fixture.pay().begin().await.unwrap();
-    let idem_runtime::Begun::Claimed(claim) = begun else {
+    let idem_runtime::Acquired::Run(claim) = begun else {
         panic!("nothing is stored")
     };
     let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
@@ -158,9 +160,9 @@ async fn a_claim_in_ones_hand_is_waited_for(fixture: Fixture) {
 async fn a_background_completion_is_waited_for(fixture: Fixture) {
     fixture
         .store
-        .fail(Operation::Complete, [Fault::Hangs, Fault::ReplyHeld]);
+        .fail(StoreOperation::Complete, [Fault::Hangs, Fault::ReplyHeld]);
     let mut call = Box::pin(fixture.pay().run(|_| async { receipt(7) }));
-    while fixture.store.count(Operation::Complete) == 0 {
+    while fixture.store.count(StoreOperation::Complete) == 0 {
         assert_eq!(poll_once(call.as_mut()).await, None);
         tokio::task::yield_now().await;
     }
@@ -173,7 +175,9 @@ async fn a_background_completion_is_waited_for(fixture: Fixture) {
 }
 
 async fn a_background_release_is_waited_for(fixture: Fixture) {
-    fixture.store.fail(Operation::Release, [Fault::ReplyHeld]);
+    fixture
+        .store
+        .fail(StoreOperation::Release, [Fault::ReplyHeld]);
     let call = fixture.pay().on_cancel(OnCancel::Release);
     Body::start(call, receipt(7)).await.drop_caller().await;
     let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
@@ -259,7 +263,7 @@ async fn calls_unfinished_at_the_deadline_are_counted(fixture: Fixture) {
     let patient = OnRunning::Wait(HOUR);
     let waits = [(); 2].map(|()| tokio::spawn(answered(fixture.pay().on_running(patient))));
     let faults = [Fault::Hangs, Fault::ReplyHeld];
-    fixture.store.fail(Operation::Complete, faults);
+    fixture.store.fail(StoreOperation::Complete, faults);
     let mut call = Box::pin(
         fixture
             .engine
@@ -267,18 +271,18 @@ async fn calls_unfinished_at_the_deadline_are_counted(fixture: Fixture) {
             .key(&8)
             .run(|_| async { receipt(8) }),
     );
-    while fixture.store.count(Operation::Complete) == 0 {
+    while fixture.store.count(StoreOperation::Complete) == 0 {
         assert_eq!(poll_once(call.as_mut()).await, None);
         tokio::task::yield_now().await;
     }
     drop(call);
-    while fixture.store.count(Operation::Complete) < 2 {
+    while fixture.store.count(StoreOperation::Complete) < 2 {
         tokio::task::yield_now().await;
     }
     let mut shutdown = pin!(fixture.engine.shutdown(Duration::from_secs(1)));
     assert_waits!(shutdown);
     fixture.clock.advance(Duration::from_secs(1));
-    let unfinished: Unfinished = shutdown.await.unwrap_err();
+    let unfinished: ShutdownError = shutdown.await.unwrap_err();
     assert_eq!(unfinished.waiting, 2);
     // The claim whose outcome is being stored is held as well.
     assert_eq!((unfinished.running, unfinished.storing), (2, 1));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_runtime::{ErrorKind, OnDuplicate, OnRunning};
-use idem_tests::faulty::{Fault, Operation};
+use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Runs};
@@ -58,8 +58,12 @@ async fn the_answer_reaches_all_followers_without_the_store(fixture: Fixture) {
     );
     let tasks = duplicates(10, || fixture.pay(), &runs);
     others().await;
-    fixture.store.fail(Operation::Claim, [Fault::Refused; 100]);
-    fixture.store.fail(Operation::Read, [Fault::Refused; 100]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::Refused; 100]);
+    fixture
+        .store
+        .fail(StoreOperation::Read, [Fault::Refused; 100]);
     assert_eq!(first.end().await, receipt(7));
     assert!(
         tasks
@@ -113,7 +117,7 @@ async fn a_tombstone_reaches_all_followers(fixture: Fixture) {
 }
 
 async fn a_refusal_reaches_all_followers(fixture: Fixture) {
-    fixture.store.fail(Operation::Claim, [Fault::Hangs]);
+    fixture.store.fail(StoreOperation::Claim, [Fault::Hangs]);
     let runs = Runs::default();
     let tasks = duplicates(10, || fixture.pay(), &runs);
     others().await;
@@ -128,7 +132,9 @@ async fn an_exhausted_key_is_refused_to_all_followers(fixture: Fixture) {
     for _ in 0..5 {
         panicked(fixture.pay()).await;
     }
-    fixture.store.fail(Operation::Claim, [Fault::ReplyHeld]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
     let runs = Runs::default();
     let tasks = duplicates(10, || fixture.pay(), &runs);
     others().await;
@@ -231,7 +237,9 @@ async fn followers_ask_the_store_when_the_local_lease_expires(fixture: Fixture) 
     let mut second = Box::pin(paid(patient(), &runs));
     assert!(poll_once(second.as_mut()).await.is_none());
     // The process was paused: its clock and the store's have gone on, and nothing was renewed.
-    fixture.store.fail(Operation::Renew, [Fault::Hangs; 100]);
+    fixture
+        .store
+        .fail(StoreOperation::Renew, [Fault::Hangs; 100]);
     fixture.pass_in_store(LEASE_OVER);
     fixture.clock.advance(LEASE_OVER);
     assert_eq!(second.await, receipt(1), "it took over");

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use idem_runtime::{CallBuilder, EntryState, Error, ErrorKind, OnRunning};
-use idem_tests::faulty::Operation;
+use idem_tests::faulty::StoreOperation;
 use idem_tests::fixture::{Classified, Fixture};
 use idem_tests::payment::{PayError, Receipt, Runs};
 use tokio::sync::Semaphore;
@@ -240,7 +240,7 @@ pub(crate) fn duplicates(number: usize, call: impl Fn() -> Pay, runs: &Runs) -> 
 
 /// How many claims were sent so far.
 pub(crate) fn claims(fixture: &Fixture) -> usize {
-    fixture.store.count(Operation::Claim)
+    fixture.store.count(StoreOperation::Claim)
 }
 
 /// Waits until the key of [`Fixture::pay`] stands like this in the store.
@@ -256,7 +256,7 @@ pub(crate) async fn comes_to_stand(fixture: &Fixture, like_this: impl Fn(EntrySt
 }
 
 /// Waits until so many operations of this kind are on their way.
-pub(crate) async fn sent(fixture: &Fixture, operation: Operation, times: usize) {
+pub(crate) async fn sent(fixture: &Fixture, operation: StoreOperation, times: usize) {
     let sent = async {
         while fixture.store.count(operation) < times {
             tokio::task::yield_now().await;

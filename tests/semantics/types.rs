@@ -4,9 +4,9 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use idem_runtime::{Begun, Entry, EntryState, Error, ErrorKind, OnOtherType, OnRunning};
+use idem_runtime::{Acquired, Entry, EntryState, Error, ErrorKind, OnOtherType, OnRunning};
 use idem_runtime::{Outcome, OutcomeKind, Reconciled};
-use idem_tests::faulty::{Fault, Operation};
+use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::{Classified, Fixture};
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Receipt, Runs};
@@ -92,7 +92,7 @@ fn assert_wrong(error: &Error) {
 
 async fn a_value_of_another_type_by_hand_is_refused_before_anything_is_written(fixture: Fixture) {
     timed_out(fixture.pay()).await;
-    let resolutions = fixture.store.count(Operation::Resolve);
+    let resolutions = fixture.store.count(StoreOperation::Resolve);
     let message = assert_kind(
         entry(&fixture).await.resolve(&5_u32).await,
         &ErrorKind::WrongType,
@@ -102,7 +102,7 @@ async fn a_value_of_another_type_by_hand_is_refused_before_anything_is_written(f
         entry(&fixture).await.resolve(&"marker".to_owned()).await,
         &ErrorKind::WrongType,
     );
-    assert_eq!(fixture.store.count(Operation::Resolve), resolutions);
+    assert_eq!(fixture.store.count(StoreOperation::Resolve), resolutions);
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
     entry(&fixture).await.resolve(&FOUND).await.unwrap();
     assert_eq!(answered(fixture.pay()).await, receipt(9));
@@ -141,7 +141,7 @@ async fn an_error_of_another_type_by_hand_is_refused(fixture: Fixture) {
 }
 
 async fn an_error_by_hand_is_refused_where_the_function_keeps_none(fixture: Fixture) {
-    let call = || fixture.pay().errors_are_unknown();
+    let call = || fixture.pay().on_error(idem_runtime::on_error::Unknown);
     let first = call().run(|_| async { Err(PayError::TimedOut) as Answer });
     assert_eq!(first.await, Err(PayError::TimedOut));
     let declined = PayError::Declined { run: 3 };
@@ -175,7 +175,7 @@ async fn the_types_are_known_in_every_state(fixture: Fixture) {
 }
 
 async fn a_claim_that_did_not_say_its_types_takes_any_answer(fixture: Fixture) {
-    let Begun::Claimed(claim) = fixture.pay().begin().await.unwrap() else {
+    let Acquired::Run(claim) = fixture.pay().begin().await.unwrap() else {
         unreachable!("it is the first call")
     };
     drop(claim);
@@ -299,7 +299,9 @@ async fn a_second_function_waits_and_gets_no_answer(fixture: Fixture) {
 /// Calls of one key share what one of them asks the store.
 async fn a_refusal_of_a_second_function_is_not_that_of_the_first(fixture: Fixture) {
     crashed(&fixture, fixture.pay()).await;
-    fixture.store.fail(Operation::Claim, [Fault::ReplyHeld]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
     let second = tokio::spawn(other::<Bill>(fixture.pay_far()));
     others().await;
     let first = tokio::spawn({

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_runtime::clock::Clock;
-use idem_runtime::{Error, ErrorKind, OnUnconfirmed, Unfinished};
-use idem_tests::faulty::{Fault, Operation};
+use idem_runtime::{Error, ErrorKind, OnUnconfirmed, ShutdownError};
+use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Runs};
@@ -31,8 +31,10 @@ on_every_store![
 fn cut_off(fixture: &Fixture) {
     fixture
         .store
-        .fail(Operation::Complete, [Fault::Lost; 10_000]);
-    fixture.store.fail(Operation::Renew, [Fault::Lost; 10_000]);
+        .fail(StoreOperation::Complete, [Fault::Lost; 10_000]);
+    fixture
+        .store
+        .fail(StoreOperation::Renew, [Fault::Lost; 10_000]);
 }
 
 fn back(fixture: &Fixture) {
@@ -84,7 +86,7 @@ async fn a_strict_call_returns_no_answer_that_is_not_stored(fixture: Fixture) {
     let call = fixture.pay().on_unconfirmed(OnUnconfirmed::Fail);
     fixture
         .store
-        .fail(Operation::Complete, [Fault::Lost; 10_000]);
+        .fail(StoreOperation::Complete, [Fault::Lost; 10_000]);
     let answer = until(&fixture, paid(call, &Runs::default())).await;
     assert_unconfirmed(&refusal(answer));
     back(&fixture);
@@ -98,14 +100,16 @@ async fn a_lenient_call_returns_its_answer_even_without_its_lease(fixture: Fixtu
 
 async fn two_callers_of_one_key_never_get_two_answers(fixture: Fixture) {
     let first = Body::start(fixture.pay(), receipt(1)).await;
-    fixture.store.fail(Operation::Renew, [Fault::Lost; 10_000]);
+    fixture
+        .store
+        .fail(StoreOperation::Renew, [Fault::Lost; 10_000]);
     fixture.clock.advance(LEASE_OVER);
     fixture.pass_in_store(LEASE_OVER);
     let second = fixture.pay_far().run(|_| async { receipt(2) });
     assert_eq!(second.await, receipt(2));
     fixture
         .store
-        .fail(Operation::Complete, [Fault::Lost; 10_000]);
+        .fail(StoreOperation::Complete, [Fault::Lost; 10_000]);
     let first = until(&fixture, first.end()).await;
     assert_unconfirmed(&refusal(first));
     back(&fixture);
@@ -116,7 +120,7 @@ async fn an_answer_is_stored_however_long_the_store_was_away(fixture: Fixture) {
     // A try every quarter of a second at most, so for longer than five minutes.
     fixture
         .store
-        .fail(Operation::Complete, [Fault::Lost; 1_600]);
+        .fail(StoreOperation::Complete, [Fault::Lost; 1_600]);
     let begun = fixture.clock.now();
     let answer = until(&fixture, paid(fixture.pay(), &Runs::default())).await;
     assert_eq!(answer, receipt(1), "within the lease");
@@ -161,10 +165,10 @@ async fn a_repeat_of_a_corrected_request_waits_for_its_answer(fixture: Fixture) 
     let first = Body::start(wrong(), Err(PayError::Down)).await;
     let again = tokio::spawn(answered(wrong()));
     others().await;
-    fixture.store.fail(Operation::Claim, [Fault::Hangs]);
+    fixture.store.fail(StoreOperation::Claim, [Fault::Hangs]);
     assert_eq!(first.end().await, Err(PayError::Down));
     // It leads by now, and the corrected request claims beside it.
-    sent(&fixture, Operation::Claim, 2).await;
+    sent(&fixture, StoreOperation::Claim, 2).await;
     let corrected = || fixture.pay().fingerprint(&"corrected");
     let answer = lapsed(&fixture, corrected(), receipt(2)).await;
     assert_unconfirmed(&refusal(answer));
@@ -180,13 +184,13 @@ async fn a_repeat_of_a_corrected_request_waits_for_its_answer(fixture: Fixture) 
 async fn a_shutdown_counts_the_answers_that_are_not_stored(fixture: Fixture) {
     fixture
         .store
-        .fail(Operation::Complete, [Fault::Lost; 10_000]);
+        .fail(StoreOperation::Complete, [Fault::Lost; 10_000]);
     let answer = until(&fixture, paid(fixture.pay(), &Runs::default())).await;
     assert_eq!(answer, receipt(1));
-    sent(&fixture, Operation::Complete, 2).await;
+    sent(&fixture, StoreOperation::Complete, 2).await;
     let unfinished = fixture.engine.shutdown(Duration::ZERO).await.unwrap_err();
     assert!(
-        matches!(unfinished, Unfinished { unstored: 1, .. }),
+        matches!(unfinished, ShutdownError { unstored: 1, .. }),
         "{unfinished:?}"
     );
     assert!(

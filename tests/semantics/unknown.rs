@@ -49,7 +49,7 @@ async fn an_error_of_class_unknown_leaves_it_unknown(fixture: Fixture) {
 }
 
 async fn on_error_unknown_leaves_each_error_unknown(fixture: Fixture) {
-    let call = fixture.pay().errors_are_unknown();
+    let call = fixture.pay().on_error(idem_runtime::on_error::Unknown);
     let call = call.run(|_| async { Err(PayError::Declined { run: 1 }) as Answer });
     assert_eq!(call.await, Err(PayError::Declined { run: 1 }));
     unknown_because(&fixture, "attempt 1 ended with an error of class unknown").await;
@@ -90,7 +90,7 @@ async fn no_policy_runs_an_unknown_key_again(fixture: Fixture) {
     assert_unknown(&refusal(finish.await));
     let kept = fixture
         .pay()
-        .keep_errors()
+        .on_error(idem_runtime::on_error::Keep)
         .run(|_| async { crate::support::never() });
     assert_unknown(&refusal(kept.await));
     fixture.pass_in_store(Duration::from_hours(20));
@@ -113,7 +113,12 @@ impl From<Error> for Leaky {
 
 async fn an_unknown_outcome_does_not_reveal_its_error(fixture: Fixture) {
     let secret = "card 4111-1111";
-    let call = || fixture.pay().fingerprint(secret).errors_are_unknown();
+    let call = || {
+        fixture
+            .pay()
+            .fingerprint(secret)
+            .on_error(idem_runtime::on_error::Unknown)
+    };
     let body = |_| async { Err::<Receipt, _>(Leaky::Secret(secret.to_owned())) };
     call().run(body).await.unwrap_err();
     let again = call().run(|_| async { unreachable!("nobody knows") as Result<Receipt, Leaky> });

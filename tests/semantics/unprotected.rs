@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use idem_runtime::{Context, Engine, ErrorKind, OnOutage};
-use idem_tests::faulty::{Fault, Operation};
+use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Runs};
@@ -42,7 +42,9 @@ fn runs_bare(call: Pay) -> Pay {
 
 /// No claim reaches the store any more.
 fn cut_off(fixture: &Fixture) {
-    fixture.store.fail(Operation::Claim, [Fault::Lost; 10_000]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::Lost; 10_000]);
 }
 
 /// What a call comes to while time passes.
@@ -87,7 +89,7 @@ async fn an_outage_runs_nothing_by_default(fixture: Fixture) {
 }
 
 async fn a_silent_store_is_an_outage_too(fixture: Fixture) {
-    fixture.store.fail(Operation::Claim, [Fault::Hangs]);
+    fixture.store.fail(StoreOperation::Claim, [Fault::Hangs]);
     let call = runs_bare(fixture.pay());
     let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
     fixture.clock.sleeper_within(Duration::from_secs(2)).await;
@@ -104,7 +106,7 @@ async fn a_body_without_protection_stores_nothing_and_is_not_replayed(fixture: F
         assert_eq!(answer, receipt(run));
     }
     comes_to_rest(&fixture).await;
-    assert_eq!(fixture.store.count(Operation::Complete), 0);
+    assert_eq!(fixture.store.count(StoreOperation::Complete), 0);
     assert!(fixture.pay_far().entry().await.unwrap().is_none());
 }
 
@@ -145,7 +147,9 @@ async fn a_body_without_protection_may_be_finished(fixture: Fixture) {
 }
 
 async fn a_claim_that_was_granted_unseen_is_given_back(fixture: Fixture) {
-    fixture.store.fail(Operation::Claim, [Fault::ReplyHangs]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::ReplyHangs]);
     let call = runs_bare(fixture.pay());
     let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
     while fixture.pay_far().entry().await.unwrap().is_none() {}
@@ -177,7 +181,9 @@ async fn a_refusal_by_the_store_is_no_outage(fixture: Fixture) {
 }
 
 async fn an_outage_after_the_claim_is_none(fixture: Fixture) {
-    fixture.store.fail(Operation::Complete, [Fault::Refused]);
+    fixture
+        .store
+        .fail(StoreOperation::Complete, [Fault::Refused]);
     let call = runs_bare(fixture.pay()).run(|cx| async move { receipt(cx.attempt().into()) });
     assert_eq!(call.await, receipt(1));
     assert_eq!(fixture.events.count("unprotected"), 0);
@@ -190,7 +196,7 @@ async fn an_outage_while_reconciling_runs_nothing(fixture: Fixture) {
     let faults = [Fault::None]
         .into_iter()
         .chain([Fault::Unreachable; 10_000]);
-    fixture.store.fail(Operation::Claim, faults);
+    fixture.store.fail(StoreOperation::Claim, faults);
     let hook = |_| async { crate::reconciling::Says::NotLanded };
     let call = runs_bare(fixture.pay()).run_reconciled(hook, |_| async { crate::support::never() });
     let error = refusal(in_time(&fixture, call).await);
@@ -202,7 +208,7 @@ async fn an_outage_while_reconciling_runs_nothing(fixture: Fixture) {
 async fn a_store_that_is_full_busy_or_refuses_is_no_outage(fixture: Fixture) {
     let faults = [Fault::Full, Fault::Overloaded, Fault::Busy, Fault::Refused];
     for (key, fault) in (0..).zip(faults) {
-        fixture.store.fail(Operation::Claim, [fault; 10_000]);
+        fixture.store.fail(StoreOperation::Claim, [fault; 10_000]);
         let call = runs_bare(fixture.engine.operation("pay").key(&(key, "a full store")));
         let error = refusal(in_time(&fixture, answered(call)).await);
         assert_eq!(error.kind(), &ErrorKind::StoreUnavailable, "{fault:?}");
@@ -215,7 +221,7 @@ async fn a_store_that_is_full_busy_or_refuses_is_no_outage(fixture: Fixture) {
 async fn a_queue_in_front_of_a_store_that_is_gone_is_an_outage(fixture: Fixture) {
     fixture
         .store
-        .fail(Operation::Claim, [Fault::Overloaded; 10_000]);
+        .fail(StoreOperation::Claim, [Fault::Overloaded; 10_000]);
     let error = refusal(in_time(&fixture, answered(runs_bare(fixture.pay()))).await);
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
     // Half of the claim's deadline without a reply.
@@ -231,7 +237,9 @@ async fn a_queue_in_front_of_a_store_that_is_gone_is_an_outage(fixture: Fixture)
     fixture.store.heal();
     let other = fixture.engine.operation("pay").key(&"beside");
     assert_eq!(paid(other, &Runs::default()).await, receipt(1));
-    fixture.store.fail(Operation::Claim, [Fault::Overloaded]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::Overloaded]);
     let error = refusal(in_time(&fixture, answered(runs_bare(fixture.pay()))).await);
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
 }
@@ -239,10 +247,10 @@ async fn a_queue_in_front_of_a_store_that_is_gone_is_an_outage(fixture: Fixture)
 /// A claim hangs until its deadline is over; this long before, the store replies to another call.
 async fn hangs_beside(fixture: &Fixture, quiet: Duration) -> Answer {
     let deadline = Duration::from_secs(2);
-    fixture.store.fail(Operation::Claim, [Fault::Hangs]);
+    fixture.store.fail(StoreOperation::Claim, [Fault::Hangs]);
     let call = runs_bare(fixture.pay());
     let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
-    crate::support::sent(fixture, Operation::Claim, 1).await;
+    crate::support::sent(fixture, StoreOperation::Claim, 1).await;
     fixture.clock.sleeper_within(deadline).await;
     fixture.clock.advance(deadline.saturating_sub(quiet));
     let other = fixture.engine.operation("pay").key(&"beside");
@@ -270,7 +278,7 @@ async fn a_server_that_is_not_there_is_an_outage_while_others_reply(fixture: Fix
         assert_eq!(paid(other, &Runs::default()).await, receipt(1));
         fixture
             .store
-            .fail(Operation::Claim, [Fault::Unreachable; 10_000]);
+            .fail(StoreOperation::Claim, [Fault::Unreachable; 10_000]);
         let answer = bare(&fixture, runs_bare(fixture.pay()), &Runs::default()).await;
         assert_eq!(answer, receipt(1));
         fixture.store.heal();
@@ -279,7 +287,7 @@ async fn a_server_that_is_not_there_is_an_outage_while_others_reply(fixture: Fix
 }
 
 async fn all_callers_of_an_unavailable_store_run_without_it(fixture: Fixture) {
-    fixture.store.fail(Operation::Claim, [Fault::Hangs]);
+    fixture.store.fail(StoreOperation::Claim, [Fault::Hangs]);
     let runs = Runs::default();
     let tasks = crate::support::duplicates(5, || runs_bare(fixture.pay()), &runs);
     crate::support::others().await;
@@ -353,7 +361,9 @@ async fn no_environment_variable_disables_an_engine() {
 
 /// The documented `timeout_at(cx.deadline(), …)` must not fail at once where nothing is protected.
 async fn a_body_without_protection_has_a_deadline(fixture: Fixture) {
-    fixture.store.fail(Operation::Claim, [Fault::Lost; 10_000]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::Lost; 10_000]);
     let call = fixture.pay().on_outage(OnOutage::Run);
     let deadline = call.run(|cx| async move {
         let time = cx

@@ -11,6 +11,7 @@ use crate::stores;
 /// Settings of a run.
 #[derive(Clone, Debug, Parser)]
 #[command(
+    args_override_self = true,
     name = "soak",
     bin_name = "scripts/test soak",
     about = "Calls, faults and a checker: see docs/soak.md"

@@ -8,7 +8,7 @@ use idem_harness::{
     DatabaseServer, MariaDbServer, PostgresServer, RedisServer, RedisServerBuilder, SentinelSetup,
     TcpProxy,
 };
-use idem_runtime::store::layered::layered;
+use idem_runtime::store::layered::LayeredStore;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::{Durability, RedisStore};
 use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqliteStore};
@@ -67,7 +67,10 @@ async fn connect_once(store: &str, url: &str) -> Result<EngineBuilder, StoreErro
         "layered" => {
             let (fast, durable) = url.split_once(' ').expect("two URLs");
             let fast = RedisStore::connect(fast).await?;
-            Engine::builder(layered(fast, PostgresStore::connect(durable).await?))
+            Engine::builder(LayeredStore::new(
+                fast,
+                PostgresStore::connect(durable).await?,
+            ))
         }
         other => panic!("no store {other}"),
     })

@@ -72,6 +72,7 @@ impl Events {
                 (Reconciled::Landed(()), _) => "landed".to_owned(),
                 (Reconciled::NotLanded, _) => "not landed".to_owned(),
                 (Reconciled::Unknown, why) => format!("undecided: {}", why.unwrap_or_default()),
+                (other, _) => format!("{other:?}"),
             },
             EventKind::ClockStepped { forward: true, .. } => "clock stepped forward".to_owned(),
             EventKind::ClockStepped { forward: false, .. } => "clock stepped back".to_owned(),

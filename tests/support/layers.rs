@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
 use idem_runtime::store::layered::LayeredStore;
-use idem_runtime::store::{Front, RecordKey, Store};
+use idem_runtime::store::{ReadCache, RecordKey, Store};
 
 /// Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -15,7 +15,7 @@ const TRUST: Duration = Duration::from_millis(50);
 
 /// A store of one fixture in front of the store of another.
 pub struct InLayers {
-    front: Arc<dyn Front>,
+    front: Arc<dyn ReadCache>,
     fast: Arc<dyn Fixture>,
     durable: Arc<dyn Fixture>,
     store: LayeredStore,
@@ -24,7 +24,11 @@ pub struct InLayers {
 impl InLayers {
     /// `front` is the store of `fast`, whose prefix the durable one uses as well.
     #[must_use]
-    pub fn new(front: Arc<dyn Front>, fast: Arc<dyn Fixture>, durable: Arc<dyn Fixture>) -> Self {
+    pub fn new(
+        front: Arc<dyn ReadCache>,
+        fast: Arc<dyn Fixture>,
+        durable: Arc<dyn Fixture>,
+    ) -> Self {
         let store = LayeredStore::over(Arc::clone(&front), durable.store())
             .patience(PATIENCE)
             .trust(TRUST)

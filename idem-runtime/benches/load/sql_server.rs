@@ -6,7 +6,7 @@ use std::time::Duration;
 use idem_harness::{MariaDbServer, PostgresServer, TestDir};
 use idem_runtime::Engine;
 use idem_runtime::store::Store;
-use idem_runtime::store::layered::layered;
+use idem_runtime::store::layered::LayeredStore;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqlSource, SqliteStore};
 use sqlx::mysql::MySqlConnectOptions;
@@ -90,7 +90,7 @@ async fn engine(store: impl Store, redis: Option<&str>) -> Engine {
         return Engine::new(store);
     };
     let fast = RedisStore::connect(redis).await.unwrap();
-    Engine::new(layered(fast, store))
+    Engine::new(LayeredStore::new(fast, store))
 }
 
 /// As the store opens it, but for how it syncs.

@@ -2,7 +2,7 @@
 
 use criterion::{BatchSize, Bencher, Criterion};
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Begun, Claim, Completion, Engine, EngineBuilder, Replay, StoredAnswer};
+use idem_runtime::{Acquired, Claim, Completion, Engine, EngineBuilder, Replay, StoredAnswer};
 
 use crate::blank::{Blank, at_once};
 use crate::order::Receipt;
@@ -30,7 +30,7 @@ fn settings() -> Vec<(&'static str, Setting)> {
 fn claim(engine: &Engine, number: u64) -> Claim {
     let begun = at_once(engine.operation("payments.pay").key(&number).begin());
     match begun.unwrap() {
-        Begun::Claimed(claim) => claim,
+        Acquired::Run(claim) => claim,
         other => panic!("not a claim: {other:?}"),
     }
 }
@@ -40,7 +40,7 @@ fn stored(engine: &Engine, receipt: &Receipt) -> StoredAnswer {
     at_once(claim(engine, 7).complete(receipt)).unwrap();
     let begun = at_once(engine.operation("payments.pay").key(&7_u64).begin());
     match begun.unwrap() {
-        Begun::Done(stored) => stored,
+        Acquired::Replay(stored) => stored,
         other => panic!("not an answer: {other:?}"),
     }
 }

@@ -6,6 +6,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use super::description::{Call, enter, entry};
+#[cfg(feature = "_sql")]
+use super::in_tx::CallInTx;
 use super::run::{finish, run};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
@@ -18,10 +20,10 @@ use crate::lifecycle::inspect::Entry;
 use crate::lifecycle::reconcile::{reconciled, unsettled};
 #[cfg(feature = "http")]
 use crate::lifecycle::run_limit::Gate;
-use crate::lifecycle::start::Admission;
-use crate::lifecycle::start::{Begun, Start};
-use crate::outcome::on_error::{By, Classified, Keep, Release, Unknown};
-use crate::outcome::reconciled::Verdict;
+use crate::lifecycle::start::CallAdmission;
+use crate::lifecycle::start::{Acquired, Start};
+use crate::outcome::on_error::Classified;
+use crate::outcome::reconciled::IntoReconciled;
 use crate::outcome::{Outcome, Output};
 use crate::policy::{
     OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning, OnUnconfirmed,
@@ -124,31 +126,17 @@ impl<P> CallBuilder<P> {
         self
     }
 
-    pub(crate) fn on_error<Q>(self, on_error: Q) -> CallBuilder<Q> {
+    /// The treatment of errors; default [`Classified`].
+    ///
+    /// [`Release`](crate::on_error::Release): every error releases the key (`on_error = release`).
+    /// [`Keep`](crate::on_error::Keep): every error is kept as an answer (`on_error = keep`).
+    /// [`Unknown`](crate::on_error::Unknown): after any error the outcome is unknown (`on_error = unknown`).
+    /// [`By`](crate::on_error::By): a function of the error decides (`on_error = path`).
+    pub fn on_error<Q>(self, on_error: Q) -> CallBuilder<Q> {
         CallBuilder {
             call: self.call,
             on_error,
         }
-    }
-
-    /// Every error releases the key (`on_error = release`).
-    pub fn release_errors(self) -> CallBuilder<Release> {
-        self.on_error(Release)
-    }
-
-    /// Every error is kept as an answer (`on_error = keep`).
-    pub fn keep_errors(self) -> CallBuilder<Keep> {
-        self.on_error(Keep)
-    }
-
-    /// After any error the outcome is unknown (`on_error = unknown`).
-    pub fn errors_are_unknown(self) -> CallBuilder<Unknown> {
-        self.on_error(Unknown)
-    }
-
-    /// A function of the error decides (`on_error = path`).
-    pub fn classify_errors<F>(self, class: F) -> CallBuilder<By<F>> {
-        self.on_error(By(class))
     }
 
     /// Replays the stored answer, or runs `body` under a claim and stores its result.
@@ -231,7 +219,7 @@ impl<P> CallBuilder<P> {
     /// }
     ///
     /// let engine = Engine::new(MemoryStore::new());
-    /// let pay = || engine.operation("payments.pay").key("order-7").errors_are_unknown();
+    /// let pay = || engine.operation("payments.pay").key("order-7").on_error(idem_runtime::on_error::Unknown);
     /// // Nobody knows whether the provider got the request.
     /// let first = pay().run(|_| async { Err::<u64, _>(PayError::TimedOut) }).await;
     /// assert_eq!(first, Err(PayError::TimedOut));
@@ -260,7 +248,7 @@ impl<P> CallBuilder<P> {
         Result<T, E>: Outcome<P>,
         H: FnOnce(Context) -> G,
         G: Future<Output = R>,
-        R: Verdict<T>,
+        R: IntoReconciled<T>,
         B: FnOnce(Context) -> F,
         F: Future<Output = Result<T, E>>,
     {
@@ -286,11 +274,11 @@ impl<P> CallBuilder<P> {
         docsrs,
         doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
     )]
-    pub fn in_tx<T>(self, tx: &mut T) -> super::CallInTx<'_, T, P>
+    pub fn in_tx<T>(self, tx: &mut T) -> CallInTx<'_, T, P>
     where
         T: crate::store::sql::SqlTransaction + ?Sized,
     {
-        super::CallInTx::new(self, tx)
+        CallInTx::new(self.call, self.on_error, tx)
     }
 
     pub(super) fn into_call<O: Outcome<P>>(self) -> (Call, Output<O, P>) {
@@ -328,19 +316,19 @@ impl<P> CallBuilder<P> {
     /// # Cancel safety
     ///
     /// A claim in progress is released.
-    pub async fn begin(self) -> Result<Begun, Error> {
+    pub async fn begin(self) -> Result<Acquired, Error> {
         // Consumed by every call, see `Drive::poll_start`.
         tokio::task::consume_budget().await;
         // Without a body nothing can run unprotected.
         let mut call = self.call;
         call.on_outage(OnOutage::Fail);
         let pending = match enter(call)?.1 {
-            Admission::Replay(stored) => return Ok(Begun::Done(stored)),
-            Admission::Acquire(pending) => pending,
+            CallAdmission::Replay(stored) => return Ok(Acquired::Replay(stored)),
+            CallAdmission::Acquire(pending) => pending,
         };
         match pending.await? {
-            Start::Run(claim) => Ok(Begun::Claimed(claim)),
-            Start::Replay(stored) => Ok(Begun::Done(stored)),
+            Start::Run(claim) => Ok(Acquired::Run(claim)),
+            Start::Replay(stored) => Ok(Acquired::Replay(stored)),
             Start::Reconcile(..) => unreachable!("only a call with a hook is asked to reconcile"),
             Start::Unprotected(call) => {
                 let error = Error::new(ErrorKind::NoEngine, call.key.operation().clone());

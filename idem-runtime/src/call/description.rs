@@ -14,8 +14,8 @@ use crate::identity::key::ToKey;
 use crate::identity::operation::Operation;
 use crate::lifecycle::core::{Core, Protection};
 use crate::lifecycle::run_limit::Gate;
-use crate::lifecycle::start::Admission;
 use crate::lifecycle::start::Ask;
+use crate::lifecycle::start::CallAdmission;
 use crate::outcome::AnyOutput;
 use crate::policy::{
     EffectivePolicy, OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning,
@@ -242,7 +242,7 @@ pub async fn entry(call: Call) -> Result<Option<crate::lifecycle::inspect::Entry
 }
 
 /// Admits a call, or returns its known answer.
-pub(super) fn enter(call: Call) -> Result<(Engine, Admission), Error> {
+pub(super) fn enter(call: Call) -> Result<(Engine, CallAdmission), Error> {
     let (engine, ask) = describe(call)?;
     let admission = engine.core.enter(ask)?;
     Ok((engine, admission))

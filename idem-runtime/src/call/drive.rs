@@ -1,8 +1,8 @@
 //! The state machine of a call, from admission to output, for all types.
 //!
 //! An annotated function has a body and an output of its own. The rest of a call is here, and borrows those two as
-//! [`Body`] and [`AnyOutput`] only while it is polled: so this is compiled once, and whether the future of a call is
-//! `Send` depends on its body alone.
+//! [`PolledBody`] and [`AnyOutput`] only while it is polled: so this is compiled once, and whether the future of a call
+//! is `Send` depends on its body alone.
 
 use std::future::Future;
 use std::mem;
@@ -26,13 +26,13 @@ use crate::lifecycle::reconcile::pending::{PendingReconcile, Stop};
 use crate::lifecycle::run_limit::RunPermit;
 use crate::lifecycle::settle::{Settled, Settling};
 use crate::lifecycle::start::Start;
-use crate::lifecycle::start::{Admission, Pending};
+use crate::lifecycle::start::{CallAdmission, Pending};
 use crate::outcome::AnyOutput;
-use crate::outcome::provenance::How;
+use crate::outcome::provenance::AnswerSource;
 use crate::policy::OnLeaseLost;
 
 /// The body of a call and the slot of its output.
-pub(super) trait Body {
+pub(super) trait PolledBody {
     /// Polls the body. Ready: the output is set.
     fn poll(&mut self, cx: &mut task::Context<'_>) -> Poll<()>;
     /// Drops the body, with everything that it owns.
@@ -100,11 +100,13 @@ impl Drive {
                 output.refuse(error);
                 (None, Stage::Known)
             }
-            Ok((engine, Admission::Replay(stored))) => {
+            Ok((engine, CallAdmission::Replay(stored))) => {
                 replay(&engine, output, &stored);
                 (None, Stage::Known)
             }
-            Ok((engine, Admission::Acquire(pending))) => (Some(engine), Stage::Acquires(pending)),
+            Ok((engine, CallAdmission::Acquire(pending))) => {
+                (Some(engine), Stage::Acquires(pending))
+            }
         };
         Self {
             engine,
@@ -158,7 +160,11 @@ impl Drive {
 
     /// Polls until the output is set. The body is dropped by then, and before its key is released: what it owns, such
     /// as an open transaction, is undone first.
-    pub(super) fn poll(&mut self, cx: &mut task::Context<'_>, body: &mut dyn Body) -> Poll<()> {
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut task::Context<'_>,
+        body: &mut dyn PolledBody,
+    ) -> Poll<()> {
         ready!(self.poll_start(cx, body.output()));
         if let Stage::Runs(turn) = &mut self.stage {
             let end = ready!(turn.poll(cx, body));
@@ -203,7 +209,7 @@ impl Drive {
                 resume_unwind(panic);
             }
             // Without a claim there is no lease to lose and no hook to run: the body has an output.
-            output.come_about(How::Executed, context.attempt(), Duration::ZERO);
+            output.come_about(AnswerSource::Executed, context.attempt(), Duration::ZERO);
             return Stage::Ended;
         };
         let (settling, own) = match end {
@@ -246,7 +252,7 @@ impl Turn {
     }
 
     /// Polls the body until it has ended, or must not continue.
-    fn poll(&mut self, cx: &mut task::Context<'_>, body: &mut dyn Body) -> Poll<End> {
+    fn poll(&mut self, cx: &mut task::Context<'_>, body: &mut dyn PolledBody) -> Poll<End> {
         let poll = AssertUnwindSafe(|| body.poll(cx));
         match self.context.enter(|| catch_unwind(poll)) {
             Ok(Poll::Ready(())) => return Poll::Ready(End::Output),

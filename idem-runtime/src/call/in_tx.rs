@@ -4,16 +4,16 @@ use std::fmt;
 use std::ops::AsyncFnOnce;
 use std::pin::pin;
 
-use super::builder::CallBuilder;
+use super::description::Call;
 use super::within::{InTx, begin_in_tx};
 use crate::lifecycle::context::Context;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Output};
 use crate::store::sql::SqlTransaction;
 
-/// A call claimed and completed in the caller's transaction. Made by [`CallBuilder::in_tx`].
+/// A call claimed and completed in the caller's transaction. Made by [`CallBuilder::in_tx`](crate::CallBuilder::in_tx).
 ///
 /// The body's writes through the transaction are committed together with its record, or not at all. There is no lease:
-/// a call with the same key waits (as [`on_running`](CallBuilder::on_running) says) until this transaction is committed
+/// a call with the same key waits (as [`on_running`](crate::CallBuilder::on_running) says) until this transaction is committed
 /// or rolled back, and then gets its answer or runs.
 ///
 /// - **Success**: commit, and the answer counts.
@@ -70,7 +70,7 @@ use crate::store::sql::SqlTransaction;
 ///     let order: Result<u64, OrderError> = engine
 ///         .operation("orders.create")
 ///         .key("order-7")
-///         .release_errors()
+///         .on_error(idem_runtime::on_error::Release)
 ///         .in_tx(&mut tx)
 ///         .run(async |tx: &mut SqliteTransaction<'_>, _| {
 ///             sqlx::query("INSERT INTO orders VALUES (7)").execute(&mut **tx).await?;
@@ -88,7 +88,8 @@ use crate::store::sql::SqlTransaction;
 /// ```
 #[must_use = "a call does nothing until it is run"]
 pub struct CallInTx<'t, T: ?Sized, P> {
-    call: CallBuilder<P>,
+    call: Call,
+    on_error: P,
     tx: &'t mut T,
 }
 
@@ -96,18 +97,19 @@ impl<T: ?Sized, P: fmt::Debug> fmt::Debug for CallInTx<'_, T, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallInTx")
             .field("call", &self.call)
+            .field("on_error", &self.on_error)
             .finish_non_exhaustive()
     }
 }
 
 impl<'t, T: SqlTransaction + ?Sized, P> CallInTx<'t, T, P> {
-    pub(super) fn new(call: CallBuilder<P>, tx: &'t mut T) -> Self {
-        Self { call, tx }
+    pub(super) fn new(call: Call, on_error: P, tx: &'t mut T) -> Self {
+        Self { call, on_error, tx }
     }
 
     /// Replays the stored answer, or runs the body in the transaction.
     ///
-    /// The result is stored in the transaction. `T` and `E` are as in [`CallBuilder::run`].
+    /// The result is stored in the transaction. `T` and `E` are as in [`CallBuilder::run`](crate::CallBuilder::run).
     ///
     /// # Errors
     ///
@@ -115,7 +117,7 @@ impl<'t, T: SqlTransaction + ?Sized, P> CallInTx<'t, T, P> {
     /// the transaction can only be rolled back, [`ErrorKind::Running`](crate::ErrorKind::Running) where another
     /// transaction holds the record for longer than this call waits,
     /// [`ErrorKind::StoreUnavailable`](crate::ErrorKind::StoreUnavailable) where the transaction that holds the lock of
-    /// an SQLite file may be of any key, and as in [`CallBuilder::run`]. The last two leave the transaction as it was.
+    /// an SQLite file may be of any key, and as in [`CallBuilder::run`](crate::CallBuilder::run). The last two leave the transaction as it was.
     ///
     /// # Panics
     ///
@@ -131,8 +133,8 @@ impl<'t, T: SqlTransaction + ?Sized, P> CallInTx<'t, T, P> {
         Result<V, E>: Outcome<P>,
         B: AsyncFnOnce(&mut T, Context) -> Result<V, E>,
     {
-        let (call, output) = self.call.into_call();
-        match begin_in_tx(call, output, self.tx).await {
+        let output = Output::new(self.on_error);
+        match begin_in_tx(self.call, output, self.tx).await {
             InTx::Answered(answer) => answer,
             InTx::Run(mut turn) => {
                 let context = turn.context().clone();

@@ -7,7 +7,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use super::description::Call;
-use super::drive::{Body, Drive};
+use super::drive::{Drive, PolledBody};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::Operation;
@@ -17,12 +17,12 @@ use crate::outcome::{AnyOutput, Output};
 #[must_use = "a call does nothing until it is awaited"]
 pub struct Run<'b, O, P, F> {
     // Field order: a dropped call drops its body first, so that its effects are undone before its key is released.
-    held: Held<'b, O, P, F>,
+    held: TypedBody<'b, O, P, F>,
     drive: Drive,
 }
 
 /// The body and the output of a call.
-struct Held<'b, O, P, F> {
+struct TypedBody<'b, O, P, F> {
     /// `None` once it has ended.
     body: Pin<&'b mut Option<F>>,
     output: Output<O, P>,
@@ -42,7 +42,7 @@ where
     F: Future<Output = O>,
 {
     let drive = Drive::open(call, output.any());
-    let held = Held { body, output };
+    let held = TypedBody { body, output };
     Run { held, drive }
 }
 
@@ -61,7 +61,7 @@ impl<O, P, F: Future<Output = O>> Future for Run<'_, O, P, F> {
     }
 }
 
-impl<O, P, F: Future<Output = O>> Body for Held<'_, O, P, F> {
+impl<O, P, F: Future<Output = O>> PolledBody for TypedBody<'_, O, P, F> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         // Invariant: the body is dropped only after completion.
         if let Some(body) = self.body.as_mut().as_pin_mut()
@@ -82,13 +82,13 @@ impl<O, P, F: Future<Output = O>> Body for Held<'_, O, P, F> {
     }
 }
 
-impl<O, P, F> Held<'_, O, P, F> {
+impl<O, P, F> TypedBody<'_, O, P, F> {
     fn drop_body(&mut self) {
         self.body.set(None);
     }
 }
 
-impl<O, P, F> Drop for Held<'_, O, P, F> {
+impl<O, P, F> Drop for TypedBody<'_, O, P, F> {
     fn drop(&mut self) {
         self.drop_body();
     }
@@ -116,7 +116,7 @@ where
     let scoped = Engine::scoped();
     let task = async move {
         let body = pin!(Some(body));
-        let held = Held { body, output };
+        let held = TypedBody { body, output };
         Run { held, drive }.await
     };
     let task = in_span(task);

@@ -13,7 +13,10 @@ async fn a_value_that_its_format_does_not_bring_back_is_said_to_be_that() {
     let engine = Engine::builder(MemoryStore::new()).build().unwrap();
     let mut messages = Vec::new();
     for _ in 0..2 {
-        let call = engine.operation("rates.mean").key(&1).release_errors();
+        let call = engine
+            .operation("rates.mean")
+            .key(&1)
+            .on_error(crate::on_error::Release);
         let answer = call
             .run(|_| async { Ok::<_, Error>(Rate { of: Vec::new() }) })
             .await;

@@ -216,11 +216,11 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
         .core
         .record_key(ask.operation.clone(), ask.own.identity.digest);
     match Box::pin(enter(&engine, &key, ask, tx)).await {
-        Ok(Found::Answer(stored)) => {
+        Ok(TxAdmission::Answer(stored)) => {
             replay(&engine, output.any(), &stored);
             InTx::Answered(output.take())
         }
-        Ok(Found::Claim(claim, part, running)) => {
+        Ok(TxAdmission::Claim(claim, part, running)) => {
             let (claim, claimed) = claim.map_or((None, None), |claim| (Some(claim.0), claim.1));
             let context = running.context_with(claim);
             InTx::Run(TxTurn {
@@ -243,7 +243,7 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
 }
 
 /// The result of admission.
-enum Found<'t, T: SqlTransaction + ?Sized> {
+enum TxAdmission<'t, T: SqlTransaction + ?Sized> {
     /// Joins the counter of running bodies before leaving that of waiting calls, so that a shutdown never counts
     /// neither.
     Claim(Option<Grant>, Part<'t, T>, Unleased),
@@ -255,7 +255,7 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
     key: &RecordKey,
     ask: Ask,
     tx: &'t mut T,
-) -> Result<Found<'t, T>, Error> {
+) -> Result<TxAdmission<'t, T>, Error> {
     let (core, max_run) = (&engine.core, ask.policy.max_run());
     let _entered = Entered::new(core);
     let former = ask.former.as_ref();
@@ -272,19 +272,19 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
         )
     {
         let stored = core.answer(key, record, left, &ask.policy, false, true)?;
-        return Ok(Found::Answer(stored));
+        return Ok(TxAdmission::Answer(stored));
     }
     if protected
         && let Ok(Some((record, left))) = core.store.recall(key, ask.own.identity.fingerprint).await
     {
         let stored = core.answer(key, record, left, &ask.policy, false, false)?;
-        return Ok(Found::Answer(stored));
+        return Ok(TxAdmission::Answer(stored));
     }
     if protected
         && let Some(former) = &ask.former
         && let Some(stored) = finished_before(core, &ask, former).await?
     {
-        return Ok(Found::Answer(stored));
+        return Ok(TxAdmission::Answer(stored));
     }
     let mut part = Part {
         tx,
@@ -307,13 +307,13 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
     };
     let running = || Unleased::new(core, name, max_run);
     if !protected {
-        return Ok(Found::Claim(None, part, running()));
+        return Ok(TxAdmission::Claim(None, part, running()));
     }
     match claim(engine, key, ask, &mut part).await {
-        Ok(Claimed::Granted(claim)) => Ok(Found::Claim(Some(claim), part, running())),
+        Ok(Claimed::Granted(claim)) => Ok(TxAdmission::Claim(Some(claim), part, running())),
         Ok(Claimed::Done(stored)) => {
             part.roll_back(core).await;
-            Ok(Found::Answer(stored))
+            Ok(TxAdmission::Answer(stored))
         }
         Err(error) => {
             part.leave(core).await;

@@ -65,7 +65,7 @@ impl Fault {
 /// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Operation {
+pub enum StoreOperation {
     /// [`Store::claim`]
     Claim,
     /// [`Store::complete`], [`Store::complete_claim`]
@@ -89,7 +89,7 @@ pub enum Operation {
 #[non_exhaustive]
 pub struct Sent {
     /// Its kind.
-    pub operation: Operation,
+    pub operation: StoreOperation,
     /// Its owner, if it has one.
     pub owner: Option<Owner>,
     /// The name of the thread that sent it.
@@ -106,7 +106,7 @@ pub struct Sent {
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// use idem_runtime::conformance::{Fault, Faulty, Operation};
+/// use idem_runtime::conformance::{Fault, Faulty, StoreOperation};
 /// use idem_runtime::{Engine, Error, store::memory::MemoryStore};
 ///
 /// let store = Faulty::new(MemoryStore::new());
@@ -114,10 +114,10 @@ pub struct Sent {
 /// let pay = || engine.operation("pay").key(&7).run(|_| async { Ok::<_, Error>(1) });
 ///
 /// // The answer is stored, but the reply that says so is lost.
-/// store.fail(Operation::Complete, [Fault::ReplyLost]);
+/// store.fail(StoreOperation::Complete, [Fault::ReplyLost]);
 /// assert_eq!(pay().await, Ok(1));
 /// assert_eq!(pay().await, Ok(1));
-/// assert_eq!(store.count(Operation::Complete), 2, "it was sent again");
+/// assert_eq!(store.count(StoreOperation::Complete), 2, "it was sent again");
 /// # });
 /// ```
 #[derive(Clone)]
@@ -131,7 +131,7 @@ struct FaultyState {
 
 #[derive(Default)]
 struct FaultPlan {
-    next: Vec<(Operation, VecDeque<Fault>)>,
+    next: Vec<(StoreOperation, VecDeque<Fault>)>,
     at: Vec<(usize, Fault)>,
     sent: Vec<Sent>,
 }
@@ -167,7 +167,7 @@ impl Faulty {
     }
 
     /// Injects these faults into the next operations of this kind, one each.
-    pub fn fail(&self, operation: Operation, faults: impl IntoIterator<Item = Fault>) {
+    pub fn fail(&self, operation: StoreOperation, faults: impl IntoIterator<Item = Fault>) {
         let faults = faults.into_iter().collect();
         self.plan().next.push((operation, faults));
     }
@@ -197,7 +197,7 @@ impl Faulty {
 
     /// The owners of the operations of this kind so far.
     #[must_use]
-    pub fn sent(&self, operation: Operation) -> Vec<Option<Owner>> {
+    pub fn sent(&self, operation: StoreOperation) -> Vec<Option<Owner>> {
         let plan = self.plan();
         let of_kind = plan.sent.iter().filter(|sent| sent.operation == operation);
         of_kind.map(|sent| sent.owner).collect()
@@ -205,7 +205,7 @@ impl Faulty {
 
     /// The number of operations of this kind so far.
     #[must_use]
-    pub fn count(&self, operation: Operation) -> usize {
+    pub fn count(&self, operation: StoreOperation) -> usize {
         self.sent(operation).len()
     }
 
@@ -215,7 +215,7 @@ impl Faulty {
         Arc::strong_count(&self.0)
     }
 
-    fn fault(&self, operation: Operation, owner: Option<Owner>) -> Fault {
+    fn fault(&self, operation: StoreOperation, owner: Option<Owner>) -> Fault {
         let mut plan = self.plan();
         let step = plan.sent.len();
         plan.sent.push(Sent {
@@ -234,7 +234,7 @@ impl Faulty {
 
     fn run<'a, T: Send + Unpin + 'static>(
         &'a self,
-        operation: Operation,
+        operation: StoreOperation,
         owner: Option<Owner>,
         send: impl Fn(Arc<dyn Store>) -> StoreFuture<'static, T> + Send + 'a,
     ) -> StoreFuture<'a, T> {
@@ -324,7 +324,7 @@ impl Forward for Faulty {
         key: &'a RecordKey,
         request: &'a ClaimRequest,
     ) -> StoreFuture<'a, ClaimReply> {
-        self.run(Operation::Claim, Some(request.owner), move |store| {
+        self.run(StoreOperation::Claim, Some(request.owner), move |store| {
             let (key, request) = (key.clone(), request.clone());
             StoreFuture::pending(async move { store.claim(&key, &request).await })
         })
@@ -336,7 +336,7 @@ impl Forward for Faulty {
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
         let owner = Header::decode(record).ok().map(|header| header.owner);
-        self.run(Operation::Complete, owner, move |store| {
+        self.run(StoreOperation::Complete, owner, move |store| {
             let (key, record) = (key.clone(), record.clone());
             StoreFuture::pending(async move { store.complete(&key, &record).await })
         })
@@ -348,7 +348,7 @@ impl Forward for Faulty {
         claim: &'a Header,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
-        self.run(Operation::Complete, Some(claim.owner), move |store| {
+        self.run(StoreOperation::Complete, Some(claim.owner), move |store| {
             let (key, claim, record) = (key.clone(), *claim, record.clone());
             StoreFuture::pending(async move { store.complete_claim(&key, &claim, &record).await })
         })
@@ -360,14 +360,14 @@ impl Forward for Faulty {
         owner: &'a Owner,
         remains: Remains,
     ) -> StoreFuture<'a, ReleaseReply> {
-        self.run(Operation::Release, Some(*owner), move |store| {
+        self.run(StoreOperation::Release, Some(*owner), move |store| {
             let (key, owner) = (key.clone(), *owner);
             StoreFuture::pending(async move { store.release(&key, &owner, remains).await })
         })
     }
 
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
-        self.run(Operation::Renew, Some(claim.owner), move |store| {
+        self.run(StoreOperation::Renew, Some(claim.owner), move |store| {
             let (key, claim) = (key.clone(), *claim);
             StoreFuture::pending(async move { store.renew(&key, &claim).await })
         })
@@ -380,35 +380,35 @@ impl Forward for Faulty {
         record: &'a Bytes,
     ) -> StoreFuture<'a, ResolveReply> {
         let owner = Header::decode(record).ok().map(|header| header.owner);
-        self.run(Operation::Resolve, owner, move |store| {
+        self.run(StoreOperation::Resolve, owner, move |store| {
             let (key, seen, record) = (key.clone(), *seen, record.clone());
             StoreFuture::pending(async move { store.resolve(&key, &seen, &record).await })
         })
     }
 
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
-        self.run(Operation::Watch, None, move |store| {
+        self.run(StoreOperation::Watch, None, move |store| {
             let key = key.clone();
             StoreFuture::pending(async move { store.watch(&key).await })
         })
     }
 
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
-        self.run(Operation::Read, None, move |store| {
+        self.run(StoreOperation::Read, None, move |store| {
             let key = key.clone();
             StoreFuture::pending(async move { store.read(&key).await })
         })
     }
 
     fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
-        self.run(Operation::Read, None, move |store| {
+        self.run(StoreOperation::Read, None, move |store| {
             let key = key.clone();
             StoreFuture::pending(async move { store.glance(&key).await })
         })
     }
 
     fn list<'a>(&'a self, request: &'a ListRequest) -> StoreFuture<'a, ListReply> {
-        self.run(Operation::List, None, move |store| {
+        self.run(StoreOperation::List, None, move |store| {
             let request = request.clone();
             StoreFuture::pending(async move { store.list(&request).await })
         })

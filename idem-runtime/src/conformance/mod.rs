@@ -113,7 +113,7 @@ mod unreadable;
 mod watching;
 
 pub use self::case::{Case, Tag};
-pub use self::faulty::{Fault, Faulty, Operation, Sent};
+pub use self::faulty::{Fault, Faulty, Sent, StoreOperation};
 pub use self::fixture::{BoxFuture, Fixture, Plant};
 pub use self::forward::Forward;
 pub use self::suite::cases;

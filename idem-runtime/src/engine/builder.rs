@@ -15,7 +15,7 @@ use crate::identity::operation::Prefix;
 use crate::identity::token::Tokens;
 use crate::lifecycle::core::{Core, Limits, Protection};
 use crate::lifecycle::outage::Outage;
-use crate::lifecycle::renewer::Keeper;
+use crate::lifecycle::renewer::Renewer;
 use crate::lifecycle::run_limit::RunLimit;
 use crate::local::cache::{Answers, LocalCache};
 use crate::local::singleflight::Flights;
@@ -122,11 +122,11 @@ impl EngineBuilder {
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-    /// use idem_runtime::{Begun, Engine, Error, ErrorKind, store::memory::MemoryStore};
+    /// use idem_runtime::{Acquired, Engine, Error, ErrorKind, store::memory::MemoryStore};
     ///
     /// let engine = Engine::builder(MemoryStore::new()).max_running(1).build()?;
     /// let pay = |order: u32| engine.operation("payments.pay").key(&order);
-    /// let Begun::Claimed(running) = pay(1).begin().await? else { unreachable!("it is the first") };
+    /// let Acquired::Run(running) = pay(1).begin().await? else { unreachable!("it is the first") };
     ///
     /// let refused: Result<u32, Error> = pay(2).run(|_| async { Ok(2) }).await;
     /// assert_eq!(*refused.unwrap_err().kind(), ErrorKind::TooManyRunning);
@@ -420,7 +420,7 @@ impl EngineBuilder {
         let outage = Arc::new(Outage::default());
         // A store that was connected a moment ago is available.
         outage.hears(self.clock.now());
-        let keeper = Keeper::new(
+        let keeper = Renewer::new(
             Arc::clone(&self.store),
             Arc::clone(&self.clock),
             Arc::clone(&self.observer),

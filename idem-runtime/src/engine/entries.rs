@@ -47,7 +47,7 @@ impl Engine {
     ///
     /// let engine = Engine::new(MemoryStore::new());
     /// for order in 0..250 {
-    ///     let call = engine.operation("payments.pay").key(&order).errors_are_unknown();
+    ///     let call = engine.operation("payments.pay").key(&order).on_error(idem_runtime::on_error::Unknown);
     ///     // The provider gave no reply to every fifth.
     ///     let paid = call.run(|_| async move {
     ///         if order % 5 == 0 { Err(std::io::Error::other("no reply").into()) } else { Ok(order) }

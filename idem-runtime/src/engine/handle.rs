@@ -16,7 +16,7 @@ use crate::local::cache::LocalCacheStats;
 ///
 /// let engine = Engine::new(MemoryStore::new());
 /// engine.install()?;
-/// # Ok::<_, idem_runtime::AlreadyInstalled>(())
+/// # Ok::<_, idem_runtime::InstallError>(())
 /// ```
 #[derive(Clone)]
 pub struct Engine {

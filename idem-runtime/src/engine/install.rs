@@ -13,9 +13,9 @@ static INSTALLED: RwLock<Option<Engine>> = RwLock::new(None);
 
 /// Error of a second installation. Two stores in one process would each let the body run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AlreadyInstalled;
+pub struct InstallError;
 
-impl fmt::Display for AlreadyInstalled {
+impl fmt::Display for InstallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
             "an engine is installed already; install one at start-up, and use `Engine::scope` in tests",
@@ -23,7 +23,7 @@ impl fmt::Display for AlreadyInstalled {
     }
 }
 
-impl std::error::Error for AlreadyInstalled {}
+impl std::error::Error for InstallError {}
 
 impl Engine {
     /// Makes this the engine of every call in this process that has no other.
@@ -32,11 +32,11 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`AlreadyInstalled`]; the installed engine stays.
-    pub fn install(&self) -> Result<(), AlreadyInstalled> {
+    /// [`InstallError`]; the installed engine stays.
+    pub fn install(&self) -> Result<(), InstallError> {
         let mut installed = INSTALLED.write().unwrap_or_else(PoisonError::into_inner);
         if installed.is_some() {
-            return Err(AlreadyInstalled);
+            return Err(InstallError);
         }
         *installed = Some(self.clone());
         Ok(())

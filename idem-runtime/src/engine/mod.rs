@@ -11,5 +11,5 @@ mod tokens;
 
 pub use self::builder::EngineBuilder;
 pub use self::handle::{Engine, HasEngine};
-pub use self::install::AlreadyInstalled;
-pub use self::shutdown::Unfinished;
+pub use self::install::InstallError;
+pub use self::shutdown::ShutdownError;

@@ -11,7 +11,7 @@ use crate::env::clock::deadline;
 /// The work that had not ended at the deadline of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Unfinished {
+pub struct ShutdownError {
     /// Calls that wait for a claim or for another call's answer.
     pub waiting: usize,
     /// Bodies that run, or whose outcome is being stored. Their keys lapse with their leases.
@@ -23,7 +23,7 @@ pub struct Unfinished {
     pub unstored: usize,
 }
 
-impl fmt::Display for Unfinished {
+impl fmt::Display for ShutdownError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -35,7 +35,7 @@ impl fmt::Display for Unfinished {
     }
 }
 
-impl std::error::Error for Unfinished {}
+impl std::error::Error for ShutdownError {}
 
 impl Engine {
     /// Shuts the engine down: refuses new calls and waits for running ones.
@@ -53,17 +53,17 @@ impl Engine {
     /// engine.shutdown(Duration::from_secs(20)).await?;
     /// let late = engine.operation("pay").key(&7).begin().await.unwrap_err();
     /// assert_eq!(*late.kind(), ErrorKind::ShuttingDown);
-    /// # Ok::<_, idem_runtime::Unfinished>(()) }).unwrap();
+    /// # Ok::<_, idem_runtime::ShutdownError>(()) }).unwrap();
     /// ```
     ///
     /// # Errors
     ///
-    /// [`Unfinished`] at the deadline: the work that it counts continues as long as the process lives.
+    /// [`ShutdownError`] at the deadline: the work that it counts continues as long as the process lives.
     ///
     /// # Cancel safety
     ///
     /// May be dropped and called again; new calls stay refused.
-    pub async fn shutdown(&self, within: Duration) -> Result<(), Unfinished> {
+    pub async fn shutdown(&self, within: Duration) -> Result<(), ShutdownError> {
         let core = &self.core;
         core.closing.store(true, Ordering::SeqCst);
         let idle = async {
@@ -84,7 +84,7 @@ impl Engine {
         }
     }
 
-    fn unfinished(&self) -> Option<Unfinished> {
+    fn unfinished(&self) -> Option<ShutdownError> {
         // In this order, because a call joins the counter of running calls before it leaves that of waiting ones.
         let waiting = self.core.entering.sum();
         // Read before and after, because a body with a claim may leave one behind that has none, and the other way
@@ -93,7 +93,7 @@ impl Engine {
         let before = unleased();
         let (claims, storing) = self.core.keeper.busy();
         let running = claims + before.max(unleased());
-        let unfinished = Unfinished {
+        let unfinished = ShutdownError {
             waiting,
             running,
             storing,

@@ -14,7 +14,7 @@ use super::status::{StatusPolicy, Verdict};
 use super::wire::{self, EncodableResponse};
 use crate::error::Error;
 use crate::outcome::codec::{Body as Opened, Encoded, Format, Undecodable, Unencodable, schema_of};
-use crate::outcome::provenance::How;
+use crate::outcome::provenance::AnswerSource;
 use crate::outcome::{Outcome, Sealed};
 use crate::record::OutcomeKind;
 use crate::record::transition::Remains;
@@ -68,7 +68,7 @@ impl Rules {
 /// The outcome of a request: a response, stored or not; the error of the service; idem's own refusal.
 pub(super) struct Exchange<B: Body, E> {
     pub(super) end: Ended<B, E>,
-    pub(super) how: How,
+    pub(super) how: AnswerSource,
 }
 
 #[allow(
@@ -98,7 +98,7 @@ pub(super) enum Disposition {
 
 impl<B: Body, E> Exchange<B, E> {
     fn executed(end: Ended<B, E>) -> Self {
-        let how = How::Executed;
+        let how = AnswerSource::Executed;
         Self { end, how }
     }
 
@@ -231,7 +231,7 @@ impl<B: Body, E> Outcome<Arc<Rules>> for Exchange<B, E> {
         }))
     }
 
-    fn come_about(&mut self, how: How, _: u16, _: Duration) {
+    fn come_about(&mut self, how: AnswerSource, _: u16, _: Duration) {
         self.how = how;
     }
 

@@ -22,7 +22,7 @@ use super::status::StatusPolicy;
 use crate::engine::{Engine, HasEngine};
 use crate::lifecycle::context::Context;
 use crate::lifecycle::run_limit::{RunLimit, ScopeLimit};
-use crate::outcome::reconciled::{Reconciled, Verdict};
+use crate::outcome::reconciled::{IntoReconciled, Reconciled};
 use crate::policy::{
     OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning, OnUnconfirmed,
     policy_setters, settings,
@@ -413,7 +413,7 @@ impl IdempotencyLayer {
     where
         H: Fn(Request<Bytes>, Context) -> F + Send + Sync + 'static,
         F: Future<Output = R> + Send + 'static,
-        R: Verdict<Response<T>>,
+        R: IntoReconciled<Response<T>>,
         T: Into<Bytes>,
     {
         let hook = move |request, context| -> HookFuture {

@@ -160,7 +160,7 @@ impl<T: Serialize> Reply<T> {
     #[must_use]
     pub fn into_response(self) -> Response<Bytes> {
         let Ok(body) = serde_json::to_vec(&self.value) else {
-            return super::Problem::answer_lost()
+            return super::problem::Problem::answer_lost()
                 .into_response()
                 .map(Bytes::from);
         };

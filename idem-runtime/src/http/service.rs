@@ -23,14 +23,14 @@ use super::status::Verdict;
 use crate::call::CallBuilder;
 use crate::error::ErrorKind;
 use crate::lifecycle::reconcile::{reconciled, unsettled};
-use crate::outcome::provenance::How;
+use crate::outcome::provenance::AnswerSource;
 
 /// A service whose requests are idempotent by their `Idempotency-Key`.
 ///
 /// An [`IdempotencyLayer`](super::IdempotencyLayer) makes it of a service.
 ///
 /// A request reaches the inner service with its [`IdempotencyKey`](super::IdempotencyKey) among its extensions, and the
-/// response to a request with a key has a [`How`] among its own.
+/// response to a request with a key has a [`AnswerSource`] among its own.
 ///
 /// # Errors
 ///
@@ -166,7 +166,7 @@ where
             mut response,
             disposition,
         } => {
-            let is_replayed = how != How::Executed;
+            let is_replayed = how != AnswerSource::Executed;
             if is_replayed {
                 // Another version or layer may have stored it, or an intruder. A hook's finding is the service's own.
                 if let Disposition::Nothing(_) = disposition {

@@ -23,6 +23,7 @@ const SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");
 /// # assert_eq!(try_again_later().extensions().get(), Some(&Verdict::Release));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Verdict {
     /// The response is stored, and every repeat of the request gets it.
     Store,

@@ -28,7 +28,7 @@ const SCHEMA: u64 = 1;
 /// let asked = Fingerprint::of("payments.pay", &("EUR", 1_250))?;
 /// assert_eq!(asked, Fingerprint::of("payments.pay", &("EUR", 1_250_u64))?);
 /// assert_ne!(asked, Fingerprint::of("payments.pay", &("EUR", 1_251))?);
-/// # Ok::<(), idem_runtime::InvalidInput>(())
+/// # Ok::<(), idem_runtime::FingerprintError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 16]);
@@ -41,9 +41,9 @@ impl Fingerprint {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`] if `value` has no canonical encoding: its `Serialize` implementation fails,
+    /// [`FingerprintError`] if `value` has no canonical encoding: its `Serialize` implementation fails,
     /// a map has two equal keys, or it is nested more than 128 levels deep.
-    pub fn of<T>(op: &str, value: &T) -> Result<Self, InvalidInput>
+    pub fn of<T>(op: &str, value: &T) -> Result<Self, FingerprintError>
     where
         T: ToFingerprint + ?Sized,
     {
@@ -162,7 +162,7 @@ impl<T: Serialize + ?Sized> ToFingerprint for T {
 /// asked.arg("currency", "EUR");
 /// let digest = asked.finish()?;
 /// # let _ = digest.fingerprint();
-/// # Ok::<(), idem_runtime::InvalidInput>(())
+/// # Ok::<(), idem_runtime::FingerprintError>(())
 /// ```
 pub struct FingerprintBuilder {
     encoder: Box<Encoder>,
@@ -170,7 +170,7 @@ pub struct FingerprintBuilder {
     last: &'static str,
     missing: usize,
     /// The first argument that could not be encoded. Boxed because builders are moved and errors are rare.
-    invalid: Option<Box<InvalidInput>>,
+    invalid: Option<Box<FingerprintError>>,
 }
 
 impl FingerprintBuilder {
@@ -254,7 +254,7 @@ impl FingerprintBuilder {
         result: Result<(), CanonicalError>,
     ) {
         if let Err(source) = self.encoder.note(result) {
-            self.invalid = Some(Box::new(InvalidInput {
+            self.invalid = Some(Box::new(FingerprintError {
                 argument,
                 type_name: type_name(),
                 source,
@@ -271,8 +271,8 @@ impl FingerprintBuilder {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`], naming the first argument that has no canonical encoding.
-    pub fn finish(self) -> Result<Digest, InvalidInput> {
+    /// [`FingerprintError`], naming the first argument that has no canonical encoding.
+    pub fn finish(self) -> Result<Digest, FingerprintError> {
         debug_assert_eq!(self.missing, 0, "fewer arguments than were announced");
         let digest = self.encoder.finish();
         match self.invalid {
@@ -292,13 +292,13 @@ impl fmt::Debug for FingerprintBuilder {
 ///
 /// Neither this text nor that of its source contains the value.
 #[derive(Clone, Debug)]
-pub struct InvalidInput {
+pub struct FingerprintError {
     argument: Option<&'static str>,
     type_name: &'static str,
     source: CanonicalError,
 }
 
-impl InvalidInput {
+impl FingerprintError {
     /// The name of the argument, where the fingerprint is made of arguments.
     #[must_use]
     pub const fn argument(&self) -> Option<&'static str> {
@@ -306,7 +306,7 @@ impl InvalidInput {
     }
 }
 
-impl fmt::Display for InvalidInput {
+impl fmt::Display for FingerprintError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.argument {
             Some(name) => write!(f, "argument `{name}` of type `{}`", self.type_name)?,
@@ -316,7 +316,7 @@ impl fmt::Display for InvalidInput {
     }
 }
 
-impl std::error::Error for InvalidInput {
+impl std::error::Error for FingerprintError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.source)
     }

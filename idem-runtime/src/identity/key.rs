@@ -95,9 +95,9 @@ impl fmt::Display for KeyDigest {
 
 /// Error of text that is not a digest's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotADigest;
+pub struct ParseKeyDigestError;
 
-impl fmt::Display for NotADigest {
+impl fmt::Display for ParseKeyDigestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
             "the text of a digest has 43 characters of `A–Z a–z 0–9 - _`, as an event shows it",
@@ -105,22 +105,24 @@ impl fmt::Display for NotADigest {
     }
 }
 
-impl std::error::Error for NotADigest {}
+impl std::error::Error for ParseKeyDigestError {}
 
 /// Parses the text of a digest.
 impl FromStr for KeyDigest {
-    type Err = NotADigest;
+    type Err = ParseKeyDigestError;
 
-    fn from_str(text: &str) -> Result<Self, NotADigest> {
+    fn from_str(text: &str) -> Result<Self, ParseKeyDigestError> {
         let mut bytes = [0; 32];
         if text.len() != Self::TEXT_BYTES {
-            return Err(NotADigest);
+            return Err(ParseKeyDigestError);
         }
         for (characters, group) in text.as_bytes().chunks(4).zip(bytes.chunks_mut(3)) {
             let mut bits = 0_u32;
             for (character, shift) in characters.iter().zip([18, 12, 6, 0]) {
                 let value = BASE64URL.iter().position(|known| known == character);
-                bits |= u32::try_from(value.ok_or(NotADigest)?).map_err(|_| NotADigest)? << shift;
+                bits |= u32::try_from(value.ok_or(ParseKeyDigestError)?)
+                    .map_err(|_| ParseKeyDigestError)?
+                    << shift;
             }
             group.copy_from_slice(&bits.to_be_bytes()[1..=group.len()]);
         }
@@ -129,7 +131,7 @@ impl FromStr for KeyDigest {
         if digest.text_bytes() == text.as_bytes() {
             Ok(digest)
         } else {
-            Err(NotADigest)
+            Err(ParseKeyDigestError)
         }
     }
 }
@@ -338,6 +340,7 @@ impl fmt::Debug for KeyBuilder {
 
 /// The part of a key that an error refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum KeyPart {
     /// The key itself.
     Key,

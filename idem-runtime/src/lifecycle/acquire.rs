@@ -9,7 +9,7 @@ use crate::env::clock::deadline;
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::{Operation, RecordKey};
 use crate::lifecycle::core::Core;
-use crate::lifecycle::unacked_claim::Orphan;
+use crate::lifecycle::unacked_claim::UnackedClaim;
 use crate::record::transition::{ClaimReply, ClaimRequest};
 use crate::store::{Reach, StoreError, StoreErrorKind};
 
@@ -29,7 +29,7 @@ impl Core {
         self: &Arc<Self>,
         key: &RecordKey,
         request: &ClaimRequest,
-        orphan: &mut Orphan<'_>,
+        unacked: &mut UnackedClaim<'_>,
         now: Duration,
     ) -> Result<Asked, Error> {
         let (clock, operation) = (&*self.clock, key.operation());
@@ -46,7 +46,7 @@ impl Core {
                 return Err(self.out(operation, error, sent));
             }
             let (reply, waited) = {
-                let admission = orphan.arm(silent_until.saturating_sub(sent));
+                let admission = unacked.arm(silent_until.saturating_sub(sent));
                 let reply = pin!(self.store.admit(key, request, admission));
                 (
                     deadline(clock, silent_until, reply).await,
@@ -111,7 +111,7 @@ impl Core {
                 sent = heard;
                 continue;
             }
-            orphan.disarm();
+            unacked.disarm();
             return Ok(Asked { reply, sent });
         }
     }

@@ -16,7 +16,7 @@ use crate::lifecycle::context::{is_held, is_inside};
 use crate::lifecycle::core::{Core, Protection};
 use crate::lifecycle::in_flight::{Entered, Unleased};
 use crate::lifecycle::run_limit::{Full, Gate, RunPermit};
-use crate::lifecycle::start::{Admission, Answered, Ask, Start};
+use crate::lifecycle::start::{Answered, Ask, CallAdmission, Start};
 use crate::local::cache::{Found, Permit};
 use crate::policy::{EffectivePolicy, OnOutage};
 
@@ -33,7 +33,7 @@ impl Core {
     /// # Errors
     ///
     /// The call must not run; the observer has been notified.
-    pub(crate) fn enter(self: &Arc<Self>, ask: Ask) -> Result<Admission, Error> {
+    pub(crate) fn enter(self: &Arc<Self>, ask: Ask) -> Result<CallAdmission, Error> {
         let Ask {
             operation,
             own,
@@ -45,7 +45,7 @@ impl Core {
         let former = former.map(|former| Box::new(self.name(operation.clone(), *former)));
         let (name, fingerprint) = self.name(operation, own);
         let Lookup { now, permit } = match self.answer_here(&name.key, fingerprint, &policy) {
-            ControlFlow::Break(Ok(stored)) => return Ok(Admission::Replay(stored)),
+            ControlFlow::Break(Ok(stored)) => return Ok(CallAdmission::Replay(stored)),
             ControlFlow::Break(Err(error)) => {
                 return self.start(&name, &policy, Err(error), gate.as_deref());
             }
@@ -59,7 +59,7 @@ impl Core {
                 let asked = (fingerprint, expired);
                 let begin = Begin::new(entered, name, asked, policy, now, (permit, gate));
                 let begin = begin.formerly(former);
-                Ok(Admission::Acquire(begin.run()))
+                Ok(CallAdmission::Acquire(begin.run()))
             }
             Ok(Some(start)) => self.start(&name, &policy, Ok(start), gate.as_deref()),
             Err(error) => self.start(&name, &policy, Err(error), gate.as_deref()),
@@ -80,10 +80,10 @@ impl Core {
         policy: &EffectivePolicy,
         start: Result<Start, Error>,
         gate: Option<&Gate>,
-    ) -> Result<Admission, Error> {
+    ) -> Result<CallAdmission, Error> {
         let place = || self.place(gate);
         let start = start.or_else(|error| self.not_begun(name, policy, error, place))?;
-        Ok(Admission::Acquire(Box::pin(ready(Ok(start)))))
+        Ok(CallAdmission::Acquire(Box::pin(ready(Ok(start)))))
     }
 
     /// The answer in this process, for a call that would be admitted.

@@ -20,9 +20,9 @@ use crate::lifecycle::reconcile::pending::PendingReconcile;
 use crate::lifecycle::remote_wait::Running;
 use crate::lifecycle::run_limit::{Gate, RunPermit, over_quota};
 use crate::lifecycle::start::{Answered, Pending, Start};
-use crate::lifecycle::unacked_claim::Orphan;
+use crate::lifecycle::unacked_claim::UnackedClaim;
 use crate::local::cache::{Life, Permit};
-use crate::local::singleflight::{Follower, Join, Landing, Ticket};
+use crate::local::singleflight::{Follower, Join, Leader, SharedOutcome};
 use crate::policy::EffectivePolicy;
 use crate::record::transition::{ClaimReply, ClaimRequest, Needs};
 use crate::record::{Fence, Owner, Record, State};
@@ -37,18 +37,18 @@ struct Grant {
     /// As in [`ClaimReply::Granted`].
     fresh: bool,
     sent: Duration,
-    ticket: Option<Ticket>,
+    leader: Option<Leader>,
 }
 
 /// A reply of the store that answers nothing.
 enum Led {
     Granted(Grant),
     /// No body runs and no answer is stored, and the request could not claim.
-    Vacant(Option<Ticket>),
+    Vacant(Option<Leader>),
     /// The body runs in another process, with this much of its lease left.
-    Elsewhere(Option<Ticket>, Duration),
+    Elsewhere(Option<Leader>, Duration),
     /// There is no record, and the request could not begin one.
-    Absent(Option<Ticket>),
+    Absent(Option<Leader>),
 }
 
 /// A call that waits for its claim, or for the answer of another call.
@@ -165,7 +165,7 @@ impl Begin {
             attempts,
             fresh,
             sent,
-            ticket,
+            leader,
         } = grant;
         let Self {
             entered,
@@ -180,7 +180,7 @@ impl Begin {
             _ => None,
         };
         let claim =
-            entered.arrive(|core| Claim::new(core, name, header, fresh, policy, sent, ticket));
+            entered.arrive(|core| Claim::new(core, name, header, fresh, policy, sent, leader));
         let claim = claim.in_place(place);
         match reconcile {
             Some(reconcile) => Start::Reconcile(claim, reconcile),
@@ -195,8 +195,8 @@ impl Begin {
             // A late reply is requested once more.
             let within = core.limits.claim_deadline * 2;
             let (flights, digest) = (&core.flights, self.name.key.digest());
-            let ticket = match flights.join(digest, self.fingerprint, now, within) {
-                Join::Lead(ticket) => Some(ticket),
+            let leader = match flights.join(digest, self.fingerprint, now, within) {
+                Join::Lead(leader) => Some(leader),
                 Join::Follow(follower, lease_left) if now < self.patience() => {
                     // A call that waits runs nothing.
                     self.place = None;
@@ -211,23 +211,23 @@ impl Begin {
                 // No leader to follow, or the wait budget is spent: query the store.
                 Join::Follow(..) | Join::Alone => None,
             };
-            let led = self.claim_or_look(ticket, &mut now).await?;
-            let (ticket, lease_left) = match led {
+            let led = self.claim_or_look(leader, &mut now).await?;
+            let (leader, lease_left) = match led {
                 Led::Granted(grant) => return ControlFlow::Continue(grant),
-                Led::Absent(ticket) if self.own.is_some() => {
-                    if let Some(ticket) = ticket {
-                        ticket.land(|| Some(Landing::Absent));
+                Led::Absent(leader) if self.own.is_some() => {
+                    if let Some(leader) = leader {
+                        leader.land(|| Some(SharedOutcome::Absent));
                     }
                     self.leave_former();
                     now = self.core().clock.now();
                     continue;
                 }
-                Led::Absent(ticket) | Led::Vacant(ticket) => (ticket, None),
-                Led::Elsewhere(ticket, lease_left) => (ticket, Some(lease_left)),
+                Led::Absent(leader) | Led::Vacant(leader) => (leader, None),
+                Led::Elsewhere(leader, lease_left) => (leader, Some(lease_left)),
             };
             // A call that waits runs nothing.
             self.place = None;
-            if let Some(answered) = Box::pin(self.wait(ticket, lease_left, now)).await {
+            if let Some(answered) = Box::pin(self.wait(leader, lease_left, now)).await {
                 return ControlFlow::Break(answered);
             }
             now = self.core().clock.now();
@@ -238,7 +238,7 @@ impl Begin {
     /// answer is replayed, and a running body is waited for, whatever the limits are.
     async fn claim_or_look(
         &mut self,
-        mut ticket: Option<Ticket>,
+        mut leader: Option<Leader>,
         now: &mut Duration,
     ) -> ControlFlow<Answered, Led> {
         let mut looks = !self.may_claim();
@@ -246,18 +246,18 @@ impl Begin {
             let request = self.request(looks);
             let asked = {
                 let (core, key) = (self.core(), &self.name.key);
-                let mut orphan = Orphan::new(core, key, request.owner);
-                core.ask(key, &request, &mut orphan, *now).await
+                let mut unacked = UnackedClaim::new(core, key, request.owner);
+                core.ask(key, &request, &mut unacked, *now).await
             };
-            ticket = match self.led(ticket, request, asked)? {
+            leader = match self.led(leader, request, asked)? {
                 // After the former name the call continues under its own, where an answer may be stored.
                 led @ Led::Absent(_) if self.own.is_some() => return ControlFlow::Continue(led),
-                Led::Vacant(ticket) | Led::Absent(ticket) if looks => {
+                Led::Vacant(leader) | Led::Absent(leader) if looks => {
                     *now = self.core().clock.now();
                     match self.pass() {
-                        Ok(()) => ticket,
+                        Ok(()) => leader,
                         Err(error) => {
-                            return ControlFlow::Break(Err(self.refused(ticket, error, *now)));
+                            return ControlFlow::Break(Err(self.refused(leader, error, *now)));
                         }
                     }
                 }
@@ -308,12 +308,12 @@ impl Begin {
         let moment = lease_left.map_or(patience, |left| patience.min(clock.now() + left));
         match deadline(clock, moment, pin!(follower.landing())).await {
             Ok(None) => None,
-            Ok(Some(Landing::Absent)) => {
+            Ok(Some(SharedOutcome::Absent)) => {
                 self.leave_former();
                 None
             }
             Ok(Some(landing)) if !landing.is_for(self.now) => None,
-            Ok(Some(Landing::Refused {
+            Ok(Some(SharedOutcome::Refused {
                 error,
                 max_attempts,
                 ..
@@ -334,7 +334,7 @@ impl Begin {
                 let same = max_attempts == self.policy.max_attempts() && !may_differ;
                 same.then_some(Err(error))
             }
-            Ok(Some(Landing::Done {
+            Ok(Some(SharedOutcome::Done {
                 record,
                 left,
                 at,
@@ -393,7 +393,7 @@ impl Begin {
     /// Maps the store's reply to the result of this call and of its followers.
     fn led(
         &self,
-        ticket: Option<Ticket>,
+        leader: Option<Leader>,
         request: ClaimRequest,
         asked: Result<Asked, Error>,
     ) -> ControlFlow<Answered, Led> {
@@ -403,11 +403,11 @@ impl Begin {
             Ok(asked) => asked,
             Err(error) => {
                 let sent = core.clock.now();
-                return ControlFlow::Break(Err(self.refused(ticket, error, sent)));
+                return ControlFlow::Break(Err(self.refused(leader, error, sent)));
             }
         };
         let (lease, sent) = (request.lease, asked.sent);
-        let ticket = ticket.or_else(|| {
+        let leader = leader.or_else(|| {
             let is_grant = matches!(
                 asked.reply,
                 ClaimReply::Granted { .. } | ClaimReply::Reconcile { .. }
@@ -427,7 +427,7 @@ impl Begin {
                 attempts: attempt,
                 fresh,
                 sent,
-                ticket,
+                leader,
             }),
             ClaimReply::Reconcile { fence, attempts } => Led::Granted(Grant {
                 request,
@@ -436,13 +436,13 @@ impl Begin {
                 attempts,
                 fresh: false,
                 sent,
-                ticket,
+                leader,
             }),
-            ClaimReply::Absent => Led::Absent(ticket),
+            ClaimReply::Absent => Led::Absent(leader),
             ClaimReply::Running { lease_left }
                 if request.needs == Needs::Verdict && lease_left.is_zero() =>
             {
-                Led::Vacant(ticket)
+                Led::Vacant(leader)
             }
             // A claim that reconciles follows, once the call has a place for the hook.
             ClaimReply::Done { record, left }
@@ -450,7 +450,7 @@ impl Begin {
                     && !request.reconciles
                     && record.header.is_unknown(left) =>
             {
-                Led::Vacant(ticket)
+                Led::Vacant(leader)
             }
             ClaimReply::Running { lease_left } => {
                 if core.clock.now() >= self.patience() {
@@ -458,7 +458,7 @@ impl Begin {
                     let kind = ErrorKind::Running { retry_after };
                     return ControlFlow::Break(Err(Error::new(kind, operation.clone())));
                 }
-                Led::Elsewhere(ticket, lease_left)
+                Led::Elsewhere(leader, lease_left)
             }
             ClaimReply::Done { record, left } => {
                 let life = Life {
@@ -469,9 +469,9 @@ impl Begin {
                 // The cache holds answers under the calls' own names.
                 let permit = self.permit.filter(|_| self.own.is_none());
                 core.remember(permit, key, &record, life);
-                if let Some(ticket) = ticket {
-                    ticket.land(|| {
-                        Some(Landing::Done {
+                if let Some(leader) = leader {
+                    leader.land(|| {
+                        Some(SharedOutcome::Done {
                             record: record.clone(),
                             sent,
                             left,
@@ -485,16 +485,16 @@ impl Begin {
             }
             reply => {
                 let error = refusal(operation, &reply);
-                return ControlFlow::Break(Err(self.refused(ticket, error, sent)));
+                return ControlFlow::Break(Err(self.refused(leader, error, sent)));
             }
         })
     }
 
     /// Passes the refusal to the followers of this call.
-    fn refused(&self, ticket: Option<Ticket>, error: Error, sent: Duration) -> Error {
-        if let Some(ticket) = ticket {
-            ticket.land(|| {
-                Some(Landing::Refused {
+    fn refused(&self, leader: Option<Leader>, error: Error, sent: Duration) -> Error {
+        if let Some(leader) = leader {
+            leader.land(|| {
+                Some(SharedOutcome::Refused {
                     error: error.clone(),
                     sent,
                     max_attempts: self.policy.max_attempts(),
@@ -510,7 +510,7 @@ impl Begin {
     /// had not been queried yet.
     async fn wait(
         &mut self,
-        ticket: Option<Ticket>,
+        leader: Option<Leader>,
         lease_left: Option<Duration>,
         seen: Duration,
     ) -> Option<Answered> {
@@ -518,12 +518,12 @@ impl Begin {
         let Some(lease_left) = lease_left else {
             let sent = core.clock.now();
             let error = core.expired(&self.name.key).await?;
-            return Some(Err(self.refused(ticket, error, sent)));
+            return Some(Err(self.refused(leader, error, sent)));
         };
-        if let Some(ticket) = ticket {
+        if let Some(leader) = leader {
             let running = Running { seen, lease_left };
             let asked = (self.fingerprint, self.policy.dated());
-            let follower = core.watch_over(&self.name.key, asked, running, ticket)?;
+            let follower = core.watch_over(&self.name.key, asked, running, leader)?;
             return self.follow(follower, None).await;
         }
         // Another request has the key in this process. Its fingerprint differs from this one but matches, because one

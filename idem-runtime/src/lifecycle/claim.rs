@@ -17,10 +17,10 @@ use crate::lifecycle::lease::Lease;
 use crate::lifecycle::reconcile::pending::PendingReconcile;
 use crate::lifecycle::renewal::Renewal;
 use crate::lifecycle::run_limit::RunPermit;
-use crate::lifecycle::settle::{Ending, Held, REPLY, Settled, Settling};
-use crate::local::singleflight::Ticket;
+use crate::lifecycle::settle::{Ending, HeldClaim, REPLY, Settled, Settling};
+use crate::local::singleflight::Leader;
 use crate::outcome::codec::{Encoded, Replay, Unencodable};
-use crate::outcome::provenance::How;
+use crate::outcome::provenance::AnswerSource;
 use crate::outcome::stored::StoredAnswer;
 use crate::policy::EffectivePolicy;
 use crate::record::transition::{Remains, RenewReply};
@@ -35,7 +35,7 @@ use crate::record::{Fence, HEADER, Header, OutcomeKind, State};
 #[derive(Debug)]
 #[must_use = "a claim that is dropped blocks its key until its lease is over"]
 pub struct Claim {
-    held: Option<Held>,
+    held: Option<HeldClaim>,
     /// The place of its body among the running ones, where their number is limited.
     place: Option<Box<RunPermit>>,
 }
@@ -63,14 +63,14 @@ impl Claim {
         fresh: bool,
         policy: EffectivePolicy,
         sent: Duration,
-        ticket: Option<Ticket>,
+        leader: Option<Leader>,
     ) -> Self {
         // The holder may never use its context.
         bind_outer();
         let owner = (core.id, Arc::clone(&core.clock));
-        let lease = Arc::new(Lease::new(owner, name, header, fresh, policy, sent, ticket));
+        let lease = Arc::new(Lease::new(owner, name, header, fresh, policy, sent, leader));
         lease.announce();
-        let held = Held {
+        let held = HeldClaim {
             renewal: Renewal::begin(core, lease, sent),
         };
         held.tell(match header.state {
@@ -99,7 +99,7 @@ impl Claim {
         self.place.take()
     }
 
-    pub(crate) fn held(&self) -> &Held {
+    pub(crate) fn held(&self) -> &HeldClaim {
         // Taken only by the methods that consume the claim.
         self.held
             .as_ref()
@@ -116,10 +116,10 @@ impl Claim {
 
     /// The source of an answer of its body. While an earlier attempt is being reconciled, it is the answer of that
     /// attempt, which the reconcile hook found.
-    pub(crate) fn how(&self) -> How {
+    pub(crate) fn how(&self) -> AnswerSource {
         match self.lease().claim().state {
-            State::Reconciling { .. } => How::Replayed,
-            _ => How::Executed,
+            State::Reconciling { .. } => AnswerSource::Replayed,
+            _ => AnswerSource::Executed,
         }
     }
 

@@ -22,17 +22,17 @@ tokio::task_local! {
 
 /// The call that a body runs for. Cheap to clone.
 #[derive(Clone)]
-pub struct Context(Arc<Call>);
+pub struct Context(Arc<RunningCall>);
 
-struct Call {
-    held: Held,
+struct RunningCall {
+    held: CallState,
     reconcile: Option<Box<PendingReconcile>>,
     /// The call in whose body this one was made.
     outer: Option<Context>,
 }
 
 /// The resources of a call while its body runs.
-enum Held {
+enum CallState {
     Lease(Arc<Lease>),
     /// Boxed, as the reconcile is: nearly every call has a lease and nothing to reconcile, and each of them would carry
     /// the space.
@@ -107,33 +107,33 @@ pub(crate) fn is_inside() -> bool {
     CONTEXT.try_with(|_| ()).is_ok()
 }
 
-impl Call {
+impl RunningCall {
     fn engine(&self) -> u64 {
         match &self.held {
-            Held::Lease(lease) => lease.engine,
-            Held::Bare(call) => call.engine,
+            CallState::Lease(lease) => lease.engine,
+            CallState::Bare(call) => call.engine,
         }
     }
 
     /// The digest from which derived keys follow.
     fn plain(&self) -> &KeyDigest {
         match &self.held {
-            Held::Lease(lease) => lease.plain(),
-            Held::Bare(call) => call.name.plain(),
+            CallState::Lease(lease) => lease.plain(),
+            CallState::Bare(call) => call.name.plain(),
         }
     }
 
     fn key(&self) -> &RecordKey {
         match &self.held {
-            Held::Lease(lease) => &lease.key,
-            Held::Bare(call) => &call.name.key,
+            CallState::Lease(lease) => &lease.key,
+            CallState::Bare(call) => &call.name.key,
         }
     }
 }
 
 impl Context {
     pub(crate) fn new(lease: Arc<Lease>, reconcile: Option<PendingReconcile>) -> Self {
-        Self::of(Held::Lease(lease), reconcile)
+        Self::of(CallState::Lease(lease), reconcile)
     }
 
     /// The context of a call without a lease, which may run for `max_run`. `within` is the claim of a call in a
@@ -150,16 +150,16 @@ impl Context {
             within,
             until: Instant::now() + max_run,
         };
-        Self::of(Held::Bare(Box::new(call)), None)
+        Self::of(CallState::Bare(Box::new(call)), None)
     }
 
-    fn of(held: Held, reconcile: Option<PendingReconcile>) -> Self {
+    fn of(held: CallState, reconcile: Option<PendingReconcile>) -> Self {
         let outer = try_context();
         // This call acts for the request of the outer one.
         if let Some(outer) = &outer {
             outer.bind();
         }
-        Self(Arc::new(Call {
+        Self(Arc::new(RunningCall {
             held,
             reconcile: reconcile.map(Box::new),
             outer,
@@ -168,7 +168,7 @@ impl Context {
 
     /// Binds the key of this call to its request, also after a release.
     fn bind(&self) {
-        if let Held::Lease(lease) = &self.0.held {
+        if let CallState::Lease(lease) = &self.0.held {
             lease.bind();
         }
     }
@@ -184,8 +184,8 @@ impl Context {
 
     pub(crate) fn lease(&self) -> Option<&Arc<Lease>> {
         match &self.0.held {
-            Held::Lease(lease) => Some(lease),
-            Held::Bare(_) => None,
+            CallState::Lease(lease) => Some(lease),
+            CallState::Bare(_) => None,
         }
     }
 
@@ -206,8 +206,8 @@ impl Context {
 
     fn claim(&self) -> Option<Header> {
         match &self.0.held {
-            Held::Lease(lease) => Some(lease.claim()),
-            Held::Bare(call) => call.within,
+            CallState::Lease(lease) => Some(lease.claim()),
+            CallState::Bare(call) => call.within,
         }
     }
 
@@ -288,9 +288,9 @@ impl Context {
     #[must_use]
     pub fn lease_remaining(&self) -> Duration {
         match &self.0.held {
-            Held::Lease(lease) => lease.remaining(),
-            Held::Bare(call) if call.within.is_none() => Duration::ZERO,
-            Held::Bare(_) => LONG,
+            CallState::Lease(lease) => lease.remaining(),
+            CallState::Bare(call) if call.within.is_none() => Duration::ZERO,
+            CallState::Bare(_) => LONG,
         }
     }
 
@@ -306,8 +306,8 @@ impl Context {
     #[must_use]
     pub fn deadline(&self) -> Instant {
         match &self.0.held {
-            Held::Lease(lease) => Instant::now() + lease.run_left(),
-            Held::Bare(call) => call.until,
+            CallState::Lease(lease) => Instant::now() + lease.run_left(),
+            CallState::Bare(call) => call.until,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::identity::token::Tokens;
 #[cfg(feature = "_sql")]
 use crate::lifecycle::claimed_keys::ClaimedKeys;
 use crate::lifecycle::outage::Outage;
-use crate::lifecycle::renewer::Keeper;
+use crate::lifecycle::renewer::Renewer;
 use crate::lifecycle::run_limit::RunLimit;
 use crate::local::cache::{Answers, Found, Life, LocalCacheStats, Permit, Taking};
 use crate::local::singleflight::Flights;
@@ -33,7 +33,7 @@ pub(crate) struct Core {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) observer: Arc<dyn Observer>,
-    pub(crate) keeper: Keeper,
+    pub(crate) keeper: Renewer,
     pub(crate) prefix: Arc<str>,
     /// The prefix for keys, one copy for each lane.
     pub(crate) prefixes: Lanes<Prefix>,

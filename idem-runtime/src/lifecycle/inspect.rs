@@ -76,7 +76,7 @@ use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreF
 /// }
 ///
 /// let engine = Engine::new(MemoryStore::new());
-/// let call = || engine.operation("payments.pay").key("order-7").errors_are_unknown();
+/// let call = || engine.operation("payments.pay").key("order-7").on_error(idem_runtime::on_error::Unknown);
 /// // Nobody knows whether the money moved, and so nobody moves it again.
 /// let first = call().run(|_| async { Err::<u64, _>(PayError::TimedOut) }).await;
 /// assert_eq!(first, Err(PayError::TimedOut));

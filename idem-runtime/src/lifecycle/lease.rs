@@ -13,7 +13,7 @@ use crate::env::striped::Lane;
 use crate::identity::digest_key::CallName;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::RecordKey;
-use crate::local::singleflight::{Landing, LocalLease, Ticket};
+use crate::local::singleflight::{Leader, LocalLease, SharedOutcome};
 use crate::policy::EffectivePolicy;
 use crate::record::Header;
 
@@ -45,7 +45,7 @@ pub(crate) struct Lease {
     grants: AtomicU32,
     told: Notify,
     /// The leader of the calls of this process that wait for the answer.
-    ticket: Option<Ticket>,
+    leader: Option<Leader>,
 }
 
 /// The slot of a lease in the renewal queues. Changed under the lock of its queue.
@@ -108,7 +108,7 @@ impl Lease {
         fresh: bool,
         policy: EffectivePolicy,
         sent: Duration,
-        ticket: Option<Ticket>,
+        leader: Option<Leader>,
     ) -> Self {
         Self {
             engine,
@@ -125,7 +125,7 @@ impl Lease {
             bound: AtomicBool::new(!fresh),
             grants: AtomicU32::new(0),
             told: Notify::new(),
-            ticket,
+            leader,
         }
     }
 
@@ -142,8 +142,8 @@ impl Lease {
 
     /// Notifies the waiting calls of this process that the body runs here.
     pub(crate) fn announce(self: &Arc<Self>) {
-        if let Some(ticket) = &self.ticket {
-            ticket.here(Arc::downgrade(self) as _);
+        if let Some(leader) = &self.leader {
+            leader.here(Arc::downgrade(self) as _);
         }
     }
 
@@ -206,16 +206,16 @@ impl Lease {
     }
 
     /// Ends the wait for this claim with this answer.
-    pub(crate) fn landed(&self, landing: impl FnOnce() -> Option<Landing>) {
-        if let Some(ticket) = &self.ticket {
-            ticket.land(landing);
+    pub(crate) fn landed(&self, landing: impl FnOnce() -> Option<SharedOutcome>) {
+        if let Some(leader) = &self.leader {
+            leader.land(landing);
         }
     }
 
     /// Ends the wait for this claim: calls that still wait query the store.
     pub(crate) fn ended(&self) {
-        if let Some(ticket) = &self.ticket {
-            ticket.give_up();
+        if let Some(leader) = &self.leader {
+            leader.give_up();
         }
     }
 

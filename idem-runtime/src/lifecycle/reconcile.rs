@@ -15,7 +15,7 @@ use crate::lifecycle::context::{context, try_context};
 use crate::lifecycle::interpret::refusal;
 use crate::lifecycle::lease::Lease;
 use crate::lifecycle::reconcile::pending::{PendingReconcile, Stop};
-use crate::lifecycle::unacked_claim::Orphan;
+use crate::lifecycle::unacked_claim::UnackedClaim;
 use crate::outcome::reconciled::Reconciled;
 use crate::record::transition::ClaimReply;
 use crate::record::{Header, State};
@@ -81,12 +81,12 @@ async fn start(reconcile: &PendingReconcile, lease: &Lease) -> Result<(), Stop> 
     if lease.is_lost() {
         return Err(Stop::Refused(overtaken(Duration::ZERO)));
     }
-    let mut orphan = Orphan::new(core, &lease.key, request.owner);
+    let mut unacked = UnackedClaim::new(core, &lease.key, request.owner);
     let asked = core
-        .ask(&lease.key, request, &mut orphan, core.clock.now())
+        .ask(&lease.key, request, &mut unacked, core.clock.now())
         .await;
     // The settlement of the claim releases it.
-    orphan.disarm();
+    unacked.disarm();
     let asked = asked.map_err(Stop::Refused)?;
     match asked.reply {
         ClaimReply::Granted { fence, attempt, .. } => {

@@ -13,7 +13,7 @@ use crate::identity::fingerprint::Fingerprint;
 use crate::identity::operation::RecordKey;
 use crate::lifecycle::core::Core;
 use crate::local::cache::Life;
-use crate::local::singleflight::{Follower, Landing, Ticket};
+use crate::local::singleflight::{Follower, Leader, SharedOutcome};
 use crate::record::{Owner, State};
 use crate::store::{ReadReply, Watch};
 
@@ -33,42 +33,42 @@ impl Core {
         key: &RecordKey,
         (fingerprint, dated): (Fingerprint, bool),
         running: Running,
-        ticket: Ticket,
+        leader: Leader,
     ) -> Option<Follower> {
-        ticket.elsewhere(self.clock.now() + running.lease_left);
-        let follower = ticket.follow();
-        let vigil = Vigil {
+        leader.elsewhere(self.clock.now() + running.lease_left);
+        let follower = leader.follow();
+        let remote_wait = RemoteWait {
             core: Arc::clone(self),
             key: key.clone(),
             fingerprint,
             dated,
             running,
-            ticket,
+            leader,
         };
-        self.keeper.spawn(async move { vigil.keep().await });
+        self.keeper.spawn(async move { remote_wait.keep().await });
         follower
     }
 }
 
-struct Vigil {
+struct RemoteWait {
     core: Arc<Core>,
     key: RecordKey,
     fingerprint: Fingerprint,
     dated: bool,
     running: Running,
-    ticket: Ticket,
+    leader: Leader,
 }
 
 /// The result of reading the record.
 enum Look {
     Running(Running),
-    Landed(Landing),
+    Landed(SharedOutcome),
     /// A claim is needed: it may be granted, or is refused with a reason.
     Ask,
     Silent,
 }
 
-impl Vigil {
+impl RemoteWait {
     async fn keep(mut self) {
         let core = Arc::clone(&self.core);
         let clock = &*core.clock;
@@ -91,7 +91,7 @@ impl Vigil {
                     false
                 };
             }
-            if !self.ticket.is_watched() {
+            if !self.leader.is_watched() {
                 return;
             }
             if watch.as_ref().is_some_and(Watch::has_lapsed) {
@@ -101,7 +101,7 @@ impl Vigil {
                 Look::Running(running) => {
                     self.running = running;
                     silent_since = None;
-                    self.ticket.elsewhere(clock.now() + running.lease_left);
+                    self.leader.elsewhere(clock.now() + running.lease_left);
                 }
                 Look::Landed(landing) => {
                     if let Some(watch) = &watch
@@ -109,7 +109,7 @@ impl Vigil {
                     {
                         watch.missed();
                     }
-                    if let Some(word) = self.ticket.land_from_afar(landing) {
+                    if let Some(word) = self.leader.land_from_afar(landing) {
                         word.told().await;
                     }
                     return;
@@ -179,7 +179,7 @@ impl Vigil {
             let life = Life { left, sent, dated };
             core.remember(permit, &self.key, &record, life);
             let at = core.clock.now();
-            Look::Landed(Landing::Done {
+            Look::Landed(SharedOutcome::Done {
                 record,
                 sent,
                 left,

@@ -31,7 +31,7 @@ const TURNS: usize = 64;
 /// `sleeps_until` while the thread is awake, or sleeps until it is woken.
 const UNTIL_WOKEN: u64 = u64::MAX;
 
-pub(crate) struct Keeper {
+pub(crate) struct Renewer {
     shared: Arc<Shared>,
 }
 
@@ -72,7 +72,7 @@ struct Queue {
     held: usize,
 }
 
-impl Keeper {
+impl Renewer {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
@@ -208,16 +208,16 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for Renewer {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::SeqCst);
         self.shared.wake.notify_one();
     }
 }
 
-impl fmt::Debug for Keeper {
+impl fmt::Debug for Renewer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keeper").finish_non_exhaustive()
+        f.debug_struct("Renewer").finish_non_exhaustive()
     }
 }
 

@@ -19,8 +19,8 @@ use crate::lifecycle::lease::Lease;
 use crate::lifecycle::renewal::Renewal;
 use crate::lifecycle::renewer::Unstored;
 use crate::local::cache::{Life, Permit};
-use crate::local::singleflight::Landing;
 use crate::local::singleflight::LocalLease as _;
+use crate::local::singleflight::SharedOutcome;
 use crate::policy::{EffectivePolicy, LONG, OnCancel, OnPanic, OnUnconfirmed};
 use crate::record::transition::{CompleteReply, ReleaseReply, Remains};
 use crate::record::unknown_cause::Cause;
@@ -28,7 +28,7 @@ use crate::record::{Header, OutcomeKind, Record, State};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// A held claim. Its lease is renewed until this is dropped.
-pub(crate) struct Held {
+pub(crate) struct HeldClaim {
     pub(crate) renewal: Renewal,
 }
 
@@ -91,7 +91,7 @@ struct Sendings {
     late: bool,
 }
 
-impl Held {
+impl HeldClaim {
     pub(crate) fn lease(&self) -> &Arc<Lease> {
         &self.renewal.lease
     }
@@ -379,7 +379,7 @@ impl Held {
     fn land(&self, record: impl FnOnce() -> Option<Record>, left: Duration, sent: Duration) {
         self.lease().landed(|| {
             let record = record()?;
-            Some(Landing::Done {
+            Some(SharedOutcome::Done {
                 record,
                 sent,
                 left,
@@ -439,19 +439,19 @@ impl Held {
     }
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for HeldClaim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held")
+        f.debug_struct("HeldClaim")
             .field("lease", self.lease())
             .finish_non_exhaustive()
     }
 }
 
 /// Moves an ending to the engine's thread if its caller is dropped before the end.
-struct HandOver(Option<(Held, Ending)>, Option<Unstored>);
+struct HandOver(Option<(HeldClaim, Ending)>, Option<Unstored>);
 
 impl HandOver {
-    fn new(held: Held, ending: Ending) -> Self {
+    fn new(held: HeldClaim, ending: Ending) -> Self {
         let answered = ending.is_answer().then(|| held.core().keeper.answered());
         Self(Some((held, ending)), answered)
     }

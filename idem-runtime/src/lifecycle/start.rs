@@ -31,7 +31,7 @@ pub(crate) struct Ask {
     clippy::large_enum_variant,
     reason = "there is one at a time, and it is read at once"
 )]
-pub(crate) enum Admission {
+pub(crate) enum CallAdmission {
     /// The call has its answer.
     Replay(StoredAnswer),
     /// The store has to be queried.
@@ -61,9 +61,9 @@ pub(crate) enum Start {
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "there is one, read at once")]
 #[non_exhaustive]
-pub enum Begun {
+pub enum Acquired {
     /// The caller runs the body.
-    Claimed(Claim),
+    Run(Claim),
     /// The call was done before; this is its answer.
-    Done(StoredAnswer),
+    Replay(StoredAnswer),
 }

@@ -13,7 +13,7 @@ use crate::record::transition::{ReleaseReply, Remains};
 use crate::store::Admission;
 
 /// Drop guard that releases a claim whose reply was never received.
-pub(crate) struct Orphan<'a> {
+pub(crate) struct UnackedClaim<'a> {
     core: &'a Arc<Core>,
     key: &'a RecordKey,
     owner: Owner,
@@ -24,7 +24,7 @@ pub(crate) struct Orphan<'a> {
     admission: Admission,
 }
 
-impl<'a> Orphan<'a> {
+impl<'a> UnackedClaim<'a> {
     pub(crate) fn new(core: &'a Arc<Core>, key: &'a RecordKey, owner: Owner) -> Self {
         Self {
             core,
@@ -50,7 +50,7 @@ impl<'a> Orphan<'a> {
     }
 }
 
-impl Drop for Orphan<'_> {
+impl Drop for UnackedClaim<'_> {
     fn drop(&mut self) {
         // A claim that was never sent has nothing to release.
         if !self.armed || !(self.was_sent || self.admission.was_sent()) {

@@ -2,8 +2,8 @@
 //!
 //! The first call *leads*: it claims. The others follow: they wait until the leader's claim has led to an answer, which
 //! all of them get without a request to the store, or until another claim is needed; then one of them leads. While the
-//! body runs in another process there is no leading call: a [vigil](crate::lifecycle::remote_wait) queries the store
-//! for all of them.
+//! body runs in another process there is no leading call: a [remote wait](crate::lifecycle::remote_wait) queries the
+//! store for all of them.
 
 mod word;
 
@@ -35,7 +35,7 @@ const AT_ONCE: Duration = Duration::from_millis(5);
 
 /// The result of a claim, for all calls that waited for it.
 #[derive(Clone)]
-pub(crate) enum Landing {
+pub(crate) enum SharedOutcome {
     /// The finished record.
     Done {
         record: Record,
@@ -60,7 +60,7 @@ pub(crate) enum Landing {
     Absent,
 }
 
-impl Landing {
+impl SharedOutcome {
     /// Whether this may be returned to a call that began at `began`. The record may have been reset after the request
     /// to the store, and before the call began.
     pub(crate) fn is_for(&self, began: Duration) -> bool {
@@ -78,7 +78,7 @@ pub(crate) enum Signal {
     Wait,
     /// A follower has to claim.
     Ask,
-    Landed(Landing),
+    Landed(SharedOutcome),
 }
 
 /// The lease of a body that runs in this process.
@@ -149,7 +149,7 @@ pub(crate) struct Flights {
 /// The role of a call.
 pub(crate) enum Join {
     /// It claims, and notifies the followers.
-    Lead(Ticket),
+    Lead(Leader),
     /// It waits for a notification, and joins again after this time: when the current lease of the flight is over, or
     /// a claim should have its reply.
     Follow(Follower, Option<Duration>),
@@ -192,7 +192,7 @@ impl Flights {
         let flight = match flights.entry(*key) {
             Entry::Vacant(entry) => {
                 let id = entry.insert(new(*next_id)).id;
-                return Join::Lead(Ticket::new(shard, key, id));
+                return Join::Lead(Leader::new(shard, key, id));
             }
             Entry::Occupied(entry) => entry.into_mut(),
         };
@@ -206,7 +206,7 @@ impl Flights {
         if is_over {
             flight.tell(Signal::Ask);
             *flight = new(*next_id);
-            return Join::Lead(Ticket::new(shard, key, flight.id));
+            return Join::Lead(Leader::new(shard, key, flight.id));
         }
         // The answer of a request is that of another one only if both are equal.
         if flight.fingerprint != fingerprint {
@@ -215,7 +215,7 @@ impl Flights {
         if let Phase::Vacant = flight.phase {
             flight.phase = asking();
             flight.tell(Signal::Wait);
-            return Join::Lead(Ticket::new(shard, key, flight.id));
+            return Join::Lead(Leader::new(shard, key, flight.id));
         }
         let (id, told) = (flight.id, flight.follow());
         let again = match &flight.phase {
@@ -236,7 +236,7 @@ impl Flights {
         key: &KeyDigest,
         fingerprint: Fingerprint,
         until: Duration,
-    ) -> Ticket {
+    ) -> Leader {
         let shard = self.shard(key);
         let mut keys = lock(shard);
         keys.next_id += 1;
@@ -250,7 +250,7 @@ impl Flights {
         if let Some(other) = keys.flights.insert(*key, flight) {
             other.tell(Signal::Ask);
         }
-        Ticket::new(shard, key, id)
+        Leader::new(shard, key, id)
     }
 
     /// Ends the flight of a key whose answer was withdrawn: the reply to an earlier claim is not for calls that
@@ -298,7 +298,7 @@ impl Follower {
     }
 
     /// Waits for the answer. `None`: claim again.
-    pub(crate) async fn landing(&mut self) -> Option<Landing> {
+    pub(crate) async fn landing(&mut self) -> Option<SharedOutcome> {
         let told = self.told.as_mut()?;
         loop {
             // The end of a flight without a signal means the same as `Ask`.
@@ -328,7 +328,7 @@ impl Drop for Follower {
 }
 
 /// The leader's duty to notify the followers. When it is dropped, one of them claims again.
-pub(crate) struct Ticket {
+pub(crate) struct Leader {
     shard: Arc<FlightShard>,
     key: KeyDigest,
     id: u64,
@@ -336,7 +336,7 @@ pub(crate) struct Ticket {
     told: AtomicBool,
 }
 
-impl Ticket {
+impl Leader {
     fn new(shard: &Arc<FlightShard>, key: &KeyDigest, id: u64) -> Self {
         Self {
             shard: Arc::clone(shard),
@@ -375,7 +375,7 @@ impl Ticket {
 
     /// Notifies all followers of this result, unless they were notified already. Usually there are none, and then it is
     /// not made.
-    pub(crate) fn land(&self, landing: impl FnOnce() -> Option<Landing>) {
+    pub(crate) fn land(&self, landing: impl FnOnce() -> Option<SharedOutcome>) {
         if self.told.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -386,7 +386,7 @@ impl Ticket {
     }
 
     /// The same, from the engine's own thread. `Some`: the notification is under way, and the caller completes it.
-    pub(crate) fn land_from_afar(mut self, landing: Landing) -> Option<Word<Signal>> {
+    pub(crate) fn land_from_afar(mut self, landing: SharedOutcome) -> Option<Word<Signal>> {
         *self.told.get_mut() = true;
         let tell = self.end()?.tell?;
         tell.tell_from_afar(Signal::Landed(landing))
@@ -421,7 +421,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for Leader {
     fn drop(&mut self) {
         self.give_up();
     }

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use super::codec::{Body, Replay, Sink, Undecodable, Unencodable};
-use super::provenance::How;
+use super::provenance::AnswerSource;
 
 /// The answer of an idempotent function and its provenance.
 ///
@@ -15,7 +15,7 @@ use super::provenance::How;
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// use idem_runtime::{Answer, Engine, Error, How, store::memory::MemoryStore};
+/// use idem_runtime::{Answer, Engine, Error, AnswerSource, store::memory::MemoryStore};
 ///
 /// let engine = Engine::new(MemoryStore::new());
 /// let pay = || engine.operation("payments.pay").key(&7).run(|_| async { Ok::<_, Error>(Answer::from(1_250)) });
@@ -24,13 +24,13 @@ use super::provenance::How;
 /// assert!(first.was_executed());
 ///
 /// let again = pay().await?;
-/// assert_eq!((*again, again.how(), again.attempt()), (1_250, How::Replayed, 1));
+/// assert_eq!((*again, again.how(), again.attempt()), (1_250, AnswerSource::Replayed, 1));
 /// # Ok::<_, Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Answer<T> {
     value: T,
-    how: How,
+    how: AnswerSource,
     attempt: u16,
     age: Duration,
 }
@@ -47,7 +47,7 @@ impl<T> Answer<T> {
     }
 
     /// The provenance of the answer.
-    pub fn how(&self) -> How {
+    pub fn how(&self) -> AnswerSource {
         self.how
     }
 
@@ -63,7 +63,7 @@ impl<T> Answer<T> {
 
     /// Whether this call ran the body and its answer is the one that counts.
     pub fn was_executed(&self) -> bool {
-        self.how == How::Executed
+        self.how == AnswerSource::Executed
     }
 }
 
@@ -74,7 +74,7 @@ impl<T> From<T> for Answer<T> {
     fn from(value: T) -> Self {
         Self {
             value,
-            how: How::Executed,
+            how: AnswerSource::Executed,
             attempt: 1,
             age: Duration::ZERO,
         }
@@ -103,7 +103,7 @@ impl<T: Replay> Replay for Answer<T> {
         T::schema()
     }
 
-    fn come_about(&mut self, how: How, attempt: u16, age: Duration) {
+    fn come_about(&mut self, how: AnswerSource, attempt: u16, age: Duration) {
         self.value.come_about(how, attempt, age);
         (self.how, self.attempt, self.age) = (how, attempt, age);
     }

@@ -2,6 +2,7 @@
 
 /// The meaning of a body's error for its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Class {
     /// An answer: validation, balance, stock, state. It is stored and replayed.
     Business,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::codec::{Body, Encoded, Format, Replay, Undecodable};
 use super::on_error::OnError;
-use super::provenance::How;
+use super::provenance::AnswerSource;
 use crate::error::Error;
 use crate::record::OutcomeKind;
 
@@ -46,7 +46,7 @@ pub trait Outcome<P>: Sized + Sealed {
     #[doc(hidden)]
     fn decode(outcome: OutcomeKind, body: &Body<'_>) -> Result<Self, Undecodable>;
     #[doc(hidden)]
-    fn come_about(&mut self, how: How, attempt: u16, age: Duration);
+    fn come_about(&mut self, how: AnswerSource, attempt: u16, age: Duration);
     #[doc(hidden)]
     #[must_use]
     fn tells_age() -> bool;
@@ -90,7 +90,7 @@ impl<T: Replay, E: FromError, P: OnError<E>> Outcome<P> for Result<T, E> {
         }
     }
 
-    fn come_about(&mut self, how: How, attempt: u16, age: Duration) {
+    fn come_about(&mut self, how: AnswerSource, attempt: u16, age: Duration) {
         if let Ok(value) = self {
             value.come_about(how, attempt, age);
         }

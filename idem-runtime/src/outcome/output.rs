@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::codec::{Body, Encoded, Format, Undecodable, Unencodable};
 use super::outcome::Outcome;
-use super::provenance::How;
+use super::provenance::AnswerSource;
 use super::stored::StoredAnswer;
 use crate::error::Error;
 use crate::record::OutcomeKind;
@@ -27,7 +27,7 @@ pub(crate) trait AnyOutput {
     fn encode(&self, format: &Format) -> Encoded;
     fn decode(&mut self, outcome: OutcomeKind, body: &Body<'_>) -> Result<(), Undecodable>;
     /// Passes the answer's provenance to a type that records it: see [`Answer`](crate::Answer).
-    fn come_about(&mut self, how: How, attempt: u16, age: Duration);
+    fn come_about(&mut self, how: AnswerSource, attempt: u16, age: Duration);
     /// Whether the type exposes its age.
     fn tells_age(&self) -> bool;
     fn refuse(&mut self, error: Error);
@@ -55,7 +55,7 @@ impl<O: Outcome<P>, P> AnyOutput for Output<O, P> {
         Ok(())
     }
 
-    fn come_about(&mut self, how: How, attempt: u16, age: Duration) {
+    fn come_about(&mut self, how: AnswerSource, attempt: u16, age: Duration) {
         if let Some(output) = &mut self.value {
             output.come_about(how, attempt, age);
         }

@@ -3,7 +3,7 @@
 /// Provenance of an answer, as seen by the call. Variants may be added; match with a `_` arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum How {
+pub enum AnswerSource {
     /// This call ran the body.
     Executed,
     /// An earlier call had run the body. Its answer was stored, or a reconcile hook found it.

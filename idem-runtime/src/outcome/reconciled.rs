@@ -4,6 +4,7 @@ use super::answer::Answer;
 
 /// The finding of a reconcile hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Reconciled<T> {
     /// The effect happened, and this is the answer that the call would have had. It is stored and replayed; the body
     /// does not run.
@@ -22,19 +23,19 @@ pub enum Reconciled<T> {
     label = "not what a reconcile hook returns",
     note = "`Reconciled::Landed` holds what the function returns in `Ok`"
 )]
-pub trait Verdict<T> {
+pub trait IntoReconciled<T> {
     #[doc(hidden)]
     fn verdict(self) -> Reconciled<T>;
 }
 
-impl<T> Verdict<T> for Reconciled<T> {
+impl<T> IntoReconciled<T> for Reconciled<T> {
     fn verdict(self) -> Self {
         self
     }
 }
 
 #[diagnostic::do_not_recommend]
-impl<T, E> Verdict<T> for Result<Reconciled<T>, E> {
+impl<T, E> IntoReconciled<T> for Result<Reconciled<T>, E> {
     fn verdict(self) -> Reconciled<T> {
         self.unwrap_or(Reconciled::Unknown)
     }
@@ -42,7 +43,7 @@ impl<T, E> Verdict<T> for Result<Reconciled<T>, E> {
 
 /// Return type of the hook of an attribute.
 ///
-/// It is a [`Verdict<T>`] or, for a function that returns an [`Answer<T>`], also one of the stored `T`. Not for
+/// It is a [`IntoReconciled<T>`] or, for a function that returns an [`Answer<T>`], also one of the stored `T`. Not for
 /// closures, whose types would no longer be inferred.
 #[diagnostic::on_unimplemented(
     message = "a reconcile hook returns `Reconciled<{T}>` or a `Result` of it, not `{Self}`",

@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::Operation;
 use crate::outcome::codec::{Body, Format, Replay, Undecodable};
-use crate::outcome::provenance::How;
+use crate::outcome::provenance::AnswerSource;
 use crate::record::{OutcomeKind, Record, State};
 
 /// A stored answer.
@@ -76,11 +76,11 @@ impl StoredAnswer {
         self.format.open(&self.digest, &self.record)
     }
 
-    pub(crate) fn how(&self) -> How {
+    pub(crate) fn how(&self) -> AnswerSource {
         if self.waited {
-            How::Waited
+            AnswerSource::Waited
         } else {
-            How::Replayed
+            AnswerSource::Replayed
         }
     }
 }

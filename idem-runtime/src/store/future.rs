@@ -8,11 +8,11 @@ use std::task::{Context, Poll};
 use super::error::StoreError;
 
 /// The pending reply of a store. An immediate reply allocates nothing.
-pub struct StoreFuture<'a, T>(Reply<'a, T>);
+pub struct StoreFuture<'a, T>(Readiness<'a, T>);
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-enum Reply<'a, T> {
+enum Readiness<'a, T> {
     Ready(Option<Result<T, StoreError>>),
     Pending(Boxed<'a, T>),
 }
@@ -21,12 +21,12 @@ impl<'a, T> StoreFuture<'a, T> {
     /// A reply that is ready.
     #[must_use]
     pub fn ready(reply: Result<T, StoreError>) -> Self {
-        Self(Reply::Ready(Some(reply)))
+        Self(Readiness::Ready(Some(reply)))
     }
 
     /// A reply to wait for.
     pub fn pending(reply: impl Future<Output = Result<T, StoreError>> + Send + 'a) -> Self {
-        Self(Reply::Pending(Box::pin(reply)))
+        Self(Readiness::Pending(Box::pin(reply)))
     }
 }
 
@@ -35,10 +35,10 @@ impl<T: Unpin> Future for StoreFuture<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            Reply::Ready(reply) => {
+            Readiness::Ready(reply) => {
                 Poll::Ready(reply.take().expect("a finished future is not polled again"))
             }
-            Reply::Pending(reply) => reply.as_mut().poll(cx),
+            Readiness::Pending(reply) => reply.as_mut().poll(cx),
         }
     }
 }

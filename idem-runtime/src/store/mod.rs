@@ -70,7 +70,7 @@ pub use self::invalidation::{Hearing, Listener, Listeners};
 pub(crate) use self::listing::EXAMINED;
 pub(crate) use self::listing::no_position;
 pub use self::listing::{EntryFilter, ListReply, ListRequest, Listed};
-pub use self::read_cache::{Copied, Front};
+pub use self::read_cache::{Copied, ReadCache};
 pub use self::watch::{Feed, Watch, Watchers};
 use crate::env::observer::Observer;
 pub use crate::identity::operation::RecordKey;

@@ -15,9 +15,9 @@ pub type Copied = Option<(Record, Duration)>;
 
 /// Keeps copies of the records of another store.
 ///
-/// See [`layered`](crate::store::layered::layered). A front decides nothing. A copy may be lost at any time, and a
+/// See [`LayeredStore`](crate::store::layered::LayeredStore). A front decides nothing. A copy may be lost at any time, and a
 /// failed operation costs time only.
-pub trait Front: Send + Sync + fmt::Debug + 'static {
+pub trait ReadCache: Send + Sync + fmt::Debug + 'static {
     /// The copy under a key. An unreadable copy counts as none.
     ///
     /// On the path of calls.

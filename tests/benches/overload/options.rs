@@ -10,7 +10,7 @@ use super::stores::STORES;
 ///
 /// Each row has a server and a process of its own.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "overload")]
+#[command(args_override_self = true, name = "overload")]
 struct Line {
     /// One JSON object a line instead of a table
     #[arg(long)]

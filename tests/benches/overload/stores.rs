@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, RedisServer, TestDir};
 use idem_runtime::store::Store;
-use idem_runtime::store::layered::layered;
+use idem_runtime::store::layered::LayeredStore;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqliteStore};
@@ -58,9 +58,9 @@ impl Place {
                 postgres: url,
             } => {
                 let fast = RedisStore::connect(redis.as_str()).await.unwrap();
-                Arc::new(layered(fast, postgres(url).await))
+                Arc::new(LayeredStore::new(fast, postgres(url).await))
             }
-            Self::MemoryOverSqlite(file) => Arc::new(layered(memory, sqlite(file).await)),
+            Self::MemoryOverSqlite(file) => Arc::new(LayeredStore::new(memory, sqlite(file).await)),
         }
     }
 }

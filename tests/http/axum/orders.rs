@@ -3,7 +3,7 @@
 use axum::Router;
 use http::Method;
 use http_body_util::Full;
-use idem_runtime::conformance::{Fault, Operation};
+use idem_runtime::conformance::{Fault, StoreOperation};
 use idem_runtime::http::{IdempotencyLayer, MarkReplays};
 use idem_runtime::{Error, HasEngine};
 use serde_json::json;
@@ -181,7 +181,7 @@ async fn an_unknown_outcome_is_not_tried_again() {
 async fn without_the_store_nothing_is_done() {
     let shop = Shop::new();
     let server = shop.open().await;
-    shop.store().fail(Operation::Claim, [Fault::Refused]);
+    shop.store().fail(StoreOperation::Claim, [Fault::Refused]);
     let refused = order(&server, "k", "tea").await;
     refused.assert_problem(503, "unavailable");
     assert_eq!(refused.header("retry-after"), Some("1"));

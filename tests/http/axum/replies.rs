@@ -4,7 +4,9 @@ use http::header::{LOCATION, SET_COOKIE};
 use http::{HeaderValue, StatusCode};
 use idem_runtime::http::Reply;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Answer, AnswerFormat, Engine, Error, ErrorKind, How, OnOtherType, Replay};
+use idem_runtime::{
+    Answer, AnswerFormat, AnswerSource, Engine, Error, ErrorKind, OnOtherType, Replay,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -172,7 +174,7 @@ async fn the_answer_of_another_call_is_replayed() {
         };
         let (first, second, ()) = tokio::join!(biased; first, second, later);
         let second = second.unwrap();
-        assert_eq!(second.how(), How::Waited);
+        assert_eq!(second.how(), AnswerSource::Waited);
         assert!(second.was_replayed() && !first.unwrap().was_replayed());
     }
 }

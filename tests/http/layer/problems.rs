@@ -8,7 +8,7 @@ use http::StatusCode;
 use idem_runtime::http::{IdempotencyKey, IdempotencyLayer, StatusPolicy, Verdict};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Engine, OnDuplicate};
-use idem_tests::faulty::{Fault, Faulty, Operation};
+use idem_tests::faulty::{Fault, Faulty, StoreOperation};
 use serde_json::Value;
 
 use crate::client::{Answer, Fixture, KEY, keyed, order, send};
@@ -61,7 +61,7 @@ async fn problems(set: impl Fn(IdempotencyLayer) -> IdempotencyLayer) -> Vec<(An
     problems.push((send(&shop, order("")).await, false));
 
     let store = Faulty::new(MemoryStore::new());
-    store.fail(Operation::Claim, [Fault::Refused]);
+    store.fail(StoreOperation::Claim, [Fault::Refused]);
     let layer = IdempotencyLayer::public(Engine::new(store), "shop.api");
     let shop = fixture.orders(set(layer), |run| run.to_string());
     problems.push((send(&shop, order("")).await, true));

@@ -10,7 +10,7 @@ use http::{HeaderValue, Method, StatusCode};
 use idem_runtime::http::{IdempotencyLayer, KeyRules};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Engine, OnOutage, OnRunning};
-use idem_tests::faulty::{Fault, Faulty, Operation};
+use idem_tests::faulty::{Fault, Faulty, StoreOperation};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -341,7 +341,7 @@ async fn while_the_store_is_down_nothing_runs() {
         let layer = IdempotencyLayer::public(&engine, "shop.api");
         fixture.orders(layer.on_outage(on_outage), |run| run.to_string())
     };
-    store.fail(Operation::Claim, [Fault::Unreachable; 10_000]);
+    store.fail(StoreOperation::Claim, [Fault::Unreachable; 10_000]);
     let refused = send(&shop(OnOutage::Fail), order("")).await;
     assert_eq!(refused.problem(), (503, "unavailable".to_owned()));
     assert_eq!(refused.headers["retry-after"], "1");
@@ -352,7 +352,7 @@ async fn while_the_store_is_down_nothing_runs() {
     // What a flood brings about switches no protection off.
     for fault in [Fault::Full, Fault::Overloaded, Fault::Busy, Fault::Refused] {
         store.heal();
-        store.fail(Operation::Claim, [fault; 10_000]);
+        store.fail(StoreOperation::Claim, [fault; 10_000]);
         let refused = send(&shop(OnOutage::Run), order("")).await;
         assert_eq!(refused.problem().0, 503, "{fault:?}");
     }

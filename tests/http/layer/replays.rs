@@ -7,7 +7,7 @@ use axum::response::{AppendHeaders, IntoResponse};
 use axum::routing::{get, post};
 use http::{Request, Response, StatusCode};
 use idem_runtime::http::{Buffered, IdempotencyKey, IdempotencyLayer};
-use idem_runtime::{How, StoredAnswer};
+use idem_runtime::{AnswerSource, StoredAnswer};
 use tower::{Layer as _, ServiceExt as _};
 
 use crate::client::{Answer, Fixture, KEY, call, data, frames, keyed, order, send};
@@ -126,11 +126,11 @@ async fn the_handler_gets_the_key_and_the_client_how_it_came_about() {
         .route("/orders", post(name))
         .layer(fixture.layer());
     let first = call(&shop, order("")).await;
-    assert_eq!(first.extensions().get(), Some(&How::Executed));
+    assert_eq!(first.extensions().get(), Some(&AnswerSource::Executed));
     let again = send(&shop, order("")).await;
     assert_eq!(again.body, KEY.trim_matches('"'));
     let again = call(&shop, order("")).await;
-    assert_eq!(again.extensions().get(), Some(&How::Replayed));
+    assert_eq!(again.extensions().get(), Some(&AnswerSource::Replayed));
 }
 
 #[tokio::test]
@@ -229,7 +229,7 @@ async fn a_stored_answer_is_read_as_no_other_type() {
     send(&shop, order("")).await;
     let key = KEY.trim_matches('"');
     let begun = fixture.engine.operation("shop.api").key(key).begin().await;
-    let Ok(idem_runtime::Begun::Done(stored)) = begun else {
+    let Ok(idem_runtime::Acquired::Replay(stored)) = begun else {
         panic!("not done: {begun:?}");
     };
     let stored: StoredAnswer = stored;

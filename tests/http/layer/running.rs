@@ -12,7 +12,7 @@ use http::StatusCode;
 use idem_runtime::http::{IdempotencyLayer, Verdict};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Engine, OnOutage, OnRunning, Reconciled};
-use idem_tests::faulty::{Fault, Faulty, Operation};
+use idem_tests::faulty::{Fault, Faulty, StoreOperation};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tower::limit::GlobalConcurrencyLimitLayer;
@@ -341,7 +341,7 @@ async fn a_tenant_takes_no_more_than_its_places() {
 async fn handlers_without_protection_count() {
     let fixture = Fixture::new();
     let store = Faulty::new(MemoryStore::new());
-    store.fail(Operation::Claim, [Fault::Unreachable; 100]);
+    store.fail(StoreOperation::Claim, [Fault::Unreachable; 100]);
     let engine = Engine::builder(store).claim_deadline(Duration::from_millis(1));
     let engine = engine.on_outage(OnOutage::Run).build().unwrap();
     let layer = IdempotencyLayer::public(engine, "shop.api").max_running(1);

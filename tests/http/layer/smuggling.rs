@@ -7,7 +7,7 @@ use axum::routing::post;
 use idem_runtime::Engine;
 use idem_runtime::http::{IdempotencyKey, IdempotencyLayer, KeyRules};
 use idem_runtime::store::memory::MemoryStore;
-use idem_tests::faulty::{Faulty, Operation};
+use idem_tests::faulty::{Faulty, StoreOperation};
 
 use crate::client::{Answer, Fixture};
 use crate::server::{Server, answers, request, with_key};
@@ -360,6 +360,6 @@ async fn a_request_with_two_lengths_is_not_two_requests() {
         (answers[0].status.as_u16(), &*answers[0].body),
         (400, &b""[..])
     );
-    assert_eq!(shop.store.count(Operation::Claim), 1);
+    assert_eq!(shop.store.count(StoreOperation::Claim), 1);
     assert_eq!(shop.fixture.runs(), 1);
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use idem_harness::RedisServer;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{
-    AnswerTypes, Fence, Front, HEADER, Header, Owner, ReadReply, RecordKey, State, Store,
+    AnswerTypes, Fence, HEADER, Header, Owner, ReadCache, ReadReply, RecordKey, State, Store,
 };
 use idem_runtime::{ErrorKind, Fingerprint, Operation};
 use idem_tests::payment::{PayError, Receipt};
@@ -115,7 +115,7 @@ async fn a_dead_claim_in_the_fast_store_blocks_no_caller() {
         types: AnswerTypes::UNKNOWN,
     };
     let bytes = Bytes::copy_from_slice(&dead.encode());
-    Front::keep(&fast, &copy, &bytes, lease).await.unwrap();
+    ReadCache::keep(&fast, &copy, &bytes, lease).await.unwrap();
     fixture.pay("a").await.unwrap();
     assert_eq!(fixture.pay("a").await.unwrap().run, 1);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use idem_harness::RedisServer;
 use idem_runtime::store::layered::{LayeredStats, LayeredStore, LayeredStoreBuilder};
-use idem_runtime::store::{Front, RecordKey};
+use idem_runtime::store::{ReadCache, RecordKey};
 use idem_runtime::{CallBuilder, Engine, KeyBuilder, OnRunning, Operation};
 use idem_tests::events::Events;
 use idem_tests::payment::{PayError, Receipt, Runs};
@@ -32,7 +32,7 @@ impl Fixture {
     }
 
     pub(crate) fn with(
-        fast: impl Front,
+        fast: impl ReadCache,
         durable: &Counted,
         set: impl FnOnce(LayeredStoreBuilder) -> LayeredStoreBuilder,
     ) -> Self {

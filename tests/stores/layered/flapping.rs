@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_harness::{PostgresServer, RedisServer};
-use idem_runtime::store::layered::{LayeredStoreBuilder, later};
+use idem_runtime::store::layered::{LayeredStoreBuilder, LazyStore};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::PostgresStore;
 use idem_tests::payment::{PayError, Receipt};
@@ -98,7 +98,7 @@ async fn fifty_kills_lead_to_no_second_run_and_no_second_answer() {
     let mut desks = Vec::new();
     for durable in &durable {
         let url = server.url();
-        let fast = later(move || RedisStore::connect(url.clone()));
+        let fast = LazyStore::new(move || RedisStore::connect(url.clone()));
         desks.push(Arc::new(Fixture::with(fast, durable, hasty)));
     }
     let mut callers = JoinSet::new();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use idem_harness::{RedisServer, TcpProxy};
 use idem_runtime::Fingerprint;
-use idem_runtime::store::layered::{LayeredStoreBuilder, later};
+use idem_runtime::store::layered::{LayeredStoreBuilder, LazyStore};
 use idem_runtime::store::{AnswerTypes, ClaimReply, ClaimRequest, Needs, Owner, Remains, Store};
 use idem_tests::shop::{connect, happened, patiently};
 
@@ -83,7 +83,7 @@ async fn a_fast_store_that_is_down_at_the_start_is_found_later() {
     let (server, durable) = (RedisServer::start(), Counted::memory());
     let url = server.url();
     server.kill();
-    let fast = later(move || connect(url.clone()));
+    let fast = LazyStore::new(move || connect(url.clone()));
     let fixture = Fixture::with(fast, &durable, hasty);
     let first = fixture.pay("a").await.unwrap();
     assert_eq!(fixture.pay("a").await.unwrap(), first);
@@ -145,7 +145,7 @@ async fn claims_seen_by_a_poll_are_notified_while_the_fast_store_is_down() {
     let url = server.url();
     server.kill();
     let durable = Counted::over(Arc::new(connect(durable.url()).await.unwrap()));
-    let fast = later(move || connect(url.clone()));
+    let fast = LazyStore::new(move || connect(url.clone()));
     let fixture = Fixture::with(fast, &durable, |store| {
         hasty(store).pause(Duration::from_secs(30))
     });

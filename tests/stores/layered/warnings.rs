@@ -3,7 +3,7 @@
 use std::future::pending;
 
 use idem_runtime::store::Store;
-use idem_runtime::store::layered::{later, layered};
+use idem_runtime::store::layered::{LayeredStore, LazyStore};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{EncryptionKeys, Engine, EngineBuilder};
 use idem_tests::events::Events;
@@ -23,8 +23,8 @@ fn warnings(
 
 /// One that is not there yet may be any server.
 fn shared() -> impl Store {
-    let fast = later(pending::<Result<MemoryStore, _>>);
-    layered(fast, MemoryStore::new())
+    let fast = LazyStore::new(pending::<Result<MemoryStore, _>>);
+    LayeredStore::new(fast, MemoryStore::new())
 }
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn a_shared_fast_store_without_encryption_is_warned_about() {
 
 #[tokio::test]
 async fn a_fast_store_in_the_process_needs_no_encryption() {
-    let private = layered(MemoryStore::new(), MemoryStore::new());
+    let private = LayeredStore::new(MemoryStore::new(), MemoryStore::new());
     assert_eq!(warnings(private, |engine| engine), [""; 0]);
     assert_eq!(warnings(MemoryStore::new(), |engine| engine), [""; 0]);
 }

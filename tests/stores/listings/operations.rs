@@ -13,7 +13,10 @@ const LONG: &str = "shop::payments::providers::somewhere::far::away::charge_card
 const LONG_TOO: &str = "shop::payments::providers::somewhere::far::away::refund_card";
 
 async fn unknown(engine: &Engine, operation: String) {
-    let call = engine.operation(operation).key(&7).errors_are_unknown();
+    let call = engine
+        .operation(operation)
+        .key(&7)
+        .on_error(idem_runtime::on_error::Unknown);
     let paid: Result<u32, Box<dyn std::error::Error + Send + Sync>> =
         call.run(|_| async { Err("no reply".into()) }).await;
     paid.unwrap_err();

@@ -11,7 +11,7 @@ use idem_runtime::store::{
     EntryFilter, ListReply, ListRequest, Store, StoreError, StoreErrorKind, StoreFuture,
 };
 use idem_runtime::{Engine, ErrorKind};
-use idem_tests::faulty::{Fault, Faulty, Operation};
+use idem_tests::faulty::{Fault, Faulty, StoreOperation};
 
 use crate::filled::{PREFIX, engine, fill};
 
@@ -95,7 +95,7 @@ async fn a_listing_goes_on_after_a_fault() {
     let store = Faulty::over(memory);
     let engine = engine(store.clone());
     store.fail(
-        Operation::List,
+        StoreOperation::List,
         [Fault::None, Fault::Lost, Fault::ReplyLost, Fault::Twice],
     );
     assert_eq!(
@@ -104,7 +104,10 @@ async fn a_listing_goes_on_after_a_fault() {
         "it is sent again"
     );
     let mut entries = engine.entries().page_size(50);
-    store.fail(Operation::List, [Fault::None, Fault::None, Fault::Refused]);
+    store.fail(
+        StoreOperation::List,
+        [Fault::None, Fault::None, Fault::Refused],
+    );
     let error = entries.next_page().await.unwrap_err();
     assert_eq!(*error.kind(), ErrorKind::StoreUnavailable, "{error}");
     let page = entries.next_page().await.unwrap().unwrap();

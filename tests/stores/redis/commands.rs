@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use idem_harness::{Command, Edition, Monitor, RedisServer};
-use idem_runtime::{Answer, Engine, Error, ErrorKind, How};
+use idem_runtime::{Answer, AnswerSource, Engine, Error, ErrorKind};
 use idem_tests::shop::{Failure, MARKERS, Shop, connect, happened, patient, persistent};
 
 /// A server with a warm script cache, and a shop on it whose commands are monitored.
@@ -64,9 +64,9 @@ async fn a_replay_with_its_age_is_one_command_or_two_for_a_large_answer() {
             let call = engine.operation("shop.told").key(&key);
             call.run(async |_| Ok::<_, Error>(Answer::from("m".repeat(bytes))))
         };
-        assert_eq!(call().await.unwrap().how(), How::Executed);
+        assert_eq!(call().await.unwrap().how(), AnswerSource::Executed);
         monitor.names();
-        assert_eq!(call().await.unwrap().how(), How::Replayed);
+        assert_eq!(call().await.unwrap().how(), AnswerSource::Replayed);
         assert_eq!(monitor.names(), replay);
     }
 }

@@ -16,7 +16,7 @@ use crate::identity::operation::RecordKey;
 use crate::lifecycle::context::Context;
 use crate::lifecycle::settle::REPLY;
 use crate::outcome::codec::{Encoded, Unencodable};
-use crate::outcome::provenance::How;
+use crate::outcome::provenance::AnswerSource;
 use crate::record::unknown_cause::Cause;
 use crate::record::{HEADER, Header, OutcomeKind, State};
 use crate::store::sql::{SqlTransaction, TxError};
@@ -79,7 +79,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
             .claim
             .map_or(self.context.attempt(), |claim| claim.attempts);
         let output = self.output.any();
-        output.come_about(How::Executed, attempt, Duration::ZERO);
+        output.come_about(AnswerSource::Executed, attempt, Duration::ZERO);
         let succeeded = output.succeeded();
         let Some(claim) = self.claim else {
             if let Err(error) = self.end(succeeded).await {

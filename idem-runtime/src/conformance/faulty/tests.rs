@@ -65,14 +65,18 @@ fn faults_of_a_completion_meet_the_way_that_the_store_completes() {
             let quick = Quick::new();
             let store = Faulty::new(quick.clone());
             let engine = Engine::new(store.clone());
-            store.fail(Operation::Complete, [fault]);
+            store.fail(StoreOperation::Complete, [fault]);
             for _ in 0..2 {
                 let call = engine.operation("pay").key(&7);
                 let paid = call.run(|_| async { Ok::<_, Error>(1) }).await;
                 assert_eq!(paid, Ok(1), "{fault:?}");
             }
-            assert_eq!(store.count(Operation::Complete), completions, "{fault:?}");
-            let owners = store.sent(Operation::Complete);
+            assert_eq!(
+                store.count(StoreOperation::Complete),
+                completions,
+                "{fault:?}"
+            );
+            let owners = store.sent(StoreOperation::Complete);
             assert!(owners.iter().all(Option::is_some), "{fault:?}: {owners:?}");
             assert_eq!(quick.by_claim.load(Ordering::SeqCst), arrived, "{fault:?}");
         }
@@ -89,13 +93,13 @@ fn faults_of_a_read_meet_the_look_of_a_call_that_waits() {
             crate::Operation::new("pay"),
             crate::KeyDigest::from_bytes([7; 32]),
         );
-        store.fail(Operation::Read, [Fault::Lost]);
+        store.fail(StoreOperation::Read, [Fault::Lost]);
         assert!(Store::glance(&store, &key).await.is_err());
         assert_eq!(
             Store::glance(&store, &key).await.ok(),
             Some(ReadReply::Absent)
         );
-        assert_eq!(store.count(Operation::Read), 2);
+        assert_eq!(store.count(StoreOperation::Read), 2);
         assert_eq!(quick.glances.load(Ordering::SeqCst), 1);
     });
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::super::headers::StoredHeaders;
 use super::Reply;
 use crate::outcome::codec::{Body, Replay, Sink, Undecodable, Unencodable};
-use crate::outcome::provenance::How;
+use crate::outcome::provenance::AnswerSource;
 
 /// The member that distinguishes a stored reply from a plain value. It is not a valid name of a Rust field.
 const MARK: &str = "$reply";
@@ -105,8 +105,8 @@ impl<T: Serialize + DeserializeOwned> Replay for Reply<T> {
         T::schema()
     }
 
-    fn come_about(&mut self, how: How, _: u16, _: Duration) {
-        self.replayed = how != How::Executed;
+    fn come_about(&mut self, how: AnswerSource, _: u16, _: Duration) {
+        self.replayed = how != AnswerSource::Executed;
     }
 }
 

@@ -89,10 +89,10 @@ fn learned(seen: Duration, asks: bool, dated: bool) -> Learned {
     let core = engine.build().unwrap().core;
     core.answers.as_ref().unwrap().hearing(Hearing::All);
     let now = core.clock.now();
-    let Join::Lead(ticket) = core.flights.join(key.digest(), ASKED, now, SECOND) else {
+    let Join::Lead(leader) = core.flights.join(key.digest(), ASKED, now, SECOND) else {
         panic!("nobody else asks");
     };
-    let vigil = Vigil {
+    let remote_wait = RemoteWait {
         core: Arc::clone(&core),
         key: key.clone(),
         fingerprint: ASKED,
@@ -101,13 +101,13 @@ fn learned(seen: Duration, asks: bool, dated: bool) -> Learned {
             seen: now.saturating_sub(seen),
             lease_left: SECOND,
         },
-        ticket,
+        leader,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build();
-    let Look::Landed(landing) = runtime.unwrap().block_on(vigil.look()) else {
+    let Look::Landed(landing) = runtime.unwrap().block_on(remote_wait.look()) else {
         panic!("it is finished");
     };
-    let Landing::Done {
+    let SharedOutcome::Done {
         left, at, dated, ..
     } = landing
     else {

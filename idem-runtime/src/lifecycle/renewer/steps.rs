@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Keeper, Shared, nanos};
+use super::{Renewer, Shared, nanos};
 use crate::env::observer::{Event, EventKind, Observer};
 
-impl Keeper {
+impl Renewer {
     /// The observer of the store: the engine's, through the state of the thread that renews.
     pub(crate) fn observer(&self) -> Arc<dyn Observer> {
         Arc::clone(&self.shared) as _

@@ -21,9 +21,9 @@ impl Flights {
         counts.sum()
     }
 
-    fn lead(&self) -> Ticket {
+    fn lead(&self) -> Leader {
         match self.join(&KEY, ASKED, Duration::ZERO, WITHIN) {
-            Join::Lead(ticket) => ticket,
+            Join::Lead(leader) => leader,
             _ => panic!("somebody leads"),
         }
     }
@@ -36,8 +36,8 @@ impl Flights {
     }
 }
 
-fn refused() -> Landing {
-    Landing::Refused {
+fn refused() -> SharedOutcome {
+    SharedOutcome::Refused {
         sent: Duration::ZERO,
         error: Error::new(ErrorKind::Mismatch, Operation::new("pay")),
         max_attempts: None,
@@ -56,12 +56,12 @@ fn a_flight_that_lands_is_over() {
     let flights = Flights::new();
     flights.lead().land(|| Some(refused()));
     assert_eq!(flights.count(), 0, "nobody waits");
-    let (ticket, mut follower) = (flights.lead(), flights.follow());
-    ticket.land(|| Some(refused()));
+    let (leader, mut follower) = (flights.lead(), flights.follow());
+    leader.land(|| Some(refused()));
     assert_eq!(flights.count(), 0, "somebody waits");
     assert!(matches!(at_once(follower.landing()), Some(Some(_))));
-    let (ticket, mut follower) = (flights.lead(), flights.follow());
-    drop(ticket.land_from_afar(refused()));
+    let (leader, mut follower) = (flights.lead(), flights.follow());
+    drop(leader.land_from_afar(refused()));
     assert_eq!(flights.count(), 0, "it lands elsewhere");
     assert!(matches!(at_once(follower.landing()), Some(Some(_))));
 }
@@ -71,19 +71,19 @@ fn a_leader_that_goes_leaves_nothing_where_nobody_waits() {
     let flights = Flights::new();
     drop(flights.lead());
     assert_eq!(flights.count(), 0);
-    let (ticket, follower) = (flights.lead(), flights.follow());
+    let (leader, follower) = (flights.lead(), flights.follow());
     drop(follower);
     assert_eq!(flights.count(), 1, "it is led");
-    drop(ticket);
+    drop(leader);
     assert_eq!(flights.count(), 0);
 }
 
 #[test]
 fn a_flight_that_nobody_leads_goes_with_the_last_who_waits() {
     let flights = Flights::new();
-    let (ticket, mut one) = (flights.lead(), flights.follow());
+    let (leader, mut one) = (flights.lead(), flights.follow());
     let other = flights.follow();
-    drop(ticket);
+    drop(leader);
     assert!(matches!(at_once(one.landing()), Some(None)), "it is to ask");
     drop(one);
     assert_eq!(flights.count(), 1, "the other one may still lead");
@@ -188,26 +188,26 @@ fn calls_that_are_dropped_leave_no_flight_behind() {
 #[tokio::test]
 async fn who_was_told_is_not_asked_to_ask() {
     let flights = Flights::new();
-    let (ticket, mut follower) = (flights.lead(), flights.follow());
-    ticket.land(|| Some(refused()));
-    ticket.give_up();
-    ticket.land(|| unreachable!("they were told"));
-    drop(ticket);
+    let (leader, mut follower) = (flights.lead(), flights.follow());
+    leader.land(|| Some(refused()));
+    leader.give_up();
+    leader.land(|| unreachable!("they were told"));
+    drop(leader);
     let landing = follower.landing().await;
-    assert!(matches!(landing, Some(Landing::Refused { .. })));
+    assert!(matches!(landing, Some(SharedOutcome::Refused { .. })));
 }
 
 #[tokio::test]
 async fn who_was_asked_to_ask_is_told_nothing_by_a_ticket_that_was_given_up() {
     let flights = Flights::new();
-    let (ticket, mut follower) = (flights.lead(), flights.follow());
-    ticket.give_up();
+    let (leader, mut follower) = (flights.lead(), flights.follow());
+    leader.give_up();
     assert!(follower.landing().await.is_none());
-    // The notified follower leads with a ticket of its own.
+    // The notified follower leads the next flight.
     let (next, mut waits) = (flights.lead(), flights.follow());
-    ticket.land(|| unreachable!("it was given up"));
-    drop(ticket);
+    leader.land(|| unreachable!("it was given up"));
+    drop(leader);
     next.land(|| Some(refused()));
     let landing = waits.landing().await;
-    assert!(matches!(landing, Some(Landing::Refused { .. })));
+    assert!(matches!(landing, Some(SharedOutcome::Refused { .. })));
 }

@@ -9,7 +9,7 @@ use super::body::Body;
 use super::failure::{Undecodable, Unencodable};
 use super::schema::schema_of;
 use super::sink::Sink;
-use crate::outcome::provenance::How;
+use crate::outcome::provenance::AnswerSource;
 
 /// A value that can be stored as an answer and read back.
 ///
@@ -60,7 +60,7 @@ pub trait Replay {
         schema_of(std::any::type_name::<Self>())
     }
     #[doc(hidden)]
-    fn come_about(&mut self, _how: How, _attempt: u16, _age: Duration) {}
+    fn come_about(&mut self, _how: AnswerSource, _attempt: u16, _age: Duration) {}
     #[doc(hidden)]
     #[must_use]
     fn tells_age() -> bool

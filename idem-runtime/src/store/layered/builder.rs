@@ -12,13 +12,13 @@ use super::store::LayeredStore;
 use super::unacked::UnackedCompletions;
 use crate::store::Store;
 use crate::store::observers::Observers;
-use crate::store::read_cache::Front;
+use crate::store::read_cache::ReadCache;
 
 /// Configures a [`LayeredStore`].
 #[derive(Debug)]
 #[must_use]
 pub struct LayeredStoreBuilder {
-    fast: Arc<dyn Front>,
+    fast: Arc<dyn ReadCache>,
     durable: Arc<dyn Store>,
     patience: Duration,
     margin: Duration,
@@ -28,18 +28,18 @@ pub struct LayeredStoreBuilder {
 
 impl LayeredStore {
     /// Configures a store.
-    pub fn builder(fast: impl Front, durable: impl Store) -> LayeredStoreBuilder {
+    pub fn builder(fast: impl ReadCache, durable: impl Store) -> LayeredStoreBuilder {
         LayeredStoreBuilder::new(Arc::new(fast), Arc::new(durable))
     }
 
     /// Configures a store on two stores that are shared already.
-    pub fn over(fast: Arc<dyn Front>, durable: Arc<dyn Store>) -> LayeredStoreBuilder {
+    pub fn over(fast: Arc<dyn ReadCache>, durable: Arc<dyn Store>) -> LayeredStoreBuilder {
         LayeredStoreBuilder::new(fast, durable)
     }
 }
 
 impl LayeredStoreBuilder {
-    fn new(fast: Arc<dyn Front>, durable: Arc<dyn Store>) -> Self {
+    fn new(fast: Arc<dyn ReadCache>, durable: Arc<dyn Store>) -> Self {
         Self {
             fast,
             durable,

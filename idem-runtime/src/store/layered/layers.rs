@@ -19,7 +19,7 @@ use crate::identity::fingerprint::Fingerprint;
 use crate::identity::operation::RecordKey;
 use crate::record::{FOREVER, HEADER, Header, MAX_RETAIN, Owner, Record, State};
 use crate::store::observers::Observers;
-use crate::store::read_cache::{Copied, Front, is_final};
+use crate::store::read_cache::{Copied, ReadCache, is_final};
 use crate::store::{ClaimReply, ReadReply, ResolveReply, Store, StoreError, StoreErrorKind};
 
 /// The longest time of a background operation.
@@ -34,7 +34,7 @@ const HINT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Layers {
-    pub(super) fast: Arc<dyn Front>,
+    pub(super) fast: Arc<dyn ReadCache>,
     pub(super) durable: Arc<dyn Store>,
     pub(super) patience: Duration,
     pub(super) margin: Duration,

@@ -9,13 +9,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::runtime::Handle;
 
-use crate::store::read_cache::{Copied, Front};
+use crate::store::read_cache::{Copied, ReadCache};
 use crate::store::{Owner, RecordKey, StoreError, StoreErrorKind, StoreFuture, Watch};
 
 type Connecting<S> = Pin<Box<dyn Future<Output = Result<S, StoreError>> + Send>>;
-
-/// A store that connects in the background, with retries until it succeeds. See [`later`].
-pub struct Later<S>(Arc<Connector<S>>);
 
 struct Connector<S> {
     connect: Box<dyn Fn() -> Connecting<S> + Send + Sync>,
@@ -36,28 +33,30 @@ struct Connection {
 ///
 /// ```no_run
 /// # #[cfg(feature = "redis")] {
-/// use idem_runtime::store::layered::{later, layered};
+/// use idem_runtime::store::layered::{LayeredStore, LazyStore};
 /// use idem_runtime::store::{memory::MemoryStore, redis::RedisStore};
 ///
-/// let fast = later(|| RedisStore::connect("redis://localhost"));
+/// let fast = LazyStore::new(|| RedisStore::connect("redis://localhost"));
 /// let durable = MemoryStore::new(); // in production a database
-/// let store = layered(fast, durable);
+/// let store = LayeredStore::new(fast, durable);
 /// # }
 /// ```
-pub fn later<S, F, C>(connect: C) -> Later<S>
-where
-    S: Front,
-    F: Future<Output = Result<S, StoreError>> + Send + 'static,
-    C: Fn() -> F + Send + Sync + 'static,
-{
-    Later(Arc::new(Connector {
-        connect: Box::new(move || Box::pin(connect())),
-        store: OnceLock::new(),
-        state: Mutex::default(),
-    }))
-}
+pub struct LazyStore<S>(Arc<Connector<S>>);
 
-impl<S: Front> Later<S> {
+impl<S: ReadCache> LazyStore<S> {
+    /// A store that `connect` connects, in the background, with retries until it succeeds.
+    pub fn new<F, C>(connect: C) -> Self
+    where
+        F: Future<Output = Result<S, StoreError>> + Send + 'static,
+        C: Fn() -> F + Send + Sync + 'static,
+    {
+        Self(Arc::new(Connector {
+            connect: Box::new(move || Box::pin(connect())),
+            store: OnceLock::new(),
+            state: Mutex::default(),
+        }))
+    }
+
     /// The store, if it is connected.
     #[must_use]
     pub fn get(&self) -> Option<&S> {
@@ -119,7 +118,7 @@ impl<S> Drop for ConnectAttempt<S> {
     }
 }
 
-impl<S: Front> Front for Later<S> {
+impl<S: ReadCache> ReadCache for LazyStore<S> {
     fn look<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Copied> {
         self.with(|store| store.look(key))
     }
@@ -159,8 +158,10 @@ impl<S: Front> Front for Later<S> {
     }
 }
 
-impl<S: fmt::Debug> fmt::Debug for Later<S> {
+impl<S: fmt::Debug> fmt::Debug for LazyStore<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Later").field(&self.0.store.get()).finish()
+        f.debug_tuple("LazyStore")
+            .field(&self.0.store.get())
+            .finish()
     }
 }

@@ -11,7 +11,7 @@ mod store;
 mod unacked;
 
 pub use self::builder::LayeredStoreBuilder;
-pub use self::lazy::{Later, later};
+pub use self::lazy::LazyStore;
 pub use self::stats::LayeredStats;
-pub use self::store::{LayeredStore, layered};
-pub use super::read_cache::{Copied, Front, is_final, supersedes};
+pub use self::store::LayeredStore;
+pub use super::read_cache::{Copied, ReadCache, is_final, supersedes};

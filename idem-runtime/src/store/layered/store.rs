@@ -15,18 +15,14 @@ use crate::env::observer::{Event, EventKind, Observer};
 use crate::identity::fingerprint::Fingerprint;
 #[cfg(feature = "_sql")]
 use crate::store::Record;
-use crate::store::read_cache::{Front, is_final};
+use crate::store::read_cache::{ReadCache, is_final};
 use crate::store::{
     Admission, ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Listener,
     Needs, Owner, ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
     StoreError, StoreFuture, Watch,
 };
 
-/// A fast store in front of a durable one; see [`layered`]. Clones share one state.
-#[derive(Clone, Debug)]
-pub struct LayeredStore(pub(super) Arc<Layers>);
-
-/// Puts `fast` in front of `durable`, with the default settings.
+/// A fast store in front of a durable one. Clones share one state.
 ///
 /// The durable store decides every claim and keeps every answer. The fast one has copies of finished answers, made
 /// after the durable store has acknowledged them; replays come from there, without a request to the durable store.
@@ -37,11 +33,11 @@ pub struct LayeredStore(pub(super) Arc<Layers>);
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use idem_runtime::{Engine, Error, store::layered::layered, store::memory::MemoryStore};
+/// use idem_runtime::{Engine, Error, store::layered::LayeredStore, store::memory::MemoryStore};
 ///
 /// // In production a Redis in front of a database.
 /// let (fast, durable) = (MemoryStore::new(), MemoryStore::new());
-/// let store = layered(fast, durable);
+/// let store = LayeredStore::new(fast, durable);
 /// let engine = Engine::new(store.clone());
 /// for _ in 0..3 {
 ///     let call = engine.operation("orders.place").key(&"o-7").fingerprint(&1250);
@@ -90,13 +86,17 @@ pub struct LayeredStore(pub(super) Arc<Layers>);
 ///
 /// # A fast store that is down when the process starts
 ///
-/// [`later`](super::later) connects in the background.
-#[must_use]
-pub fn layered(fast: impl Front, durable: impl Store) -> LayeredStore {
-    LayeredStore::builder(fast, durable).build()
-}
+/// [`LazyStore`](super::LazyStore) connects in the background.
+#[derive(Clone, Debug)]
+pub struct LayeredStore(pub(super) Arc<Layers>);
 
 impl LayeredStore {
+    /// A store whose answers are replayed from `fast`, and kept by `durable`.
+    #[must_use]
+    pub fn new(fast: impl ReadCache, durable: impl Store) -> Self {
+        Self::builder(fast, durable).build()
+    }
+
     /// Counters, for metrics.
     #[must_use]
     pub fn stats(&self) -> LayeredStats {

@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use self::capacity::{Capacity, SHARDS};
 use self::expiry::Records;
-use super::read_cache::{Copied, Front, is_final, supersedes};
+use super::read_cache::{Copied, ReadCache, is_final, supersedes};
 use super::{
     ClaimReply, ClaimRequest, CompleteReply, Current, HEADER, Header, ListReply, ListRequest,
     Listed, Listener, Listeners, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains,
@@ -553,7 +553,7 @@ impl Store for MemoryStore {
 }
 
 /// A memory store in front of another: a cache of one process.
-impl Front for MemoryStore {
+impl ReadCache for MemoryStore {
     fn look<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Copied> {
         StoreFuture::ready(Ok(self.0.copy_of(key)))
     }

@@ -11,7 +11,7 @@ use super::script::Script;
 use super::store::RedisStore;
 use super::topology::Topology;
 use crate::record::{Owner, Record};
-use crate::store::read_cache::{Copied, Front};
+use crate::store::read_cache::{Copied, ReadCache};
 use crate::store::{RecordKey, Store, StoreError, StoreFuture, Watch};
 
 impl RedisCore {
@@ -75,7 +75,7 @@ impl RedisCore {
     }
 }
 
-impl Front for RedisStore {
+impl ReadCache for RedisStore {
     fn look<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Copied> {
         StoreFuture::pending(self.0.copy_of(&self.0.link, key))
     }

@@ -205,7 +205,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
 }
 
 #[cfg(feature = "postgres")]
-impl SqlStoreBuilder<super::Postgres> {
+impl SqlStoreBuilder<super::postgres::Postgres> {
     /// Whether completions, releases and resolutions notify waiting calls by `NOTIFY`. Default: no.
     ///
     /// Then waiting calls need not poll at intervals of up to 500 ms. All stores on a table must agree.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Begun, Claim, Engine, EntryState, ErrorKind};
+use idem_runtime::{Acquired, Claim, Engine, EntryState, ErrorKind};
 
 use super::fixture::{ChargeError, Fixture, NEW, OLD, refusal};
 
@@ -15,7 +15,7 @@ fn limited(fixture: &Fixture) -> Engine {
 /// The one body that may run.
 async fn occupied(engine: &Engine) -> Claim {
     match Fixture::call(engine, "occupied", 1).begin().await {
-        Ok(Begun::Claimed(claim)) => claim,
+        Ok(Acquired::Run(claim)) => claim,
         other => panic!("it claims: {other:?}"),
     }
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_runtime::{Begun, Engine, EntryState, ErrorKind};
+use idem_runtime::{Acquired, Engine, EntryState, ErrorKind};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -42,7 +42,7 @@ pub(crate) async fn an_abandoned_attempt_from_before_is_taken_over(kind: Kind) {
     for (_stage, before, after) in each_change(kind).await {
         let lease = Duration::from_secs(1);
         let call = |engine| Fixture::call(engine, "card", 5).lease(lease);
-        let Ok(Begun::Claimed(claim)) = call(&before).begin().await else {
+        let Ok(Acquired::Run(claim)) = call(&before).begin().await else {
             panic!("the first call claims");
         };
         let derived = claim.context().derive_key("charge");

@@ -11,7 +11,7 @@ use idem_runtime::store::{
     ClaimReply, ClaimRequest, Needs, Record, RecordKey, Store, StoreError, StoreErrorKind,
     StoreFuture,
 };
-use idem_runtime::{Begun, Engine, ErrorKind, Fingerprint};
+use idem_runtime::{Acquired, Engine, ErrorKind, Fingerprint};
 use tokio::sync::{Barrier, Semaphore};
 use tokio::task::JoinSet;
 
@@ -223,7 +223,7 @@ async fn a_body_that_goes_on_under_the_former_name_is_waited_for() {
     change.is_released().await;
     let [one, other] = &change.after;
     let call = Fixture::call(one, "card", 5).begin();
-    let Ok(Begun::Claimed(claim)) = soon("it goes on", call).await else {
+    let Ok(Acquired::Run(claim)) = soon("it goes on", call).await else {
         panic!("the record is released");
     };
     let waiting = change.charge(other);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use idem_runtime::clock::ManualClock;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Begun, Engine, EngineBuilder, ErrorKind, OnOutage, OnRunning, TokenIssuer};
-use idem_tests::faulty::Operation;
+use idem_runtime::{Acquired, Engine, EngineBuilder, ErrorKind, OnOutage, OnRunning, TokenIssuer};
+use idem_tests::faulty::StoreOperation;
 use tokio::sync::Semaphore;
 
 use super::fixture::{
@@ -55,7 +55,7 @@ pub(crate) async fn an_expired_token_gets_the_answer(kind: Kind) {
     let again = fixture.order(fixture.call_far(&bad)).await;
     assert_eq!(again, Err(OrderError::SoldOut));
     match fixture.call(&good).begin().await.unwrap() {
-        Begun::Done(stored) => assert_eq!(stored.decode::<u32>().unwrap(), 1),
+        Acquired::Replay(stored) => assert_eq!(stored.decode::<u32>().unwrap(), 1),
         begun => panic!("not answered: {begun:?}"),
     }
     assert!(fixture.call(&good).entry().await.unwrap().is_some());
@@ -84,7 +84,8 @@ pub(crate) async fn an_expired_token_waits_for_a_running_order(kind: Kind) {
         tokio::spawn(call.run(async |_| -> Answer { unreachable!("its token has expired") }))
     });
     // Who waits elsewhere looks at the record now and then, or watches it.
-    let looks = || fixture.store.count(Operation::Read) + fixture.store.count(Operation::Watch);
+    let looks =
+        || fixture.store.count(StoreOperation::Read) + fixture.store.count(StoreOperation::Watch);
     let waits = async {
         while looks() == 0 {
             tokio::task::yield_now().await;
@@ -115,7 +116,7 @@ pub(crate) async fn an_expired_token_of_an_abandoned_order_is_unknown(kind: Kind
     let call = fixture.call(&token).lease(Duration::from_millis(100));
     match call.begin().await.unwrap() {
         // As if its process died: the lease is over by the store's clock, and nobody renews it.
-        Begun::Claimed(claim) => drop(claim),
+        Acquired::Run(claim) => drop(claim),
         begun => panic!("not claimed: {begun:?}"),
     }
     calendar.advance(OVER);

@@ -100,7 +100,7 @@ async fn a_subject_is_a_tuple_or_any_key() {
     let engine = engine();
     let text = engine.issue_token(OPERATION, &("tenant", 7_u64)).unwrap();
     let run = |call: idem_runtime::CallBuilder<_>| async {
-        let call = call.release_errors();
+        let call = call.on_error(idem_runtime::on_error::Release);
         call.run(|_| async { Ok::<_, Error>(1) }).await
     };
     // The same value in other clothes.
@@ -195,7 +195,7 @@ async fn a_disabled_engine_verifies_its_tokens() {
         let call = engine
             .operation(OPERATION)
             .token(text, ANN)
-            .release_errors();
+            .on_error(idem_runtime::on_error::Release);
         async move { call.run(|_| async move { Ok::<_, Error>(run) }).await }
     };
     if cfg!(debug_assertions) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_runtime::clock::ManualClock;
-use idem_runtime::conformance::Operation;
+use idem_runtime::conformance::StoreOperation;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Engine, EngineBuilder, ErrorKind, FOREVER, LocalCache, OnDuplicate};
 use idem_tests::shop::{Failure, until};
@@ -62,7 +62,7 @@ async fn a_replay_and_a_wait_fill_it_as_well() {
     until("the body runs", || there.claims() == 3).await;
     let waiting = tokio::spawn(async move { waiting.pay("b").await });
     until("the other waits", || {
-        fixture.store.count(Operation::Read) > 0
+        fixture.store.count(StoreOperation::Read) > 0
     })
     .await;
     ends.send(()).unwrap();
@@ -149,7 +149,7 @@ async fn a_system_error_and_an_unknown_outcome_are_not_kept() {
     for _ in 0..2 {
         assert_eq!(fails("a").await, Err(Failure::Down));
     }
-    let unknown = fixture.call("b").errors_are_unknown();
+    let unknown = fixture.call("b").on_error(idem_runtime::on_error::Unknown);
     let answer = unknown.run(async |_| Err::<u32, _>(Failure::Down)).await;
     assert_eq!(answer, Err(Failure::Down));
     for _ in 0..2 {

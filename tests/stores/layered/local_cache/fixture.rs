@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use idem_runtime::clock::ManualClock;
-use idem_runtime::conformance::{Faulty, Forward, Operation};
+use idem_runtime::conformance::{Faulty, Forward, StoreOperation};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{Listener, Store};
 use idem_runtime::{
@@ -129,7 +129,7 @@ impl Fixture {
 
     /// How often the store was asked for an answer.
     pub(crate) fn claims(&self) -> usize {
-        self.store.count(Operation::Claim)
+        self.store.count(StoreOperation::Claim)
     }
 
     /// The call is answered without a question to the store.

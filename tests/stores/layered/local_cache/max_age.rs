@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_runtime::clock::ManualClock;
-use idem_runtime::conformance::{Fault, Operation};
-use idem_runtime::{Answer, EngineBuilder, How, LocalCache};
+use idem_runtime::conformance::{Fault, StoreOperation};
+use idem_runtime::{Answer, AnswerSource, EngineBuilder, LocalCache};
 use idem_tests::shop::{Failure, until};
 
 use super::fixture::{Fixture, memory};
@@ -88,10 +88,10 @@ async fn the_age_of_an_answer_comes_from_its_store() {
         call.run(body).await.unwrap().how()
     };
     let claims = fixture.claims();
-    assert_eq!(aged().await, How::Replayed);
+    assert_eq!(aged().await, AnswerSource::Replayed);
     assert_eq!(fixture.claims(), claims + 1);
     for _ in 0..2 {
-        assert_eq!(aged().await, How::Replayed);
+        assert_eq!(aged().await, AnswerSource::Replayed);
         fixture.is_local("a", run).await;
     }
     assert_eq!(fixture.claims(), claims + 1);
@@ -122,18 +122,20 @@ async fn a_completion_that_was_sent_twice_lives_since_the_first() {
         engine.clock(clock.clone()).ttl(Duration::from_secs(30))
     })
     .await;
-    fixture.store.fail(Operation::Complete, [Fault::ReplyLost]);
+    fixture
+        .store
+        .fail(StoreOperation::Complete, [Fault::ReplyLost]);
     let paying = {
         let fixture = fixture.clone();
         tokio::spawn(async move { fixture.pay("a").await })
     };
     until("it is sent", || {
-        fixture.store.count(Operation::Complete) == 2
+        fixture.store.count(StoreOperation::Complete) == 2
     })
     .await;
     clock.advance(Duration::from_secs(1));
     let run = paying.await.unwrap().unwrap();
-    assert_eq!(fixture.store.count(Operation::Complete), 3);
+    assert_eq!(fixture.store.count(StoreOperation::Complete), 3);
     clock.advance(Duration::from_millis(28_999));
     fixture.is_local("a", run).await;
     clock.advance(Duration::from_millis(1));
@@ -156,6 +158,6 @@ async fn the_age_of_a_cached_answer_is_that_of_the_store() {
     clock.advance(Duration::from_secs(7));
     let again = pay().await;
     assert_eq!(fixture.told.all(), ["local"]);
-    assert_eq!(again.how(), How::Replayed);
+    assert_eq!(again.how(), AnswerSource::Replayed);
     assert_eq!(again.age(), Duration::from_secs(7));
 }

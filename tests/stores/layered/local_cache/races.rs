@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use idem_runtime::LocalCache;
 use idem_runtime::clock::ManualClock;
-use idem_runtime::conformance::{Fault, Operation};
+use idem_runtime::conformance::{Fault, StoreOperation};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{Hearing, Listener};
 use idem_tests::shop::{Failure, patiently, until};
@@ -50,10 +50,10 @@ impl Race {
 
     /// A call whose claim has been answered, while the reply is on its way.
     async fn claim_on_its_way(&self) -> JoinHandle<Result<u32, Failure>> {
-        self.on_its_way(Operation::Claim).await
+        self.on_its_way(StoreOperation::Claim).await
     }
 
-    async fn on_its_way(&self, operation: Operation) -> JoinHandle<Result<u32, Failure>> {
+    async fn on_its_way(&self, operation: StoreOperation) -> JoinHandle<Result<u32, Failure>> {
         self.fixture.store.fail(operation, [Fault::ReplyHeld]);
         let sent = self.fixture.store.count(operation);
         let fixture = self.fixture.clone();
@@ -98,7 +98,7 @@ async fn a_replay_that_arrives_before_word_of_the_reset_goes_with_it() {
 #[tokio::test]
 async fn an_own_answer_that_is_taken_back_before_its_reply_comes_is_not_kept() {
     let race = Race::new().await;
-    let first = race.on_its_way(Operation::Complete).await;
+    let first = race.on_its_way(StoreOperation::Complete).await;
     race.takes_back().await;
     race.heard().await;
     let run = race.arrives(first).await;
@@ -135,13 +135,13 @@ async fn an_answer_found_after_a_gap_is_not_cached() {
     until("the body runs", || race.other.claims() == 2).await;
     // The first look sees a body that runs. The second sees its answer, and is held.
     let store = &race.fixture.store;
-    store.fail(Operation::Read, [Fault::None, Fault::ReplyHeld]);
+    store.fail(StoreOperation::Read, [Fault::None, Fault::ReplyHeld]);
     let fixture = race.fixture.clone();
     let waiting = tokio::spawn(async move { fixture.pay("a").await });
-    until("it has looked", || store.count(Operation::Read) == 1).await;
+    until("it has looked", || store.count(StoreOperation::Read) == 1).await;
     ends.send(()).unwrap();
     let run = body.await.unwrap().unwrap();
-    until("it looks", || store.count(Operation::Read) == 2).await;
+    until("it looks", || store.count(StoreOperation::Read) == 2).await;
     race.listener.hearing(Hearing::Nothing);
     race.takes_back().await;
     race.listener.hearing(Hearing::All);
@@ -159,10 +159,10 @@ async fn nothing_is_answered_or_kept_while_this_engine_takes_an_answer_back() {
         fixture.is_local("a", run).await;
         // One that was asked for before, too.
         let entry = fixture.entry("a").await;
-        fixture.store.fail(Operation::Resolve, [held]);
+        fixture.store.fail(StoreOperation::Resolve, [held]);
         let reset = tokio::spawn(entry.reset());
         until("it is sent", || {
-            fixture.store.count(Operation::Resolve) == 1
+            fixture.store.count(StoreOperation::Resolve) == 1
         })
         .await;
         // Whether it has happened yet only the store knows.
@@ -184,7 +184,9 @@ async fn a_replay_on_its_way_while_this_engine_takes_the_answer_back_is_not_kept
     let fixture = Fixture::on(Far::new(&store, false)).await;
     let other = Fixture::on(Arc::new(store)).await.sharing(&fixture);
     let run = other.pay("a").await.unwrap();
-    fixture.store.fail(Operation::Claim, [Fault::ReplyHeld]);
+    fixture
+        .store
+        .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
     let claims = fixture.claims();
     let paying = fixture.clone();
     let replay = tokio::spawn(async move { paying.pay("a").await });
@@ -201,10 +203,10 @@ async fn a_reset_that_is_dropped_does_not_close_the_cache_for_ever() {
     let fixture = Fixture::on(Far::new(&MemoryStore::new(), false)).await;
     let run = fixture.pay("a").await.unwrap();
     let entry = fixture.entry("a").await;
-    fixture.store.fail(Operation::Resolve, [Fault::Hangs]);
+    fixture.store.fail(StoreOperation::Resolve, [Fault::Hangs]);
     let reset = tokio::spawn(entry.reset());
     until("it is sent", || {
-        fixture.store.count(Operation::Resolve) == 1
+        fixture.store.count(StoreOperation::Resolve) == 1
     })
     .await;
     fixture.is_asked("a", run).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idem_runtime::LocalCache;
 use idem_runtime::clock::ManualClock;
-use idem_runtime::conformance::{Fault, Operation};
+use idem_runtime::conformance::{Fault, StoreOperation};
 use idem_runtime::store::Hearing;
 use idem_runtime::store::memory::MemoryStore;
 use idem_tests::shop::until;
@@ -83,7 +83,7 @@ async fn an_answer_without_notifications_is_replayed_for_max_age_only() {
 #[tokio::test]
 async fn a_resolution_is_answered_from_then_on() {
     let fixture = Fixture::on(Arc::new(MemoryStore::new())).await;
-    let call = fixture.call("a").errors_are_unknown();
+    let call = fixture.call("a").on_error(idem_runtime::on_error::Unknown);
     let failed = async |_| Err::<u32, _>(idem_tests::shop::Failure::Down);
     call.run(failed).await.unwrap_err();
     fixture.entry("a").await.resolve(&77_u32).await.unwrap();
@@ -120,11 +120,11 @@ async fn a_reset_of_which_nothing_is_known_takes_the_answer_away_all_the_same() 
         let fixture = Fixture::with(store, LocalCache::new(), settings).await;
         let run = fixture.pay("a").await.unwrap();
         fixture.is_local("a", run).await;
-        fixture.store.fail(Operation::Resolve, [fault]);
+        fixture.store.fail(StoreOperation::Resolve, [fault]);
         let entry = fixture.entry("a").await;
         let reset = tokio::spawn(entry.reset());
         until("it is sent", || {
-            fixture.store.count(Operation::Resolve) == 1
+            fixture.store.count(StoreOperation::Resolve) == 1
         })
         .await;
         clock.advance(Duration::from_secs(3));

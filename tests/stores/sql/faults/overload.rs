@@ -37,7 +37,10 @@ fn engine<B: Kind>(
 }
 
 async fn pay(engine: Engine, key: u64) -> Result<u64, Error> {
-    let call = engine.operation("pay").key(&key).release_errors();
+    let call = engine
+        .operation("pay")
+        .key(&key)
+        .on_error(idem_runtime::on_error::Release);
     call.run(|_| async { Ok::<_, Error>(answer()) }).await
 }
 
@@ -124,7 +127,10 @@ async fn an_answer_goes_ahead_of_claims<B: Kind>() {
     let running = tokio::spawn({
         let (engine, gate) = (engine.clone(), Arc::clone(&gate));
         async move {
-            let call = engine.operation("first").key(&1).release_errors();
+            let call = engine
+                .operation("first")
+                .key(&1)
+                .on_error(idem_runtime::on_error::Release);
             call.run(|_| async move {
                 begun.send(()).unwrap();
                 gate.acquire().await.unwrap().forget();

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use idem_runtime::{Engine, Event, EventKind, Observer, Unfinished};
+use idem_runtime::{Engine, Event, EventKind, Observer, ShutdownError};
 
 use crate::database::Database;
 use crate::fixture::{Done, Fixture, make};
 
-type Shutdown = Pin<Box<dyn Future<Output = Result<(), Unfinished>> + Send>>;
+type Shutdown = Pin<Box<dyn Future<Output = Result<(), ShutdownError>> + Send>>;
 
 /// Looks where it is told to, and not at some moment after: what is counted nowhere in between is seen.
 #[derive(Clone, Default)]
