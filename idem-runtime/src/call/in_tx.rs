@@ -13,8 +13,8 @@ use crate::store::sql::SqlTransaction;
 /// A call claimed and completed in the caller's transaction. Made by [`CallBuilder::in_tx`](crate::CallBuilder::in_tx).
 ///
 /// The body's writes through the transaction are committed together with its record, or not at all. There is no lease:
-/// a call with the same key waits (as [`on_running`](crate::CallBuilder::on_running) says) until this transaction is committed
-/// or rolled back, and then gets its answer or runs.
+/// a call with the same key waits (as [`on_running`](crate::CallBuilder::on_running) says) until this transaction is
+/// committed or rolled back, and then gets its answer or runs.
 ///
 /// - **Success**: commit, and the answer counts.
 /// - **Business error**: the body's writes are undone, and the kept error is committed with the transaction.
@@ -117,7 +117,8 @@ impl<'t, T: SqlTransaction + ?Sized, P> CallInTx<'t, T, P> {
     /// the transaction can only be rolled back, [`ErrorKind::Running`](crate::ErrorKind::Running) where another
     /// transaction holds the record for longer than this call waits,
     /// [`ErrorKind::StoreUnavailable`](crate::ErrorKind::StoreUnavailable) where the transaction that holds the lock of
-    /// an SQLite file may be of any key, and as in [`CallBuilder::run`](crate::CallBuilder::run). The last two leave the transaction as it was.
+    /// an SQLite file may be of any key, and as in [`CallBuilder::run`](crate::CallBuilder::run). The last two leave
+    /// the transaction as it was.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! The [`Store`] contract as test cases, for any store.
+//! The [`Store`](crate::store::Store) contract as test cases, for any store.
 //!
 //! A [`Fixture`] gives the suite access to a store, to its time and to its raw data. [`cases`] returns the cases: each
 //! is named with a sentence, has the number of the rule that it tests, and panics with a message when the store is

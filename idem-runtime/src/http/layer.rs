@@ -68,7 +68,7 @@ use crate::policy::{
 ///
 /// # Settings of the calls
 ///
-/// The layer has the setters of a [`Policy`]; what is left open is the engine's. For a request they mean:
+/// The layer has the setters of a [`Policy`](crate::Policy); what is left open is the engine's. For a request they mean:
 ///
 /// | setting | here |
 /// |---|---|
