@@ -39,3 +39,7 @@ deny:
 # the compiler's words for mistakes, written anew: read them before committing
 bless:
     TRYBUILD=overwrite cargo test -p idem-tests-ui --test ui
+
+# the lists of public items, written anew: read the difference before committing
+api:
+    IDEM_PUBLIC_API=overwrite cargo test -p idem-tests-api
