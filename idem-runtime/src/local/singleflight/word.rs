@@ -52,7 +52,7 @@ impl<T: Clone + Send + Sync + 'static> Tell<T> {
             return None;
         }
         let Self { sender, runtime } = self;
-        let word = Word(Arc::new(Subscribers {
+        let word = Word(Arc::new(WordState {
             sender,
             signal,
             told: AtomicBool::new(false),
@@ -64,15 +64,15 @@ impl<T: Clone + Send + Sync + 'static> Tell<T> {
 }
 
 /// A last signal that a task on the followers' runtime sends. When this is dropped, it is sent from here.
-pub(crate) struct Word<T: Clone>(Arc<Subscribers<T>>);
+pub(crate) struct Word<T: Clone>(Arc<WordState<T>>);
 
-struct Subscribers<T> {
+struct WordState<T> {
     sender: watch::Sender<T>,
     signal: T,
     told: AtomicBool,
 }
 
-impl<T: Clone> Subscribers<T> {
+impl<T: Clone> WordState<T> {
     fn tell(&self) {
         if !self.told.swap(true, Ordering::Relaxed) {
             self.sender.send_replace(self.signal.clone());
