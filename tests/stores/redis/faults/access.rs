@@ -249,7 +249,7 @@ async fn a_server_that_hides_its_version_is_warned_about() {
     assert_eq!(shop.events.count("warning"), 2);
     let version = "warning: Redis does not tell its version";
     assert_eq!(shop.events.count(version), 1);
-    // Its scripts declare no keys, and still find room for an answer.
+    // Its scripts carry no declarations, and still find room for an answer.
     let shop = Shop::open_hasty(&url).await;
     let answer = shop
         .pay_by("a", async |_| {

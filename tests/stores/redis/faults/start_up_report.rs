@@ -271,7 +271,7 @@ async fn a_replica_is_reported_with_its_link() {
     until("the link is down", || link("down")).await;
     let alone = warning(&replica.url()).await;
     assert!(alone.contains("its link to the primary is down"), "{alone}");
-    // It then refuses more commands, but not the script.
+    // It then refuses more commands, the script among them.
     replica.cli(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);
     let warnings = self::store(&replica.url()).await.warnings();
     assert!(
