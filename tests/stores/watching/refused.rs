@@ -6,8 +6,7 @@ use idem_tests::shop::PASSWORD;
 
 use crate::client::{Client, key, told, untold};
 
-/// The rights that the documentation of `RedisStore` lists: those that every call needs, and those that notifications
-/// need.
+/// The rights that the documentation of `RedisStore` lists, for every call and for notifications.
 const NEEDED: &str = "~idem:* +eval +evalsha +get +getrange +set +time +pttl +pexpire +strlen \
                       +exists +hello +info";
 const TOLD: &str = "&idem:* +publish +subscribe +unsubscribe";

@@ -1,5 +1,5 @@
-//! The local cache of finished answers: the calls that it answers without the store, those that it must not, and its
-//! invalidation by resets.
+//! The local cache of finished answers: calls that it answers without the store, calls that it must not answer, and
+//! its invalidation by resets.
 
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
 

@@ -175,7 +175,7 @@ async fn a_missing_schema_is_reported<B: Kind>() {
     assert_says(store.migrate().await, Refused, &parts);
 }
 
-/// A user who may read and write existing tables, and create none.
+/// A user that may read and write existing tables, and create none.
 fn clerk(server: &DatabaseServer, postgres: bool) {
     let make = if postgres {
         "CREATE USER clerk PASSWORD 'password-marker'; REVOKE CREATE ON SCHEMA public FROM PUBLIC"
