@@ -1,7 +1,7 @@
 //! A process of the tests of SQL stores.
 //!
-//! `worker calls <url> <keys> <calls>`: makes so many calls, each retried until it has its answer. Prints `effect
-//! <key>` for each body that ran, and `done`.
+//! `worker calls <url> <keys> <calls>`: makes so many calls, each retried until it has its answer. Prints
+//! `effect <key>` for each body that ran, and `done`.
 //!
 //! `worker purge <url>`: purges one record in ten seconds until it is killed.
 //!

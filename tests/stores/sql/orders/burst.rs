@@ -21,8 +21,8 @@ const LEASE: Duration = Duration::from_mins(1);
 pub(crate) type Go = watch::Sender<bool>;
 
 impl<D: Database> Clerk<D> {
-    /// So many calls of one order at once. Prints `begun` when all are under way, and `burst <answers> <tries>
-    /// <different answers> <one of them>` at the end.
+    /// So many calls of one order at once. Prints `begun` when all are under way, and
+    /// `burst <answers> <tries> <different answers> <one of them>` at the end.
     pub(crate) async fn burst(self: Arc<Self>, number: u64, count: usize, go: Arc<Go>) {
         let tries = Arc::new(AtomicUsize::new(0));
         let mut tasks = JoinSet::new();

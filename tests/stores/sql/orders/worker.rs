@@ -1,8 +1,8 @@
 //! A process of the shop, which prints its steps.
 //!
-//! `idem-orders <database> <url> <manner>`: `sqlite`, `postgres` or `mariadb`, and where the record of a
-//! call stands: `inside` the transaction of the order, or wrongly `apart` or under a `lease`. It says
-//! `ready`, and then takes lines:
+//! `idem-orders <database> <url> <manner>`: `sqlite`, `postgres` or `mariadb`, and the place of a call's record:
+//! `inside` the transaction of the order, or wrongly `apart` or under a `lease`. It prints `ready`, and then reads
+//! lines:
 //!
 //! ```text
 //! orders <number> …       takes these orders, each until it has an answer; ends with `done`
@@ -11,8 +11,8 @@
 //! call <number>           a call under a lease that waits for nobody
 //! ```
 //!
-//! It prints `step <task> <number> <step>` throughout, `answer <number> ran|replayed <answer>`, and `again <number>
-//! <why>` before a retry of an order.
+//! It prints `step <task> <number> <step>` throughout, `answer <number> ran|replayed <answer>`, and
+//! `again <number> <why>` before a retry of an order.
 
 mod burst;
 mod flow;
