@@ -17,11 +17,11 @@ pub(crate) const LEASE: Duration = Duration::from_secs(30);
 pub(crate) struct Fixture {
     engine: Engine,
     pub(crate) events: Events,
-    /// By which leases are renewed: not that of the server.
+    /// The clock of the lease renewals, unlike that of the server.
     pub(crate) clock: ManualClock,
 }
 
-/// Keys that nobody has called.
+/// Number of unused keys handed out so far.
 static NEW: AtomicUsize = AtomicUsize::new(0);
 
 /// A call whose body runs.
@@ -31,7 +31,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Lets the body end, and gives back what its caller gets.
+    /// Lets the body end, and returns the caller's result.
     pub(crate) async fn end(self) -> Result<(), Error> {
         self.ends.send(()).unwrap();
         patiently("the call ends", self.call).await.unwrap()
@@ -44,7 +44,7 @@ impl Fixture {
         Self::by(clock.clone(), clock, store)
     }
 
-    /// One whose clock goes, so that it asks a store again that is away.
+    /// A fixture whose engine's clock runs, so that it retries an unavailable store.
     pub(crate) fn going_on(store: &Arc<dyn Store>) -> Self {
         Self::by(ManualClock::new(), SystemClock, store)
     }
@@ -54,7 +54,7 @@ impl Fixture {
         let builder = persistent(Engine::builder(Arc::clone(store)))
             .lease(LEASE)
             .on_running(OnRunning::Reject)
-            // Whoever refuses duplicates asks for ages, which makes every claim tell the server's time.
+            // An engine that refuses duplicates requests ages, so that every claim's reply has the server's time.
             .on_duplicate(OnDuplicate::Reject)
             .clock(by)
             .observer(events.clone());
@@ -72,7 +72,7 @@ impl Fixture {
         patiently("the call ends", paid).await
     }
 
-    /// Calls where another call runs, and gives back what is left of its lease.
+    /// Calls a key with a running body, and returns the remaining time of its lease.
     pub(crate) async fn finds_running(&self, key: &str) -> Duration {
         let error = self.pay(key).await.unwrap_err();
         match error.kind() {
@@ -81,7 +81,7 @@ impl Fixture {
         }
     }
 
-    /// Looks at the record until its lease is renewed, by the server's clock: other leases may be before it.
+    /// Reads the record until its lease is renewed by the server's clock; other leases may be renewed first.
     pub(crate) async fn until_renewed(&self, key: &str) {
         let runs = async {
             loop {
@@ -96,13 +96,13 @@ impl Fixture {
         patiently("its lease is renewed", runs).await;
     }
 
-    /// A call of a key that nobody has called.
+    /// Calls an unused key.
     pub(crate) async fn pay_anew(&self) {
         let number = NEW.fetch_add(1, Ordering::Relaxed);
         self.pay(&format!("new {number}")).await.unwrap();
     }
 
-    /// Calls that have nothing to do with it, until that has happened so many times.
+    /// Calls unused keys until the event has happened so many times.
     pub(crate) async fn pay_until(&self, event: &str, times: usize) {
         let calls = async {
             while self.events.count(event) < times {
@@ -112,7 +112,7 @@ impl Fixture {
         patiently(event, calls).await;
     }
 
-    /// A call whose body runs until it is told to end.
+    /// A call whose body runs until the test ends it.
     pub(crate) async fn begin(&self, key: &str) -> Running {
         let before = self.events.count("claimed");
         let (ends, ended) = oneshot::channel();

@@ -1,4 +1,4 @@
-//! What is no step of a clock, and is not told as one.
+//! Events that are no step of a clock, and are not reported as one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ on_each_server!(
     renewals_are_no_step,
 );
 
-/// So that a test that sees no step would have seen one.
+/// Shows that a test without a reported step would have reported one.
 async fn sees_steps(clock: &FakeClock, fixture: &Fixture) {
     assert_eq!(
         fixture.events.count("clock stepped"),
@@ -53,7 +53,7 @@ async fn a_server_that_stands_still_is_no_step<P: ClockedServer>() {
     server.pause();
     let call = fixture.pay("a");
     let (paid, ()) = tokio::join!(call, async {
-        // The fault, and not a wait for something.
+        // This pause is the fault, not a wait for an event.
         sleep(Duration::from_secs(5)).await;
         server.resume();
     });
@@ -77,7 +77,7 @@ async fn renewals_are_no_step<P: ClockedServer>() {
     let fixture = Fixture::on(&P::open(&P::url(server.addr())).await);
     let running = fixture.begin("a").await;
     for renewal in 1..=5 {
-        // By the engine's clock ten seconds pass; by the machine's, which counts, none.
+        // By the engine's clock ten seconds pass; by the machine's, which decides, none.
         fixture.clock.sleeper_within(LEASE / 3).await;
         fixture.clock.advance(LEASE / 3);
         patiently("renewed", fixture.events.wait_for("renewed", renewal)).await;
@@ -104,7 +104,7 @@ async fn a_failover_to_a_replica_with_the_same_time_is_no_step() {
     );
 }
 
-/// Its clock is the engine's, or one of the test's: however that moves, nobody sets it.
+/// The clock is the engine's or the test's, and its movement is never a step.
 #[tokio::test]
 async fn a_clock_that_a_test_moves_is_no_step() {
     let clock = ManualClock::new();

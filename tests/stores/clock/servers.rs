@@ -16,12 +16,12 @@ use idem_tests::shop::{PATIENCE, connect};
 pub(crate) trait ClockedServer: Send + Sync + Sized + 'static {
     fn start(clock: &FakeClock) -> Self;
 
-    /// The URL, by way of this address.
+    /// The URL with this address.
     fn url(at: SocketAddr) -> String;
 
     fn addr(&self) -> SocketAddr;
 
-    /// A store as that of another process: with connections of its own.
+    /// A store as in another process: with separate connections.
     fn open(url: &str) -> impl Future<Output = Arc<dyn Store>> + Send;
 
     fn pause(&self);

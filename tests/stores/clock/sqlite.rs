@@ -10,7 +10,7 @@ fn worker(dir: &TestDir, clock: &FakeClock) -> Worker {
     worker
 }
 
-/// The lines up to this one.
+/// The lines of the worker up to this one.
 fn until(worker: &mut Worker, last: &str) -> Vec<String> {
     let mut lines = Vec::new();
     loop {
@@ -32,7 +32,7 @@ fn a_step_is_reported() {
     let told = until(&mut worker, "called b");
     assert_eq!(told[0], "clock stepped forward");
     clock.set(0);
-    // What was sent within a second of the last step is not compared.
+    // Claims sent within a second of the last step are not compared.
     let mut told = Vec::new();
     for call in 0.. {
         worker.send(&format!("call c{call}"));
@@ -44,7 +44,7 @@ fn a_step_is_reported() {
     assert_eq!(told[0], "clock stepped back");
 }
 
-/// What is documented as a limit of leases.
+/// Documented as a limit of leases.
 #[test]
 fn limit_a_step_of_more_than_the_lease_starts_a_second_body() {
     let (dir, clock) = (TestDir::new("clock").unwrap(), FakeClock::new());

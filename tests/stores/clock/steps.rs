@@ -57,7 +57,7 @@ async fn a_step_within_a_lease_renews_it_at_once<P: ClockedServer>() {
     let running = fixture.begin("a").await;
     clock.set(20);
     fixture.pay_until("clock stepped forward", 1).await;
-    // No time has passed here: none of its own accord.
+    // The engine's clock stands still, so no renewal is due by it.
     happened(&fixture.events, "renewed", 1).await;
     fixture.until_renewed("a").await;
     let left = other.finds_running("a").await;
@@ -94,14 +94,14 @@ async fn a_step_back_keeps_claims_longer<P: ClockedServer>() {
     clock.set(-100);
     other.pay_until("claimed", 1).await;
     clock.set(-100 + 31);
-    // It would have ended by now.
+    // Without the step back the lease would have ended by now.
     other.finds_running("a").await;
     fixture.pay_until("clock stepped back", 1).await;
     assert_eq!(fixture.events.count("renewed"), 0, "there is no hurry");
     running.end().await.unwrap();
 }
 
-/// What is documented as a limit of leases: no store of this kind can do without a clock.
+/// Documented as a limit of leases: no store of this kind works without a clock.
 async fn limit_a_step_of_more_than_the_lease_starts_a_second_body<P: ClockedServer>() {
     let clock = FakeClock::new();
     let server = P::start(&clock);
@@ -114,7 +114,7 @@ async fn limit_a_step_of_more_than_the_lease_starts_a_second_body<P: ClockedServ
     clock.set(31);
     let second = other.begin("a").await;
     assert_eq!(other.events.count("claimed 2"), 1);
-    // The first one hears of both as soon as it hears anything.
+    // The first owner detects both the step and the lost lease with its next reply.
     fixture.pay_until("clock stepped forward", 1).await;
     until("it is told", || fixture.events.count("lease lost") == 1).await;
     second.end().await.unwrap();

@@ -1,4 +1,4 @@
-//! A durable store that counts what it is asked.
+//! A durable store that counts its claims and completions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ struct Counts {
     reads: AtomicUsize,
 }
 
-/// Questions about epochs are not counted: they come by the clock, and not by the call.
+/// Reads of the epoch are not counted, because the clock causes them and not a call.
 #[derive(Clone)]
 pub(crate) struct Counted {
     store: Arc<dyn Store>,
@@ -75,7 +75,7 @@ impl Forward for Counted {
         self.store.claim(key, request)
     }
 
-    /// It has to be asked, so that there is something to count.
+    /// Disabled, so that every call sends a command that can be counted.
     fn at_hand(&self, _: &RecordKey, _: Fingerprint) -> Option<(Record, Duration)> {
         None
     }

@@ -1,4 +1,4 @@
-//! What stands in the fast store is not what it should be.
+//! Damaged or foreign values in the fast store.
 
 use std::time::Duration;
 
@@ -48,13 +48,13 @@ async fn another_request_is_a_mismatch_in_every_layer() {
     assert_eq!(*error.kind(), ErrorKind::Mismatch);
 }
 
-/// The copy of a completion whose caller compares nothing must not answer those who do.
+/// The copy of a completion without a fingerprint must not answer a call that has one.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_without_a_fingerprint_does_not_hide_a_mismatch() {
     let (server, durable) = (RedisServer::start(), Counted::memory());
     let fixture = Fixture::on(&server, &durable).await;
     let down = async |_| Err::<Receipt, _>(PayError::Down);
-    // An attempt that counts: the record keeps what it asked for.
+    // An attempt that counts: the record keeps its fingerprint.
     let first = fixture.call("a").count_errors(true);
     assert_eq!(first.run(down).await, Err(PayError::Down));
     let plain = || fixture.engine.operation("pay").key("a");
@@ -85,7 +85,7 @@ async fn an_unknown_outcome_is_never_answered_from_the_fast_store() {
         assert!(matches!(error.kind(), ErrorKind::Unknown { .. }));
         assert_eq!(server.cli(&["EXISTS", &Fixture::copy_name("a")]), "0");
     }
-    // Even if one gets there.
+    // Even if a copy of it exists.
     let entry = fixture.call("a").entry().await.unwrap().unwrap();
     let unknown = durable.read(&Fixture::key("a")).await.unwrap();
     let ReadReply::Found { record, .. } = unknown else {

@@ -25,7 +25,7 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// On a Redis that is up. Its patience is that of a busy machine.
+    /// On a Redis that is up. Its deadlines suit a busy machine.
     pub(crate) async fn on(server: &RedisServer, durable: &Counted) -> Self {
         let fast = connect(server.url()).await.unwrap();
         Self::with(fast, durable, patient)
@@ -52,7 +52,7 @@ impl Fixture {
         }
     }
 
-    /// The same bodies as those of another process.
+    /// Counts bodies together with those of another process.
     pub(crate) fn sharing(mut self, other: &Self) -> Self {
         self.runs = other.runs.clone();
         self
@@ -74,7 +74,7 @@ impl Fixture {
         self.store.stats()
     }
 
-    /// Waits until what has to be copied is.
+    /// Waits until all pending copies are made.
     pub(crate) async fn settle(&self) {
         until("the copies are made", || self.stats().writing == 0).await;
     }

@@ -1,5 +1,4 @@
-//! The fast store, a Redis in front of PostgreSQL, is killed and comes back, again and again, while many
-//! processes call.
+//! The fast store, a Redis in front of PostgreSQL, is killed and restarted repeatedly, while many processes call.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -21,10 +20,10 @@ use crate::fixture::Fixture;
 const KILLS: u32 = 50;
 const PROCESSES: usize = 4;
 const CALLERS: u64 = 4;
-/// Keys that are called for at about the same time; the window moves on as calls are made.
+/// Keys in use at about the same time; the window moves on with the number of calls.
 const WINDOW: u64 = 40;
 
-/// What was run and answered, by key.
+/// Runs and answers, by key.
 #[derive(Default)]
 struct Journal {
     runs: Mutex<HashMap<u64, u32>>,
@@ -48,7 +47,7 @@ impl Journal {
     }
 }
 
-/// Calls for keys of the window, most of which others call for as well.
+/// Calls keys of the window, most of which other callers use as well.
 async fn call(fixture: Arc<Fixture>, journal: Arc<Journal>, caller: u64) {
     let mut random = caller.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     while !journal.over.load(Ordering::SeqCst) {
@@ -67,12 +66,12 @@ async fn call(fixture: Arc<Fixture>, journal: Arc<Journal>, caller: u64) {
         let answer = fixture.call(&key.to_string()).run(body).await;
         let receipt = answer.expect("the durable store is up, and calls wait for each other");
         journal.answered(key, &receipt);
-        // A load that two cores bear.
+        // Limits the load to the capacity of two cores.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
-/// Comes back with what it had when it last wrote that down, or with nothing.
+/// Restarts the server with its last snapshot, or with no data.
 fn kill(server: &RedisServer, dump: &Path, number: u32) {
     server.kill();
     if number % 2 == 1 {
@@ -116,7 +115,7 @@ async fn fifty_kills_lead_to_no_second_run_and_no_second_answer() {
     };
     let dump = server.dir().join("dump.rdb");
     for number in 0..KILLS {
-        // Each time it has been of use in between, and half of the time it remembers some of it.
+        // Each time the store has served hits in between, and half of the time it keeps some of its data.
         for part in 0..2 {
             let before = hits();
             until("the fast store answers calls", || hits() > before + 100).await;

@@ -1,4 +1,4 @@
-//! The fast store is away, in each of the ways in which a store can be.
+//! The fast store is unavailable, in each of the ways in which a store can fail.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,8 +18,8 @@ fn hasty(store: LayeredStoreBuilder) -> LayeredStoreBuilder {
     store.patience(PATIENCE)
 }
 
-/// Calls until the fast store has answered: a busy machine may have kept it from that, and that would count
-/// among the failures in a row.
+/// Calls until the fast store has answered: a busy machine may have delayed it, which would count among the
+/// consecutive failures.
 async fn known(fixture: &Fixture, key: &str) {
     let answers = async {
         let before = fixture.stats().hits;
@@ -31,7 +31,7 @@ async fn known(fixture: &Fixture, key: &str) {
     patiently("the fast store answers", answers).await;
 }
 
-/// Five failures in a row.
+/// Causes five consecutive failures.
 async fn degrade(fixture: &Fixture, calls: &str) {
     for n in 0..5 {
         fixture.pay(&format!("{calls} {n}")).await.unwrap();
@@ -66,7 +66,7 @@ async fn a_black_hole_costs_patience_five_times_and_nothing_then() {
     degrade(&fixture, "silent").await;
     let waited = begun.elapsed();
     assert!(waited >= PATIENCE * 5, "{waited:?}");
-    // Far more than five calls would be if each of them waited.
+    // The degraded store is skipped: otherwise each of these calls would wait for it.
     let begun = Instant::now();
     for n in 0..50 {
         fixture.pay(&format!("skipped {n}")).await.unwrap();
@@ -137,8 +137,7 @@ async fn a_flushed_answer_is_copied_again() {
     assert_eq!(durable.asked(), (2, 1));
 }
 
-/// Whoever waits then waits for the durable store, which may tell only of the claims that it knows are waited
-/// for.
+/// A waiting call then watches the durable store, which may notify only claims that it knows to be watched.
 #[tokio::test]
 async fn claims_seen_by_a_poll_are_notified_while_the_fast_store_is_down() {
     let (server, durable) = (RedisServer::start(), RedisServer::start());
@@ -150,7 +149,7 @@ async fn claims_seen_by_a_poll_are_notified_while_the_fast_store_is_down() {
         hasty(store).pause(Duration::from_secs(30))
     });
     let fails = async {
-        // Not asked before the epoch is known.
+        // The durable store is not queried before the epoch is known.
         while !fixture.stats().degraded {
             fixture.pay("b").await.unwrap();
         }

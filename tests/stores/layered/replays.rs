@@ -1,4 +1,4 @@
-//! What calls cost.
+//! The cost of calls.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ async fn a_large_answer_is_replayed_with_two_commands() {
     assert_eq!(durable.asked(), (1, 1));
 }
 
-/// Replays from copies, and takes them away again.
+/// Replays from copies, then deletes them.
 async fn copies_are_made_and_forgotten(fast: RedisStore) {
     let durable = Counted::memory();
     let fixture = Fixture::with(fast, &durable, patient);

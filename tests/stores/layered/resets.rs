@@ -1,4 +1,4 @@
-//! A reset takes an answer back, for everybody at once, whatever the fast stores remember.
+//! A reset removes an answer for all processes at once, whatever the fast stores still hold.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn reset(fixture: &Fixture, key: &str) {
     entry.reset().await.unwrap();
 }
 
-/// One resets what the other answers from copies.
+/// Resets an answer that the other process serves from copies.
 async fn known_to_both(one: &Fixture, other: &Fixture) {
     let copied = async |fixture: &Fixture, run| {
         let hits = fixture.stats().hits;
@@ -61,7 +61,7 @@ async fn an_old_snapshot_does_not_bring_an_answer_back() {
     server.cli(&["SAVE"]);
     reset(&one, "a").await;
     assert_eq!(one.pay("a").await.unwrap().run, 2);
-    // As after a crash: what was written since the snapshot is lost.
+    // As after a crash: writes since the snapshot are lost.
     server.kill();
     server.restart();
     let there = server.cli(&["EXISTS", &Fixture::copy_name("a")]);
@@ -73,7 +73,7 @@ async fn an_old_snapshot_does_not_bring_an_answer_back() {
     }
 }
 
-/// Nobody has told the others, and they answer nothing from copies by the time the reset returns.
+/// The other engines are not notified, and serve no copies once the reset has returned.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reset_while_the_fast_store_is_away_counts_for_engines_that_reach_it() {
     let (server, durable) = (RedisServer::start(), Counted::memory());

@@ -1,4 +1,4 @@
-//! What an operator is told of a fast store that others can write to.
+//! Warnings to an operator about a fast store that other clients can write to.
 
 use std::future::pending;
 
@@ -21,7 +21,7 @@ fn warnings(
         .collect()
 }
 
-/// One that is not there yet may be any server.
+/// An unconnected store may turn out to be any server.
 fn shared() -> impl Store {
     let fast = LazyStore::new(pending::<Result<MemoryStore, _>>);
     LayeredStore::new(fast, MemoryStore::new())

@@ -13,7 +13,7 @@ use crate::filled::{PREFIX, fill};
 
 /// How many records a step examines at most, and what a statement reads besides.
 const BOUND: u64 = 1_000 + 50;
-/// Patience of a store that is filled by 64 tasks at once, on a busy machine.
+/// Time-out of a store that is filled by 64 tasks at once, on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 fn unknown() -> ListRequest {
@@ -55,7 +55,7 @@ async fn a_step_reads_a_block_of_mariadb() {
     assert!(request.after.is_some(), "4,950 are not over after 5 steps");
 }
 
-/// The rows that all others have read. A connection tells at its end, at the latest.
+/// Rows read by all other connections. A connection publishes its count at its end, at the latest.
 async fn rows_read(server: &PostgresServer) -> u64 {
     until("the connections of the store end", || {
         let left = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'idem' AND pid <> pg_backend_pid()";
@@ -79,7 +79,7 @@ async fn a_step_reads_a_block_of_postgres() {
     let store: Arc<dyn Store> = Arc::new(store);
     fill(&store, PREFIX, 0..5_000).await;
     drop(store);
-    // What the server finds out by itself a minute later.
+    // The server would update its statistics by itself a minute later.
     server.execute("ANALYZE idem_records");
     let before = rows_read(&server).await;
     let store = PostgresStore::builder(server.url())

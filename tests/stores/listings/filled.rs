@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 pub(crate) const RECORDS: u32 = 10_000;
 pub(crate) const PREFIX: &str = "shop";
 
-/// What becomes of the call of a number.
+/// The state of the record with a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Unknown,

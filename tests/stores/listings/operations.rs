@@ -1,4 +1,4 @@
-//! Operations whose names a store does not have in whole.
+//! Operations whose names a store keeps only in part.
 
 use idem_harness::{RedisServer, TestDir};
 use idem_runtime::store::Store;
@@ -8,7 +8,7 @@ use idem_runtime::{Engine, EntryFilter, Error};
 
 use crate::filled::engine;
 
-/// As the default of the attribute may be, and of more bytes than a column has.
+/// A possible default of the attribute, with more bytes than a column has.
 const LONG: &str = "shop::payments::providers::somewhere::far::away::charge_card";
 const LONG_TOO: &str = "shop::payments::providers::somewhere::far::away::refund_card";
 
@@ -28,7 +28,7 @@ async fn answer(engine: &Engine, operation: String) -> u32 {
     paid.unwrap()
 }
 
-/// Settles what is listed by this name, and gives how it is called there.
+/// Resolves the records listed by this name, and returns their listed operations.
 async fn settle_all(engine: &Engine, operation: Option<String>) -> Vec<String> {
     let entries = engine.entries().state(EntryFilter::Unknown);
     let mut entries = match operation {

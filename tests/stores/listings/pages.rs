@@ -1,4 +1,4 @@
-//! Pages, filters, counts and cursors, and what an operator does with them.
+//! Pages, filters, counts and cursors, and their use by an operator.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU16;
@@ -17,13 +17,13 @@ use crate::filled::{Fate, PREFIX, RECORDS, digests, engine, fate, fill, operatio
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Every entry, and how often one was given again by another page.
+/// Every entry, and the number of entries returned again by a later page.
 async fn all(mut entries: Entries, page_size: usize) -> (Vec<KeyDigest>, usize) {
     let (mut found, mut again) = (BTreeSet::new(), 0);
     let mut is_over = false;
     while let Some(page) = entries.next_page().await.unwrap() {
         assert!(!is_over, "only the last page has room left");
-        // Redis gives what one bucket of its table has.
+        // Redis returns all keys of one bucket of its table.
         assert!(page.entries().len() <= page_size + 16);
         assert_eq!(page.unreadable(), 0);
         is_over = page.entries().len() < page_size;
@@ -48,7 +48,7 @@ async fn everything_is_listed<F: Future<Output = Arc<dyn Store>>>(connect: impl 
     an_operator_settles_listed_records(&engine).await;
 }
 
-/// Those that live for milliseconds were made long ago; the last of them may just be there.
+/// The short-lived records were written long ago, but the last of them may still exist.
 async fn until_expired(store: &Arc<dyn Store>) {
     let engine = engine(Arc::clone(store));
     let kept = u64::try_from(digests(|number| fate(number) != Fate::Expired).len()).unwrap();

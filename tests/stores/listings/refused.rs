@@ -1,4 +1,4 @@
-//! What a listing cannot do, and how it goes on after a fault.
+//! Operations that a listing refuses, and its continuation after a fault.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use idem_tests::faulty::{Fault, Faulty, StoreOperation};
 
 use crate::filled::{PREFIX, engine, fill};
 
-/// As a store that knows nothing of listings.
+/// Like a store that does not implement listings.
 #[derive(Debug)]
 struct Unlisted(MemoryStore);
 

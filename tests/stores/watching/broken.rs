@@ -1,4 +1,4 @@
-//! Connections that break or fall silent while somebody watches.
+//! Connections that break or fall silent during a watch.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use idem_runtime::store::Watch;
 
 use crate::client::{Client, key, told, untold};
 
-/// A watch through a proxy, and a client that needs none.
+/// A watch through a proxy, and a client with a direct connection.
 async fn behind_a_proxy() -> (RedisServer, TcpProxy, Client, Client, Watch) {
     let server = RedisServer::start();
     let proxy = TcpProxy::start(server.addr());
@@ -57,7 +57,7 @@ async fn a_key_without_watchers_is_not_subscribed_again() {
     let again = again.filter(|command| command.name == "SUBSCRIBE");
     let again: Vec<_> = again.map(|command| command.args.concat()).collect();
     assert!(again.contains(&key(1).name()));
-    // Whether the other one had left in time is a matter of luck; in the end it has.
+    // The other key may or may not be unsubscribed by then; in the end it is.
     let mut admin = server.connect();
     idem_tests::shop::until("only one is heard", || {
         let heard = admin.command(&["PUBSUB", "CHANNELS"]).unwrap();
@@ -110,7 +110,7 @@ async fn a_silent_connection_is_replaced_when_a_message_is_missed() {
     told(&mut watch).await;
 }
 
-/// Under load a poll may read the finished record before the message is there.
+/// Under load a poll may read the finished record before its notification arrives.
 #[tokio::test]
 async fn a_connection_whose_message_is_late_is_kept() {
     let (_server, proxy, mine, other, mut watch) = behind_a_proxy().await;
@@ -120,7 +120,7 @@ async fn a_connection_whose_message_is_late_is_kept() {
         other.pass(&key(1)).await;
         watch.missed();
         told(&mut watch).await;
-        // Its confirmation comes after the reply to whatever the report caused.
+        // The confirmation arrives after the replies to all commands that the report caused.
         drop(mine.watch_in_the_end(&key(2)).await);
     }
     assert_eq!(proxy.stats().connections, before);
@@ -131,7 +131,7 @@ async fn a_black_hole_is_found_while_nothing_happens() {
     let (_server, proxy, _mine, _other, mut watch) = behind_a_proxy().await;
     let before = proxy.stats().connections;
     proxy.black_hole(true);
-    // Nobody misses anything. The server is asked whether it is there, and is not.
+    // No command is pending. The connection is checked with a `PING`, which is not answered.
     tokio::task::block_in_place(|| proxy.wait_until(|seen| seen.connections > before));
     proxy.black_hole(false);
     told(&mut watch).await;
@@ -176,7 +176,7 @@ async fn a_server_that_stalls_briefly_loses_no_watcher() {
     let error = hasty.try_watch(&key(2)).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
     server.resume();
-    // The silence cost the connection, so that the watch is woken, and then told as before.
+    // The silent connection is replaced, so the watch is woken, and then notified as before.
     told(&mut watch).await;
     Client::of(&server.url()).await.pass(&key(1)).await;
     told(&mut watch).await;
@@ -192,7 +192,7 @@ async fn a_claim_is_marked_while_the_subscription_is_not_confirmed_yet() {
     );
     let _connected = mine.watch(&key(2)).await;
     let _claim = other.take(&key(1)).await;
-    // No reply arrives any more while this test lasts.
+    // No further reply arrives during this test.
     proxy.delay(Duration::from_hours(1));
     let waiting = tokio::spawn(async move { mine.try_watch(&key(1)).await });
     let mut admin = server.connect();

@@ -1,4 +1,4 @@
-//! A client of a store: claims keys, finishes them, and watches those of others.
+//! A client of a store: claims keys, completes them, and watches the keys of other clients.
 
 use std::future::Future;
 use std::pin::pin;
@@ -25,7 +25,7 @@ pub(crate) fn key(number: u64) -> RecordKey {
     RecordKey::new("idem".into(), Operation::new("watched"), digest)
 }
 
-/// A store that waits for answers for as long as it takes.
+/// A store with long time-outs.
 pub(crate) async fn store(url: &str) -> RedisStore {
     connect(url).await.unwrap()
 }
@@ -35,7 +35,7 @@ impl Client {
         Self(Arc::new(store(url).await))
     }
 
-    /// One that gives up on an answer soon.
+    /// A client with a short response time-out.
     pub(crate) async fn hasty(url: &str) -> Self {
         let store = RedisStore::builder(url).response_timeout(HASTE);
         Self(Arc::new(connected(store).await))
@@ -93,15 +93,14 @@ impl Client {
         assert_eq!(released, ReleaseReply::Released);
     }
 
-    /// Claims a key, lets it be seen by somebody who waits, and gives it back: one message for whoever
-    /// watches.
+    /// Claims a key, marks it as watched, and releases it: one notification for each watcher.
     pub(crate) async fn pass(&self, key: &RecordKey) {
         let claim = self.take(key).await;
         self.look_in_the_end(key).await;
         self.release(key, &claim).await;
     }
 
-    /// Looks as soon as the store can: it may have failed to connect a moment ago.
+    /// Reads as soon as the store can: it may have failed to connect a moment ago.
     async fn look_in_the_end(&self, key: &RecordKey) {
         let trying = async {
             while let Err(error) = self.0.glance(key).await {
@@ -140,19 +139,19 @@ pub(crate) async fn told(watch: &mut Watch) {
     patiently("a message", watch.changed()).await;
 }
 
-/// Nothing has been heard so far.
+/// Whether the watch has not been notified yet.
 pub(crate) fn untold(watch: &mut Watch) -> bool {
     let mut cx = Context::from_waker(Waker::noop());
     pin!(watch.changed()).poll(&mut cx).is_pending()
 }
 
-/// The connections that subscribe.
+/// Number of connections that subscribe.
 pub(crate) fn subscribers(server: &RedisServer) -> usize {
     let list = server.cli(&["CLIENT", "LIST", "TYPE", "pubsub"]);
     list.lines().filter(|line| !line.is_empty()).count()
 }
 
-/// How many connections hear the key's channel. `NUMSUB`, or `SHARDNUMSUB` in a cluster.
+/// Number of connections subscribed to the key's channel. `NUMSUB`, or `SHARDNUMSUB` in a cluster.
 pub(crate) fn hearers(admin: &mut RespConn, how: &str, key: &RecordKey) -> i64 {
     let reply = admin.command(&["PUBSUB", how, &key.name()]).unwrap();
     let text = reply.to_string();

@@ -1,11 +1,11 @@
-//! A node of a cluster, which tells its own shard only.
+//! A node of a cluster, which notifies its own shard only.
 
 use idem_harness::{RedisServer, RespConn};
 use idem_tests::shop::until;
 
 use crate::client::{Client, hearers, key, told, untold};
 
-/// A cluster of one.
+/// A cluster of one node.
 async fn cluster() -> (RedisServer, RespConn) {
     let server = RedisServer::builder()
         .arg("--cluster-enabled", "yes")

@@ -68,7 +68,7 @@ async fn an_operation_without_effect_notifies_no_watcher() {
     assert!(untold(&mut watch));
     mine.complete(&key(1), &claim).await;
     told(&mut watch).await;
-    // Sent again, as after a reply that was lost.
+    // Sent again, as after a lost reply.
     mine.complete(&key(1), &claim).await;
     assert!(untold(&mut watch));
 }

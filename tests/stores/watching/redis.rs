@@ -1,4 +1,4 @@
-//! The Redis store, when nothing goes wrong.
+//! The Redis store, without faults.
 
 use idem_harness::{Monitor, RedisServer};
 use idem_tests::shop::{patiently, until};
@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use crate::client::{Client, hearers, key, store, subscribers, told, untold};
 
-/// How often clients sent this command since the last look.
+/// How often clients sent this command since the last call.
 fn sent(monitor: &mut Monitor, command: &str) -> usize {
     let names = monitor.names();
     names.iter().filter(|name| *name == command).count()
@@ -25,7 +25,7 @@ async fn another_client_notifies_of_completions_and_releases() {
         other.release(&key(1), &claim).await;
         told(&mut watch).await;
         let claim = other.take(&key(1)).await;
-        // Whoever is told looks at what there is now.
+        // A notified watcher reads the record.
         mine.0.glance(&key(1)).await.unwrap();
         other.complete(&key(1), &claim).await;
         told(&mut watch).await;
@@ -97,7 +97,7 @@ async fn a_key_with_a_watcher_stays_subscribed() {
     for _ in 0..10 {
         drop(client.watch(&key(1)).await);
     }
-    // What is done for another key is done after all of that.
+    // The subscription to another key is executed after all of that.
     let _other = client.watch(&key(2)).await;
     assert_eq!(sent(&mut monitor, "UNSUBSCRIBE"), 0);
     client.pass(&key(1)).await;

@@ -1,4 +1,4 @@
-//! A server that does not let us be told.
+//! A server that denies the user notifications.
 
 use idem_harness::RedisServer;
 use idem_runtime::store::StoreErrorKind;
@@ -6,15 +6,14 @@ use idem_tests::shop::PASSWORD;
 
 use crate::client::{Client, key, told, untold};
 
-/// The rights that the documentation of `RedisStore` lists: what every call needs, and what it
-/// takes to be told.
+/// The rights that the documentation of `RedisStore` lists, for every call and for notifications.
 const NEEDED: &str = "~idem:* +eval +evalsha +get +getrange +set +time +pttl +pexpire +strlen \
                       +exists +hello +info";
 const TOLD: &str = "&idem:* +publish +subscribe +unsubscribe";
 
 async fn with_rights(rules: &str) -> (RedisServer, Client) {
     let rules = format!("on >{PASSWORD} resetchannels {rules}");
-    // On disk: a server without a file is warned about.
+    // On disk, because a server without a file causes a warning.
     let server = RedisServer::builder().append_only_every_second();
     let server = server.acl_user("app", &rules).start();
     let client = Client::of(&server.url_as("app", PASSWORD)).await;
@@ -54,7 +53,7 @@ async fn a_user_without_the_right_to_subscribe_is_warned() {
             client.try_watch(&key(1)).await.unwrap().is_none(),
             "{rights}"
         );
-        // Once when it connected, and once when it was refused.
+        // One warning from the connect, and one from the refusal.
         let [lacks, refused] = client.0.warnings().try_into().unwrap();
         assert!(
             lacks.contains("lacks ") && lacks.contains("subscribe"),
@@ -64,7 +63,7 @@ async fn a_user_without_the_right_to_subscribe_is_warned() {
             refused.contains("does not let this user subscribe"),
             "{refused}"
         );
-        // It is not asked again for every call.
+        // The subscription is not retried for every call.
         for number in 0..100 {
             let watch = client.try_watch(&key(number)).await.unwrap();
             assert!(watch.is_none());
@@ -80,7 +79,7 @@ async fn a_user_without_the_right_to_publish_still_completes() {
     let mut watch = client.watch(&key(1)).await;
     let claim = client.take(&key(1)).await;
     client.complete(&key(1), &claim).await;
-    // The other key is subscribed to after whatever was published has arrived.
+    // The other key is subscribed to after all published messages have arrived.
     let _other = client.watch(&key(2)).await;
     assert!(untold(&mut watch));
 }
@@ -105,7 +104,7 @@ async fn a_server_without_the_command_is_like_one_that_refuses() {
 async fn a_server_without_room_for_a_connection_is_tried_again() {
     let server = RedisServer::builder().append_only_every_second().start();
     let client = Client::of(&server.url()).await;
-    // A connection of its own: there will be no room for another.
+    // A connection made in advance: there will be no room for another.
     let mut admin = server.connect();
     let open = server.cli(&["CLIENT", "LIST"]).lines().count() - 1;
     let mut limit = |limit: usize| {

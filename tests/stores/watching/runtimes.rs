@@ -8,7 +8,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::client::{Client, key, store, subscribers, told};
 
-/// A thread of an engine: its runtime lives as long as this.
+/// A thread of an engine: its runtime lives as long as this value.
 struct Engine {
     runtime: Option<Runtime>,
 }
@@ -36,7 +36,7 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         let runtime = self.runtime.take().unwrap();
-        // Not where a test's own runtime would be blocked by it.
+        // Dropped on another thread, because a test's own runtime must not be blocked.
         std::thread::spawn(|| drop(runtime)).join().unwrap();
     }
 }
@@ -75,7 +75,7 @@ async fn another_engine_takes_over_when_the_first_ends() {
     let mut watch = watch_in(&second, &client, 2).await;
     assert_eq!(subscribers(&server), 1);
     drop(first);
-    // The connection is another one, so that whoever watched is woken.
+    // The connection was replaced, so its watches are woken.
     told(&mut watch).await;
     other.pass(&key(2)).await;
     told(&mut watch).await;

@@ -1,4 +1,4 @@
-//! What is answered without the store, and what is not.
+//! Calls that the cache answers without the store, and calls that it must not answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ async fn a_replay_and_a_wait_fill_it_as_well() {
     let run = there.pay("a").await.unwrap();
     fixture.is_asked("a", run).await;
     fixture.is_local("a", run).await;
-    // A body that runs elsewhere, and calls that wait for it here.
+    // A body that runs in another engine, and calls that wait for it here.
     let (ends, end) = tokio::sync::oneshot::channel::<()>();
     let (elsewhere, waiting) = (there.clone(), fixture.clone());
     let body = tokio::spawn(async move {
@@ -76,7 +76,7 @@ async fn a_replay_and_a_wait_fill_it_as_well() {
 async fn an_adopted_answer_fills_it() {
     let (store, clock) = (MemoryStore::new(), ManualClock::new());
     let store = Arc::new(store);
-    // The late one believes to have its lease for long, while the store's time passes.
+    // The late owner believes that its lease lasts, while the store's time passes.
     let lease = Duration::from_millis(100);
     let late = Fixture::with(store.clone(), LocalCache::new(), |engine| {
         engine.clock(clock).lease(lease)
@@ -94,11 +94,11 @@ async fn an_adopted_answer_fills_it() {
     late.is_local("a", adopted).await;
 }
 
-/// What is stored late stands under the header of a later claim, which only the store knows.
+/// A late answer is stored under the header of a later claim, which only the store knows.
 #[tokio::test]
 async fn a_late_answer_is_asked_for_once() {
     let (store, clock) = (Arc::new(MemoryStore::new()), ManualClock::new());
-    // Its time stands still, and so it does not renew its lease.
+    // Its clock stands still, and so it does not renew its lease.
     let late = Fixture::with(store.clone(), LocalCache::new(), |engine| {
         engine.clock(clock).lease(Duration::from_millis(100))
     })
@@ -189,14 +189,14 @@ async fn other_arguments_are_a_mismatch_as_before() {
     let answer = other.run(async |_| Ok::<_, Failure>(fixture.run())).await;
     let error = answer.unwrap_err().refused();
     assert_eq!(error.kind(), &ErrorKind::Mismatch);
-    // As the store does: nothing to compare is no mismatch.
+    // As in the store: an absent fingerprint is no mismatch.
     let any = fixture.engine.operation("fixture.pay").key("a");
     let answer = any.run(async |_| Ok::<_, Failure>(fixture.run())).await;
     assert_eq!(answer, Ok(run));
     assert_eq!(fixture.told.count("local"), 2);
 }
 
-/// The record keeps what an attempt that counts asked for, and a call that compares nothing does not know it.
+/// The record keeps the fingerprint of an attempt that counts; a call without a fingerprint does not know it.
 #[tokio::test]
 async fn a_call_without_a_fingerprint_keeps_the_comparison_on() {
     let fixture = Fixture::on(fresh()).await;
@@ -270,7 +270,7 @@ async fn many_keys_stay_within_the_bounds() {
     fixture.is_local("last", run).await;
 }
 
-/// A store that does not say so yet, and one that never will.
+/// A store that does not support notifications yet, and one that never will.
 #[tokio::test]
 async fn it_opens_when_the_store_notifies_or_cannot() {
     let far = Far::new(&MemoryStore::new(), false);

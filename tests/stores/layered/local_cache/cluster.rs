@@ -1,4 +1,4 @@
-//! On a cluster: every node tells of every reset.
+//! On a cluster: every node publishes every reset.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ async fn resets_of_keys_anywhere_are_notified() {
     let cluster = cluster();
     let one = fixture(&cluster.nodes()[0].url()).await;
     let other = fixture(&cluster.nodes()[1].url()).await.sharing(&one);
-    // On three primaries, of these 12 some are on each.
+    // With three primaries, each has some of these 12 keys.
     for key in 0..12 {
         taken_back(&one, &other, &key.to_string()).await;
     }
@@ -74,7 +74,7 @@ async fn the_documented_rights_are_enough_and_others_are_warned_of() {
         told.filter(|told| told.starts_with("warning")).count()
     };
     assert_eq!((warnings(&one), warnings(&other)), (0, 0));
-    // What it takes to wait is not what it takes to keep answers.
+    // The rights to wait for a key are not the rights to cache answers.
     set_user("");
     let third = fixture(&url).await;
     until("both are warned of", || warnings(&third) == 2).await;

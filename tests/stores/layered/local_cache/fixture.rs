@@ -22,7 +22,7 @@ pub(crate) struct Fixture {
     pub(crate) told: Told,
 }
 
-/// What the engine told: where replays came from, and warnings.
+/// Events of the engine: sources of replays, and warnings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told(Arc<Mutex<Vec<String>>>);
 
@@ -55,7 +55,7 @@ impl Observer for Told {
 }
 
 impl Fixture {
-    /// A fixture with the default cache, on this store.
+    /// A fixture with the default cache on this store.
     pub(crate) async fn on(store: Arc<dyn Store>) -> Self {
         Self::with(store, LocalCache::new(), |engine| engine).await
     }
@@ -70,7 +70,7 @@ impl Fixture {
         fixture
     }
 
-    /// One whose cache need not open.
+    /// A fixture whose cache need not open.
     pub(crate) fn closed(
         store: Arc<dyn Store>,
         cache: LocalCache,
@@ -86,13 +86,13 @@ impl Fixture {
         }
     }
 
-    /// Its cache has begun to keep answers. Any call makes it begin.
+    /// Waits until the cache keeps answers. Any call makes it open.
     pub(crate) async fn opens(&self) {
         self.pay("opens").await.unwrap();
         until("the cache opens", || self.stats().is_open).await;
     }
 
-    /// Another fixture counts the bodies of this one as its own.
+    /// Counts the bodies of another fixture together with its own.
     pub(crate) fn sharing(mut self, other: &Self) -> Self {
         self.runs = Arc::clone(&other.runs);
         self
@@ -105,7 +105,7 @@ impl Fixture {
             .fingerprint(&1_250)
     }
 
-    /// Which run of a body the answer is from.
+    /// The run of a body that the answer is from.
     pub(crate) async fn pay(&self, key: &str) -> Result<u32, Failure> {
         self.call(key).run(async |_| Ok(self.run())).await
     }
@@ -127,12 +127,12 @@ impl Fixture {
         self.engine.local_cache_stats().expect("there is a cache")
     }
 
-    /// How often the store was asked for an answer.
+    /// Number of claims sent to the store.
     pub(crate) fn claims(&self) -> usize {
         self.store.count(StoreOperation::Claim)
     }
 
-    /// The call is answered without a question to the store.
+    /// The call is answered without a command to the store.
     pub(crate) async fn is_local(&self, key: &str, run: u32) {
         let (sent, local) = (self.store.log().len(), self.told.count("local"));
         assert_eq!(self.pay(key).await, Ok(run));
@@ -140,7 +140,7 @@ impl Fixture {
         assert_eq!(self.told.count("local"), local + 1);
     }
 
-    /// The call asks the store.
+    /// The call sends a claim to the store.
     pub(crate) async fn is_asked(&self, key: &str, run: u32) {
         let (claims, local) = (self.claims(), self.told.count("local"));
         assert_eq!(self.pay(key).await, Ok(run));
@@ -149,12 +149,12 @@ impl Fixture {
     }
 }
 
-/// A memory store by this clock.
+/// A memory store on this clock.
 pub(crate) fn memory(clock: &ManualClock) -> MemoryStore {
     MemoryStore::builder().clock(clock.clone()).build()
 }
 
-/// A store that tells what a test has it tell, as if another process had it.
+/// A store whose notifications the test sends, as if they came from another process.
 #[derive(Debug)]
 pub(crate) struct Far {
     store: MemoryStore,
@@ -173,7 +173,7 @@ impl std::fmt::Debug for Listening {
 }
 
 impl Far {
-    /// `tells`: it says that it tells, and a test has to open the cache.
+    /// `tells`: the store reports that it notifies, and the test has to open the cache.
     pub(crate) fn new(store: &MemoryStore, tells: bool) -> Arc<Self> {
         Arc::new(Self {
             store: store.clone(),

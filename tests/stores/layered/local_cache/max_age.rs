@@ -1,4 +1,4 @@
-//! How long an answer is used, and how old it says to be.
+//! How long a cached answer is used, and the age that it reports.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ async fn an_answer_ends_with_its_record_to_the_millisecond() {
     assert_ne!(fixture.pay("a").await.unwrap(), run, "its life is over");
 }
 
-/// What is replayed late has less left than `max_age`.
+/// An answer that is replayed late has less than `max_age` of its retention left.
 #[tokio::test]
 async fn a_replayed_answer_ends_with_its_record_as_well() {
     let clock = ManualClock::new();
@@ -58,7 +58,7 @@ async fn a_replayed_answer_ends_with_its_record_as_well() {
     let run = there.pay("a").await.unwrap();
     clock.advance(Duration::from_secs(80));
     fixture.is_asked("a", run).await;
-    // How long it is kept the store was not asked to say exactly.
+    // The claim did not request an exact age, so the remaining retention is a lower bound.
     clock.advance(Duration::from_millis(8_999));
     fixture.is_local("a", run).await;
     clock.advance(Duration::from_millis(1));
@@ -69,7 +69,7 @@ async fn a_replayed_answer_ends_with_its_record_as_well() {
     assert_ne!(fixture.pay("a").await.unwrap(), run);
 }
 
-/// On a Redis, the store that answers less exactly where nobody asks how old an answer is.
+/// On Redis, whose reply is less exact if the claim does not request the age of the answer.
 #[tokio::test]
 async fn the_age_of_an_answer_comes_from_its_store() {
     let server = idem_harness::RedisServer::start();
@@ -114,7 +114,7 @@ async fn after_max_age_the_store_is_asked_once() {
     }
 }
 
-/// The reply to its completion was lost, and it was sent again: the record lives since the first.
+/// The reply to the completion was lost, and it was sent again: the record's age counts from the first one.
 #[tokio::test]
 async fn a_completion_that_was_sent_twice_lives_since_the_first() {
     let clock = ManualClock::new();

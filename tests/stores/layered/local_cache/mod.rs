@@ -1,5 +1,5 @@
-//! The local cache of finished answers: what it answers without the store, what it must not, and how it
-//! hears of answers that are taken back.
+//! The local cache of finished answers: calls that it answers without the store, calls that it must not answer, and
+//! its invalidation by resets.
 
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
 

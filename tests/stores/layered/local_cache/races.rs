@@ -1,4 +1,4 @@
-//! Answers that are taken back while somebody is about to keep them: step by step.
+//! Resets of answers that are about to be cached, step by step.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use super::fixture::{Far, Fixture};
 
-/// A fixture, what tells it, and another process on the same records.
+/// A fixture, the listener that notifies it, and another process on the same records.
 struct Race {
     fixture: Fixture,
     listener: Arc<dyn Listener>,
@@ -23,7 +23,7 @@ impl Race {
     async fn new() -> Self {
         let store = MemoryStore::new();
         let far = Far::new(&store, true);
-        // Its time stands still, so that it looks only when it is told.
+        // Its clock stands still, so that it reads only when notified.
         let clock = ManualClock::new();
         let fixture = Fixture::closed(far.clone(), LocalCache::new(), |engine| engine.clock(clock));
         fixture.pay("first").await.unwrap();
@@ -37,18 +37,18 @@ impl Race {
         }
     }
 
-    /// The other process takes the answer back. Here nobody has heard of it yet.
+    /// Resets the answer from the other process. This fixture is not notified yet.
     async fn takes_back(&self) {
         self.other.reset("a").await;
     }
 
-    /// It is heard of.
+    /// Notifies the fixture of the reset.
     async fn heard(&self) {
         let entry = self.other.entry("a").await;
         self.listener.resolved(entry.key());
     }
 
-    /// A call whose claim has been answered, while the reply is on its way.
+    /// A call whose claim was executed, while the reply is on its way.
     async fn claim_on_its_way(&self) -> JoinHandle<Result<u32, Failure>> {
         self.on_its_way(StoreOperation::Claim).await
     }
@@ -110,7 +110,7 @@ async fn an_answer_that_was_asked_for_before_the_connection_was_lost_is_not_kept
     let race = Race::new().await;
     let run = race.other.pay("a").await.unwrap();
     let replay = race.claim_on_its_way().await;
-    // Nobody tells of the reset that falls between the two.
+    // The reset between the two is not notified.
     race.listener.hearing(Hearing::Nothing);
     race.takes_back().await;
     race.listener.hearing(Hearing::All);
@@ -118,7 +118,7 @@ async fn an_answer_that_was_asked_for_before_the_connection_was_lost_is_not_kept
     assert_eq!(race.fixture.pay("a").await, Ok(run + 1));
 }
 
-/// What a waiting call found is no different.
+/// The same for the answer found by a waiting call.
 #[tokio::test]
 async fn an_answer_found_after_a_gap_is_not_cached() {
     let race = Race::new().await;
@@ -133,7 +133,7 @@ async fn an_answer_found_after_a_gap_is_not_cached() {
         .await
     });
     until("the body runs", || race.other.claims() == 2).await;
-    // The first look sees a body that runs. The second sees its answer, and is held.
+    // The first read finds a running body. The second finds its answer, and its reply is held.
     let store = &race.fixture.store;
     store.fail(StoreOperation::Read, [Fault::None, Fault::ReplyHeld]);
     let fixture = race.fixture.clone();
@@ -157,7 +157,7 @@ async fn nothing_is_answered_or_kept_while_this_engine_takes_an_answer_back() {
         let fixture = Fixture::on(Far::new(&MemoryStore::new(), false)).await;
         let run = fixture.pay("a").await.unwrap();
         fixture.is_local("a", run).await;
-        // One that was asked for before, too.
+        // The entry is read before the reset is sent.
         let entry = fixture.entry("a").await;
         fixture.store.fail(StoreOperation::Resolve, [held]);
         let reset = tokio::spawn(entry.reset());
@@ -165,7 +165,7 @@ async fn nothing_is_answered_or_kept_while_this_engine_takes_an_answer_back() {
             fixture.store.count(StoreOperation::Resolve) == 1
         })
         .await;
-        // Whether it has happened yet only the store knows.
+        // Only the store knows whether the reset was executed yet.
         let now = if held == Fault::Held { run } else { run + 1 };
         fixture.is_asked("a", now).await;
         fixture.is_asked("a", now).await;
@@ -197,7 +197,7 @@ async fn a_replay_on_its_way_while_this_engine_takes_the_answer_back_is_not_kept
     assert_eq!(fixture.pay("a").await, Ok(run + 1));
 }
 
-/// Whoever asked for it is gone, and it happens later.
+/// The caller of the reset is gone, and the reset is executed later.
 #[tokio::test]
 async fn a_reset_that_is_dropped_does_not_close_the_cache_for_ever() {
     let fixture = Fixture::on(Far::new(&MemoryStore::new(), false)).await;
@@ -216,7 +216,7 @@ async fn a_reset_that_is_dropped_does_not_close_the_cache_for_ever() {
     fixture.is_local("a", run).await;
 }
 
-/// A call that begins after a reset is not told what a claim says that was sent before it.
+/// A call that begins after a reset does not receive the reply to a claim sent before it.
 #[tokio::test]
 async fn a_call_after_a_reset_does_not_wait_with_one_from_before() {
     for heard in [false, true] {

@@ -1,4 +1,4 @@
-//! On Redis: what a hit costs, and how word of a reset comes, or does not.
+//! On Redis: the cost of a hit, and the delivery or loss of reset notifications.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use idem_tests::shop::{PATIENCE, connect, connected, patiently, until};
 
 use super::fixture::Fixture;
 
-/// Whatever ends an answer, it is not its age.
+/// No answer expires by its age.
 fn lasting() -> LocalCache {
     LocalCache::new().max_age(Duration::from_hours(24))
 }
@@ -28,7 +28,7 @@ async fn pair() -> (RedisServer, Fixture, Fixture) {
     (server, one, other)
 }
 
-/// Word of a reset comes here.
+/// Waits for the notification of a reset.
 pub(crate) async fn heard(fixture: &Fixture, before: u64) {
     until("the reset is heard of", || {
         fixture.stats().invalidations > before
@@ -36,7 +36,7 @@ pub(crate) async fn heard(fixture: &Fixture, before: u64) {
     .await;
 }
 
-/// Both have the answer of a key in their caches.
+/// Puts the answer of a key into both caches.
 pub(crate) async fn known_to_both(one: &Fixture, other: &Fixture, key: &str) -> u32 {
     let run = one.pay(key).await.unwrap();
     one.is_local(key, run).await;
@@ -45,7 +45,7 @@ pub(crate) async fn known_to_both(one: &Fixture, other: &Fixture, key: &str) -> 
     run
 }
 
-/// One takes back what both know, and the other hears of it.
+/// Resets an answer cached by both, and waits until the other one is notified.
 pub(crate) async fn taken_back(one: &Fixture, other: &Fixture, key: &str) {
     let run = known_to_both(one, other, key).await;
     let before = other.stats().invalidations;
@@ -66,7 +66,7 @@ async fn a_hit_is_no_command_at_all() {
         one.is_local("a", run).await;
     }
     let mut names = monitor.names();
-    // Once a second the server is asked whether it is there.
+    // Once a second the connection is checked with a `PING`.
     names.retain(|name| name != "PING");
     assert_eq!(names, Vec::<String>::new());
 }
@@ -113,7 +113,7 @@ async fn foreign_messages_are_ignored() {
     ] {
         server.cli(&["PUBLISH", "idem:resolved", word]);
     }
-    // One that is one comes after all of them.
+    // A valid message follows all of them.
     server.cli(&["PUBLISH", "idem:resolved", &b]);
     let heard = async {
         let asked = async || {
@@ -130,12 +130,12 @@ async fn foreign_messages_are_ignored() {
     one.is_local("a", run).await;
 }
 
-/// Until it hears again, nothing is answered that may have been taken back.
+/// Until the connection is back, no answer is served that may have been reset.
 #[tokio::test]
 async fn a_connection_that_is_killed_closes_the_cache_until_there_is_another() {
     let (server, one, other) = pair().await;
     let run = known_to_both(&one, &other, "a").await;
-    // The connection for reads is made with the first of them.
+    // The first read opens the connection for reads.
     drop(one.entry("a").await);
     let mut admin = server.connect();
     let mut ask = |command: &[&str]| {
@@ -143,7 +143,7 @@ async fn a_connection_that_is_killed_closes_the_cache_until_there_is_another() {
         assert_eq!(reply.as_error(), None);
         reply.to_string()
     };
-    // No room for another connection.
+    // Leaves no room for another connection.
     let open = ask(&["CLIENT", "LIST"]).lines().count();
     let most = (open - 2).to_string();
     ask(&["CONFIG", "SET", "maxclients", &most]);
@@ -154,7 +154,7 @@ async fn a_connection_that_is_killed_closes_the_cache_until_there_is_another() {
         fixture.is_asked("a", run).await;
         fixture.is_asked("a", run).await;
     }
-    // Nobody hears of this.
+    // No fixture is notified of this reset.
     one.reset("a").await;
     assert_eq!(other.pay("a").await, Ok(run + 1));
     assert!(!other.stats().is_open);
@@ -173,7 +173,7 @@ async fn a_connection_that_is_killed_is_made_again_each_time() {
         let run = known_to_both(&one, &other, &key).await;
         let hits = other.stats().hits;
         assert_eq!(server.cli(&["CLIENT", "KILL", "TYPE", "pubsub"]), "2");
-        // It was emptied, and so the store is asked at least once, whenever it is open again.
+        // The cache was emptied, so the store is queried at least once, even after the cache reopens.
         until("the loss is noticed", || {
             other.stats().entries == 0 && one.stats().entries == 0
         })
@@ -189,7 +189,7 @@ async fn a_connection_that_is_killed_is_made_again_each_time() {
     }
 }
 
-/// A line on which nothing arrives any more looks like one on which nothing happens.
+/// A dead connection looks like one without traffic.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_falls_silent_is_noticed_soon() {
     let server = RedisServer::start();
@@ -203,7 +203,7 @@ async fn a_connection_that_falls_silent_is_noticed_soon() {
     let since = Instant::now();
     other.reset("a").await;
     assert_eq!(other.pay("a").await, Ok(run + 1));
-    // It is not told, and answers as before for a while.
+    // It is not notified, and answers from its cache for a while.
     until("the silence is noticed", || !behind.stats().is_open).await;
     let took = since.elapsed();
     assert!(
@@ -234,7 +234,7 @@ async fn a_server_that_restarts_is_listened_to_again() {
     taken_back(&one, &other, "b").await;
 }
 
-/// An engine that is gone does not leave its connection behind.
+/// The connection of a dropped engine is closed.
 #[tokio::test]
 async fn the_connection_goes_with_its_engine() {
     let server = RedisServer::start();

@@ -1,4 +1,4 @@
-//! Answers that are taken back.
+//! Resets of cached answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::fixture::{Far, Fixture, memory};
 
 #[tokio::test]
 async fn a_reset_by_this_engine_counts_at_once() {
-    // Even where the store tells nobody.
+    // Even where the store sends no notifications.
     let fixture = Fixture::on(Far::new(&MemoryStore::new(), false)).await;
     for _ in 0..3 {
         let run = fixture.pay("a").await.unwrap();
@@ -79,7 +79,7 @@ async fn an_answer_without_notifications_is_replayed_for_max_age_only() {
     assert_eq!(far.pay("a").await, Ok(run + 1));
 }
 
-/// It is known what an attempt did whose outcome nobody knew.
+/// An operator resolves the unknown outcome of an attempt.
 #[tokio::test]
 async fn a_resolution_is_answered_from_then_on() {
     let fixture = Fixture::on(Arc::new(MemoryStore::new())).await;
@@ -110,7 +110,7 @@ async fn without_notifications_the_cache_answers_nothing() {
     }
 }
 
-/// Its reply never came, but it happened.
+/// The reset was executed, but its reply was lost.
 #[tokio::test]
 async fn a_reset_of_which_nothing_is_known_takes_the_answer_away_all_the_same() {
     for fault in [Fault::ReplyHangs, Fault::Refused] {

@@ -1,4 +1,4 @@
-//! A Redis user who may not listen, or not tell.
+//! A Redis user without the right to subscribe or to publish.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use idem_tests::shop::{PASSWORD, connect, until};
 use super::fixture::Fixture;
 use super::redis::{known_to_both, taken_back};
 
-/// What every call needs.
+/// The rights that every call needs.
 const NEEDED: &str = "~idem:* +eval +evalsha +get +getrange +set +time +pttl +pexpire +strlen \
                       +exists +hello +info";
 
 fn server(rights: &str) -> RedisServer {
     let rules = format!("on >{PASSWORD} resetchannels {NEEDED} {rights}");
-    // On disk: a server without a file is warned about.
+    // On disk, because a server without a file causes a warning.
     let server = RedisServer::builder().append_only_every_second();
     server.acl_user("app", &rules).start()
 }
 
-/// As this user. It has a clock that stands still.
+/// A fixture of this user. Its clock stands still.
 async fn fixture(server: &RedisServer, clock: &ManualClock) -> Fixture {
     let store = connect(server.url_as("app", PASSWORD)).await.unwrap();
     Fixture::with(Arc::new(store), LocalCache::new(), |engine| {

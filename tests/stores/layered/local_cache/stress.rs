@@ -1,4 +1,4 @@
-//! Many threads that call and take back, and nobody who gets an answer that was taken back before.
+//! Many threads that call and reset; no caller gets an answer that was reset before its call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use super::fixture::Fixture;
 
 const KEYS: usize = 4;
 
-/// The lowest run of each key whose answer may still be given.
+/// The lowest run of each key whose answer is still valid.
 type Floors = Arc<[AtomicU32; KEYS]>;
 
 async fn calls(fixture: Fixture, floors: Floors, until: Instant) -> u64 {
@@ -38,7 +38,7 @@ async fn takes_back(fixture: Fixture, floors: Floors, until: Instant) -> u64 {
                 panic!("a record is kept for a day");
             };
             match entry.reset().await {
-                // What is taken back is this answer, or a later one.
+                // The reset removes this answer, or a later one.
                 Ok(()) => {
                     floor.fetch_max(run + 1, Ordering::SeqCst);
                     resets += 1;
@@ -53,11 +53,11 @@ async fn takes_back(fixture: Fixture, floors: Floors, until: Instant) -> u64 {
     resets
 }
 
-/// On the memory store a reset is known to every engine before it returns.
+/// On the memory store a reset reaches every engine before it returns.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_reset_answer_is_never_replayed() {
     let store = Arc::new(MemoryStore::new());
-    // A shard each, and so small that answers are driven out as well.
+    // One shard each, and so small that answers are evicted as well.
     let cache = || LocalCache::new().max_entries(KEYS - 1);
     let one = Fixture::with(store.clone(), cache(), |engine| engine).await;
     let other = Fixture::with(store, cache(), |engine| engine).await;

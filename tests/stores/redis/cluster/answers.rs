@@ -1,4 +1,4 @@
-//! Answers that are stored past the script, while their slot is half-way.
+//! Answers that are stored without the script, while their slot is in migration.
 
 use bytes::Bytes;
 use idem_harness::{ClusterSetup, Edition};

@@ -1,4 +1,4 @@
-//! Commands whose reply is lost with a connection are sent again, and change nothing twice.
+//! Commands whose reply is lost with a connection are sent again, and have no second effect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn request(owner: Owner) -> ClaimRequest {
     }
 }
 
-/// Asks until there is an answer, as the engine does.
+/// Retries until there is a reply, as the engine does.
 async fn insist<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, StoreError>) -> T {
     let asking = async {
         loop {
@@ -72,7 +72,7 @@ fn record(claim: &Header, answer: &[u8]) -> Bytes {
     [&done.encode()[..], answer].concat().into()
 }
 
-/// Claims, finishes and asks again; each of the three may be sent several times.
+/// Claims, completes and claims again; each command may be sent several times.
 async fn once(store: &dyn Store, key: &RecordKey) {
     let header = claim(store, key, Owner::random()).await;
     let done = record(&header, b"an answer");
@@ -95,8 +95,8 @@ async fn connections_that_are_killed_change_nothing_twice() {
     let keys: Vec<_> = (0..6)
         .map(|number| Keys::new(&cluster, &format!("killed{number}")))
         .collect();
-    // Kills all connections again and again, but not before a command was answered: on a busy machine the
-    // terminator alone would make progress otherwise.
+    // Kills all connections repeatedly, but not before a command was answered: on a busy machine the terminator alone
+    // would make progress otherwise.
     let (answered, answers) = std::sync::mpsc::channel();
     let terminator = std::thread::spawn({
         let cluster = Arc::clone(&cluster);
@@ -107,7 +107,7 @@ async fn connections_that_are_killed_change_nothing_twice() {
                     let count = node.cli(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
                     killed += count.parse::<u32>().unwrap();
                 }
-                // What was answered meanwhile is no reason to kill twice.
+                // Replies received meanwhile must not cause a second kill.
                 while answers.try_recv().is_ok() {}
             }
             killed
@@ -158,7 +158,7 @@ async fn replies_that_are_lost_change_nothing_twice() {
     let node = behind.cluster.node_of_slot(0);
     let scripts = calls(node, "evalsha") + calls(node, "eval");
     let plain = calls(node, "set");
-    // At least two of each were executed. What scripts set is counted as well.
+    // At least two of each were executed. Commands of scripts are counted as well.
     assert!(scripts + plain >= 20 * 6, "{scripts} and {plain}");
 }
 
@@ -178,7 +178,7 @@ async fn a_connection_that_is_silent_is_replaced_and_no_other() {
     once(&store, &other.key(1)).await;
     let before = proxy.stats().connections;
     proxy.black_hole(true);
-    // Nothing but three silences says that the connection is of no use.
+    // Three missed replies are the only sign that the connection is dead.
     let (key, other_key) = (keys.key(2), other.key(2));
     let beside = async {
         until("another connection", || proxy.stats().connections > before).await;

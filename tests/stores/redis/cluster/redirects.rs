@@ -1,4 +1,4 @@
-//! Commands whose slot has moved, or is half-way.
+//! Commands whose slot has moved, or is in migration.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use tokio::task::JoinSet;
 use crate::client::{Client, store};
 use crate::setup::{Keys, all_errors, errors, other_than, shared};
 
-/// What does not fit into the answer of a script.
+/// Bytes that do not fit into the reply of a script.
 const LARGE: usize = 20_000;
 
-/// What is done to a key that already has a record, or to a new one.
+/// An operation on a key that already has a record, or on a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deed {
     Claim,
@@ -72,7 +72,7 @@ fn seen(record: &Bytes) -> Header {
     Record::decode(record.clone()).unwrap().header
 }
 
-/// A key, and what was written for the deed.
+/// A key, and the record prepared for the deed.
 struct Case {
     deed: Deed,
     key: RecordKey,
@@ -81,7 +81,7 @@ struct Case {
 }
 
 impl Case {
-    /// Writes what the deed needs to be there.
+    /// Writes the records that the deed needs.
     async fn prepare(client: &Client, deed: Deed, key: RecordKey) -> Self {
         let claim = match deed {
             Deed::Claim => None,
@@ -115,7 +115,7 @@ impl Case {
         }
     }
 
-    /// Does it, and looks at the answer.
+    /// Runs the deed, and checks its reply.
     async fn run(&self, store: &dyn Store) {
         let key = &self.key;
         let claim = || *self.claim.as_ref().unwrap();
@@ -185,7 +185,7 @@ impl Case {
     }
 }
 
-/// A store that knows where every key is, on both of its routes.
+/// A store that knows the nodes of all keys, on both of its routes.
 async fn knowing(cluster: &ClusterSetup, keys: &Keys) -> RedisStore {
     let store = store(&cluster.urls()[0]).await;
     for number in 900..902 {
@@ -217,7 +217,7 @@ async fn every_operation_follows_a_slot_that_has_moved_once() {
         let redirects = all_errors(&cluster, "MOVED") - before;
         assert_eq!(redirects, 1, "{:?}", case.deed);
     }
-    // They know now.
+    // The stores know the new node now.
     let before = all_errors(&cluster, "MOVED");
     for (_, store) in &cases {
         for number in 2_000..2_005 {
@@ -227,7 +227,7 @@ async fn every_operation_follows_a_slot_that_has_moved_once() {
             .pass(&keys.key(2_000))
             .await;
     }
-    // Each has two routes, of which one may not have sent anything before.
+    // Each has two routes, of which one may not have been used before.
     let redirects = all_errors(&cluster, "MOVED") - before;
     assert!(redirects <= cases.len() as u64, "{redirects}");
     let before = all_errors(&cluster, "MOVED");
@@ -248,7 +248,7 @@ async fn a_call_during_a_slot_refresh_waits_for_it() {
     let store = store(&cluster.urls()[0]).await;
     let keys = Keys::new(&cluster, "together");
     let (one, other) = (keys.key(1), keys.key(2));
-    // The first that is ever read: nobody knows yet where anything is.
+    // The first reads of the store: it does not know the cluster's slots yet.
     let (one, other) = tokio::join!(store.read(&one), store.read(&other));
     assert_eq!(one.unwrap(), ReadReply::Absent);
     assert_eq!(other.unwrap(), ReadReply::Absent);
@@ -273,7 +273,7 @@ async fn a_known_slot_is_asked_for_once() {
     for monitor in &mut monitors {
         for command in monitor.commands() {
             let mine = command.args.iter().any(|arg| arg.contains("{everywhere"));
-            // A replica sees what its primary writes.
+            // A replica executes the writes of its primary.
             scripts += usize::from(mine && command.name.starts_with("EVAL"));
             asked += usize::from(command.name == "CLUSTER" && command.args[0] == "slots");
         }
@@ -283,7 +283,7 @@ async fn a_known_slot_is_asked_for_once() {
     assert_eq!(asked, 0, "nothing has moved");
 }
 
-/// All deeds on keys of a slot that is half-way, on those that have been moved and those that have not.
+/// All deeds on keys of a slot in migration, on moved keys and on keys that have stayed.
 async fn half_way(store: &RedisStore, client: &Client, cluster: &ClusterSetup, keys: &Keys) {
     let mut cases = Vec::new();
     for (number, deed) in (0..).zip(DEEDS) {
@@ -308,7 +308,7 @@ async fn half_way(store: &RedisStore, client: &Client, cluster: &ClusterSetup, k
 
 async fn one_half_way(store: &RedisStore, migration: &SlotMigration<'_>, case: &Case, asks: bool) {
     let (source, target) = (migration.source(), migration.target());
-    // So that the first try there is answered with NOSCRIPT.
+    // Makes the target answer the first try with NOSCRIPT.
     target.cli(&["SCRIPT", "FLUSH"]);
     let before = [
         errors(source, "ASK"),
@@ -367,7 +367,7 @@ async fn of_two_claims_during_a_migration_one_is_granted() {
             let (store, key) = (client.0.clone(), key.clone());
             rounds.spawn(async move {
                 let owner = Owner::random();
-                // A key on its way is asked for again, as the engine does.
+                // A claim of a key in migration is retried, as the engine does.
                 loop {
                     match store.claim(&key, &request(owner)).await {
                         Ok(ClaimReply::Granted { attempt, .. }) => {
@@ -385,7 +385,7 @@ async fn of_two_claims_during_a_migration_one_is_granted() {
             tokio::task::block_in_place(|| migration.move_keys(3));
         }
         if number == 150 {
-            // Whoever asks from now on asks while the owner changes.
+            // Later claims overlap with the change of the slot's owner.
             break;
         }
     }

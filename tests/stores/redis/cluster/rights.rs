@@ -1,4 +1,4 @@
-//! What a user of its own may do on a cluster, and must.
+//! The rights that a restricted user needs on a cluster.
 
 use idem_harness::ClusterSetup;
 use idem_runtime::store::{Owner, ReadReply, Store, StoreErrorKind};

@@ -1,4 +1,4 @@
-//! A cluster, keys in it, and what its nodes say.
+//! A cluster, keys in it, and statistics of its nodes.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use idem_runtime::store::{Owner, RecordKey, Remains, Store};
 use idem_runtime::{KeyDigest, Operation};
 use idem_tests::shop::{patiently, until};
 
-/// On disk: nothing to warn about. Nobody takes over because a busy machine has kept a node waiting.
+/// On disk, so that there is no warning. The long time-out prevents a failover when a busy machine delays a node.
 pub(crate) fn durable() -> ClusterSetup {
     let cluster = ClusterSetup::builder();
     cluster
@@ -17,8 +17,7 @@ pub(crate) fn durable() -> ClusterSetup {
         .start()
 }
 
-/// A cluster for tests that leave every node up. Those that run in one process at the same time
-/// share it.
+/// A cluster for tests that leave every node up. Tests that run in one process at the same time share it.
 pub(crate) fn shared() -> Arc<ClusterSetup> {
     static SHARED: Mutex<Weak<ClusterSetup>> = Mutex::new(Weak::new());
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,7 +43,7 @@ impl Keys {
         }
     }
 
-    /// Keys of any slots, of a cluster of this one node.
+    /// Keys of any slot, in a cluster of this one node.
     pub(crate) fn anywhere() -> Self {
         Self {
             tag: "idem".to_owned(),
@@ -80,11 +79,11 @@ pub(crate) fn other_than<'a>(cluster: &'a ClusterSetup, node: &RedisServer) -> &
     other.expect("there are three")
 }
 
-/// A cluster one node of which is reached through a proxy alone.
+/// A cluster in which one node is reachable only through a proxy.
 pub(crate) struct Behind {
     pub(crate) cluster: ClusterSetup,
     pub(crate) proxy: TcpProxy,
-    /// Of a slot of that node.
+    /// Keys in a slot of that node.
     pub(crate) keys: Keys,
 }
 
@@ -104,7 +103,7 @@ impl Behind {
             nodes.iter().all(knows)
         })
         .await;
-        // Nobody takes over for a node behind a proxy that is silent, or on a machine that stands still.
+        // Prevents a failover of a node that is silent behind a proxy, or delayed by a suspended machine.
         cluster.set_node_timeout(Duration::from_mins(1));
         Self {
             cluster,
@@ -119,7 +118,7 @@ impl Behind {
     }
 }
 
-/// Sends commands until one is answered: the first ones after a change may find it out.
+/// Sends commands until one is answered: the first ones after a change may fail.
 pub(crate) async fn until_answered(store: &dyn Store, key: &RecordKey) {
     let asking = async {
         while let Err(error) = store.release(key, &Owner::random(), Remains::Request).await {
@@ -132,7 +131,7 @@ pub(crate) async fn until_answered(store: &dyn Store, key: &RecordKey) {
     patiently("an answer", asking).await;
 }
 
-/// How often a node has answered with this error.
+/// Number of replies of a node with this error.
 pub(crate) fn errors(node: &RedisServer, code: &str) -> u64 {
     let stats = node.cli(&["INFO", "errorstats"]);
     let start = format!("errorstat_{code}:count=");
@@ -140,12 +139,12 @@ pub(crate) fn errors(node: &RedisServer, code: &str) -> u64 {
     count.map_or(0, |count| count.trim_end().parse().expect("a number"))
 }
 
-/// How often all nodes together have answered with this error.
+/// Number of replies of all nodes with this error.
 pub(crate) fn all_errors(cluster: &ClusterSetup, code: &str) -> u64 {
     cluster.nodes().iter().map(|node| errors(node, code)).sum()
 }
 
-/// How often clients and scripts had a node do this.
+/// Number of executions of a command on a node, by clients and scripts.
 pub(crate) fn calls(node: &RedisServer, command: &str) -> u64 {
     let stats = node.cli(&["INFO", "commandstats"]);
     let start = format!("cmdstat_{command}:calls=");

@@ -7,13 +7,13 @@ use idem_tests::shop::{HASTE, SLACK, Shop, assert_unavailable, patiently};
 
 use crate::setup::primaries;
 
-/// The records of a shop on a node. Not `DBSIZE`: there may be keys of others, which expire.
+/// The records of a shop on a node. Not `DBSIZE`, which counts the expiring keys of other tests.
 fn records(shop: &Shop, node: &RedisServer) -> usize {
     let names = node.cli(&["KEYS", &format!("{}:*", shop.prefix())]);
     names.split_whitespace().count()
 }
 
-/// Some keys of a shop that are on this node, and some that are not; all have answers.
+/// Keys of a shop on this node, and keys on other nodes; all have answers.
 async fn sorted(
     shop: &Shop,
     cluster: &ClusterSetup,
@@ -45,7 +45,7 @@ async fn sorted(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_node_disturbs_no_other() {
     let cluster = ClusterSetup::builder()
-        // Nobody takes over.
+        // Prevents a failover.
         .node_timeout(Duration::from_mins(1))
         .start();
     let node = cluster.node_of_slot(8_000);
@@ -78,8 +78,8 @@ async fn a_silent_node_disturbs_no_other() {
         took_others.extend(times);
     }
     let (calls, slowest) = (took_others.len(), took_others.iter().max().unwrap());
-    // Whoever waited for the silent node waited for a reply of its most of the time. The machine may
-    // stand still as well, but not for half of the test.
+    // A call blocked by the silent node would wait for its reply most of the time. The machine may be suspended as
+    // well, but not for half of the test.
     let slow = took_others.iter().filter(|took| **took > HASTE / 8);
     let slow: Duration = slow.sum();
     eprintln!(

@@ -1,4 +1,4 @@
-//! What a store is told of a cluster when it connects.
+//! The state of a cluster when a store connects.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use idem_tests::shop::{Shop, connect, refused, until};
 use crate::client::{Client, told};
 use crate::setup::{Keys, other_than, primaries, shared, until_answered};
 
-/// An address at which nothing listens.
+/// An address without a listener.
 fn nowhere() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()
@@ -21,7 +21,7 @@ fn seeds(seeds: &[String]) -> String {
     format!("redis+cluster://{}", seeds.join(","))
 }
 
-/// A claim and its end on each node, of keys that no other test beside it has.
+/// A claim and its end on each node, on keys that no concurrent test uses.
 async fn works(cluster: &ClusterSetup, url: &str) {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let client = Client::of(url).await;
@@ -90,7 +90,7 @@ async fn a_cluster_without_slots_is_not_ready() {
         .start();
     for url in [server.url(), seeds(&[server.addr().to_string()])] {
         match RedisStore::connect(&url).await {
-            // It may come up while the process runs.
+            // The cluster may come up while the process runs.
             Ok(store) => {
                 let error = store.read(&Keys::anywhere().key(1)).await.unwrap_err();
                 assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
@@ -130,7 +130,7 @@ async fn a_slot_without_an_owner_is_reported() {
         }
     }
     assert!(had > 0 && missed > 0, "{had} {missed}");
-    // Somebody takes the others.
+    // Assigns the other slots.
     server.cli(&["CLUSTER", "ADDSLOTSRANGE", "8001", "16383"]);
     until("it has all slots", || {
         server
@@ -151,7 +151,7 @@ async fn a_slot_without_an_owner_is_reported() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_one_primary_of_which_is_down_is_connected_to() {
     let cluster = ClusterSetup::builder()
-        // Nobody takes over.
+        // Prevents a failover.
         .node_timeout(Duration::from_mins(1))
         .start();
     for slot in [0, 16_000] {
@@ -203,7 +203,7 @@ async fn nodes_without_a_name_are_found() {
             .nodes(|node| node.arg("--cluster-preferred-endpoint-type", kind))
             .start();
         works(&cluster, &cluster.urls()[0]).await;
-        // A redirect may not say where to.
+        // A redirect may omit the address.
         let client = Client::of(&cluster.urls()[0]).await;
         let keys = Keys::new(&cluster, "nameless");
         client.pass(&keys.key(1)).await;
@@ -243,7 +243,7 @@ async fn a_password_and_the_newer_protocol_are_used_on_every_node() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_slots_of_a_node_that_is_cut_off_are_not_used() {
     let cluster = ClusterSetup::start();
-    // Like a node that is cut off: it has slots and a map, but no other node.
+    // Like a node that is cut off: it has slots and a map, but knows no other node.
     let lonely = RedisServer::builder()
         .args(["--cluster-enabled", "yes"])
         .start();

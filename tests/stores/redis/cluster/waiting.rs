@@ -1,5 +1,5 @@
-//! Being told of keys on the nodes of a cluster, and what becomes of it when their slot moves.
-//! Nobody asks for anything here: what a watch is told, it is told by the server.
+//! Notifications of keys on the nodes of a cluster, also when their slot moves. No call reads here: each watch is
+//! notified by the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,14 +20,14 @@ async fn two(cluster: &ClusterSetup) -> (Client, Client) {
     (Client::of(&urls[0]).await, Client::of(&urls[1]).await)
 }
 
-/// How many connections of all nodes hear a key.
+/// Number of connections of all nodes that are subscribed to a key.
 fn heard(cluster: &ClusterSetup, keys: &Keys, number: u64) -> i64 {
     let nodes = cluster.nodes().iter().filter(|node| node.is_running());
     let count = |node: &RedisServer| hearers(&mut node.connect(), "SHARDNUMSUB", &keys.key(number));
     nodes.map(count).sum()
 }
 
-/// Waits for a word of the server's, and watches elsewhere if it says that it will not tell again.
+/// Waits for a notification, and watches the key on another node if the watch has lapsed.
 pub(crate) async fn notified_or_redirected(
     client: &Client,
     watch: &mut Watch,
@@ -88,7 +88,7 @@ async fn a_watcher_follows_a_slot_that_moves() {
         assert!(!watch.has_lapsed());
         cluster.cli(keys.key(1).name(), &["DEL", &keys.key(1).name()]);
     }
-    // What stayed was lost sight of for a moment, and is heard all the same.
+    // The subscription of the key that stayed was lost for a moment, and still works.
     told(&mut beside).await;
     assert!(!beside.has_lapsed());
     other.pass(&stays.key(1)).await;
@@ -130,7 +130,7 @@ async fn an_end_on_the_source_of_a_migration_is_notified_at_once() {
     migration.finish();
 }
 
-/// The client library takes the server's unasked word for the reply to whatever was sent first.
+/// The client library takes the server's unsolicited message for the reply to the oldest command.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watched_key_of_a_moving_slot_is_notified() {
     let cluster = shared();
@@ -139,7 +139,7 @@ async fn a_watched_key_of_a_moving_slot_is_notified() {
     let keys = Keys::new(&cluster, "busy");
     let source = cluster.node_of_slot(keys.slot);
     let stays = Keys::on(&cluster, source, "busy-stays");
-    // Its channels are what the node says goodbye to.
+    // The node closes the subscriptions to these channels.
     let mut leaving = Vec::new();
     for number in 0..50 {
         leaving.push(mine.watch(&keys.key(number)).await);
@@ -179,7 +179,7 @@ async fn a_watched_key_of_a_moving_slot_is_notified() {
     }
 }
 
-/// Two engines, of which the second one's clock stands still: it never asks on its own.
+/// Two engines; the clock of the second one stands still, so it never reads by its timer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_waits_gets_its_answer_although_the_slot_moves() {
     let cluster = ClusterSetup::builder().node_timeout(Duration::from_mins(1));

@@ -1,4 +1,4 @@
-//! Being told of keys while the node that has them is replaced, dies or comes back.
+//! Notifications of keys while their node is replaced, dies or comes back.
 
 use idem_harness::ClusterSetup;
 use idem_tests::shop::patiently;
@@ -26,7 +26,7 @@ async fn watchers_are_notified_after_a_failover_by_hand() {
         other.complete(&keys.key(1), &claim).await;
     };
     patiently("the completion", finish).await;
-    // From whichever node hears of it. A first word may be that it has to be asked for elsewhere.
+    // From any node that is notified. The first notification may be that the watch has lapsed.
     notified_or_redirected(&mine, &mut watch, &keys, 1).await;
     for _ in 0..5 {
         while !untold(&mut watch) {}
@@ -56,7 +56,7 @@ async fn watchers_are_notified_when_a_replica_takes_over() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watchers_are_notified_when_the_node_comes_back() {
     let cluster = ClusterSetup::builder()
-        // Nobody takes over.
+        // Prevents a failover.
         .node_timeout(std::time::Duration::from_mins(1))
         .start();
     let keys = Keys::new(&cluster, "back");
@@ -90,7 +90,7 @@ async fn only_watchers_of_a_silent_node_are_woken() {
     let mut watch = mine.watch_in_the_end(&keys.key(1)).await;
     let mut beside = mine.watch_in_the_end(&other_keys.key(1)).await;
     proxy.black_hole(true);
-    // Nothing but the silence says that nothing will be heard.
+    // Silence is the only sign that no notification will arrive.
     told(&mut watch).await;
     assert!(watch.has_lapsed());
     let error = mine.try_watch(&keys.key(2)).await.unwrap_err();

@@ -12,10 +12,10 @@ use crate::recovery::Fault;
 use crate::report::{Promise, judge, unharmed};
 use crate::shard::{check, shard, slot};
 
-/// The shard that is hit.
+/// The shard whose primary fails.
 const HIT: usize = 0;
 
-/// Runs the load, and after two fifths of it the fault, on the first primary.
+/// Runs the load; after two fifths of it causes the fault on the first primary.
 async fn run(
     name: &str,
     durability: Durability,
@@ -23,7 +23,7 @@ async fn run(
     fault: impl FnOnce(&ClusterSetup, &Traffic) -> Fault + Send + 'static,
 ) {
     let _seat = crate::seat().await;
-    // A cluster without its slots all served refuses the others as well, unless it is told not to.
+    // By default a cluster with unserved slots refuses commands for the other slots as well.
     let start = || {
         let nodes = ClusterSetup::builder();
         nodes
@@ -61,7 +61,7 @@ fn killed(setup: &ClusterSetup, _: &Traffic) -> Fault {
     Fault { at, served }
 }
 
-/// What still talks to the old primary when it comes back is acknowledged by it for a moment.
+/// For a moment the returning old primary acknowledges writes from clients still connected to it.
 fn stopped(setup: &ClusterSetup, _: &Traffic) -> Fault {
     let old = &setup.nodes()[HIT];
     old.pause();
@@ -78,7 +78,7 @@ fn stopped_for_long(setup: &ClusterSetup, traffic: &Traffic) -> Fault {
     let at = Instant::now();
     setup.await_new_primary(0, old);
     let served = Instant::now();
-    // By then nobody talks to the old one any more.
+    // By then no client uses the old primary any more.
     traffic.go_on(CALLS / 5);
     old.resume();
     Fault { at, served }
@@ -131,7 +131,7 @@ async fn a_primary_is_killed_whose_writes_wait_for_its_replica() {
         Promise::Kept,
         |setup, traffic| {
             let killed = killed(setup, traffic);
-            // Until the old primary is the replica of the new one nothing is granted.
+            // No claim is granted until the old primary is the replica of the new one.
             setup.await_settled();
             let served = Instant::now();
             Fault { served, ..killed }

@@ -153,7 +153,7 @@ fn a_silent_partition_loses_acknowledged_records() {
     a_partition_loses_acknowledged_records(Partition::Silent);
 }
 
-/// The limit of [`Durability::Replicated`]: that replica must be among those that can be promoted.
+/// The limit of [`Durability::Replicated`]: that replica must be one that can be promoted.
 #[test]
 fn a_replica_that_is_lost_with_the_primary_does_not_count() {
     let fault = Fault::PartedWithReplica(Partition::Cut);

@@ -1,4 +1,4 @@
-//! What the calls of two processes did, and what they were told.
+//! The calls of two processes, and their answers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use idem_tests::history::History;
 
-/// One call of the library. A caller that is refused makes another one.
+/// One call of the library. A refused caller makes another one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
     pub(crate) process: usize,
@@ -16,7 +16,7 @@ pub(crate) struct Attempt {
     pub(crate) began: Instant,
 }
 
-/// How long an attempt took, and whether the library did its part.
+/// Duration of an attempt, and whether the library refused it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
     pub(crate) shard: usize,
@@ -41,23 +41,23 @@ struct Inner {
     /// How often each body ran.
     runs: HashMap<u64, u32>,
     open: HashMap<u64, Attempt>,
-    /// The answers of each key, and when each was first told.
+    /// The answers of each key, and the first return of each.
     answers: HashMap<u64, BTreeMap<String, Instant>>,
     ended: Vec<Ended>,
     refusals: BTreeMap<String, usize>,
     permanent: Vec<String>,
 }
 
-/// What is found in the end.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Verdict {
     pub(crate) keys: usize,
     pub(crate) runs: usize,
     /// Keys with more than one answer.
     pub(crate) differing: Vec<String>,
-    /// Bodies that ran again though another had not failed.
+    /// Bodies that ran again although the run before had not failed.
     pub(crate) again: Vec<String>,
-    /// Whatever else must not have happened.
+    /// Any other violation.
     pub(crate) wrong: Vec<String>,
     pub(crate) refusals: BTreeMap<String, usize>,
 }
@@ -78,7 +78,7 @@ impl Journal {
         attempt
     }
 
-    /// A body begins. Returns how often it has, this time included.
+    /// Records the start of a body. Returns the number of its runs, this one included.
     pub(crate) fn start(&self, attempt: Attempt, fence: u64) -> u32 {
         let mut inner = self.lock();
         inner.line(attempt, "start", &format!("{} {fence}", now()));
@@ -88,12 +88,12 @@ impl Journal {
         *runs
     }
 
-    /// A body ends with a system error.
+    /// Records the end of a body with a system error.
     pub(crate) fn failed(&self, attempt: Attempt) {
         self.lock().line(attempt, "failed", "");
     }
 
-    /// The caller has its answer.
+    /// Records the answer that the caller received.
     pub(crate) fn answered(&self, attempt: Attempt, answer: &str) {
         self.end(attempt, false, "return", &format!("{} {answer}", now()));
         let mut inner = self.lock();
@@ -103,7 +103,7 @@ impl Journal {
             .or_insert_with(Instant::now);
     }
 
-    /// When answers were told of which the servers knew nothing later.
+    /// Returns of answers that the servers did not have later.
     pub(crate) fn forgotten(&self) -> Vec<(u64, Instant)> {
         let inner = self.lock();
         let differing = inner.answers.iter().filter(|(_, told)| told.len() > 1);
@@ -118,16 +118,16 @@ impl Journal {
             .collect()
     }
 
-    /// The caller is told that the body failed.
+    /// Records the error of the body that the caller received.
     pub(crate) fn stumbled(&self, attempt: Attempt) {
         self.end(attempt, false, "end", "down");
     }
 
-    /// The library refused.
+    /// Records a refusal by the library.
     pub(crate) fn refused(&self, attempt: Attempt, error: &idem_runtime::Error) {
         self.end(attempt, true, "end", "refused");
         let text = format!("{:?}: {error}", error.kind());
-        // Times differ from call to call.
+        // Durations differ from call to call.
         let text: String = text.chars().filter(|c| !c.is_ascii_digit()).collect();
         let mut inner = self.lock();
         if !error.is_retryable() {
@@ -136,7 +136,7 @@ impl Journal {
         *inner.refusals.entry(text).or_default() += 1;
     }
 
-    /// What has not ended yet.
+    /// Calls that have not ended yet.
     pub(crate) fn open(&self) -> Vec<String> {
         let inner = self.lock();
         let open = inner.open.values();
@@ -206,7 +206,7 @@ impl Inner {
     }
 }
 
-/// Microseconds of the clock that all servers of this machine have.
+/// Microseconds of the clock that all servers of this machine share.
 fn now() -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.unwrap_or_default().as_micros().to_string()

@@ -1,4 +1,4 @@
-//! Calls from two processes, which go on until each has its answer.
+//! Calls from two processes, retried until each has its answer.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,11 +19,11 @@ use crate::journal::{Attempt, Journal};
 use crate::plan::{Act, act, order};
 use crate::shard::{OPERATION, PREFIX};
 
-/// Calls that are under way at once.
+/// Concurrent calls.
 const WORKERS: usize = 64;
-/// A claim that nobody gives back blocks its key for so long.
+/// An unreleased claim blocks its key for this time.
 pub(crate) const LEASE: Duration = Duration::from_secs(8);
-/// How long a duplicate waits for a call that runs.
+/// How long a duplicate waits for a running call.
 pub(crate) const WAIT: Duration = Duration::from_secs(4);
 /// After the last fault every call ends within this time.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     stop: AtomicBool,
 }
 
-/// The calls, for threads that meddle with the servers.
+/// Access to the calls for threads that cause faults.
 #[derive(Clone, Debug)]
 pub(crate) struct Traffic {
     shared: Arc<Shared>,
@@ -61,7 +61,7 @@ impl Traffic {
     }
 }
 
-/// What is to be called on one shard.
+/// The planned calls of one shard.
 #[derive(Debug)]
 struct Queue {
     keys: Vec<u64>,
@@ -115,8 +115,8 @@ impl Load {
         }
     }
 
-    /// Waits until all that was planned is called and has ended, then asks for every answer once
-    /// more in both processes. The faults are over.
+    /// Waits until all planned calls have ended, then calls every key once more in both processes. The faults are
+    /// over.
     pub(crate) async fn finish(mut self) -> Arc<Shared> {
         self.shared.stop.store(true, Ordering::SeqCst);
         let all = async {
@@ -177,8 +177,8 @@ impl Shared {
         }
     }
 
-    /// The next key and what the caller does afterwards. When all is called that was planned, and
-    /// faults go on, an earlier key.
+    /// The next key, and the caller's pause afterwards. While faults continue after the last planned call, an earlier
+    /// key.
     fn next(&self, shard: usize) -> Option<(u64, Duration)> {
         let mut queue = self.queue(shard);
         let pause = Duration::from_millis(10 + queue.seeded.below(30));
@@ -199,7 +199,7 @@ impl Shared {
         queue.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls, as often as a client would, until there is an answer.
+    /// Calls until there is an answer, as a client would.
     async fn call(&self, process: usize, shard: usize, key: u64) {
         loop {
             let attempt = self.journal.invoke(process, shard, key);

@@ -1,5 +1,5 @@
-//! Sentinels and clusters that fail over in the middle of ten thousand calls with duplicates: every
-//! key ends, and all answers of a key are equal.
+//! Sentinels and clusters that fail over during ten thousand calls with duplicates: every key ends, and all answers
+//! of a key are equal.
 //!
 //! The time until calls continue is printed; `--nocapture` (of nextest: `--no-capture`) shows
 //! it.
@@ -20,8 +20,7 @@ mod sentinel;
 mod sentinel_discovery;
 mod shard;
 
-/// Two runs at a time: they wait for elections most of the time, and their servers need the
-/// machine as well.
+/// Two runs at a time: they wait for elections most of the time, and their servers need the machine as well.
 async fn seat() -> tokio::sync::SemaphorePermit<'static> {
     static SEATS: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(2);
     SEATS.acquire().await.unwrap()

@@ -12,9 +12,9 @@ use crate::report::{Promise, conclude};
 use crate::shard::{check, shard, slot};
 
 const SLOTS: usize = 100;
-/// Slots that are half-way at once.
+/// Slots in migration at once.
 const BATCH: usize = 20;
-/// Calls that are answered in each half-way state.
+/// Calls that are answered in each state of a migration.
 const CALLS: usize = 100;
 
 /// Slots with as many keys as can be found quickly, and all keys that are called.
@@ -31,7 +31,7 @@ fn crowded() -> (Vec<u16>, Vec<u64>) {
     (slots.collect(), keys)
 }
 
-/// Moves each slot on by so many nodes, with calls in every state on the way.
+/// Moves each slot on by so many nodes, with calls in every state of the migration.
 fn migrate(setup: &ClusterSetup, slots: &[u16], by: usize, traffic: &Traffic) {
     for batch in slots.chunks(BATCH) {
         let moving = batch.iter().map(|slot| {
@@ -48,7 +48,7 @@ fn migrate(setup: &ClusterSetup, slots: &[u16], by: usize, traffic: &Traffic) {
             slot.move_keys(3);
         }
         traffic.go_on(CALLS);
-        // One by one: nodes that take slots at the same time give each other's moves the same epoch.
+        // One by one, because nodes that take slots at the same time assign the same epoch.
         for slot in moving {
             slot.finish();
         }

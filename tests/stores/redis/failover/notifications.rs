@@ -1,4 +1,4 @@
-//! Whoever waits is told by the new primary, also while the old one still answers.
+//! Waiters are notified by the new primary, also while the old one still answers.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use tokio::time::timeout;
 
 use crate::shard::{OPERATION, PREFIX};
 
-/// As whom the sentinels talk to the servers.
+/// The user with which the sentinels connect to the servers.
 const MEMBER: &str = "idem-member";
 const PASSWORD: &str = "a-secret-of-the-tests";
-/// How long what must happen may take.
+/// Time-out of each expected event.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn key(number: u64) -> RecordKey {
@@ -26,7 +26,7 @@ fn key(number: u64) -> RecordKey {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_calls_listen_to_the_new_primary() {
     let _seat = crate::seat().await;
-    // So that a sentinel whose user is gone may do nothing.
+    // The password locks out a sentinel whose user was disabled.
     let setup = SentinelSetup::builder().servers(|server| server.password(PASSWORD));
     let setup = block_in_place(|| setup.start());
     let url = sentinel_url(&setup).replace("://", &format!("://:{PASSWORD}@"));
@@ -40,13 +40,13 @@ async fn waiting_calls_listen_to_the_new_primary() {
         old.pause();
         let new = setup.await_new_primary(old);
         old.resume();
-        // Nobody can tell the old one that it is not the primary any more.
+        // No sentinel can inform the old primary of its demotion any more.
         old.cli(&["ACL", "SETUSER", MEMBER, "off"]);
         old.cli(&["CLIENT", "KILL", "USER", MEMBER]);
         new
     });
     let began = Instant::now();
-    // Busy all the time: each new key is subscribed to.
+    // Keeps the store busy: each new key is subscribed to.
     for number in 1.. {
         if let Ok(Some(mut watch)) = store.watch(&key(number)).await {
             let name = key(number).name();

@@ -1,4 +1,4 @@
-//! Which keys are called, when, and what their bodies do.
+//! The keys, the order of their calls, and the acts of their bodies.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,10 +10,10 @@ pub(crate) const KEYS: usize = 2_000;
 const TIMES: usize = 5;
 pub(crate) const CALLS: usize = KEYS * TIMES;
 
-/// What a body does.
+/// The act of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
-    /// Answers.
+    /// Returns an answer.
     Succeed,
     /// Ends with a business error, which is an answer.
     Decline,
@@ -21,7 +21,7 @@ pub(crate) enum Act {
     Stumble,
 }
 
-/// What the body of a key does, and how long that takes.
+/// The act of the body of a key, and its duration.
 pub(crate) fn act(key: u64) -> (Act, Duration) {
     let act = match key % 10 {
         0 => Act::Decline,

@@ -1,18 +1,18 @@
-//! How long calls suffered from a fault.
+//! Duration of a fault's effect on calls.
 
 use std::time::{Duration, Instant};
 
 use crate::journal::Ended;
 
-/// A call that takes no longer is as good as before, on however busy a machine.
+/// Calls up to this duration count as normal, even on a busy machine.
 const QUICK: Duration = Duration::from_millis(500);
 /// Calls of which a hundredth may be slow.
 const WINDOW: usize = 100;
-/// So many in a row are as quick as before when it is over. What a machine that stands still does to a few
-/// of them later is no matter of the fault.
+/// The effect is over after so many normal calls in a row. Later slow calls come from a suspended machine, not from
+/// the fault.
 const ENOUGH: usize = 10 * WINDOW;
 
-/// A fault, as the servers saw it.
+/// A fault, from the servers' view.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     pub(crate) at: Instant,
@@ -20,14 +20,14 @@ pub(crate) struct Fault {
     pub(crate) served: Instant,
 }
 
-/// Times since the fault, of calls on keys that were hit.
+/// Times since the fault, of calls on affected keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recovery {
-    /// When the first call that began later had its answer.
+    /// When the first call that began after the fault had its answer.
     pub(crate) first: Duration,
-    /// From when on 99 of any 100 calls that ended were as quick as before, for long enough.
+    /// When 99 of any 100 ending calls were normal again, for long enough.
     pub(crate) normal: Duration,
-    /// What counts as quick.
+    /// Longest duration that counts as normal.
     pub(crate) quick: Duration,
 }
 
@@ -45,7 +45,7 @@ impl Recovery {
         let first = first.min().expect("a call is answered after the fault");
         let is_slow = |call: &&&Ended| call.refused || call.took > quick;
         let sick = |calls: &[&Ended]| calls.iter().filter(is_slow).count() * 100 > WINDOW;
-        // Behind the last slow call so far.
+        // Start behind the last slow call so far.
         let (mut start, mut longest) = (0, 0);
         for (at, window) in after.windows(WINDOW).enumerate() {
             if sick(window) {
@@ -72,7 +72,7 @@ impl Recovery {
     }
 }
 
-/// The slowest call that was under way between two moments, and how many of them were refused.
+/// The slowest call in progress between two moments, and the number of refused ones.
 pub(crate) fn slowest(
     ended: &[Ended],
     (from, to): (Instant, Instant),

@@ -1,4 +1,4 @@
-//! What a run is judged by, and what it tells.
+//! The verdict on a run, and its printed report.
 
 use std::time::Duration;
 
@@ -7,27 +7,26 @@ use crate::load::{LEASE, Shared, WAIT};
 use crate::plan::CALLS;
 use crate::recovery::{Fault, Recovery, slowest};
 
-/// The deadlines of the library's own: for a claim and for a completion, with one round trip that
-/// was under way.
+/// The library's own deadlines: for a claim and for a completion, with one round trip in progress.
 const DEADLINES: Duration = Duration::from_secs(5);
-/// What the library may take to see that another server is the primary.
+/// Time for the library to detect that another server is the primary.
 const MOMENT: Duration = Duration::from_secs(1);
-/// What a busy machine may add to anything.
+/// Time that a busy machine may add to any event.
 const SLACK: Duration = Duration::from_secs(5);
 
-/// What a failover may cost.
+/// The permitted damage of a failover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Promise {
-    /// Nothing: no key has two answers, and no body runs again that need not.
+    /// None: no key has two answers, and no body runs again without need.
     Kept,
     /// A forgotten claim may run again, but all answers of a key are equal.
     Equal,
-    /// Servers may forget what they acknowledged while they failed over, and nothing else. Keys end
-    /// and calls go on all the same.
+    /// Servers may lose writes that they acknowledged during the failover, and no others. Keys end and calls continue
+    /// all the same.
     Forgetful,
 }
 
-/// Judges a run with one fault that hit some shards, and tells how it went.
+/// Judges a run with one fault on some shards, and prints its times.
 pub(crate) fn judge(
     name: &str,
     promise: Promise,
@@ -56,14 +55,14 @@ pub(crate) fn judge(
             "{name}: key {key} had another answer {after:?} after the fault; servers: {served:?}"
         );
     }
-    // A claim that landed unseen, of a caller who gave up, blocks its key for one lease.
+    // An unacknowledged claim, whose caller has given up, blocks its key for one lease.
     assert!(
         recovery.normal < served + LEASE + SLACK,
         "{name}: calls are not normal again: {recovery:?} {served:?}"
     );
 }
 
-/// Judges answers and bodies.
+/// Judges answers and runs of bodies.
 pub(crate) fn conclude(name: &str, promise: Promise, shared: &Shared) {
     let verdict = shared.journal.verdict();
     let ended = shared.journal.ended();
@@ -103,7 +102,7 @@ pub(crate) fn conclude(name: &str, promise: Promise, shared: &Shared) {
     }
 }
 
-/// Judges calls on shards that were not hit.
+/// Judges calls on shards without a fault.
 pub(crate) fn unharmed(name: &str, fault: Fault, shared: &Shared, hit: impl Fn(usize) -> bool) {
     let span = (fault.at, fault.served);
     let (slowest, refused) = slowest(&shared.journal.ended(), span, |shard| !hit(shard));

@@ -12,7 +12,7 @@ use crate::plan::{CALLS, KEYS};
 use crate::recovery::Fault;
 use crate::report::{Promise, judge};
 
-/// Runs the load, and after two fifths of it the fault.
+/// Runs the load; after two fifths of it causes the fault.
 async fn run(
     name: &str,
     durability: Durability,
@@ -20,7 +20,7 @@ async fn run(
     fault: impl FnOnce(&SentinelSetup, &Traffic) -> Fault + Send + 'static,
 ) {
     let _seat = crate::seat().await;
-    // A busy machine may keep a server waiting, and nobody takes over for that.
+    // A server delayed by a busy machine must not cause a failover.
     let setup = SentinelSetup::builder().down_after(Duration::from_secs(3));
     let setup = tokio::task::spawn_blocking(|| setup.start());
     let setup = Arc::new(setup.await.unwrap());
@@ -48,7 +48,7 @@ fn killed(setup: &SentinelSetup, _: &Traffic) -> Fault {
     Fault { at, served }
 }
 
-/// What still talks to the old primary when it comes back is acknowledged by it for a moment.
+/// For a moment the returning old primary acknowledges writes from clients still connected to it.
 fn stopped(setup: &SentinelSetup, _: &Traffic) -> Fault {
     let old = setup.primary();
     old.pause();
@@ -65,7 +65,7 @@ fn stopped_for_long(setup: &SentinelSetup, traffic: &Traffic) -> Fault {
     let at = Instant::now();
     setup.await_new_primary(old);
     let served = Instant::now();
-    // By then nobody talks to the old one any more.
+    // By then no client uses the old primary any more.
     traffic.go_on(CALLS / 5);
     old.resume();
     Fault { at, served }
@@ -102,8 +102,8 @@ async fn a_primary_comes_back_at_once() {
     run(name, Durability::Acknowledged, Promise::Forgetful, stopped).await;
 }
 
-/// Sentinels do not stop the old primary's writes while they promote another server: what it
-/// acknowledges meanwhile is forgotten.
+/// Sentinels do not stop the old primary's writes while they promote another server: writes acknowledged meanwhile
+/// are lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_is_asked_for() {
     let name = "sentinel, asked";
@@ -122,7 +122,7 @@ async fn a_primary_stands_still_whose_writes_wait_for_a_replica() {
     run(name, Durability::Replicated(1), Promise::Kept, stopped).await;
 }
 
-/// With one replica promoted, only the other is left to confirm what the old primary writes.
+/// With one replica promoted, only the other is left to confirm the old primary's writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_is_asked_for_and_writes_wait_for_all_replicas() {
     let name = "sentinel, replicated(2), asked";
@@ -133,7 +133,7 @@ async fn a_failover_is_asked_for_and_writes_wait_for_all_replicas() {
         |setup, _| {
             let at = Instant::now();
             setup.failover();
-            // Until both others follow the new primary nothing is granted.
+            // No claim is granted until both others follow the new primary.
             setup.await_settled();
             let served = Instant::now();
             Fault { at, served }

@@ -1,4 +1,4 @@
-//! Where the records of keys are.
+//! Slots and shards of the keys' records.
 
 use idem_harness::ClusterSetup;
 use idem_runtime::store::RecordKey;
@@ -24,7 +24,7 @@ pub(crate) fn slot(key: u64) -> u16 {
     crc16::State::<crc16::XMODEM>::calculate(hashed.as_bytes()) % SLOTS
 }
 
-/// Which of the first three nodes has a slot in the beginning.
+/// The one of the first three nodes that has a slot at first.
 pub(crate) fn shard(slot: u16) -> usize {
     let first = |shard: u32| u32::from(SLOTS) * shard / 3;
     (0..3)
@@ -33,7 +33,7 @@ pub(crate) fn shard(slot: u16) -> usize {
         .unwrap_or(0) as usize
 }
 
-/// The cluster says the same.
+/// Panics unless the cluster computes the same slots.
 pub(crate) fn check(cluster: &ClusterSetup, keys: &[u64]) {
     for key in keys.iter().take(20) {
         let slot = slot(*key);

@@ -1,4 +1,4 @@
-//! Who may come in, and by which door.
+//! Authentication and rights: users, passwords and sockets.
 
 use idem_harness::{RedisServer, RedisServerBuilder};
 use idem_runtime::store::StoreErrorKind;
@@ -38,7 +38,7 @@ async fn everything_works(url: &str) -> Shop {
 
 pub(crate) fn with_user(rules: &str) -> (RedisServer, String) {
     let rules = format!("on >{PASSWORD} {rules}");
-    // On disk: a server without a file is warned about.
+    // On disk, because a server without a file causes a warning.
     let server = RedisServer::builder().append_only_every_second();
     let server = server.acl_user("app", &rules).start();
     let url = server.url_as("app", PASSWORD);
@@ -86,7 +86,7 @@ async fn an_unneeded_password_is_refused() {
     let server = RedisServer::start();
     let url = format!("redis://:{PASSWORD}@{}", server.addr());
     match RedisStore::connect(&url).await {
-        // Where the default user has no password, any will do.
+        // Where the default user has no password, the server accepts any.
         Ok(_) => {}
         Err(error) => assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}"),
     }
@@ -184,8 +184,8 @@ async fn each_documented_right_is_needed() {
         .collect();
     let server = RedisServer::start();
     for right in rights {
-        // Calls that no step of a plain life needs: large and empty values, what is only asked for
-        // when connecting, and what only makes waiting shorter.
+        // Commands that an ordinary call does not need: for large and empty values, for the start-up check, and to
+        // shorten waits.
         if [
             "+strlen",
             "+get",
@@ -208,7 +208,8 @@ async fn each_documented_right_is_needed() {
         let shop = Shop::open_hasty(&server.url_as("app", PASSWORD)).await;
         let first = shop.pay("a").await;
         if right == "+pttl" {
-            // Nobody asks for the life of a new key, nor of one's own claim: of what is in the way.
+            // Only an existing record of another claim is queried for its expiry, not a new key or the owner's own
+            // claim.
             first.expect("the call is like any other");
             let down = shop.pay_by("b", async |_| Err(Failure::Down)).await;
             assert_eq!(down, Err(Failure::Down));
@@ -228,7 +229,7 @@ async fn each_documented_right_is_needed() {
 async fn a_user_without_dangerous_commands_is_warned_about_the_policy() {
     let (_server, url) = with_user("~idem:* +@all -@dangerous -@admin");
     let shop = everything_works(&url).await;
-    // Nor may it use any channel, as any new user.
+    // Nor may it use any channel, like any new user.
     assert_eq!(shop.events.count("warning"), 2);
     for warning in [
         "warning: Redis does not tell this user its `maxmemory-policy`",
@@ -248,7 +249,7 @@ async fn a_server_that_hides_its_version_is_warned_about() {
     assert_eq!(shop.events.count("warning"), 2);
     let version = "warning: Redis does not tell its version";
     assert_eq!(shop.events.count(version), 1);
-    // Its scripts declare nothing, and find room for an answer all the same.
+    // Its scripts carry no declarations, and still find room for an answer.
     let shop = Shop::open_hasty(&url).await;
     let answer = shop
         .pay_by("a", async |_| {

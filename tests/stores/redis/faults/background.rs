@@ -1,4 +1,4 @@
-//! What goes on besides a call, and after it: renewals, waiting, and answers that are stored late.
+//! Work besides a call and after it: renewals, waits, and late completions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use idem_harness::{RedisServer, TcpProxy};
 use idem_runtime::{ErrorKind, OnRunning};
 use idem_tests::shop::{PATIENCE, Shop, connect, happened, persistent, until};
 
-/// Long enough for a busy machine to renew it in time.
+/// Long enough to be renewed in time on a busy machine.
 const LEASE: Duration = Duration::from_secs(3);
 
 async fn with_a_short_lease(url: &str) -> Shop {
@@ -48,7 +48,7 @@ async fn renewals_go_on_after_a_black_hole() {
         .pay_by("a", async |_| {
             happened(&shop.events, "renewed", 1).await;
             proxy.black_hole(true);
-            // By then the lease has lapsed, and nobody wanted it.
+            // By then the lease has lapsed, and no other call has claimed the key.
             happened(&shop.events, "renewal failed", 4).await;
             let renewed = shop.events.count("renewed");
             proxy.black_hole(false);
@@ -120,7 +120,7 @@ async fn a_duplicate_goes_on_waiting_over_a_restart() {
     assert_eq!(shop.runs(), 1);
 }
 
-/// A runtime of one thread, as a test or a small program has it.
+/// A runtime of one thread, as in a test or a small program.
 fn runtime() -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().build().unwrap()
@@ -177,7 +177,7 @@ fn a_call_whose_runtime_ends_while_it_stores_its_answer_is_stored() {
             shop.pay_by("a", body).await
         }
     });
-    // Its task goes on when this one does not, up to where it waits for a reply.
+    // Its task proceeds while this one is blocked, up to its wait for a reply.
     first.block_on(async {
         has_begun.await.unwrap();
         until("the completion is sent", || {

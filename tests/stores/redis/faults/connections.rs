@@ -1,4 +1,4 @@
-//! Connections that break, and replies that are lost with them.
+//! Connections that break, and replies lost with them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use idem_runtime::store::StoreErrorKind;
 use idem_runtime::store::redis::RedisStore;
 use idem_tests::shop::{Failure, Receipt, Shop, assert_store_says, assert_unavailable, refused};
 
-/// A server that knows the scripts, and a shop that talks to it through a proxy.
+/// A server that has loaded the scripts, and a shop connected to it through a proxy.
 async fn behind_a_proxy() -> (RedisServer, TcpProxy, Shop) {
     let server = RedisServer::start();
     let proxy = TcpProxy::start(server.addr());
@@ -21,7 +21,7 @@ async fn behind_a_proxy() -> (RedisServer, TcpProxy, Shop) {
     (server, proxy, shop)
 }
 
-/// The key has an answer that was stored once, by one body of attempt 1, and is replayed.
+/// Panics unless the key has an answer stored once, by one body of attempt 1, and replayed.
 async fn assert_answered_once(shop: &Shop, key: &str, answer: Result<Receipt, Failure>) {
     let runs = shop.runs();
     let receipt = answer.expect("the fault is not noticed");
@@ -180,7 +180,7 @@ async fn a_server_that_is_not_there_is_named_as_the_reason() {
     let (kind, message) = refused(RedisStore::builder(server.url())).await;
     assert_eq!(kind, StoreErrorKind::Unavailable);
     assert!(message.contains("nothing listens"), "{message}");
-    // The first send notices that the connection is gone, the next that nobody is there.
+    // The first command detects the closed connection, the next one that no server listens.
     assert_unavailable(shop.pay("a").await);
     assert_store_says(&shop, StoreErrorKind::Unavailable, "nothing listens").await;
     assert_eq!(shop.runs(), 0);
@@ -204,7 +204,7 @@ async fn a_hundred_calls_are_no_more_to_a_server_that_is_down_than_one() {
     let shop = Shop::open_hasty(&server.url()).await;
     shop.pay("warm").await.unwrap();
     server.kill();
-    // In its place somebody who hangs up on everybody, and counts.
+    // In its place a listener that closes each connection, and counts them.
     let door = tokio::net::TcpListener::bind(server.addr()).await.unwrap();
     let knocks = Arc::new(AtomicUsize::new(0));
     let counting = tokio::spawn({
@@ -224,7 +224,7 @@ async fn a_hundred_calls_are_no_more_to_a_server_that_is_down_than_one() {
         assert_unavailable(call.await.unwrap());
     }
     counting.abort();
-    // Fifty a second, and the one that found out.
+    // Fifty a second, and the one that detected the loss.
     let most = usize::try_from(began.elapsed().as_millis() / 20).unwrap() + 2;
     let knocks = knocks.load(Ordering::SeqCst);
     assert!((1..=most).contains(&knocks), "{knocks}, at most {most}");

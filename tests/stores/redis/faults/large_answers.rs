@@ -1,4 +1,4 @@
-//! Large answers, which go past the script that stores them.
+//! Large answers, which bypass the script that stores answers.
 
 use idem_harness::{Edition, RedisServer, TcpProxy};
 use idem_tests::shop::{Failure, PASSWORD, Shop};
@@ -9,7 +9,7 @@ fn memo() -> String {
     "m".repeat(20_000)
 }
 
-/// Calls twice with a large answer: the body runs once, and both get it.
+/// Calls twice with a large answer: the body runs once, and both calls get its answer.
 async fn pays_once(shop: &Shop, key: &str) {
     let runs = shop.runs();
     let pay = || shop.pay_with_memo(key, 1, memo(), async |_| Ok(()));
@@ -20,7 +20,7 @@ async fn pays_once(shop: &Shop, key: &str) {
     assert_eq!(shop.events.count("unsaved"), 0);
 }
 
-/// Which keys there are besides records of a day.
+/// Keys that are not records with a lifetime of a day.
 fn strays(server: &RedisServer) -> Vec<String> {
     let keys = server.cli(&["KEYS", "*"]);
     let short = |key: &&str| {
@@ -44,7 +44,7 @@ async fn a_large_answer_is_moved_to_its_place() {
         .collect();
     let names: Vec<_> = sent.iter().map(|command| &*command.name).collect();
     assert_eq!(names, ["SET", "SET", "EVALSHA", "SET"]);
-    // Under the prefix and in the slot of the record, of one attempt, and not for long.
+    // The staging key has the prefix, the slot of the record and a short expiry, and belongs to one attempt.
     let (record, stage) = (&sent[0].args[0], &sent[1].args[0]);
     assert!(stage.starts_with(&format!("{}:stage{{{record}}}", shop.prefix())));
     assert_eq!(sent[1].args[2..], ["PX", "60000"]);
@@ -60,7 +60,7 @@ async fn a_user_without_the_right_to_move_still_stores() {
     pays_once(&shop, "a").await;
     let mut monitor = server.monitor();
     pays_once(&shop, "b").await;
-    // It is tried once, and what that left behind expires.
+    // It is tried once, and its leftover expires.
     assert_eq!(monitor.names(), ["SET", "EVALSHA", "SET"]);
     let strays = strays(&server);
     assert_eq!(strays.len(), 1, "{strays:?}");
@@ -136,7 +136,7 @@ async fn an_overtaken_call_moves_nothing() {
         })
         .await
         .unwrap();
-    // Given back by its successor: a success that comes late is better than another run.
+    // The successor released the key: a late success is better than another run.
     let replay = shop.pay_with_memo("b", 1, String::new(), async |_| Ok(()));
     assert_eq!(replay.await, Ok(gave_back));
 }
@@ -152,7 +152,7 @@ async fn servers_that_compare_and_set_need_no_script_for_it() {
     shop.pay("small").await.unwrap();
     shop.pay("small").await.unwrap();
     assert_eq!(monitor.names(), ["SET", "SET", "SET"]);
-    // Whatever else stands there is the script's.
+    // Any other record under the key is left to the script.
     let minute = std::time::Duration::from_mins(1);
     let mut winner = None;
     let answer = shop
@@ -173,7 +173,7 @@ async fn servers_that_compare_and_set_need_no_script_for_it() {
     assert_eq!(shop.pay("full").await.map(|receipt| receipt.attempt), Ok(1));
 }
 
-/// The script that tells who waits need not carry what is large there either.
+/// The script that notifies watchers need not carry a large answer either.
 #[tokio::test]
 async fn a_large_answer_with_a_watcher_bypasses_the_notifying_script() {
     let server = RedisServer::builder().version(Edition::Valkey).start();

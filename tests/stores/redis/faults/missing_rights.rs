@@ -1,4 +1,4 @@
-//! The start-up check on users with few rights: what they lack is named, without a trace.
+//! The start-up check for users with few rights: it names each missing right, and has no side effects.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ async fn each_missing_right_is_named() {
         let rules = format!("{DOCUMENTED} ").replace(&format!("{right} "), "");
         let url = user(&server, &rules);
         let store = store(&url).await;
-        // Redis 7 lets everybody say it.
+        // Redis 7 permits `HELLO` to every user.
         if right == "+hello" {
             assert_eq!(store.warnings(), [""; 0]);
             continue;
@@ -37,13 +37,13 @@ async fn each_missing_right_is_named() {
             "{warning}"
         );
     }
-    // The check asks what a user may do; only `INFO` and `EVAL` are tried.
+    // The check queries the rights of a user; only `INFO` and `EVAL` are executed.
     let log = server.cli(&["ACL", "LOG"]);
     let denied: BTreeSet<_> = objects(&log).collect();
     assert_eq!(denied, BTreeSet::from(["eval", "info"]), "{log}");
 }
 
-/// What was refused, of the entries of a log.
+/// The refused objects in the entries of an ACL log.
 fn objects(log: &str) -> impl Iterator<Item = &str> {
     let mut lines = log.lines();
     std::iter::from_fn(move || {
@@ -81,7 +81,7 @@ async fn keys_and_channels_out_of_reach_are_named() {
 #[tokio::test]
 async fn in_a_cluster_the_rights_of_a_shard_are_looked_at() {
     let server = healthy().arg("--cluster-enabled", "yes").start();
-    // The slot of the tag is there, and another is not.
+    // The slot of the tag is served, and another is not.
     server.cli(&["CLUSTER", "ADDSLOTSRANGE", "1", "16383"]);
     until("the cluster has noticed", || {
         let told = server.cli(&["CLUSTER", "INFO"]);
@@ -113,7 +113,7 @@ async fn in_a_cluster_the_rights_of_a_shard_are_looked_at() {
     assert_eq!(self::store(&all).await.warnings(), [""; 0]);
 }
 
-/// What a server cannot be asked about is tried, with the same outcome.
+/// Rights that a server cannot report are tried, with the same outcome.
 #[tokio::test]
 async fn a_server_that_cannot_be_asked_is_tried() {
     let server = healthy().start();

@@ -1,4 +1,4 @@
-//! Who waits for a key is told: by which scripts, on which channel, and with which rights.
+//! Notifications of waiters: the scripts, the channel, and the rights that they need.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn owner(number: u8) -> Owner {
     Owner::from_bytes([number; 16])
 }
 
-/// Somebody who listens to the key, and is told the end of what a test does.
+/// A subscriber to the key's channel, and a connection that marks the end of a count.
 struct Listener {
     listening: RespConn,
     telling: RespConn,
@@ -45,7 +45,7 @@ impl Listener {
         }
     }
 
-    /// How often it was told since this was last asked.
+    /// Number of notifications since the last call.
     fn told(&mut self) -> usize {
         let end = [self.publish, &key().name(), "the end"];
         self.telling.command(&end).unwrap();
@@ -96,14 +96,13 @@ fn done(claim: &Header, outcome: OutcomeKind) -> Bytes {
     Bytes::copy_from_slice(&Header { state, ..*claim }.encode())
 }
 
-/// Somebody waits: the end of the claim that he sees is told.
+/// Marks the current claim as watched, so that its end is notified.
 async fn wait(store: &RedisStore) {
     let seen = store.glance(&key()).await.unwrap();
     assert!(matches!(seen, ReadReply::Found { .. }), "{seen:?}");
 }
 
-/// Each way to end a claim for which somebody waits tells once; what changes nothing that anybody waits for
-/// does not.
+/// Each end of a watched claim is notified once; a command that does not change the record is not.
 async fn each_end_is_notified(store: &RedisStore, listener: &mut Listener, often: usize) {
     let first = claim(store, 1).await;
     let renewed = store.renew(&key(), &first).await.unwrap();
@@ -150,7 +149,7 @@ async fn each_end_is_notified(store: &RedisStore, listener: &mut Listener, often
     }
 }
 
-/// An answer of a claim that is gone is told as well.
+/// A completion of a claim whose record is gone is notified as well.
 async fn a_lost_claim_is_notified(
     server: &RedisServer,
     store: &RedisStore,
@@ -165,7 +164,7 @@ async fn a_lost_claim_is_notified(
     assert_eq!(listener.told(), 1);
 }
 
-/// A message that nobody wants costs the server as much as a write.
+/// A notification without a subscriber costs the server as much as a write.
 #[tokio::test]
 async fn the_end_of_an_unwatched_claim_is_not_notified() {
     let compares_and_sets = RedisServer::builder().version(Edition::Valkey);
@@ -179,7 +178,7 @@ async fn the_end_of_an_unwatched_claim_is_not_notified() {
             .release(&key(), &owner(1), Remains::Attempt)
             .await
             .unwrap();
-        // That somebody waited for the former claim does not matter to this one.
+        // The watch of the former claim does not apply to this one.
         let second = claim(&store, 2).await;
         wait(&store).await;
         store
@@ -194,7 +193,7 @@ async fn the_end_of_an_unwatched_claim_is_not_notified() {
     }
 }
 
-/// A claim is marked without a change of its life, whichever way it ends then.
+/// The watch mark does not change the expiry of a claim, whichever way it ends.
 #[tokio::test]
 async fn a_watched_claim_expires_as_any_other() {
     let server = RedisServer::start();
@@ -212,13 +211,13 @@ async fn a_watched_claim_expires_as_any_other() {
     assert!(record.header.lease_left(left) <= Duration::from_millis(500));
 }
 
-/// While a server hands over to its replica it answers reads only, and calls go on waiting.
+/// While a server fails over to its replica it answers reads only, and calls continue to wait.
 #[tokio::test]
 async fn watching_continues_while_writes_are_refused() {
     let server = RedisServer::start();
     let store = connect(server.url()).await.unwrap();
     claim(&store, 1).await;
-    // The mark, and a script that the server does not know yet: it does not know that this one reads only.
+    // Loads the mark and a script unknown to the server, which cannot know that the script only reads.
     wait(&store).await;
     wait(&store).await;
     server.cli(&["CLIENT", "PAUSE", "600000", "WRITE"]);

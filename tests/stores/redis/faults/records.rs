@@ -1,4 +1,4 @@
-//! What stands under a key: values of others, damaged records, large ones.
+//! The value under a key: foreign values, damaged records, large ones.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ async fn with_a_record() -> (Shop, String, Vec<u8>) {
     (shop, name, record)
 }
 
-/// What stands under the key, in the server's own form, and whether it expires.
+/// The value under the key as the server serializes it, and whether it never expires.
 fn dump(name: &str) -> (Reply, bool) {
     let life = server().reply(&["PTTL", name]);
     (server().reply(&["DUMP", name]), life == Reply::Int(-1))
@@ -40,7 +40,7 @@ fn set(name: &str, value: &[u8]) {
     assert_eq!(server().cli(&command), "OK");
 }
 
-/// Whatever is called, the value stays and no body runs.
+/// Every operation leaves the value in place, and no body runs.
 async fn assert_left_alone(shop: &Shop, name: &str) {
     let before = dump(name);
     for _ in 0..2 {
@@ -118,7 +118,7 @@ async fn an_answer_without_an_expiry_is_given_and_left_alone() {
 #[tokio::test]
 async fn a_claim_without_an_expiry_is_left_alone() {
     let (shop, name, record) = with_a_record().await;
-    // As if its owner had vanished: still pending, and for ever.
+    // As if its owner had vanished: still pending, and without an expiry.
     let claim = [b"2P", &record[2..56]].concat();
     set(&name, &claim);
     server().cli(&["PERSIST", &name]);
@@ -172,7 +172,7 @@ async fn an_answer_that_cannot_be_decoded_is_kept_and_not_run_again() {
 #[tokio::test]
 async fn answers_of_any_size_are_replayed() {
     let shop = Shop::open(&server().url()).await;
-    // Around the 8 KiB that a script hands out, and far beyond.
+    // Around the 8 KiB that a script returns, and far beyond.
     let sizes = (8_000..8_250).step_by(10).chain([9_000, 200 << 10]);
     for size in sizes {
         let key = size.to_string();
@@ -203,7 +203,7 @@ async fn an_overtaken_call_adopts_a_large_answer() {
 
 #[tokio::test]
 async fn a_record_beyond_the_limit_is_refused_and_kept() {
-    // Written by a process with another setting.
+    // Written by a process with another limit.
     let wide = Shop::open(&server().url()).await;
     let first = wide.pay_with_memo("a", 1, "m".repeat(20_000), async |_| Ok(()));
     let first = first.await;
@@ -312,7 +312,7 @@ async fn a_record_beyond_the_limit_is_not_fetched() {
         let expected = format!("the record has {LARGE} bytes; `max_record_bytes` is 10000");
         assert_eq!(error.to_string(), expected);
     };
-    // The first plain claim cannot know; no other one asks so again.
+    // The first plain claim fetches the record, because its size is unknown; no later one does.
     let first = sent(&server);
     for _ in 0..10 {
         assert_refused(store.claim(&key, &ask(false)).await.unwrap_err());
@@ -353,7 +353,7 @@ async fn engines_of_one_prefix_share_their_records_and_others_do_not() {
     let shop = Shop::open(&server().url()).await;
     let beside = shop.beside_hasty(&server().url()).await;
     let elsewhere = Shop::open(&server().url()).await;
-    // A prefix that begins like the other is another one.
+    // A longer prefix that starts with this one is a different prefix.
     let store = connect(server().url()).await.unwrap();
     let longer = Shop::with_prefix(&format!("{}:x", shop.prefix()), store, |engine| engine);
     let answer = shop.pay("a").await;

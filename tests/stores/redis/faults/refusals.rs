@@ -1,4 +1,4 @@
-//! A server that answers, and refuses to write.
+//! A server that replies, and refuses to write.
 
 use idem_harness::{RedisServer, ReplicaPair, Reply, RespConn};
 use idem_runtime::store::redis::RedisStore;
@@ -9,7 +9,7 @@ use idem_tests::shop::{
     persistent, until,
 };
 
-/// Leaves the server without room for anything, or gives it all that it wants.
+/// Leaves the server without memory, or removes its limit.
 fn full(server: &RedisServer, is_full: bool) {
     let bytes = if is_full { "1" } else { "0" };
     server.cli(&["CONFIG", "SET", "maxmemory", bytes]);
@@ -39,7 +39,7 @@ async fn a_full_memory_refuses_claims_and_nothing_else() {
         "Redis is out of memory (`maxmemory`)",
     )
     .await;
-    // A claim of a key that was given back needs room as well.
+    // A claim of a released key needs memory as well.
     assert_eq!(released, Err(Failure::Down));
     assert_eq!(shop.events.count("released"), 1);
     assert_unavailable(shop.pay("released").await);
@@ -87,7 +87,7 @@ async fn a_replica_replays_and_sends_claims_to_the_primary() {
     )
     .await;
     assert_eq!(beside.runs(), 0);
-    // A record that is absent here may be on the primary.
+    // A record that is absent here may exist on the primary.
     let request = ClaimRequest {
         needs: Needs::Record,
         ..asks(Owner::random())
@@ -105,7 +105,7 @@ async fn a_primary_that_is_demoted_during_a_body_gets_the_answer_when_it_is_back
     let server = RedisServer::start();
     let shop = Shop::open_hasty(&server.url()).await;
     let stored = shop.pay("a").await;
-    // Nobody is there to copy from, so the data stay.
+    // No primary listens there, so the data stay.
     let demote = || server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
     let answer = shop
         .pay_by("b", async |_| {
@@ -165,7 +165,7 @@ async fn a_snapshot_that_cannot_be_written_refuses_claims_but_no_replay() {
         .start();
     let shop = Shop::open_hasty(&server.url()).await;
     let stored = shop.pay("a").await;
-    // The file's name is taken by a directory.
+    // A directory has the name of the file.
     std::fs::create_dir(server.dir().join("snapshot")).unwrap();
     server.cli(&["CONFIG", "SET", "save", "3600 1"]);
     server.cli(&["BGSAVE"]);

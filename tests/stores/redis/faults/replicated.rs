@@ -1,4 +1,4 @@
-//! `durability = replicated(n)`: what counts is on the replicas.
+//! `durability = replicated(n)`: claims and answers are acknowledged once they are on the replicas.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ async fn claims_and_answers_are_waited_for_and_replays_are_not() {
     assert_eq!(monitor.names(), ["EVALSHA"]);
     let failed = shop.pay_by("b", async |_| Err(Failure::Down)).await;
     assert_eq!(failed, Err(Failure::Down));
-    // A key that is given back is free in any case, a lease later.
+    // A released key is free in any case, a lease later.
     let names = monitor.names();
     let waited = names.iter().filter(|name| *name == "WAIT");
     assert_eq!(waited.count(), 1, "{names:?}");
@@ -76,10 +76,10 @@ async fn without_its_replica_nothing_is_granted_and_answers_are_replayed() {
         "0 of 1 replicas have it",
     )
     .await;
-    // Replays wait for nobody; this one would wait in vain.
+    // Replays do not wait for replicas; this one would wait in vain.
     assert_eq!(shop.pay("a").await, stored);
     assert_eq!(shop.runs(), 1);
-    // What was claimed has been given back: it is granted as soon as the replica is there.
+    // The claim has been released: the key is granted as soon as the replica is there.
     pair.replica.resume();
     pair.await_in_sync();
     until("the claim is given back", || {
@@ -121,7 +121,7 @@ async fn a_lease_that_is_not_renewed_on_the_replica_is_lost() {
     let pair = ReplicaPair::start();
     let lease = Duration::from_secs(3);
     let shop = Shop::open_with(&pair.primary.url(), replicated, |engine| {
-        // The replica may take a moment to be back.
+        // The replica may take a moment to return.
         engine.lease(lease).complete_deadline(lease * 5)
     })
     .await;

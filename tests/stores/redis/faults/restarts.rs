@@ -6,7 +6,7 @@ use idem_harness::RedisServer;
 use idem_runtime::store::StoreErrorKind;
 use idem_tests::shop::{Shop, assert_store_says, assert_unavailable, happened, patiently};
 
-/// A server that forgets nothing, and a shop that has had one customer.
+/// A server that loses no write in a crash, and a shop with one answered call.
 async fn durable() -> (RedisServer, Shop) {
     let server = RedisServer::builder().append_only_always().start();
     let shop = Shop::open_hasty(&server.url()).await;
@@ -26,7 +26,7 @@ async fn a_restart_between_claim_and_completion_is_not_noticed() {
     let receipt = answer.unwrap();
     assert_eq!(shop.pay("a").await, Ok(receipt));
     assert_eq!(shop.runs(), 2);
-    // The claim came back with the server, so this was no late completion.
+    // The restart restored the claim, so this was no late completion.
     assert_eq!(shop.events.count("completed value late"), 0);
     assert_eq!(shop.events.count("unsaved"), 0);
 }
@@ -102,8 +102,8 @@ async fn a_server_that_lost_the_claim_takes_the_answer() {
     assert_eq!(shop.runs(), 1);
 }
 
-/// A server whose snapshot takes ten seconds to load, answering `LOADING` meanwhile: longer than a
-/// hasty shop tries.
+/// A server whose snapshot takes ten seconds to load, replying `LOADING` meanwhile: longer than the deadline of a
+/// hasty shop.
 fn slow_to_load() -> RedisServer {
     let server = RedisServer::builder()
         .arg("--key-load-delay", "1000")
@@ -127,7 +127,7 @@ async fn a_loading_server_is_named_and_retried() {
     let answer = shop.pay("a").await;
     server.cli(&["SAVE"]);
     server.kill();
-    // `restart` returns when the data are loaded.
+    // `restart` returns when the data is loaded.
     let restart = tokio::task::spawn_blocking(move || {
         server.restart();
         server

@@ -1,4 +1,4 @@
-//! A server or a network that says nothing.
+//! A server or a network that sends no replies.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,15 +18,15 @@ async fn behind_a_proxy() -> (RedisServer, TcpProxy, Shop) {
     (server, proxy, shop)
 }
 
-/// A reply that takes longer is not waited for, but asked for again.
+/// Response time-out: without a reply the command is sent again.
 const SOON: Duration = Duration::from_millis(250);
 
-/// A shop that gives up on a reply soon, and on the store after 20 s.
+/// A shop with a short response time-out, and deadlines of 20 s.
 async fn asking(url: &str) -> Shop {
     Shop::open_with(url, |store| store.response_timeout(SOON), persistent).await
 }
 
-/// The second byte of a record.
+/// The state: the second byte of a record.
 fn state(server: &RedisServer, name: &str) -> Option<char> {
     match server.reply(&["GET", name]) {
         Reply::Bulk(record) => Some(record[1].into()),
@@ -54,7 +54,7 @@ async fn a_black_hole_during_a_claim_ends_with_its_deadline() {
 async fn a_claim_that_landed_unseen_is_given_back() {
     let (server, proxy, shop) = behind_a_proxy().await;
     let warm = shop.record(&server);
-    // So that the server knows the script of a release, which is sent once only.
+    // So that the server has loaded the script of a release, which is sent once only.
     let other = Shop::open(&server.url()).await;
     let down = other.pay_by("a", async |_| Err(Failure::Down)).await;
     assert_eq!(down, Err(Failure::Down));
@@ -82,8 +82,8 @@ async fn a_claim_that_lands_after_its_callers_left_ends_with_its_lease() {
     server.pause();
     assert_unavailable(shop.pay("a").await);
     server.resume();
-    // Claim and release waited in the server's sockets. Whichever came last, a lease is the most
-    // that the key is blocked for.
+    // Claim and release waited in the server's sockets. Whichever was executed last, the key is blocked for a lease
+    // at most.
     shop.advance(&server, Duration::from_mins(1));
     let receipt = shop.pay("a").await.unwrap();
     assert_eq!(receipt.run, 2);
@@ -121,7 +121,7 @@ async fn a_connection_that_is_silent_three_times_is_replaced() {
         let shop = shop.clone();
         async move { shop.pay("a").await }
     });
-    // Nothing but the silence says that the connection is of no use.
+    // Silence is the only sign that the connection is dead.
     tokio::task::block_in_place(|| proxy.wait_until(|seen| seen.connections > before));
     proxy.black_hole(false);
     let receipt = call.await.unwrap().unwrap();
@@ -206,7 +206,7 @@ async fn no_call_outlives_its_deadline_while_a_connection_is_being_made() {
     .await;
     let began = Arc::new(std::sync::Mutex::new(None));
     let running = shop.pay_by("running", async |_| {
-        // The next connection is accepted, and nothing more is said on it.
+        // The next connection is accepted, and then silent.
         proxy.black_hole(true);
         proxy.cut();
         *began.lock().unwrap() = Some(Instant::now());
@@ -221,7 +221,7 @@ async fn no_call_outlives_its_deadline_while_a_connection_is_being_made() {
     });
     let answer = running.await;
     let took = began.lock().unwrap().unwrap().elapsed();
-    // The claims of the others, and then this call's completion.
+    // The claims of the other calls, and then this call's completion.
     assert!(took < HASTE * 2 + SLACK, "{took:?}");
     assert!(answer.is_ok());
     assert_eq!(shop.events.count("unsaved"), 1);
@@ -239,7 +239,7 @@ async fn a_late_reply_reaches_no_other_caller() {
     }
     for round in 0..10 {
         let before = proxy.stats().connections;
-        // Every other round its replies come when they are not waited for any more.
+        // Every other round the replies arrive after their time-out.
         let late = round % 2 == 0;
         proxy.delay(if late { SOON * 3 / 2 } else { Duration::ZERO });
         let calls = (0..20).map(|number| {
@@ -249,7 +249,7 @@ async fn a_late_reply_reaches_no_other_caller() {
         });
         let calls: Vec<_> = calls.collect();
         if late {
-            // They are sent again, and answered twice.
+            // The commands are sent again, and answered twice.
             until("replies are late", || proxy.stats().connections > before).await;
             proxy.delay(Duration::ZERO);
         }
@@ -260,7 +260,7 @@ async fn a_late_reply_reaches_no_other_caller() {
     assert_eq!(shop.runs(), 20);
 }
 
-/// A server that says who it is, and then hangs.
+/// A server that replies to the handshake, and then hangs.
 fn half_a_server() -> std::net::SocketAddr {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

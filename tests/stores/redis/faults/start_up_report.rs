@@ -1,4 +1,4 @@
-//! The start-up check on real servers: what it says of each state, and that it leaves nothing behind.
+//! The start-up check on real servers: its report of each state, and the absence of leftovers.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use idem_tests::shop::{MARKERS, PASSWORD, connect, patient, refused, until};
 
 use crate::access::{DOCUMENTED, with_user};
 
-/// Connects, and looks through the report for what does not belong there.
+/// Connects, and searches the report for confidential text.
 pub(crate) async fn store(url: &str) -> RedisStore {
     let store = connect(url).await.unwrap();
     let report = store.report().to_string();
@@ -19,7 +19,7 @@ pub(crate) async fn store(url: &str) -> RedisStore {
         .next()
         .unwrap()
         .trim_start_matches("redis://");
-    // The nodes of a cluster are told apart by their addresses.
+    // The report of a cluster distinguishes nodes by their addresses.
     let addresses = if report.contains("cluster") {
         &[][..]
     } else {
@@ -57,12 +57,12 @@ pub(crate) fn line(store: &RedisStore, name: &str) -> String {
         .to_owned()
 }
 
-/// On disk and without a warning.
+/// On disk, so that there is no warning.
 pub(crate) fn healthy() -> RedisServerBuilder {
     RedisServer::builder().append_only_every_second()
 }
 
-/// Versions and sizes differ from server to server.
+/// The report without digits, because versions and sizes differ from server to server.
 fn masked(report: &str) -> String {
     let mut masked = String::new();
     for c in report.chars() {
@@ -156,7 +156,7 @@ async fn a_user_without_the_right_to_read_settings_gets_a_partial_report() {
 async fn each_reason_to_refuse_writes_is_reported() {
     let server = healthy().start();
     let set = |name, value| server.cli(&["CONFIG", "SET", name, value]);
-    // Who may not read the settings is told as well.
+    // A user without the right to read the settings gets the same warning.
     for url in [server.url(), user(&server, DOCUMENTED)] {
         set("maxmemory", "1");
         let full = warning(&url).await;
@@ -184,7 +184,7 @@ async fn a_server_that_lets_writes_wait_is_connected_to_all_the_same() {
 #[tokio::test]
 async fn a_disk_that_cannot_be_written_is_reported() {
     let server = healthy().arg("--dbfilename", "snapshot").start();
-    // The file's name is taken by a directory.
+    // A directory has the name of the file.
     std::fs::create_dir(server.dir().join("snapshot")).unwrap();
     server.cli(&["CONFIG", "SET", "save", "3600 1"]);
     server.cli(&["BGSAVE"]);
@@ -211,7 +211,7 @@ async fn a_disk_that_cannot_be_written_is_reported() {
 #[tokio::test]
 async fn a_nearly_full_memory_is_reported() {
     let server = healthy().start();
-    // 5 % of it is more than what connections take.
+    // 5 % of it is more than the memory of the connections.
     server.cli(&["SETRANGE", "ballast", "8388607", "b"]);
     let used = server.cli(&["INFO", "memory"]);
     let used = used
@@ -271,7 +271,7 @@ async fn a_replica_is_reported_with_its_link() {
     until("the link is down", || link("down")).await;
     let alone = warning(&replica.url()).await;
     assert!(alone.contains("its link to the primary is down"), "{alone}");
-    // It then answers less, and not the script.
+    // It then refuses more commands, the script among them.
     replica.cli(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);
     let warnings = self::store(&replica.url()).await.warnings();
     assert!(

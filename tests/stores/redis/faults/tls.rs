@@ -1,4 +1,4 @@
-//! TLS: whom the store trusts, and what it shows of itself.
+//! TLS: the certificates that the store trusts, and the one that it presents.
 
 use idem_harness::{Certificates, RedisServer, TcpProxy};
 use idem_runtime::OnRunning;
@@ -10,7 +10,7 @@ fn trusting(url: String, made: &Certificates) -> RedisStoreBuilder {
     RedisStore::builder(url).root_certificate(made.ca_pem())
 }
 
-/// What a store says that must not connect.
+/// The error text of a store that must not connect.
 async fn refusal(store: RedisStoreBuilder, kind: StoreErrorKind) -> String {
     let (said, message) = refused(store).await;
     assert_eq!(said, kind, "{message}");
@@ -50,7 +50,7 @@ async fn a_client_that_is_not_trusted_is_refused() {
     let store = store.client_certificate(others.client_cert_pem(), others.client_key_pem());
     let message = refusal(store, StoreErrorKind::Unavailable).await;
     assert_says(&message, "does not accept the certificate");
-    // That of somebody else's key.
+    // The certificate with the key of another one.
     let store = trusting(server.tls_url(), made);
     let store = store.client_certificate(made.client_cert_pem(), others.client_key_pem());
     let message = refusal(store, StoreErrorKind::Refused).await;
@@ -99,7 +99,7 @@ async fn a_password_works_with_tls_and_waiting_calls_are_notified() {
     let far = shop.far();
     let (first, second) = tokio::join!(
         shop.pay_by("a", async |_| {
-            // The other call watches the key by now, on a connection of its own.
+            // The other call watches the key by now, on a separate connection.
             until("somebody listens", || {
                 let told = server.cli(&["PUBSUB", "CHANNELS", "*"]);
                 told.contains(shop.prefix())
@@ -111,7 +111,7 @@ async fn a_password_works_with_tls_and_waiting_calls_are_notified() {
     );
     assert_eq!(first, second);
     assert_eq!(shop.runs(), 1);
-    // Connections are made again as they are without TLS.
+    // Reconnecting works as without TLS.
     proxy.cut();
     assert_eq!(shop.pay("a").await, first);
     let again = shop.pay_by("b", async |_| {
@@ -122,7 +122,7 @@ async fn a_password_works_with_tls_and_waiting_calls_are_notified() {
     assert_eq!(shop.events.count("unsaved"), 0);
 }
 
-/// An application that has a client with certificates of its own.
+/// A client that the application configured with certificates.
 #[tokio::test]
 async fn a_client_keeps_its_certificates() {
     let server = RedisServer::builder().tls_client_auth().start();

@@ -1,4 +1,4 @@
-//! Several processes on one database, and a file that somebody else writes.
+//! Several processes on one database, and a file locked by another writer.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -64,7 +64,7 @@ async fn a_file_that_stays_locked_is_reported() {
     let parts = ["a claim", "another transaction holds"];
     assert_says(claim(&store).await, Unavailable, &parts);
     assert_retryable(fixture.pay("b").await);
-    // A replay needs nobody's leave.
+    // A replay needs no write lock.
     assert_eq!(fixture.pay("a").await.unwrap(), first);
     assert_eq!(fixture.effects("b"), 0);
     drop(held);
@@ -93,7 +93,7 @@ async fn a_file_that_is_unlocked_in_time_delays_a_call() {
     }
 }
 
-/// While a body runs, and when it is done.
+/// The file is locked while a body runs and when it ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_waits_for_a_locked_file() {
     let test_database = Sqlite::test_database();

@@ -75,7 +75,7 @@ async fn a_server_without_connections_left_is_reported<B: Server>() {
     }
     let late = SqlStore::<B>::connect(&url).await;
     assert_says(late, Unavailable, &["connecting", "no connection left"]);
-    // It has its own.
+    // The store keeps its own connection.
     assert_eq!(fixture.pay("a").await.unwrap(), first);
     let mut tasks = JoinSet::new();
     for number in 0..50 {
@@ -94,7 +94,7 @@ async fn a_server_without_connections_left_is_reported<B: Server>() {
     open::<B>(&url).await;
 }
 
-/// Each body has a connection of a pool of two, and all of them run at once.
+/// Each body holds a connection of a pool of two, and all bodies run concurrently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_applications_pool_may_run_dry() {
     let test_database = Postgres::test_database();
@@ -111,7 +111,7 @@ async fn an_applications_pool_may_run_dry() {
             let body = async |_| {
                 let conn = pool.acquire().await.unwrap();
                 both.wait().await;
-                // The pool is empty now, and somebody else claims and completes with this.
+                // The bodies hold the whole pool now; the inner call must succeed without it.
                 fixture.pay(&format!("inner {number}")).await?;
                 drop(conn);
                 Ok(())
@@ -126,8 +126,8 @@ async fn an_applications_pool_may_run_dry() {
     assert_eq!(fixture.all_effects(), 40);
 }
 
-/// An abandoned claim must not wait in the server: there it blocks a backend for as long as the
-/// transaction lasts that holds the key, and each retry blocks another one.
+/// An abandoned claim must not wait in the server, because there it blocks a backend until the transaction that holds
+/// the key ends, and each retry blocks another one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn abandoned_claims_leave_no_backend_that_waits() {
     let test_database = Postgres::test_database();
@@ -137,7 +137,7 @@ async fn abandoned_claims_leave_no_backend_that_waits() {
     let held = calm.operation("orders.create").key("order-7");
     let held: Result<u32, Error> = held.in_tx(&mut tx).run(async |_, _| Ok(1)).await;
     assert_eq!(held.unwrap(), 1);
-    // Claims more than once.
+    // The deadline leaves time for more than one claim.
     let hasty = |store: SqlStoreBuilder<_>| store.response_timeout(Duration::from_secs(2));
     let store = open_with::<Postgres>(&test_database.url, hasty).await;
     let engine = Engine::builder(store).claim_deadline(Duration::from_secs(5));
@@ -176,7 +176,7 @@ async fn a_session_that_was_ended_for_being_idle_costs_no_call() {
     }
 }
 
-/// Waits until a query counts nothing.
+/// Waits until a query returns a count of zero.
 async fn until_none(test_database: &TestDatabase, count: &str) {
     let polling = async {
         while test_database.sql(count).await != "0" {

@@ -1,4 +1,4 @@
-//! How often a call asks the database.
+//! Number of statements that a call sends to the database.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use idem_runtime::store::sql::{MySql, Postgres};
 use crate::fixture::Fixture;
 use crate::test_database::{Server, open};
 
-/// The statements about the table that somebody has caused, as the server saw them.
+/// Statements on the table caused by `work`, as the server logged them.
 async fn caused<B: Server>(
     seen: impl Fn() -> Vec<String>,
     work: impl AsyncFnOnce(),
@@ -17,7 +17,7 @@ async fn caused<B: Server>(
     seen().split_off(before)
 }
 
-/// `young` is how often a replay of a young answer asks.
+/// `young`: number of statements for the replay of a young answer.
 async fn a_call_asks_twice_and_a_replay_once<B: Server>(
     url: &str,
     young: usize,
@@ -33,7 +33,7 @@ async fn a_call_asks_twice_and_a_replay_once<B: Server>(
         assert_eq!(first.len(), 2, "{first:#?}");
         assert!(first[0].contains("INSERT"), "{first:#?}");
         assert!(first[1].contains("UPDATE"), "{first:#?}");
-        // MySQL shows an answer before it is in its log, and so a young one is written after.
+        // MySQL shows a committed answer before it is in its log, so the replay of a young answer writes afterwards.
         let replay = caused::<B>(&seen, async || drop(fixture.pay(&key).await.unwrap())).await;
         assert_eq!(replay.len(), young, "{replay:#?}");
         let writes = replay.last().is_some_and(|last| last.contains("UPDATE"));

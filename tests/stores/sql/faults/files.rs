@@ -1,4 +1,4 @@
-//! The file of a SQLite store: where it may be, and what is said when it is not as it should be.
+//! The file of a SQLite store: its location, and the errors for a wrong file.
 
 use std::fs;
 
@@ -92,8 +92,8 @@ async fn a_read_only_file_is_reported() {
     assert_eq!((fixture.effects("a"), fixture.effects("b")), (1, 0));
 }
 
-/// Whoever has the file open does not notice; what they write is lost with them. Nothing that a store
-/// could do without a look at the directory for each statement; new connections do notice.
+/// A connection that has the deleted file open does not notice, and its writes are lost with the file. A store could
+/// only detect this by reading the directory before each statement; new connections do detect it.
 #[tokio::test]
 async fn a_deleted_file_is_reported_on_open() {
     let test_database = Sqlite::test_database();

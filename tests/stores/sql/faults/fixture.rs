@@ -10,14 +10,13 @@ use idem_runtime::{Context, Engine, EngineBuilder, ErrorKind, KeyBuilder, OnRunn
 use idem_tests::events::Events;
 use idem_tests::shop::{Failure, MARKERS, PATIENCE, asks, assert_discreet, persistent};
 
-/// The deadlines of a hasty fixture: long enough for a call that nothing is in the way of.
+/// The deadlines of a hasty fixture: long enough for a call without obstacles.
 pub(crate) const HASTE: Duration = Duration::from_secs(3);
 
-/// What a call may take beyond its deadline on a busy machine.
+/// Time beyond its deadline that a call may take on a busy machine.
 pub(crate) const SLACK: Duration = Duration::from_secs(10);
 
-/// An engine on a store. Every refusal that comes out of it is looked through for text that does not
-/// belong there.
+/// An engine on a store. Every refusal that it returns is searched for text that does not belong there.
 #[derive(Clone, Debug)]
 pub(crate) struct Fixture {
     pub(crate) engine: Engine,
@@ -26,13 +25,13 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// A fixture with a lease of a minute, where a duplicate of a running call waits for it. It is as patient
-    /// as a busy machine needs it.
+    /// A fixture with a lease of a minute, where a duplicate of a running call waits for it. Its deadlines suit a
+    /// busy machine.
     pub(crate) fn on<B: Backend>(store: &SqlStore<B>) -> Self {
         Self::with(store, |engine| engine)
     }
 
-    /// A fixture that gives up soon.
+    /// A fixture with short deadlines.
     pub(crate) fn hasty<B: Backend>(store: &SqlStore<B>) -> Self {
         Self::with(store, |engine| {
             engine.claim_deadline(HASTE).complete_deadline(HASTE)
@@ -115,7 +114,7 @@ impl Fixture {
     }
 }
 
-/// A place that no fixture has a record at.
+/// A record key that no fixture uses.
 pub(crate) fn elsewhere(number: u64) -> RecordKey {
     let digest = KeyBuilder::new("elsewhere", 64).key(&number).unwrap();
     RecordKey::new("fixture".into(), Operation::new("elsewhere"), digest)
@@ -135,7 +134,7 @@ pub(crate) async fn claim_of<B: Backend>(
     store.claim(&elsewhere(number), &request).await
 }
 
-/// Panics unless the error is of this kind, and says all of this and nothing that it should not.
+/// Panics unless the error is of this kind, contains all of these parts and nothing confidential.
 #[track_caller]
 pub(crate) fn assert_says<T: std::fmt::Debug>(
     outcome: Result<T, StoreError>,
@@ -151,7 +150,7 @@ pub(crate) fn assert_says<T: std::fmt::Debug>(
     }
 }
 
-/// Panics unless a call was refused for lack of a store that it may ask again.
+/// Panics unless a call was refused because its store was unavailable, with a retryable error.
 #[track_caller]
 pub(crate) fn assert_retryable(outcome: Result<String, Failure>) {
     let error = outcome.expect_err("the store is not to be had").refused();
@@ -159,7 +158,7 @@ pub(crate) fn assert_retryable(outcome: Result<String, Failure>) {
     assert!(error.is_retryable(), "{error}");
 }
 
-/// Panics unless a call was refused by a store that somebody has to mend.
+/// Panics unless a call was refused by a store that needs an operator's repair.
 #[track_caller]
 pub(crate) fn assert_permanent(outcome: Result<String, Failure>) {
     let error = outcome.expect_err("the store refuses").refused();

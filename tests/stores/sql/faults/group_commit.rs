@@ -1,4 +1,4 @@
-//! What many write at once into a file: one commit for all, and nobody is told before it.
+//! Concurrent writes to a file: one commit for all, and no reply before that commit.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::fixture::{assert_says, elsewhere};
 use crate::test_database::{Kind, TestDatabase, open};
 
-/// A place whose records the file does not take; see [`spoil`].
+/// A record key whose commit the file refuses; see [`spoil`].
 fn spoilt(number: u64) -> RecordKey {
     let digest = KeyBuilder::new("spoilt", 64).key(&number).unwrap();
     RecordKey::new("fixture".into(), Operation::new("spoilt"), digest)
@@ -29,7 +29,7 @@ fn request() -> ClaimRequest {
 
 type Claimed = (RecordKey, ClaimRequest, Result<ClaimReply, StoreError>);
 
-/// A store that has seen so many new keys that it does not look first whether one is.
+/// A store that has seen so many new keys that it inserts without a read first.
 async fn warm(test_database: &TestDatabase) -> SqliteStore {
     let store = open::<Sqlite>(&test_database.url).await;
     let claims: JoinSet<_> = (1_000..1_200)
@@ -43,7 +43,7 @@ async fn warm(test_database: &TestDatabase) -> SqliteStore {
     store
 }
 
-/// A claim of each, in line while somebody else holds the file, who lets go when all are.
+/// Queues one claim per key while another connection holds the file, then lets the file go.
 async fn all_at_once(
     test_database: &TestDatabase,
     store: &SqliteStore,
@@ -92,7 +92,7 @@ fn granted(claimed: &Claimed) -> bool {
     matches!(claimed.2, Ok(ClaimReply::Granted { .. }))
 }
 
-/// Who has a claim, as the file says.
+/// Owners of the claims in the file.
 async fn holders(test_database: &TestDatabase) -> String {
     let owners = "SELECT coalesce(group_concat(hex(owner), ' '), '') FROM idem_records";
     test_database.sql(owners).await
@@ -103,7 +103,7 @@ fn digits(owner: &Owner) -> String {
     owner.as_bytes().iter().map(digit).collect()
 }
 
-/// Panics unless exactly those are told that they have their claim who have it.
+/// Panics unless exactly the owners recorded in the file were granted their claims.
 async fn assert_report(test_database: &TestDatabase, claims: &[Claimed]) {
     let there = holders(test_database).await;
     for claim in claims {
@@ -112,7 +112,7 @@ async fn assert_report(test_database: &TestDatabase, claims: &[Claimed]) {
     }
 }
 
-/// From now on no transaction with a record of this operation can be committed: only the commit says so.
+/// From now on no transaction with a record of this operation can be committed; only the commit itself fails.
 async fn spoil(test_database: &TestDatabase) {
     test_database
         .sql("CREATE TABLE parents (id INTEGER PRIMARY KEY)")
@@ -136,7 +136,7 @@ async fn concurrent_writes_are_one_commit() {
     let claims = all_at_once(&test_database, &store, (0..200).map(elsewhere)).await;
     assert!(claims.iter().all(granted));
     assert_report(&test_database, &claims).await;
-    // The first goes alone; what comes while the others wait for the file goes behind them.
+    // The first claim is committed alone; claims that arrive while the group waits for the file follow it.
     let claimed = commits(&test_database) - before;
     assert!((1..=3).contains(&claimed), "{claimed} commits");
 }
@@ -154,7 +154,7 @@ async fn answers_go_together_and_each_is_its_own() {
             let Ok(ClaimReply::Granted { fence, .. }) = reply else {
                 panic!("{reply:?}");
             };
-            // One of them is not whom it says it is.
+            // One completion carries a wrong owner.
             let owner = if number == 50 {
                 Owner::random()
             } else {
@@ -205,7 +205,7 @@ async fn answers_go_together_and_each_is_its_own() {
     }
 }
 
-/// Also one that goes alone, whose row is there before its commit.
+/// Includes a claim committed alone, whose row exists before its commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_whose_commit_fails_is_not_granted() {
     let test_database = Sqlite::test_database();
@@ -232,7 +232,7 @@ async fn one_that_spoils_the_commit_does_not_spoil_the_others() {
     assert_report(&test_database, &claims).await;
 }
 
-/// A claim of what is there, in a line of claims of what is not.
+/// A claim of an existing record, queued among claims of absent ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_meets_a_record_does_not_keep_the_others() {
     let test_database = Sqlite::test_database();
@@ -291,7 +291,7 @@ async fn a_caller_that_leaves_the_queue_blocks_no_other() {
         Poll::Ready(())
     });
     begun.await;
-    // The first, which went alone, and every other.
+    // The first claim, which was sent alone, and every other one.
     for left in claims.iter_mut().step_by(2) {
         drop(left.take());
     }
@@ -300,7 +300,7 @@ async fn a_caller_that_leaves_the_queue_blocks_no_other() {
         let reply = patiently("it is told", claim).await.unwrap();
         assert!(matches!(reply, ClaimReply::Granted { .. }), "{reply:?}");
     }
-    // Their owners may come back, and have one claim each.
+    // Their owners may claim again, and have one attempt each.
     for (key, request) in &requests {
         let reply = store.claim(key, request).await.unwrap();
         assert!(
@@ -310,7 +310,7 @@ async fn a_caller_that_leaves_the_queue_blocks_no_other() {
     }
 }
 
-/// One that went alone, and whose caller does not come to hear of its end.
+/// A claim that was sent alone, and whose caller does not poll for its reply.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_stalls_delays_no_other() {
     let test_database = Sqlite::test_database();
@@ -333,7 +333,7 @@ async fn a_caller_that_stalls_delays_no_other() {
     assert!(matches!(reply, ClaimReply::Granted { .. }), "{reply:?}");
 }
 
-/// The store's thread has the file open, and ends with it.
+/// The store's thread has the file open, and closes it when it ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_thread_ends_with_the_store() {
     let test_database = Sqlite::test_database();

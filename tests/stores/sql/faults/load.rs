@@ -12,7 +12,7 @@ use crate::test_database::{Kind, Server, on_each_database, open, open_with};
 
 on_each_database!(a_purge_beside_heavy_load_is_not_noticed);
 
-/// 2,000 calls from 16 tasks in two engines; no caller is told of anything.
+/// 2,000 calls from 16 tasks in two engines; every call succeeds.
 async fn many_calls<B: Kind>(stores: &[SqlStore<B>; 2], keys: usize) {
     let fixture = Fixture::on(&stores[0]);
     let other = fixture.beside(&stores[1]);

@@ -1,5 +1,5 @@
-//! What goes wrong around a SQL database, one fault a test: the error is clear, the body does not run
-//! twice, and no answer is lost.
+//! Faults around a SQL database, one in each test: the error is clear, the body does not run twice, and no answer is
+//! lost.
 
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
 

@@ -1,4 +1,4 @@
-//! `NOTIFY` on PostgreSQL: who waits is told, and answered all the same when nobody tells.
+//! `NOTIFY` on PostgreSQL: waiting calls are notified, and get their answer without a notification too.
 
 use idem_runtime::clock::ManualClock;
 use idem_runtime::store::sql::{Postgres, PostgresStore};
@@ -21,13 +21,13 @@ fn reads(server: &Served) -> usize {
         .count()
 }
 
-/// A fixture whose clock stands still: a call that waits asks when it is told to, and never on its own.
+/// A fixture whose clock stands still: a waiting call reads when notified, and never by its timer.
 fn listening(near: &Fixture, store: &PostgresStore) -> Fixture {
     let clock = ManualClock::new();
     near.beside_with(store, |engine| engine.clock(clock))
 }
 
-/// A call that waits in `far` hears that the one in `near` is done.
+/// A call that waits in `far` is notified of the completion in `near`.
 async fn is_told(server: &Served, near: &Fixture, far: &Fixture, key: &str) {
     let (begun, has_begun) = oneshot::channel();
     let (ends, end) = oneshot::channel::<()>();
@@ -48,7 +48,7 @@ async fn is_told(server: &Served, near: &Fixture, far: &Fixture, key: &str) {
         let (far, key) = (far.clone(), key.to_owned());
         async move { far.pay(&key).await.unwrap() }
     });
-    // It listens, and has looked once more since.
+    // The call is subscribed, and has read the record once more since.
     until("it waits", || reads(server) > before).await;
     ends.send(()).unwrap();
     let first = patiently("the first call ends", calls).await.unwrap();
@@ -66,7 +66,7 @@ async fn waiting_calls_are_notified() {
     let far = listening(&near, &far_store);
     is_told(&server, &near, &far, "at first").await;
 
-    // Whoever listens is cut off while a call waits.
+    // The listening session is terminated while a call waits.
     let (begun, has_begun) = oneshot::channel();
     let (ends, end) = oneshot::channel::<()>();
     let body = async |_| {
@@ -94,13 +94,13 @@ async fn waiting_calls_are_notified() {
     assert_eq!(first.unwrap(), second);
     is_told(&server, &near, &far, "after a cut").await;
 
-    // The engine on whose thread it listens ends.
+    // The engine whose thread runs the listener ends.
     let next = listening(&near, &far_store);
     is_told(&server, &near, &next, "beside another engine").await;
     drop((far, asks));
-    // Its thread ends a little later; until then, who waits is told by it.
+    // Its thread ends a little later; until then it notifies the waiting calls.
     until("nobody listens", || server.execute(LISTENERS) == "0").await;
     is_told(&server, &near, &next, "after the first engine").await;
-    // The other store has never waited.
+    // No call has waited on the other store.
     until("one listens", || server.execute(LISTENERS) == "1").await;
 }

@@ -1,4 +1,4 @@
-//! A server that is not there, or is gone in the middle of a call.
+//! A server that is absent, or is lost in the middle of a call.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use crate::fixture::{Fixture, HASTE, SLACK, assert_retryable, assert_says, claim};
 use crate::test_database::{Server, on_each_database, open, open_hasty};
 
-/// A reply that takes longer is not waited for.
+/// Response time-out of an impatient store.
 const SOON: Duration = Duration::from_secs(1);
 
 on_each_database!(;
@@ -35,7 +35,7 @@ async fn nobody_listens<B: Server>() {
     open::<B>(&url).await;
 }
 
-/// Whose port it is can be told by nobody but the person who wrote it down.
+/// Only the author of the URL can know which server the port belongs to.
 #[tokio::test]
 async fn another_server_listens() {
     let postgres = idem_harness::PostgresServer::start();
@@ -60,7 +60,7 @@ async fn a_server_that_is_killed_is_waited_for<B: Server>() {
         &["a claim", "server runs"],
     );
     assert_retryable(fixture.pay("b").await);
-    // The first has waited its whole time, and the others do not. A busy machine may delay some of them.
+    // The first call has waited its whole time, and the others do not. A busy machine may delay some of them.
     let mut took = Vec::new();
     for _ in 0..5 {
         let began = Instant::now();
@@ -72,7 +72,7 @@ async fn a_server_that_is_killed_is_waited_for<B: Server>() {
     }
     assert!(took.iter().any(|took| *took < HASTE / 2), "{took:?}");
     assert_eq!(fixture.effects("b"), 0);
-    // One that calls all the while.
+    // A call that is retried throughout.
     let waiting = Fixture::with(&store, |engine| {
         engine.claim_deadline(Duration::from_mins(1))
     });
@@ -90,7 +90,7 @@ async fn a_server_that_is_killed_is_waited_for<B: Server>() {
     );
 }
 
-/// Several connections of a store, all of them used.
+/// Opens several connections of a store, and uses all of them.
 async fn warm(fixture: &Fixture) {
     let mut tasks = JoinSet::new();
     for number in 0..32 {
@@ -109,7 +109,7 @@ async fn stale_connections_are_replaced_at_once<B: Server>() {
             server.kill();
         }
         server.restart();
-        // No engine tries again here.
+        // No engine retries here.
         claim(&store).await.unwrap();
     }
     let fixture = Fixture::on(&store);
@@ -158,7 +158,7 @@ async fn an_answer_outlives_the_server<B: Server>() {
     assert_eq!(fixture.effects("a"), 1);
 }
 
-/// Calls until the key is free of a claim that landed when whoever sent it had left.
+/// Calls until the key is free of a claim granted after its caller had left.
 async fn paid_in_the_end<B: Server>(store: &SqlStore<B>, fixture: &Fixture, key: &str) -> String {
     let trying = async {
         loop {
@@ -249,7 +249,7 @@ async fn lost_replies_cost_nothing<B: Server>() {
     let fixture = Fixture::on(&store);
     for number in 0..10 {
         let key = number.to_string();
-        // The claim has landed, and then the completion has.
+        // The claim was executed, and so is the completion; both replies are lost.
         proxy.drop_next_reply();
         let drops = async |_| {
             proxy.drop_next_reply();

@@ -74,7 +74,7 @@ async fn no_answer_is_lost_under_overload<B: Kind>() {
     assert!(acknowledged > 0);
 }
 
-/// The database lets nobody write, and the only connection waits for that.
+/// Writes are blocked in the database, and the only connection waits for that lock.
 async fn a_claim_that_cannot_be_sent_is_refused_before_its_body<B: Kind>() {
     let test_database = B::test_database();
     let store = narrow::<B>(&test_database.url, Duration::from_secs(20)).await;
@@ -113,7 +113,7 @@ async fn a_claim_that_cannot_be_sent_is_refused_before_its_body<B: Kind>() {
     hurried.shutdown(Duration::from_mins(1)).await.unwrap();
 }
 
-/// Its body has ended while many claims wait for the connection.
+/// The body has ended while many claims wait for the connection.
 async fn an_answer_goes_ahead_of_claims<B: Kind>() {
     let test_database = B::test_database();
     let store = narrow::<B>(&test_database.url, Duration::from_secs(20)).await;

@@ -1,4 +1,4 @@
-//! What has expired is deleted, and nothing else; one process at a time does so.
+//! A purge deletes expired records only, and one process at a time purges.
 
 use std::time::{Duration, Instant};
 
@@ -94,7 +94,7 @@ async fn one_at_a_time_purges<B: Kind>() {
     patiently("the purge is over", over).await;
     assert!(deleted().contains(&1_000), "{:?}", deleted());
 
-    // Not before an hour has passed, whoever asks.
+    // No process purges again before an hour has passed.
     test_database.sql(&B::filled(10, EXPIRED)).await;
     let before = alive();
     let impatient = other.spawn_purge(purge.every(SECOND));
@@ -164,7 +164,7 @@ async fn a_purge_ends_with_its_task<B: Kind>() {
     until("it has ended", || alive() == before).await;
 }
 
-/// Of 100,000 records, those that have expired are found by the index.
+/// Of 100,000 records, the expired ones are found by the index.
 async fn filled_server<B: Server>(settings: &[(&str, &str)]) -> crate::test_database::Served {
     let server = B::serve(settings);
     let store = open::<B>(&server.url()).await;
@@ -177,7 +177,7 @@ async fn filled_server<B: Server>(settings: &[(&str, &str)]) -> crate::test_data
     });
     let purge = Purge::default().batch(100).pause(Duration::ZERO);
     assert_eq!(store.purge(purge).await.unwrap(), 500);
-    // What a connection has counted is told when it ends, if not before.
+    // The server publishes a connection's statistics at its end, at the latest.
     drop(store);
     server
 }
@@ -191,8 +191,8 @@ async fn postgres_uses_the_index() {
         server.execute(scans).starts_with("0|"),
         "it reads the whole table"
     );
-    // Each batch meets the dead entries of those before it. In the order of the index alone, the last one
-    // would read all that is alive as well.
+    // Each batch meets the dead entries of the batches before it. In the order of the index alone, the last batch
+    // would read all live entries as well.
     let read = "SELECT idx_tup_read FROM pg_stat_user_indexes \
                 WHERE indexrelname = 'idem_records_expires'";
     let read: u64 = server.execute(read).parse().unwrap();

@@ -1,4 +1,4 @@
-//! Many who read at once: a statement answers several of them, and each hears of its own record.
+//! Concurrent reads: a statement serves several of them, and each gets its own record.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,10 +16,10 @@ on_each_database!(
     a_client_that_disconnects_cancels_no_other
 );
 
-/// More than a statement asks for at most.
+/// More keys than one statement reads.
 const KEYS: u64 = 150;
 
-/// Claims every second key, and tells by whom.
+/// Claims every second key, and returns the owners.
 async fn claimed<B: Kind>(store: &SqlStore<B>) -> Vec<(RecordKey, Option<Owner>)> {
     let mut all = Vec::new();
     for number in 0..KEYS {
@@ -35,7 +35,7 @@ async fn claimed<B: Kind>(store: &SqlStore<B>) -> Vec<(RecordKey, Option<Owner>)
     all
 }
 
-/// Asks for all of them at once, and twice for each third, after `leaving` of them have begun and gone.
+/// Reads all keys at once, and each third key twice, after `leaving` of the reads have begun and been dropped.
 async fn read_at_once<B: Kind>(
     store: &SqlStore<B>,
     keys: &[(RecordKey, Option<Owner>)],
@@ -62,7 +62,7 @@ async fn read_at_once<B: Kind>(
                 }
             }
         }
-        // The first have their statement on its way, the others wait for them.
+        // The statement of the first reads is on its way, and the others wait for it.
         for (reading, _) in asked.iter_mut().take(leaving) {
             *reading = None;
         }
@@ -89,14 +89,14 @@ async fn a_client_that_disconnects_cancels_no_other<B: Kind>() {
     }
 }
 
-/// Statements for several at once, in a log of all of them.
+/// Counts statements for several keys in a log of all statements.
 async fn is_asked_for_several<B: Server>(url: &str, seen: impl Fn() -> usize) {
     let store = open::<B>(url).await;
     let keys = claimed(&store).await;
     assert_eq!(seen(), 0);
     read_at_once(&store, &keys, 0).await;
     let (most, least) = (20, 200_usize.div_ceil(64));
-    // The server writes its log when it gets to it.
+    // The server writes its log with a delay.
     until("the statements are in the log", || seen() >= least).await;
     assert!(seen() < most, "{}", seen());
 }

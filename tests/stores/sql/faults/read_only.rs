@@ -1,4 +1,4 @@
-//! A server that only reads, and a file without room.
+//! A read-only server, and a file without room.
 
 use std::str::FromStr as _;
 
@@ -16,7 +16,7 @@ on_each_database!(; answers_are_replayed_by_a_read_only_server);
 
 async fn answers_are_replayed_by_a_read_only_server<B: Server>() {
     let server = B::serve(&[]);
-    // MariaDB lets those with all rights write.
+    // MariaDB exempts users with all rights from `read_only`.
     let url = server.password_url();
     let fixture = Fixture::hasty(&open::<B>(&url).await);
     let first = fixture.pay("a").await.unwrap();
@@ -27,7 +27,7 @@ async fn answers_are_replayed_by_a_read_only_server<B: Server>() {
     });
     let store = SqlStore::<B>::connect(&url).await.unwrap();
     assert_says(claim(&store).await, Unavailable, &["a claim", "read-only"]);
-    // A record that is absent here may be on a server that writes.
+    // A record that is absent here may exist on a server that accepts writes.
     let request = ClaimRequest {
         needs: Needs::Record,
         ..asks(Owner::random())
@@ -45,7 +45,7 @@ async fn answers_are_replayed_by_a_read_only_server<B: Server>() {
     } else {
         "SET GLOBAL read_only = 0"
     });
-    // Connections that were told no are not used again.
+    // Connections that refused a write are not used again.
     hasty.pay("b").await.unwrap();
     assert_eq!(hasty.effects("b"), 1);
 }
@@ -53,7 +53,7 @@ async fn answers_are_replayed_by_a_read_only_server<B: Server>() {
 /// A store whose file can hardly grow.
 async fn that_cannot_grow(test_database: &TestDatabase) -> SqliteStore {
     drop(open::<Sqlite>(&test_database.url).await);
-    // A limit is a connection's, and lasts as long.
+    // The limit is set per connection, and lasts as long as the connection.
     let pages: u32 = test_database
         .sql("PRAGMA page_count")
         .await
@@ -96,7 +96,7 @@ async fn a_full_file_refuses_claims_and_replays_answers() {
     fixture.pay("more").await.unwrap();
 }
 
-/// There is no room for it; its caller has it, and it is kept as soon as there is.
+/// There is no room for the answer; its caller gets it, and it is stored as soon as there is room.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_answer_waits_for_room_in_a_full_file() {
     let test_database = Sqlite::test_database();

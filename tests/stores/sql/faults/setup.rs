@@ -1,4 +1,4 @@
-//! The table: who makes it, where, and what is said when it is not as it should be.
+//! The table: its creation, its place, and the errors for a wrong table.
 
 use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer};
 use idem_runtime::store::Store as _;
@@ -86,9 +86,9 @@ async fn a_missing_table_is_reported<B: Kind>() {
     assert_eq!(fixture.effects("a"), 1);
 }
 
-/// Neither does anything run on it, nor does `migrate` say that all is well.
+/// No call runs on it, and `migrate` does not succeed either.
 async fn a_table_of_another_layout_is_refused<B: Kind>() {
-    // The first as it was when places had 32 bytes: its records would not be found.
+    // The first layout is that of 32-byte keys: its records would not be found.
     for (column, another) in [
         ("op", "operation"),
         ("version", "another"),
@@ -175,7 +175,7 @@ async fn a_missing_schema_is_reported<B: Kind>() {
     assert_says(store.migrate().await, Refused, &parts);
 }
 
-/// A user who may read and write what there is, and create nothing.
+/// A user that may read and write existing tables, and create none.
 fn clerk(server: &DatabaseServer, postgres: bool) {
     let make = if postgres {
         "CREATE USER clerk PASSWORD 'password-marker'; REVOKE CREATE ON SCHEMA public FROM PUBLIC"
@@ -213,7 +213,7 @@ async fn mariadb_without_the_right_to_create() {
     without_the_right_to_create::<MySql>(&MariaDbServer::start(), false).await;
 }
 
-/// Each of the four rights is needed, and told when it is missing.
+/// Each of the four rights is needed, and the error names a missing one.
 async fn each_right_is_needed<B: Kind>(server: &DatabaseServer, postgres: bool) {
     clerk(server, postgres);
     open::<B>(&server.url()).await;
@@ -233,7 +233,7 @@ async fn each_right_is_needed<B: Kind>(server: &DatabaseServer, postgres: bool) 
             let purge = store.purge(idem_runtime::store::sql::Purge::default());
             assert_says(purge.await, Refused, &told);
         } else if missing == "UPDATE" {
-            // The claim is made; its answer is not kept, which is told, and no second body runs.
+            // The claim is granted; its answer is not stored, which is reported, and no second body runs.
             fixture.pay(missing).await.unwrap();
             assert_eq!(fixture.events.count("unsaved"), 1);
         } else {

@@ -1,4 +1,4 @@
-//! Those who read together do each other no harm.
+//! Reads that share a statement do not disturb each other.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use crate::test_database::{Kind, Server, on_each_database, open};
 
 on_each_database!(a_reader_that_is_not_polled_blocks_no_other);
 
-/// As many as go together, and some more.
+/// More reads than one statement serves.
 const KEYS: u64 = 80;
 
 async fn claimed<B: Kind>(store: &SqlStore<B>) {
@@ -32,7 +32,7 @@ fn owner(number: u64) -> [u8; 16] {
     u128::from(number + 1).to_be_bytes()
 }
 
-/// What each who reads at once is told.
+/// Replies to concurrent reads of all keys.
 async fn told<B: Kind>(store: &SqlStore<B>) -> Vec<(u64, Result<ReadReply, StoreError>)> {
     let mut reading = JoinSet::new();
     for number in 0..KEYS {
@@ -51,8 +51,7 @@ fn assert_its_own(number: u64, reply: Result<ReadReply, StoreError>) {
     }
 }
 
-/// If nobody were told, each round would last until somebody's patience ends, and all of them longer than one
-/// waits here.
+/// Without a wake-up, each round would last until a time-out, and all rounds together longer than this test waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_reads_all_complete() {
     let test_database = Sqlite::test_database();
@@ -91,7 +90,7 @@ async fn a_damaged_record_fails_only_its_own_reader() {
     }
 }
 
-/// At such a distance a reply to whoever takes others along comes when those have waited for two.
+/// With this delay, reads that arrive during a round trip share the next statement.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shared_read_waits_for_the_common_reply() {
     let server = Postgres::serve(&[("log_statement", "all")]);
@@ -104,7 +103,7 @@ async fn a_shared_read_waits_for_the_common_reply() {
         lines.filter(|line| line.contains("SELECT")).count()
     };
     proxy.delay(Duration::from_millis(150));
-    // At first its connections are made and its statements prepared, which takes more than one reply.
+    // At first the connections are made and their statements prepared, which takes more than one round trip.
     let mut sent = Vec::new();
     for _ in 0..4 {
         let before = reads();
@@ -119,23 +118,23 @@ async fn a_shared_read_waits_for_the_common_reply() {
     panic!("{sent:?} statements for {KEYS} reads each");
 }
 
-/// Whoever has a turn may be looked at no more: its runtime is blocked, or its branch of a `select!` is not
-/// the one that goes on. Nor does its end take anybody along.
+/// The leader of a shared read may no longer be polled, because its runtime is blocked or another branch of a
+/// `select!` was taken. Dropping it must not cancel the other reads either.
 async fn a_reader_that_is_not_polled_blocks_no_other<B: Kind>() {
     let test_database = B::test_database();
     let store = open::<B>(&test_database.url).await;
     claimed(&store).await;
-    // One of the two turns.
+    // Takes one of the two connections.
     let here = key(0);
     let mut first = store.read(&here);
-    // Where this thread is put aside within the first poll, the reply may be there at the end of it.
+    // If this thread is suspended within the first poll, the reply may arrive before the poll ends.
     while poll_fn(|cx| Poll::Ready(Pin::new(&mut first).poll(cx).is_ready())).await {
         first = store.read(&here);
     }
     let elsewhere = Builder::new_current_thread().enable_all().build().unwrap();
     block_in_place(|| {
         elsewhere.block_on(async {
-            // The other turn with a connection, and who is to have the first turn next.
+            // The leader on the other connection, and the next leader.
             for number in 1..3 {
                 let store = store.clone();
                 tokio::spawn(async move { store.read(&key(number)).await });

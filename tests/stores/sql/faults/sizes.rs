@@ -1,4 +1,4 @@
-//! Records that are larger than a store reads: refused where they are, and not fetched.
+//! Records larger than a store's read limit are refused without being fetched.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ on_each_database!(
 const LIMIT: usize = 10_000;
 const KEY: u64 = 7;
 
-/// What makes each answer one of 15 MB, which no default of a server refuses.
+/// SQL that makes each answer 15 MB long, which no server refuses by default.
 fn large<B: Kind>() -> &'static str {
     match std::any::type_name::<B>().rsplit("::").next() {
         Some("Sqlite") => "UPDATE idem_records SET state = 'D', body = zeroblob(15000000)",
@@ -34,7 +34,7 @@ fn large<B: Kind>() -> &'static str {
     }
 }
 
-/// A finished record of another owner than the one that is there.
+/// A finished record of another owner than the stored one.
 fn answer() -> Bytes {
     let header = Header {
         state: State::Done {
@@ -51,7 +51,7 @@ fn answer() -> Bytes {
     header.encode().to_vec().into()
 }
 
-/// Whatever meets the record says how large it is.
+/// Each command on the record reports its size.
 async fn assert_refused<B: Kind>(narrow: &SqlStore<B>) {
     let parts = [
         "the record has 15000056 bytes",

@@ -1,4 +1,4 @@
-//! A database of a test's own, of each kind.
+//! A database for each test, of each kind.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -11,7 +11,7 @@ use idem_runtime::store::sql::{Backend, MySql, Postgres, SqlStore, SqlStoreBuild
 use idem_tests::shop::{PATIENCE, patiently};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, SqliteConnection};
 
-/// An empty database; that of SQLite goes with the value.
+/// An empty database; a SQLite file is deleted with the value.
 #[derive(Debug)]
 pub(crate) struct TestDatabase {
     pub(crate) url: String,
@@ -20,7 +20,7 @@ pub(crate) struct TestDatabase {
 }
 
 impl TestDatabase {
-    /// In the server that the tests of this process share.
+    /// A database in the server that the tests of this process share.
     fn on(server: &'static DatabaseServer) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("test_database{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -32,7 +32,7 @@ impl TestDatabase {
         }
     }
 
-    /// Runs SQL past every store, and gives back the first value of the first row.
+    /// Runs SQL without a store, and returns the first value of the first row.
     pub(crate) async fn sql(&self, sql: &str) -> String {
         if let Some((server, name)) = &self.server {
             return server.execute_in(name, sql);
@@ -55,17 +55,17 @@ impl TestDatabase {
     }
 }
 
-/// Something that is held until it is dropped.
+/// A lock or connection that is held until it is dropped.
 pub(crate) type Held = Box<dyn Send>;
 
 /// A kind of database.
 pub(crate) trait Kind: Backend {
     fn test_database() -> TestDatabase;
 
-    /// Puts records into the table that expire so many microseconds from now.
+    /// Inserts records that expire so many microseconds from now.
     fn filled(records: u32, expires_in_us: i64) -> String;
 
-    /// A connection that keeps everybody else from writing.
+    /// A connection that blocks all other writers.
     async fn hold(url: &str) -> Held;
 }
 
@@ -73,7 +73,7 @@ pub(crate) trait Kind: Backend {
 pub(crate) trait Server: Kind {
     const POSTGRES: bool;
 
-    /// A server of a test's own.
+    /// A server for one test.
     fn serve(settings: &[(&str, &str)]) -> Served;
 
     /// A connection, if the server has one left.
@@ -205,7 +205,7 @@ impl Server for MySql {
     }
 }
 
-/// A store with its table. It is as patient as a busy machine needs it.
+/// A store with its table. Its deadlines suit a busy machine.
 pub(crate) async fn open<B: Kind>(url: &str) -> SqlStore<B> {
     open_with(url, |builder| builder).await
 }
@@ -223,8 +223,7 @@ pub(crate) fn open_with<B: Kind>(
     }
 }
 
-/// A store that gives up on a reply after `soon`, on a table that is there. A busy machine may keep it from
-/// connecting at first.
+/// A store with the response time-out `soon`, on an existing table. A busy machine may delay its first connection.
 pub(crate) async fn open_hasty<B: Kind>(
     url: &str,
     soon: Duration,

@@ -1,12 +1,12 @@
 //! A process of the tests of SQL stores.
 //!
-//! `worker calls <url> <keys> <calls>`: so many calls, each tried until it has its answer. Tells
+//! `worker calls <url> <keys> <calls>`: makes so many calls, each retried until it has its answer. Prints
 //! `effect <key>` for each body that ran, and `done`.
 //!
 //! `worker purge <url>`: purges one record in ten seconds until it is killed.
 //!
-//! `worker clock <url>`: says what it is told of clocks. Then, in lines: `call <key>`, and `hold <key>`,
-//! whose body never ends; `effect <key>` for each body that begins, and `called <key>`.
+//! `worker clock <url>`: prints the clock events that it observes. Then reads lines: `call <key>`, and `hold <key>`,
+//! whose body never ends. Prints `effect <key>` for each body that begins, and `called <key>`.
 
 use std::env;
 use std::io::{self, Write as _};

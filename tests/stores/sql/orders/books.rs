@@ -1,4 +1,4 @@
-//! What stands in the database at the end, and whether it is right.
+//! The final contents of the database, and a check of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,17 +20,17 @@ struct Line {
 /// The tables of a shop.
 #[derive(Debug)]
 pub(crate) struct Books {
-    /// Of each order row its number.
+    /// The number of each order row.
     orders: Vec<u64>,
     /// Oldest first.
     journal: Vec<Line>,
-    /// Of an account's number and an id.
+    /// By an account's number and an id.
     balances: BTreeMap<(i64, i64), i64>,
     records: u64,
 }
 
 impl Books {
-    /// Reads them.
+    /// Reads the tables.
     pub(crate) fn read<D: Database>(url: &str) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime starts").block_on(async {
@@ -70,7 +70,7 @@ impl Books {
         self.orders.len()
     }
 
-    /// Everything that is not as it should be.
+    /// Every violation of the rules.
     pub(crate) fn violations(&self, ledger: &Ledger) -> Vec<String> {
         let mut wrong = Vec::new();
         let placed = self.answers(ledger, &mut wrong);
@@ -80,7 +80,7 @@ impl Books {
         wrong
     }
 
-    /// Every order has one answer and one record, and a refusal is true. Gives those that were placed.
+    /// Every order has one answer and one record, and a refusal is justified. Returns the placed orders.
     fn answers(&self, ledger: &Ledger, wrong: &mut Vec<String>) -> BTreeSet<u64> {
         let mut placed = BTreeSet::new();
         let (count, _) = ledger.size();
@@ -116,7 +116,7 @@ impl Books {
         placed
     }
 
-    /// An order that was placed has one row and its lines of the journal, any other nothing.
+    /// A placed order has one row and its lines of the journal; any other has neither.
     fn rows(&self, ledger: &Ledger, placed: &BTreeSet<u64>, wrong: &mut Vec<String>) {
         let mut rows: BTreeMap<u64, usize> = BTreeMap::new();
         let mut lines: BTreeMap<u64, Vec<(i64, i64, i64)>> = BTreeMap::new();
@@ -153,7 +153,7 @@ impl Books {
         }
     }
 
-    /// The lines of a balance lead from what it was at first to what it is.
+    /// The lines of the journal lead from each initial balance to the final one.
     fn journal(&self, wrong: &mut Vec<String>) {
         let mut balances = BTreeMap::new();
         for account in Account::ALL {
@@ -180,7 +180,7 @@ impl Books {
         }
     }
 
-    /// What is left and what the orders took is what there was.
+    /// The remaining units and those of the orders add up to the initial ones.
     fn totals(&self, placed: &BTreeSet<u64>, wrong: &mut Vec<String>) {
         for account in Account::ALL {
             let (count, units) = account.beginning();

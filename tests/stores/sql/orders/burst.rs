@@ -1,4 +1,4 @@
-//! One order by many at once, and one that never ends.
+//! Concurrent calls of one order, and a call that never ends.
 
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -14,14 +14,14 @@ use tokio::task::JoinSet;
 use crate::flow::{Clerk, Manner, Receipt, Refusal, Told};
 use crate::{random, say};
 
-/// Longer than a test takes, so that it ends because somebody moves the time.
+/// Longer than a test takes, so that it ends only when the test moves the time.
 const LEASE: Duration = Duration::from_mins(1);
 
-/// What a body of a burst waits for.
+/// Lets the bodies of a burst end.
 pub(crate) type Go = watch::Sender<bool>;
 
 impl<D: Database> Clerk<D> {
-    /// So many calls of one order at once. Says `begun` when all are under way, and
+    /// So many calls of one order at once. Prints `begun` when all are under way, and
     /// `burst <answers> <tries> <different answers> <one of them>` at the end.
     pub(crate) async fn burst(self: Arc<Self>, number: u64, count: usize, go: Arc<Go>) {
         let tries = Arc::new(AtomicUsize::new(0));
@@ -83,7 +83,7 @@ impl<D: Database> Clerk<D> {
         Ok(receipt)
     }
 
-    /// A call under a lease whose body writes its row, says `held` and never ends.
+    /// A call under a lease whose body writes its row, prints `held` and never ends.
     pub(crate) async fn hold(self: Arc<Self>, number: u64) {
         let answer = self.leased(number, async || {
             say("held");
@@ -92,7 +92,7 @@ impl<D: Database> Clerk<D> {
         drop(answer.await);
     }
 
-    /// A call under a lease that waits for nobody. Says `answer <number> …`.
+    /// A call under a lease that does not wait for a running call. Prints `answer <number> …`.
     pub(crate) async fn call(self: Arc<Self>, number: u64) {
         let answer = self.leased(number, async || ()).await;
         say(&format!("answer {number} {}", Told(&answer)));

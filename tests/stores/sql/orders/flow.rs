@@ -12,18 +12,18 @@ use sqlx::Pool;
 
 use crate::{random, say};
 
-/// Where the record stands.
+/// The place of the record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Manner {
-    /// In the transaction of the order: what idem is for.
+    /// In the transaction of the order, as idem intends.
     Inside,
-    /// In a transaction of its own, around that of the order. Wrong, to see that it is found.
+    /// In a separate transaction, around that of the order. Wrong, to show that the check finds it.
     Apart,
-    /// Nowhere near: a lease, and every statement is committed alone. Wrong as well.
+    /// Outside of any transaction: a lease, and every statement is committed alone. Wrong as well.
     Lease,
 }
 
-/// The answer to an order that was taken. No two bodies give the same.
+/// The answer to a placed order. No two bodies give the same.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Receipt(pub(crate) String);
 
@@ -32,7 +32,7 @@ pub(crate) enum Refusal {
     /// There is no stock, or the coupon is used up.
     #[class(business)]
     Nothing { account: i64, receipt: String },
-    /// Whatever the database says against it.
+    /// Any other error of the database.
     #[class(system)]
     Database(String),
     #[class(delegate)]
@@ -51,7 +51,7 @@ impl From<sqlx::Error> for Refusal {
     }
 }
 
-/// What is told in a line.
+/// An answer as printed in a line.
 pub(crate) struct Told<'a>(pub(crate) &'a Result<Receipt, Refusal>);
 
 impl fmt::Display for Told<'_> {
@@ -64,14 +64,14 @@ impl fmt::Display for Told<'_> {
     }
 }
 
-/// Whoever takes orders.
+/// The resources with which a worker takes orders.
 pub(crate) struct Clerk<D: Database> {
     pub(crate) engine: Engine,
     pub(crate) pool: Pool<D::Driver>,
     pub(crate) manner: Manner,
 }
 
-/// What somebody at a clerk is doing, told step by step.
+/// Prints the steps of one task.
 struct Steps {
     task: usize,
     number: u64,
@@ -85,7 +85,7 @@ impl Steps {
 }
 
 impl<D: Database> Clerk<D> {
-    /// Tries until the order has its answer, and tells that.
+    /// Retries until the order has its answer, and prints the answer.
     pub(crate) async fn serve(&self, task: usize, number: u64) {
         let order = Order::of(number);
         let began = Instant::now();
@@ -159,7 +159,7 @@ impl<D: Database> Clerk<D> {
     }
 }
 
-/// What an order does, told after each statement.
+/// The statements of an order; prints a step after each.
 async fn body<D: Database>(
     conn: &mut D::Connection,
     order: &Order,
@@ -177,7 +177,7 @@ async fn body<D: Database>(
     Ok(Receipt(random()))
 }
 
-/// Changes a balance, and enters it in the journal. A refusal leaves behind what was done before it.
+/// Changes a balance, and adds a line to the journal. A refusal does not undo the statements before it.
 async fn enter<D: Database>(
     conn: &mut D::Connection,
     number: u64,

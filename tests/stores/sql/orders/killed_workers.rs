@@ -1,4 +1,4 @@
-//! Workers that are killed in the middle of what they do, and the last ones, that are not.
+//! Workers that are killed at random moments, and final ones that are not.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,19 +31,19 @@ pub(crate) struct Lives<'a> {
     heard: Mutex<Heard>,
 }
 
-/// What the workers have told.
+/// The output of the workers.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     pub(crate) ledger: Ledger,
-    /// Of each step how many tasks were killed after it, before the next.
+    /// Number of tasks killed after each step and before the next.
     pub(crate) hits: BTreeMap<String, usize>,
     /// Kills that ended at least one transaction in which a body had begun.
     pub(crate) inside: usize,
-    /// Why orders were tried again.
+    /// Reasons for retries of orders.
     pub(crate) again: BTreeMap<String, usize>,
 }
 
-/// What a worker is doing: of each task the last step.
+/// Current step of each task of a worker.
 type Doing = BTreeMap<String, String>;
 
 impl<'a> Lives<'a> {
@@ -61,7 +61,7 @@ impl<'a> Lives<'a> {
         }
     }
 
-    /// Kills workers, then lets others take every order that the killed ones were given.
+    /// Kills workers, then lets others retry every order that the killed ones were given.
     pub(crate) fn run(self) -> Heard {
         thread::scope(|scope| {
             for _ in 0..SEATS {
@@ -93,7 +93,7 @@ impl<'a> Lives<'a> {
         worker.args([self.database, self.url, self.manner]).spawn()
     }
 
-    /// One worker after the other, until there were enough.
+    /// Runs one worker after the other, until there were enough.
     fn seat(&self) {
         loop {
             let life = self.next.fetch_add(1, Ordering::Relaxed);
@@ -125,8 +125,8 @@ impl<'a> Lives<'a> {
         give(worker, &batch);
     }
 
-    /// Listens to a worker until its moment has come: after so many steps, most often in the midst of a
-    /// body, and a moment more; or at any time, even before it has begun.
+    /// Reads a worker's lines until it is to be killed: after so many steps, most often within a body, and a moment
+    /// more; or at any time, even before it has begun.
     fn live(&self, worker: &mut Worker, doing: &mut Doing, seeded: &mut Seeded) {
         let mut rest = Duration::from_micros(seeded.below(60_000));
         if seeded.percent(80) {
@@ -157,7 +157,7 @@ impl<'a> Lives<'a> {
         }
     }
 
-    /// False when the worker has nothing left to do.
+    /// Processes a line; false when the worker has nothing left to do.
     fn heed(&self, line: &str, doing: &mut Doing) -> bool {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let words: Vec<_> = rest.splitn(3, ' ').collect();
@@ -179,7 +179,7 @@ impl<'a> Lives<'a> {
         true
     }
 
-    /// Counts what a killed worker was doing.
+    /// Counts the steps at which a worker was killed.
     fn buried(&self, doing: Doing) {
         let mut heard = self.heard();
         if doing.is_empty() {
@@ -192,7 +192,7 @@ impl<'a> Lives<'a> {
     }
 }
 
-/// Whether a body had begun when this step was told, and its transaction was not yet committed.
+/// Whether a step lies between the start of a body and the commit of its transaction.
 fn is_inside(step: &str) -> bool {
     let steps = ["claimed", "ordered", "apart", "recorded"];
     let tables = || Account::ALL.iter().map(|account| account.table());

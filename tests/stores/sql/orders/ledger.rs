@@ -1,29 +1,29 @@
-//! What the workers have answered, and which orders they are to take next.
+//! The answers of the workers, and the orders to give them next.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use idem_tests::orders::order::ORDERS;
 use idem_tests::seeded::Seeded;
 
-/// Orders that have no answer yet, in the hands of a worker; others have some of them as well.
+/// Unanswered orders of a batch; other workers have some of them as well.
 const FRESH: usize = 9;
-/// Orders of a batch that have one.
+/// Answered orders of a batch.
 const REPEATED: u64 = 3;
 
-/// Answers, as the workers told them.
+/// Answers, as printed by the workers.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// Of each answer, whether one told it whose own body and commit it came from.
+    /// Each answer, and whether it was printed by the call whose own body and commit it came from.
     answers: BTreeMap<u64, BTreeMap<String, bool>>,
-    /// What is answered once nothing is killed any more.
+    /// Answers since the last kill.
     last: BTreeMap<u64, BTreeSet<String>>,
-    /// The first number that no worker has been given.
+    /// The first number not given to any worker.
     handed_out: u64,
     told: usize,
 }
 
 impl Ledger {
-    /// Numbers for a worker to take, in any order.
+    /// Numbers for a worker, in random order.
     pub(crate) fn batch(&mut self, seeded: &mut Seeded) -> Vec<u64> {
         let fresh = (0..ORDERS).filter(|number| !self.answers.contains_key(number));
         let mut batch: Vec<_> = fresh.take(FRESH).collect();
@@ -38,14 +38,14 @@ impl Ledger {
         batch
     }
 
-    /// Everything that any worker was given, in any order.
+    /// All numbers given to workers, in random order.
     pub(crate) fn all(&self, seeded: &mut Seeded) -> Vec<u64> {
         let mut all: Vec<_> = (0..self.handed_out).collect();
         shuffle(&mut all, seeded);
         all
     }
 
-    /// An answer, and whether it comes from the body and the commit of the call that tells it.
+    /// Adds an answer, and whether it comes from the body and the commit of the call that printed it.
     pub(crate) fn answered(&mut self, number: u64, ran: bool, answer: &str) {
         self.told += 1;
         let answers = self.answers.entry(number).or_default();
@@ -56,18 +56,17 @@ impl Ledger {
             .insert(answer.to_owned());
     }
 
-    /// From here on nothing is killed.
+    /// Called after the last kill.
     pub(crate) fn close(&mut self) {
         self.last.clear();
     }
 
-    /// Each order with all the answers that were given since nothing was killed any more.
+    /// Each order with all its answers since the last kill.
     pub(crate) fn last(&self) -> &BTreeMap<u64, BTreeSet<String>> {
         &self.last
     }
 
-    /// Answers that were told before, and are not the last: `true` where a body's own commit had been
-    /// acknowledged.
+    /// Earlier answers that are not among the last ones: `true` where a body's own commit had been acknowledged.
     pub(crate) fn lost(&self) -> Vec<(u64, &str, bool)> {
         let all = self.answers.iter().flat_map(|(number, answers)| {
             let last = self.last.get(number);
@@ -79,7 +78,7 @@ impl Ledger {
         all.collect()
     }
 
-    /// How many orders there are, and how many answers were told.
+    /// Number of orders, and number of printed answers.
     pub(crate) fn size(&self) -> (u64, usize) {
         (self.handed_out, self.told)
     }

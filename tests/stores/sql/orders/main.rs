@@ -1,4 +1,4 @@
-//! Orders that are killed at any moment, and books that are right all the same.
+//! Orders killed at random moments, and books that are right all the same.
 
 mod books;
 mod killed_workers;
@@ -20,7 +20,7 @@ fn open<D: Database>(url: &str) {
         .block_on(open_shop::<D>(url));
 }
 
-/// Runs the lives in a new shop, says how that went, and what is wrong in the books.
+/// Runs the workers in a new shop, prints a summary, and returns the violations in the books.
 fn run<D: Database>(lives: Lives<'_>) -> (Heard, Vec<String>) {
     let (url, kills) = (lives.url, lives.kills);
     open::<D>(url);
@@ -43,7 +43,7 @@ fn run<D: Database>(lives: Lives<'_>) -> (Heard, Vec<String>) {
     (heard, violations)
 }
 
-/// The books are right, every answer that anybody was given counts, and the kills were where they hurt.
+/// The books are right, every answer given to a caller remains valid, and the kills hit transactions.
 fn assert_books_are_right<D: Database>(lives: Lives<'_>) {
     let heard = right_books::<D>(lives);
     assert_eq!(heard.ledger.lost(), []);
@@ -69,7 +69,7 @@ fn right_books<D: Database>(lives: Lives<'_>) -> Heard {
     heard
 }
 
-/// An order was placed twice, and the books tell.
+/// An order was placed twice, and the books show it.
 fn assert_books_are_wrong<D: Database>(lives: Lives<'_>) {
     let (_, violations) = run::<D>(lives);
     eprintln!("found: {violations:#?}");
@@ -80,7 +80,7 @@ fn assert_books_are_wrong<D: Database>(lives: Lives<'_>) {
     );
 }
 
-/// As in production, but a deadlock is found sooner.
+/// As in production, but deadlocks are detected sooner.
 fn postgres() -> PostgresServerBuilder {
     let server = PostgresServer::builder().durable();
     server.setting("deadlock_timeout", "50ms")
@@ -106,7 +106,7 @@ fn two_hundred_kills_leave_the_books_right_in_postgres() {
     assert_books_are_right::<InPostgres>(lives);
 }
 
-/// Most of the transactions that meet another on a row are refused there, and tried again.
+/// Most of the transactions that conflict on a row are refused there, and retried.
 #[test]
 fn kills_leave_the_books_right_among_serialization_failures() {
     let server = postgres().setting("default_transaction_isolation", "serializable");
@@ -124,9 +124,9 @@ fn two_hundred_kills_leave_the_books_right_in_mariadb() {
     assert_books_are_right::<InMariaDb>(Lives::new(InMariaDb::NAME, &url, "inside"));
 }
 
-/// `InnoDB` shows others what is committed a moment before that is in its log. A server that dies in this
-/// moment forgets the order and its record together, and the books are right; but a duplicate may have
-/// been given the answer. One that is told by the call whose own commit was acknowledged is never lost.
+/// `InnoDB` shows a commit to other connections a moment before it is in the log. A server that dies in this moment
+/// loses the order and its record together, and the books are right; but a duplicate may have been given the answer.
+/// An answer from the call whose own commit was acknowledged is never lost.
 #[test]
 fn kills_of_the_server_leave_the_books_right_in_mariadb() {
     let server = MariaDbServer::builder().durable().start();
@@ -138,7 +138,7 @@ fn kills_of_the_server_leave_the_books_right_in_mariadb() {
     assert!(lost.iter().all(|(_, _, ran)| !ran), "{lost:?}");
 }
 
-/// The books would tell if the record were committed apart from the order.
+/// The check finds a record that is committed apart from the order.
 #[test]
 fn a_record_that_stands_apart_leaves_the_books_wrong() {
     let server = postgres().start();
@@ -147,7 +147,7 @@ fn a_record_that_stands_apart_leaves_the_books_wrong() {
     assert_books_are_wrong::<InPostgres>(lives);
 }
 
-/// The books would tell if every statement were committed by itself.
+/// The check finds statements that are committed separately.
 #[test]
 fn an_order_without_a_transaction_leaves_the_books_wrong() {
     let dir = TestDir::new("orders").expect("there is room for a file");

@@ -1,8 +1,8 @@
-//! A process of the shop, that tells what it does.
+//! A process of the shop, which prints its steps.
 //!
-//! `idem-orders <database> <url> <manner>`: `sqlite`, `postgres` or `mariadb`, and where the record of a
-//! call stands: `inside` the transaction of the order, or wrongly `apart` or under a `lease`. It says
-//! `ready`, and then takes lines:
+//! `idem-orders <database> <url> <manner>`: `sqlite`, `postgres` or `mariadb`, and the place of a call's record:
+//! `inside` the transaction of the order, or wrongly `apart` or under a `lease`. It prints `ready`, and then reads
+//! lines:
 //!
 //! ```text
 //! orders <number> …       takes these orders, each until it has an answer; ends with `done`
@@ -11,8 +11,8 @@
 //! call <number>           a call under a lease that waits for nobody
 //! ```
 //!
-//! It says `step <task> <number> <step>` all along, `answer <number> ran|replayed <answer>`, and
-//! `again <number> <why>` before an order is tried again.
+//! It prints `step <task> <number> <step>` throughout, `answer <number> ran|replayed <answer>`, and
+//! `again <number> <why>` before a retry of an order.
 
 mod burst;
 mod flow;
@@ -34,7 +34,7 @@ use tokio::task::JoinSet;
 use self::burst::Go;
 use self::flow::{Clerk, Manner};
 
-/// How many orders a worker takes at once.
+/// Number of orders that a worker takes at once.
 const TASKS: usize = 3;
 const CONNECTIONS: u32 = 20;
 
@@ -63,7 +63,7 @@ fn say(line: &str) {
     writeln!(out, "{line}").expect("somebody listens");
 }
 
-/// What no other body can have answered.
+/// A text that no other body can have answered.
 fn random() -> String {
     let mut text = String::new();
     for byte in Owner::random().as_bytes() {
@@ -124,7 +124,7 @@ fn number(word: &&str) -> u64 {
     word.parse().expect("a number")
 }
 
-/// Takes orders, several at once.
+/// Takes several orders at once.
 async fn take<D: Database>(clerk: &Arc<Clerk<D>>, orders: VecDeque<u64>) {
     let orders = Arc::new(Mutex::new(orders));
     let mut tasks = JoinSet::new();

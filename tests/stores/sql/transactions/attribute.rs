@@ -1,4 +1,4 @@
-//! The same through the attribute.
+//! The same cases through the attribute.
 
 use idem_runtime::idempotent;
 

@@ -1,4 +1,4 @@
-//! Commits that fail, whose reply is lost, or that never come, and sessions that end under a call.
+//! Commits that fail, that lose their reply, or that never come, and sessions that end during a call.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ pub(crate) async fn a_session_that_ends_before_the_commit_leaves_nothing<D: Data
     );
 }
 
-/// Its session is ended while its body runs; another caller runs, and then the body ends.
+/// The session is ended while the body runs; another caller runs, and then the body ends.
 pub(crate) async fn a_zombie_cannot_finish<D: Database>() {
     for own in [false, true] {
         let fixture = Arc::new(Fixture::<D>::new().await);
@@ -126,7 +126,7 @@ impl Far {
 
 const TIMES: usize = 50;
 
-/// Every second commit has happened, and nobody was told either way.
+/// Every second commit was executed, but no caller received its reply.
 pub(crate) async fn lost_replies_to_commits_of_the_caller<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let far = Far::new(&fixture);
@@ -252,8 +252,8 @@ pub(crate) async fn a_commit_that_is_refused_leaves_nothing<D: Database>() {
     );
 }
 
-/// A database may undo the whole transaction when it finds a deadlock, not the statement alone. Whoever
-/// commits what is left then must not believe that it is all there.
+/// A database that detects a deadlock may undo the whole transaction, not the statement alone. A caller that then
+/// commits the rest must not believe that the transaction is complete.
 pub(crate) async fn a_body_that_deadlocks_loses_nothing_silently<D: Database>() {
     for business in [false, true] {
         let fixture = Arc::new(Fixture::<D>::new().await);
@@ -263,7 +263,7 @@ pub(crate) async fn a_body_that_deadlocks_loses_nothing_silently<D: Database>() 
         drop(conn);
         let update = |name| format!("UPDATE shelves SET pieces = pieces + 1 WHERE name = '{name}'");
         let both = Arc::new(Barrier::new(2));
-        // This one has written more, or is patient: the other one is the victim.
+        // This transaction has written more, or has a longer time-out: the other one is the victim.
         let strong = {
             let (fixture, both) = (Arc::clone(&fixture), Arc::clone(&both));
             tokio::spawn(async move {

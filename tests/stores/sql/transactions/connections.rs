@@ -1,5 +1,5 @@
-//! Connections without a transaction, for which idem begins and commits, and what is no connection of the
-//! store's database.
+//! Connections without a transaction, for which idem begins and commits, and connections to another database than the
+//! store's.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -35,7 +35,7 @@ pub(crate) async fn a_plain_connection_is_committed_for_the_call<D: Database>() 
         (1, 1)
     );
     assert_eq!(call(&fixture, &mut conn, Ok(8)).await, Ok(7));
-    // Nothing is open on it: what is written now is there at once.
+    // No transaction is open on it: a write is visible at once.
     insert::<D>(&mut conn, "after").await.done();
     assert_eq!(fixture.orders("after").await, 1);
     assert_eq!(fixture.runs.count(), 1);
@@ -107,7 +107,7 @@ pub(crate) async fn dropped_half_way_nothing_stays_open<D: Database>() {
     assert_eq!((fixture.orders("mine").await, fixture.runs.count()), (1, 2));
 }
 
-/// A `&mut PgConnection` that a transaction derefs to: the transaction stays its caller's.
+/// A `&mut PgConnection` that a transaction derefs to: the transaction remains the caller's.
 pub(crate) async fn the_connection_of_a_transaction<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let mut tx = fixture.begin().await;
@@ -221,7 +221,7 @@ pub(crate) async fn an_engine_of_another_store_is_refused<D: Database>() {
         let told = error.to_string();
         assert!(told.contains("database"), "{told}");
     }
-    // Nothing has touched it.
+    // The transaction is unchanged.
     D::commit(tx).await.done();
     assert_eq!(fixture.orders("before").await, 1);
 }
@@ -246,7 +246,7 @@ pub(crate) async fn a_refusal_leaves_nothing_open<D: Database>() {
     );
 }
 
-/// Calls whose futures go to other threads.
+/// Calls whose futures move to other threads.
 pub(crate) async fn calls_are_spawned<D: Database>() {
     let fixture = Arc::new(Fixture::<D>::new().await);
     let spawned = Arc::clone(&fixture);

@@ -1,4 +1,4 @@
-//! The three databases, as far as the cases tell them apart.
+//! The three databases, and the differences between them that the cases depend on.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -13,7 +13,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, Row};
 use sqlx::{Pool, SqliteConnection, Transaction};
 
-/// A database that the cases run on. SQL is the same on all of them but for what is here.
+/// A database that the cases run on. The SQL is the same on all of them except for these items.
 pub(crate) trait Database: Debug + Clone + Copy + Send + Sync + Sized + 'static {
     type Backend: Backend + Debug;
     type Db: sqlx::Database<Connection = Self::Conn>;
@@ -21,40 +21,40 @@ pub(crate) trait Database: Debug + Clone + Copy + Send + Sync + Sized + 'static 
     type Pooled: SqlTransaction + DerefMut<Target = Self::Conn> + Send;
     type Tx: SqlTransaction + DerefMut<Target = Self::Conn> + Send;
 
-    /// How many sessions wait for a lock; `None` where nobody can be asked.
+    /// Number of sessions that wait for a lock; `None` for a file.
     const WAITING: Option<&'static str>;
-    /// How long the session waits for locks, as a text.
+    /// The session's setting for lock waits, as a text.
     const SETTING: Option<&'static str>;
-    /// Sets that for the session.
+    /// Changes that setting for the session.
     const SET_SESSION: Option<&'static str>;
-    /// Sets that for the transaction alone.
+    /// Changes that setting for the transaction alone.
     const SET_LOCAL: Option<&'static str>;
     /// The id of the connection's session.
     const SESSION: &'static str;
-    /// The codes of errors that say so.
+    /// The codes of errors after a collision.
     const COLLISIONS: &'static [&'static str];
-    /// What a transaction of each level begins with.
+    /// The statements that begin a transaction of each level.
     const LEVELS: &'static [&'static str];
 
     /// The server of this process. None for files.
     fn server() -> Option<&'static DatabaseServer>;
     /// Lets another transaction be the victim of a deadlock.
     const SURVIVE_DEADLOCKS: Option<&'static str>;
-    /// Settings of a session after which the same text means something else.
+    /// Settings of a session that change the meaning of a text.
     const DIALECTS: &'static [&'static str];
-    /// How many sessions have the id `{}`.
+    /// Number of sessions with the id `{}`.
     const SESSIONS: Option<&'static str>;
 
     /// Whether making a table commits.
     const TABLES_COMMIT: bool;
-    /// Whether nothing but a rollback follows an error of a statement.
+    /// Whether only a rollback can follow a failed statement.
     const ERRORS_ABORT: bool;
-    /// Lets the server end the session when it does nothing in its transaction.
+    /// Makes the server end a session that is idle in its transaction.
     const END_WHEN_IDLE: Option<&'static str>;
 
-    /// What ends a session.
+    /// The statement that ends a session.
     fn end_session(id: i64) -> String;
-    /// Whether a transaction that collided with another ends like this.
+    /// Whether this is the error of a transaction that collided with another.
     fn collides(error: &sqlx::Error) -> bool {
         let code = error.as_database_error().and_then(DatabaseError::code);
         Self::COLLISIONS.contains(&&*code.unwrap_or_default())
@@ -65,7 +65,7 @@ pub(crate) trait Database: Debug + Clone + Copy + Send + Sync + Sized + 'static 
         pool: &Pool<Self::Db>,
         level: &'static str,
     ) -> impl Future<Output = Result<Self::Tx, sqlx::Error>> + Send;
-    /// As that, by what sqlx sends of its own accord: a savepoint where it counts a transaction.
+    /// Like `begin`, with the statement of sqlx: a savepoint where it counts a transaction.
     fn begin_plain(
         pool: &Pool<Self::Db>,
     ) -> impl Future<Output = Result<Self::Tx, sqlx::Error>> + Send;
@@ -74,7 +74,7 @@ pub(crate) trait Database: Debug + Clone + Copy + Send + Sync + Sized + 'static 
     ) -> impl Future<Output = Result<Self::Pooled, sqlx::Error>> + Send;
     fn commit(tx: Self::Tx) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
     fn rollback(tx: Self::Tx) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
-    /// Runs statements. How many rows the last of them changed, and what else there is.
+    /// Runs statements. Returns the number of rows that the last one changed, and other results.
     fn execute<'c>(
         conn: &'c mut Self::Conn,
         sql: &str,
@@ -84,7 +84,7 @@ pub(crate) trait Database: Debug + Clone + Copy + Send + Sync + Sized + 'static 
         conn: &'c mut Self::Conn,
         sql: &str,
     ) -> impl Future<Output = Result<i64, sqlx::Error>> + Send + 'c;
-    /// The text there.
+    /// The text in the first column of the only row.
     fn text<'c>(
         conn: &'c mut Self::Conn,
         sql: &str,
@@ -226,7 +226,7 @@ database!(MySql, MySql, MySqlConnection {
         Some("SELECT CAST(@@innodb_lock_wait_timeout AS CHAR)");
     const SET_SESSION: Option<&'static str> = Some("SET innodb_lock_wait_timeout = 77");
     const SET_LOCAL: Option<&'static str> = None;
-    // The one that has written less.
+    // The victim is the transaction that has written less.
     const SURVIVE_DEADLOCKS: Option<&'static str> = None;
     const SESSIONS: Option<&'static str> =
         Some("SELECT count(*) FROM information_schema.processlist WHERE id = {}");
@@ -262,7 +262,7 @@ database!(MySql, MySql, MySqlConnection {
     }
 });
 
-/// A database with nothing in it, which lives as long as the value.
+/// An empty database, which lives as long as the value.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) url: String,

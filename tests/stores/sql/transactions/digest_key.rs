@@ -1,4 +1,4 @@
-//! Names by a secret.
+//! Record keys with a secret.
 
 use idem_runtime::{CallBuilder, Engine, EntryState, ErrorKind, OutcomeKind};
 use idem_tests::fixture::Classified;
@@ -86,7 +86,7 @@ pub(crate) async fn an_answer_from_before_the_secret_was_changed_is_replayed<D: 
     assert_eq!(answered::<D>(call(&after, 5), &mut tx).await, answer);
     let other = refusal(answered::<D>(call(&after, 6), &mut tx).await);
     assert_eq!(*other.kind(), ErrorKind::Mismatch, "{other}");
-    // The transaction is of use afterwards.
+    // The transaction remains usable afterwards.
     insert::<D>(&mut tx, "around").await.done();
     D::commit(tx).await.done();
     let leased = call(&after, 5).run(|_| async { Err::<u32, _>(OrderError::Down) });
@@ -102,7 +102,7 @@ pub(crate) async fn an_answer_from_before_the_secret_was_changed_is_replayed<D: 
     assert_eq!(fixture.events.count("formerdigestkey"), 3);
 }
 
-/// While the transaction is open, an unfinished record that it took over could expire for all others.
+/// While the transaction is open, an unfinished record that it took over could expire for other connections.
 pub(crate) async fn an_unfinished_record_from_before_is_not_taken_over<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let [before, after] = changed(&fixture);
@@ -124,7 +124,7 @@ pub(crate) async fn an_unfinished_record_from_before_is_not_taken_over<D: Databa
         (1, 1)
     );
 
-    // A call outside of a transaction goes on with it.
+    // A call outside of a transaction takes the record over.
     let run = call(&after, 5).run(|cx| async move { Ok::<_, OrderError>(u32::from(cx.attempt())) });
     assert_eq!(run.await, Ok(2));
     let mut tx = fixture.begin().await;

@@ -1,4 +1,4 @@
-//! Transactions that end under a call: by the database itself, or by a statement of the body.
+//! Transactions that end during a call: by the database itself, or by a statement of the body.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) async fn pool_of_one<D: Database>(fixture: &Fixture<D>) -> sqlx::Pool
     pool.connect_with(options).await.done()
 }
 
-/// Calls of other keys run, and what they are answered is committed.
+/// Calls of other keys run, and their answers are committed.
 pub(crate) async fn assert_usable<D: Database>(fixture: &Fixture<D>, pool: &sqlx::Pool<D::Db>) {
     for key in ["next", "undone", "last"] {
         let mut tx = D::begin_plain(pool).await.done();
@@ -54,10 +54,10 @@ pub(crate) async fn assert_usable<D: Database>(fixture: &Fixture<D>, pool: &sqlx
     insert::<D>(&mut other, "free").await.done();
 }
 
-/// After these texts the key is free, or its outcome is unknown.
+/// Each text, and whether it leaves the outcome unknown; otherwise the key is free.
 const TEXTS: [(&str, bool); 2] = [("ROLLBACK", false), ("COMMIT", true)];
 
-/// A text of SQL in the body ends the transaction; no answer of such a body is acknowledged.
+/// A SQL text in the body ends the transaction; no answer of such a body is acknowledged.
 pub(crate) async fn a_body_that_ends_the_transaction_is_refused<D: Database>() {
     for (text, commits) in TEXTS {
         for end in ends() {
@@ -94,7 +94,7 @@ pub(crate) async fn a_body_that_ends_idems_transaction_is_refused<D: Database>()
                 end.clone()
             });
             let answer = answer.await;
-            // Nothing of the call is left, and its transaction is idem's: its error may be its answer.
+            // Nothing of the call remains, and its transaction is idem's: its error may be its answer.
             if answer != Err(OrderError::Down) {
                 assert_aborted(&refusal(answer));
             }
@@ -109,7 +109,7 @@ pub(crate) async fn a_body_that_ends_idems_transaction_is_refused<D: Database>()
     }
 }
 
-/// sqlx counts a transaction, and the database has none: nothing runs.
+/// sqlx counts a transaction, but the database has none: no body runs.
 pub(crate) async fn a_claim_without_its_transaction_is_refused<D: Database>() {
     for (text, _) in TEXTS {
         let fixture = Fixture::<D>::new().await;
@@ -157,7 +157,7 @@ pub(crate) async fn a_body_that_makes_a_table<D: Database>() {
     }
 }
 
-/// The victim of a deadlock makes nothing of its error and goes on.
+/// The victim of a deadlock ignores its error and continues.
 pub(crate) async fn a_body_that_swallows_a_deadlock<D: Database>() {
     let fixture = Arc::new(Fixture::<D>::new().await);
     let pool = pool_of_one(&fixture).await;
@@ -167,7 +167,7 @@ pub(crate) async fn a_body_that_swallows_a_deadlock<D: Database>() {
     drop(conn);
     let update = |name| format!("UPDATE shelves SET pieces = pieces + 1 WHERE name = '{name}'");
     let both = Arc::new(Barrier::new(2));
-    // This one has written more, or is patient: the other one is the victim.
+    // This transaction has written more, or has a longer time-out: the other one is the victim.
     let strong = {
         let (fixture, both) = (Arc::clone(&fixture), Arc::clone(&both));
         tokio::spawn(async move {
@@ -231,7 +231,7 @@ pub(crate) async fn a_body_that_leaves_a_transaction_open<D: Database>() {
     assert_usable(&fixture, &pool).await;
 }
 
-/// The server ends a session that does nothing in its transaction.
+/// The server ends a session that is idle in its transaction.
 pub(crate) async fn a_session_that_is_idle_for_too_long<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let pool = pool_of_one(&fixture).await;
@@ -263,8 +263,8 @@ pub(crate) async fn a_session_that_is_idle_for_too_long<D: Database>() {
     assert_usable(&fixture, &pool).await;
 }
 
-/// What no call can refuse: the caller's own statement fails after it, the caller makes nothing of that,
-/// and the commit of `PostgreSQL` is a rollback that sqlx reports as `Ok`.
+/// A case that no call can refuse: the caller's own statement fails after the call, the caller ignores that, and the
+/// commit of `PostgreSQL` is a rollback that sqlx reports as `Ok`.
 pub(crate) async fn an_error_of_the_caller_after_the_call<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let pool = pool_of_one(&fixture).await;

@@ -1,4 +1,4 @@
-//! A shop in a database: a pool, a table of orders, and an engine whose store is in the same place.
+//! A shop in a database: a pool, a table of orders, and an engine whose store is in the same database.
 
 use std::future::Future;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use tokio::sync::Mutex;
 
 use crate::database::{Database, Place};
 
-/// How long anything that must happen may take before a test fails instead of hanging.
+/// Time-out after which a test fails instead of hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How an order fails.
+/// The error of an order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Classify)]
 pub(crate) enum OrderError {
     #[class(business)]
@@ -46,7 +46,7 @@ impl From<sqlx::Error> for OrderError {
 
 pub(crate) type Answer = Result<u32, OrderError>;
 
-/// What idem refused a call with.
+/// The error with which idem refused a call.
 pub(crate) fn refusal<T: std::fmt::Debug>(answer: Result<T, OrderError>) -> Error {
     match answer {
         Err(OrderError::Idem(error)) => error,
@@ -54,7 +54,7 @@ pub(crate) fn refusal<T: std::fmt::Debug>(answer: Result<T, OrderError>) -> Erro
     }
 }
 
-/// Panics unless the transaction can only be rolled back, and the call made again.
+/// Panics unless the transaction can only be rolled back, and the call retried.
 pub(crate) fn assert_aborted(error: &Error) {
     assert_eq!(*error.kind(), ErrorKind::TransactionAborted, "{error}");
     assert!(error.is_retryable(), "{error}");
@@ -76,9 +76,9 @@ pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
     output.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
 }
 
-/// What cannot be dropped silently.
+/// A result that a case must not ignore.
 pub(crate) trait Done<T> {
-    /// The value; a failure ends the case.
+    /// The value; panics on an error.
     fn done(self) -> T;
 }
 
@@ -151,26 +151,26 @@ impl<D: Database> Fixture<D> {
         self.engine.operation("orders.create").key(key)
     }
 
-    /// How many orders of that name another connection sees.
+    /// Number of orders of that name that another connection sees.
     pub(crate) async fn orders(&self, name: &str) -> i64 {
         let mut conn = self.connection().await;
         orders::<D>(&mut conn, name).await
     }
 
-    /// How many records another connection sees.
+    /// Number of records that another connection sees.
     pub(crate) async fn records(&self) -> i64 {
         let mut conn = self.connection().await;
         let sql = "SELECT count(*) FROM idem_records";
         D::number(&mut conn, sql).await.done()
     }
 
-    /// How the call of the key `order-7` stands, for everybody.
+    /// The committed state of the call of the key `order-7`.
     pub(crate) async fn stands(&self) -> Option<EntryState> {
         let entry = self.order().entry().await;
         entry.expect("the store answers").map(|entry| entry.state())
     }
 
-    /// Waits until so many sessions wait for a lock. Nobody can ask a file about that.
+    /// Waits until so many sessions wait for a lock. Files do not report this.
     pub(crate) async fn until_waiting(&self, sessions: i64) {
         self.until(|waiting| waiting >= sessions).await;
     }
@@ -180,7 +180,7 @@ impl<D: Database> Fixture<D> {
     }
 
     async fn until(&self, wanted: impl Fn(i64) -> bool) {
-        /// `InnoDB` renews what it says about locks when nobody has asked for 0.1 s.
+        /// `InnoDB` refreshes its lock statistics only after 0.1 s without a query of them.
         static ASKING: Mutex<()> = Mutex::const_new(());
         const PAUSE: Duration = Duration::from_millis(110);
         let Some(sql) = D::WAITING else { return };
@@ -197,7 +197,7 @@ impl<D: Database> Fixture<D> {
         soon("so many wait for a lock", waits).await;
     }
 
-    /// A connection whose setting for waiting is known.
+    /// A connection whose lock-wait setting is known.
     pub(crate) async fn alone(&self) -> D::Conn {
         let options = D::options(&self.place.url);
         <D::Conn as Connection>::connect_with(&options).await.done()

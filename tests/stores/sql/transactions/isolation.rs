@@ -12,7 +12,7 @@ use crate::fixture::{Done, Fixture, OrderError, ordered, soon};
 const CALLERS: usize = 50;
 const KEYS: usize = 5;
 
-/// One caller: again and again, in transactions of its own, until it has its answer.
+/// One caller: retries in new transactions until it has its answer.
 async fn call<D: Database>(fixture: &Fixture<D>, level: &'static str, caller: usize) {
     let key = format!("order-{}", caller % KEYS);
     let mut told = 0;
@@ -71,12 +71,12 @@ pub(crate) async fn callers_that_try_again_have_one_effect_a_key<D: Database>() 
     }
 }
 
-/// Who has read before somebody else wrote: a snapshot of the past.
+/// A transaction with a snapshot from before another caller's write.
 pub(crate) async fn an_old_snapshot_is_no_answer<D: Database>() {
     for level in D::LEVELS {
         let fixture = Fixture::<D>::new().await;
         let mut old = D::begin(&fixture.pool, level).await.done();
-        // Another table: at some levels what is read is locked.
+        // Another table, because some levels lock the rows that they read.
         D::number(&mut old, "SELECT count(*) FROM shelves")
             .await
             .done();
@@ -86,7 +86,7 @@ pub(crate) async fn an_old_snapshot_is_no_answer<D: Database>() {
             assert_eq!(first, Ok(1));
             D::commit(tx).await.done();
         }
-        // It replays what it must not see, or is told to try again; it never runs a second time.
+        // It replays an answer outside of its snapshot, or must be retried; it never runs a second time.
         let late = soon(
             "it has an answer",
             ordered(&fixture, fixture.order(), &mut old, "mine"),

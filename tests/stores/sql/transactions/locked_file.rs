@@ -1,4 +1,4 @@
-//! Claims that find the file locked: SQLite has one lock for all who write.
+//! Claims that find the file locked: SQLite has one lock for all writers.
 
 use std::fmt::Debug;
 use std::future::{Future, poll_fn};
@@ -31,7 +31,7 @@ async fn fixture<D: Database>(clock: &ManualClock) -> Arc<Fixture<D>> {
     Arc::new(Fixture::with(|engine| engine.clock(clock.clone())).await)
 }
 
-/// Awaits a call. Time passes only while it pauses; how much, comes with its output.
+/// Awaits a call. Time passes only while it pauses; returns that time with the output.
 async fn timed<F: Future>(clock: &ManualClock, call: F) -> (F::Output, Duration) {
     let (start, mut call) = (clock.now(), pin!(call));
     let ended = async {
@@ -78,7 +78,7 @@ fn assert_unavailable(error: &Error) {
     assert_eq!(error.retry_after(), Some(SECOND), "{error}");
 }
 
-/// A repeat beside the body, on a connection of its own and in a task of its own.
+/// A duplicate during the body, on a separate connection and in a separate task.
 async fn repeat<D: Database>(
     fixture: Arc<Fixture<D>>,
     clock: ManualClock,
@@ -125,7 +125,7 @@ pub(crate) async fn a_repeat_waits_a_moment_for_the_commit_after_a_body<D: Datab
         assert_running(&refusal(answer));
         assert_eq!(passed, patience, "{on_running:?}");
         D::commit(first).await.done();
-        // The transaction of the repeat goes on.
+        // The transaction of the duplicate continues.
         let again = timed(&clock, answered::<D>(call(), &mut tx)).await;
         assert_eq!(again, (Ok(1), Duration::ZERO));
         insert::<D>(&mut tx, "after").await.done();
@@ -143,7 +143,7 @@ pub(crate) async fn another_writer_is_waited_for_until_the_claim_deadline<D: Dat
             let clock = ManualClock::new();
             let fixture = fixture::<D>(&clock).await;
             let mut tx = fixture.begin().await;
-            // What it has read stays valid, since the other one commits nothing.
+            // Its snapshot stays valid, since the other transaction commits nothing.
             assert_eq!(orders::<D>(&mut tx, "mine").await, 0);
             let mut writer = fixture.begin().await;
             if by_idem {
@@ -158,7 +158,7 @@ pub(crate) async fn another_writer_is_waited_for_until_the_claim_deadline<D: Dat
             assert_unavailable(&refusal(answer));
             assert_eq!(passed, patience, "{on_running:?}");
             D::rollback(writer).await.done();
-            // Nothing is aborted.
+            // No transaction is aborted.
             let answer = ordered(&fixture, call(), &mut tx, "mine").await;
             assert_eq!(answer, Ok(runs + 1));
             D::commit(tx).await.done();
@@ -170,7 +170,7 @@ pub(crate) async fn another_writer_is_waited_for_until_the_claim_deadline<D: Dat
     }
 }
 
-/// An engine on another store: what an engine of another process knows.
+/// An engine on another store, with the knowledge of an engine of another process.
 async fn another_engine<D: Database>(fixture: &Fixture<D>, clock: &ManualClock) -> Engine {
     let store = SqlStore::<D::Backend>::connect(&fixture.place.url).await;
     let engine = Engine::builder(store.expect("the file is there")).clock(clock.clone());
@@ -247,7 +247,7 @@ pub(crate) async fn committed_answers_need_no_lock<D: Database>() {
     D::commit(tx).await.done();
 }
 
-/// What it has read is outdated by a commit: this, and no more, is a transaction to begin again.
+/// Its snapshot is outdated by a commit: only then must a transaction be begun again.
 pub(crate) async fn a_transaction_that_has_read_is_aborted<D: Database>() {
     let clock = ManualClock::new();
     let fixture = fixture::<D>(&clock).await;
@@ -281,7 +281,8 @@ pub(crate) async fn a_claim_that_is_undone_is_no_running_call<D: Database>() {
     D::commit(tx).await.done();
 }
 
-/// Polls so many times, once for each wake, and waits for the next wake or a pause. Whether it is still under way.
+/// Polls so many times, once for each wake, and waits for the next wake or a pause. Returns whether it is still under
+/// way.
 async fn polled<F: Future>(clock: &ManualClock, mut future: Pin<&mut F>, times: usize) -> bool {
     let mut left = times;
     poll_fn(|cx| {
@@ -301,7 +302,7 @@ async fn polled<F: Future>(clock: &ManualClock, mut future: Pin<&mut F>, times: 
 
 /// Dropped after each of its steps, and while it pauses.
 pub(crate) async fn a_dropped_claim_restores_the_connection<D: Database>() {
-    /// More than it has before it pauses.
+    /// More steps than it has before it pauses.
     const STEPS: usize = 20;
     const ROUNDS: usize = 10;
     let clock = ManualClock::new();

@@ -1,7 +1,7 @@
 //! Calls inside the caller's transaction, on `SQLite`, `PostgreSQL` and `MariaDB`.
 //!
-//! Every case runs on each of them: `cargo test --test transactions -- postgres::` runs those of one.
-//! The servers start with the first case and serve all, each of which has a database of its own.
+//! Every case runs on each of them: `cargo test --test transactions -- postgres::` runs those of one. The servers
+//! start with the first case and serve all; each case has a separate database.
 
 #![allow(
     clippy::unwrap_used,
@@ -36,7 +36,7 @@ fn run(case: impl Future<Output = ()>) {
     runtime.expect("a runtime starts").block_on(case);
 }
 
-/// A test of each case's name for each database.
+/// One test per case and database.
 macro_rules! cases {
     ($name:ident $database:ident $($module:ident { $($case:ident,)* })*) => {
         mod $name {
@@ -58,7 +58,7 @@ macro_rules! on_every_database {
     };
 }
 
-/// Of sessions that wait for each other, and can be ended.
+/// Cases that need sessions which wait for each other, and can be ended.
 macro_rules! on_every_server {
     ($($cases:tt)*) => {
         mod servers {

@@ -1,4 +1,4 @@
-//! Several calls in one transaction, side by side and within each other, and sqlx's own savepoints.
+//! Several calls in one transaction, consecutive and nested, and sqlx's own savepoints.
 
 use idem_runtime::ErrorKind;
 
@@ -178,7 +178,7 @@ pub(crate) async fn a_savepoint_of_sqlx_around_a_call<D: Database>() {
     D::execute(&mut tx, "ROLLBACK TO SAVEPOINT mine")
         .await
         .done();
-    // The claim went with it.
+    // The claim was rolled back with it.
     assert_eq!(
         ordered(&fixture, fixture.order(), &mut tx, "mine").await,
         Ok(2)

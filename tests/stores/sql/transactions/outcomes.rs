@@ -1,4 +1,4 @@
-//! How a body ends, and what a commit or a rollback makes of it.
+//! Ends of a body, and the effect of a commit or a rollback on them.
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
@@ -57,7 +57,7 @@ pub(crate) async fn a_rollback_takes_the_record_with_it<D: Database>() {
             (0, 0)
         );
     }
-    // Dropped is rolled back.
+    // A dropped transaction is rolled back.
     let mut tx = fixture.begin().await;
     assert_eq!(
         ordered(&fixture, fixture.order(), &mut tx, "mine").await,

@@ -1,4 +1,4 @@
-//! What calls with leases have left under the key, and what calls in transactions leave to them.
+//! Records left by calls with leases, and records left to them by calls in transactions.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ pub(crate) async fn a_lapsed_lease_is_taken_over<D: Database>() {
         .await;
     assert_eq!(answer, Ok(2));
     D::rollback(tx).await.done();
-    // What is not committed is not counted.
+    // An uncommitted attempt is not counted.
     assert_eq!(fixture.stands().await, Some(EntryState::Abandoned));
     runs(&fixture, 1).await;
 }
@@ -106,7 +106,7 @@ pub(crate) async fn an_unknown_outcome_is_respected<D: Database>() {
     let mut tx = fixture.begin().await;
     assert_unknown(&refusal(answered::<D>(fixture.order(), &mut tx).await));
     D::commit(tx).await.done();
-    // Somebody has found out.
+    // An operator resets the unknown outcome.
     let entry = fixture
         .order()
         .entry()
@@ -126,7 +126,7 @@ pub(crate) async fn calls_with_leases_replay_committed_answers<D: Database>() {
 
 pub(crate) async fn the_context_of_a_body<D: Database>() {
     let fixture = Fixture::<D>::new().await;
-    // The key that a call with a lease derives is the same.
+    // A call with a lease derives the same key.
     let first = fixture.order().run(|cx| async move {
         let fence = cx.fence().await?;
         Err::<u32, _>(OrderError::Database(format!(

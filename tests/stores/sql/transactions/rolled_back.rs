@@ -1,4 +1,4 @@
-//! `SQLite` rolls back by itself, and sqlx goes on counting a transaction that is none.
+//! `SQLite` rolls back by itself, and sqlx still counts a transaction that no longer exists.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ use crate::fixture::{
 
 type Pooled = <Sqlite as Database>::Pooled;
 
-/// What makes `SQLite` roll back.
+/// Causes of a rollback by `SQLite`.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     /// `SQLITE_FULL`.
@@ -33,11 +33,11 @@ const WAYS: [Way; 4] = [Way::Full, Way::Conflict, Way::Trigger, Way::Interrupt];
 impl Way {
     /// Ends the transaction of the connection, and reports the code of the error.
     async fn end(self, conn: &mut SqliteConnection) -> String {
-        // Of one row: a statement that may write several is undone alone where there is no room.
+        // One row, because a statement that may write several is undone alone when the file is full.
         let large = "INSERT INTO orders VALUES (hex(randomblob(1000000)))";
         let failed = match self {
             Self::Full => {
-                // No less than there is.
+                // The limit cannot be below the current size.
                 conn.execute("PRAGMA max_page_count = 1").await.done();
                 let failed = conn.execute(large).await;
                 conn.execute("PRAGMA max_page_count = 1073741823")
@@ -55,7 +55,7 @@ impl Way {
             }
             Self::Interrupt => {
                 let mut handle = conn.lock_handle().await.done();
-                // Its preparation takes fewer steps.
+                // Preparing the statement takes fewer steps.
                 handle.set_progress_handler(1000, || false);
                 drop(handle);
                 let many = "INSERT INTO orders WITH RECURSIVE n (i) AS \
@@ -80,7 +80,7 @@ impl Way {
         }
     }
 
-    /// A body that makes an order, meets the end of its transaction, makes nothing of it, and ends.
+    /// A body that makes an order, ignores the end of its transaction, and ends.
     async fn body(
         self,
         fixture: &Fixture<Sqlite>,
@@ -104,7 +104,7 @@ async fn shop() -> (Fixture<Sqlite>, SqlitePool) {
     (fixture, pool)
 }
 
-/// Nothing of the call is there.
+/// Panics unless nothing of the call exists.
 async fn assert_nothing(fixture: &Fixture<Sqlite>, case: &str) {
     let there = (fixture.orders("mine").await, fixture.records().await);
     assert_eq!(there, (0, 0), "{case}");
@@ -125,7 +125,7 @@ async fn in_the_callers_transaction() {
                     way.body(&fixture, tx, end.clone()).await
                 });
                 assert_aborted(&refusal(answer.await));
-                // In the same transaction nothing runs any more, and nothing is written.
+                // In the same transaction no body runs any more, and no record is written.
                 let again = answered::<Sqlite>(fixture.order(), &mut tx).await;
                 assert_aborted(&refusal(again));
                 insert::<Sqlite>(&mut tx, "mine")
@@ -152,7 +152,7 @@ async fn in_idems_transaction(
     let call = fixture.order().in_tx(conn);
     let answer = call.run(async |conn: &mut Pooled, _| way.body(fixture, conn, end.clone()).await);
     let answer = answer.await;
-    // Nothing of the call is left, and its transaction is idem's: its error may be its answer.
+    // Nothing of the call remains, and its transaction is idem's: its error may be its answer.
     if answer != Err(OrderError::Down) {
         assert_aborted(&refusal(answer));
     }
@@ -166,7 +166,7 @@ async fn in_idems_transaction_on_a_pools_connection() {
             let (fixture, pool) = shop().await;
             let mut conn = pool.acquire().await.done();
             in_idems_transaction(&fixture, &mut conn, way, &end).await;
-            // The connection goes on.
+            // The connection remains usable.
             let call = fixture.order().in_tx(&mut conn);
             let body =
                 async |conn: &mut Pooled, _| make::<Sqlite>(conn, &fixture.runs, "mine").await;
@@ -204,7 +204,7 @@ async fn dropped_half_way() {
     }
 }
 
-/// What ended the transaction is none of idem's business: sqlx counts one already when the next begins.
+/// The transaction ended before idem saw it: sqlx counts one already when the next begins.
 #[tokio::test]
 async fn before_idem_has_seen_the_connection() {
     for way in WAYS {
@@ -215,7 +215,7 @@ async fn before_idem_has_seen_the_connection() {
             assert_eq!(way.end(&mut tx).await, way.code(), "{case}");
             drop(tx);
             if rolls_back {
-                // A savepoint, whose rollback leaves the transaction open that it has begun.
+                // A savepoint: its rollback leaves open the transaction that it began.
                 let mut tx = pool.begin().await.done();
                 insert::<Sqlite>(&mut tx, "mine").await.done();
                 tx.rollback().await.done();
@@ -230,7 +230,7 @@ async fn before_idem_has_seen_the_connection() {
     }
 }
 
-/// From within, a transaction of sqlx in another looks like one whose outer one is gone.
+/// From within, a nested transaction of sqlx looks like one whose outer transaction is gone.
 #[tokio::test]
 async fn within_two_transactions_of_sqlx() {
     let (fixture, pool) = shop().await;
@@ -248,7 +248,7 @@ async fn within_two_transactions_of_sqlx() {
     assert_usable(&fixture, &pool).await;
 }
 
-/// The same, and the call is to begin its transaction itself.
+/// The same, but the call has to begin its transaction itself.
 #[tokio::test]
 async fn before_idem_begins() {
     for rolls_back in [false, true] {
@@ -312,7 +312,7 @@ async fn a_commit_of_idem_that_fails() {
     assert_usable(&fixture, &pool).await;
 }
 
-/// A rollback that is on its way is no transaction of the caller's.
+/// A pending rollback does not count as a transaction of the caller.
 #[tokio::test]
 async fn a_rollback_on_its_way() {
     let (fixture, pool) = shop().await;
@@ -329,7 +329,7 @@ async fn a_rollback_on_its_way() {
     assert_eq!(fixture.orders("undone").await, 0);
 }
 
-/// The pool of a caller closes such connections itself, if told to.
+/// A caller's pool can close such connections itself.
 #[tokio::test]
 async fn a_pool_that_looks() {
     for way in WAYS {
@@ -347,8 +347,7 @@ async fn a_pool_that_looks() {
     }
 }
 
-/// Where this process may write no more than so many blocks of a file, what `SQLite` meets is
-/// `SQLITE_IOERR_WRITE`.
+/// A process may write no more than so many blocks of a file; beyond them `SQLite` gets `SQLITE_IOERR_WRITE`.
 const BLOCKS: &str = "1024";
 
 /// Runs another test of this binary, in a process that may write no large file.
@@ -428,7 +427,7 @@ async fn small_files_in_idems_transaction() {
         if in_statement {
             assert_aborted(&error);
         } else {
-            // What a disk has of a commit that failed is not known.
+            // After a failed commit the contents of the disk are unknown.
             assert_eq!(*error.kind(), ErrorKind::CommitUnknown);
         }
         assert_nothing(&fixture, "small files").await;

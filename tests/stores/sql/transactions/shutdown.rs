@@ -1,4 +1,4 @@
-//! A shutdown that begins while a call in a transaction has its claim, and looks whenever it is told to.
+//! A shutdown that begins while a call in a transaction has its claim, and is polled at every wake.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -12,7 +12,7 @@ use crate::fixture::{Done, Fixture, make};
 
 type Shutdown = Pin<Box<dyn Future<Output = Result<(), ShutdownError>> + Send>>;
 
-/// Looks where it is told to, and not at some moment after: what is counted nowhere in between is seen.
+/// Polls the shutdown within `wake` itself, so that a moment in which no counter has the call is seen.
 #[derive(Clone, Default)]
 struct Looks(Arc<Inner>);
 
@@ -23,7 +23,7 @@ struct Inner {
     looks: Mutex<u32>,
 }
 
-/// Holds nothing, so that the shutdown does not hold itself.
+/// A weak reference, so that the shutdown does not keep itself alive.
 struct Told(Weak<Inner>);
 
 impl Wake for Told {
@@ -55,7 +55,7 @@ impl Looks {
         }
     }
 
-    /// How often it has looked, and whether it waits.
+    /// Number of polls, and whether the shutdown still waits.
     fn stand(&self) -> (u32, bool) {
         let looks = *self.0.looks.lock().unwrap();
         (looks, self.0.shutdown.lock().unwrap().is_some())
@@ -73,7 +73,7 @@ impl Observer for Looks {
     }
 }
 
-/// On its way from its claim to its body a call is one or the other.
+/// Between its claim and its body, at least one counter has the call at every moment.
 pub(crate) async fn a_call_is_waited_for_at_every_moment<D: Database>() {
     let looks = Looks::default();
     let fixture = Fixture::<D>::with(|engine| engine.observer(looks.clone())).await;

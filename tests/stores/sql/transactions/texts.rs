@@ -1,4 +1,4 @@
-//! Scripts are texts: whatever is in them, and whatever the session makes of a text.
+//! SQL sent as text: any bytes in its values, and any dialect of the session.
 
 use idem_harness::PostgresServer;
 use idem_runtime::store::sql::PostgresStore;
@@ -122,7 +122,7 @@ pub(crate) async fn settings_of_a_session_that_change_the_meaning_of_a_text<D: D
         assert_eq!(run(&mut conn, Ok(7)).await, Ok(7), "{dialect}");
         assert_eq!(run(&mut conn, Ok(8)).await, Ok(7), "{dialect}");
         assert_eq!(fixture.orders("mine").await, 1, "{dialect}");
-        // And where idem begins itself.
+        // And where idem begins the transaction itself.
         let call = fixture.order().in_tx(&mut conn);
         let body = async |conn: &mut D::Conn, _| make::<D>(conn, &fixture.runs, "own").await;
         assert_eq!(call.run(body).await, Ok(fixture.runs.count()), "{dialect}");

@@ -60,7 +60,7 @@ pub(crate) async fn an_expired_token_leaves_nothing<D: Database>() {
     assert_eq!(down, Err(OrderError::Down));
     clock.advance(Duration::from_mins(6));
     for token in [&token, &given_back] {
-        // The transaction is of use afterwards.
+        // The transaction remains usable afterwards.
         let mut tx = fixture.begin().await;
         let error = refusal(fixture.submit(&mut tx, token, ANN, false).await);
         assert_eq!(*error.kind(), ErrorKind::TokenExpired, "{error}");

@@ -1,4 +1,4 @@
-//! How often a call waits for the server.
+//! Number of round trips of a call.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use sqlx::Connection;
 use crate::database::Database;
 use crate::fixture::{Answer, Done, Fixture, insert, make};
 
-/// A proxy for one connection that counts round trips: how often the client has spoken after the server.
+/// A proxy for one connection that counts round trips: client messages that follow a server message.
 #[derive(Debug, Default)]
 struct Turns {
     count: usize,
@@ -55,7 +55,7 @@ fn counting(server: SocketAddr) -> (SocketAddr, Arc<Mutex<Turns>>) {
     (addr, turns)
 }
 
-/// A first call is two more than its transaction, a replay two.
+/// A first call takes two round trips more than its transaction, a replay two.
 pub(crate) async fn round_trips_of_calls<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let server = D::server().expect("it has a server").addr();
@@ -99,7 +99,7 @@ pub(crate) async fn round_trips_of_calls<D: Database>() {
     let replay = taken();
     own(&mut conn, "b").await;
     let own_first = taken();
-    // A rollback of nothing goes with what comes next.
+    // The rollback of an empty transaction is sent with the next statement.
     conn.ping().await.done();
     taken();
     own(&mut conn, "b").await;

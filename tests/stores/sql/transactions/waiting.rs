@@ -13,10 +13,10 @@ use crate::fixture::{
     Answer, Done, Fixture, answered, assert_aborted, assert_running, insert, ordered, refusal, soon,
 };
 
-/// What waits for a lock for a moment only, on a database where a call can say so.
+/// A short lock wait, on a database where a call can limit it.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// A duplicate in a task of its own, which commits what it gets. Also whether `ended` was true then.
+/// A duplicate in a separate task, which commits its answer. Returns whether `ended` was true then, too.
 fn duplicate<D: Database>(
     fixture: &Arc<Fixture<D>>,
     ended: &Arc<AtomicBool>,
@@ -68,7 +68,7 @@ pub(crate) async fn a_duplicate_waits_for_the_rollback_and_runs<D: Database>() {
     assert_eq!((fixture.orders("mine").await, fixture.runs.count()), (1, 2));
 }
 
-/// What a session says that must be as before.
+/// The settings of a session that a call must restore.
 pub(crate) async fn settings<D: Database>(conn: &mut D::Conn) -> String {
     match D::SETTING {
         Some(sql) => D::text(conn, sql).await.done(),
@@ -83,7 +83,7 @@ pub(crate) async fn a_caller_that_does_not_wait_gets_running_and_continues<D: Da
         let mut first = fixture.begin().await;
         let answer = ordered(&fixture, fixture.order(), &mut first, "mine").await;
         assert_eq!(answer, Ok(1));
-        // Settings of the session and of the transaction stay what they are.
+        // Settings of the session and of the transaction stay the same.
         let mut conn = fixture.connection().await;
         let session = settings::<D>(&mut conn).await;
         drop(conn);
@@ -113,7 +113,7 @@ pub(crate) async fn a_caller_that_does_not_wait_gets_running_and_continues<D: Da
     }
 }
 
-/// A session's settings are as before, whatever became of the calls.
+/// A session's settings are unchanged, whatever the outcome of the calls.
 pub(crate) async fn a_session_keeps_its_settings<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let mut conn = fixture.connection().await;
@@ -216,7 +216,7 @@ pub(crate) async fn a_deadlock_ends_with_one_of_two_aborted<D: Database>() {
     assert_eq!(fixture.records().await, 2);
 }
 
-/// The server gives up the statement of a claim that nobody waits for any more.
+/// The server ends the statement of a claim whose caller no longer waits.
 pub(crate) async fn a_claim_that_gives_up_unheard_spoils_no_setting<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let mut conn = fixture.connection().await;
@@ -225,7 +225,7 @@ pub(crate) async fn a_claim_that_gives_up_unheard_spoils_no_setting<D: Database>
     let answer = ordered(&fixture, fixture.order(), &mut first, "mine").await;
     assert_eq!(answer, Ok(1));
     {
-        // Long enough to be seen, and short enough to be waited for.
+        // Long enough to be observed, and short enough to be waited for.
         let call = fixture.order().on_running(OnRunning::Wait(SHORT * 5));
         let call = call.in_tx(&mut *conn);
         let call = call.run(async |_: &mut D::Conn, _| -> Answer { unreachable!() });
@@ -236,7 +236,7 @@ pub(crate) async fn a_claim_that_gives_up_unheard_spoils_no_setting<D: Database>
     }
     fixture.until_none_waits().await;
     D::commit(first).await.done();
-    // What the server has said about it since is heard now.
+    // The pending reply of the server is read now.
     drop(conn.ping().await);
     let call = fixture.order().in_tx(&mut *conn);
     let answer: Answer = call.run(async |_: &mut D::Conn, _| unreachable!()).await;
