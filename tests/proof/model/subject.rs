@@ -13,10 +13,10 @@ use tokio::runtime::{Builder, Runtime};
 /// A store whose time a test moves.
 pub(crate) trait Subject {
     const NAME: &'static str;
-    /// What a step of a sequence is in milliseconds.
+    /// The length of a step of a sequence in milliseconds.
     const STEP: u64;
-    /// What is added to each lease and life. Half a step where time runs on by itself, so that the
-    /// steps of time never end near the end of either.
+    /// Milliseconds added to each lease and life. Half a step where time runs on by itself, so that the steps
+    /// of time never end near the end of either.
     const OFFSET: u64;
     /// How far time may run on by itself.
     const SLACK: u64;

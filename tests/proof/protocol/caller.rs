@@ -4,17 +4,17 @@ use idem_runtime::store::Remains;
 
 use crate::store::{Command, Ending};
 
-/// What a caller is about.
+/// The phase of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
     Idle,
     /// It claims without a script, which grants a new key and answers from a finished one.
     Offering,
-    /// It claims by the script: that did not do, or is not done.
+    /// It claims by the script, because the plain claim was undecided or is not used.
     Asking,
-    /// Somebody else holds the claim.
+    /// Another caller holds the claim.
     Waiting,
-    /// Its hook is asked.
+    /// Its hook runs.
     Finding,
     /// Nothing landed, when this many bodies had started; it claims once more.
     Starting(u8),
@@ -23,7 +23,7 @@ pub(crate) enum Phase {
     /// It has.
     After,
     Completing(Ending),
-    /// Somebody else took the key over; it waits for their answer by completing again.
+    /// Another caller took the key over; this one waits for that answer by completing again.
     Overtaken(Ending),
     Releasing(Remains),
     /// It returned, or is gone.
@@ -43,7 +43,7 @@ pub(crate) struct Caller {
 }
 
 impl Phase {
-    /// What was sent, while its reply is waited for.
+    /// The command whose reply it waits for.
     pub(crate) fn awaits(self) -> Option<Command> {
         match self {
             Self::Offering => Some(Command::Offer),
