@@ -37,12 +37,12 @@ pub(crate) struct Connected {
     pub(crate) books: Books,
 }
 
-/// Connects to a store. One that is having faults is asked again.
+/// Connects to a store; retries one that has faults.
 pub(crate) async fn connect(store: &str, url: &str, dir: &Path) -> Connected {
     let engine = loop {
         match connect_once(store, url).await {
             Ok(engine) => break engine,
-            // What is full or read-only now will not be for long.
+            // A full or read-only store recovers soon.
             Err(error) if error.kind() != StoreErrorKind::TooLarge => {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
