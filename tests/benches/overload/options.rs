@@ -45,7 +45,7 @@ struct Line {
     quick: bool,
 }
 
-/// What is measured, and for how long.
+/// The measurements, and how long they take.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) json: bool,

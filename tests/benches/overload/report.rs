@@ -1,4 +1,4 @@
-//! What is printed: a row a load, and what is required of it.
+//! The report: a row a load, and the goals of each.
 
 use std::io::{Write as _, stdout};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::audit::Audit;
 use super::load::{Latency, Measured, Peak};
 
-/// How much of what is answered `Ok` under a smaller load is under a greater one, at least.
+/// The least goodput under a load, as a part of the best under a smaller one.
 const GOODPUT: f64 = 0.8;
 /// The claim deadline, and what a timer on a busy machine adds.
 const REFUSED_MS: f64 = 2_250.0;

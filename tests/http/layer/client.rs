@@ -65,7 +65,7 @@ impl Fixture {
         }
     }
 
-    /// A layer for everybody.
+    /// A layer for all clients.
     pub(crate) fn layer(&self) -> IdempotencyLayer {
         IdempotencyLayer::public(&self.engine, "shop.api")
     }
@@ -80,7 +80,7 @@ impl Fixture {
         self.runs.load(Ordering::SeqCst)
     }
 
-    /// A router whose `/orders` answers as this says, behind the layer.
+    /// A router whose `/orders` sends the response of `respond`, behind the layer.
     pub(crate) fn orders<R>(&self, layer: IdempotencyLayer, respond: fn(usize) -> R) -> Router
     where
         R: axum::response::IntoResponse + 'static,
