@@ -100,7 +100,7 @@ async fn call(engine: &Engine, key: usize, asks: &Sender<usize>, server: &mut Re
         while !waits(server) {
             tokio::task::yield_now().await;
         }
-        // It looks once more, and then it waits.
+        // It polls once more, and then it waits.
         tokio::time::sleep(Duration::from_millis(5)).await;
         Ok::<_, Error>(key)
     };

@@ -205,7 +205,7 @@ async fn a_store_that_is_slower_than_the_lease_runs_nothing(fixture: Fixture) {
     fixture.events.wait_for("released", 1).await;
 }
 
-/// Remembers what it saw, and panics every time.
+/// Records the events that it saw, and panics every time.
 #[derive(Clone, Debug, Default)]
 struct Fragile(Arc<Mutex<Vec<&'static str>>>);
 

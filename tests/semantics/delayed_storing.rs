@@ -143,7 +143,7 @@ async fn a_business_error_of_a_caller_that_went_is_not_stored_behind_a_successor
     nobody_declines(&fixture, second).await;
 }
 
-/// The second of two attempts gives the key back, and the first does not say any more what it found.
+/// The second of two attempts releases the key, and the first does not report its result any more.
 async fn nobody_declines(fixture: &Fixture, second: Body) {
     second.drop_caller().await;
     fixture.pass_in_store(LEASE_OVER);
@@ -180,7 +180,7 @@ async fn a_short_deadline_is_the_callers_and_not_the_stores(fixture: Fixture) {
     assert_eq!(waited.expect("its caller waits no longer"), receipt(1));
     sent(&fixture, StoreOperation::Complete, 2).await;
     fixture.clock.advance(Duration::from_millis(1_900));
-    // The engine's thread is through with whatever it was woken for.
+    // The engine's thread is through with the work it was woken for.
     other.renew().await.unwrap();
     fixture.store.deliver();
     fixture.events.wait_for("completed value", 1).await;

@@ -374,7 +374,7 @@ async fn a_value_that_cannot_be_kept_resolves_nothing(fixture: Fixture) {
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
 }
 
-/// An operator resolves what a log named.
+/// An operator resolves a record by the digest in a log.
 async fn a_resolution_by_digest_keeps_the_operations_ttl(fixture: Fixture) {
     let week = Duration::from_hours(24 * 7);
     let call = || fixture.pay().ttl(week);

@@ -54,7 +54,7 @@ async fn a_follower_asks_for_a_time_that_its_leader_lacks(fixture: Fixture) {
     let ErrorKind::Duplicate { retry_after } = error.kind() else {
         panic!("{error}");
     };
-    // Both on the store's word, and the answer lives for a day.
+    // Both by the store's reply, and the answer lives for a day.
     assert!(*retry_after <= 23 * hour, "{retry_after:?}");
     assert_eq!(runs.count(), 1);
 }

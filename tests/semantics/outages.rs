@@ -301,7 +301,7 @@ async fn claimed_in_store(fixture: &Fixture) {
     }
 }
 
-/// The engine's thread gives the key back; the next call runs as the first attempt.
+/// The engine's thread releases the key; the next call runs as the first attempt.
 async fn freed(fixture: &Fixture) {
     fixture.events.wait_for("released", 1).await;
     let call = fixture.pay().run(|cx| async move {

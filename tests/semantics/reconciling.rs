@@ -324,7 +324,7 @@ async fn a_caller_dropped_during_the_hook_leaves_it_unknown_at_once(fixture: Fix
 
 async fn a_hook_whose_process_dies_leaves_it_unknown(fixture: Fixture) {
     crashed(&fixture, fixture.pay()).await;
-    // Nothing is heard of it again, not even what its end would say.
+    // It never reports again, not even at its end.
     let dead = Asking::start(&fixture, fixture.pay_far()).await;
     assert_running(&refused_near(&fixture).await);
     fixture

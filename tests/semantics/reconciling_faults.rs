@@ -292,8 +292,8 @@ async fn a_body_that_starts_after_its_hook_was_overtaken_holds_a_lease(fixture: 
     }
 }
 
-/// The hook's lease lapsed while it asked, its renewals having no reply; another process took the key
-/// over, had the effect and panicked. Found by the model in `tests/proof/protocol`.
+/// The hook's lease lapsed while it ran, its renewals having no reply; another process took the key over, had
+/// the effect and panicked. Found by the model in `tests/proof/protocol`.
 async fn a_verdict_from_before_another_body_starts_nothing(fixture: Fixture) {
     abandon(&fixture).await;
     let lost = std::iter::repeat_n(Fault::Lost, 100);

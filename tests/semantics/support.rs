@@ -72,7 +72,7 @@ pub(crate) fn assert_unknown(error: &Error) {
     assert!(unknown, "somebody knows: {error:?}");
 }
 
-/// How the key of [`Fixture::pay`] stands, as another process sees it, and how many attempts count.
+/// The state of the key of [`Fixture::pay`], as another process sees it, and how many attempts count.
 pub(crate) async fn stands(fixture: &Fixture) -> (EntryState, u16) {
     let entry = until(fixture, fixture.pay_far().entry()).await.unwrap();
     let entry = entry.expect("there is a record");
@@ -127,7 +127,7 @@ impl Body {
     }
 }
 
-/// A body that begins and is never heard of again, until after its lease.
+/// A body that begins and never reports again, until after its lease.
 pub(crate) async fn crashed(fixture: &Fixture, call: Pay) {
     let body = Body::start(call, Err(PayError::Down)).await;
     body.drop_caller().await;
@@ -243,7 +243,7 @@ pub(crate) fn claims(fixture: &Fixture) -> usize {
     fixture.store.count(StoreOperation::Claim)
 }
 
-/// Waits until the key of [`Fixture::pay`] stands like this in the store.
+/// Waits until the record of the key of [`Fixture::pay`] is in such a state.
 pub(crate) async fn comes_to_stand(fixture: &Fixture, like_this: impl Fn(EntryState) -> bool) {
     let stands = async {
         while !like_this(stands(fixture).await.0) {

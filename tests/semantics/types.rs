@@ -264,7 +264,7 @@ async fn a_second_function_takes_nothing_over(fixture: Fixture) {
     crashed(&fixture, fixture.pay()).await;
     assert_wrong(&other::<Bill>(fixture.pay_far()).await);
     assert_eq!(stands(&fixture).await, (EntryState::Abandoned, 1));
-    // Given back, after an attempt that counts.
+    // Released, after an attempt that counts.
     let down = fixture
         .pay()
         .run(|_| async { Err(PayError::Down) as Answer });

@@ -19,7 +19,7 @@ use crate::mix::Family;
 
 /// How long a resolution may go on after its operator received an unknown result.
 const REPEATED: u64 = 30_000_000;
-/// What a busy machine may add to a time.
+/// The delay that a busy machine may add to a time.
 const SLACK: u64 = 400_000;
 
 /// The promise of a store.

@@ -11,7 +11,7 @@ use crate::journal::{self, Entry};
 pub(crate) enum How {
     /// With an answer: a success, or a business error.
     Answer(Box<str>),
-    /// With an error that gives the key back.
+    /// With an error that releases the key.
     Down,
     Unknown,
     Panic,

@@ -196,7 +196,7 @@ fn watch(fleet: &WorkerFleet, nemesis: &Nemesis<'_>, began: Instant, options: &O
     }
 }
 
-/// The keys that were answered, with the payload that was asked: a line each.
+/// The answered keys, each with the payload of its call: a line each.
 fn acknowledged(history: &History) -> String {
     let mut lines = BTreeSet::new();
     for (name, key) in &history.keys {

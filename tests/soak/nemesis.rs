@@ -195,7 +195,7 @@ impl<'a> Nemesis<'a> {
     }
 }
 
-/// What the nemesis did, in the directory of a run.
+/// The log of the nemesis, in the directory of a run.
 pub(crate) const LOG: &str = "faults.log";
 
 /// Most faults are short, some longer than a lease.

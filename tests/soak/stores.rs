@@ -30,7 +30,7 @@ pub(crate) const ALL: [&str; 8] = [
     "memory",
 ];
 
-/// What a process works with.
+/// The connections of a process.
 #[derive(Debug)]
 pub(crate) struct Connected {
     pub(crate) engine: EngineBuilder,
@@ -89,7 +89,7 @@ pub(crate) enum Site {
 }
 
 impl Site {
-    /// Starts what the store is on, and makes its tables.
+    /// Starts the servers of the store, and makes its tables.
     pub(crate) fn start(store: &str, dir: &Path) -> Self {
         let redis = || RedisServer::builder().append_only_always().start();
         let postgres = || PostgresServer::builder().durable().start();

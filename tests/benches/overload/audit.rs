@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_mins(3);
 /// The fate of acknowledged answers.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Audit {
-    /// How many were asked for.
+    /// How many were called again.
     pub(crate) audited: u64,
     /// The body ran again, or another answer came.
     pub(crate) lost: u64,

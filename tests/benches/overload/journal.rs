@@ -120,7 +120,7 @@ impl Journal {
         self.others.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it has so far.
+    /// The findings so far.
     pub(crate) fn findings(&self) -> Findings {
         let mut findings = Findings {
             others: self.others().clone(),
@@ -152,7 +152,7 @@ pub(crate) struct Findings {
     /// Acknowledged answers that no run of their key gave.
     pub(crate) of_no_run: u64,
     pub(crate) others: BTreeMap<String, u64>,
-    /// What the journal takes of the memory of the process.
+    /// The part of the process's memory that the journal takes.
     pub(crate) bytes: u64,
 }
 

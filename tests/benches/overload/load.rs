@@ -101,7 +101,7 @@ pub(crate) struct Measured {
     pub(crate) last_reply_s: f64,
     pub(crate) shutdown: String,
     pub(crate) shutdown_s: f64,
-    /// Answers that the shutdown said are not stored.
+    /// Answers that the shutdown reported as not stored.
     pub(crate) unstored: u64,
     /// Events: an answer was returned and not stored yet; and storing it was given up.
     pub(crate) unsaved: u64,
@@ -285,7 +285,7 @@ fn say(line: &str) {
     println!("{line}");
 }
 
-/// In megabytes; not a number where the system does not say.
+/// In megabytes; not a number where the system does not report it.
 fn rss(field: &str) -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(field));
@@ -463,7 +463,7 @@ impl Callers {
     }
 }
 
-/// Counts what the default observer would print.
+/// Counts the events that the default observer would print.
 #[derive(Debug, Default)]
 struct Events {
     unsaved: AtomicU64,

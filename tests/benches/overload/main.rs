@@ -49,7 +49,7 @@ use self::options::Options;
 use self::report::Row;
 use self::stores::{STORES, Stand};
 
-/// The first word to a process under load.
+/// The first argument of a process under load.
 const TASK: &str = "--task";
 
 /// How long a process may take beyond its load: a recovery, the last replies, a shutdown and an audit.

@@ -251,7 +251,7 @@ async fn the_layer_goes_on_top_of_the_attribute() {
     );
     assert_eq!(again.header("set-cookie"), None);
 
-    // The layer says of errors, too, that they are replayed.
+    // The layer marks errors, too, as replayed.
     let shop = Shop::new();
     let layer = IdempotencyLayer::public(shop.engine(), "shop.api");
     let server = Server::start(shop.routes().layer(layer)).await;

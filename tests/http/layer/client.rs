@@ -116,7 +116,7 @@ impl Answer {
             .is_some_and(|value| value == "true")
     }
 
-    /// The word of a problem document.
+    /// The code of a problem document.
     pub(crate) fn code(&self) -> String {
         assert_eq!(self.headers["content-type"], "application/problem+json");
         let document: serde_json::Value = serde_json::from_slice(&self.body).unwrap();
@@ -124,7 +124,7 @@ impl Answer {
         document["code"].as_str().unwrap().to_owned()
     }
 
-    /// Status and word of a problem document.
+    /// Status and code of a problem document.
     pub(crate) fn problem(&self) -> (u16, String) {
         (self.status.as_u16(), self.code())
     }

@@ -39,7 +39,7 @@ use Side::{Inside, Outside};
 
 const SIDES: [Side; 2] = [Inside, Outside];
 
-/// A transaction: what it has written so far. Dropped, nothing has happened.
+/// A transaction: its uncommitted writes. Dropped, nothing has happened.
 #[derive(Clone, Default)]
 struct Transaction(Arc<Mutex<Vec<String>>>);
 
@@ -102,7 +102,7 @@ fn shedding(shop: Router) -> Router {
 /// Puts something around a service.
 type Around = fn(Router, &Ledger) -> Router;
 
-/// What usually stands around handlers.
+/// The usual layers around handlers.
 const USUAL: [(&str, Around); 11] = [
     ("timeout", |shop, _| {
         let status = StatusCode::GATEWAY_TIMEOUT;
@@ -228,7 +228,7 @@ fn other(key: &str) -> Request {
     request.body(axum::body::Body::from("tea")).unwrap()
 }
 
-/// Whatever was woken on this thread goes first.
+/// Woken tasks of this thread go first.
 pub(crate) async fn others() {
     for _ in 0..64 {
         tokio::task::yield_now().await;

@@ -147,7 +147,7 @@ async fn a_payment_that_is_asked_for_again_while_it_is_made_is_one_charge() {
     let mut provider = Provider::open(Duration::from_secs(2)).await;
     let held = json!({ "amount": 9_999, "currency": "eur" });
     provider.sdk.begin(&held);
-    // It has waited for its reply as long as it does, and has asked again.
+    // It has waited its whole time for a reply, and has sent its request again.
     let again = provider.arrived.wait_for(|arrived| *arrived >= 2);
     soon("the SDK asks again", again).await.unwrap();
     provider.go_on.notify_one();

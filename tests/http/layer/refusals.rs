@@ -140,7 +140,7 @@ async fn a_body_that_is_too_long_is_refused_before_anything_is_claimed() {
     let layer = fixture.layer().max_body_bytes(10);
     let shop = fixture.orders(layer, |run| run.to_string());
     let too_large = (413, "body-too-large".to_owned());
-    // By what it says: this body never comes.
+    // By its declared length: this body never comes.
     let (_never, body) = frames();
     let announced = keyed("/orders").header("content-length", "11").body(body);
     assert_eq!(send(&shop, announced.unwrap()).await.problem(), too_large);
@@ -285,7 +285,7 @@ async fn waits(fixture: &Fixture) {
     soon("a repeat waits", fixture.clock.sleeper_within(patience)).await;
 }
 
-/// Whatever was woken on this thread goes first.
+/// Woken tasks of this thread go first.
 async fn others() {
     for _ in 0..32 {
         tokio::task::yield_now().await;

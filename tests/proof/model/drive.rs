@@ -111,7 +111,7 @@ impl<S: Subject> Run<'_, S> {
         self.subject.advance(ms, &self.names);
     }
 
-    /// What the owner was granted last, or what it might think it was.
+    /// The claim that the owner was granted last, or that it might think it was.
     fn held(&self, key: usize, owner: usize) -> Entry {
         let made_up = Entry {
             phase: Phase::Claimed {
@@ -159,7 +159,7 @@ impl<S: Subject> Run<'_, S> {
                     (&mut said, &model)
                     && !dated
                 {
-                    // Less is as good, and what a store knows of time here is not the time of the model.
+                    // A shorter time is as good, and the store's time here is not the time of the model.
                     *left = *known;
                 }
                 if let (Reply::Granted { fence, .. }, Reply::Granted { .. })

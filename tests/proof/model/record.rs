@@ -163,7 +163,7 @@ impl Entry {
     }
 }
 
-/// What a claim is about to do.
+/// The decision on a claim.
 enum Next {
     /// Go on with the claim of this owner.
     GoOn,

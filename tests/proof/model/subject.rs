@@ -84,7 +84,7 @@ impl Redis {
     }
 }
 
-/// Ages the keys of a sequence. The harness's own way looks through all keys of the server.
+/// Ages the keys of a sequence. The harness's own way scans all keys of the server.
 const AGE: &str = "for _, key in ipairs(KEYS) do
   local left, age = redis.call('PTTL', key), tonumber(ARGV[1])
   if left >= 0 and left <= age then redis.call('DEL', key)

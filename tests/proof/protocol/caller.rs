@@ -1,4 +1,4 @@
-//! A caller: what an engine does for one call.
+//! A caller: the model of an engine's work for one call.
 
 use idem_runtime::store::Remains;
 
@@ -36,7 +36,7 @@ pub(crate) struct Caller {
     /// Each claim that is not a repetition has an owner of its own.
     pub(crate) round: u8,
     pub(crate) fence: u8,
-    /// Its body started, and has not said that nothing happened. Only where requests differ.
+    /// Its body started, and has not reported that nothing happened. Only where requests differ.
     pub(crate) started: bool,
     /// Its claim brought the request. Only where requests differ.
     pub(crate) fresh: bool,

@@ -26,7 +26,8 @@ pub(crate) enum Promise {
     OneEffect,
     /// No caller receives an answer to another request.
     OwnAnswers,
-    /// The body of another request starts only where each earlier body gave the key back because nothing happened.
+    /// The body of another request starts only where each earlier body released the key because nothing
+    /// happened.
     RequestStays,
 }
 

@@ -18,7 +18,7 @@ pub(crate) const REQUESTS: [Fingerprint; 2] = [
     Fingerprint::from_bytes([2; 16]),
 ];
 
-/// What a caller or the operator sends.
+/// A command of a caller or of the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Command {
     /// A plain claim: `SET … NX GET`.
@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Resolve(Option<u8>),
 }
 
-/// What a call ends with.
+/// The ending of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Ending {
     Value(u8),

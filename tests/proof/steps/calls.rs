@@ -15,7 +15,7 @@ use crate::simulation::{LEASE, Simulation};
 /// The verdict of a reconcile hook.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Hook {
-    /// What the other side knows: the effect of the last body that came that far, or of none.
+    /// The knowledge of the other side: the effect of the last body that came that far, or of none.
     Truth,
     NotLanded,
     Undecided,
@@ -249,7 +249,7 @@ impl Body {
             Ending::Business => Err(PayError::Declined { run }),
             Ending::System => Err(PayError::Down),
             Ending::Unknown => Err(PayError::TimedOut),
-            // As a panic, without its words.
+            // As a panic, without its message.
             Ending::Panic => resume_unwind(Box::new("a bug")),
             Ending::Dropped => pending().await,
         }

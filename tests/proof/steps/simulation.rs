@@ -133,7 +133,7 @@ impl Simulation {
                 .build()
                 .expect("the settings are within bounds")
         });
-        // Asked for all the time, and read at once: the first letter of its alphabet, all along.
+        // Read all the time, and answered at once: the first letter of its alphabet, all along.
         let echo = KeyDigest::from_bytes([0; 32]);
         Self {
             near,

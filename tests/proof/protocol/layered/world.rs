@@ -36,7 +36,7 @@ pub(super) struct Caller {
     /// The epoch as its process knows it; `None` for a closed one.
     pub(super) known: Option<u8>,
     pub(super) fresh: bool,
-    /// The epoch when it looked.
+    /// The epoch when it looked up a copy.
     place: Option<u8>,
 }
 

@@ -186,7 +186,7 @@ async fn a_record_that_expires_before_the_claim_leaves_its_name() {
     ];
     assert_eq!(answers.map(Result::unwrap), [Ok(1), Ok(1)]);
     assert_eq!(change.fixture.runs(), 1);
-    // Without the former secret it is found: it stands under the new name.
+    // Without the former secret it is found: it has the new name.
     let last = change.fixture.engine(Some(NEW));
     assert_eq!(change.fixture.charge(&last, "card", 5).await, Ok(1));
 }
@@ -203,7 +203,7 @@ async fn a_claim_sent_again_after_its_record_has_expired_begins_none() {
     change.held.sends.add_permits(1);
     // Sent again.
     change.held.has_made_one().await;
-    // What the lost claim wrote lives for the default `ttl`.
+    // The record of the lost claim lives for the default `ttl`.
     change.clock.advance(Duration::from_hours(25));
     let first = change.charge(quick);
     change.held.has_made_one().await;

@@ -1,4 +1,4 @@
-//! What a token costs in commands, counted by the server.
+//! The cost of a token in commands, counted by the server.
 
 use std::time::Duration;
 

@@ -88,7 +88,7 @@ async fn the_live_page_counts_without_javascript_too() {
     wait_for_counter(&watcher, "orders", "1").await;
 }
 
-/// By the browser's own log of what it does on the network.
+/// By the browser's own log of its network traffic.
 #[tokio::test]
 async fn the_pages_connect_only_to_the_shop() {
     let shop = Shop::start(FAST);

@@ -98,7 +98,7 @@ async fn another_form(browser: &Browser, form: &str) -> String {
 async fn input_of_a_visitor_is_text_everywhere() {
     let shop = Shop::start(FAST);
     let visitor = visitor(&shop).await;
-    // A card of an own make, which the bank cannot be asked for.
+    // A made-up card, which the bank cannot be queried for.
     let card = "\"><script>document.title = 'taken'</script>";
     let add = "const card = document.getElementById('card'); \
                card.options[0].value = arguments[0]; card.selectedIndex = 0;";
