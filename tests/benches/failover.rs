@@ -1,5 +1,5 @@
-//! What is forgotten in a failover, by how the primary is lost, when a write counts, and what the
-//! client knows of the group.
+//! The losses of a failover, by how the primary is lost, when a write counts, and which addresses the client
+//! has.
 //!
 //! `cargo bench -p idem-tests --bench failover`, under three minutes once it is built;
 //! `-- --only replicated` measures the rows in which that word is, `--seconds 2` goes on calling for so

@@ -1,4 +1,4 @@
-//! What the layer costs a request: `cargo bench -p idem-tests --bench http`.
+//! The cost of the layer per request: `cargo bench -p idem-tests --bench http`.
 //!
 //! A router of axum whose handler answers with bytes that it has, called in this process without a socket, on one
 //! thread. Measured are that router alone, the same behind the layer when it replays, and when it takes a first

@@ -1,4 +1,4 @@
-//! What a call costs that the local cache answers, on one thread, whatever the store is.
+//! The cost of a call that the local cache answers, on one thread, whatever the store is.
 //!
 //! `cargo bench -p idem-tests --bench local_cache`. Seven rounds of each case, the cases in turn: a replay
 //! from the cache, one from the memory store, and what both do besides, the key and the fingerprint of the

@@ -1,4 +1,4 @@
-//! What a call costs a transaction: `cargo bench -p idem-tests --bench transaction`.
+//! The cost that a call adds to a transaction: `cargo bench -p idem-tests --bench transaction`.
 //!
 //! An order is a row that is inserted in a transaction of its own. Measured are that transaction alone, the
 //! same as a call in it, and a call that is replayed; and the same where idem begins and commits. They take

@@ -1,12 +1,12 @@
 //! How long a waiting call waits after the other has finished, in round trips.
 //!
-//! `cargo bench -p idem-tests --bench wake`. Two clients of a Redis of their own: one finishes calls,
-//! the other waits for them on a thread of its own. Measured is the time from the moment at which the
-//! finishing call has returned to the one at which the waiting one has the answer: at the store, by a
-//! watch and one more claim; and through two engines, where the engine's own thread is told and reads.
-//! In between, in the same run, as many plain `GET`s on a warm connection and claims of a finished key,
-//! one round trip each. Once on loopback, where a round trip costs little but processor time, and once
-//! behind a proxy that delays every reply by a millisecond, as a network does.
+//! `cargo bench -p idem-tests --bench wake`. Two clients of a Redis of their own: one finishes calls, the other
+//! waits for them on a thread of its own. Measured is the time from the moment at which the finishing call has
+//! returned to the one at which the waiting one has the answer: at the store, by a watch and one more claim;
+//! and through two engines, where the engine's own thread is notified and reads. In between, in the same run,
+//! as many plain `GET`s on a warm connection and claims of a finished key, one round trip each. Once on
+//! loopback, where a round trip costs little but processor time, and once behind a proxy that delays every
+//! reply by a millisecond, as a network does.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 #![allow(
@@ -57,7 +57,7 @@ fn runtime() -> Runtime {
     runtime.unwrap()
 }
 
-/// The one that waits. Says when it watches, and then when it had the answer.
+/// The waiting client. Reports when it watches, and then when it had the answer.
 fn wait(url: &str, keys: &Receiver<RecordKey>, says: &Sender<Instant>) {
     runtime().block_on(async {
         let store = RedisStore::connect(url).await.unwrap();
@@ -100,7 +100,7 @@ async fn call(engine: &Engine, key: usize, asks: &Sender<usize>, server: &mut Re
         while !waits(server) {
             tokio::task::yield_now().await;
         }
-        // It looks once more, and then it waits.
+        // It polls once more, and then it waits.
         tokio::time::sleep(Duration::from_millis(5)).await;
         Ok::<_, Error>(key)
     };
@@ -110,7 +110,7 @@ async fn call(engine: &Engine, key: usize, asks: &Sender<usize>, server: &mut Re
     finished
 }
 
-/// The one that finishes a call. When that had returned.
+/// The client that finishes a call. Returns the moment at which that had returned.
 async fn finish(store: &RedisStore, key: &RecordKey, claim: &Header) -> Instant {
     let done = Header {
         state: State::Done {

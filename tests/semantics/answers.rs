@@ -1,4 +1,4 @@
-//! How answers are written, and who reads them: what meets in one store while settings are deployed.
+//! How answers are written and read when settings are deployed: the formats that meet in one store.
 
 use idem_runtime::store::{ReadReply, RecordKey, Store};
 use idem_runtime::{
@@ -230,7 +230,7 @@ async fn an_answer_by_hand_is_for_the_request_of_its_entry(fixture: Fixture) {
     let error = entry.resolve(&MEMO.to_owned()).await.unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Mismatch);
     assert_eq!(record(&fixture, 7).await, changed, "nothing was changed");
-    // An entry that was asked for without a request settles what is there.
+    // An entry obtained without a request settles the stored record.
     fixture.plant(&genuine);
     let entry = fixture.pay().entry().await.unwrap().unwrap();
     entry.resolve(&MEMO.to_owned()).await.unwrap();

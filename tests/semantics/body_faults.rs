@@ -164,7 +164,7 @@ async fn a_grant_that_comes_after_its_lease_runs_nothing(fixture: Fixture) {
     let runs = Runs::default();
     let first = claiming(&fixture, &runs).await;
     fixture.pass_in_store(Duration::from_secs(30));
-    // The lease is over before anybody knows of it, so another call runs.
+    // The lease is over before its process notices, so another call runs.
     let body = |_| async { Ok::<_, PayError>(Receipt { run: runs.start() }) };
     assert_eq!(fixture.pay_far().run(body).await, Ok(Receipt { run: 1 }));
     paused(&fixture, Duration::from_secs(30));
@@ -205,7 +205,7 @@ async fn a_store_that_is_slower_than_the_lease_runs_nothing(fixture: Fixture) {
     fixture.events.wait_for("released", 1).await;
 }
 
-/// Remembers what it saw, and panics every time.
+/// Records the events that it saw, and panics every time.
 #[derive(Clone, Debug, Default)]
 struct Fragile(Arc<Mutex<Vec<&'static str>>>);
 

@@ -67,8 +67,8 @@ async fn body(steps: Steps, answer: Answer) -> Answer {
 /// More polls than any of these calls takes; the call that ends before shows that all were tried.
 const POLLS: usize = 1_000;
 
-/// Drops a call after 0, 1, 2, … polls, each time in a fixture with new engines and under a new key,
-/// and looks at what is left when the engine has come to rest.
+/// Drops a call after 0, 1, 2, … polls, each time in a fixture with new engines and under a new key, and checks
+/// the result when the engine has come to rest.
 async fn dropped_at_every_poll(
     mut fixture: Fixture,
     call: impl Fn(Pay) -> Pay,
@@ -96,8 +96,8 @@ async fn dropped_at_every_poll(
     unreachable!("the call never ends");
 }
 
-/// A key whose body never began is as if nobody had called. A claim on the wire when its caller goes
-/// may arrive behind its own release; then it is over with its lease.
+/// A key whose body never began is as if it had never been called. A claim on the wire when its caller goes may
+/// arrive behind its own release; then it is over with its lease.
 async fn is_free(fixture: &Fixture, again: &dyn Fn() -> Pay) {
     let runs = Runs::default();
     let answer = paid(again(), &runs).await;
@@ -217,7 +217,7 @@ async fn a_panic_at_every_await_and_unknown(mut fixture: Fixture) {
     }
 }
 
-/// What a body holds: dropped, it remembers how often anybody had been told of the body's end.
+/// A value held by a body: when dropped, it records how often the end of the body had been reported.
 struct Holds {
     events: Events,
     store: Faulty,
@@ -233,8 +233,8 @@ impl Drop for Holds {
     }
 }
 
-/// Runs a body that holds something until it waits, or panics, and says how often anybody had been
-/// told of its end when what it held went.
+/// Runs a body that holds such a value until it waits, or panics. Returns how often its end had been reported
+/// when the value was dropped.
 async fn told_before(fixture: &Fixture, call: Pay, panics: bool) -> usize {
     let told = Arc::new(Mutex::new(None));
     let holds = Holds {

@@ -36,7 +36,7 @@ async fn with_pauses<T>(fixture: &Fixture, call: impl Future<Output = T>) -> T {
     }
 }
 
-/// Waits until the store was asked so many times.
+/// Waits until the store has received so many commands.
 async fn asked(fixture: &Fixture, operation: StoreOperation, times: usize) {
     while fixture.store.sent(operation).len() < times {
         tokio::task::yield_now().await;
@@ -108,7 +108,7 @@ async fn a_completion_that_is_refused_is_reported_and_tried_again(fixture: Fixtu
     assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
     let reported = "unsaved: an injected fault; storing goes on in the background";
     assert_eq!(fixture.events.count(reported), 1);
-    // The right that was missing is given: the engine's thread finds out.
+    // The missing right is granted: the engine's thread notices.
     with_pauses(&fixture, fixture.events.wait_for("completed value", 1)).await;
     assert_eq!(fixture.store.sent(StoreOperation::Complete).len(), 4);
     assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));

@@ -87,7 +87,7 @@ async fn a_fence_grows_with_every_claim_and_stays_within_one(fixture: Fixture) {
                 run: u32::try_from(fence.get() & 0xffff).unwrap(),
             })
         });
-        // What is kept shows that the fence was not asked of the store again.
+        // The stored record shows that the fence was not requested from the store again.
         call.await.unwrap_err();
         let entry = fixture.pay().entry().await.unwrap().unwrap();
         assert!(entry.fence() > last);
@@ -202,7 +202,7 @@ async fn inside<F: Future<Output = ()>>(fixture: &Fixture, work: F) {
         work.await;
         receipt(1)
     });
-    // Nothing here needs time: whoever waited for himself would hang.
+    // Nothing here needs time: a call that waited for itself would hang.
     assert_eq!(call.await, receipt(1));
 }
 
@@ -292,7 +292,7 @@ async fn two_bodies_that_call_each_other_do_not_wait_for_ever(fixture: Fixture) 
     }
     fixture.clock.advance(Duration::from_secs(5));
     let (first, second) = both.await;
-    // Whoever gives up first gives its key back, and the other one may go on.
+    // The call that gives up first releases its key, and the other one may go on.
     let refused = [first, second].into_iter().filter(Result::is_err);
     let refused: Vec<_> = refused
         .map(|answer| assert_running(&refusal(answer)))

@@ -22,7 +22,7 @@ fn pay(engine: &Engine, key: usize) -> Call {
     engine.operation("pay").key(&key)
 }
 
-/// Makes all the calls in one task, and says how many were made when another task has its turn.
+/// Makes all the calls in one task, and returns how many were made when another task has its turn.
 async fn calls_before_another_turn<F>(call: impl Fn(usize) -> F + Send + 'static) -> usize
 where
     F: Future<Output = ()> + Send,

@@ -1,5 +1,5 @@
-//! What becomes of an ending that the store does not take at once: how long it is tried, what its caller
-//! gets, and what is left to the engine's thread.
+//! Endings that the store does not take at once: how long they are retried, the answer of their caller, and the
+//! work left to the engine's thread.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn unsaved(fixture: &Fixture, reason: &str) {
 async fn an_answer_whose_key_another_request_has_is_not_stored(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.ttl(Duration::from_mins(1)));
     let first = Body::start(fixture.pay().fingerprint(&1), receipt(1)).await;
-    // The store forgets the claim, and gives the key to who asks for something else.
+    // The store forgets the claim, and grants the key to another request.
     fixture.pass_in_store(Duration::from_hours(25));
     let other = || fixture.pay_far().fingerprint(&2);
     let second = Body::start(other(), receipt(2)).await;
@@ -76,7 +76,7 @@ async fn overtaken(fixture: &Fixture, call: Pay, first: Answer) -> (Body, Body) 
     (first, second)
 }
 
-/// Lets so much time pass, from one short sleep of somebody to the next.
+/// Lets so much time pass, from one short sleep of a task to the next.
 async fn pass(fixture: &Fixture, time: Duration) {
     let end = fixture.clock.now() + time;
     while fixture.clock.now() < end {
@@ -95,7 +95,7 @@ async fn an_overtaken_call_is_refused_when_the_store_falls_silent(fixture: Fixtu
         .store
         .fail(StoreOperation::Complete, [Fault::None, Fault::Hangs]);
     first.let_end();
-    // It is told that it is overtaken, and sleeps until it asks again.
+    // Its completion is refused as overtaken, and it sleeps until it completes again.
     fixture.clock.sleeper_within(Duration::from_secs(1)).await;
     fixture.clock.advance(Duration::from_millis(20));
     sent(&fixture, StoreOperation::Complete, 2).await;
@@ -143,7 +143,7 @@ async fn a_business_error_of_a_caller_that_went_is_not_stored_behind_a_successor
     nobody_declines(&fixture, second).await;
 }
 
-/// The second of two attempts gives the key back, and the first does not say any more what it found.
+/// The second of two attempts releases the key, and the first does not report its result any more.
 async fn nobody_declines(fixture: &Fixture, second: Body) {
     second.drop_caller().await;
     fixture.pass_in_store(LEASE_OVER);
@@ -180,7 +180,7 @@ async fn a_short_deadline_is_the_callers_and_not_the_stores(fixture: Fixture) {
     assert_eq!(waited.expect("its caller waits no longer"), receipt(1));
     sent(&fixture, StoreOperation::Complete, 2).await;
     fixture.clock.advance(Duration::from_millis(1_900));
-    // The engine's thread is through with whatever it was woken for.
+    // The engine's thread is through with the work it was woken for.
     other.renew().await.unwrap();
     fixture.store.deliver();
     fixture.events.wait_for("completed value", 1).await;
@@ -271,7 +271,7 @@ async fn a_lease_is_not_reported_lost_after_its_caller_has_gone(fixture: Fixture
     fixture.store.deliver();
     fixture.store.deliver();
     fixture.events.wait_for("released", 1).await;
-    // What the engine's thread said of the first lease it said before it renewed the second one.
+    // The engine's thread reported on the first lease before it renewed the second one.
     fixture.clock.sleeper_within(third).await;
     fixture.clock.advance(third);
     fixture.events.wait_for("renewed", 1).await;

@@ -1,4 +1,4 @@
-//! What a duplicate gets, while the first call runs and after.
+//! The outcome of a duplicate, while the first call runs and after.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ on_every_store![
     a_thousand_concurrent_duplicates_run_the_body_once,
 ];
 
-/// A call that runs until it is told to end.
+/// A call that runs until its test ends it.
 struct Running {
     end: Arc<Semaphore>,
     task: tokio::task::JoinHandle<Result<Receipt, PayError>>,
@@ -57,7 +57,7 @@ fn never<T>() -> Result<T, PayError> {
 async fn a_duplicate_of_a_running_call_waits_for_its_answer(fixture: Fixture) {
     let first = Running::start(&fixture, Ok(Receipt { run: 1 })).await;
     let duplicate = tokio::spawn(fixture.pay_far().run(|_| async { never::<Receipt>() }));
-    // It asks, is told to wait, and sleeps.
+    // It claims, has to wait, and sleeps.
     fixture.clock.sleeper_within(Duration::from_secs(1)).await;
     assert!(!duplicate.is_finished());
     assert_eq!(first.end().await, Ok(Receipt { run: 1 }));

@@ -165,7 +165,7 @@ async fn the_engine_ends_its_thread_when_it_is_dropped() {
 
 #[tokio::test]
 async fn the_engine_ends_its_thread_when_its_last_claim_is_dropped() {
-    // The thread may look before the claim's lease is gone, or after: both must end it.
+    // The thread may check before the claim's lease is gone, or after: both must end it.
     for _ in 0..200 {
         let fixture = Fixture::memory();
         let claim = fixture.pay().begin().await.unwrap();

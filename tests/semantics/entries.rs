@@ -1,4 +1,4 @@
-//! Looking at a record and settling it by hand: whoever settles names what he saw, and nothing else is
+//! Inspecting a record and settling it by hand: the operator names the record that he saw, and nothing else is
 //! changed.
 
 use std::time::Duration;
@@ -244,7 +244,7 @@ async fn an_answer_is_changed_by_a_reset_only(fixture: Fixture) {
     assert_eq!(paid(fixture.pay(), &runs).await, receipt(2));
 }
 
-/// Neither of the three ways of settling does anything now.
+/// None of the three ways of settling changes anything now.
 async fn cannot_be_settled(fixture: &Fixture) {
     let declined = PayError::Declined { run: 3 };
     let results = [
@@ -272,7 +272,7 @@ async fn a_record_in_reconciliation_cannot_be_settled(fixture: Fixture) {
     assert_eq!(asking.end().await, receipt(7));
 }
 
-/// Neither of the three ways of settling does anything with what was seen before.
+/// None of the three ways of settling changes anything with an outdated entry.
 async fn are_stale(seen: [Entry; 3]) {
     let [first, second, third] = seen;
     let declined = PayError::Declined { run: 3 };
@@ -374,7 +374,7 @@ async fn a_value_that_cannot_be_kept_resolves_nothing(fixture: Fixture) {
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
 }
 
-/// An operator resolves what a log named.
+/// An operator resolves a record by the digest in a log.
 async fn a_resolution_by_digest_keeps_the_operations_ttl(fixture: Fixture) {
     let week = Duration::from_hours(24 * 7);
     let call = || fixture.pay().ttl(week);

@@ -55,7 +55,7 @@ async fn refund(order: u32, cents: u64, #[idem(skip)] engine: &Engine) -> Answer
     Err(PayError::Down)
 }
 
-/// A key that was given back knows no request; its answer is that of the request whose entry it is.
+/// A released key knows no request; its answer is that of the request whose entry it is.
 async fn an_entry_has_the_fingerprint_of_its_call(fixture: Fixture) {
     let engine = &fixture.engine;
     assert_eq!(refund(7, 1_250, engine).await, Err(PayError::Down));

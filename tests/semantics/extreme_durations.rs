@@ -1,4 +1,4 @@
-//! Settings at the ends of what a `Duration` holds: refused or sensible, never a panic.
+//! Settings at the limits of a `Duration`: refused or sensible, never a panic.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ async fn a_store_that_answers_later_works_with_the_longest_deadlines() {
     assert_eq!(call.run(|_| async { Ok::<_, PayError>(1) }).await, Ok(1));
 }
 
-/// Whoever does not want to wait for the storing gets its answer at once, and it is stored.
+/// A call that does not wait for the storing returns its answer at once, and it is stored.
 #[tokio::test]
 async fn without_a_complete_deadline_answers_are_stored_in_the_background() {
     let events = Events::default();

@@ -1,5 +1,5 @@
-//! The first of the duplicates in a process asks for all of them. When it goes without an answer,
-//! another one takes its place.
+//! The first of the duplicates in a process claims for all of them. When it goes without an answer, another one
+//! takes its place.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -54,7 +54,7 @@ async fn a_follower_asks_for_a_time_that_its_leader_lacks(fixture: Fixture) {
     let ErrorKind::Duplicate { retry_after } = error.kind() else {
         panic!("{error}");
     };
-    // Both on the store's word, and the answer lives for a day.
+    // Both by the store's reply, and the answer lives for a day.
     assert!(*retry_after <= 23 * hour, "{retry_after:?}");
     assert_eq!(runs.count(), 1);
 }
@@ -110,7 +110,7 @@ async fn a_leader_whose_body_is_dropped_makes_another_one_wait_for_its_lease(fix
     let mut tasks = duplicates(10, patient, &runs);
     others().await;
     first.drop_caller().await;
-    // Somebody has asked, and was told to wait.
+    // A second claim has been sent; its caller has to wait.
     while claims(&fixture) < 2 {
         tokio::task::yield_now().await;
     }
@@ -155,7 +155,7 @@ async fn a_dropped_follower_leaves_the_others_waiting(fixture: Fixture) {
 }
 
 async fn a_leader_that_is_not_polled_blocks_no_follower_for_ever(fixture: Fixture) {
-    // It has sent its claim, and whoever holds it awaits something else.
+    // It has sent its claim, and its task awaits something else.
     fixture.store.fail(StoreOperation::Claim, [Fault::Hangs]);
     let mut leader = Box::pin(answered(fixture.pay()));
     assert!(poll_once(leader.as_mut()).await.is_none());
@@ -234,7 +234,7 @@ async fn a_call_of_another_request_waits_for_its_own_time(fixture: Fixture) {
         Duration::from_secs(1)
     );
     let waits = tokio::spawn(answered(call(9)));
-    // Until it asks again.
+    // Until it queries the store again.
     fixture.clock.sleeper_within(Duration::from_secs(1)).await;
     assert_eq!(first.end().await, receipt(1));
     assert_eq!(until(&fixture, waits).await.unwrap(), receipt(1));

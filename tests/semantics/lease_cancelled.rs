@@ -1,4 +1,4 @@
-//! A body that is dropped because its lease is lost: what its caller gets, and what becomes of its key.
+//! A body that is dropped because its lease is lost: the outcome of its caller, and the state of its key.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -92,7 +92,7 @@ async fn a_cancelled_body_without_a_successor_is_reported_at_once(fixture: Fixtu
     fixture.events.wait_for("renewed", 1).await;
     fixture.pass_in_store(Duration::from_secs(5));
     fixture.clock.advance(Duration::from_secs(5));
-    // Time stands still: it does not wait for somebody who cannot come.
+    // Time stands still: the call does not wait for a successor, because there is none.
     let error = refusal(body.join().await);
     let left = assert_running(&error);
     assert!(left > Duration::from_secs(20), "of its own lease: {left:?}");
@@ -127,7 +127,7 @@ async fn a_cancelled_body_whose_ending_is_late_is_waited_for(fixture: Fixture) {
     fixture.clock.sleeper_within(patience).await;
     fixture.clock.advance(patience);
     let call = tokio::spawn(body.join());
-    // It looks, and sleeps until it looks again.
+    // It polls, and sleeps until the next poll.
     let asleep = fixture.clock.sleeper_within(Duration::from_secs(1));
     let asleep = tokio::time::timeout(Duration::from_secs(20), asleep).await;
     asleep.expect("it waits until the store knows how it ended");
@@ -142,14 +142,14 @@ async fn a_cancelled_body_that_is_released_frees_its_key(fixture: Fixture) {
     let call = cancels(fixture.pay()).on_cancel(OnCancel::Release);
     let body = Body::start(call, receipt(7)).await;
     fixture.clock.advance(LEASE_OVER);
-    // Time stands still: it waits for nobody.
+    // Time stands still: the call waits for no other one.
     assert_running(&refusal(body.join().await));
     assert_eq!(fixture.events.count("dropped"), 0, "idem dropped it");
     assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
     assert_eq!(paid(fixture.pay_far(), &Runs::default()).await, receipt(1));
 }
 
-/// What a body holds: dropped, it remembers how often its key had been given back.
+/// A value held by a body: when dropped, it records how often its key had been released.
 struct Holds(Faulty, Arc<Mutex<Option<usize>>>);
 
 impl Drop for Holds {

@@ -1,4 +1,4 @@
-//! A lease that is lost: who is told, when, and what becomes of the body and its answer.
+//! A lost lease: which tasks are notified, when, and the fate of the body and its answer.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -35,7 +35,7 @@ on_every_store![
 
 const THIRD: Duration = Duration::from_secs(10);
 
-/// A body that waits until its lease is lost, and says so.
+/// A body that waits until its lease is lost, and reports it.
 struct Watching {
     context: Context,
     told: JoinHandle<()>,
@@ -274,7 +274,7 @@ async fn a_lease_is_not_reported_lost_after_its_body_has_ended(fixture: Fixture)
     told.await.unwrap();
     fixture.store.deliver();
     assert_eq!(answer.await.unwrap(), receipt(7));
-    // What the engine's thread said of the first lease it said before it renewed the second one.
+    // The engine's thread reported on the first lease before it renewed the second one.
     third(&fixture).await;
     fixture.events.wait_for("renewed", 1).await;
     assert_eq!(fixture.events.count("lease lost"), 0);

@@ -1,4 +1,4 @@
-//! Renewal, take-over, and what an overtaken call gets.
+//! Renewal, take-over, and the outcome of an overtaken call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ on_every_store![
 
 type Answer = Result<Receipt, PayError>;
 
-/// A body that ends when it is told to, and with what.
+/// A body that ends with a given answer when its test ends it.
 struct Body {
     gate: Arc<Semaphore>,
     task: JoinHandle<Answer>,
@@ -173,7 +173,7 @@ async fn an_overtaken_business_error_is_not_kept(fixture: Fixture) {
 async fn an_overtaken_call_waits_for_the_winner(fixture: Fixture) {
     let (first, second) = overtaken(&fixture, Ok(Receipt { run: 1 })).await;
     first.let_end();
-    // It is told that it is overtaken, and sleeps until it asks again.
+    // Its completion is refused as overtaken, and it sleeps until it completes again.
     fixture.clock.sleeper_within(Duration::from_secs(1)).await;
     assert_eq!(second.end().await, Ok(Receipt { run: 2 }));
     fixture.clock.advance(Duration::from_millis(20));

@@ -29,7 +29,7 @@ on_every_store![
     a_runtime_that_shuts_down_ends_a_finished_body,
 ];
 
-/// A body that goes on when it is told to.
+/// A body that goes on when its test opens the gate.
 #[derive(Clone, Debug)]
 struct Gate {
     begun: Arc<Semaphore>,

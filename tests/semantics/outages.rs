@@ -82,7 +82,7 @@ async fn a_failing_store_is_asked_again_until_the_deadline(fixture: Fixture) {
     );
 }
 
-/// What is left of a deadline of 2 s while an outage lasts.
+/// The rest of a deadline of 2 s while an outage lasts.
 const SHORT: Duration = Duration::from_millis(250);
 
 /// Calls until the store is unavailable; how long that took, and how many claims.
@@ -130,7 +130,7 @@ async fn after_a_failure_of_a_whole_deadline_later_calls_fail_soon(fixture: Fixt
         let (took, claims) = fails(&fixture, other(&fixture, key)).await;
         assert_eq!(took, SHORT);
         assert!(claims > 2, "it makes attempts of its own: {claims}");
-        // Later, and another call's failure is what is remembered.
+        // Later, and another call's failure is the remembered one.
         fixture.clock.advance(Duration::from_secs(15));
     }
 }
@@ -237,7 +237,7 @@ async fn a_store_that_grants_after_the_lease_is_given_up() {
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
     let message = error.to_string();
     assert!(message.contains("longer to grant the claim"), "{message}");
-    // What was granted is given back.
+    // The granted claim is released.
     fixture.events.wait_for("released", 1).await;
 }
 
@@ -301,7 +301,7 @@ async fn claimed_in_store(fixture: &Fixture) {
     }
 }
 
-/// The engine's thread gives the key back; the next call runs as the first attempt.
+/// The engine's thread releases the key; the next call runs as the first attempt.
 async fn freed(fixture: &Fixture) {
     fixture.events.wait_for("released", 1).await;
     let call = fixture.pay().run(|cx| async move {

@@ -1,4 +1,4 @@
-//! What is kept of a result, and what a later call gets.
+//! The stored part of a result, and the outcome of a later call.
 
 use std::time::Duration;
 

@@ -23,7 +23,7 @@ fn never<T>() -> Result<T, PayError> {
     unreachable!("this body must not run")
 }
 
-/// Runs a body that panics, and says with what.
+/// Runs a body that panics, and returns its message.
 async fn panicking(fixture: &Fixture) -> String {
     let body = |_| async { std::panic::panic_any("out of paper") as Result<Receipt, PayError> };
     let call = fixture.pay().run(body);

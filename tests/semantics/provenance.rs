@@ -39,7 +39,7 @@ fn story(answer: &Answer<Receipt>) -> (u32, AnswerSource, u16, u64) {
     (answer.run, answer.how(), answer.attempt(), minutes)
 }
 
-/// A body that ends when it is told to.
+/// A body that ends when its test ends it.
 struct Body {
     gate: Arc<Semaphore>,
     task: JoinHandle<Paid>,
@@ -145,7 +145,7 @@ async fn an_answer_has_the_provenance_of_a_wait(fixture: Fixture) {
             .pay_far()
             .run(|_| async { never::<Answer<Receipt>>() }),
     );
-    // It asks, is told to wait, and sleeps.
+    // It claims, has to wait, and sleeps.
     fixture.clock.sleeper_within(Duration::from_secs(1)).await;
     assert!(first.end().await.was_executed());
     assert_eq!(story(&near.await.unwrap()), (1, AnswerSource::Waited, 1, 0));
@@ -166,7 +166,7 @@ async fn an_adopted_answer_was_waited_for_and_has_its_own_age(fixture: Fixture) 
     assert_eq!(fixture.events.count("adopted"), 1);
 }
 
-/// The one that asks does not want to know how old it is, and so may not be told.
+/// The duplicate that queries the store does not request the age of the answer, and so may not receive it.
 async fn an_answer_that_a_duplicate_asked_for_has_its_own_age(fixture: Fixture) {
     let first = Body::start(&fixture, fixture.pay(), 1).await;
     assert!(first.end().await.was_executed());

@@ -1,4 +1,4 @@
-//! Finding out before a body runs again: when the hook is asked, and what each of its answers means.
+//! Reconciling before a body runs again: when the hook runs, and the meaning of each of its verdicts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ on_every_store![
     duplicates_share_one_undecided_hook,
 ];
 
-/// How often a hook was asked and a body ran.
+/// How often a hook and a body ran.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) asked: Runs,
@@ -56,7 +56,7 @@ impl Counts {
     }
 }
 
-/// A call whose hook says this, and whose body succeeds.
+/// A call whose hook returns this, and whose body succeeds.
 pub(crate) async fn reconciled<R: IntoReconciled<Receipt>>(
     call: Pay,
     says: R,
@@ -70,7 +70,7 @@ pub(crate) async fn reconciled<R: IntoReconciled<Receipt>>(
     call.run_reconciled(hook, body).await
 }
 
-/// What a hook says.
+/// The verdict of a hook.
 pub(crate) type Says = Reconciled<Receipt>;
 
 /// The effect happened; its receipt has number 7.
@@ -175,7 +175,7 @@ async fn an_effect_that_did_not_land_runs_once_and_counts(fixture: Fixture) {
     assert_eq!(fixture.events.all()[2..6], told);
 }
 
-/// Nobody knows, the body does not run, and this was the reason.
+/// The outcome stays unknown, the body does not run, and this was the reason.
 async fn stays_unknown<R: IntoReconciled<Receipt>>(fixture: &Fixture, says: R, why: &str) {
     let counts = Counts::default();
     timed_out(fixture.pay()).await;
@@ -242,7 +242,7 @@ async fn an_undecided_key_is_asked_about_again(fixture: Fixture) {
     assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(7));
 }
 
-/// A call whose hook says something when it is told to.
+/// A call whose hook returns its verdict when the test opens the gate.
 #[derive(Debug)]
 pub(crate) struct Asking {
     pub(crate) gate: Arc<Semaphore>,
@@ -250,12 +250,12 @@ pub(crate) struct Asking {
 }
 
 impl Asking {
-    /// A hook that will say that the effect landed.
+    /// A hook that will return that the effect landed.
     pub(crate) async fn start(fixture: &Fixture, call: Pay) -> Self {
         Self::saying(fixture, call, LANDED).await
     }
 
-    /// Waits until the hook is asked. The body succeeds as run 8.
+    /// Waits until the hook runs. The body succeeds as run 8.
     pub(crate) async fn saying(fixture: &Fixture, call: Pay, says: Says) -> Self {
         let (gate, begun) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
         let (end, start) = (Arc::clone(&gate), Arc::clone(&begun));
@@ -324,7 +324,7 @@ async fn a_caller_dropped_during_the_hook_leaves_it_unknown_at_once(fixture: Fix
 
 async fn a_hook_whose_process_dies_leaves_it_unknown(fixture: Fixture) {
     crashed(&fixture, fixture.pay()).await;
-    // Nothing is heard of it again, not even what its end would say.
+    // It never reports again, not even at its end.
     let dead = Asking::start(&fixture, fixture.pay_far()).await;
     assert_running(&refused_near(&fixture).await);
     fixture
@@ -381,7 +381,7 @@ async fn a_body_after_the_hook_may_fail_like_any_other(fixture: Fixture) {
     assert_eq!(answered(fixture.pay_far()).await, declined);
 }
 
-/// Ten duplicates of an unknown key ask the provider once, not ten times.
+/// Ten duplicates of an unknown key query the provider once, not ten times.
 async fn duplicates_share_one_undecided_hook(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let (gate, hooks) = (Arc::new(Semaphore::new(0)), Runs::default());

@@ -1,5 +1,5 @@
-//! Finding out while the store, the lease or another process is in the way: the body starts only with
-//! a claim of its own, and nobody's answer is lost.
+//! Reconciling while the store, the lease or another process is in the way: the body starts only with a claim
+//! of its own, and no answer is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ async fn the_lease_is_renewed_during_a_long_hook(fixture: Fixture) {
     assert_eq!(asking.end().await, receipt(7));
 }
 
-/// A hook that is paused for longer than its lease, until another process has asked and said this.
+/// A hook that is paused for longer than its lease, until the hook of another process has returned this.
 async fn overtaken(fixture: &Fixture, says: Says, winner: Says) -> (Asking, Asking) {
     timed_out(fixture.pay()).await;
     let first = Asking::saying(fixture, fixture.pay(), says).await;
@@ -154,8 +154,8 @@ async fn a_store_that_is_silent_before_the_hook_is_not_asked_around(fixture: Fix
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
 }
 
-/// A hook that says that nothing landed, and a claim to run that fails like this; time goes on until
-/// the call has given up.
+/// A hook that returns that nothing landed, and a claim to run that fails like this; time goes on until the
+/// call has given up.
 async fn gives_up_claiming(fixture: &Fixture, fault: Fault) {
     timed_out(fixture.pay()).await;
     fixture
@@ -254,8 +254,8 @@ async fn a_landed_effect_that_cannot_be_stored_leaves_a_tombstone(fixture: Fixtu
     assert_eq!(counts.both(), (1, 0));
 }
 
-/// The hook's process is paused, another one takes the key over and gives it back, and a renewal
-/// says so. Then the hook ends, and the claim to run is granted: nobody renews it.
+/// The hook's process is paused, another one takes the key over and releases it, and the reply to a renewal
+/// reports it. Then the hook ends, and the claim to run is granted although its renewals have ended.
 async fn a_body_that_starts_after_its_hook_was_overtaken_holds_a_lease(fixture: Fixture) {
     // Its renewal is due before the hook's deadline.
     let lease = Duration::from_secs(15);
@@ -292,8 +292,8 @@ async fn a_body_that_starts_after_its_hook_was_overtaken_holds_a_lease(fixture: 
     }
 }
 
-/// The hook's lease lapsed while it asked, its renewals having no reply; another process took the key
-/// over, had the effect and panicked. Found by the model in `tests/proof/protocol`.
+/// The hook's lease lapsed while it ran, its renewals having no reply; another process took the key over, had
+/// the effect and panicked. Found by the model in `tests/proof/protocol`.
 async fn a_verdict_from_before_another_body_starts_nothing(fixture: Fixture) {
     abandon(&fixture).await;
     let lost = std::iter::repeat_n(Fault::Lost, 100);

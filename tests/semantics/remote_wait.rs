@@ -36,11 +36,11 @@ fn patient(call: Pay) -> Pay {
     call.on_running(OnRunning::Wait(Duration::from_mins(5)))
 }
 
-/// A call of this process that has asked and was told to wait.
+/// A call of this process that has claimed and has to wait.
 async fn waiting(fixture: &Fixture, call: Pay, runs: &Runs) -> tokio::task::JoinHandle<Answer> {
     let runs = runs.clone();
     let task = tokio::spawn(async move { paid(call, &runs).await });
-    // That is the first thing that is done for those who wait.
+    // The watch is the first command of a waiting call.
     while fixture.store.count(StoreOperation::Watch) == 0 {
         tokio::task::yield_now().await;
     }
@@ -146,7 +146,7 @@ async fn a_follower_that_cannot_reach_the_store_is_refused(fixture: Fixture) {
     fixture
         .store
         .fail(StoreOperation::Read, [Fault::Refused; 1_000]);
-    // The claim that says that somebody runs is the last thing that this process hears.
+    // The refused claim of a running key is the last reply that this process receives.
     fixture.store.fail(StoreOperation::Claim, [Fault::None]);
     fixture
         .store
@@ -158,7 +158,7 @@ async fn a_follower_that_cannot_reach_the_store_is_refused(fixture: Fixture) {
     assert_eq!((first.end().await, runs.count()), (receipt(7), 0));
 }
 
-/// What who waits is refused with, where the store says this to whatever it is asked; and when.
+/// The refusal of a waiting call whose reads and later claims all meet this fault, and its delay.
 async fn refused_after(fixture: &Fixture, fault: Fault) -> (Error, Duration) {
     let first = Body::start(fixture.pay_far(), receipt(7)).await;
     fixture.store.fail(StoreOperation::Read, [fault; 1_000]);
@@ -167,7 +167,7 @@ async fn refused_after(fixture: &Fixture, fault: Fault) -> (Error, Duration) {
     let begun = fixture.clock.now();
     let runs = Runs::default();
     let mut second = waiting(fixture, patient(fixture.pay()), &runs).await;
-    // The longest pause between two looks.
+    // The longest pause between two polls.
     let pause = Duration::from_millis(1_250);
     let answer = loop {
         tokio::select! {
@@ -194,7 +194,7 @@ async fn a_follower_gets_a_refusal_of_the_store_at_once(fixture: Fixture) {
 async fn a_follower_of_a_silent_store_fails_in_time(fixture: Fixture) {
     let (error, after) = refused_after(&fixture, Fault::Lost).await;
     assert!(error.is_retryable(), "{error}");
-    // So long it may be silent to those who look, and again to who claims.
+    // The store may be silent for this long to the polls, and once more to the claim.
     let expected = Duration::from_secs(4)..Duration::from_secs(6);
     assert!(expected.contains(&after), "{after:?}");
 }
@@ -217,7 +217,7 @@ async fn the_last_follower_leaves_no_watch(fixture: Fixture) {
     second.abort();
     assert!(second.await.unwrap_err().is_cancelled());
     comes_to_rest(&fixture).await;
-    // Whoever asked for it does not ask again.
+    // The aborted follower does not poll again.
     let mut look = Box::pin(until(&fixture, std::future::pending::<()>()));
     for _ in 0..50 {
         assert!(poll_once(look.as_mut()).await.is_none());

@@ -1,4 +1,4 @@
-//! A call that begins after a reset elsewhere is not told what a call before it has asked for.
+//! A call that begins after a reset elsewhere does not receive the reply to the query of an earlier call.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ async fn an_answer_that_was_looked_at_before_is_not_handed_on() {
     let body = Body::start(fixture.pay_far(), receipt(7)).await;
     let (call, waits) = (fixture.pay(), runs.clone());
     let waiting = tokio::spawn(async move { paid(call, &waits).await });
-    // The first look sees a body that runs.
+    // The first poll sees a running body.
     sent(&fixture, StoreOperation::Read, 1).await;
     fixture.store.fail(StoreOperation::Read, [Fault::ReplyHeld]);
     assert_eq!(body.end().await, receipt(7));
@@ -102,7 +102,7 @@ async fn an_answer_that_was_looked_at_before_is_not_handed_on() {
     reset_far(&fixture).await;
     let after = joins(&fixture, &runs).await;
     fixture.store.deliver();
-    // It may have looked after the reset: on a thread of its own.
+    // It may have polled after the reset: on a thread of its own.
     until(&fixture, waiting).await.unwrap().unwrap();
     let after = until(&fixture, after).await.unwrap();
     assert_ne!(after, receipt(7));

@@ -48,7 +48,7 @@ fn assert_full(answer: Answer) {
     assert_eq!(error.retry_after(), Some(Duration::from_secs(1)));
 }
 
-/// A body that waits for a word.
+/// A body that waits for its gate.
 async fn gated(gate: Arc<Semaphore>, runs: Runs) -> Answer {
     let run = runs.start();
     gate.acquire().await.unwrap().forget();
@@ -363,7 +363,7 @@ fn a_limit_of_none_is_refused() {
     assert!(error.to_string().contains("`max_running` is 0"), "{error}");
 }
 
-/// What the person reads whom it wakes.
+/// The message that the operator reads.
 #[tokio::test]
 async fn a_refusal_at_the_limit_names_the_setting() {
     let fixture = limited(Fixture::memory(), 1);

@@ -1,4 +1,5 @@
-//! The orderly end of an engine: what runs may finish, with all that it calls, and nothing new begins.
+//! The orderly end of an engine: running calls may finish, with all calls that they make, and nothing new
+//! begins.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -204,7 +205,7 @@ async fn a_shutdown_waits_for_remote_followers(fixture: Fixture) {
     assert!(poll_once(waits.as_mut()).await.is_none());
     let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
     assert_waits!(shutdown);
-    // Nobody else tells the shutdown anything.
+    // No other event notifies the shutdown.
     drop(waits);
     let over = tokio::time::timeout(Duration::from_secs(20), shutdown).await;
     assert_eq!(

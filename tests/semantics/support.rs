@@ -1,5 +1,5 @@
-//! What the cells are played with: bodies that end when they are told to, futures that are polled so
-//! many times, and time that moves as long as somebody sleeps.
+//! The tools of the cells: bodies that end on request, futures that are polled so many times, and time that
+//! moves as long as a task sleeps.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
@@ -14,10 +14,10 @@ use idem_tests::payment::{PayError, Receipt, Runs};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// What a payment answers.
+/// The answer of a payment.
 pub(crate) type Answer = Result<Receipt, PayError>;
 
-/// A call that nobody has said how errors are treated of.
+/// A call whose treatment of errors is not set.
 pub(crate) type Pay = CallBuilder<Classified>;
 
 /// More than the lease of a claim.
@@ -44,7 +44,7 @@ pub(crate) async fn answered(call: Pay) -> Answer {
     call.run(|_| async { never() }).await
 }
 
-/// What idem refused a call with.
+/// The error with which idem refused a call.
 pub(crate) fn refusal(answer: Answer) -> Error {
     match answer {
         Err(PayError::Idem(error)) => error,
@@ -52,13 +52,13 @@ pub(crate) fn refusal(answer: Answer) -> Error {
     }
 }
 
-/// What a call of another process is refused with that neither waits nor runs.
+/// The refusal of a call of another process that neither waits nor runs.
 pub(crate) async fn refused_far(fixture: &Fixture) -> Error {
     let call = fixture.pay_far().on_running(OnRunning::Reject);
     refusal(answered(call).await)
 }
 
-/// Panics unless the call was refused because another one runs; gives the time that it was told.
+/// Panics unless the call was refused because another one runs; returns its `retry_after`.
 pub(crate) fn assert_running(error: &Error) -> Duration {
     match error.kind() {
         ErrorKind::Running { retry_after } => *retry_after,
@@ -66,20 +66,20 @@ pub(crate) fn assert_running(error: &Error) -> Duration {
     }
 }
 
-/// Panics unless nobody knows the outcome.
+/// Panics unless the outcome is unknown.
 pub(crate) fn assert_unknown(error: &Error) {
     let unknown = matches!(error.kind(), ErrorKind::Unknown { .. });
     assert!(unknown, "somebody knows: {error:?}");
 }
 
-/// How the key of [`Fixture::pay`] stands, as another process sees it, and how many attempts count.
+/// The state of the key of [`Fixture::pay`], as another process sees it, and how many attempts count.
 pub(crate) async fn stands(fixture: &Fixture) -> (EntryState, u16) {
     let entry = until(fixture, fixture.pay_far().entry()).await.unwrap();
     let entry = entry.expect("there is a record");
     (entry.state(), entry.attempts())
 }
 
-/// A call in a task of its own, whose body ends when it is told to.
+/// A call in a task of its own, whose body ends when its test ends it.
 #[derive(Debug)]
 pub(crate) struct Body {
     gate: Arc<Semaphore>,
@@ -115,7 +115,7 @@ impl Body {
         self.gate.add_permits(1);
     }
 
-    /// What its caller gets, although nobody has told the body to end.
+    /// The outcome of its caller, without ending the body.
     pub(crate) async fn join(self) -> Answer {
         self.task.await.unwrap()
     }
@@ -127,7 +127,7 @@ impl Body {
     }
 }
 
-/// A body that begins and is never heard of again, until after its lease.
+/// A body that begins and never reports again, until after its lease.
 pub(crate) async fn crashed(fixture: &Fixture, call: Pay) {
     let body = Body::start(call, Err(PayError::Down)).await;
     body.drop_caller().await;
@@ -140,7 +140,7 @@ pub(crate) async fn abandon(fixture: &Fixture) {
     fixture.pass_in_store(LEASE_OVER);
 }
 
-/// A body after which nobody knows whether its effect happened.
+/// A body whose outcome is unknown.
 pub(crate) async fn timed_out(call: Pay) {
     let answer = call.run(|_| async { Err(PayError::TimedOut) as Answer });
     assert_eq!(answer.await, Err(PayError::TimedOut));
@@ -204,7 +204,7 @@ pub(crate) async fn others() {
     }
 }
 
-/// Moves time on, from one short sleep of somebody to the next, until something is done.
+/// Moves time on, from one short sleep of a task to the next, until the work is done.
 pub(crate) async fn until<T>(fixture: &Fixture, work: impl Future<Output = T>) -> T {
     let short = Duration::from_secs(1);
     let mut work = pin!(work);
@@ -215,7 +215,7 @@ pub(crate) async fn until<T>(fixture: &Fixture, work: impl Future<Output = T>) -
             () = fixture.clock.sleeper_within(short) => {
                 let step = fixture.clock.next_wake().filter(|step| *step <= short);
                 fixture.clock.advance(step.unwrap_or_default());
-                // Whoever was woken goes on before more time passes.
+                // Woken tasks go on before more time passes.
                 others().await;
             }
         }
@@ -243,7 +243,7 @@ pub(crate) fn claims(fixture: &Fixture) -> usize {
     fixture.store.count(StoreOperation::Claim)
 }
 
-/// Waits until the key of [`Fixture::pay`] stands like this in the store.
+/// Waits until the record of the key of [`Fixture::pay`] is in such a state.
 pub(crate) async fn comes_to_stand(fixture: &Fixture, like_this: impl Fn(EntryState) -> bool) {
     let stands = async {
         while !like_this(stands(fixture).await.0) {

@@ -264,7 +264,7 @@ async fn a_second_function_takes_nothing_over(fixture: Fixture) {
     crashed(&fixture, fixture.pay()).await;
     assert_wrong(&other::<Bill>(fixture.pay_far()).await);
     assert_eq!(stands(&fixture).await, (EntryState::Abandoned, 1));
-    // Given back, after an attempt that counts.
+    // Released, after an attempt that counts.
     let down = fixture
         .pay()
         .run(|_| async { Err(PayError::Down) as Answer });
@@ -296,7 +296,7 @@ async fn a_second_function_waits_and_gets_no_answer(fixture: Fixture) {
     }
 }
 
-/// Calls of one key share what one of them asks the store.
+/// Calls of one key share the query that one of them sends to the store.
 async fn a_refusal_of_a_second_function_is_not_that_of_the_first(fixture: Fixture) {
     crashed(&fixture, fixture.pay()).await;
     fixture
@@ -368,12 +368,12 @@ async fn a_released_key_is_free_for_a_corrected_function(fixture: Fixture) {
 async fn a_type_of_another_name_is_accepted_on_request(fixture: Fixture) {
     let renamed = |call: Pay| call.on_other_type(OnOtherType::Accept);
     let never = |_| async { unreachable!("it is answered") as Result<Bill, PayError> };
-    // What was stored is read.
+    // The stored answer is read.
     assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
     for call in [fixture.pay(), fixture.pay_far()] {
         assert_eq!(renamed(call).run(never).await, Ok(Bill { run: 1 }));
     }
-    // What was abandoned is taken over, and the record is of the new type from then on.
+    // The abandoned claim is taken over, and the record is of the new type from then on.
     entry(&fixture).await.reset().await.unwrap();
     crashed(&fixture, fixture.pay()).await;
     let body = |_| async { Ok::<_, PayError>(Bill { run: 2 }) };

@@ -1,4 +1,4 @@
-//! Answers that the store has not confirmed: who gets them, and what becomes of them.
+//! Answers that the store has not confirmed: which callers get them, and how they end.
 
 use std::time::Duration;
 
@@ -135,7 +135,7 @@ async fn a_repeat_waits_for_the_answer_that_is_being_stored(fixture: Fixture) {
     let answer = lapsed(&fixture, fixture.pay(), receipt(1)).await;
     assert_unconfirmed(&refusal(answer));
     fixture.pass_in_store(LEASE_OVER);
-    // In the store, anybody may take the key over by now; this process knows better.
+    // In the store, any process may take the key over by now; this process knows better.
     let repeat = fixture.pay();
     let repeat = tokio::spawn(answered(repeat));
     others().await;
@@ -147,7 +147,7 @@ async fn a_repeat_waits_for_the_answer_that_is_being_stored(fixture: Fixture) {
 async fn a_repeat_waits_for_the_answer_after_max_run_as_well(fixture: Fixture) {
     let answer = lapsed(&fixture, fixture.pay().max_run(LEASE_OVER * 2), receipt(1)).await;
     assert_unconfirmed(&refusal(answer));
-    // Nobody hangs: the body has ended, and what is left of it is its answer.
+    // No call hangs: the body has ended, and only its answer is left.
     for _ in 0..4 {
         fixture.clock.advance(LEASE_OVER);
         others().await;

@@ -1,4 +1,4 @@
-//! Outcomes that nobody knows: how they come about, what callers are told, and what ends them.
+//! Unknown outcomes: how they come about, the refusals of callers, and how they end.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -32,7 +32,7 @@ on_every_store![
     an_unknown_outcome_of_an_overtaken_attempt_stays_unknown,
 ];
 
-/// Nobody knows the outcome, because of this.
+/// The outcome is unknown, for this reason.
 async fn unknown_because(fixture: &Fixture, cause: &str) {
     comes_to_rest(fixture).await;
     let error = refused_far(fixture).await;
@@ -98,7 +98,7 @@ async fn no_policy_runs_an_unknown_key_again(fixture: Fixture) {
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
 }
 
-/// An error with something in it that nobody else may read.
+/// An error with contents that no other party may read.
 #[derive(Clone, Debug, PartialEq)]
 enum Leaky {
     Secret(String),
@@ -170,7 +170,7 @@ async fn an_unknown_outcome_expires_with_its_ttl(fixture: Fixture) {
     assert_eq!(paid(call(), &Runs::default()).await, receipt(1));
 }
 
-/// An attempt that was overtaken by one after which nobody knows.
+/// An attempt that was overtaken by one with an unknown outcome.
 async fn overtaken(fixture: &Fixture, answer: Answer) -> Body {
     let first = Body::start(fixture.pay(), answer).await;
     fixture.pass_in_store(LEASE_OVER);
@@ -201,7 +201,7 @@ async fn a_nested_unknown_makes_the_outer_one_unknown(fixture: Fixture) {
     assert_unknown(&refused_far(&fixture).await);
 }
 
-/// The time-out comes after the lease was lost; the successor gives the key back.
+/// The time-out comes after the lease was lost; the successor releases the key.
 async fn an_unknown_outcome_of_an_overtaken_attempt_stays_unknown(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.on_running(OnRunning::Reject));
     let gates = [(); 2].map(|()| Arc::new(Semaphore::new(0)));
@@ -222,7 +222,7 @@ async fn an_unknown_outcome_of_an_overtaken_attempt_stays_unknown(fixture: Fixtu
     let _ = overtaken.await.unwrap().unwrap_err();
     second.add_permits(1);
     assert_eq!(successor.await.unwrap(), Err(PayError::Down));
-    // It was told that another one runs, and offers what it knows in the background.
+    // It was refused because another call runs, and offers its own result in the background.
     loop {
         tokio::select! {
             biased;

@@ -1,4 +1,4 @@
-//! Bodies that run without protection, because somebody said so: on an outage, or switched off.
+//! Bodies that run without protection, as configured: on an outage, or switched off.
 
 use std::process::Command;
 use std::time::Duration;
@@ -47,7 +47,7 @@ fn cut_off(fixture: &Fixture) {
         .fail(StoreOperation::Claim, [Fault::Lost; 10_000]);
 }
 
-/// What a call comes to while time passes.
+/// The outcome of a call while time passes.
 async fn in_time<T: Send + 'static>(
     fixture: &Fixture,
     call: impl Future<Output = T> + Send + 'static,
@@ -55,7 +55,7 @@ async fn in_time<T: Send + 'static>(
     fixture.finished(tokio::spawn(call)).await
 }
 
-/// One that runs without protection; `runs` counts.
+/// A call that runs without protection; `runs` counts.
 async fn bare(fixture: &Fixture, call: Pay, runs: &Runs) -> Answer {
     let runs = runs.clone();
     in_time(fixture, async move { paid(call, &runs).await }).await
@@ -204,7 +204,7 @@ async fn an_outage_while_reconciling_runs_nothing(fixture: Fixture) {
     assert_eq!(fixture.events.count("unprotected"), 0);
 }
 
-/// What a flood brings about, and what a store refuses, switches no protection off.
+/// The effects of a flood, and a store's refusals, switch no protection off.
 async fn a_store_that_is_full_busy_or_refuses_is_no_outage(fixture: Fixture) {
     let faults = [Fault::Full, Fault::Overloaded, Fault::Busy, Fault::Refused];
     for (key, fault) in (0..).zip(faults) {

@@ -25,7 +25,7 @@ impl From<Error> for Failure {
 
 type Answer = Result<usize, Failure>;
 
-/// Where a body stops: it has begun, and waits to be let on.
+/// The place where a body stops: it has begun, and waits to be let on.
 #[derive(Debug, Default)]
 struct Gate {
     begun: Notify,
@@ -245,7 +245,7 @@ async fn errors_are_counted() {
     assert_eq!(runs.count(), 2);
 }
 
-/// Written by hand: what stands before its future is body as well.
+/// Written by hand: the code before its future is body as well.
 #[idempotent(op = "endings.boxed", key = order, on_error = release)]
 fn boxed<'a>(
     order: u64,

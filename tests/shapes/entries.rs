@@ -207,7 +207,7 @@ async fn a_trait_may_declare_it() -> Result<(), Failure> {
     Ok(())
 }
 
-// What is said of the lints of the function holds of what stands beside it.
+// A lint attribute of the function also holds for the items generated beside it.
 #[idempotent(op = "shapes.entry.quiet", key = a, entry = quiet_entry)]
 #[expect(clippy::too_many_arguments, reason = "as many as there are")]
 async fn quiet(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8, g: u8, h: u8) -> Answer<u8> {

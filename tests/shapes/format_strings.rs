@@ -130,7 +130,7 @@ macro_rules! paid {
 paid!(of_everybody(tenant, number), "{tenant}-{number}", public);
 paid!(of_a_tenant(tenant, number), "{tenant}-{number}", tenant);
 
-/// `public` is no part of the key: it says that there is no scope.
+/// `public` is no part of the key: it states that there is no scope.
 #[idempotent(op = "shapes.format.of_a_macro", key = "{tenant}-{number}", engine = engine)]
 async fn unscoped(
     tenant: &str,

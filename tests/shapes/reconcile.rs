@@ -1,5 +1,5 @@
-//! Hooks of every form. Each function ends unknown at first; the hook of the next call then says
-//! what became of it, and tells by its answer what it was given.
+//! Hooks of every form. Each function ends unknown at first; the hook of the next call then returns its
+//! outcome, and shows by its answer which arguments it was given.
 
 // A hook is async also where it has nothing to await.
 #![allow(clippy::unused_async, clippy::many_single_char_names)]
@@ -9,7 +9,7 @@ use idem_runtime::{Context, ErrorKind, Reconciled, idempotent};
 use serde::Serialize;
 use std::future::Future;
 
-/// A body's failure, after which nobody knows, or a refusal.
+/// A body's failure with an unknown outcome, or a refusal.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Lost {
     OnTheWay,
@@ -116,7 +116,7 @@ async fn the_hook_is_lent_the_names_of_a_pattern_and_may_fail() {
     assert_eq!(again(async || parts((1, 2), &3, &runs).await).await, Ok(6));
 }
 
-// What a hook finds out is what is stored, and not how the answer came about.
+// A hook returns the stored value, without the provenance of an answer.
 async fn find_value(order: &u64, _: &Context) -> Found<u64> {
     Reconciled::Landed(*order)
 }
@@ -276,7 +276,7 @@ async fn an_undecided_outcome_stays_unknown() {
     assert_eq!(runs.count(), 2);
 }
 
-/// What another system knows.
+/// The knowledge of another system.
 struct Ledger(u64);
 
 impl Ledger {
@@ -296,7 +296,7 @@ async fn called(
     Err(Lost::OnTheWay)
 }
 
-/// Has the names of what stands around a hook.
+/// Its parameters have the names of the variables around a hook.
 async fn plain(cx: u64, landed: &Ledger) -> Found<u64> {
     Reconciled::Landed(cx + landed.0)
 }

@@ -88,7 +88,7 @@ async fn a_record_is_found_without_a_transaction() -> Answer<()> {
     assert!(entry().await?.is_none());
     assert_eq!(shop.twice(async |tx| in_tx(7, tx).await).await?, 1);
     let found = entry().await?.expect("there is a record");
-    // Kept until somebody deletes it, and so is said to be.
+    // Kept until an operator deletes it, and reported so.
     assert_eq!(found.left(), idem_runtime::FOREVER);
     Ok(())
 }

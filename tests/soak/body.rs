@@ -5,7 +5,7 @@ use std::thread;
 use crate::journal::Journal;
 use crate::outcome::{Failure, Receipt, told};
 
-/// Tells how a body ended that did not get to its end.
+/// Reports how a body ended that did not get to its end.
 pub(crate) struct Body<'a> {
     pub(crate) journal: &'a Journal,
     pub(crate) id: u32,
@@ -36,7 +36,7 @@ impl Drop for Body<'_> {
 }
 
 impl Body<'_> {
-    /// Tells how it ended.
+    /// Reports how it ended.
     pub(crate) fn ends(self, answer: Result<Receipt, Failure>) -> Result<Receipt, Failure> {
         self.ended(&told(&answer));
         answer

@@ -1,7 +1,7 @@
-//! The checker: whether what happened to a key may have happened.
+//! The checker: whether the history of a key is allowed.
 //!
-//! It decides by the journals and by what the nemesis says that it did; what an engine told its observer does
-//! not count. It reads nothing and writes nothing.
+//! It decides by the journals and by the log of the nemesis; the events of an engine's observer do not count.
+//! It reads nothing and writes nothing.
 
 mod ledger;
 mod records;
@@ -17,17 +17,17 @@ use crate::faults::{Faults, Outage};
 use crate::history::{Call, History, How, Key, Settling, Start, Told};
 use crate::mix::Family;
 
-/// How long a resolution may go on after its operator was told that it is not known.
+/// How long a resolution may go on after its operator received an unknown result.
 const REPEATED: u64 = 30_000_000;
-/// What a busy machine may add to a time.
+/// The delay that a busy machine may add to a time.
 const SLACK: u64 = 400_000;
 
-/// What the store promises.
+/// The promise of a store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Promise {
     /// The lease of all calls, in microseconds.
     pub(crate) lease: u64,
-    /// Faults that may forget what was acknowledged.
+    /// Faults that may forget acknowledged writes.
     pub(crate) forgets: &'static [&'static str],
 }
 
@@ -38,18 +38,19 @@ impl Promise {
     }
 }
 
-/// What must not happen.
+/// A kind of violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum What {
-    /// An acknowledged answer, and a later caller gets something else.
+    /// A later caller gets something else than an acknowledged answer.
     Lost,
     /// Callers have different answers.
     Differing,
-    /// A caller gets what was taken back by a reset, though the new answer was told before the call began.
+    /// A caller gets an answer that a reset took back, though a caller received the new one before the call
+    /// began.
     Stale,
     /// A body starts though the answer was acknowledged.
     StartedAfterAnswer,
-    /// A body starts a second time, and nothing says why.
+    /// A body starts a second time without an explanation.
     Unexplained,
     /// `max_attempts = 1`, and a second start.
     Twice,
@@ -61,13 +62,13 @@ pub(crate) enum What {
     StartedAfterUnknown,
     /// A call of a process that ended in order has no end.
     NeverEnded,
-    /// A success that was told after its lease had lapsed unconfirmed, and another one beside it.
+    /// A success that its caller received after its lease had lapsed unconfirmed, and another one beside it.
     LateSuccess,
-    /// The ledger has another row than the answer says, or more of them.
+    /// The ledger has another row than the answer, or more of them.
     Ledger,
 }
 
-/// One of them.
+/// A violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
     pub(crate) what: What,
@@ -75,23 +76,23 @@ pub(crate) struct Violation {
     pub(crate) why: String,
 }
 
-/// What the history of a store comes to.
+/// The findings of a store's history.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) violations: Vec<Violation>,
-    /// Second starts by what explains them.
+    /// Second starts by their explanation.
     pub(crate) second_starts: BTreeMap<String, usize>,
     pub(crate) starts: usize,
     pub(crate) answered: usize,
-    /// Answers that were told within their lease, while the store was out of reach, and were not stored.
+    /// Answers that callers received within their lease, while the store was out of reach, and were not stored.
     pub(crate) unstored: usize,
-    /// What an asynchronous failover has forgotten.
+    /// Writes that an asynchronous failover has forgotten.
     pub(crate) forgotten: usize,
-    /// What callers were told, by its kind.
+    /// The outcomes of the calls, by kind.
     pub(crate) told: BTreeMap<String, usize>,
 }
 
-/// Whether an answer was told without having been stored.
+/// Whether a caller received an answer without its having been stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unstored {
     No,
@@ -104,13 +105,13 @@ enum Unstored {
 #[derive(Debug)]
 struct Answer<'a> {
     text: &'a str,
-    /// When the first caller was told.
+    /// When the first caller received it.
     told: u64,
-    /// The call that was told first, unless that was an operator.
+    /// The first call that received it, unless that was an operator.
     teller: Option<&'a Call>,
-    /// The first to be told was the call whose body gave it.
+    /// The first call that received it is the one whose body gave it.
     own: bool,
-    /// When another caller was told, and it was surely stored.
+    /// When another caller received it, and it was surely stored.
     stored: Option<u64>,
 }
 
@@ -188,7 +189,7 @@ impl<'a> Checker<'a, '_> {
         });
     }
 
-    /// A violation, unless a failover may have forgotten what was known before `to`.
+    /// A violation, unless a failover may have forgotten the writes before `to`.
     fn broken(&mut self, what: What, from: u64, to: u64, why: String) {
         if self.faults.any(self.promise.forgets, from, to) {
             self.findings.forgotten += 1;
@@ -197,7 +198,7 @@ impl<'a> Checker<'a, '_> {
         }
     }
 
-    /// Each answer, in the order in which callers heard of them first.
+    /// Each answer, in the order in which callers received them first.
     fn answers(&self) -> Vec<Answer<'a>> {
         let mut answers: Vec<Answer<'a>> = Vec::new();
         let mut add = |text: &'a str, told: u64, teller: Option<&'a Call>, own: bool| {
@@ -242,8 +243,8 @@ impl<'a> Checker<'a, '_> {
 
     /// Whether an operator may have changed the record in this span.
     ///
-    /// Also one who was told of a failure: a reset whose reply was lost is sent again, and may then meet what
-    /// others have made of the record since.
+    /// Also one that received an error: a reset whose reply was lost is sent again, and may then meet a record
+    /// that others have changed since.
     fn settled(&self, from: u64, to: u64) -> bool {
         self.settlings(from, to).next().is_some()
     }
@@ -255,19 +256,19 @@ impl<'a> Checker<'a, '_> {
         self.key.settlings.iter().filter(touches)
     }
 
-    /// Whether an answer was told though it may not have been stored.
+    /// Whether a caller may have received the answer without its having been stored.
     ///
-    /// That takes an outage that begins before the caller is told. With the last renewal before the outage, the
-    /// lease is over one lease after its beginning at the latest.
+    /// That takes an outage that begins before the caller receives it. With the last renewal before the outage,
+    /// the lease is over one lease after its beginning at the latest.
     fn unstored(&self, answer: &Answer<'_>) -> Unstored {
-        // In a transaction the caller is told after its commit.
+        // In a transaction the caller receives its answer after its commit.
         let named = answer.own && self.family != Family::Booked;
         let Some(call) = answer.teller.filter(|_| named) else {
             return Unstored::No;
         };
         let (lapse, lease) = (self.promise.lapse(), self.promise.lease);
         let mut outages = (self.faults).outages(call.process, call.begun, answer.told, lapse);
-        // What was stored and then forgotten is another exception.
+        // An answer that was stored and then forgotten is another exception.
         outages.retain(|outage| !self.promise.forgets.contains(&&*outage.kind));
         let within = |outage: &Outage| {
             let ends = outage.from.max(call.begun) + lease + SLACK;
@@ -286,12 +287,12 @@ impl<'a> Checker<'a, '_> {
         let calls = &self.key.calls;
         for (at, later) in answers.iter().enumerate() {
             for (earlier, how) in answers[..at].iter().zip(unstored) {
-                // What an operator resolved is not taken back by the same.
+                // A resolution is not taken back by the same operator.
                 let from = earlier.teller.map_or(earlier.told + 1, |call| call.begun);
-                // A caller who began before a reset may be told what was stored then, however late.
+                // A caller that began before a reset may receive the answer stored then, however late.
                 let first = self.called_for(later.text).map(|call| call.begun).min();
                 let from = from.min(first.unwrap_or(from));
-                // The last caller who got the later one.
+                // The last caller that got the later one.
                 let last = |call: &Call| match &call.told {
                     Some((told, Told::Answer(text))) if **text == *later.text => Some(*told),
                     _ => None,
@@ -301,7 +302,7 @@ impl<'a> Checker<'a, '_> {
                     continue;
                 }
                 let why = format!("`{}`, and then `{}`", earlier.text, later.text);
-                // One that another caller was told was stored.
+                // An answer that another caller received was stored.
                 let [how, other] = [(earlier, *how), (later, unstored[at])]
                     .map(|(answer, how)| answer.at(u64::MAX, how));
                 match (how, other) {
@@ -318,7 +319,7 @@ impl<'a> Checker<'a, '_> {
         self.stale(answers, unstored);
     }
 
-    /// A call that begins after another answer was told has that one, unless it was taken back again.
+    /// A call that begins after a caller received another answer gets that one, unless it was taken back again.
     fn stale(&mut self, answers: &[Answer<'a>], unstored: &[Unstored]) {
         if self.key.settlings.is_empty() || answers.len() < 2 {
             return;
@@ -327,7 +328,7 @@ impl<'a> Checker<'a, '_> {
             let Some((told, Told::Answer(text))) = &call.told else {
                 continue;
             };
-            // Of those that the caller could have known, the one that was told last.
+            // Of the answers that the caller could have known, the last received one.
             let known = answers.iter().zip(unstored);
             let Some(first) = answers.iter().find(|answer| answer.text == &**text) else {
                 continue;
@@ -355,8 +356,8 @@ impl<'a> Checker<'a, '_> {
         }
     }
 
-    /// Whether the answer was the key's at some moment after `from` and before `to`: it was asked for and told between
-    /// the two, or an operator gave it.
+    /// Whether the answer was the key's at some moment after `from` and before `to`: a call began and received
+    /// it between the two, or an operator gave it.
     fn is_newer(&self, answer: &Answer<'_>, from: u64, to: u64) -> bool {
         let within =
             |begun: u64, told: Option<u64>| begun > from && told.is_some_and(|told| told < to);
@@ -367,14 +368,14 @@ impl<'a> Checker<'a, '_> {
             || (self.key.settlings.iter().filter(given)).any(|one| within(one.from, one.to))
     }
 
-    /// The calls that were told this answer.
+    /// The calls that received this answer.
     fn called_for(&self, text: &str) -> impl Iterator<Item = &'a Call> {
         self.key.calls.iter().filter(
             move |call| matches!(&call.told, Some((_, Told::Answer(told))) if **told == *text),
         )
     }
 
-    /// After an answer was told, no body starts, and every caller gets it.
+    /// After a caller received an answer, no body starts, and every caller gets it.
     fn kept(&mut self, answer: &Answer<'a>, unstored: Unstored) {
         let from = answer.teller.map_or(answer.told, |call| call.begun);
         let payload = answer.teller.map(|call| call.payload);
@@ -400,7 +401,8 @@ impl<'a> Checker<'a, '_> {
                 continue;
             };
             let same = payload.is_none_or(|payload| payload == call.payload);
-            // These say nothing of the record. A follower is told `Running` while its leader has no reply yet.
+            // These imply nothing about the record. A follower receives `Running` while its leader has no reply
+            // yet.
             let waits = [
                 "Running",
                 "StoreUnavailable",

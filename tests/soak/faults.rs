@@ -1,4 +1,4 @@
-//! What the nemesis did and when: where explanations come from.
+//! The log of the nemesis: the faults that explain an exception.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,7 +31,7 @@ pub(crate) struct Fault {
 #[derive(Debug, Default)]
 pub(crate) struct Faults(Vec<Fault>);
 
-/// Time for connections to be made anew after a fault, and for what was queued.
+/// Time for new connections after a fault, and for queued commands.
 const GRACE: u64 = 1_500_000;
 
 /// What kept processes from the store for long enough to let a lease lapse.

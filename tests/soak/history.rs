@@ -1,4 +1,4 @@
-//! What all processes did, by key.
+//! The history of all processes, by key.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::journal::{self, Entry};
 pub(crate) enum How {
     /// With an answer: a success, or a business error.
     Answer(Box<str>),
-    /// With an error that gives the key back.
+    /// With an error that releases the key.
     Down,
     Unknown,
     Panic,
@@ -19,7 +19,7 @@ pub(crate) enum How {
     Dropped,
 }
 
-/// What a caller was told.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     Answer(Box<str>),
@@ -51,7 +51,7 @@ pub(crate) struct Start {
     pub(crate) at: u64,
     pub(crate) fence: Option<u64>,
     pub(crate) end: Option<(u64, How)>,
-    /// The hook of the call found out that nothing had landed.
+    /// The hook of the call returned that nothing had landed.
     pub(crate) reconciled: bool,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Settling {
     pub(crate) from: u64,
     /// `None`: whether and when it happened is not known.
     pub(crate) to: Option<u64>,
-    /// Its operator was told so.
+    /// Its operator received another error than `StoreUnavailable`.
     pub(crate) failed: bool,
     /// The answer of a resolution.
     pub(crate) answer: Option<Box<str>>,

@@ -1,5 +1,5 @@
-//! The soak: processes that call, a nemesis that breaks what they stand on, and a journal outside of the store
-//! by which a checker says whether the guarantee was kept. See `docs/soak.md`.
+//! The soak: processes that call, a nemesis that breaks the servers and networks below them, and a journal
+//! outside of the store by which a checker decides whether the guarantee was kept. See `docs/soak.md`.
 
 #![allow(
     clippy::missing_panics_doc,
@@ -106,7 +106,7 @@ fn soak(store: &str, seed: u64, options: &Options) -> Row {
         watch(&fleet, &nemesis, began, options);
         nemesis.stop();
     });
-    // Everything is well again: what was put off is stored.
+    // All faults are over: delayed completions are stored.
     thread::sleep(Duration::from_secs(2));
     for stuck in fleet.stop() {
         eprintln!("{store}: process {stuck} does not end");
@@ -123,7 +123,7 @@ fn soak(store: &str, seed: u64, options: &Options) -> Row {
     judge(store, &dir, seed, began.elapsed(), options)
 }
 
-/// Checks the journals of a directory, and tells what comes of it.
+/// Checks the journals of a directory, and makes the row of its store.
 fn judge(store: &str, dir: &Path, seed: u64, took: Duration, options: &Options) -> Row {
     let faults = Faults::read(&dir.join(nemesis::LOG)).expect("the log can be read");
     let history = History::read(dir).expect("the journals can be read");
@@ -196,7 +196,7 @@ fn watch(fleet: &WorkerFleet, nemesis: &Nemesis<'_>, began: Instant, options: &O
     }
 }
 
-/// The keys that were answered, with the payload that was asked: a line each.
+/// The answered keys, each with the payload of its call: a line each.
 fn acknowledged(history: &History) -> String {
     let mut lines = BTreeSet::new();
     for (name, key) in &history.keys {

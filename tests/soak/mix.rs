@@ -125,7 +125,7 @@ pub(crate) fn key(seeded: &mut Seeded, now: u64, books: bool) -> (Family, String
     (family, format!("{}{name}", family.letter()))
 }
 
-/// What a call of this key does.
+/// The plan of a call of this key.
 pub(crate) fn plan(seeded: &mut Seeded, family: Family, key: String) -> Plan {
     let on_running = match seeded.below(10) {
         0..=2 => OnRunning::Reject,

@@ -1,4 +1,4 @@
-//! What goes wrong, when and for how long: it follows from the seed.
+//! The nemesis: which faults happen, when and for how long, by the seed.
 //!
 //! Several lanes at once: processes, networks, servers. Each has a schedule of its own, so that a fault that
 //! takes longer than it should moves no others.
@@ -182,7 +182,7 @@ impl<'a> Nemesis<'a> {
         self.log(from, kind, None, None);
     }
 
-    /// What the machine itself does: a thread that sleeps shortly sees when nobody runs.
+    /// Stalls of the machine itself: a thread that sleeps shortly notices when no process runs.
     fn metronome(&self) {
         let (beat, late) = (Duration::from_millis(20), 300_000);
         while !self.stop.load(Ordering::SeqCst) {
@@ -195,7 +195,7 @@ impl<'a> Nemesis<'a> {
     }
 }
 
-/// What the nemesis did, in the directory of a run.
+/// The log of the nemesis, in the directory of a run.
 pub(crate) const LOG: &str = "faults.log";
 
 /// Most faults are short, some longer than a lease.
@@ -208,7 +208,8 @@ fn sleep(millis: u64) {
     thread::sleep(Duration::from_millis(millis));
 }
 
-/// A file of SQLite has its limit a connection: bodies of the ledger set it for as long as they are told to.
+/// SQLite limits the size of a file per connection: the bodies of the ledger set the limit while the flag file
+/// exists.
 fn fill_disk(dir: &Path, length: u64) -> &'static str {
     let flag = dir.join(books::FULL);
     File::create(&flag).expect("the directory is there");
@@ -230,7 +231,7 @@ fn lock_file(url: &str, length: u64) -> &'static str {
         conn.close().await
     };
     let locked = runtime.expect("a runtime starts").block_on(lock);
-    // Somebody who is paused may have it for longer.
+    // A paused process may have it for longer.
     drop(locked);
     "file-lock"
 }

@@ -1,4 +1,4 @@
-//! What a body ends with, and what its caller is told.
+//! The endings of bodies, and the outcomes of calls.
 
 use idem_runtime::{Classify, Error};
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ impl From<sqlx::Error> for Failure {
     }
 }
 
-/// What is told of a call, as a line of the journal has it.
+/// The outcome of a call, as a line of the journal has it.
 pub(crate) fn told(answer: &Result<Receipt, Failure>) -> String {
     match answer {
         Ok(Receipt(receipt)) => format!("ok {receipt}"),

@@ -1,4 +1,4 @@
-//! What a run says: a row for each store, and the whole history of a key that went wrong.
+//! The report of a run: a row for each store, and the whole history of a key that went wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::journal::{self, Entry};
 /// Keys whose history is printed.
 const PRINTED: usize = 5;
 
-/// A store's row, and what stands below the table.
+/// A store's row, and the details below the table.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) store: String,
@@ -61,7 +61,7 @@ impl Row {
         made.map(|(_, count)| count).sum()
     }
 
-    /// What the numbers of the row consist of.
+    /// The details of the numbers of the row.
     pub(crate) fn details(&self) -> String {
         let list = |counts: &BTreeMap<String, usize>| {
             let words = counts.iter().map(|(what, count)| format!("{count} {what}"));

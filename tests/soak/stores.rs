@@ -30,19 +30,19 @@ pub(crate) const ALL: [&str; 8] = [
     "memory",
 ];
 
-/// What a process works with.
+/// The connections of a process.
 #[derive(Debug)]
 pub(crate) struct Connected {
     pub(crate) engine: EngineBuilder,
     pub(crate) books: Books,
 }
 
-/// Connects to a store. One that is having faults is asked again.
+/// Connects to a store; retries one that has faults.
 pub(crate) async fn connect(store: &str, url: &str, dir: &Path) -> Connected {
     let engine = loop {
         match connect_once(store, url).await {
             Ok(engine) => break engine,
-            // What is full or read-only now will not be for long.
+            // A full or read-only store recovers soon.
             Err(error) if error.kind() != StoreErrorKind::TooLarge => {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -89,7 +89,7 @@ pub(crate) enum Site {
 }
 
 impl Site {
-    /// Starts what the store is on, and makes its tables.
+    /// Starts the servers of the store, and makes its tables.
     pub(crate) fn start(store: &str, dir: &Path) -> Self {
         let redis = || RedisServer::builder().append_only_always().start();
         let postgres = || PostgresServer::builder().durable().start();

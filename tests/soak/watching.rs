@@ -1,4 +1,4 @@
-//! What an engine tells its observer, in the journal: to understand a history, not to judge it.
+//! The events of an engine's observer, in the journal: to understand a history, not to judge it.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! A worker process: calls by chance, each in the journal before and after what counts.
 //!
 //! `worker <store> <url> <dir> <number> <seed> <lease ms>`; `audit …` instead calls the keys of `<dir>/audit` once.
-//! It says `calls <n>` now and then, and `stopped` after it was told `stop`.
+//! It prints `calls <n>` now and then, and `stopped` after it received `stop`.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, Write as _};
@@ -178,7 +178,7 @@ impl Worker {
         tokio::time::sleep(Duration::from_millis(seeded.below(6))).await;
     }
 
-    /// A fresh process asks every key that was answered once more.
+    /// A fresh process calls every answered key once more.
     async fn audit(self: &Arc<Self>, dir: &Path) {
         let keys = fs::read_to_string(dir.join("audit")).expect("the keys are there");
         let keys: Vec<_> = keys.lines().map(ToOwned::to_owned).collect();
@@ -207,7 +207,7 @@ impl Worker {
         tasks.join_all().await;
     }
 
-    /// A call, from its beginning to its end. Returns what its caller is told.
+    /// A call, from its beginning to its end. Returns its outcome.
     async fn call(self: &Arc<Self>, plan: Plan) -> String {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (key, payload) = (plan.key.clone(), plan.payload);
@@ -297,7 +297,7 @@ impl Worker {
         }
     }
 
-    /// An answer that no other body gives, and that says what was asked.
+    /// An answer that no other body gives, and that names the payload.
     fn answer(&self, id: u32, plan: &Plan) -> String {
         format!("{}.{id}/{}", self.number, plan.payload)
     }
@@ -333,7 +333,7 @@ impl Worker {
         }
     }
 
-    /// An operator looks at a key, and resets it, or resolves what is unknown.
+    /// An operator reads the record of a key, and resets it, or resolves an unknown outcome.
     async fn operate(&self, key: &str, resolves: bool) {
         let family = Family::of_key(key);
         let call = self.engine.operation(family.operation()).key(key);

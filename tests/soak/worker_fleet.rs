@@ -40,7 +40,7 @@ struct Member {
     calls: u64,
 }
 
-/// What all processes are told alike.
+/// The settings that all processes share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Words {
     pub(crate) seed: u64,
@@ -86,7 +86,7 @@ impl WorkerFleet {
         member.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls that were begun so far, as far as processes have said so.
+    /// Calls that were begun so far, as far as processes have reported.
     pub(crate) fn calls(&self) -> u64 {
         let count = |seat| {
             let mut member = self.member(seat);
@@ -117,7 +117,7 @@ impl WorkerFleet {
         self.member(seat).worker.resume();
     }
 
-    /// Lets every process end its calls. Returns those that do not.
+    /// Lets every process end its calls. Returns the processes that do not.
     pub(crate) fn stop(&self) -> Vec<u32> {
         let seats = 0..self.len();
         for seat in seats.clone() {
@@ -167,7 +167,7 @@ fn spawn(manner: &str, store: &str, url: &str, dir: &Path, number: u32, words: W
         .spawn()
 }
 
-/// A fresh process asks all the keys of the file `audit` once more. The number of the process is returned.
+/// A fresh process calls all the keys of the file `audit` once more. Returns the number of the process.
 pub(crate) fn audit(store: &str, site: &Site, dir: &Path, words: Words) -> u32 {
     const NUMBER: u32 = 4_000_000;
     let mut worker = spawn("audit", store, &site.url(None), dir, NUMBER, words);

@@ -1,4 +1,4 @@
-//! Asks a store again for every acknowledged answer.
+//! Calls once more for every acknowledged answer of a store.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,17 +17,17 @@ const RAN: u32 = 0;
 /// Callers of the audit at a time.
 const CALLERS: usize = 64;
 
-/// How long a store may take to answer for all keys: a claim that nobody renews lapses after 30 s.
+/// How long a store may take to answer for all keys: an unrenewed claim lapses after 30 s.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// What became of acknowledged answers.
+/// The fate of acknowledged answers.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Audit {
-    /// How many were asked for.
+    /// How many were called again.
     pub(crate) audited: u64,
     /// The body ran again, or another answer came.
     pub(crate) lost: u64,
-    /// Of those that are lost: another answer came, and no body ran.
+    /// Of the lost ones: another answer came, and no body ran.
     pub(crate) differing: u64,
     /// The store gave no answer at all.
     pub(crate) unanswered: u64,

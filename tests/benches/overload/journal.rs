@@ -1,4 +1,4 @@
-//! What happened, as bodies and callers saw it. The store has no part in it.
+//! The events that bodies and callers recorded. The store has no part in it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -32,7 +32,7 @@ pub(crate) struct Run {
     pub(crate) answer: u32,
 }
 
-/// A caller was told this.
+/// A reply that a caller received.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
     pub(crate) key: u32,
@@ -120,7 +120,7 @@ impl Journal {
         self.others.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it has so far.
+    /// The findings so far.
     pub(crate) fn findings(&self) -> Findings {
         let mut findings = Findings {
             others: self.others().clone(),
@@ -152,7 +152,7 @@ pub(crate) struct Findings {
     /// Acknowledged answers that no run of their key gave.
     pub(crate) of_no_run: u64,
     pub(crate) others: BTreeMap<String, u64>,
-    /// What the journal takes of the memory of the process.
+    /// The part of the process's memory that the journal takes.
     pub(crate) bytes: u64,
 }
 
@@ -180,7 +180,7 @@ impl Findings {
         self.told.extend_from_slice(&part.told);
     }
 
-    /// What was acknowledged, or so many of that, chosen at random.
+    /// The acknowledged answers, or so many of them, chosen at random.
     pub(crate) fn acknowledged(&self, most: usize) -> Vec<Run> {
         let acknowledged = self.told.iter().filter_map(|told| match told.word {
             Word::Answer(answer) => Some(Run {
@@ -204,14 +204,14 @@ impl Findings {
     }
 }
 
-/// Keeps what was acknowledged for another process.
+/// Writes acknowledged answers for another process.
 pub(crate) fn write(path: &Path, runs: &[Run]) {
     let words = runs.iter().flat_map(|run| [run.key, run.answer]);
     let bytes: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
     std::fs::write(path, bytes).unwrap();
 }
 
-/// What another process has kept.
+/// The answers that another process has written.
 pub(crate) fn read(path: &Path) -> Vec<Run> {
     let bytes = std::fs::read(path).unwrap();
     let (words, _) = bytes.as_chunks::<4>();

@@ -1,4 +1,4 @@
-//! The process under load: callers, and what they were told.
+//! The process under load: callers, and the replies that they received.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// How long a shutdown may take.
 const SHUTDOWN: Duration = Duration::from_secs(30);
 
-/// What a process does.
+/// The task of a process.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Task {
     pub(crate) place: Place,
@@ -68,7 +68,7 @@ pub(crate) struct Peak {
     pub(crate) callers: u32,
 }
 
-/// What a load did, as the process under it saw it.
+/// The results of a load, as the process under it saw them.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Measured {
     pub(crate) offered: u64,
@@ -101,7 +101,7 @@ pub(crate) struct Measured {
     pub(crate) last_reply_s: f64,
     pub(crate) shutdown: String,
     pub(crate) shutdown_s: f64,
-    /// Answers that the shutdown said are not stored.
+    /// Answers that the shutdown reported as not stored.
     pub(crate) unstored: u64,
     /// Events: an answer was returned and not stored yet; and storing it was given up.
     pub(crate) unsaved: u64,
@@ -136,7 +136,7 @@ impl Latency {
     }
 }
 
-/// Does the task, and prints what it measured. The process ends with it: what is not stored then is lost.
+/// Does the task, and prints what it measured. The process ends with it: unstored answers are lost then.
 pub(crate) fn run(task: &Task) {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
@@ -224,7 +224,7 @@ pub(crate) fn run(task: &Task) {
 }
 
 impl Measured {
-    /// What the journal says.
+    /// The findings of the journal.
     fn of(findings: &Findings) -> Self {
         let count = |word| {
             findings
@@ -285,7 +285,7 @@ fn say(line: &str) {
     println!("{line}");
 }
 
-/// In megabytes; not a number where the system does not say.
+/// In megabytes; not a number where the system does not report it.
 fn rss(field: &str) -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(field));
@@ -328,7 +328,7 @@ async fn peak(callers: &Arc<Callers>, time: Duration) -> Peak {
     best
 }
 
-/// Those who call, each with a key of its own.
+/// The callers, each with a key of its own.
 #[derive(Debug)]
 struct Callers {
     engine: Engine,
@@ -340,7 +340,7 @@ struct Callers {
     idle: Notify,
 }
 
-/// Callers that arrived, and those that would have.
+/// Callers that arrived, and arrivals that were not offered.
 struct Arrivals {
     offered: u64,
     not_offered: u64,
@@ -463,7 +463,7 @@ impl Callers {
     }
 }
 
-/// Counts what the default observer would print.
+/// Counts the events that the default observer would print.
 #[derive(Debug, Default)]
 struct Events {
     unsaved: AtomicU64,

@@ -1,4 +1,4 @@
-//! What a store does when more is asked of it than it can do:
+//! The behaviour of a store under more load than it can serve:
 //! `cargo bench --bench overload -- --json`; `-- --help` names the options.
 //!
 //! The peak of a store is the best of three closed loops of 16, 64 and 256 callers. Then an open loop offers
@@ -8,10 +8,10 @@
 //! printing, and run in a process of their own, on two threads.
 //!
 //! The truth is a journal outside of the system: each body writes down that it ran and with which answer, each
-//! caller what it was told. After load, recovery and shutdown that process ends, and a new engine on a new
-//! connection calls again for each acknowledged key. An acknowledged answer that it does not get is `lost`,
-//! and the benchmark ends with 1. The other goals are printed as met or missed. A store in memory ends with its
-//! process, which audits it with another engine.
+//! caller the reply that it received. After load, recovery and shutdown that process ends, and a new engine on
+//! a new connection calls again for each acknowledged key. An acknowledged answer that it does not get is
+//! `lost`, and the benchmark ends with 1. The other goals are printed as met or missed. A store in memory ends
+//! with its process, which audits it with another engine.
 //!
 //! Client and server share the machine: figures mean something as ratios only. The goal of the goodput is 80 % of the
 //! best one under a smaller load of the same run; the closed loop has 256 callers at most in memory, an open one 20,000,
@@ -49,7 +49,7 @@ use self::options::Options;
 use self::report::Row;
 use self::stores::{STORES, Stand};
 
-/// The first word to a process under load.
+/// The first argument of a process under load.
 const TASK: &str = "--task";
 
 /// How long a process may take beyond its load: a recovery, the last replies, a shutdown and an audit.
@@ -181,7 +181,7 @@ fn start(stand: &Stand, options: &Options, work: Work, dir: &TestDir) -> Worker 
     process.arg(serde_json::to_string(&task).unwrap()).spawn()
 }
 
-/// What a process has measured, once it has ended.
+/// The measurements of a process, once it has ended.
 fn ended<T: DeserializeOwned>(process: &mut Worker) -> T {
     let line = process.line_within(PATIENCE);
     let line = line.unwrap_or_else(|| panic!("no figures within {PATIENCE:?}"));

@@ -45,7 +45,7 @@ struct Line {
     quick: bool,
 }
 
-/// What is measured, and for how long.
+/// The measurements, and how long they take.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) json: bool,
@@ -59,7 +59,7 @@ pub(crate) struct Options {
     pub(crate) callers: u32,
     /// Multiples of the peak that are offered.
     pub(crate) factors: Vec<u32>,
-    /// How long the server stands still; 0 for no such rows.
+    /// How long the server is stopped; 0 for no such rows.
     pub(crate) stop: u32,
     /// Callers of the row that calls all at once; 0 for no such row.
     pub(crate) burst: u32,

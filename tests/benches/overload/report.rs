@@ -1,4 +1,4 @@
-//! What is printed: a row a load, and what is required of it.
+//! The report: a row a load, and the goals of each.
 
 use std::io::{Write as _, stdout};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::audit::Audit;
 use super::load::{Latency, Measured, Peak};
 
-/// How much of what is answered `Ok` under a smaller load is under a greater one, at least.
+/// The least goodput under a load, as a part of the best under a smaller one.
 const GOODPUT: f64 = 0.8;
 /// The claim deadline, and what a timer on a busy machine adds.
 const REFUSED_MS: f64 = 2_250.0;
@@ -24,7 +24,7 @@ pub(crate) struct Row {
     pub(crate) case: &'static str,
     /// Of the peak; `None` for a burst.
     pub(crate) factor: Option<u32>,
-    /// How long the server stood still.
+    /// How long the server was stopped.
     pub(crate) stopped_s: u32,
     pub(crate) peak: Peak,
     /// The best goodput of this store under a smaller load, in this run.
@@ -82,7 +82,7 @@ impl Row {
                 met: measured.recovery_s.is_some_and(|time| time <= RECOVERY_S),
                 ..Goal::at_most("recovery_s", measured.recovery_s, RECOVERY_S)
             },
-            // It may say that answers are not stored. It may not keep back that they are not.
+            // It may report that answers are not stored. It may not conceal that they are not.
             Goal::at_most(
                 "lost_and_not_said_by_shutdown",
                 Some(audit.lost.saturating_sub(measured.unstored) as f64),
@@ -101,7 +101,7 @@ impl Row {
         goals
     }
 
-    /// What the guarantees rule out under any load, a line each.
+    /// The violations of the guarantees, which hold under any load, a line each.
     pub(crate) fn violations(&self) -> Vec<String> {
         let (measured, audit) = (&self.measured, &self.audit);
         let counts = [

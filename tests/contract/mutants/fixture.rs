@@ -165,7 +165,7 @@ impl Fixture for Flawed {
     }
 
     fn patience(&self) -> Duration {
-        // It tells at once or never.
+        // It notifies at once or never.
         Duration::from_millis(10)
     }
 

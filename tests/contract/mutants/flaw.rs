@@ -1,4 +1,4 @@
-//! What a store can get wrong.
+//! The possible flaws of a store.
 
 /// One mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

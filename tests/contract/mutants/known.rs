@@ -1,4 +1,4 @@
-//! What a caller says of his claim, and what a store knows without a question.
+//! The fields of a caller's claim, and the records that a store knows without a query.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -48,13 +48,13 @@ impl Inner {
         }
     }
 
-    /// It has answered with this.
+    /// The store has answered with this record.
     pub(crate) fn know(&self, key: &RecordKey, record: &Record) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(key.clone(), record.clone());
     }
 
-    /// What stands there, or stood there before its life was over.
+    /// The record of a key, expired or not.
     fn ever(&self, key: &RecordKey) -> Option<Record> {
         let (bytes, _) = self.lock().get(&self.name(key))?.clone();
         Record::decode(bytes).ok()

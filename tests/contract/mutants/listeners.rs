@@ -1,4 +1,4 @@
-//! Whom a store tells of resolutions.
+//! Notification of a store's listeners about resolutions.
 
 use std::sync::{Arc, PoisonError, Weak};
 

@@ -1,4 +1,4 @@
-//! What a store lists.
+//! The listings of a store.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn position(name: &Name) -> String {
 }
 
 impl Inner {
-    /// The names under the prefix that is asked for, in order.
+    /// The names under the requested prefix, in order.
     fn names(&self, request: &ListRequest) -> Vec<Name> {
         let is_asked = |(prefix, operation, _): &&Name| {
             let is_of = match self.flaw {
@@ -35,7 +35,7 @@ impl Inner {
         };
         let now = self.clock.now();
         let records = self.lock();
-        // A number counts those that are there.
+        // A number counts living records only.
         let is_there = |expires| expires > now || !self.is(Flaw::ListsByNumber);
         let alive = records
             .iter()
@@ -86,7 +86,7 @@ impl Inner {
         Ok(reply)
     }
 
-    /// Puts a record into the reply, if it is asked for.
+    /// Puts a record into the reply, if it is requested.
     fn show(&self, request: &ListRequest, name: &Name, reply: &mut ListReply) {
         let (_, operation, digest) = name;
         let Ok(digest) = <[u8; 32]>::try_from(digest.as_slice()) else {

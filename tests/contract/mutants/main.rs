@@ -40,7 +40,7 @@ fn runtime() -> Runtime {
 
 #[test]
 fn every_flaw_fails_a_case_of_the_rule_that_it_breaks() {
-    // Hundreds of panics are expected; their words are in the way of the ones that are not.
+    // Hundreds of panics are expected; their messages would hide the unexpected ones.
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
     let runtime = runtime();

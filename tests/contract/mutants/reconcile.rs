@@ -1,4 +1,4 @@
-//! The flaws in what has to do with finding out and with resolutions.
+//! The flaws of reconciles and of resolutions.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn is_reconciling(state: State) -> bool {
 }
 
 impl Inner {
-    /// What the flaw makes of the record that a claim finds and of the claim; or its own answer.
+    /// The flawed view of the record that a claim finds and of the claim; or its own answer.
     pub(crate) fn misread_for_claim(
         &self,
         header: &mut Header,
@@ -80,7 +80,7 @@ impl Inner {
         None
     }
 
-    /// What the flaw makes of a claim that is granted on top of this record.
+    /// The flawed write of a claim that is granted on top of this record.
     pub(crate) fn miswrite_claim(
         &self,
         before: &Header,
@@ -112,7 +112,7 @@ impl Inner {
         }
     }
 
-    /// What the flaw makes of the record that a completion finds; or its own answer.
+    /// The flawed view of the record that a completion finds; or its own answer.
     pub(crate) fn misread_for_completion(
         &self,
         record: &mut Record,
@@ -136,7 +136,7 @@ impl Inner {
         None
     }
 
-    /// What the flaw makes of the record that a release finds; or its own answer.
+    /// The flawed view of the record that a release finds; or its own answer.
     pub(crate) fn misread_for_release(
         &self,
         header: &mut Header,
@@ -164,7 +164,7 @@ impl Inner {
         None
     }
 
-    /// What the flaw makes of a renewal; or its own answer.
+    /// The flawed view of a renewal; or its own answer.
     pub(crate) fn misread_for_renewal(
         &self,
         found: Option<&Header>,

@@ -20,7 +20,7 @@ pub(crate) const MS: Duration = Duration::from_millis(1);
 const YEARS: Duration = Duration::from_hours(24 * 365 * 100);
 
 pub(crate) type Name = (String, String, Vec<u8>);
-/// The prefix that somebody listens to.
+/// A listener with its prefix.
 type Listening = (Arc<str>, Weak<dyn Listener>);
 
 /// Clones share the records.
@@ -31,14 +31,14 @@ pub(crate) struct Inner {
     pub(crate) flaw: Flaw,
     pub(crate) clock: ManualClock,
     pub(crate) turn: Mutex<()>,
-    /// What it has answered with.
+    /// The records that it has answered with.
     pub(crate) known: Mutex<HashMap<RecordKey, Record>>,
     pub(crate) listeners: Mutex<Vec<Listening>>,
     most: usize,
     records: Mutex<HashMap<Name, (Bytes, Duration)>>,
 }
 
-/// What stands under a key, and the life that it has left.
+/// The record of a key, and its remaining life.
 pub(crate) type Found = Option<(Record, Duration)>;
 
 impl fmt::Debug for Flawed {

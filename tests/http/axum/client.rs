@@ -1,4 +1,4 @@
-//! A client that says what it was answered.
+//! A client that reports the responses that it received.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -37,7 +37,7 @@ async fn of_every_part(
     )))
 }
 
-/// Without a header: the path says which request it is.
+/// Without a header: the path identifies the request.
 #[idempotent(op = "put", key = number, engine = shop, on_error = release)]
 async fn by_its_path(
     #[idem(skip)] State(shop): State<Shop>,

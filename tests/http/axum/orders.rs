@@ -1,4 +1,4 @@
-//! What a client sees that repeats its requests.
+//! The responses to a client that repeats its requests.
 
 use axum::Router;
 use http::Method;
@@ -159,7 +159,7 @@ async fn a_business_error_is_replayed() {
         assert_eq!(refused.is_replayed(), is_again);
     }
     assert_eq!(shop.runs(), 1);
-    // What idem refuses is no replay, nor is what runs.
+    // A refusal of idem is no replay, nor is the response of a handler that ran.
     let refused = order(&server, "k", "tea").await;
     refused.assert_problem(422, "key-reused");
     assert!(!refused.is_replayed());
@@ -234,7 +234,8 @@ async fn a_response_is_a_replay_if_each_call_of_its_handler_was() {
     }
 }
 
-/// The layer knows the whole request, the attribute what the handler makes of it: each keeps an answer of its own.
+/// The layer knows the whole request, the attribute only the handler's arguments: each keeps an answer of its
+/// own.
 #[tokio::test]
 async fn the_layer_goes_on_top_of_the_attribute() {
     let shop = Shop::new();
@@ -250,7 +251,7 @@ async fn the_layer_goes_on_top_of_the_attribute() {
     );
     assert_eq!(again.header("set-cookie"), None);
 
-    // The layer says of errors, too, that they are replayed.
+    // The layer marks errors, too, as replayed.
     let shop = Shop::new();
     let layer = IdempotencyLayer::public(shop.engine(), "shop.api");
     let server = Server::start(shop.routes().layer(layer)).await;

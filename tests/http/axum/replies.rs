@@ -1,4 +1,4 @@
-//! What of a reply is stored, and what is read from what was stored.
+//! The stored part of a reply, and how a stored reply is read.
 
 use http::header::{LOCATION, SET_COOKIE};
 use http::{HeaderValue, StatusCode};
@@ -23,7 +23,7 @@ async fn store<T: Replay + Send>(engine: &Engine, value: T) -> T {
     call.run(|_| async { Ok::<_, Error>(value) }).await.unwrap()
 }
 
-/// What a version of the function that returns `T` makes of what is stored.
+/// The stored reply as a version of the function that returns `T` reads it.
 async fn read<T: Replay + Send>(engine: &Engine) -> Result<T, Error> {
     let call = engine.operation("orders.create").key(&7);
     call.run(|_| async { unreachable!("it is stored") }).await

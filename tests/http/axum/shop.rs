@@ -163,7 +163,7 @@ impl Server {
         }
     }
 
-    /// Asks it to end when it has answered.
+    /// Requests the server's end once it has answered.
     pub(crate) fn close(&mut self) {
         drop(self.close.take());
     }
@@ -183,7 +183,7 @@ impl Drop for Server {
     }
 }
 
-/// Who asks, by a header of the gateway.
+/// The requesting user, by a header of the gateway.
 #[derive(Debug)]
 pub(crate) struct User {
     pub(crate) id: String,

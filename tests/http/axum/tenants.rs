@@ -111,7 +111,7 @@ async fn order(server: &Server, path: &str, user: &str, item: &str) -> client::R
 }
 
 /// The attack: acme's key, sent by a competitor. With acme's order the competitor reads acme's answer; with another one
-/// 422 says that acme has used the key.
+/// 422 reveals that acme has used the key.
 #[tokio::test]
 async fn a_client_key_without_a_scope_reveals_nothing_to_other_clients() {
     for path in ["/renamed", "/nested", "/compared"] {

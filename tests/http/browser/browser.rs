@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use idem_harness::{ChromeDriver, Chromium};
 use thirtyfour::{By, Capabilities, WebDriver};
 
-/// How long a page may take to become what a test waits for.
+/// How long a test waits for a page to change.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Between two looks at a page.
+/// Between two reads of a page.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A headless Chromium with nothing in it, killed when the value is dropped.
@@ -44,7 +44,7 @@ impl Browser {
         }
     }
 
-    /// What runs the browser.
+    /// The driver of the browser.
     #[must_use]
     pub fn driver(&self) -> &ChromeDriver {
         &self.driver

@@ -1,4 +1,4 @@
-//! A server of pages that keeps what it was asked.
+//! A server of pages that records its requests.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ pub struct HttpServer {
     acceptor: Option<JoinHandle<()>>,
 }
 
-/// What somebody has asked.
+/// A recorded request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Request {
@@ -26,11 +26,11 @@ pub struct Request {
     pub path: String,
     /// In their order, the names in lower case.
     pub headers: Vec<(String, String)>,
-    /// What was sent along.
+    /// Its body.
     pub body: String,
 }
 
-/// What is answered.
+/// A response to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     status: u16,
@@ -51,7 +51,7 @@ struct State {
 }
 
 impl HttpServer {
-    /// Starts a server that answers as it is told. It may take its time: each connection has a
+    /// Starts a server that sends the response of `answer`, which may take its time: each connection has a
     /// thread of its own.
     pub fn start(answer: impl Fn(&Request) -> Response + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a port");
@@ -91,7 +91,7 @@ impl HttpServer {
         format!("http://{}{path}", self.addr)
     }
 
-    /// What the server was asked so far, whether it has answered or not.
+    /// The requests so far, whether the server has answered them or not.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         self.shared.lock().requests.clone()
@@ -128,7 +128,7 @@ impl HttpServer {
 impl Drop for HttpServer {
     fn drop(&mut self) {
         self.shared.lock().stopped = true;
-        // The acceptor looks at the switch when somebody comes.
+        // The acceptor checks the switch at the next connection.
         drop(TcpStream::connect(self.addr));
         if let Some(acceptor) = self.acceptor.take() {
             drop(acceptor.join());

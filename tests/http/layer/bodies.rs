@@ -23,7 +23,7 @@ use tower::{Layer as _, ServiceExt as _};
 
 use crate::client::{Fixture, KEY, Source, call, data, frames, keyed, order, send, soon};
 
-/// A router that answers with this once, and fails the test if it is asked again.
+/// A router that answers with this once, and fails the test at a second call.
 fn once(fixture: &Fixture, policy: StatusPolicy, response: Response) -> Router {
     behind(fixture.layer().status_policy(policy), fixture, response)
 }
@@ -139,7 +139,8 @@ async fn the_limit_of_values_is_another_one() {
     }
 }
 
-/// Compressed and encrypted, too: what is written under the limit is read, whatever the engine keeps of values.
+/// Compressed and encrypted, too: a response written under the limit is read, whatever the engine keeps of
+/// values.
 #[tokio::test]
 async fn a_response_of_many_mib_comes_back_however_it_is_stored() {
     let random: Vec<u8> = (0..9_u32 << 18)
@@ -201,7 +202,7 @@ async fn mariadb_takes_a_response_of_some_mib() {
     fits(store).await;
 }
 
-/// What a store would not read back is not written.
+/// A response that the store would not read back is not written.
 #[tokio::test]
 async fn redis_may_take_less() {
     let server = RedisServer::start();
@@ -209,7 +210,8 @@ async fn redis_may_take_less() {
     takes_less(store, 8_000_000, 8 << 20).await;
 }
 
-/// The server refuses what is longer than its packets, at each attempt: the body would run again after the lease.
+/// The server refuses an answer longer than its packets, at each attempt: the body would run again after the
+/// lease.
 #[tokio::test]
 async fn mariadb_may_take_less() {
     let server = MariaDbServer::start();
@@ -367,7 +369,7 @@ async fn the_length_of_a_response_to_head_is_not_that_of_its_body() {
     }
 }
 
-/// Over HTTP/1.1 trailers come after a body in chunks, and only those that are announced.
+/// Over HTTP/1.1 trailers come after a body in chunks, and only announced ones.
 #[tokio::test]
 async fn trailers_reach_the_client_the_first_time_and_again() {
     let fixture = Fixture::new();

@@ -65,7 +65,7 @@ impl Fixture {
         }
     }
 
-    /// A layer for everybody.
+    /// A layer for all clients.
     pub(crate) fn layer(&self) -> IdempotencyLayer {
         IdempotencyLayer::public(&self.engine, "shop.api")
     }
@@ -80,7 +80,7 @@ impl Fixture {
         self.runs.load(Ordering::SeqCst)
     }
 
-    /// A router whose `/orders` answers as this says, behind the layer.
+    /// A router whose `/orders` sends the response of `respond`, behind the layer.
     pub(crate) fn orders<R>(&self, layer: IdempotencyLayer, respond: fn(usize) -> R) -> Router
     where
         R: axum::response::IntoResponse + 'static,
@@ -116,7 +116,7 @@ impl Answer {
             .is_some_and(|value| value == "true")
     }
 
-    /// The word of a problem document.
+    /// The code of a problem document.
     pub(crate) fn code(&self) -> String {
         assert_eq!(self.headers["content-type"], "application/problem+json");
         let document: serde_json::Value = serde_json::from_slice(&self.body).unwrap();
@@ -124,7 +124,7 @@ impl Answer {
         document["code"].as_str().unwrap().to_owned()
     }
 
-    /// Status and word of a problem document.
+    /// Status and code of a problem document.
     pub(crate) fn problem(&self) -> (u16, String) {
         (self.status.as_u16(), self.code())
     }

@@ -17,7 +17,7 @@ use crate::server::{Client, Server, request, with_key};
 /// How long a repeat waits. The lease of the first request is renewed every 10 s.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A service whose handler waits until it may go on, and what it tells.
+/// A service whose handler waits until it may go on, with its notifications.
 struct Shop {
     fixture: Fixture,
     gate: Arc<Gate>,
@@ -26,7 +26,7 @@ struct Shop {
     server: Server,
 }
 
-/// Tells when it is dropped.
+/// Notifies when it is dropped.
 struct Told(Arc<Notify>);
 
 impl Drop for Told {
@@ -112,7 +112,7 @@ async fn a_repeat_whose_client_hangs_up_waits_no_longer() {
     shop.hang_up().await;
     drop(shop.waits().await);
     soon("the server notices it", shop.gone.notified()).await;
-    // What is left is the renewal of the lease.
+    // Only the renewal of the lease is left.
     let next = shop.fixture.clock.next_wake();
     assert!(next.is_none_or(|next| next > PATIENCE), "{next:?}");
     assert_eq!(shop.fixture.events.count("claimed"), 1);
@@ -187,7 +187,7 @@ async fn a_stopped_server_completes_disconnected_requests() {
         shop.hang_up().await;
         shop
     };
-    // The server has nobody to answer to, and so it ends at once.
+    // The server has no client to answer, and so it ends at once.
     server.stop().await;
     let mut shutdown = Box::pin(fixture.engine.shutdown(Duration::from_hours(1)));
     let pending = std::future::poll_fn(|cx| Poll::Ready(shutdown.as_mut().poll(cx).is_pending()));

@@ -1,4 +1,4 @@
-//! What a writer of the store makes a layer replay.
+//! Replays of a layer whose store has another writer.
 
 use axum::extract::Request;
 use axum::routing::post;
@@ -73,7 +73,7 @@ async fn a_planted_record_gives_no_header_that_would_not_have_been_stored() {
     );
     let replay = send(&shop, order("")).await;
     assert!(replay.is_replayed());
-    // What no list of headers prevents.
+    // No list of headers prevents this.
     assert_eq!(replay.body, "planted");
     let mut names: Vec<_> = replay.headers.iter().collect();
     names.sort_by_key(|(name, _)| name.as_str());
@@ -170,7 +170,7 @@ async fn a_damaged_answer_does_not_run_the_handler_again() {
         };
         assert_eq!(left, record, "it is left as it is");
     }
-    // What is no record at all.
+    // Values that are no record at all.
     for record in [&b""[..], b"0", b"2D", &[0xff; 200], &whole[..HEADER - 1]] {
         assert_eq!(
             server.cli(&[&b"SET"[..], &name, record, b"EX", b"1000"]),

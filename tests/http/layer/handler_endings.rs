@@ -21,7 +21,7 @@ struct Gate {
     go_on: Notify,
 }
 
-/// A router whose handler says that it runs, and then waits until it may go on.
+/// A router whose handler reports that it runs, and then waits until it may go on.
 fn gated(fixture: &Fixture) -> (Arc<Gate>, Router) {
     let gate = Arc::new(Gate::default());
     let (counter, through) = (fixture.clone(), Arc::clone(&gate));

@@ -47,7 +47,7 @@ impl Process {
     }
 }
 
-/// What the next server does about a request whose server was killed: before the lease is over, and then.
+/// How the next server treats a request whose server was killed: before the lease is over, and then.
 async fn the_next(
     url: &str,
     attempts: u16,
@@ -81,7 +81,7 @@ async fn again(url: &str, time_passes: impl AsyncFn(Duration)) {
     assert!(replay.is_replayed());
 }
 
-/// Where no second attempt is allowed, nobody tries.
+/// Where no second attempt is allowed, none is made.
 async fn not_again(url: &str, time_passes: impl AsyncFn(Duration)) {
     let (answer, mut next) = the_next(url, 1, time_passes).await;
     assert_eq!(answer.problem(), (500, "attempts-exhausted".to_owned()));
@@ -90,7 +90,7 @@ async fn not_again(url: &str, time_passes: impl AsyncFn(Duration)) {
     assert!(!told.iter().any(|line| line == "run"), "{told:?}");
 }
 
-/// Where a hook finds out that it was done, no handler runs either, and the repeat gets what was found.
+/// Where a hook finds that it was done, no handler runs either, and the repeat gets the found response.
 async fn found(url: &str, time_passes: impl AsyncFn(Duration)) {
     for attempts in [1, 3] {
         // Each with a key of its own: the first is done by then.

@@ -118,7 +118,7 @@ fn is_the_one(answer: &Answer) -> bool {
 async fn waits<S: Store + Clone>(stores: [S; 2], prefix: &str) {
     let shops = Shops::open(stores, OnRunning::Wait(PATIENCE), prefix).await;
     let clients = shops.ask_all().await;
-    // Nobody can have an answer before all have asked.
+    // No client can have an answer before all have sent their request.
     shops.have_arrived().await;
     assert!(shops.runs() <= 1);
     shops.go_on.send_replace(true);
@@ -131,7 +131,7 @@ async fn waits<S: Store + Clone>(stores: [S; 2], prefix: &str) {
     assert_eq!(shops.runs(), 1);
 }
 
-/// All but one are told to come back, and when they do they get its answer.
+/// All but one are refused with a `Retry-After`, and when they come back they get its answer.
 async fn come_back<S: Store + Clone>(stores: [S; 2], prefix: &str) {
     let shops = Shops::open(stores, OnRunning::Reject, prefix).await;
     let mut clients = shops.ask_all().await;

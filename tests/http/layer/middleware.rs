@@ -1,4 +1,4 @@
-//! The layer among the usual tower layers: each inside and outside of it, and what becomes of effects.
+//! The layer among the usual tower layers: each inside and outside of it, and the effects of both.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -39,11 +39,11 @@ use Side::{Inside, Outside};
 
 const SIDES: [Side; 2] = [Inside, Outside];
 
-/// A transaction: what it has written so far. Dropped, nothing has happened.
+/// A transaction: its uncommitted writes. Dropped, nothing has happened.
 #[derive(Clone, Default)]
 struct Transaction(Arc<Mutex<Vec<String>>>);
 
-/// What is committed.
+/// The committed rows.
 #[derive(Clone, Default)]
 struct Ledger {
     rows: Arc<Mutex<Vec<String>>>,
@@ -91,7 +91,7 @@ impl MakeRequestId for Numbers {
     }
 }
 
-/// Refuses at once what is more than one request.
+/// Refuses at once each request beyond the first.
 fn shedding(shop: Router) -> Router {
     let refuse = async |_: BoxError| StatusCode::SERVICE_UNAVAILABLE;
     let shed = ServiceBuilder::new().layer(HandleErrorLayer::new(refuse));
@@ -102,7 +102,7 @@ fn shedding(shop: Router) -> Router {
 /// Puts something around a service.
 type Around = fn(Router, &Ledger) -> Router;
 
-/// What usually stands around handlers.
+/// The usual layers around handlers.
 const USUAL: [(&str, Around); 11] = [
     ("timeout", |shop, _| {
         let status = StatusCode::GATEWAY_TIMEOUT;
@@ -228,7 +228,7 @@ fn other(key: &str) -> Request {
     request.body(axum::body::Body::from("tea")).unwrap()
 }
 
-/// Whatever was woken on this thread goes first.
+/// Woken tasks of this thread go first.
 pub(crate) async fn others() {
     for _ in 0..64 {
         tokio::task::yield_now().await;
@@ -372,7 +372,7 @@ async fn a_request_shed_inside_runs_when_it_is_repeated() {
     let shop = Shop::new(Inside, usual("load shedding"));
     let first = shop.spawn(order("tea"));
     shop.is_running().await;
-    // A repeat asks for no place.
+    // A repeat takes no place.
     let repeat = shop.spawn(order("tea"));
     let shed = shop.send(other("second")).await;
     assert_eq!(shed.status, StatusCode::SERVICE_UNAVAILABLE);
@@ -506,7 +506,7 @@ async fn credentials_are_looked_at_for_each_request_only_outside() {
         let repeat = stranger().await;
         match side {
             Outside => assert_eq!(repeat.status, StatusCode::UNAUTHORIZED),
-            // Of a layer without a scope, to whoever knows the key.
+            // Of a layer without a scope, to any client that knows the key.
             Inside => assert_eq!(repeat.body, "tea: 1"),
         }
         assert_eq!(shop.fixture.runs(), 1);
@@ -528,7 +528,7 @@ async fn a_body_over_a_limit_uses_no_key_up() {
         let refused = shop.send(order(body)).await;
         match side {
             Inside => assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE),
-            // What the layer reads breaks off.
+            // The body that the layer reads breaks off.
             Outside => assert_eq!(refused.problem(), (400, "body-unreadable".to_owned())),
         }
         assert_eq!(shop.fixture.runs(), 0);

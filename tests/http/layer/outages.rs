@@ -35,7 +35,7 @@ impl Shop {
             .complete_deadline(HASTE)
             .observer(events.clone());
         let layer = IdempotencyLayer::public(engine.build().unwrap(), "shop.api");
-        // A claim that nobody saw is given back in the meantime.
+        // A claim whose reply was never received is released in the meantime.
         let layer = layer.on_running(OnRunning::Wait(HASTE + SLACK));
         let gate = Arc::new(Gate::default());
         let (counter, through) = (fixture.clone(), Arc::clone(&gate));

@@ -29,7 +29,7 @@ struct Payment {
 
 /// A payment provider behind a network that loses replies, and its customer.
 struct Provider {
-    /// What was charged.
+    /// The charged amounts.
     charges: Arc<Mutex<Vec<u64>>>,
     /// How many requests have come to the layer.
     arrived: watch::Receiver<usize>,
@@ -94,7 +94,7 @@ impl Provider {
         self.charges.lock().unwrap().clone()
     }
 
-    /// What comes of a payment, in the eyes of the customer.
+    /// The outcome of a payment, in the eyes of the customer.
     fn pay(&mut self, amount: u64) -> Value {
         self.sdk
             .begin(&json!({ "amount": amount, "currency": "eur" }));
@@ -147,7 +147,7 @@ async fn a_payment_that_is_asked_for_again_while_it_is_made_is_one_charge() {
     let mut provider = Provider::open(Duration::from_secs(2)).await;
     let held = json!({ "amount": 9_999, "currency": "eur" });
     provider.sdk.begin(&held);
-    // It has waited for its reply as long as it does, and has asked again.
+    // It has waited its whole time for a reply, and has sent its request again.
     let again = provider.arrived.wait_for(|arrived| *arrived >= 2);
     soon("the SDK asks again", again).await.unwrap();
     provider.go_on.notify_one();
@@ -158,7 +158,7 @@ async fn a_payment_that_is_asked_for_again_while_it_is_made_is_one_charge() {
     assert_eq!(provider.charges(), [9_999]);
 }
 
-/// An official SDK repeats whatever is 500 and above, unless it is told that this is of no use.
+/// An official SDK retries on 500 and above, unless the response declares a retry useless.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_payment_that_failed_for_good_is_asked_for_once() {
     let mut provider = Provider::open(PATIENCE).await;

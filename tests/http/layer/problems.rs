@@ -1,4 +1,4 @@
-//! What is in a problem document, and what SDKs are told.
+//! The contents of a problem document, and the retry hints for SDKs.
 
 use axum::Router;
 use axum::body::Body;
@@ -21,7 +21,7 @@ fn bare() -> Request {
     Request::post("/orders").body(Body::empty()).unwrap()
 }
 
-/// A problem of each kind that a client can make here, and whether it says that a repeat may help.
+/// A problem of each kind that a client can make here, and whether it announces that a repeat may help.
 async fn problems(set: impl Fn(IdempotencyLayer) -> IdempotencyLayer) -> Vec<(Answer, bool)> {
     let mut problems = Vec::new();
     let fixture = Fixture::new();
@@ -108,7 +108,7 @@ async fn under_the_policy_of_stripe_sdks_retry_as_well() {
     }
 }
 
-/// What a client gets first and then of a handler that answers so, and what SDKs are told of it.
+/// The retry hints in a client's first response and in its repeat, of a handler that responds so.
 async fn told(policy: StatusPolicy, status: u16, own: Option<&'static str>) -> [Option<String>; 2] {
     let fixture = Fixture::new();
     let counter = fixture.clone();

@@ -1,4 +1,4 @@
-//! What the quota of a layer is asked, and what its refusal leaves behind.
+//! The queries of a layer to its quota, and the effects of a refusal.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use crate::client::{Fixture, KEY, order, send, soon};
 
-/// What a quota was asked, and how many more records it grants.
+/// The queries to a quota, and how many more records it grants.
 #[derive(Clone, Default)]
 struct Records(Arc<Mutex<(Vec<String>, usize)>>);
 
@@ -140,7 +140,7 @@ async fn a_request_that_waits_for_another_asks_no_quota() {
     assert_eq!(records.asked(), ["acme: a"]);
 }
 
-/// What is refused at the limit of running handlers uses nothing of the quota up.
+/// A request refused at the limit of running handlers uses up nothing of the quota.
 #[tokio::test]
 async fn a_request_at_the_limit_asks_no_quota() {
     let (fixture, records) = (Fixture::new(), Records::left(9));
@@ -175,7 +175,7 @@ async fn a_public_layer_has_one_scope_for_its_quota() {
     assert_eq!(records.asked(), [format!(": {}", KEY.trim_matches('"'))]);
 }
 
-/// What a released request leaves is no answer: the next one with its key would write, and asks.
+/// A released record holds no answer: the next request with its key would write, and queries the quota.
 #[tokio::test]
 async fn a_released_request_asks_again() {
     let (fixture, records) = (Fixture::new(), Records::left(2));
@@ -213,7 +213,7 @@ async fn a_panic_of_a_quota_leaves_nothing_behind() {
     assert_eq!(send(&shop, order("tea")).await.body, "1");
 }
 
-/// With a quota each request looks before it claims, under both of its names.
+/// With a quota each request reads before it claims, under both of its names.
 #[tokio::test]
 async fn a_quota_is_asked_once_while_a_former_digest_key_is_looked_for() {
     let store = Arc::new(MemoryStore::new());
@@ -229,7 +229,7 @@ async fn a_quota_is_asked_once_while_a_former_digest_key_is_looked_for() {
     assert!(send(&shop, of("acme", "b", "tea")).await.is_replayed());
     assert_eq!(records.asked(), ["acme: a", "acme: b"]);
     assert_eq!(fixture.runs(), 2);
-    // Duplicates at once ask for one record, too.
+    // Duplicates at once need one record, too.
     let mut duplicates = JoinSet::new();
     for _ in 0..50 {
         let shop = shop.clone();

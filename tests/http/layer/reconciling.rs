@@ -1,4 +1,4 @@
-//! A request whose outcome is unknown, settled: by an operator, and by a hook that finds out.
+//! A request whose outcome is unknown, settled: by an operator, and by a reconcile hook.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -218,10 +218,10 @@ async fn a_key_belongs_to_its_scope() {
     }
 }
 
-/// What a hook was asked.
+/// The requests that a hook received.
 type Asked = Arc<Mutex<Vec<Request<Bytes>>>>;
 
-/// A router behind a layer whose hook says this.
+/// A router behind a layer whose hook returns this.
 fn reconciled(
     fixture: &Fixture,
     layer: IdempotencyLayer,
@@ -310,7 +310,7 @@ async fn a_hook_is_not_asked_about_another_request() {
     assert_eq!(asked.lock().unwrap().len(), 0);
 }
 
-/// Under any policy, and whatever was found: it is the answer.
+/// Under any policy, and whatever the hook found: it is the answer.
 #[tokio::test]
 async fn a_reconciled_response_is_stored_with_any_status() {
     let fixture = Fixture::new();
@@ -335,7 +335,7 @@ async fn a_reconciled_response_is_stored_with_any_status() {
     assert_eq!(fixture.runs(), 1);
 }
 
-/// A client that leaves while the hook is asked leaves the outcome as it was.
+/// A client that leaves while the hook runs leaves the outcome as it was.
 #[tokio::test]
 async fn a_hook_goes_on_without_its_client() {
     let fixture = Fixture::new();

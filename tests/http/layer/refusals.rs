@@ -1,4 +1,4 @@
-//! What idem refuses: nothing is run, and nothing stored.
+//! The refusals of idem: nothing is run, and nothing stored.
 
 use std::io;
 
@@ -140,7 +140,7 @@ async fn a_body_that_is_too_long_is_refused_before_anything_is_claimed() {
     let layer = fixture.layer().max_body_bytes(10);
     let shop = fixture.orders(layer, |run| run.to_string());
     let too_large = (413, "body-too-large".to_owned());
-    // By what it says: this body never comes.
+    // By its declared length: this body never comes.
     let (_never, body) = frames();
     let announced = keyed("/orders").header("content-length", "11").body(body);
     assert_eq!(send(&shop, announced.unwrap()).await.problem(), too_large);
@@ -170,7 +170,7 @@ async fn a_body_that_breaks_off_is_refused_and_can_be_sent_again() {
     assert_eq!(send(&shop, order("tea")).await.body, "1");
 }
 
-/// A handler that says that it runs, and waits until it may go on.
+/// A handler that reports that it runs, and waits until it may go on.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     pub(crate) started: Notify,
@@ -240,14 +240,14 @@ async fn a_repeat_of_a_running_request_gets_retry_after() {
         async move { send(&shop, order("")).await }
     });
     soon("the handler runs", gate.started.notified()).await;
-    // What is left of the lease, rounded up, and 2 s at most.
+    // The rest of the lease, rounded up, and 2 s at most.
     for (passed, seconds) in [(0, "2"), (57_900, "2"), (1_200, "1"), (800, "1")] {
         fixture.clock.advance(Duration::from_millis(passed));
         let refused = send(&shop, order("")).await;
         assert_eq!(refused.problem(), (409, "request-running".to_owned()));
         assert_eq!(refused.headers["retry-after"], seconds, "after {passed} ms");
     }
-    // Another request with the key is told so at once.
+    // Another request with the key is refused at once.
     let other = send(&shop, order("other")).await;
     assert_eq!(other.problem(), (422, "key-reused".to_owned()));
     gate.go_on.notify_one();
@@ -285,7 +285,7 @@ async fn waits(fixture: &Fixture) {
     soon("a repeat waits", fixture.clock.sleeper_within(patience)).await;
 }
 
-/// Whatever was woken on this thread goes first.
+/// Woken tasks of this thread go first.
 async fn others() {
     for _ in 0..32 {
         tokio::task::yield_now().await;
@@ -349,7 +349,7 @@ async fn while_the_store_is_down_nothing_runs() {
     let unprotected = send(&shop(OnOutage::Run), order("")).await;
     assert_eq!(unprotected.body, "1");
     assert!(!unprotected.is_replayed());
-    // What a flood brings about switches no protection off.
+    // The effects of a flood switch no protection off.
     for fault in [Fault::Full, Fault::Overloaded, Fault::Busy, Fault::Refused] {
         store.heal();
         store.fail(StoreOperation::Claim, [fault; 10_000]);

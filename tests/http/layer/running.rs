@@ -115,7 +115,7 @@ impl Shop {
         assert!(gone.unwrap_err().is_cancelled());
     }
 
-    /// No handler runs, and what they held is given back.
+    /// No handler runs, and everything that handlers held is released.
     async fn is_idle(&self) {
         let mut handlers = self.handlers.subscribe();
         let idle = handlers.wait_for(|(_, running)| *running == 0);
@@ -407,7 +407,7 @@ async fn a_time_out_inside_ends_a_handler_whose_client_has_left() {
         let (status, hasty) = (StatusCode::GATEWAY_TIMEOUT, Duration::from_millis(5));
         handlers.layer(TimeoutLayer::with_status_code(status, hasty))
     });
-    // It is never told to go on.
+    // It never receives the signal to go on.
     shop.leave(order("hangs", "tea")).await;
     let settled = shop.fixture.events.wait_for("completed unknown", 1);
     soon("its outcome is unknown", settled).await;

@@ -1,4 +1,4 @@
-//! The service behind a socket, and a client that writes bytes: a library would mend what is wrong.
+//! The service behind a socket, and a client that writes bytes: a library would correct the errors.
 
 use std::net::SocketAddr;
 
@@ -37,7 +37,7 @@ impl Server {
         }
     }
 
-    /// Takes no more connections, and waits for those that there are.
+    /// Takes no more connections, and waits for the open ones.
     pub(crate) async fn stop(mut self) {
         drop(self.stop.take());
         soon("the server ends", &mut self.task).await.unwrap();

@@ -1,4 +1,4 @@
-//! What the settings of a layer do.
+//! The effects of a layer's settings.
 
 use std::time::Duration;
 
@@ -115,7 +115,7 @@ async fn a_refusal_of_idem_within_is_not_stored() {
     }
 }
 
-/// The attack: a key that a handler gives its first client is read by whoever repeats the request.
+/// The attack: a key that a handler gives its first client is read by any client that repeats the request.
 #[tokio::test]
 async fn an_unlisted_header_is_not_stored() {
     let fixture = Fixture::new();

@@ -1,5 +1,5 @@
-//! Keys that are not what they seem: whatever a client writes into a socket, one key is taken as it is meant, and
-//! everything else is refused before the store is asked.
+//! Keys in disguise: whatever a client writes into a socket, one key is taken as it is meant, and everything
+//! else is refused before a command is sent to the store.
 
 use axum::Router;
 use axum::extract::Extension;
@@ -12,7 +12,7 @@ use idem_tests::faulty::{Faulty, StoreOperation};
 use crate::client::{Answer, Fixture};
 use crate::server::{Server, answers, request, with_key};
 
-/// A service that answers with the key that reached it, and everything that was asked of its store.
+/// A service that answers with the key that reached it, and all commands that its store received.
 struct Shop {
     server: Server,
     store: Faulty,
@@ -43,7 +43,7 @@ impl Shop {
         assert_eq!(self.fixture.runs(), 0, "{}", request.escape_ascii());
     }
 
-    /// What comes of a request that is to be refused by the layer.
+    /// Asserts that the layer refuses a request, and leaves the store untouched.
     async fn refuses(&self, request: &[u8]) {
         let answer = self.server.ask(request).await;
         assert_eq!(answer.status, 400, "{}", request.escape_ascii());
@@ -52,7 +52,7 @@ impl Shop {
         self.is_untouched(request);
     }
 
-    /// What comes of a request that is no HTTP.
+    /// Asserts that a request is no HTTP, and returns the response.
     async fn does_not_understand(&self, request: &[u8]) -> Answer {
         let answer = self.server.ask(request).await;
         assert_eq!(answer.body, "", "{}", request.escape_ascii());
@@ -69,7 +69,7 @@ fn bare() -> KeyRules {
     KeyRules::default().bare(true)
 }
 
-/// What is no key, whether quotation marks are required or not.
+/// Values that are no key, whether quotation marks are required or not.
 const NEVER: &[&[u8]] = &[
     // Nothing.
     b"",
@@ -123,7 +123,7 @@ const NEVER: &[&[u8]] = &[
     b"\"a\tb\"",
 ];
 
-/// What is a key only where quotation marks are not required.
+/// Values that are a key only where quotation marks are not required.
 const BARE: &[&[u8]] = &[
     b"8e03978e-40d5-43dd-bc93-6894a57f9324",
     b"42",
@@ -303,7 +303,7 @@ async fn one_key_in_many_spellings_is_one_key() {
         assert_eq!((answer.status.as_u16(), &*answer.body), (200, &b"a"[..]));
     }
     assert_eq!(shop.fixture.runs(), 1);
-    // What is escaped is taken for what it stands for, once.
+    // Escapes are resolved, once.
     let answer = shop.server.ask(with_key(r#""a\\\"b""#, "tea")).await;
     assert_eq!(answer.body, r#"a\"b"#);
 }

@@ -1,4 +1,4 @@
-//! Does the same to a store and to the model, and compares what they say.
+//! Runs the same operations on a store and on the model, and compares the replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use crate::record::{Asked, Entry, Fence, Key, Phase, Reply};
 use crate::subject::Subject;
 use crate::translation::{claim, complete, read, release, renew, resolve};
 
-/// Whether the store said what the model says.
+/// Whether the store's reply is the model's.
 fn agrees<S: Subject>(store: &Reply, model: &Reply) -> bool {
     let time = |store: u64, model: u64| store <= model && store + S::SLACK >= model;
     match (store, model) {
@@ -59,7 +59,7 @@ fn agrees<S: Subject>(store: &Reply, model: &Reply) -> bool {
     }
 }
 
-/// A sequence that runs: the model's time and keys, and what the owners were granted.
+/// A running sequence: the model's time and keys, and the claims granted to the owners.
 struct Run<'a, S> {
     subject: &'a S,
     names: Vec<RecordKey>,
@@ -68,7 +68,7 @@ struct Run<'a, S> {
     now: u64,
 }
 
-/// Runs a sequence. The error says where store and model part.
+/// Runs a sequence. The error names the operation at which store and model differ.
 pub(crate) fn run<S: Subject>(subject: &S, sequence: &[Operation]) -> Result<(), String> {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
@@ -111,7 +111,7 @@ impl<S: Subject> Run<'_, S> {
         self.subject.advance(ms, &self.names);
     }
 
-    /// What the owner was granted last, or what it might think it was.
+    /// The claim that the owner was granted last, or that it might think it was.
     fn held(&self, key: usize, owner: usize) -> Entry {
         let made_up = Entry {
             phase: Phase::Claimed {
@@ -126,7 +126,7 @@ impl<S: Subject> Run<'_, S> {
         self.held[key][owner].clone().unwrap_or(made_up)
     }
 
-    /// Does one thing to both. `None` for what has no reply.
+    /// Runs one operation on the store and on the model. `None` for an operation without a reply.
     #[allow(
         clippy::too_many_lines,
         reason = "one arm for each operation; they read best side by side"
@@ -159,7 +159,7 @@ impl<S: Subject> Run<'_, S> {
                     (&mut said, &model)
                     && !dated
                 {
-                    // Less is as good, and what a store knows of time here is not the time of the model.
+                    // A shorter time is as good, and the store's time here is not the time of the model.
                     *left = *known;
                 }
                 if let (Reply::Granted { fence, .. }, Reply::Granted { .. })

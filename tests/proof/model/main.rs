@@ -1,7 +1,7 @@
-//! Ten thousand random sequences of operations against a model of the record, on the memory store
-//! and on a real Redis: every reply, and what stands in the store at the end, is what the model says.
+//! Ten thousand random sequences of operations against a model of the record, on the memory store and on a real
+//! Redis: every reply, and the stored record at the end, equals the model's.
 //!
-//! The model is written anew here: absolute milliseconds, no code of the store or its transitions.
+//! The model is written independently: absolute milliseconds, no code of the store or its transitions.
 
 mod drive;
 mod operation;

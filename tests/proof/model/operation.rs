@@ -1,4 +1,4 @@
-//! What happens in a sequence. Numbers here are small; a subject says what they are in time.
+//! The operations of a sequence. Numbers are small; a subject maps them to durations.
 
 use std::sync::LazyLock;
 
@@ -9,21 +9,21 @@ use proptest::sample::select;
 pub(crate) const KEYS: usize = 2;
 pub(crate) const OWNERS: usize = 4;
 
-/// Who resolves: owners of their own, after those of claims.
+/// The resolving owners: numbered after those of claims.
 pub(crate) const RESOLVERS: usize = 2;
 
-/// Which record a resolution says that it saw.
+/// The record that a resolution names as the one it saw.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Seen {
-    /// The one that is there.
+    /// The stored one.
     There,
     /// The claim that this owner was granted last.
     HeldBy(usize),
-    /// The one that is there, of one attempt more.
+    /// The stored one, with one attempt more.
     MoreAttempts,
 }
 
-/// What was asked: one of two requests, or nobody wants to know.
+/// The fingerprint of one of two requests, or none.
 pub(crate) type Print = Option<u8>;
 
 #[derive(Clone, Debug)]
@@ -36,9 +36,9 @@ pub(crate) enum Operation {
         lease: u64,
         retain: u64,
         max_attempts: Option<u16>,
-        /// Whether the owner can find out about earlier attempts.
+        /// Whether the owner has a reconcile hook.
         reconciles: bool,
-        /// Whether the owner wants to know how long an answer will still be kept.
+        /// Whether the owner requests the remaining life of an answer.
         dated: bool,
     },
     Complete {
@@ -119,7 +119,7 @@ impl Operation {
         };
         let ttl = || select(vec![1, 4, 30]);
         let body = || select(vec![0, 1, 100, 8_191, 8_192, 8_193, 20_000]);
-        // The cause of an unknown outcome that somebody was to find out about, and any other word.
+        // The cause of an unknown outcome left by an unfinished reconcile, and any other word.
         let schema = prop_oneof![1 => Just(4), 2 => any::<u32>()];
         let complete = (key(), owner(), print(), ttl(), outcome(), schema, body()).prop_map(
             |(key, owner, print, ttl, outcome, schema, body)| Self::Complete {

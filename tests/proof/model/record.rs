@@ -1,4 +1,4 @@
-//! The model: what a record is and what each operation does to it, in words of its own.
+//! The model: what a record is and what each operation does to it, without the code of the store.
 
 use idem_runtime::store::{OutcomeKind, Remains};
 
@@ -12,7 +12,7 @@ pub(crate) enum Phase {
     Claimed {
         lease: u64,
     },
-    /// Somebody finds out about an earlier attempt.
+    /// An owner reconciles an earlier attempt.
     Looking {
         lease: u64,
     },
@@ -109,7 +109,7 @@ pub(crate) struct Key {
     kept: Option<Kept>,
 }
 
-/// What a claim says.
+/// The fields of a claim.
 pub(crate) struct Asked {
     pub(crate) owner: usize,
     pub(crate) print: Print,
@@ -152,7 +152,7 @@ impl Entry {
         head
     }
 
-    /// What is written where this one takes the place of another.
+    /// This entry, with attempts and fence carried on from the entry that it replaces.
     fn after(&self, there: &Self) -> Self {
         Self {
             attempts: there.attempts,
@@ -163,7 +163,7 @@ impl Entry {
     }
 }
 
-/// What a claim is about to do.
+/// The decision on a claim.
 enum Next {
     /// Go on with the claim of this owner.
     GoOn,
@@ -189,7 +189,7 @@ impl Key {
         self.kept = Some(Kept { entry, since, ends });
     }
 
-    /// What is left of the lease of whoever holds a claim.
+    /// The remaining lease of a claim.
     pub(crate) fn lease_left(&self, now: u64) -> Option<u64> {
         let kept = self.alive(now)?;
         match kept.entry.phase {
@@ -239,7 +239,7 @@ impl Key {
         self.granted(asked, Some(entry), &next, now)
     }
 
-    /// Writes a claim, on top of what is there.
+    /// Writes a claim over the stored entry.
     fn granted(&mut self, asked: &Asked, there: Option<Entry>, next: &Next, now: u64) -> Reply {
         let lease = asked.lease;
         let last = there.as_ref().map_or(0, |there| there.fence);
@@ -271,7 +271,7 @@ impl Key {
         reply
     }
 
-    /// The fence that the store chose for the claim that was just granted.
+    /// Takes over the fence that the store chose for the claim just granted.
     pub(crate) fn learn(&mut self, fence: u64) {
         let kept = self.kept.as_mut().expect("a claim was just granted");
         kept.entry.fence = fence;
@@ -308,7 +308,7 @@ impl Key {
         Reply::Stored { late: !mine }
     }
 
-    /// Gives `new` the place of what was seen.
+    /// Replaces the entry that the resolution saw with `new`.
     pub(crate) fn resolve(&mut self, seen: &Entry, new: &Entry, now: u64) -> Reply {
         let Some(kept) = self.alive(now) else {
             return Reply::Nothing;

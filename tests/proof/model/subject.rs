@@ -13,10 +13,10 @@ use tokio::runtime::{Builder, Runtime};
 /// A store whose time a test moves.
 pub(crate) trait Subject {
     const NAME: &'static str;
-    /// What a step of a sequence is in milliseconds.
+    /// The length of a step of a sequence in milliseconds.
     const STEP: u64;
-    /// What is added to each lease and life. Half a step where time runs on by itself, so that the
-    /// steps of time never end near the end of either.
+    /// Milliseconds added to each lease and life. Half a step where time runs on by itself, so that the steps
+    /// of time never end near the end of either.
     const OFFSET: u64;
     /// How far time may run on by itself.
     const SLACK: u64;
@@ -84,7 +84,7 @@ impl Redis {
     }
 }
 
-/// Ages the keys of a sequence. The harness's own way looks through all keys of the server.
+/// Ages the keys of a sequence. The harness's own way scans all keys of the server.
 const AGE: &str = "for _, key in ipairs(KEYS) do
   local left, age = redis.call('PTTL', key), tonumber(ARGV[1])
   if left >= 0 and left <= age then redis.call('DEL', key)

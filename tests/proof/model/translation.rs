@@ -1,4 +1,4 @@
-//! The same in the words of the store and in those of the model.
+//! The same operations in the types of the store and in those of the model.
 
 use std::num::NonZeroU16;
 use std::time::Duration;

@@ -1,20 +1,20 @@
-//! A caller: what an engine does for one call.
+//! A caller: the model of an engine's work for one call.
 
 use idem_runtime::store::Remains;
 
 use crate::store::{Command, Ending};
 
-/// What a caller is about.
+/// The phase of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
     Idle,
     /// It claims without a script, which grants a new key and answers from a finished one.
     Offering,
-    /// It claims by the script: that did not do, or is not done.
+    /// It claims by the script, because the plain claim was undecided or is not used.
     Asking,
-    /// Somebody else holds the claim.
+    /// Another caller holds the claim.
     Waiting,
-    /// Its hook is asked.
+    /// Its hook runs.
     Finding,
     /// Nothing landed, when this many bodies had started; it claims once more.
     Starting(u8),
@@ -23,7 +23,7 @@ pub(crate) enum Phase {
     /// It has.
     After,
     Completing(Ending),
-    /// Somebody else took the key over; it waits for their answer by completing again.
+    /// Another caller took the key over; this one waits for that answer by completing again.
     Overtaken(Ending),
     Releasing(Remains),
     /// It returned, or is gone.
@@ -36,14 +36,14 @@ pub(crate) struct Caller {
     /// Each claim that is not a repetition has an owner of its own.
     pub(crate) round: u8,
     pub(crate) fence: u8,
-    /// Its body started, and has not said that nothing happened. Only where requests differ.
+    /// Its body started, and has not reported that nothing happened. Only where requests differ.
     pub(crate) started: bool,
     /// Its claim brought the request. Only where requests differ.
     pub(crate) fresh: bool,
 }
 
 impl Phase {
-    /// What was sent, while its reply is waited for.
+    /// The command whose reply it waits for.
     pub(crate) fn awaits(self) -> Option<Command> {
         match self {
             Self::Offering => Some(Command::Offer),

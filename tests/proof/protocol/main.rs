@@ -1,13 +1,12 @@
-//! The protocol, explored: every order of everything that can happen to one key and its callers, with
-//! the faults of each scenario. The store decides with the transitions of `idem-runtime` themselves,
-//! so what is explored is the code that runs, and not a copy of it. The callers do what an engine
-//! does, each in a process of its own, and hear of a lost lease from nobody but the store, when they
-//! ask for something else. Time is whether a lease is over, and whether a release of which nothing remains has expired,
-//! which it does when all that its owner sent is there. Not in it: other records that expire or get lost, calls that
-//! share a claim in one process.
+//! The protocol, explored: every order of all events of one key and its callers, with the faults of each
+//! scenario. The store decides with the transitions of `idem-runtime` themselves, so the explored code is the
+//! code that runs, and not a copy of it. The callers do what an engine does, each in a process of its own, and
+//! learn of a lost lease only from the store, in the reply to another command. Time is whether a lease is over,
+//! and whether a release of which nothing remains has expired, which it does when all commands of its owner
+//! have arrived. Not in it: other records that expire or get lost, calls that share a claim in one process.
 //!
-//! The hook knows what happened, but not always: it may say that it cannot say. That nothing landed it
-//! says only when there was no effect, and no other body runs that may still have one.
+//! The hook knows the outcome, but not always: it may answer that it cannot decide. It answers that nothing
+//! landed only when there was no effect, and no other body runs that may still have one.
 //!
 //! Each scenario is a row of the table that is printed: `holds`, `·` where nothing is promised, or the
 //! number of steps of the shortest way to break the promise, which is printed below.

@@ -1,20 +1,20 @@
-//! What the protocol promises.
+//! The promises of the protocol.
 
 /// A promise; the bit of it in [`Broken`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Promise {
-    /// All callers that are told a stored answer are told the same, until somebody resolves the key.
+    /// All callers that receive a stored answer receive the same one, until an operator resolves the key.
     EqualAnswers,
-    /// No body starts after somebody was told a stored answer.
+    /// No body starts after a caller received a stored answer.
     AnswersEndIt,
-    /// An answer is replaced only by a resolution of somebody who saw it.
+    /// An answer is replaced only by a resolution whose operator saw it.
     DoneIsFinal,
     /// A claim that is held is ended by its owner alone.
     OneClaim,
-    /// Nobody runs the body of an unknown outcome but the owner that found out.
+    /// Only the owner that reconciled an unknown outcome runs its body.
     UnknownWaits,
-    /// An owner that gave its claim back is granted nothing any more.
+    /// A released owner is granted nothing any more.
     GoneIsGone,
     /// Each claim has a higher fence than all before.
     FencesGrow,
@@ -24,9 +24,10 @@ pub(crate) enum Promise {
     AttemptsEnd,
     /// The effect happens once at most.
     OneEffect,
-    /// A caller is told no answer to another request.
+    /// No caller receives an answer to another request.
     OwnAnswers,
-    /// The body of another request starts only where each earlier body gave the key back because nothing happened.
+    /// The body of another request starts only where each earlier body released the key because nothing
+    /// happened.
     RequestStays,
 }
 

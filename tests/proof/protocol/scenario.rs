@@ -1,9 +1,9 @@
-//! What is explored: who calls, what may go wrong, and what must hold all the same.
+//! The explored scenarios: the callers, the faults, and the promises that must hold all the same.
 
 use crate::caller::Phase;
 use crate::promise::Promise;
 
-/// How often each thing may still go wrong.
+/// How often each event may still happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Faults {
     /// A request or a reply is lost.
@@ -22,39 +22,39 @@ pub(crate) struct Faults {
     pub(crate) zombies: u8,
     /// Not a fault: a renewal, however late.
     pub(crate) renewals: u8,
-    /// Not a fault: somebody resets or answers the key by hand.
+    /// Not a fault: an operator resets or answers the key by hand.
     pub(crate) hands: u8,
 }
 
-/// What becomes of a key whose body failed or was dropped.
+/// The fate of a key whose body failed or was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// The error is the answer.
     Keep,
-    /// Given back because nothing happened: the attempt does not count, and the key takes another request.
+    /// Released because nothing happened: the attempt does not count, and the key takes another request.
     Release,
-    /// The same of a body that something may remain of: the key stays with the request.
+    /// Released although an effect may remain: the key stays with the request.
     ReleaseBound,
-    /// Given back by a panic: the attempt counts.
+    /// Released by a panic: the attempt counts.
     ReleaseCounted,
     Unknown,
     /// Nothing is sent, and the lease lapses.
     Hold,
 }
 
-/// What the store or the hook does wrong. Every one of them has to be found.
+/// A flaw of the store or the hook. Every one of them has to be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     None,
-    /// Completions, releases and renewals of anybody are taken for the owner's.
+    /// Completions, releases and renewals of any owner are taken for the claim owner's.
     OwnersUnchecked,
-    /// An unknown outcome is granted as if it were given back.
+    /// An unknown outcome is granted as if it were released.
     UnknownIsFree,
-    /// Finding out that lapsed is.
+    /// A lapsed reconcile is.
     LapsedFindingOutIsFree,
-    /// Finding out that was given back is.
+    /// A released reconcile is.
     FindingOutGivenBackIsFree,
-    /// A claim that comes after its own release is granted.
+    /// A claim that arrives after its own release is granted.
     GivenBackIsGranted,
     /// A late success replaces any answer, not only an unknown one.
     AnswersAreHealed,
@@ -64,17 +64,17 @@ pub(crate) enum Flaw {
     FencesForgotten,
     /// Claims forget the attempts that were made.
     AttemptsForgotten,
-    /// A resolution does not look whether the record is the one that was seen.
+    /// A resolution does not check whether the record is the one that was seen.
     ResolvesBlindly,
-    /// The hook says that nothing landed without knowing.
+    /// The hook answers that nothing landed without knowing.
     HookLies,
-    /// A plain claim takes the place of what is no answer.
+    /// A plain claim replaces a record that has no answer.
     OffersReplace,
-    /// What a hook said starts a body, however long ago it said so and whoever ran since.
+    /// A verdict of a hook starts a body, however old it is and whichever bodies ran since.
     StaleVerdictsStart,
     /// A key whose attempts were abandoned is granted to another request.
     RequestsForgotten,
-    /// A caller gives a key back as if its request had been the first one.
+    /// A caller releases a key as if its request had been the first one.
     FreshUnasked,
     /// A key that has an answer gives it to another request.
     AnswersUncompared,
@@ -89,9 +89,9 @@ pub(crate) struct Scenario {
     /// A letter per caller: `h` has a reconcile hook, `-` has none; `H` and `o` are the same with another request.
     pub(crate) callers: &'static [u8],
     pub(crate) max_attempts: Option<u16>,
-    /// How often a call asks for a claim.
+    /// How often a call claims.
     pub(crate) rounds: u8,
-    /// Whether a call tries it without a script first.
+    /// Whether a call tries a plain claim without a script first.
     pub(crate) offers: bool,
     pub(crate) on_fail: &'static [Fate],
     pub(crate) on_drop: &'static [Fate],
@@ -116,7 +116,7 @@ impl Faults {
 }
 
 impl Scenario {
-    /// With callers that ask twice, do not count attempts and have no say in how a body ends.
+    /// With callers that claim twice, do not count attempts and do not choose how a body ends.
     pub(crate) const fn new(name: &'static str, callers: &'static [u8], faults: Faults) -> Self {
         Self {
             name,
@@ -132,7 +132,7 @@ impl Scenario {
         }
     }
 
-    /// The same, of calls that try it without a script first.
+    /// The same, of calls that try a plain claim without a script first.
     pub(crate) const fn offering(self) -> Self {
         Self {
             offers: true,

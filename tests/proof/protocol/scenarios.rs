@@ -5,9 +5,9 @@ use crate::scenario::{Fate, Faults, Flaw, Scenario};
 
 use Fate::{Hold, Keep, Release, ReleaseBound, ReleaseCounted, Unknown};
 
-/// What has to hold as it is. A single effect is promised where each attempt that may have had it is
-/// asked about, or is the only one: not where errors are given back, nor where a caller without a hook
-/// runs the body of a crashed attempt again.
+/// The sound scenarios, in which every promise has to hold. A single effect is promised where each attempt that
+/// may have had it is reconciled, or is the only one: not where errors are released, nor where a caller without
+/// a hook runs the body of a crashed attempt again.
 pub(crate) const SOUND: &[Scenario] = &[
     Scenario::new(
         "lost, late, twice",
@@ -217,7 +217,7 @@ pub(crate) const SOUND: &[Scenario] = &[
     },
 ];
 
-/// What must be found, and what it breaks.
+/// The flawed scenarios that must be found, and the promises that each breaks.
 pub(crate) const FLAWED: &[(Scenario, &[Promise])] = &[
     (
         Scenario {

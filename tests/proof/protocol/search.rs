@@ -9,7 +9,7 @@ use crate::scenario::Scenario;
 use crate::step::Step;
 use crate::world::World;
 
-/// What was found.
+/// The result of a search.
 pub(crate) struct Found {
     pub(crate) states: usize,
     /// For each promise that was broken, the shortest way there.
@@ -23,8 +23,8 @@ impl Found {
     }
 }
 
-/// Explores every state of a scenario. States are told apart by 64-bit hashes; of a few million
-/// states, two are taken for one with a probability below one in a million.
+/// Explores every state of a scenario. States are distinguished by 64-bit hashes; of a few million states, two
+/// are taken for one with a probability below one in a million.
 pub(crate) fn search(scenario: &Scenario) -> Found {
     let hasher = BuildHasherDefault::<DefaultHasher>::default();
     let mut ways: HashMap<u64, Option<(u64, Step)>> = HashMap::new();

@@ -1,4 +1,4 @@
-//! What can happen next.
+//! The possible next steps of a world.
 
 use crate::caller::{self, Caller, Phase};
 use crate::scenario::{Fate, Flaw, Scenario};
@@ -6,11 +6,11 @@ use crate::store::Command;
 use crate::stored::Kept;
 use crate::world::{BY_HAND, HAND, Message, World};
 
-/// One thing that happens. A number is a caller, or a message on its way.
+/// One event. A number is a caller, or a message on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Call(u8),
-    /// Asks once more, as a new owner, after it waited.
+    /// Claims once more, as a new owner, after it waited.
     AskAgain(u8),
     SendAgain(u8),
     /// Waits no longer for a reply.
@@ -29,15 +29,15 @@ pub(crate) enum Step {
     Drop(u8, Fate),
     Crash(u8),
     LeaseLapses,
-    /// The life of a release of which nothing remains is over, and everything that its owner sent is there.
+    /// The life of a release of which nothing remains is over, and all commands of its owner have arrived.
     ReleaseExpires,
     Renew(u8),
-    /// Somebody looks at the record and resolves it: to this answer, or so that the key begins anew.
+    /// An operator reads the record and resolves it: to this answer, or so that the key begins anew.
     ByHand(Option<u8>),
 }
 
 impl World {
-    /// All that can happen next.
+    /// All possible next steps.
     pub(crate) fn steps(&self, scenario: &Scenario, steps: &mut Vec<Step>) {
         for caller in (0..).take(self.callers.len()) {
             self.steps_of(caller, scenario, steps);
@@ -70,7 +70,7 @@ impl World {
         let faults = self.faults;
         let held = self.kept.as_ref().is_some_and(Kept::is_held);
         match phase {
-            // Those that are alike may as well call in this order.
+            // Callers that are alike may as well call in this order.
             Phase::Idle if self.is_next(caller, scenario) => steps.push(Step::Call(caller)),
             Phase::Waiting if !held && round + 1 < scenario.rounds => {
                 steps.push(Step::AskAgain(caller));
@@ -143,7 +143,7 @@ impl World {
         self.net.iter().any(same)
     }
 
-    /// Whether something that this owner sent is on its way.
+    /// Whether a command of this owner is on its way.
     fn is_from(&self, owner: u8) -> bool {
         let sent_by = |message: &Message| {
             message.from != HAND && caller::owner(message.from, message.round) == owner

@@ -12,20 +12,20 @@ use idem_runtime::store::{
 use crate::scenario::Flaw;
 use crate::stored::{Kept, LEASE, RETAIN};
 
-/// What the callers ask for.
+/// The requests of the callers.
 pub(crate) const REQUESTS: [Fingerprint; 2] = [
     Fingerprint::from_bytes([1; 16]),
     Fingerprint::from_bytes([2; 16]),
 ];
 
-/// What a caller or the operator sends.
+/// A command of a caller or of the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Command {
     /// A plain claim: `SET … NX GET`.
     Offer,
-    /// A claim of somebody who has not found out anything.
+    /// A claim of a caller that has not reconciled anything.
     Ask,
-    /// The claim of the same owner after its hook said that nothing landed.
+    /// The claim of the same owner after its hook answered that nothing landed.
     Start,
     Complete(Ending),
     Release(Remains),
@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Resolve(Option<u8>),
 }
 
-/// What a call ends with.
+/// The ending of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Ending {
     Value(u8),
@@ -42,7 +42,7 @@ pub(crate) enum Ending {
     Unknown,
 }
 
-/// What a sender learns.
+/// The reply that a sender receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Granted {
@@ -53,7 +53,7 @@ pub(crate) enum Reply {
         fence: u8,
     },
     Running,
-    /// Of a plain claim: something else stands there, and nothing has changed.
+    /// Of a plain claim: another record is stored, and nothing has changed.
     Undecided,
     /// This is the answer of the key.
     Answer(u8),
@@ -61,11 +61,11 @@ pub(crate) enum Reply {
     Refused,
     Stored,
     Superseded,
-    /// Of a release, a renewal or a refused resolution: nobody acts upon it.
+    /// Of a release, a renewal or a refused resolution: no sender acts upon it.
     Noted,
 }
 
-/// Who sends, and what a claim of it says.
+/// The sender of a command, and the fields of its claim.
 #[derive(Clone, Copy)]
 pub(crate) struct Sender {
     pub(crate) owner: u8,
@@ -212,7 +212,7 @@ pub(crate) fn execute(
     reply
 }
 
-/// Builds a flaw in: what the transitions are made to believe about the record, and about the sender.
+/// Builds a flaw in: alters the record and the sender that the transitions see.
 fn lie(record: &mut Record, kept: &Kept, command: Command, sender: Sender, flaw: Flaw) -> Sender {
     let theirs = kept.owner() != sender.owner;
     let claims = matches!(command, Command::Offer | Command::Ask | Command::Start);

@@ -1,4 +1,4 @@
-//! What stands in the store of the model.
+//! The stored record of the model.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use bytes::Bytes;
 use idem_runtime::store::{HEADER, Header, Record, State};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(1);
-/// What is left of the life of a record when its lease is over.
+/// The remaining life of a record when its lease is over.
 const LAPSED: Duration = Duration::from_secs(9);
 pub(crate) const RETAIN: Duration = Duration::from_secs(10);
 
-/// What stands in the store. Time is this much: the lease of a claim is over or not.
+/// A stored record. Time is this much: the lease of a claim is over or not.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Kept {
     header: [u8; HEADER],
@@ -29,7 +29,7 @@ impl Kept {
         self.header().owner.as_bytes()[0]
     }
 
-    /// Whether somebody holds the claim.
+    /// Whether the record is a claim whose lease is not over.
     pub(crate) fn is_held(&self) -> bool {
         !self.header().lapsed(self.left())
     }

@@ -1,4 +1,4 @@
-//! What was found, for people.
+//! The results as a table, for people.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! A key, its callers, and what is on its way between them.
+//! The state of the model: a key, its callers, and the messages between them.
 
 use idem_runtime::Fingerprint;
 use idem_runtime::store::Remains;
@@ -10,9 +10,9 @@ use crate::step::Step;
 use crate::store::{Command, Ending, REQUESTS, Reply, Sender, execute};
 use crate::stored::Kept;
 
-/// The sender of what is done by hand.
+/// The sender of an operator's commands.
 pub(crate) const HAND: u8 = u8::MAX;
-/// The answer that is given by hand.
+/// The answer of an operator's resolution.
 pub(crate) const BY_HAND: u8 = 99;
 
 /// A command on its way.
@@ -24,14 +24,14 @@ pub(crate) struct Message {
     pub(crate) command: Command,
 }
 
-/// A state. All that the promises look at is part of it.
+/// A state. It includes everything that the promises check.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct World {
     pub(crate) kept: Option<Kept>,
     pub(crate) callers: Vec<Caller>,
     /// Sorted: in which order things were sent does not matter, since any of them may come first.
     pub(crate) net: Vec<Message>,
-    /// What was seen by whoever resolves by hand.
+    /// The record that the operator saw.
     seen: Option<Kept>,
     pub(crate) faults: Faults,
     bodies: u8,
@@ -41,13 +41,13 @@ pub(crate) struct World {
     pub(crate) effects: [u8; REQUESTS.len()],
     /// The answer of the first effect of each.
     truth: [u8; REQUESTS.len()],
-    /// The stored answer that somebody was told; zero for none.
+    /// The stored answer that a caller last received; zero for none.
     told: u8,
     /// The highest fence of all claims.
     highest: u8,
     /// The last fence of the record that has expired: the store's clock is beyond it.
     expired: u8,
-    /// Whether the outcome is unknown, or was when somebody began to find out.
+    /// Whether the outcome is unknown, or was when a reconcile began.
     unknown: bool,
     pub(crate) broken: Broken,
 }
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// What becomes of the world when this happens.
+    /// Applies a step to the world.
     pub(crate) fn take(&mut self, scenario: &Scenario, step: Step) {
         let faults = &mut self.faults;
         match step {
@@ -140,7 +140,7 @@ impl World {
             Step::Drop(caller, fate) => {
                 faults.drops -= 1;
                 let phase = self.callers[usize::from(caller)].phase;
-                // What has ended goes on behind the back of whoever dropped it.
+                // An ended body goes on after its caller was dropped.
                 let ends = matches!(phase, Phase::Before | Phase::After);
                 let finds = matches!(phase, Phase::Finding | Phase::Starting(_));
                 if ends && fate == Fate::Release {
@@ -184,7 +184,7 @@ impl World {
         }
     }
 
-    /// The caller goes on to this phase, and sends what belongs to it.
+    /// Moves the caller on to this phase, and sends the command that belongs to it.
     fn enter(&mut self, caller: u8, phase: Phase) {
         self.callers[usize::from(caller)].phase = phase;
         if let Some(command) = phase.awaits() {
@@ -214,7 +214,7 @@ impl World {
             self.faults.late -= 1;
         }
         let next = match phase {
-            // Nobody waits for the reply to this release.
+            // No caller waits for the reply to this release.
             Phase::Offering | Phase::Asking => {
                 self.send(caller, Command::Release(Remains::Request));
                 Phase::Over
@@ -306,13 +306,13 @@ impl World {
                 caller.started = false;
             }
         }
-        // Until somebody knows.
+        // Unknown until it is resolved or answered.
         self.unknown |= after.is_unknown() || after.is_reconciling();
         self.unknown &= !resolved && after.answer().is_none();
         reply
     }
 
-    /// The sender has the reply, if it still waits for it.
+    /// Delivers the reply to the sender, if it still waits for it.
     fn hear(&mut self, scenario: &Scenario, message: Message, reply: Reply) {
         if let (Command::Resolve(Some(answer)), Reply::Stored) = (message.command, reply) {
             return self.tell(answer);
@@ -380,7 +380,7 @@ impl World {
         self.highest = fence;
     }
 
-    /// Somebody was told that this is the stored answer.
+    /// A caller received this stored answer.
     fn tell(&mut self, answer: u8) {
         let equal = self.told == 0 || self.told == answer;
         self.broken.note(Promise::EqualAnswers, equal);

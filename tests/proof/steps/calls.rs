@@ -12,14 +12,14 @@ use tokio::sync::Semaphore;
 use crate::history::{Ending, History, Said, What};
 use crate::simulation::{LEASE, Simulation};
 
-/// What a reconcile hook says.
+/// The verdict of a reconcile hook.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Hook {
-    /// What the other side knows: the effect of the last body that came that far, or of none.
+    /// The knowledge of the other side: the effect of the last body that came that far, or of none.
     Truth,
     NotLanded,
     Undecided,
-    /// Nothing, for as long as it is asked.
+    /// Nothing, however often it is called.
     Silent,
 }
 
@@ -62,8 +62,7 @@ impl Simulation {
         }
     }
 
-    /// Somebody looks at what the store holds, and does something about it if nobody knows what
-    /// happened.
+    /// An operator reads the stored record, and acts upon it if the outcome is unknown.
     pub(crate) async fn by_hand<F>(&self, act: impl FnOnce(Entry) -> F + Send + 'static)
     where
         F: Future<Output = Result<(), Error>> + Send,
@@ -73,14 +72,14 @@ impl Simulation {
             if let Ok(Some(entry)) = look.await
                 && entry.state() == EntryState::Unknown
             {
-                // Where it is not known whether it happened, whoever did it looks again.
+                // If it is unknown whether the action happened, the operator reads the record again.
                 let _ = act(entry).await;
             }
         }));
         self.settle().await;
     }
 
-    /// Later calls of the key: here, there, and both again when no claim can last any more.
+    /// Later calls of the key: in this process, in the other, and both again when no claim can last any more.
     pub(crate) async fn later(&self, hook: Option<Hook>) {
         self.settle().await;
         for passes in [Duration::ZERO, LEASE] {
@@ -95,7 +94,7 @@ impl Simulation {
             // Boxed: it is itself.
             return Box::pin(self.later(hook)).await;
         }
-        // One that nothing strikes any more.
+        // A later call that no fault strikes any more.
         while self.strikes_on() {
             self.call().make().ended().await;
         }
@@ -250,14 +249,14 @@ impl Body {
             Ending::Business => Err(PayError::Declined { run }),
             Ending::System => Err(PayError::Down),
             Ending::Unknown => Err(PayError::TimedOut),
-            // As a panic, without its words.
+            // As a panic, without its message.
             Ending::Panic => resume_unwind(Box::new("a bug")),
             Ending::Dropped => pending().await,
         }
     }
 }
 
-/// Says how a body ended, when it is dropped.
+/// Records how a body ended, when it is dropped.
 struct End {
     history: History,
     call: u32,
@@ -271,7 +270,7 @@ impl Drop for End {
     }
 }
 
-/// Says what a caller got, when it is dropped.
+/// Records the outcome of a caller, when it is dropped.
 struct Back {
     history: History,
     call: u32,

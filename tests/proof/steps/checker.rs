@@ -10,24 +10,24 @@ use idem_runtime::store::OutcomeKind;
 
 use crate::history::{Ending, Event, Said, What};
 
-/// What a path promises besides what every path does.
+/// The promises of a path besides those of every path.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) max_attempts: u16,
-    /// What the last call may get: `Value`, `Business`, or the kind of a refusal.
+    /// The possible outcomes of the last call: `Value`, `Business`, or the kind of a refusal.
     pub(crate) ends: Vec<&'static str>,
-    /// The endings of a body after which nobody knows what happened.
+    /// The endings of a body whose outcome is unknown.
     pub(crate) unknown: &'static [Ending],
 }
 
-/// The patience of a duplicate, and twice the `claim_deadline`: a call that has found out about an
-/// earlier attempt claims again.
+/// The patience of a duplicate, and twice the `claim_deadline`: a call that has reconciled an earlier attempt
+/// claims again.
 const BEFORE_THE_BODY: Duration = Duration::from_secs(5 + 2 * 2);
 
 /// The patience of an overtaken call, and the `complete_deadline`.
 const AFTER_THE_BODY: Duration = Duration::from_secs(5 + 2);
 
-/// What is wrong with the history.
+/// The violations in a history.
 pub(crate) fn violations(events: &[Event], rules: &Rules) -> Vec<String> {
     let checks = [
         overlap(events),
@@ -95,9 +95,8 @@ fn fences(events: &[Event]) -> Option<String> {
     None
 }
 
-/// 3. All answers are one, but for what a caller's own body said whose storing was reported to have
-///    failed; every answer is that of a body that ran; and nobody whose body succeeded is told of an
-///    error of another.
+/// 3. All answers are one, except a caller's own answer whose storing was reported to have failed; every answer
+///    is that of a body that ran; and no caller whose body succeeded receives an error of another.
 fn answers(events: &[Event]) -> Option<String> {
     let mut first: Option<(u32, &Said)> = None;
     let mut far = HashMap::new();
@@ -174,8 +173,8 @@ fn lost(events: &[Event]) -> Option<String> {
     (had && !kept).then(|| format!("an answer was given, and what is left is {left:?}"))
 }
 
-/// 5. No more attempts than allowed; and where one is allowed, no more starts. A claim may count and
-///    start nothing: it arrived when nobody waited for it any more.
+/// 5. No more attempts than allowed; and where one is allowed, no more starts. A claim may count and start
+///    nothing: it arrived after its caller had given up.
 fn attempts(events: &[Event], rules: &Rules) -> Option<String> {
     let max = rules.max_attempts;
     let mut starts = 0;
@@ -196,8 +195,8 @@ fn attempts(events: &[Event], rules: &Rules) -> Option<String> {
     None
 }
 
-/// 6. After an unknown outcome, from the end of the body on and not only when it is stored, a claim to
-///    run is granted only to whoever found out that nothing landed, or after a reset.
+/// 6. After an unknown outcome, from the end of the body on and not only when it is stored, a claim to run is
+///    granted only to an owner whose reconcile found that nothing landed, or after a reset.
 fn unknown(events: &[Event], rules: &Rules) -> Option<String> {
     let mut is_unknown = false;
     let (mut riddles, mut solved) = (HashMap::new(), Vec::new());
@@ -278,7 +277,7 @@ fn idle(events: &[Event]) -> Option<String> {
     (!gone).then(|| "something holds an engine".to_owned())
 }
 
-/// 9. The last call gets what the path says.
+/// 9. The last call gets one of the outcomes of its path.
 fn end(events: &[Event], rules: &Rules) -> Option<String> {
     let last = events.iter().rev().find_map(|event| match &event.what {
         What::Returned { said, .. } => Some(said),

@@ -1,4 +1,4 @@
-//! What happened to one key, in order.
+//! The events of one key, in order.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,7 +19,7 @@ pub(crate) enum Ending {
     Dropped,
 }
 
-/// What a caller got. Answers name the call whose body made them.
+/// The outcome of a caller. Answers name the call whose body made them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     Value(u32),
@@ -51,7 +51,7 @@ impl Said {
     }
 }
 
-/// One thing that happened.
+/// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Called {
@@ -71,12 +71,12 @@ pub(crate) enum What {
         call: u32,
         said: Said,
     },
-    /// A reconcile hook spoke; `fence` is that of the claim that it was asked under.
+    /// A reconcile hook returned; `fence` is that of the claim under which it ran.
     Verdict {
         fence: u64,
         not_landed: bool,
     },
-    /// An engine said that an answer is not stored.
+    /// An engine reported that an answer is not stored.
     Unsaved {
         far: bool,
     },
@@ -89,11 +89,11 @@ pub(crate) enum What {
     },
     /// The store has this outcome from now on.
     Stored(OutcomeKind),
-    /// Somebody reset the record by hand.
+    /// An operator reset the record.
     Reset,
-    /// What stands there in the end; `None` where nothing is done.
+    /// The stored outcome at the end; `None` where nothing is done.
     Left(Option<OutcomeKind>),
-    /// Nobody moves, and not everything has ended.
+    /// No task makes progress, and not everything has ended.
     Stuck,
     /// Both engines were let go, and their threads have ended.
     Gone,
@@ -104,7 +104,7 @@ pub(crate) enum What {
     },
 }
 
-/// Something that happened, and when by the engines' clock and by the store's.
+/// An event, with its time by the engines' clock and by the store's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) at: Duration,
@@ -123,7 +123,7 @@ struct Inner {
 }
 
 impl History {
-    /// `times` tells the engines' time and the store's.
+    /// `times` returns the engines' time and the store's.
     pub(crate) fn new(times: impl Fn() -> (Duration, Duration) + Send + Sync + 'static) -> Self {
         Self(Arc::new(Inner {
             events: Mutex::default(),
@@ -165,7 +165,7 @@ impl History {
         self.events().clone()
     }
 
-    /// The last call whose body had its effect: it ended, or nobody knows how far it got.
+    /// The last call whose body had its effect: it ended, or its outcome is unknown.
     pub(crate) fn effect(&self) -> Option<u32> {
         let events = self.events();
         events.iter().rev().find_map(|event| match event.what {

@@ -13,7 +13,7 @@ use crate::history::Ending;
 use crate::simulation::LEASE;
 use crate::sweep::Path;
 
-/// More than there are faults: whoever does something by hand does it until it is done.
+/// More than there are faults: an operator repeats an action until it succeeds.
 const TRIES: usize = 3;
 
 pub(crate) fn a_first_call() -> Path {
@@ -236,7 +236,7 @@ fn single(path: Path) -> Path {
 }
 
 pub(crate) fn one_attempt_that_succeeds() -> Path {
-    // A claim that arrives after everybody has given up costs the only attempt.
+    // A claim that arrives after all callers have given up costs the only attempt.
     single(Path::new(&["Value"], |simulation| {
         Box::pin(async move {
             simulation.call().make().ended().await;

@@ -56,7 +56,7 @@ pub(crate) struct Simulation {
     faulty: Faulty,
     traffic: Traffic,
     passed: Arc<Mutex<Duration>>,
-    /// Told by each engine that nobody and nothing holds any more.
+    /// Gets a permit from each engine that is idle and held by nothing any more.
     gone: Arc<Semaphore>,
     echo: String,
     held: RefCell<Vec<Strike>>,
@@ -66,14 +66,14 @@ pub(crate) struct Simulation {
     next_call: Cell<u32>,
 }
 
-/// What is known when all is over.
+/// The result of a finished simulation.
 pub(crate) struct End {
     pub(crate) history: History,
     /// The operations that were sent, in short.
     pub(crate) operations: Vec<String>,
 }
 
-/// Writes down what an engine says of answers that are not stored.
+/// Records an engine's reports of answers that are not stored.
 #[derive(Debug)]
 struct Ear {
     far: bool,
@@ -133,7 +133,7 @@ impl Simulation {
                 .build()
                 .expect("the settings are within bounds")
         });
-        // Asked for all the time, and read at once: the first letter of its alphabet, all along.
+        // Read all the time, and answered at once: the first letter of its alphabet, all along.
         let echo = KeyDigest::from_bytes([0; 32]);
         Self {
             near,
@@ -281,14 +281,14 @@ impl Simulation {
         *self.passed.lock().unwrap_or_else(PoisonError::into_inner) += time;
     }
 
-    /// What was held until now arrives.
+    /// Delivers the operations held until now.
     pub(crate) async fn deliver_last(&self) -> bool {
         let any = self.deliver(When::Last);
         self.settle().await;
         any
     }
 
-    /// Looks at what is left, shuts both engines down, and lets them go.
+    /// Reads the stored record, shuts both engines down, and lets them go.
     pub(crate) async fn close(self) -> End {
         let left = self.fixture.store.read(&self.fixture.key()).await;
         let left = match left.expect("no fault strikes a look behind the faults") {

@@ -11,15 +11,15 @@ use crate::checker::{Rules, violations};
 use crate::history::Ending;
 use crate::simulation::{End, Simulation, Strike, When};
 
-/// What a path does.
+/// The script of a path.
 pub(crate) type Script = for<'a> fn(&'a Simulation) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// A path through the library: what is called, and what is promised.
+/// A path through the library: its calls and its promises.
 #[derive(Clone)]
 pub(crate) struct Path {
     script: Script,
     set: fn(EngineBuilder) -> EngineBuilder,
-    /// How later calls find out about earlier ones.
+    /// How later calls reconcile earlier ones.
     hook: Option<Hook>,
     rules: Rules,
     at_worst: &'static [&'static str],
@@ -41,7 +41,7 @@ impl Path {
         }
     }
 
-    /// Or one of these, where a claim that nobody waits for is granted and not given back.
+    /// Or one of these, where a claim without a waiting caller is granted and not released.
     pub(crate) fn at_worst(self, ends: &'static [&'static str]) -> Self {
         Self {
             at_worst: ends,
@@ -49,7 +49,7 @@ impl Path {
         }
     }
 
-    /// Nobody knows what happened after a body that ended like this.
+    /// The outcome of a body that ended like this is unknown.
     pub(crate) fn unknown_after(self, unknown: &'static [Ending]) -> Self {
         let rules = Rules {
             unknown,
@@ -62,7 +62,7 @@ impl Path {
     fn rules(&self, strikes: &[Strike]) -> Rules {
         let mut rules = self.rules.clone();
         let has = |fault| strikes.iter().any(|strike| strike.fault == fault);
-        // A call that is told of an answer where none is gives its own up, and its key lapses.
+        // A call that receives an answer where none is stored gives its own up, and its key lapses.
         if has(Fault::TooLarge) {
             rules.unknown = &[];
         }
@@ -77,7 +77,7 @@ impl Path {
         Self { set, ..self }
     }
 
-    /// With later calls that find out about earlier ones like this.
+    /// With later calls that reconcile earlier ones like this.
     pub(crate) fn hook(self, hook: Hook) -> Self {
         let hook = Some(hook);
         Self { hook, ..self }
@@ -93,7 +93,7 @@ impl Path {
     }
 }
 
-/// What strikes: everything that can, and what is held at every moment at which it may arrive.
+/// The faults: each that can strike, and for a held operation every moment at which it may arrive.
 const BLOWS: [(Fault, When); 13] = [
     (Fault::Lost, When::Soon),
     (Fault::ReplyLost, When::Soon),
@@ -123,7 +123,7 @@ fn steps(operations: &[String], sent: usize) -> Vec<usize> {
     steps.filter(|&step| !many(step) || last(step)).collect()
 }
 
-/// A path and what strikes it, and what came of it.
+/// A path, the faults that strike it, and the result.
 struct Case {
     end: End,
     /// How many operations the path itself sent.
@@ -160,9 +160,9 @@ impl Case {
     }
 }
 
-/// Whether it is worth to strike together with another one. Not what is held and arrives in time; and
-/// not a store that says of an answer that it is too large where no answer is: the call believes it
-/// and gives its own answer up.
+/// Whether a fault is worth combining with another one. Not a held operation that arrives in time; and not a
+/// store that reports an answer as too large where no answer is: the call believes it and gives its own answer
+/// up.
 fn is_one_of_two(strike: &Strike) -> bool {
     strike.fault != Fault::TooLarge && !(strike.is_held() && strike.when == When::Soon)
 }

@@ -1,5 +1,5 @@
-//! Two ends of the line between engine and store: the store's end, where what truly happens is
-//! written down, and the engine's end, where a test asks whether the engine's thread is through.
+//! Two ends of the line between engine and store: the store's end, which records what truly happens, and the
+//! engine's end, where a test checks whether the engine's thread is through.
 
 use std::fmt;
 use std::sync::Arc;
@@ -193,8 +193,8 @@ impl fmt::Debug for Tap {
     }
 }
 
-/// The operation whose records are read to see that the engine's thread is through with all that it
-/// had to do. No store is asked.
+/// The operation whose records are read to see that the engine's thread is through with all its work. It never
+/// reaches the store.
 pub(crate) const ECHO: &str = "echo";
 
 /// The engine's end.

@@ -1,11 +1,11 @@
-//! Whether the ledger and what callers were told agree.
+//! Whether the ledger agrees with the answers of the callers.
 
 use super::{Findings, Violation, What};
 use crate::books::Ledger;
 use crate::history::{History, Told};
 use crate::mix::Family;
 
-/// Compares the ledger with what callers were told: of each answer one row, of no answer one at most.
+/// Compares the ledger with the answers of the callers: of each answer one row, of no answer one at most.
 pub(crate) fn check_ledger(history: &History, ledger: &Ledger, findings: &mut Findings) {
     let mut found = |key: &str, why: String| {
         findings.violations.push(Violation {

@@ -1,11 +1,11 @@
-//! What a record says besides its answer: that it is unknown, its fence, what was asked.
+//! The fields of a record besides its answer: an unknown outcome, the fence, the request.
 
 use super::{Checker, What};
 use crate::history::Told;
 use crate::mix::Family;
 
 impl Checker<'_, '_> {
-    /// After a caller was told that nobody knows, no body starts until somebody finds out.
+    /// After a caller received an unknown outcome, no body starts until an operator resolves or resets it.
     pub(super) fn unknowns(&mut self) {
         if self.family == Family::Reconciled {
             return;
@@ -32,7 +32,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Whoever begins after a body has started has a greater fence, and no two have the same.
+    /// A body whose call begins after another body has started has a greater fence, and no two have the same.
     pub(super) fn fences(&mut self) {
         for start in &self.key.starts {
             let Some(fence) = start.fence else { continue };
@@ -55,7 +55,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// An answer says what was asked.
+    /// An answer names the payload of its call.
     pub(super) fn payloads(&mut self) {
         for call in &self.key.calls {
             match &call.told {

@@ -231,7 +231,7 @@ fn one_attempt_is_one_start_in_every_case() {
     );
 }
 
-/// The first caller is told at 2.2 s, and its process is cut off from the store all the time.
+/// The first caller receives its answer at 2.2 s, and its process is cut off from the store all the time.
 fn unstored(told: u64) -> String {
     without(FIRST, "told").replace("1002000 end", &format!("{} end", told - 100_000))
         + &format!("\n{told} told 1 p1 ok 0.1/0")
@@ -243,7 +243,7 @@ fn a_success_returned_within_its_lease_in_an_outage_may_be_unstored() {
     let findings = assert_good(&[&unstored(2_200_000), SECOND], hole(4_000_000));
     // Another answer, and a start after it.
     assert_eq!(findings.unstored, 2);
-    // Without the outage it is lost; told later than its lease, it is named as such.
+    // Without the outage it is lost; received later than its lease, it is named as such.
     let lost = [What::Differing, What::StartedAfterAnswer, What::Unexplained];
     assert_found(&[&unstored(2_200_000), SECOND], Vec::new(), &lost);
     let late = unstored(2_950_000);
@@ -252,7 +252,7 @@ fn a_success_returned_within_its_lease_in_an_outage_may_be_unstored() {
     let seen = "2300000 call 3 p1 0\n2301000 told 3 p1 ok 0.1/0";
     let all = [What::Differing, What::StartedAfterAnswer];
     assert_found(&[&unstored(2_200_000), SECOND, seen], hole(4_000_000), &all);
-    // Stored in the end, it is the one answer; until then a caller may be told that no attempt is left.
+    // Stored in the end, it is the one answer; until then a caller may be refused because no attempt is left.
     let once = |lines: &str| lines.replace("p1", "o1");
     let replay = once("5000000 call 3 p1 0\n5001000 told 3 p1 ok 0.1/0");
     let exhausted = |begun| format!("{begun}000 call 4 o1 0\n4900000 told 4 o1 Exhausted");
@@ -301,7 +301,7 @@ fn an_old_answer_after_a_new_one_is_found() {
     let reset = "2000000 reset 5 s1 begin\n2001000 reset 5 s1 done";
     let stale = "3500000 call 7 s1 0\n3501000 told 7 s1 ok 0.1/0";
     assert_found(&[&first, &second, reset, stale], Vec::new(), &[What::Stale]);
-    // It began before the new one was told.
+    // It began before a caller received the new one.
     let early = stale.replace("3500000", "3002500");
     assert_good(&[&first, &second, reset, &early], Vec::new());
 }
@@ -316,7 +316,7 @@ fn an_old_answer_to_a_call_from_before_the_reset_is_good() {
     assert_good(&[&first, &second, reset, follower, again], Vec::new());
     let owner = first.replace("1003000 told", "4000000 told");
     assert_good(&[&owner, &second, reset, again], Vec::new());
-    // It began after the new one was told.
+    // It began after a caller received the new one.
     let late = follower.replace("1999000", "3500000");
     assert_found(
         &[&first, &second, reset, &late, again],
@@ -390,7 +390,7 @@ fn the_ledger_has_one_row_of_each_answer() {
         findings.violations.len()
     };
     assert_eq!(check(&[("b1", "0.1/0")]), 0);
-    // Its commit may have been done, and not told.
+    // Its commit may have been done without its caller having received it.
     assert_eq!(check(&[("b1", "0.1/0"), ("b2", "1.9/0")]), 0);
     assert_eq!(check(&[]), 1);
     assert_eq!(check(&[("b1", "7.7/0")]), 1);

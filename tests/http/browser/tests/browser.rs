@@ -170,7 +170,7 @@ async fn without_javascript_no_script_of_a_page_runs_and_its_forms_work() {
     assert_eq!(posts(&server).len(), 1);
 }
 
-/// By its own log of what it does on the network.
+/// By its own log of its network traffic.
 #[tokio::test]
 async fn the_browser_connects_only_to_loopback() {
     let server = HttpServer::start(shop);

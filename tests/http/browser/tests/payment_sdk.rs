@@ -39,7 +39,7 @@ fn the_sdk_repeats_a_request_whose_reply_was_lost_with_the_same_key() {
 
 #[test]
 fn each_payment_has_a_key_of_its_own_unless_it_is_given_one() {
-    // With this header the SDK would measure how long it took, and tell with the next request.
+    // With this header the SDK would measure how long it took, and report it with the next request.
     let server = HttpServer::start(|_| Response::json(PAID).header("Request-Id", "req_1"));
     let mut sdk = PaymentSdk::builder(server.url("")).start();
     let payment = json!({ "amount": 1200, "currency": "eur" });

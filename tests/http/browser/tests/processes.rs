@@ -1,4 +1,4 @@
-//! What is left of a browser: nothing.
+//! A browser leaves nothing behind.
 
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
@@ -30,7 +30,7 @@ fn processes() -> Vec<Process> {
     text.lines().filter_map(process).collect()
 }
 
-/// Those that were given a place in this directory, and their parents and children.
+/// The processes with this directory in their arguments, and their parents and children.
 fn family(dir: &Path) -> Vec<Process> {
     let all = processes();
     let dir = dir.to_string_lossy();

@@ -1,4 +1,4 @@
-//! Section 2.7: what a client is told.
+//! Section 2.7: the errors that a client receives.
 
 use std::sync::Arc;
 

@@ -68,7 +68,7 @@ async fn section_2_1_the_value_is_a_string_item() {
     let printable: String = (' '..='~').collect();
     let escaped = printable.replace('\\', "\\\\").replace('"', "\\\"");
     assert_eq!(send(&shop, with(&format!("\"{escaped}\""))).await.body, "2");
-    // Of an item, parameters that nobody has defined are ignored (RFC 8941, section 3.1.2).
+    // Undefined parameters of an item are ignored (RFC 8941, section 3.1.2).
     let again = send(&shop, with(&format!("{example};a=1;b"))).await;
     assert!(again.is_replayed());
 }
@@ -145,7 +145,7 @@ async fn section_2_3_a_key_expires_when_its_time_is_over() {
     assert_eq!(anew.body, "2");
     assert!(!anew.is_replayed());
     fixture.clock.advance(Duration::from_hours(24));
-    // Whoever has it then may use it for anything.
+    // A client that has it then may use it for anything.
     assert_eq!(send(&shop, order("coffee")).await.body, "3");
 }
 

@@ -1,7 +1,7 @@
-//! Two layers, explored: one key, its callers in processes of their own, a durable store that decides
-//! with the transitions themselves, and a fast one that goes down and comes back empty or old while
-//! copies are on their way to it. What a call may take from a copy, and which copy takes the place of
-//! which, is decided by the code that runs. Each step is atomic; what is between them is not.
+//! Two layers, explored: one key, its callers in processes of their own, a durable store that decides with the
+//! transitions themselves, and a fast one that goes down and comes back empty or old while copies are on their
+//! way to it. What a call may take from a copy, and which copy replaces which, is decided by the code that
+//! runs. Each step is atomic; other steps may come between two of them.
 
 mod promise;
 mod step;
@@ -19,7 +19,7 @@ use self::world::World;
 /// One before the reset, one after.
 const EPOCHS: usize = 2;
 
-/// What is done wrong. Every one of them has to be found.
+/// A flaw. Every one of them has to be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
@@ -27,32 +27,32 @@ enum Flaw {
     ClaimsInFront,
     /// Copies are made before the answer is stored.
     CopiesBeforeCommit,
-    /// Unknown outcomes are copied and handed out.
+    /// Unknown outcomes are copied and replayed.
     UnknownIsCopied,
     /// Copies keep their name when a key is reset.
     NoEpochs,
-    /// A reset does not wait until nobody trusts the copies of before.
+    /// A reset does not wait until no process trusts the earlier copies.
     ResetsDoNotWait,
     /// A reset begins an epoch when it is done, and closes none before.
     ResetsCloseNothing,
-    /// The epoch is looked at when a copy is made, and not before the record is read.
+    /// The epoch is read when a copy is made, and not before the record is read.
     PlacesAreTakenLate,
 }
 
-/// How often each thing may still happen.
+/// How often each event may still happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Faults {
     /// The fast store goes down.
     flaps: u8,
-    /// A commit is lost, and its caller told so.
+    /// A commit is lost, and its caller receives an error.
     lost: u8,
     /// A lease is over while its owner goes on.
     zombies: u8,
-    /// A body ends and nobody knows how.
+    /// A body ends with an unknown outcome.
     unknown: u8,
-    /// Somebody resets the answered key.
+    /// An operator resets the answered key.
     resets: u8,
-    /// Who resets it dies half-way.
+    /// The operator dies half-way through the reset.
     deaths: u8,
 }
 

@@ -1,14 +1,14 @@
-//! What holds whatever happens to the copies.
+//! The promises that hold whatever happens to the copies.
 
-/// What two layers promise.
+/// A promise of two layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Promise {
-    /// All who are told an answer are told the same, until it is reset.
+    /// All callers that receive an answer receive the same one, until it is reset.
     EqualAnswers,
-    /// No body starts after somebody was told an answer that was not reset.
+    /// No body starts after a caller received an answer that was not reset.
     AnswersEndIt,
-    /// What is told from a copy is what the durable store has.
+    /// An answer from a copy is the answer of the durable store.
     CopiesAreTrue,
-    /// Nobody waits for ever.
+    /// No caller waits for ever.
     NobodyIsKeptOut,
 }

@@ -1,4 +1,4 @@
-//! What can happen next.
+//! The possible next steps of a world of two layers.
 
 use idem_runtime::store::layered::is_final;
 
@@ -6,13 +6,13 @@ use super::world::{Caller, Phase, Reset, World};
 use super::{EPOCHS, Flaw, Scenario};
 use crate::stored::Kept;
 
-/// How often a call asks for a claim.
+/// How often a call claims.
 const ROUNDS: u8 = 2;
 
-/// One thing that happens. A number is a caller, or a copy on its way.
+/// One event. A number is a caller, or a copy on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Looks for a copy, and takes note of the epoch.
+    /// Looks up a copy, and takes note of the epoch.
     Look(u8),
     Ask(u8),
     /// The body has ended with an answer.
@@ -20,30 +20,30 @@ pub(super) enum Step {
     /// The answer is stored, or another's adopted.
     Commit(u8),
     CommitLost(u8),
-    /// Nobody knows how the body ended.
+    /// The body ended with an unknown outcome.
     Unknown(u8),
-    /// Finds an answer, or nobody running.
+    /// Finds an answer, or no running body.
     Poll(u8),
-    /// Leaves word for others that somebody runs.
+    /// Writes a hint for other callers that a body runs.
     Hint(u8),
     LeaseLapses,
     HintLapses(u8),
     CopyArrives(u8),
-    /// Hears of the epoch.
+    /// Learns the epoch.
     Learn(u8),
-    /// Has not heard of it for too long.
+    /// Has not learned the epoch for too long.
     Stale(u8),
     Down,
     Up {
         empty: bool,
     },
     Snapshot,
-    /// Somebody who saw the answer closes the epoch.
+    /// An operator that saw the answer closes the epoch.
     Close,
-    /// Nobody trusts what was before, and the answer is taken back.
+    /// No process trusts the earlier copies, and the answer is taken back.
     Resolve,
     Open,
-    /// Who resets the key is gone.
+    /// The operator that resets the key is gone.
     ResetterDies,
 }
 
@@ -88,7 +88,7 @@ impl World {
                 }
             }
             Reset::Resolved => steps.push(Step::Open),
-            // Whoever notices.
+            // Any process that notices it.
             Reset::Dead if !self.open => steps.push(Step::Open),
             _ => {}
         }

@@ -13,7 +13,7 @@ use crate::stored::Kept;
 
 /// The place of a copy that is decided upon when it arrives.
 const LATE: u8 = u8::MAX;
-/// The owner of what is done by hand.
+/// The owner of an operator's commands.
 const HAND: u8 = u8::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,7 +36,7 @@ pub(super) struct Caller {
     /// The epoch as its process knows it; `None` for a closed one.
     pub(super) known: Option<u8>,
     pub(super) fresh: bool,
-    /// The epoch when it looked.
+    /// The epoch when it looked up a copy.
     place: Option<u8>,
 }
 
@@ -256,7 +256,7 @@ impl World {
         }
     }
 
-    /// The epoch, for who asks.
+    /// The epoch that a process learns.
     pub(super) fn named(&self) -> Option<u8> {
         self.open.then_some(self.epoch)
     }
@@ -367,7 +367,7 @@ impl World {
         self.callers[usize::from(number)].phase = phase;
     }
 
-    /// Sends a copy of what is stored, if it is one to be copied.
+    /// Sends a copy of the stored record, if it is one to be copied.
     fn copy(&mut self, number: u8, stored: Option<Kept>, flaw: Flaw) {
         if let Some(stored) = stored.filter(|stored| hands_out(stored, flaw)) {
             self.write(number, stored, flaw);

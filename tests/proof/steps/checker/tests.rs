@@ -1,4 +1,4 @@
-//! The checker finds what is wrong with a history, each kind in one that is good but for it.
+//! The checker finds each kind of violation, each in a history that is otherwise good.
 
 use super::*;
 fn rules(max_attempts: u16) -> Rules {
@@ -75,7 +75,7 @@ fn ending(events: Vec<(u64, What)>) -> Vec<Event> {
     history(&events.into_iter().chain(rest).collect::<Vec<_>>())
 }
 
-/// A first call, and what comes after it.
+/// A first call, and the events after it.
 fn after_a_first_call(more: Vec<(u64, What)>) -> Vec<Event> {
     let first = vec![
         (0, called(1)),
@@ -88,7 +88,7 @@ fn after_a_first_call(more: Vec<(u64, What)>) -> Vec<Event> {
     ending(first.into_iter().chain(more).collect())
 }
 
-/// A call that nobody knows the outcome of, and what comes after it.
+/// A call with an unknown outcome, and the events after it.
 fn after_an_unknown_call(more: Vec<(u64, What)>) -> Vec<Event> {
     let first = vec![
         (0, called(1)),
@@ -208,7 +208,7 @@ fn two_answers_are_seen() {
     };
     events[10] = own;
     bad(&events, "call 1 got Value(1), and call 2 Value(2)");
-    // Its caller was told that this one is not stored.
+    // Its caller received a report that this answer is not stored.
     events.insert(
         10,
         Event {
@@ -217,7 +217,7 @@ fn two_answers_are_seen() {
         },
     );
     good(&events);
-    // That another process said so is no excuse.
+    // A report of another process is no excuse.
     events[10].what = What::Unsaved { far: true };
     bad(&events, "call 1 got Value(1), and call 2 Value(2)");
 }
@@ -248,7 +248,7 @@ fn a_body_after_a_stored_answer_is_seen() {
         (40, returned(3, Said::Value(1))),
     ]);
     bad(&events, "call 2 starts after an answer was stored");
-    // Somebody wanted it so.
+    // An operator wanted it so.
     events[6].what = What::Reset;
     events.insert(
         7,
@@ -283,7 +283,7 @@ fn too_many_attempts_are_seen() {
     events[5].what = third(3);
     bad(&events, "call 2 starts as attempt 3 of 2, start 2");
 
-    // An attempt that was given back is none, but where there is only one.
+    // A released attempt is none, but where there is only one.
     events[5].what = third(1);
     good(&events);
     assert_eq!(
@@ -304,7 +304,7 @@ fn a_body_after_an_unknown_outcome_is_seen() {
     let verdict = |fence, not_landed| (0, What::Verdict { fence, not_landed });
     let found_out = |found: Vec<(u64, What)>| {
         let mut grant = second(3);
-        // The owner that found out is the one that runs.
+        // The owner that reconciled is the one that runs.
         grant[0].1 = What::Granted {
             owner: 2,
             fence: 3,
@@ -316,7 +316,7 @@ fn a_body_after_an_unknown_outcome_is_seen() {
     good(&found_out(vec![(0, riddle(2)), verdict(2, true)]));
     let why = "fence 3 is granted, and nobody knows what happened";
     bad(&found_out(vec![(0, riddle(2)), verdict(2, false)]), why);
-    // Another one found out, and is gone.
+    // Another one reconciled, and is gone.
     bad(
         &found_out(vec![(0, riddle(1)), verdict(1, true), (0, riddle(2))]),
         why,

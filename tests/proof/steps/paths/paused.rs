@@ -106,7 +106,7 @@ pub(crate) fn a_paused_process_that_is_cancelled() -> Path {
             first.started().await;
             simulation.pause(LEASE);
             simulation.far().make().ended().await;
-            // The next renewal tells it.
+            // It learns of it at the next renewal.
             first.ended().await;
         })
     })

@@ -1,4 +1,4 @@
-//! What a reader of the store, or of a log, can try.
+//! The guesses that a reader of the store, or of a log, can try.
 
 use idem_runtime::store::{ReadReply, RecordKey};
 use idem_runtime::{

@@ -1,4 +1,4 @@
-//! Names and fingerprints by a secret: what a reader of the store or of a log learns.
+//! Names and fingerprints by a secret: the knowledge of a reader of the store or of a log.
 
 mod fixture;
 pub(crate) mod guesses;

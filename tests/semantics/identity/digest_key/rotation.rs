@@ -29,7 +29,7 @@ pub(crate) async fn an_answer_from_before_is_replayed(kind: Kind) {
             assert_eq!(fixture.charge(&after, "card", 5).await, Ok(1));
         }
         assert_eq!(fixture.events.count("formerdigestkey"), 2);
-        // What begins after the change stands under the new name alone.
+        // A key first called after the change has the new name alone.
         for _ in 0..2 {
             assert_eq!(fixture.charge(&after, "other card", 5).await, Ok(2));
         }

@@ -1,4 +1,4 @@
-//! What a former name costs, and what may happen between the claim under it and the one that follows.
+//! The cost of a former name, and the events between the claim under it and the one that follows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -63,7 +63,7 @@ impl Forward for Held {
         &self.inner
     }
 
-    /// The store is asked for each replay.
+    /// The store is queried for each replay.
     fn at_hand(&self, _: &RecordKey, _: Fingerprint) -> Option<(Record, Duration)> {
         None
     }
@@ -186,7 +186,7 @@ async fn a_record_that_expires_before_the_claim_leaves_its_name() {
     ];
     assert_eq!(answers.map(Result::unwrap), [Ok(1), Ok(1)]);
     assert_eq!(change.fixture.runs(), 1);
-    // Without the former secret it is found: it stands under the new name.
+    // Without the former secret it is found: it has the new name.
     let last = change.fixture.engine(Some(NEW));
     assert_eq!(change.fixture.charge(&last, "card", 5).await, Ok(1));
 }
@@ -203,7 +203,7 @@ async fn a_claim_sent_again_after_its_record_has_expired_begins_none() {
     change.held.sends.add_permits(1);
     // Sent again.
     change.held.has_made_one().await;
-    // What the lost claim wrote lives for the default `ttl`.
+    // The record of the lost claim lives for the default `ttl`.
     change.clock.advance(Duration::from_hours(25));
     let first = change.charge(quick);
     change.held.has_made_one().await;
@@ -216,7 +216,7 @@ async fn a_claim_sent_again_after_its_record_has_expired_begins_none() {
     assert_eq!(change.fixture.runs(), 1);
 }
 
-/// One process goes on under the former name while another asks.
+/// One process goes on under the former name while another claims.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_that_goes_on_under_the_former_name_is_waited_for() {
     let change = Change::new(MANY);
@@ -254,7 +254,7 @@ async fn a_call_within_itself_is_refused_under_either_name() {
     }
 }
 
-/// Followers leave the former name with the call that they follow, and do not ask one after another.
+/// Followers leave the former name with the call that they follow, and do not claim one after another.
 #[tokio::test]
 async fn followers_do_not_ask_for_themselves() {
     const CALLERS: u32 = 500;

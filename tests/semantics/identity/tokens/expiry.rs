@@ -1,4 +1,4 @@
-//! What is past its time starts nothing, and tells what it started.
+//! An expired token starts nothing, and still leads to the call that it started.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,7 +83,7 @@ pub(crate) async fn an_expired_token_waits_for_a_running_order(kind: Kind) {
         let call = call.on_running(OnRunning::Wait(PATIENCE));
         tokio::spawn(call.run(async |_| -> Answer { unreachable!("its token has expired") }))
     });
-    // Who waits elsewhere looks at the record now and then, or watches it.
+    // A waiting call of another process polls the record now and then, or watches it.
     let looks =
         || fixture.store.count(StoreOperation::Read) + fixture.store.count(StoreOperation::Watch);
     let waits = async {
@@ -115,7 +115,7 @@ pub(crate) async fn an_expired_token_of_an_abandoned_order_is_unknown(kind: Kind
     let token = fixture.token();
     let call = fixture.call(&token).lease(Duration::from_millis(100));
     match call.begin().await.unwrap() {
-        // As if its process died: the lease is over by the store's clock, and nobody renews it.
+        // As if its process died: the lease is over by the store's clock, and is not renewed.
         Acquired::Run(claim) => drop(claim),
         begun => panic!("not claimed: {begun:?}"),
     }

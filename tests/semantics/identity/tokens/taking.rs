@@ -26,7 +26,7 @@ pub(crate) async fn many_submits_of_one_token_make_one_order(kind: Kind) {
             let runs = fixture.runs.clone();
             let call = call.on_running(OnRunning::Wait(PATIENCE));
             call.run(|_| async move {
-                // Everybody else comes while this runs.
+                // All other calls come while this runs.
                 tokio::task::yield_now().await;
                 Ok::<_, OrderError>(runs.fetch_add(1, Ordering::SeqCst) + 1)
             })

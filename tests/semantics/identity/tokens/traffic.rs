@@ -1,4 +1,4 @@
-//! What a token costs in commands, counted by the server.
+//! The cost of a token in commands, counted by the server.
 
 use std::time::Duration;
 
@@ -56,6 +56,6 @@ async fn to_verify_and_take_is_one_command() {
     assert_eq!(monitor.names(), ["EVALSHA"], "a replay after its time");
     let error = refusal(order(&engine, &unused, ANN).await);
     assert_eq!(*error.kind(), ErrorKind::TokenExpired);
-    // Whether it is done, and what was begun.
+    // One query for its answer, and one for the call that it began.
     assert_eq!(monitor.names(), ["EVALSHA", "EVALSHA"]);
 }

@@ -37,7 +37,7 @@ async fn submit_all(
     Ok(run)
 }
 
-/// A token in the header of the client's key: its subject says whose it is.
+/// A token in the header of the client's key: its subject names the owner.
 #[idempotent(op = "orders.submit", key = token(key.as_str(), user), engine = engine, on_error = release)]
 async fn submit_by_header(
     #[idem(skip)] engine: &Engine,

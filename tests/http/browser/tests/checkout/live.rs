@@ -1,4 +1,4 @@
-//! The live page, and whom the pages speak with.
+//! The live page, and the hosts that the pages contact.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -47,7 +47,7 @@ async fn the_live_page_counts_executions_and_replays() {
     watcher.goto(shop.url("/live")).await.unwrap();
     wait_for_counter(&watcher, "executed", "0").await;
     shops(&visitor).await;
-    // Nobody reloads the page.
+    // The page is not reloaded.
     wait_for_counter(&watcher, "executed", "2").await;
     let expected = [
         ("calls", "3"),
@@ -88,7 +88,7 @@ async fn the_live_page_counts_without_javascript_too() {
     wait_for_counter(&watcher, "orders", "1").await;
 }
 
-/// By the browser's own log of what it does on the network.
+/// By the browser's own log of its network traffic.
 #[tokio::test]
 async fn the_pages_connect_only_to_the_shop() {
     let shop = Shop::start(FAST);

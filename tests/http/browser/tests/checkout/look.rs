@@ -24,7 +24,7 @@ fn post(shop: &Shop, path: &str, key: &str, content_type: &str, body: &str) -> S
     answer
 }
 
-/// What an operator who looks at the live page would find there: one of each.
+/// One of each entry that an operator finds on the live page.
 fn business(shop: &Shop) {
     let json = "application/json";
     let order = |key: &str, body: &str| post(shop, "/api/orders", key, json, body);
@@ -201,10 +201,10 @@ async fn an_unknown_address_is_a_page_of_the_shop() {
     visitor.wait_for_text("#buy", "Order and pay").await;
 }
 
-/// The least contrast that WCAG 2.2 asks for, <https://www.w3.org/TR/WCAG22/#contrast-minimum>.
+/// The least contrast that WCAG 2.2 requires, <https://www.w3.org/TR/WCAG22/#contrast-minimum>.
 const CONTRAST: f64 = 4.5;
 
-/// The luminance of the page, and each text of too little contrast with what is behind it.
+/// The luminance of the page, and each text of too little contrast with its background.
 const LOOK: &str = "
     const least = arguments[0];
     const channels = colour => colour.match(/[\\d.]+/g).map(Number);

@@ -1,7 +1,7 @@
 //! The checkout example in a real browser: whatever a person does to its form, it is one order.
 //!
-//! The shop is the real program, with its books in a file. What was sold is read from that file,
-//! and must be what the shop's own pages say.
+//! The shop is the real program, with its books in a file. The sold orders are read from that file, and must be
+//! the same on the shop's own pages.
 
 #![cfg(unix)]
 #![allow(

@@ -28,12 +28,12 @@ async fn a_form_of_another_visitor_orders_nothing() {
     assert_eq!(token(&other).await, own, "their own form is before them");
     click(&other, "#buy").await;
     let bought = order(&other).await;
-    // What it was worth to whom it belongs has not changed.
+    // Its worth to its owner has not changed.
     click(&owner, "#buy").await;
     assert_ne!(order(&owner).await, bought);
     shop.assert_sold(2).await;
 
-    // Nor is the page of an order for anybody else.
+    // Nor is the page of an order for any other visitor.
     let page = owner.current_url().await.unwrap();
     other.goto(page.as_str()).await.unwrap();
     other.wait_for_text("h1", "No such order").await;
@@ -98,7 +98,7 @@ async fn another_form(browser: &Browser, form: &str) -> String {
 async fn input_of_a_visitor_is_text_everywhere() {
     let shop = Shop::start(FAST);
     let visitor = visitor(&shop).await;
-    // A card of an own make, which the bank cannot be asked for.
+    // A made-up card, which the bank cannot be queried for.
     let card = "\"><script>document.title = 'taken'</script>";
     let add = "const card = document.getElementById('card'); \
                card.options[0].value = arguments[0]; card.selectedIndex = 0;";

@@ -1,4 +1,4 @@
-//! Somebody with a browser, in the shop.
+//! A visitor with a browser, in the shop.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ pub(crate) const APART: Duration = Duration::from_secs(1);
 /// A payment that is still being made when the second click comes.
 pub(crate) const SLOW: Duration = Duration::from_secs(6);
 
-/// A payment that nobody waits for.
+/// A payment too short to wait for.
 pub(crate) const FAST: Duration = Duration::from_millis(20);
 
 /// Puts another form in the place of the form, with everything but the script that switches the
@@ -91,7 +91,7 @@ pub(crate) async fn order(browser: &Browser) -> String {
     shown
 }
 
-/// Waits for a form with a notice above it that says so, and came with this status.
+/// Waits for a form with this notice above it, which came with this status.
 pub(crate) async fn notice(browser: &Browser, status: u16, says: &str) {
     let begun = Instant::now();
     loop {
