@@ -131,7 +131,7 @@ async fn winner(engine: &Engine, lease: &Lease, patience: Duration) -> Settled {
                 let is_all = match record.header.state {
                     // Released: the next call runs.
                     State::Released => true,
-                    // HeldClaim: no call can take it before the lease ends.
+                    // Held: no call can take it before the lease ends.
                     State::Pending { .. } if lease.policy.on_cancel() == OnCancel::Hold => {
                         now + running >= until
                     }

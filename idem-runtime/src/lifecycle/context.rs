@@ -34,7 +34,7 @@ struct RunningCall {
 /// The resources of a call while its body runs.
 enum CallState {
     Lease(Arc<Lease>),
-    /// Boxed, as the reconcile is: nearly every call has a lease and nothing to reconcile, and each of them would carry
+    /// Boxed, as the due reconciliation is: nearly every call has a lease and nothing to reconcile, and each of them would carry
     /// the space.
     Bare(Box<Bare>),
 }

@@ -8,8 +8,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::post;
 use http::{Request, Response};
-use idem_runtime::OnRunning;
 use idem_runtime::http::{Buffered, IdempotencyLayer, StatusPolicy, Verdict};
+use idem_runtime::{OnPanic, OnRunning, Policy};
 use tokio::sync::Notify;
 use tower::{Layer as _, ServiceExt as _};
 
@@ -81,13 +81,18 @@ async fn a_shutdown_waits_for_handlers_whose_clients_are_gone() {
 }
 
 async fn panicked(policy: StatusPolicy) -> Answer {
+    panicked_behind(|layer| layer.status_policy(policy)).await
+}
+
+/// The response to a repeat of a request whose handler has panicked.
+async fn panicked_behind(settings: impl FnOnce(IdempotencyLayer) -> IdempotencyLayer) -> Answer {
     let fixture = Fixture::new();
     let counter = fixture.clone();
     let handler = post(move || async move {
         assert!(counter.run() > 1, "the first run panics");
         "done"
     });
-    let layer = fixture.layer().status_policy(policy);
+    let layer = settings(fixture.layer());
     let shop = Router::new().route("/orders", handler).layer(layer);
     let first = shop.clone();
     let first = tokio::spawn(async move { send(&first, order("")).await }).await;
@@ -104,6 +109,21 @@ async fn a_panic_has_the_ambiguity_of_the_layer() {
     assert_eq!(panicked(StatusPolicy::stripe()).await.problem(), unknown);
     let bold = StatusPolicy::careful().ambiguous(Verdict::Release);
     assert_eq!(panicked(bold).await.body, "done");
+}
+
+#[tokio::test]
+async fn a_layer_decides_about_panics_itself_if_it_is_set_so() {
+    let unknown = (500, "outcome-unknown".to_owned());
+    let bold = || StatusPolicy::careful().ambiguous(Verdict::Release);
+    let strict = panicked_behind(|layer| layer.status_policy(bold()).on_panic(OnPanic::Unknown));
+    assert_eq!(strict.await.problem(), unknown);
+    let released = Policy::new().on_panic(OnPanic::Release);
+    let lenient = panicked_behind(|layer| layer.policy(released));
+    assert_eq!(lenient.await.body, "done");
+    // What a policy leaves open stays as it was.
+    let other = Policy::new().count_errors(true);
+    let open = panicked_behind(|layer| layer.on_panic(OnPanic::Release).policy(other));
+    assert_eq!(open.await.body, "done");
 }
 
 async fn failed(policy: StatusPolicy) -> Result<Response<Buffered<Body>>, String> {

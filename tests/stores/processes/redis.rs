@@ -102,11 +102,11 @@ fn ten_thousand_calls_from_four_processes_cost_few_commands() {
     const EACH: usize = 16;
     // A poll a second after that, and a script that the server does not have yet.
     const EACH_SECOND: usize = 2;
-    let begun = Instant::now();
     let server = RedisServer::start();
     let fleet = WorkerFleet::new(&server, "crowd");
     let mut workers = fleet.spawn_many(4);
     let mut monitor = server.monitor();
+    let begun = Instant::now();
     burst(&fleet, &mut workers, 2_500);
     let commands = monitor.names();
     let count = |name: &str| commands.iter().filter(|command| *command == name).count();

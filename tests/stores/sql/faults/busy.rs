@@ -68,8 +68,10 @@ async fn a_file_that_stays_locked_is_reported() {
     assert_eq!(fixture.pay("a").await.unwrap(), first);
     assert_eq!(fixture.effects("b"), 0);
     drop(held);
-    fixture.pay("b").await.unwrap();
-    assert_eq!((fixture.effects("a"), fixture.effects("b")), (1, 1));
+    // The abandoned claim of "b" may be written after all, and holds that key for its lease.
+    fixture.pay("c").await.unwrap();
+    let effects = ["a", "b", "c"].map(|key| fixture.effects(key));
+    assert_eq!(effects, [1, 0, 1]);
 }
 
 /// Longer than the time-out of one statement, shorter than the deadline of a call.
