@@ -4,7 +4,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use idem_runtime::{ErrorKind, Event, EventKind, Observer, OutcomeKind, StderrObserver};
+use idem_runtime::{
+    ErrorKind, Observer,
+    observe::{Event, EventKind, StderrObserver},
+    store::OutcomeKind,
+};
 
 /// Maximum number of events kept.
 pub const KEPT: usize = 200;

@@ -8,7 +8,7 @@ use idem_runtime::store::Store as Records;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::{PostgresStore, SqliteStore};
-use idem_runtime::{Engine, TokenIssuer};
+use idem_runtime::{Engine, token::TokenIssuer};
 
 use super::args::{Args, Store};
 use super::books::{Books, Cart, Owner, now};

@@ -5,7 +5,7 @@ use axum::extract::{Form, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use idem_runtime::http::Problem;
-use idem_runtime::{Answer, Classify, Error, context, idempotent, token};
+use idem_runtime::{Answer, Classify, Error, context, idempotent, token::token};
 use serde::{Deserialize, Serialize};
 
 use super::buy::{NotPaid, Purchase};

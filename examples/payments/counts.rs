@@ -4,7 +4,11 @@ use std::ops::Index;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use idem_runtime::{ErrorKind, Event, EventKind, Observer, OutcomeKind, StderrObserver};
+use idem_runtime::{
+    ErrorKind, Observer,
+    observe::{Event, EventKind, StderrObserver},
+    store::OutcomeKind,
+};
 
 use super::request::Operation;
 

@@ -18,7 +18,10 @@ use idem_runtime::store::{
     AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Fence, HEADER, Header, Needs,
     OutcomeKind, Owner, ReadReply, RecordKey, RenewReply, State, Store, StoreErrorKind, Watch,
 };
-use idem_runtime::{Fingerprint, KeyDigest, Operation};
+use idem_runtime::{
+    fingerprint::Fingerprint,
+    key::{KeyDigest, Operation},
+};
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 use zookeeper_client::{Acls, Client, CreateMode};

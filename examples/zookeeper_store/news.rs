@@ -150,7 +150,7 @@ async fn listen(mut heard: PersistentWatcher, news: Arc<News>, link: Weak<Link>)
 #[cfg(test)]
 mod tests {
     use idem_harness::ZooKeeperServer;
-    use idem_runtime::{KeyDigest, Operation};
+    use idem_runtime::key::{KeyDigest, Operation};
 
     use super::*;
 

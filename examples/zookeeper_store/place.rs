@@ -139,7 +139,7 @@ pub fn record(
 
 #[cfg(test)]
 mod tests {
-    use idem_runtime::{KeyDigest, Operation};
+    use idem_runtime::key::{KeyDigest, Operation};
 
     use super::*;
 

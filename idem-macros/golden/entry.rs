@@ -42,7 +42,7 @@ pub async fn pay_entry(
     mut req: PayRequest,
     bank: &Bank
 ) -> ::core::result::Result<
-    ::core::option::Option<::idem_runtime::Entry>,
+    ::core::option::Option<::idem_runtime::admin::Entry>,
     ::idem_runtime::Error
 > {
     let call = {

@@ -51,7 +51,7 @@ impl Value {
     }
 }
 
-/// Whether the expression looks like `idem_runtime::token(..)`; only its type decides.
+/// Whether the expression looks like `idem_runtime::token::token(..)`; only its type decides.
 pub(crate) fn may_be_token(expr: &Expr) -> bool {
     match expr {
         Expr::Call(call) => match &*call.func {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::{Engine, Error, LocalCache};
+use idem_runtime::{Engine, Error, cache::LocalCache};
 use tokio::runtime::Runtime;
 
 use self::load::compare::compare;

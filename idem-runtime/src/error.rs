@@ -76,7 +76,7 @@ pub enum ErrorKind {
     /// The record belongs to a function whose answers have another type: it shares the `op`, or is an earlier version;
     /// see [`OnOtherType`](crate::OnOtherType). Nothing was run, unless the error says that this body ran and another
     /// attempt has answered the key. Or an operator gave an answer of another type to
-    /// [`Entry::resolve`](crate::Entry::resolve), and nothing was changed.
+    /// [`Entry::resolve`](crate::admin::Entry::resolve), and nothing was changed.
     WrongType,
     /// The key holds something that is not a record of a known layout. It is kept, and the body is not run.
     UnknownRecord,

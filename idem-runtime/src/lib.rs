@@ -48,40 +48,75 @@ pub use call::CallBuilder;
 )]
 pub use call::CallInTx;
 pub use engine::{Engine, EngineBuilder, HasEngine, InstallError, ShutdownError};
-pub use env::observer::{Event, EventKind, Observer, StderrObserver};
+pub use env::observer::Observer;
 pub use error::{Error, ErrorKind};
-pub use identity::call_id::CallKey;
-pub use identity::canonical::CanonicalError;
-pub use identity::fingerprint::{
-    Digest, Fingerprint, FingerprintBuilder, FingerprintError, ToFingerprint,
-};
-pub use identity::key::{
-    DEFAULT_MAX_KEY_BYTES, FormatKey, KeyBuilder, KeyDigest, KeyError, KeyPart,
-    ParseKeyDigestError, ToKey,
-};
-pub use identity::operation::Operation;
-#[cfg(feature = "tokens")]
-pub use identity::token::{Token, TokenIssuer, token};
-pub use lifecycle::claim::{Claim, Completion};
 pub use lifecycle::context::{Context, context, try_context};
-pub use lifecycle::entries::{Entries, EntryPage};
-pub use lifecycle::inspect::{Entry, EntryState};
-pub use lifecycle::start::Acquired;
-pub use local::cache::{LocalCache, LocalCacheStats};
 pub use outcome::class::{Class, Classify};
-#[cfg(feature = "encryption")]
-pub use outcome::codec::EncryptionKeys;
-pub use outcome::codec::{AnswerFormat, Replay};
 pub use outcome::provenance::AnswerSource;
 pub use outcome::reconciled::{IntoReconciled, Reconciled};
-pub use outcome::stored::StoredAnswer;
 pub use outcome::{Answer, FromError, Outcome};
 pub use policy::{
     OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning, OnUnconfirmed,
     Policy,
 };
-pub use record::{FOREVER, Fence, OutcomeKind};
-pub use store::EntryFilter;
+pub use record::FOREVER;
+
+/// Records for people: read, list, resolve and reset them.
+///
+/// [`Engine::entries`] lists, [`CallBuilder::entry`] finds the record of one call.
+pub mod admin {
+    pub use crate::lifecycle::entries::{Entries, EntryPage};
+    pub use crate::lifecycle::inspect::{Entry, EntryState};
+    pub use crate::store::listing::EntryFilter;
+}
+
+/// Answers kept in the process, so that a repeated replay needs no store.
+pub mod cache {
+    pub use crate::local::cache::{LocalCache, LocalCacheStats};
+}
+
+/// A claim held by hand: [`CallBuilder::begin`] without a body.
+pub mod claim {
+    pub use crate::lifecycle::claim::{Claim, Completion};
+    pub use crate::lifecycle::start::Acquired;
+}
+
+/// How answers are written and read: format, encryption, and the types that can be replayed.
+pub mod codec {
+    #[cfg(feature = "encryption")]
+    pub use crate::outcome::codec::EncryptionKeys;
+    pub use crate::outcome::codec::{AnswerFormat, Replay};
+    pub use crate::outcome::stored::StoredAnswer;
+}
+
+/// The digest of a request, by which a key refuses another request.
+pub mod fingerprint {
+    pub use crate::identity::fingerprint::{
+        Digest, Fingerprint, FingerprintBuilder, FingerprintError, ToFingerprint,
+    };
+}
+
+/// Operations and keys: the identity of a call.
+pub mod key {
+    pub use crate::identity::call_id::CallKey;
+    pub use crate::identity::canonical::CanonicalError;
+    pub use crate::identity::key::{
+        DEFAULT_MAX_KEY_BYTES, FormatKey, KeyBuilder, KeyDigest, KeyError, KeyPart,
+        ParseKeyDigestError, ToKey,
+    };
+    pub use crate::identity::operation::Operation;
+}
+
+/// What an [`Observer`] is given.
+pub mod observe {
+    pub use crate::env::observer::{Event, EventKind, StderrObserver};
+}
+
+/// One-time tokens: keys that the server issues before the request is sent.
+#[cfg(feature = "tokens")]
+pub mod token {
+    pub use crate::identity::token::{Token, TokenIssuer, token};
+}
 
 /// Sorts the variants of an error by `#[class(business | system | unknown | delegate)]`.
 ///

@@ -223,7 +223,7 @@ pub enum OnOutage {
 /// What a call gets if the record's function has answers of another type.
 ///
 /// Every record carries type tags of the answers of the function that claimed it last: of the value, and of the kept
-/// error; see [`Replay`](crate::Replay) for the names that are compared. A function that shares the `op` by mistake, or
+/// error; see [`Replay`](crate::codec::Replay) for the names that are compared. A function that shares the `op` by mistake, or
 /// an earlier version of this one, has another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]

@@ -14,7 +14,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Engine, Error, Fingerprint, KeyBuilder, LocalCache};
+use idem_runtime::{Engine, Error, cache::LocalCache, fingerprint::Fingerprint, key::KeyBuilder};
 
 const ROUNDS: usize = 7;
 const CALLS: u32 = 200_000;

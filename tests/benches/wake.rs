@@ -25,7 +25,11 @@ use idem_runtime::store::{
     AnswerTypes, ClaimReply, ClaimRequest, Header, Needs, OutcomeKind, Owner, RecordKey, State,
     Store, Watch,
 };
-use idem_runtime::{Engine, Error, Fingerprint, KeyBuilder, KeyDigest, Operation};
+use idem_runtime::{
+    Engine, Error,
+    fingerprint::Fingerprint,
+    key::{KeyBuilder, KeyDigest, Operation},
+};
 use tokio::runtime::{Builder, Runtime};
 
 const ROUNDS: usize = 7;

@@ -2,8 +2,11 @@
 
 use idem_runtime::store::{ReadReply, RecordKey, Store};
 use idem_runtime::{
-    Acquired, AnswerFormat, EncryptionKeys, EngineBuilder, ErrorKind, Fingerprint, KeyBuilder,
-    Operation,
+    EngineBuilder, ErrorKind,
+    claim::Acquired,
+    codec::{AnswerFormat, EncryptionKeys},
+    fingerprint::Fingerprint,
+    key::{KeyBuilder, Operation},
 };
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;

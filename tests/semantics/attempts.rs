@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use idem_runtime::{EntryState, ErrorKind, OnCancel, OnRunning, Reconciled};
+use idem_runtime::{ErrorKind, OnCancel, OnRunning, Reconciled, admin::EntryState};
 use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
@@ -167,7 +167,7 @@ async fn one_attempt_is_over_after_a_system_error(fixture: Fixture) {
 
 async fn one_attempt_is_over_after_a_release_by_hand(fixture: Fixture) {
     let begun = once(fixture.pay()).begin().await.unwrap();
-    let idem_runtime::Acquired::Run(claim) = begun else {
+    let idem_runtime::claim::Acquired::Run(claim) = begun else {
         panic!("nothing is stored")
     };
     claim.release().await;

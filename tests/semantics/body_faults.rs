@@ -5,7 +5,11 @@ use std::time::Duration;
 
 use idem_runtime::clock::Clock;
 use idem_runtime::store::{ReadReply, Store};
-use idem_runtime::{Acquired, Class, Completion, ErrorKind, Event, EventKind, Observer, OnRunning};
+use idem_runtime::{
+    Class, ErrorKind, Observer, OnRunning,
+    claim::{Acquired, Completion},
+    observe::{Event, EventKind},
+};
 use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use idem_runtime::{EntryState, OnCancel, OnLeaseLost, OnPanic, OnRunning};
+use idem_runtime::{OnCancel, OnLeaseLost, OnPanic, OnRunning, admin::EntryState};
 use idem_tests::events::Events;
 use idem_tests::faulty::{Fault, Faulty, StoreOperation};
 use idem_tests::fixture::Fixture;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_runtime::{Context, ErrorKind, Fence, KeyDigest, OnOtherType, OnRunning};
+use idem_runtime::{Context, ErrorKind, OnOtherType, OnRunning, key::KeyDigest, store::Fence};
 use idem_tests::faulty::StoreOperation;
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use idem_runtime::conformance::Faulty;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Acquired, CallBuilder, Engine, ErrorKind, LocalCache, OnDuplicate};
+use idem_runtime::{
+    CallBuilder, Engine, ErrorKind, OnDuplicate, cache::LocalCache, claim::Acquired,
+};
 use idem_tests::payment::PayError;
 use idem_tests::shop::until;
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use idem_runtime::clock::Clock;
-use idem_runtime::{Acquired, EntryState, OnCancel, OnRunning};
+use idem_runtime::{OnCancel, OnRunning, admin::EntryState, claim::Acquired};
 use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;

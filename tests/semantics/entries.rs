@@ -3,7 +3,11 @@
 
 use std::time::Duration;
 
-use idem_runtime::{Entry, EntryState, Error, ErrorKind, Fence, OnRunning};
+use idem_runtime::{
+    Error, ErrorKind, OnRunning,
+    admin::{Entry, EntryState},
+    store::Fence,
+};
 use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
@@ -82,7 +86,7 @@ async fn an_entry_shows_where_a_call_stands(fixture: Fixture) {
     let (state, _) = stands(&fixture).await;
     assert_eq!(
         state,
-        EntryState::Answered(idem_runtime::OutcomeKind::Value)
+        EntryState::Answered(idem_runtime::store::OutcomeKind::Value)
     );
     let fixture = fixture.with(|engine| engine.max_value_bytes(1));
     entry(&fixture).await.reset().await.unwrap();

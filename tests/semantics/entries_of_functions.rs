@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_runtime::{Engine, EntryState, ErrorKind, FormatKey, idempotent};
+use idem_runtime::{Engine, ErrorKind, admin::EntryState, idempotent, key::FormatKey};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Receipt, Runs};

@@ -5,7 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use idem_runtime::clock::Clock;
-use idem_runtime::{Acquired, ErrorKind, OnCancel, OnDuplicate, OnRunning};
+use idem_runtime::{ErrorKind, OnCancel, OnDuplicate, OnRunning, claim::Acquired};
 use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use idem_runtime::{EntryState, OnCancel, OnLeaseLost, OnRunning};
+use idem_runtime::{OnCancel, OnLeaseLost, OnRunning, admin::EntryState};
 use idem_tests::faulty::{Fault, Faulty, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use idem_runtime::clock::Clock;
-use idem_runtime::{Acquired, Claim, Reconciled};
+use idem_runtime::{
+    Reconciled,
+    claim::{Acquired, Claim},
+};
 use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;

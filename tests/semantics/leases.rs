@@ -252,7 +252,7 @@ async fn a_fence_grows_with_every_attempt(fixture: Fixture) {
     let mut fences = Vec::new();
     for attempt in 1..=5 {
         let claim = fixture.pay().begin().await.unwrap();
-        let idem_runtime::Acquired::Run(claim) = claim else {
+        let idem_runtime::claim::Acquired::Run(claim) = claim else {
             panic!("nothing is stored")
         };
         assert_eq!(claim.attempt(), attempt);

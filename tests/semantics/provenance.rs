@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_runtime::{
-    Acquired, Answer, AnswerFormat, AnswerSource, CallBuilder, Engine, Reconciled, idempotent,
+    Answer, AnswerSource, CallBuilder, Engine, Reconciled, claim::Acquired, codec::AnswerFormat,
+    idempotent,
 };
 use idem_tests::fixture::{Classified, Fixture};
 use idem_tests::on_every_store;

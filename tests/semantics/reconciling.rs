@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_runtime::{Context, EntryState, Error, IntoReconciled, OnRunning, Reconciled};
+use idem_runtime::{Context, Error, IntoReconciled, OnRunning, Reconciled, admin::EntryState};
 use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_runtime::{EntryState, ErrorKind, OnLeaseLost, OnOtherType, Reconciled};
+use idem_runtime::{ErrorKind, OnLeaseLost, OnOtherType, Reconciled, admin::EntryState};
 use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;

@@ -1,6 +1,6 @@
 //! Which request a key takes after its first attempt ended without an answer.
 
-use idem_runtime::{Acquired, ErrorKind, OnCancel};
+use idem_runtime::{ErrorKind, OnCancel, claim::Acquired};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Receipt};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_runtime::{
-    Acquired, Class, Classify as _, Engine, ErrorKind, OnCancel, OnOutage, OnRunning,
+    Class, Classify as _, Engine, ErrorKind, OnCancel, OnOutage, OnRunning, claim::Acquired,
 };
 use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::Fixture;

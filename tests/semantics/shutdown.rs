@@ -149,7 +149,7 @@ async fn a_hook_is_waited_for(fixture: Fixture) {
 
 async fn a_claim_in_ones_hand_is_waited_for(fixture: Fixture) {
     let begun = fixture.pay().begin().await.unwrap();
-    let idem_runtime::Acquired::Run(claim) = begun else {
+    let idem_runtime::claim::Acquired::Run(claim) = begun else {
         panic!("nothing is stored")
     };
     let mut shutdown = pin!(fixture.engine.shutdown(HOUR));

@@ -4,8 +4,12 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use idem_runtime::{Acquired, Entry, EntryState, Error, ErrorKind, OnOtherType, OnRunning};
-use idem_runtime::{Outcome, OutcomeKind, Reconciled};
+use idem_runtime::{
+    Error, ErrorKind, OnOtherType, OnRunning,
+    admin::{Entry, EntryState},
+    claim::Acquired,
+};
+use idem_runtime::{Outcome, Reconciled, store::OutcomeKind};
 use idem_tests::faulty::{Fault, StoreOperation};
 use idem_tests::fixture::{Classified, Fixture};
 use idem_tests::on_every_store;

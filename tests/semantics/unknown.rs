@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use idem_runtime::clock::Clock;
-use idem_runtime::{EntryState, Error, ErrorKind, OnCancel, OnDuplicate, OnPanic, OnRunning};
+use idem_runtime::{
+    Error, ErrorKind, OnCancel, OnDuplicate, OnPanic, OnRunning, admin::EntryState,
+};
 use idem_tests::fixture::Fixture;
 use idem_tests::on_every_store;
 use idem_tests::payment::{PayError, Receipt, Runs};

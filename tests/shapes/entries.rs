@@ -4,7 +4,12 @@
 
 use super::{Answer, Failure, Runs, engine};
 use async_trait::async_trait;
-use idem_runtime::{Engine, Entry, EntryState, Error, OutcomeKind, idempotent};
+use idem_runtime::{
+    Engine, Error,
+    admin::{Entry, EntryState},
+    idempotent,
+    store::OutcomeKind,
+};
 use serde::Serialize;
 use std::sync::Arc;
 

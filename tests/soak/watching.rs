@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use idem_runtime::{Event, EventKind, Observer};
+use idem_runtime::{
+    Observer,
+    observe::{Event, EventKind},
+};
 
 use crate::journal::Journal;
 

@@ -13,7 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::{fs, process, thread};
 
-use idem_runtime::{Context, Engine, EntryState, ErrorKind, OnCancel, OnRunning, Reconciled};
+use idem_runtime::{
+    Context, Engine, ErrorKind, OnCancel, OnRunning, Reconciled, admin::EntryState,
+};
 use idem_tests::seeded::Seeded;
 use tokio::task::JoinSet;
 

@@ -2,7 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use idem_runtime::{Event, EventKind, Observer, Reconciled};
+use idem_runtime::{
+    Observer, Reconciled,
+    observe::{Event, EventKind},
+};
 use tokio::sync::Notify;
 
 /// The recorded events, in words: `claimed 1`, `replayed value`, `released`, ….

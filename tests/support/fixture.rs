@@ -9,7 +9,10 @@ use idem_harness::RedisServer;
 use idem_runtime::clock::ManualClock;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{RecordKey, Store};
-use idem_runtime::{CallBuilder, Engine, EngineBuilder, KeyBuilder, Operation};
+use idem_runtime::{
+    CallBuilder, Engine, EngineBuilder,
+    key::{KeyBuilder, Operation},
+};
 use tokio::task::JoinHandle;
 
 use crate::events::Events;

@@ -13,8 +13,10 @@ use idem_runtime::store::{
     AnswerTypes, ClaimRequest, Needs, Owner, RecordKey, Store, StoreErrorKind,
 };
 use idem_runtime::{
-    Classify, Context, Engine, EngineBuilder, Error, Event, EventKind, Fingerprint, KeyBuilder,
-    Observer, OnRunning, Operation,
+    Classify, Context, Engine, EngineBuilder, Error, Observer, OnRunning,
+    fingerprint::Fingerprint,
+    key::{KeyBuilder, Operation},
+    observe::{Event, EventKind},
 };
 use serde::{Deserialize, Serialize};
 

@@ -24,7 +24,7 @@ use std::{env, thread};
 use idem_harness::{Reply, RespConn};
 use idem_runtime::store::Owner;
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::{Context, Engine, Event, Observer, OnRunning};
+use idem_runtime::{Context, Engine, Observer, OnRunning, observe::Event};
 use idem_tests::events::Events;
 use idem_tests::seeded::Seeded;
 use idem_tests::shop::Failure;

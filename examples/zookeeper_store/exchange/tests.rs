@@ -2,7 +2,10 @@
 
 use idem_harness::ZooKeeperServer;
 use idem_runtime::store::{AnswerTypes, Fence, Owner, RecordKey, State};
-use idem_runtime::{Fingerprint, KeyDigest, Operation};
+use idem_runtime::{
+    fingerprint::Fingerprint,
+    key::{KeyDigest, Operation},
+};
 
 use super::*;
 

@@ -81,7 +81,7 @@ fn signature(name: &Ident, plan: &Plan, sig: &Signature) -> Signature {
     sig.output = output::returning(
         &sig,
         syn::parse_quote_spanned!(here()=>
-            ::core::result::Result<::core::option::Option<#krate::Entry>, #krate::Error>
+            ::core::result::Result<::core::option::Option<#krate::admin::Entry>, #krate::Error>
         ),
     );
     if let Some(tx) = &plan.tx {

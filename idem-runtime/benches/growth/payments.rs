@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use idem_runtime::store::RecordKey;
 use idem_runtime::{
-    DEFAULT_MAX_KEY_BYTES, Engine, Error, HasEngine, KeyBuilder, Operation, idempotent,
+    Engine, Error, HasEngine, idempotent,
+    key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, Operation},
 };
 
 use super::load::driver::Work;

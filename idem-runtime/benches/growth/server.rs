@@ -1,7 +1,10 @@
 //! The Redis that is measured.
 
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::{Engine, EngineBuilder, Event, EventKind, Observer, StderrObserver};
+use idem_runtime::{
+    Engine, EngineBuilder, Observer,
+    observe::{Event, EventKind, StderrObserver},
+};
 use redis::{Client, Connection};
 use tokio::runtime::Runtime;
 

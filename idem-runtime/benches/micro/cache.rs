@@ -5,7 +5,10 @@ use std::cell::LazyCell;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion};
-use idem_runtime::{Engine, Error, LocalCache, LocalCacheStats};
+use idem_runtime::{
+    Engine, Error,
+    cache::{LocalCache, LocalCacheStats},
+};
 
 use crate::blank::{Blank, at_once};
 use crate::order::Receipt;

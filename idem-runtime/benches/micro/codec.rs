@@ -2,7 +2,11 @@
 
 use criterion::{BatchSize, Bencher, Criterion};
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Acquired, Claim, Completion, Engine, EngineBuilder, Replay, StoredAnswer};
+use idem_runtime::{
+    Engine, EngineBuilder,
+    claim::{Acquired, Claim, Completion},
+    codec::{Replay, StoredAnswer},
+};
 
 use crate::blank::{Blank, at_once};
 use crate::order::Receipt;
@@ -15,13 +19,13 @@ fn settings() -> Vec<(&'static str, Setting)> {
         ("json", |engine| engine),
         #[cfg(feature = "msgpack")]
         ("msgpack", |engine| {
-            engine.answer_format(idem_runtime::AnswerFormat::MessagePack)
+            engine.answer_format(idem_runtime::codec::AnswerFormat::MessagePack)
         }),
         #[cfg(feature = "zstd")]
         ("zstd", |engine| engine.compress_above(0)),
         #[cfg(feature = "encryption")]
         ("encrypted", |engine| {
-            engine.encrypt(idem_runtime::EncryptionKeys::new(1, [7; 32]))
+            engine.encrypt(idem_runtime::codec::EncryptionKeys::new(1, [7; 32]))
         }),
     ]
 }

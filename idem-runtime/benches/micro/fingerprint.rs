@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::Criterion;
-use idem_runtime::{Fingerprint, FingerprintBuilder};
+use idem_runtime::fingerprint::{Fingerprint, FingerprintBuilder};
 
 use crate::key;
 use crate::order::{Order, merchant};

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::Criterion;
-use idem_runtime::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, ToKey};
+use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, ToKey};
 
 use crate::order::{Order, merchant};
 

@@ -6,7 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use criterion::Criterion;
 use idem_runtime::store::{AnswerTypes, Header, Owner, Record, State};
-use idem_runtime::{Fence, Fingerprint, OutcomeKind};
+use idem_runtime::{
+    fingerprint::Fingerprint,
+    store::{Fence, OutcomeKind},
+};
 
 fn header() -> Header {
     Header {

@@ -83,7 +83,7 @@ impl<P> CallBuilder<P> {
     /// Sets the key. Without a key, the fingerprint is the key.
     ///
     /// A number differs from its text: of a function with `key = "{id}"` the key is `&id.to_string()`, with `key = id`
-    /// it is `&id`; with `key = "{tenant}/{id}"` it is a [`FormatKey`](crate::FormatKey). The attribute's
+    /// it is `&id`; with `key = "{tenant}/{id}"` it is a [`FormatKey`](crate::key::FormatKey). The attribute's
     /// [`entry`](macro@crate::idempotent#entry) builds it from the same arguments as the function.
     pub fn key<K: CallKey + ?Sized>(mut self, key: &K) -> Self {
         self.call.key(key);
@@ -93,7 +93,7 @@ impl<P> CallBuilder<P> {
     /// Sets a one-time token as the key, in place of scope and key.
     ///
     /// `text` comes with the request and must have been issued for this `subject`. See
-    /// [`TokenIssuer`](crate::TokenIssuer).
+    /// [`TokenIssuer`](crate::token::TokenIssuer).
     #[cfg(feature = "tokens")]
     pub fn token<K: ToKey + ?Sized>(mut self, text: &str, subject: &K) -> Self {
         self.call.token(text, subject);

@@ -7,11 +7,10 @@ use std::time::Duration;
 use super::probe::{
     LEASE, MS, Probe, RETAIN, counted, done, header, pending, reconciling, unknown_outcome,
 };
+use crate::admin::EntryFilter;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, RecordKey};
-use crate::store::{
-    EntryFilter, ListReply, ListRequest, Listed, OutcomeKind, State, StoreErrorKind,
-};
+use crate::store::{ListReply, ListRequest, Listed, OutcomeKind, State, StoreErrorKind};
 
 cases! {
     16 a_listing_gives_every_record_in_however_many_steps: transport,

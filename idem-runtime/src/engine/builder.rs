@@ -108,7 +108,7 @@ impl EngineBuilder {
     /// [`CallBuilder::finish`](crate::CallBuilder::finish), the HTTP layer): a limit around the caller counts callers,
     /// and one that hangs up frees its place there while its body continues. Here the body is counted, with or without
     /// its caller, from before its claim until its answer is stored, released or left to the background. Bodies without
-    /// protection ([`OnOutage::Run`]) and reconcile hooks count, and so does a [`Claim`](crate::Claim) until it is
+    /// protection ([`OnOutage::Run`]) and reconcile hooks count, and so does a [`Claim`](crate::claim::Claim) until it is
     /// settled or dropped.
     ///
     /// At the limit a call that would run its body gets [`ErrorKind::TooManyRunning`](crate::ErrorKind::TooManyRunning)
@@ -122,7 +122,7 @@ impl EngineBuilder {
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-    /// use idem_runtime::{Acquired, Engine, Error, ErrorKind, store::memory::MemoryStore};
+    /// use idem_runtime::{Engine, Error, ErrorKind, claim::Acquired, store::memory::MemoryStore};
     ///
     /// let engine = Engine::builder(MemoryStore::new()).max_running(1).build()?;
     /// let pay = |order: u32| engine.operation("payments.pay").key(&order);
@@ -208,7 +208,7 @@ impl EngineBuilder {
 
     /// Encrypts stored answers with XChaCha20-Poly1305; default not.
     ///
-    /// It covers values and kept errors. See [`EncryptionKeys`](crate::EncryptionKeys) for changing keys.
+    /// It covers values and kept errors. See [`EncryptionKeys`](crate::codec::EncryptionKeys) for changing keys.
     ///
     /// A reader of the store, or of a copy of it, then learns of an answer its length, its type's digest, whether it is
     /// a value or an error, and its layout; and of the request its [fingerprint](Self::digest_key).
@@ -227,7 +227,7 @@ impl EngineBuilder {
     /// store could have planted it. A store that holds plaintext answers already needs
     /// [`accept_plaintext`](Self::accept_plaintext) for a while.
     #[cfg(feature = "encryption")]
-    pub fn encrypt(mut self, keys: crate::EncryptionKeys) -> Self {
+    pub fn encrypt(mut self, keys: crate::codec::EncryptionKeys) -> Self {
         self.format.encryption.keys = Some(Arc::new(keys));
         self
     }
@@ -302,7 +302,7 @@ impl EngineBuilder {
     /// Answers under the former name are not kept in the [local cache](Self::local_cache). A call in a
     /// [transaction](crate::CallBuilder::in_tx) reads the former record by a connection of the store's. It replays an
     /// answer, and is refused as [`ErrorKind::Running`] where the record is unfinished: a call outside of a transaction
-    /// takes it over, or [`Entry::resolve`](crate::Entry::resolve) resolves it; a reset leaves it unfinished.
+    /// takes it over, or [`Entry::resolve`](crate::admin::Entry::resolve) resolves it; a reset leaves it unfinished.
     /// [`Engine::entry`] finds a record by the digest that was logged,
     /// [`CallBuilder::entry`](crate::CallBuilder::entry) under both names.
     ///
@@ -336,7 +336,7 @@ impl EngineBuilder {
 
     /// The issuer that signs and verifies one-time tokens; default none.
     #[cfg(feature = "tokens")]
-    pub fn tokens(mut self, issuer: crate::TokenIssuer) -> Self {
+    pub fn tokens(mut self, issuer: crate::token::TokenIssuer) -> Self {
         self.tokens = Tokens::new(issuer);
         self
     }

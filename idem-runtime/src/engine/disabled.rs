@@ -8,7 +8,7 @@ impl Engine {
     /// An engine without protection, for tests of business code.
     ///
     /// Every call runs its body; nothing is stored, and nothing is replayed. The observer is notified when the engine
-    /// is built, and of every call ([`Unprotected`](crate::EventKind::Unprotected)).
+    /// is built, and of every call ([`Unprotected`](crate::observe::EventKind::Unprotected)).
     ///
     /// In a release build this engine refuses every call with [`ErrorKind::NoEngine`](crate::ErrorKind::NoEngine),
     /// so that it cannot reach production. No environment variable disables an engine.

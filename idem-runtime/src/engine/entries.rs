@@ -43,7 +43,7 @@ impl Engine {
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// use idem_runtime::{Engine, EntryFilter, Error, store::memory::MemoryStore};
+    /// use idem_runtime::{Engine, Error, admin::EntryFilter, store::memory::MemoryStore};
     ///
     /// let engine = Engine::new(MemoryStore::new());
     /// for order in 0..250 {

@@ -10,7 +10,7 @@ impl Engine {
     /// Issues a one-time token for a call of this operation by this subject.
     ///
     /// The subject identifies the user of the form: for example the user id, or the session id if no user is
-    /// logged in. See [`TokenIssuer`](crate::TokenIssuer).
+    /// logged in. See [`TokenIssuer`](crate::token::TokenIssuer).
     ///
     /// The operation is the `op` of the attribute, letter by letter.
     ///

@@ -43,7 +43,7 @@ pub enum EventKind<'a> {
         age: Duration,
         /// Whether the caller waited for the call that produced it.
         waited: bool,
-        /// Whether it came from the [local cache](crate::LocalCache), and not from the store.
+        /// Whether it came from the [local cache](crate::cache::LocalCache), and not from the store.
         local: bool,
     },
     /// The call was refused.
@@ -152,7 +152,7 @@ pub enum EventKind<'a> {
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicU64, Ordering};
-/// use idem_runtime::{Engine, Error, Event, EventKind, Observer, store::memory::MemoryStore};
+/// use idem_runtime::{Engine, Error, Observer, observe::{Event, EventKind}, store::memory::MemoryStore};
 ///
 /// #[derive(Debug, Default)]
 /// struct Replays(AtomicU64);

@@ -60,7 +60,7 @@ use crate::policy::{
 /// | none: the handler panicked, the service failed | the panic, the error | by [`StatusPolicy::ambiguous`] |
 ///
 /// In the two lines with `answer-lost` the request was done, and it is never done again; the observer gets
-/// [`EventKind::Unsaved`](crate::EventKind::Unsaved) with the reason.
+/// [`EventKind::Unsaved`](crate::observe::EventKind::Unsaved) with the reason.
 ///
 /// A stream of another type (`application/x-ndjson`, gRPC) is treated as a response: held back until it ends or is too
 /// large to be stored. Leave its routes out, or let their handlers return [`Verdict::Release`](super::Verdict::Release). gRPC sends its errors

@@ -19,7 +19,7 @@ use crate::call::Replays;
 /// `#[idempotent]`, and a handler that makes a call and writes a response of its result.
 ///
 /// A call that ran, or was refused, leaves the header out, also beside one that was replayed. Not counted are calls
-/// that the handler makes in a task of its own (`tokio::spawn`), and [`Claim`](crate::Claim)s.
+/// that the handler makes in a task of its own (`tokio::spawn`), and [`Claim`](crate::claim::Claim)s.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {

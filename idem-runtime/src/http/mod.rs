@@ -32,8 +32,8 @@
 //! - by the service: [`IdempotencyLayer::reconcile`] queries the provider before a repeat is refused;
 //! - by an operator: [`IdempotencyLayer::entry`] finds the record by the key that the client names, and
 //!   [`Engine::entry`](crate::Engine::entry) by the digest that an event has. If it was done,
-//!   [`Entry::resolve_response`](crate::Entry::resolve_response) stores the response that the client has missed, and
-//!   every repeat gets it. If it was not done, and can no longer be, [`Entry::reset`](crate::Entry::reset) lets the
+//!   [`Entry::resolve_response`](crate::admin::Entry::resolve_response) stores the response that the client has missed, and
+//!   every repeat gets it. If it was not done, and can no longer be, [`Entry::reset`](crate::admin::Entry::reset) lets the
 //!   next repeat be executed.
 //!
 //! [draft]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07

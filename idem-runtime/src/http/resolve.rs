@@ -37,7 +37,7 @@ impl IdempotencyLayer {
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// use axum::{Router, body::Body, http::{Request, StatusCode}, routing::post};
-    /// use idem_runtime::{Engine, EntryState, http::IdempotencyLayer, store::memory::MemoryStore};
+    /// use idem_runtime::{Engine, admin::EntryState, http::IdempotencyLayer, store::memory::MemoryStore};
     /// use tower::ServiceExt as _;
     ///
     /// let layer = IdempotencyLayer::public(Engine::new(MemoryStore::new()), "shop.api");

@@ -32,7 +32,7 @@ pub enum Verdict {
     /// that requested a derived key or made an idempotent call binds the key to its request in any case.
     Release,
     /// It is unknown whether it was done. A repeat gets `outcome-unknown` until the outcome is resolved (see
-    /// [`Entry`](crate::Entry)); it is not executed.
+    /// [`Entry`](crate::admin::Entry)); it is not executed.
     Unknown,
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct Named {
 
 /// A value that can be the whole key of a call.
 ///
-/// Any [`ToKey`] value, or a one-time token (`idem_runtime::token`, feature `tokens`).
+/// Any [`ToKey`] value, or a one-time token (`idem_runtime::token::token`, feature `tokens`).
 ///
 /// Do not implement this trait; derive `Serialize`.
 #[diagnostic::on_unimplemented(
@@ -101,7 +101,7 @@ impl<T: ToKey + ?Sized> KeyInScope for T {}
     message = "a client chooses what this key is made of, and it has no scope",
     label = "without a scope, another client that sends the same key gets the stored answer",
     note = "say whose key it is by what was authenticated, such as `scope = user.id`, or write `scope = public` if all \
-            clients share one namespace; a one-time token (`idem_runtime::token`) needs none"
+            clients share one namespace; a one-time token (`idem_runtime::token::token`) needs none"
 )]
 pub trait KeyOfSubject: CallKey {}
 

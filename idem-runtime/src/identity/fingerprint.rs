@@ -23,12 +23,12 @@ const SCHEMA: u64 = 1;
 /// # Examples
 ///
 /// ```
-/// use idem_runtime::Fingerprint;
+/// use idem_runtime::fingerprint::Fingerprint;
 ///
 /// let asked = Fingerprint::of("payments.pay", &("EUR", 1_250))?;
 /// assert_eq!(asked, Fingerprint::of("payments.pay", &("EUR", 1_250_u64))?);
 /// assert_ne!(asked, Fingerprint::of("payments.pay", &("EUR", 1_251))?);
-/// # Ok::<(), idem_runtime::FingerprintError>(())
+/// # Ok::<(), idem_runtime::fingerprint::FingerprintError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 16]);
@@ -155,14 +155,14 @@ impl<T: Serialize + ?Sized> ToFingerprint for T {
 /// # Examples
 ///
 /// ```
-/// use idem_runtime::FingerprintBuilder;
+/// use idem_runtime::fingerprint::FingerprintBuilder;
 ///
 /// let mut asked = FingerprintBuilder::new("payments.pay", 2);
 /// asked.arg("amount", &1_250);
 /// asked.arg("currency", "EUR");
 /// let digest = asked.finish()?;
 /// # let _ = digest.fingerprint();
-/// # Ok::<(), idem_runtime::FingerprintError>(())
+/// # Ok::<(), idem_runtime::fingerprint::FingerprintError>(())
 /// ```
 pub struct FingerprintBuilder {
     encoder: Box<Encoder>,

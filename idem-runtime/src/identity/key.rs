@@ -30,7 +30,7 @@ pub(crate) const BASE64URL: &[u8; 64] =
 /// # Examples
 ///
 /// ```
-/// use idem_runtime::{DEFAULT_MAX_KEY_BYTES, KeyBuilder};
+/// use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder};
 ///
 /// let key = KeyBuilder::new("payments.pay", DEFAULT_MAX_KEY_BYTES)
 ///     .scope("tenant-7")
@@ -38,7 +38,7 @@ pub(crate) const BASE64URL: &[u8; 64] =
 /// let mut name = String::from("idem:");
 /// key.text(&mut name);
 /// assert_eq!(name.len(), 5 + 43);
-/// # Ok::<(), idem_runtime::KeyError>(())
+/// # Ok::<(), idem_runtime::key::KeyError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyDigest([u8; 32]);

@@ -26,7 +26,9 @@ pub struct Token<'t, S> {
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// use idem_runtime::{Engine, Error, ErrorKind, TokenIssuer, idempotent, store::memory::MemoryStore, token};
+/// use idem_runtime::{
+///     Engine, Error, ErrorKind, idempotent, store::memory::MemoryStore, token::{TokenIssuer, token},
+/// };
 ///
 /// #[idempotent(op = "orders.submit", key = token(form_token, user), on_error = release)]
 /// async fn submit(form_token: &str, user: u64, item: &str) -> Result<String, Error> {

@@ -123,7 +123,7 @@ impl Claim {
         }
     }
 
-    pub(crate) fn operation(&self) -> &crate::Operation {
+    pub(crate) fn operation(&self) -> &crate::identity::operation::Operation {
         self.lease().key.operation()
     }
 

@@ -12,7 +12,8 @@ use crate::error::{Error, ErrorKind};
 use crate::identity::operation::{Operation, RecordKey};
 use crate::lifecycle::core::Core;
 use crate::lifecycle::inspect::Entry;
-use crate::store::{EntryFilter, ListReply, ListRequest};
+use crate::store::listing::EntryFilter;
+use crate::store::{ListReply, ListRequest};
 
 /// Upper bound of the entries of a page.
 const MOST: usize = 1_000;

@@ -56,12 +56,12 @@ use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreF
 /// A call of this engine that begins after the change has returned gets the record as it is then. So does a call of
 /// every other engine that begins 5 ms later: simultaneous calls of one key in an engine share one request to the
 /// store, and a call may get the reply to a request that was sent up to 5 ms before the call began, however long the
-/// reply takes. A [local cache](crate::LocalCache) of another engine may replay a withdrawn answer for longer, up to
+/// reply takes. A [local cache](crate::cache::LocalCache) of another engine may replay a withdrawn answer for longer, up to
 /// its `max_age`.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// use idem_runtime::{Engine, EntryState, Error, ErrorKind, store::memory::MemoryStore};
+/// use idem_runtime::{Engine, Error, ErrorKind, admin::EntryState, store::memory::MemoryStore};
 ///
 /// #[derive(Debug, PartialEq)]
 /// enum PayError {

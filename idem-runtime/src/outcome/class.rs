@@ -11,7 +11,7 @@ pub enum Class {
     /// key](crate::Context::derive_key) or ran another idempotent call.
     System,
     /// The effect may have happened: a time-out *after* sending. The outcome is stored as unknown, and nothing runs for
-    /// this key until a `reconcile` hook or an [`Entry`](crate::Entry) resolves it, or its `ttl` has passed.
+    /// this key until a `reconcile` hook or an [`Entry`](crate::admin::Entry) resolves it, or its `ttl` has passed.
     Unknown,
 }
 

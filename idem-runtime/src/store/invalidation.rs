@@ -9,7 +9,7 @@ use crate::identity::operation::RecordKey;
 
 /// Receives the resolutions of answers, for a cache of them.
 ///
-/// An engine with a [local cache](crate::LocalCache) is one. The methods are called by the resolving caller, or by the
+/// An engine with a [local cache](crate::cache::LocalCache) is one. The methods are called by the resolving caller, or by the
 /// task that receives the notification: they take a lock, and return.
 pub trait Listener: Send + Sync {
     /// States which notifications arrive from now on.
@@ -41,7 +41,7 @@ pub enum Hearing {
 /// ```
 /// use std::sync::{Arc, Weak, atomic::{AtomicUsize, Ordering}};
 /// use idem_runtime::store::{Hearing, Listener, Listeners, RecordKey};
-/// use idem_runtime::{KeyDigest, Operation};
+/// use idem_runtime::key::{KeyDigest, Operation};
 ///
 /// #[derive(Default)]
 /// struct Counts(AtomicUsize);

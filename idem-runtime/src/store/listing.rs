@@ -15,7 +15,7 @@ pub(crate) const EXAMINED: usize = 1_000;
 
 /// Which records a listing includes.
 ///
-/// Each but [`Any`](Self::Any) and [`Exhausted`](Self::Exhausted) is one [`EntryState`](crate::EntryState).
+/// Each but [`Any`](Self::Any) and [`Exhausted`](Self::Exhausted) is one [`EntryState`](crate::admin::EntryState).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EntryFilter {

@@ -15,7 +15,7 @@
 //!
 //! Stores whose replies have the server's time compare it with the monotonic clock of the process, which takes no round
 //! trip: PostgreSQL, MySQL and SQLite in each claim and renewal, Redis in each renewal and in those claims that are
-//! made by a script, at least one in ten seconds. Observers receive [`ClockStepped`](crate::EventKind::ClockStepped)
+//! made by a script, at least one in ten seconds. Observers receive [`ClockStepped`](crate::observe::EventKind::ClockStepped)
 //! for steps of 250 ms or more, besides the difference by which NTP slews the two clocks apart. In a Redis cluster each
 //! node is compared with itself, on each connection, so that a failover is not a step and a step is reported more than
 //! once. A [`MemoryStore`](memory::MemoryStore) has a clock that does not step. A suspended process whose monotonic
@@ -24,7 +24,7 @@
 //!
 //! After a step forward an engine renews immediately each lease whose renewal was due within the step. A lease that has
 //! lapsed by the step is renewed as well, unless another caller has claimed the key since: then the owner
-//! [loses](crate::EventKind::LeaseLost) it, and two bodies run.
+//! [loses](crate::observe::EventKind::LeaseLost) it, and two bodies run.
 //!
 //! Recommendations: slew the clocks of servers, do not step them; keep the [lease](crate::EngineBuilder::lease) well
 //! above the steps that can happen; and where a second start is not acceptable, use `max_attempts = 1`, `reconcile`, or
@@ -36,7 +36,7 @@ mod error;
 mod future;
 mod invalidation;
 pub mod layered;
-mod listing;
+pub(crate) mod listing;
 pub mod memory;
 mod observers;
 #[cfg(feature = "_server")]
@@ -69,7 +69,7 @@ pub use self::invalidation::{Hearing, Listener, Listeners};
 #[cfg(feature = "_server")]
 pub(crate) use self::listing::EXAMINED;
 pub(crate) use self::listing::no_position;
-pub use self::listing::{EntryFilter, ListReply, ListRequest, Listed};
+pub use self::listing::{ListReply, ListRequest, Listed};
 pub use self::read_cache::{Copied, ReadCache};
 pub use self::watch::{Feed, Watch, Watchers};
 use crate::env::observer::Observer;
@@ -79,8 +79,8 @@ pub use crate::record::transition::{
     ResolveReply, UNDECIDED, claim, complete, release, released_life, renew, resolve,
 };
 pub use crate::record::{
-    AnswerTypes, FOREVER, Fence, HEADER, Header, LAYOUT, MAX_RETAIN, OutcomeKind, Owner, Record,
-    State, Unreadable,
+    AnswerTypes, Fence, HEADER, Header, LAYOUT, MAX_RETAIN, OutcomeKind, Owner, Record, State,
+    Unreadable,
 };
 
 /// Keeps records and decides, key by key, which caller may run.
@@ -106,7 +106,7 @@ pub use crate::record::{
 ///    An unknown outcome is not an answer: a late success replaces it.
 /// 5. **Leases by the store's clock.** A claimed key is not granted to another owner before the lease is over, and is
 ///    granted after that, as far as rules 8 and 13 allow. No clock of a client counts. A store that notices a step of
-///    its clock reports [`ClockStepped`](crate::EventKind::ClockStepped) to its [observers](Self::observed_by), and the
+///    its clock reports [`ClockStepped`](crate::observe::EventKind::ClockStepped) to its [observers](Self::observed_by), and the
 ///    engine renews its leases.
 /// 6. **The life is part of the write.** No record exists, ever, without its expiry; expiry is exact to the
 ///    millisecond. A release keeps the remaining life, except a release of which nothing remains: its record counts no
@@ -186,7 +186,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn at_hand(
         &self,
         key: &RecordKey,
-        asked: crate::Fingerprint,
+        asked: crate::identity::fingerprint::Fingerprint,
     ) -> Option<(Record, std::time::Duration)> {
         let _ = (key, asked);
         None
@@ -264,7 +264,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// This holds for resolutions by any caller. The listener receives none before it receives [`Hearing::All`].
     /// `false`, the default: this store does not notify, and answers are cached for a short time only.
     ///
-    /// Called once for each engine with a [local cache](crate::LocalCache), on the engine's own thread and in its
+    /// Called once for each engine with a [local cache](crate::cache::LocalCache), on the engine's own thread and in its
     /// runtime. The subscription ends with the listener.
     fn listen(&self, prefix: &Arc<str>, listener: std::sync::Weak<dyn Listener>) -> bool {
         let _ = (prefix, listener);
@@ -315,7 +315,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// Whether a record whose `retain` is [`FOREVER`] never expires.
+    /// Whether a record whose `retain` is [`FOREVER`](crate::FOREVER) never expires.
     ///
     /// It is kept until an operator deletes it. An engine refuses `ttl = forever` on a store without such records.
     fn keeps_forever(&self) -> bool {
@@ -338,7 +338,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn recall<'a>(
         &'a self,
         key: &'a RecordKey,
-        asked: crate::Fingerprint,
+        asked: crate::identity::fingerprint::Fingerprint,
     ) -> StoreFuture<'a, Option<(Record, std::time::Duration)>> {
         let _ = (key, asked);
         StoreFuture::ready(Ok(None))

@@ -16,7 +16,7 @@ use crate::identity::operation::RecordKey;
 ///
 /// ```
 /// use idem_runtime::store::{RecordKey, Watchers};
-/// use idem_runtime::{KeyDigest, Operation};
+/// use idem_runtime::key::{KeyDigest, Operation};
 ///
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// let digest = KeyDigest::from_bytes([7; 32]);

@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Engine, Error, Event, EventKind, Observer};
+use idem_runtime::{
+    Engine, Error, Observer,
+    observe::{Event, EventKind},
+};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;

@@ -4,8 +4,8 @@ use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use idem_runtime::Fingerprint;
 use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
+use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Listener, Owner,
     ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use idem_runtime::store::{
     CompleteReply, Header, OutcomeKind, Record, RecordKey, State, StoreError,
 };
-use idem_runtime::{Fingerprint, KeyDigest};
+use idem_runtime::{fingerprint::Fingerprint, key::KeyDigest};
 
 use crate::flaw::Flaw;
 use crate::store::Inner;

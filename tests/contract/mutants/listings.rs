@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use idem_runtime::clock::Clock;
-use idem_runtime::store::{
-    EntryFilter, Header, ListReply, ListRequest, Listed, RecordKey, StoreError, StoreErrorKind,
+use idem_runtime::key::{KeyDigest, Operation};
+use idem_runtime::{
+    admin::EntryFilter,
+    store::{Header, ListReply, ListRequest, Listed, RecordKey, StoreError, StoreErrorKind},
 };
-use idem_runtime::{KeyDigest, Operation};
 
 use crate::flaw::Flaw;
 use crate::store::{Inner, Name};

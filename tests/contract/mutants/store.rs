@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use idem_runtime::Fingerprint;
 use idem_runtime::clock::{Clock, ManualClock};
+use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::{
     self as rules, AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Current, Fence, HEADER,
     Header, Listener, Needs, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains,

@@ -5,7 +5,8 @@ use http::{HeaderValue, StatusCode};
 use idem_runtime::http::Reply;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{
-    Answer, AnswerFormat, AnswerSource, Engine, Error, ErrorKind, OnOtherType, Replay,
+    Answer, AnswerSource, Engine, Error, ErrorKind, OnOtherType,
+    codec::{AnswerFormat, Replay},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

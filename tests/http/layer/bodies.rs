@@ -15,7 +15,7 @@ use idem_runtime::http::{Buffered, IdempotencyLayer, StatusPolicy, Verdict};
 use idem_runtime::store::Store;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqliteStore};
-use idem_runtime::{EncryptionKeys, Engine};
+use idem_runtime::{Engine, codec::EncryptionKeys};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

@@ -11,7 +11,7 @@ use http::{Request, Response, StatusCode};
 use idem_harness::RedisServer;
 use idem_runtime::http::{IdempotencyKey, IdempotencyLayer, StatusPolicy};
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::{Engine, EntryState, ErrorKind, Reconciled, context};
+use idem_runtime::{Engine, ErrorKind, Reconciled, admin::EntryState, context};
 use tokio::sync::Notify;
 
 use crate::client::{Fixture, order, send, soon};

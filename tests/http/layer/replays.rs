@@ -7,7 +7,7 @@ use axum::response::{AppendHeaders, IntoResponse};
 use axum::routing::{get, post};
 use http::{Request, Response, StatusCode};
 use idem_runtime::http::{Buffered, IdempotencyKey, IdempotencyLayer};
-use idem_runtime::{AnswerSource, StoredAnswer};
+use idem_runtime::{AnswerSource, codec::StoredAnswer};
 use tower::{Layer as _, ServiceExt as _};
 
 use crate::client::{Answer, Fixture, KEY, call, data, frames, keyed, order, send};
@@ -60,7 +60,7 @@ async fn a_repeat_gets_the_first_response() {
 
 #[tokio::test]
 async fn a_compressed_and_encrypted_store_gives_the_same_response() {
-    let secret = idem_runtime::EncryptionKeys::new(1, [7; 32]);
+    let secret = idem_runtime::codec::EncryptionKeys::new(1, [7; 32]);
     let fixture = Fixture::with(|engine| engine.compress_above(16).encrypt(secret));
     let shop = fixture.orders(fixture.layer(), |_| "tea ".repeat(1_000));
     let first = send(&shop, order("tea")).await;
@@ -229,7 +229,7 @@ async fn a_stored_answer_is_read_as_no_other_type() {
     send(&shop, order("")).await;
     let key = KEY.trim_matches('"');
     let begun = fixture.engine.operation("shop.api").key(key).begin().await;
-    let Ok(idem_runtime::Acquired::Replay(stored)) = begun else {
+    let Ok(idem_runtime::claim::Acquired::Replay(stored)) = begun else {
         panic!("not done: {begun:?}");
     };
     let stored: StoredAnswer = stored;

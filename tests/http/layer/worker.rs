@@ -15,7 +15,7 @@ use axum::routing::post;
 use idem_runtime::http::IdempotencyLayer;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::SqliteStore;
-use idem_runtime::{Engine, EngineBuilder, Event, Observer, OnRunning, Reconciled};
+use idem_runtime::{Engine, EngineBuilder, Observer, OnRunning, Reconciled, observe::Event};
 use idem_tests::events::Events;
 use tokio::net::TcpListener;
 

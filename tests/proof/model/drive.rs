@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use idem_runtime::key::{KeyDigest, Operation as Name};
 use idem_runtime::store::RecordKey;
-use idem_runtime::{KeyDigest, Operation as Name};
 
 use crate::operation::{KEYS, OWNERS, Operation, Seen, body};
 use crate::record::{Asked, Entry, Fence, Key, Phase, Reply};

@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use idem_runtime::Fingerprint;
+use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::{
     self, AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, Owner, ReadReply,
     Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,

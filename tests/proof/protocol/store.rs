@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU16;
 
-use idem_runtime::Fingerprint;
+use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::{
     AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Current, Fence, Header, Needs,
     OutcomeKind, Owner, Record, Remains, ResolveReply, State, claim, complete, release, renew,

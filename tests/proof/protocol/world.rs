@@ -1,6 +1,6 @@
 //! The state of the model: a key, its callers, and the messages between them.
 
-use idem_runtime::Fingerprint;
+use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::Remains;
 
 use crate::caller::{Caller, Phase, author, owner, value};

@@ -5,7 +5,10 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_runtime::{Context, Entry, EntryState, Error, Reconciled};
+use idem_runtime::{
+    Context, Error, Reconciled,
+    admin::{Entry, EntryState},
+};
 use idem_tests::payment::{PayError, Receipt};
 use tokio::sync::Semaphore;
 

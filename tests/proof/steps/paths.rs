@@ -299,7 +299,7 @@ pub(crate) fn an_unknown_call_that_is_reset() -> Path {
         Box::pin(async move {
             simulation.call().ends(Ending::Unknown).make().ended().await;
             for _ in 0..TRIES {
-                simulation.by_hand(idem_runtime::Entry::reset).await;
+                simulation.by_hand(idem_runtime::admin::Entry::reset).await;
             }
         })
     })

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use idem_runtime::clock::Clock;
 use idem_runtime::conformance::{Fault, Faulty};
 use idem_runtime::store::{ReadReply, State, Store};
-use idem_runtime::{Engine, EngineBuilder, EventKind, KeyDigest, Observer};
+use idem_runtime::{Engine, EngineBuilder, Observer, key::KeyDigest, observe::EventKind};
 use idem_tests::fixture::Fixture;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -81,7 +81,7 @@ struct Ear {
 }
 
 impl Observer for Ear {
-    fn observe(&self, event: &idem_runtime::Event<'_>) {
+    fn observe(&self, event: &idem_runtime::observe::Event<'_>) {
         if let EventKind::Unsaved { .. } = event.kind {
             self.history.add(What::Unsaved { far: self.far });
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use idem_runtime::clock::{Clock, ManualClock, SystemClock};
 use idem_runtime::store::Store;
-use idem_runtime::{Engine, EntryState, Error, ErrorKind, OnDuplicate, OnRunning};
+use idem_runtime::{Engine, Error, ErrorKind, OnDuplicate, OnRunning, admin::EntryState};
 use idem_tests::events::Events;
 use idem_tests::shop::{happened, patiently, persistent};
 use tokio::sync::oneshot;

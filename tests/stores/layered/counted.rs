@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use idem_runtime::Fingerprint;
 use idem_runtime::conformance::Forward;
+use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, ReadReply, Record, RecordKey, Store,

@@ -8,7 +8,7 @@ use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{
     AnswerTypes, Fence, HEADER, Header, Owner, ReadCache, ReadReply, RecordKey, State, Store,
 };
-use idem_runtime::{ErrorKind, Fingerprint, Operation};
+use idem_runtime::{ErrorKind, fingerprint::Fingerprint, key::Operation};
 use idem_tests::payment::{PayError, Receipt};
 
 use crate::counted::Counted;

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use idem_harness::RedisServer;
 use idem_runtime::store::layered::{LayeredStats, LayeredStore, LayeredStoreBuilder};
 use idem_runtime::store::{ReadCache, RecordKey};
-use idem_runtime::{CallBuilder, Engine, KeyBuilder, OnRunning, Operation};
+use idem_runtime::{
+    CallBuilder, Engine, OnRunning,
+    key::{KeyBuilder, Operation},
+};
 use idem_tests::events::Events;
 use idem_tests::payment::{PayError, Receipt, Runs};
 use idem_tests::shop::{PATIENCE, connect, persistent, until};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idem_harness::{RedisServer, TcpProxy};
-use idem_runtime::Fingerprint;
+use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::layered::{LayeredStoreBuilder, LazyStore};
 use idem_runtime::store::{AnswerTypes, ClaimReply, ClaimRequest, Needs, Owner, Remains, Store};
 use idem_tests::shop::{connect, happened, patiently};

@@ -8,7 +8,11 @@ use idem_runtime::store::{
     AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, OutcomeKind, Owner,
     RecordKey, State, Store,
 };
-use idem_runtime::{Engine, Fingerprint, KeyBuilder, KeyDigest, Operation};
+use idem_runtime::{
+    Engine,
+    fingerprint::Fingerprint,
+    key::{KeyBuilder, KeyDigest, Operation},
+};
 use tokio::task::JoinSet;
 
 pub(crate) const RECORDS: u32 = 10_000;

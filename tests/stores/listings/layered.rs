@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use idem_runtime::store::EntryFilter;
+use idem_runtime::admin::EntryFilter;
 use idem_runtime::store::layered::LayeredStore;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Entries, Error};
+use idem_runtime::{Error, admin::Entries};
 
 use crate::filled::engine;
 

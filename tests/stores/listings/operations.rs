@@ -4,7 +4,7 @@ use idem_harness::{RedisServer, TestDir};
 use idem_runtime::store::Store;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::SqliteStore;
-use idem_runtime::{Engine, EntryFilter, Error};
+use idem_runtime::{Engine, Error, admin::EntryFilter};
 
 use crate::filled::engine;
 

@@ -11,7 +11,11 @@ use idem_runtime::store::Store;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::{Backend, MySqlStore, PostgresStore, SqlStoreBuilder, SqliteStore};
-use idem_runtime::{Engine, Entries, EntryState, ErrorKind, KeyDigest, store::EntryFilter};
+use idem_runtime::{
+    Engine, ErrorKind,
+    admin::{Entries, EntryFilter, EntryState},
+    key::KeyDigest,
+};
 
 use crate::filled::{Fate, PREFIX, RECORDS, digests, engine, fate, fill, operation};
 

@@ -7,10 +7,11 @@ use idem_harness::RedisServer;
 use idem_runtime::conformance::Forward;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::{
-    EntryFilter, ListReply, ListRequest, Store, StoreError, StoreErrorKind, StoreFuture,
-};
 use idem_runtime::{Engine, ErrorKind};
+use idem_runtime::{
+    admin::EntryFilter,
+    store::{ListReply, ListRequest, Store, StoreError, StoreErrorKind, StoreFuture},
+};
 use idem_tests::faulty::{Fault, Faulty, StoreOperation};
 
 use crate::filled::{PREFIX, engine, fill};

@@ -7,7 +7,12 @@ use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{
     AnswerTypes, ClaimReply, ClaimRequest, Header, Needs, Owner, RecordKey, State, Store,
 };
-use idem_runtime::{Engine, ErrorKind, Fingerprint, KeyDigest, OnOutage, Operation, OutcomeKind};
+use idem_runtime::{
+    Engine, ErrorKind, OnOutage,
+    fingerprint::Fingerprint,
+    key::{KeyDigest, Operation},
+    store::OutcomeKind,
+};
 use idem_tests::payment::{PayError, Receipt};
 
 /// Resident pages of this process.

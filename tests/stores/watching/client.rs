@@ -13,7 +13,10 @@ use idem_runtime::store::{
     AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, OutcomeKind, Owner,
     RecordKey, ReleaseReply, Remains, State, Store, StoreError, Watch,
 };
-use idem_runtime::{Fingerprint, KeyDigest, Operation};
+use idem_runtime::{
+    fingerprint::Fingerprint,
+    key::{KeyDigest, Operation},
+};
 use idem_tests::shop::{HASTE, connect, connected, patiently};
 
 pub(crate) struct Client(pub(crate) Arc<dyn Store>);

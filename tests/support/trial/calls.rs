@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::{Engine, Error, Event, Observer, OnRunning};
+use idem_runtime::{Engine, Error, Observer, OnRunning, observe::Event};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 

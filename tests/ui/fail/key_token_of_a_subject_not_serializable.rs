@@ -1,4 +1,4 @@
-use idem_runtime::{Error, idempotent, token};
+use idem_runtime::{Error, idempotent, token::token};
 
 struct User;
 

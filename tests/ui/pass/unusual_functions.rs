@@ -7,7 +7,7 @@
 
 use idem_runtime::on_error::Release;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{CallBuilder, Context, Engine, Entry, Error, Reconciled, idempotent};
+use idem_runtime::{CallBuilder, Context, Engine, Error, Reconciled, admin::Entry, idempotent};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

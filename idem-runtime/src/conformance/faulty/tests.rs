@@ -90,8 +90,8 @@ fn faults_of_a_read_meet_the_look_of_a_call_that_waits() {
         let store = Faulty::new(quick.clone());
         let key = RecordKey::new(
             "idem".into(),
-            crate::Operation::new("pay"),
-            crate::KeyDigest::from_bytes([7; 32]),
+            crate::key::Operation::new("pay"),
+            crate::key::KeyDigest::from_bytes([7; 32]),
         );
         store.fail(StoreOperation::Read, [Fault::Lost]);
         assert!(Store::glance(&store, &key).await.is_err());

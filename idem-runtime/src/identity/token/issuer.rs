@@ -19,7 +19,7 @@ const TOLERANCE: Duration = Duration::from_mins(1);
 /// Issues and verifies one-time tokens.
 ///
 /// A page with a form requests a token ([`Engine::issue_token`](crate::Engine::issue_token)) and carries it in a hidden
-/// field; the call that the form makes has it as its [key](crate::token()). However often the form is sent, by double
+/// field; the call that the form makes has it as its [key](crate::token::token()). However often the form is sent, by double
 /// clicks, reloads, the back button or two tabs, the body runs once, and every request gets its answer. After a system
 /// error the token is usable again; after a success, or a business error, the same answer is replayed.
 ///
@@ -68,7 +68,7 @@ const TOLERANCE: Duration = Duration::from_mins(1);
 ///
 /// ```
 /// use std::time::Duration;
-/// use idem_runtime::{Engine, TokenIssuer, store::memory::MemoryStore};
+/// use idem_runtime::{Engine, store::memory::MemoryStore, token::TokenIssuer};
 ///
 /// let secret = [7; 32]; // at least 32 random bytes from your secret store, the same in every process
 /// let issuer = TokenIssuer::new(secret).life(Duration::from_mins(30));

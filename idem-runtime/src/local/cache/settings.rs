@@ -17,7 +17,7 @@ const BYTES_PER_SHARD: usize = 1 << 20;
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use std::time::Duration;
-/// use idem_runtime::{Engine, Error, LocalCache, store::memory::MemoryStore};
+/// use idem_runtime::{Engine, Error, cache::LocalCache, store::memory::MemoryStore};
 ///
 /// let cache = LocalCache::new()
 ///     .max_entries(50_000)
@@ -41,12 +41,12 @@ const BYTES_PER_SHARD: usize = 1 << 20;
 /// [mismatch](crate::ErrorKind::Mismatch) as before, and operations with `on_duplicate = reject` always query the
 /// store. An answer is not used for longer than its record lives.
 ///
-/// [`Replayed`](crate::EventKind::Replayed) has `local: true` for a call that was answered from the cache.
+/// [`Replayed`](crate::observe::EventKind::Replayed) has `local: true` for a call that was answered from the cache.
 ///
 /// # Resets
 ///
-/// A finished answer is withdrawn by [`Entry::reset`](crate::Entry::reset), and one that an operator gave by another
-/// [`Entry::resolve`](crate::Entry::resolve).
+/// A finished answer is withdrawn by [`Entry::reset`](crate::admin::Entry::reset), and one that an operator gave by another
+/// [`Entry::resolve`](crate::admin::Entry::resolve).
 ///
 /// - By this engine: at once. From before the request to the store until `reset` has returned, and after it, the old
 ///   answer is not replayed by this engine.

@@ -31,7 +31,7 @@ const TAG: usize = 16;
 /// The keys are wiped from memory with the last clone; wiping the arrays that they were made of is up to you.
 ///
 /// ```
-/// use idem_runtime::{EncryptionKeys, Engine, store::memory::MemoryStore};
+/// use idem_runtime::{Engine, codec::EncryptionKeys, store::memory::MemoryStore};
 ///
 /// let key = [7; 32]; // from your secret store
 /// let engine = Engine::builder(MemoryStore::new())

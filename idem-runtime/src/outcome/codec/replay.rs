@@ -15,7 +15,7 @@ use crate::outcome::provenance::AnswerSource;
 ///
 /// Implemented for every type that serializes and deserializes without borrowing, and for an [`Answer`](crate::Answer) of one.
 ///
-/// Answers are stored as JSON, or in the engine's [`AnswerFormat`](crate::AnswerFormat). A value that the format cannot represent is not
+/// Answers are stored as JSON, or in the engine's [`AnswerFormat`](crate::codec::AnswerFormat). A value that the format cannot represent is not
 /// stored, and duplicates get [`ErrorKind::NotStored`](crate::ErrorKind::NotStored): `Some` of nothing (`Some(None)`,
 /// `Some(())`), and in JSON a number that is not finite and a map whose keys are no text. Numbers come back bit for
 /// bit. A value that its own type does not read back is [`ErrorKind::Undecodable`](crate::ErrorKind::Undecodable) for

@@ -55,8 +55,8 @@ use crate::store::{
 ///   in the background: no call waits for that.
 /// - Of many processes that wait for a call, about one a second reads the durable store.
 /// - After 5 failures in a row the fast store is not queried for 1 s, then 2 s, up to 30 s, except by a probe in the
-///   background that detects its return. Observers receive [`Degraded`](crate::EventKind::Degraded) and
-///   [`Restored`](crate::EventKind::Restored); [`LayeredStore::stats`] counts.
+///   background that detects its return. Observers receive [`Degraded`](crate::observe::EventKind::Degraded) and
+///   [`Restored`](crate::observe::EventKind::Restored); [`LayeredStore::stats`] counts.
 ///
 /// # Copies
 ///
@@ -71,13 +71,13 @@ use crate::store::{
 /// starts no body and ends no claim. Give the engine [keys](crate::EngineBuilder::encrypt): a copy is then an answer
 /// only if it was sealed with them for this very record, and an operator with write access to the cache can forge
 /// nothing. Without keys the fast store must be as well guarded as the database, and an engine reports that in a
-/// [`Warning`](crate::EventKind::Warning) when it is built, unless the fast store is in the memory of the process. A
+/// [`Warning`](crate::observe::EventKind::Warning) when it is built, unless the fast store is in the memory of the process. A
 /// seal does not prevent two things: a copy can be deleted, which costs time, and a sealed answer that was removed by a
 /// reset can be put back from a saved copy of it.
 ///
 /// # Resets
 ///
-/// Only [`Entry::reset`](crate::Entry::reset) removes an answer. It begins a new *epoch*, a number in the durable store
+/// Only [`Entry::reset`](crate::admin::Entry::reset) removes an answer. It begins a new *epoch*, a number in the durable store
 /// that is part of the name of each copy, which makes all copies of the prefix void: also those in a snapshot that the
 /// fast store restores, and in caches of other processes. A process answers from copies only while its last reading of
 /// the epoch is within [`trust`](super::LayeredStoreBuilder::trust) (1 s), and a reset waits that long before it changes

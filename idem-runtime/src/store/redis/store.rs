@@ -22,7 +22,7 @@ use crate::store::{
 /// Clones share one connection, which is made again when it breaks or falls silent. Lease renewals and the reads
 /// of waiting calls use a second connection on the engine's own thread. The first call that waits for another one
 /// opens a third connection there, which receives the notifications; an engine with a
-/// [local cache](crate::LocalCache) has one on which it receives resets. [Listings](crate::Engine::entries) have
+/// [local cache](crate::cache::LocalCache) has one on which it receives resets. [Listings](crate::Engine::entries) have
 /// one of their own, made by the first of them.
 ///
 /// ```no_run
@@ -66,7 +66,7 @@ use crate::store::{
 ///   cluster `+cluster|slots +asking`. So that waiting calls are notified when a call has finished, and
 ///   need not poll: `resetchannels &idem:* +publish +subscribe +unsubscribe`, and on
 ///   a cluster of Redis 7 `resetchannels &idem:* +spublish +ssubscribe +sunsubscribe` instead.
-///   An engine with a [local cache](crate::LocalCache) receives resets by `&idem:* +publish +subscribe
+///   An engine with a [local cache](crate::cache::LocalCache) receives resets by `&idem:* +publish +subscribe
 ///   +unsubscribe`, on a cluster as well.
 ///   Without these nothing is lost; Redis keeps entries in its `ACL LOG`. So that a large answer
 ///   costs the server less: `+rename`. To [list records](crate::Engine::entries): `+scan`.

@@ -12,8 +12,9 @@ use super::primary_key::{PRIMARY_KEY_LEN, PrimaryKey, digest_at, from_hex, prima
 use super::priority::Priority;
 use super::state::SqlStoreState;
 use crate::identity::operation::{Operation, RecordKey};
+use crate::store::listing::EntryFilter;
 use crate::store::{
-    EXAMINED, EntryFilter, ListReply, ListRequest, Listed, StoreError, StoreErrorKind, no_position,
+    EXAMINED, ListReply, ListRequest, Listed, StoreError, StoreErrorKind, no_position,
 };
 
 const WHAT: &str = "a listing";

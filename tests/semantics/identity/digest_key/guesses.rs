@@ -2,8 +2,9 @@
 
 use idem_runtime::store::{ReadReply, RecordKey};
 use idem_runtime::{
-    DEFAULT_MAX_KEY_BYTES, Engine, ErrorKind, Fingerprint, KeyBuilder, KeyDigest, Operation,
-    context,
+    Engine, ErrorKind, context,
+    fingerprint::Fingerprint,
+    key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, Operation},
 };
 
 use super::fixture::{ChargeError, Fixture, Kind, OPERATION, refusal};

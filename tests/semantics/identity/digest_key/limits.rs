@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Acquired, Claim, Engine, EntryState, ErrorKind};
+use idem_runtime::{
+    Engine, ErrorKind,
+    admin::EntryState,
+    claim::{Acquired, Claim},
+};
 
 use super::fixture::{ChargeError, Fixture, NEW, OLD, refusal};
 

@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_runtime::{Acquired, Engine, EntryState, ErrorKind};
+use idem_runtime::{Engine, ErrorKind, admin::EntryState, claim::Acquired};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 

@@ -11,7 +11,7 @@ use idem_runtime::store::{
     ClaimReply, ClaimRequest, Needs, Record, RecordKey, Store, StoreError, StoreErrorKind,
     StoreFuture,
 };
-use idem_runtime::{Acquired, Engine, ErrorKind, Fingerprint};
+use idem_runtime::{Engine, ErrorKind, claim::Acquired, fingerprint::Fingerprint};
 use tokio::sync::{Barrier, Semaphore};
 use tokio::task::JoinSet;
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use idem_runtime::clock::ManualClock;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Acquired, Engine, EngineBuilder, ErrorKind, OnOutage, OnRunning, TokenIssuer};
+use idem_runtime::{
+    Engine, EngineBuilder, ErrorKind, OnOutage, OnRunning, claim::Acquired, token::TokenIssuer,
+};
 use idem_tests::faulty::StoreOperation;
 use tokio::sync::Semaphore;
 

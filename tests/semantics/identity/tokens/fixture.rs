@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use idem_harness::TestDir;
 use idem_runtime::clock::{Clock, Sleep, SystemClock};
-use idem_runtime::{CallBuilder, Classify, Engine, EngineBuilder, Error, TokenIssuer};
+use idem_runtime::{CallBuilder, Classify, Engine, EngineBuilder, Error, token::TokenIssuer};
 use idem_tests::events::Events;
 use idem_tests::faulty::Faulty;
 use idem_tests::fixture::Classified;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use idem_harness::RedisServer;
 use idem_runtime::clock::ManualClock;
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::{Engine, ErrorKind, TokenIssuer};
+use idem_runtime::{Engine, ErrorKind, token::TokenIssuer};
 
 use super::fixture::{ANN, Answer, LIFE, OPERATION, SECRET, refusal};
 

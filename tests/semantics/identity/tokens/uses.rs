@@ -2,7 +2,10 @@
 
 use idem_runtime::http::IdempotencyKey;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Engine, Error, ErrorKind, TokenIssuer, idempotent, token};
+use idem_runtime::{
+    Engine, Error, ErrorKind, idempotent,
+    token::{TokenIssuer, token},
+};
 
 use super::fixture::{ANN, Fixture, Kind, OPERATION, SECRET};
 

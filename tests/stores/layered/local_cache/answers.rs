@@ -6,7 +6,7 @@ use std::time::Duration;
 use idem_runtime::clock::ManualClock;
 use idem_runtime::conformance::StoreOperation;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Engine, EngineBuilder, ErrorKind, FOREVER, LocalCache, OnDuplicate};
+use idem_runtime::{Engine, EngineBuilder, ErrorKind, FOREVER, OnDuplicate, cache::LocalCache};
 use idem_tests::shop::{Failure, until};
 
 use super::fixture::{Far, Fixture, memory};

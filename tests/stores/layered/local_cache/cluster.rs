@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_harness::{ClusterSetup, RedisServerBuilder};
-use idem_runtime::LocalCache;
+use idem_runtime::cache::LocalCache;
 use idem_tests::shop::{PASSWORD, connect, until};
 
 use super::fixture::Fixture;

@@ -8,8 +8,10 @@ use idem_runtime::conformance::{Faulty, Forward, StoreOperation};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{Listener, Store};
 use idem_runtime::{
-    CallBuilder, Engine, EngineBuilder, Entry, Event, EventKind, LocalCache, LocalCacheStats,
-    Observer,
+    CallBuilder, Engine, EngineBuilder, Observer,
+    admin::Entry,
+    cache::{LocalCache, LocalCacheStats},
+    observe::{Event, EventKind},
 };
 use idem_tests::shop::{Failure, until};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idem_runtime::clock::ManualClock;
 use idem_runtime::conformance::{Fault, StoreOperation};
-use idem_runtime::{Answer, AnswerSource, EngineBuilder, LocalCache};
+use idem_runtime::{Answer, AnswerSource, EngineBuilder, cache::LocalCache};
 use idem_tests::shop::{Failure, until};
 
 use super::fixture::{Fixture, memory};

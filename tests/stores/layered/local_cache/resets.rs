@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_runtime::LocalCache;
+use idem_runtime::cache::LocalCache;
 use idem_runtime::clock::ManualClock;
 use idem_runtime::conformance::{Fault, StoreOperation};
 use idem_runtime::store::Hearing;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{ErrorKind, LocalCache};
+use idem_runtime::{ErrorKind, cache::LocalCache};
 
 use super::fixture::Fixture;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use idem_harness::ClusterSetup;
-use idem_runtime::Fingerprint;
+use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
     AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, OutcomeKind, Owner,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use idem_harness::{ClusterSetup, RedisServer, SlotMigration};
-use idem_runtime::Fingerprint;
+use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::redis::{Durability, RedisStore};
 use idem_runtime::store::{
     AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, OutcomeKind, Owner,

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use idem_harness::{ClusterSetup, RedisServer, RedisServerBuilder, TcpProxy};
+use idem_runtime::key::{KeyDigest, Operation};
 use idem_runtime::store::{Owner, RecordKey, Remains, Store};
-use idem_runtime::{KeyDigest, Operation};
 use idem_tests::shop::{patiently, until};
 
 /// On disk, so that there is no warning. The long time-out prevents a failover when a busy machine delays a node.

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use idem_harness::SentinelSetup;
+use idem_runtime::key::{KeyBuilder, Operation};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{RecordKey, Store};
-use idem_runtime::{KeyBuilder, Operation};
 use idem_tests::sentinel_url;
 use tokio::task::block_in_place;
 use tokio::time::timeout;

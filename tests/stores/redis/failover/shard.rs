@@ -1,8 +1,8 @@
 //! Slots and shards of the keys' records.
 
 use idem_harness::ClusterSetup;
+use idem_runtime::key::{KeyBuilder, Operation};
 use idem_runtime::store::RecordKey;
-use idem_runtime::{KeyBuilder, Operation};
 
 pub(crate) const PREFIX: &str = "failover";
 pub(crate) const OPERATION: &str = "failover.pay";

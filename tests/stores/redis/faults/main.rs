@@ -19,8 +19,8 @@ mod start_up_report;
 mod tls;
 mod wrong_settings;
 
+use idem_runtime::key::{KeyBuilder, Operation};
 use idem_runtime::store::RecordKey;
-use idem_runtime::{KeyBuilder, Operation};
 
 fn key(number: usize) -> RecordKey {
     let digest = KeyBuilder::new("shop.ask", 64).key(&number).unwrap();

@@ -9,7 +9,10 @@ use idem_runtime::store::{
     AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, OutcomeKind, Owner,
     ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
 };
-use idem_runtime::{Fingerprint, KeyDigest, Operation};
+use idem_runtime::{
+    fingerprint::Fingerprint,
+    key::{KeyDigest, Operation},
+};
 use idem_tests::shop::{connect, until};
 
 use crate::access::{DOCUMENTED, with_user};

@@ -10,7 +10,11 @@ use idem_runtime::store::{
     AnswerTypes, ClaimRequest, Fence, Header, Needs, OutcomeKind, Owner, ReadReply, RecordKey,
     Remains, State, Store, StoreError, StoreErrorKind,
 };
-use idem_runtime::{ErrorKind, Fingerprint, KeyDigest, Operation};
+use idem_runtime::{
+    ErrorKind,
+    fingerprint::Fingerprint,
+    key::{KeyDigest, Operation},
+};
 use idem_tests::shop::{Failure, Shop, asks, connect, patient};
 
 fn server() -> &'static RedisServer {

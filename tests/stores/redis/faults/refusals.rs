@@ -1,9 +1,9 @@
 //! A server that replies, and refuses to write.
 
 use idem_harness::{RedisServer, ReplicaPair, Reply, RespConn};
+use idem_runtime::key::{KeyBuilder, Operation};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{ClaimRequest, Needs, Owner, RecordKey, Store as _, StoreErrorKind};
-use idem_runtime::{KeyBuilder, Operation};
 use idem_tests::shop::{
     Failure, PASSWORD, Shop, asks, assert_store_says, assert_unavailable, happened, patient,
     persistent, until,

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use idem_runtime::store::sql::{Backend, SqlStore};
 use idem_runtime::store::{ClaimReply, Owner, RecordKey, Store, StoreError, StoreErrorKind};
-use idem_runtime::{Context, Engine, EngineBuilder, ErrorKind, KeyBuilder, OnRunning, Operation};
+use idem_runtime::{
+    Context, Engine, EngineBuilder, ErrorKind, OnRunning,
+    key::{KeyBuilder, Operation},
+};
 use idem_tests::events::Events;
 use idem_tests::shop::{Failure, MARKERS, PATIENCE, asks, assert_discreet, persistent};
 

@@ -5,12 +5,12 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use idem_runtime::key::{KeyBuilder, Operation};
 use idem_runtime::store::sql::{Sqlite, SqliteStore};
 use idem_runtime::store::{
     AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey,
     State, Store, StoreError,
 };
-use idem_runtime::{KeyBuilder, Operation};
 use idem_tests::shop::{asks, patiently};
 use tokio::task::JoinSet;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use idem_harness::TcpProxy;
-use idem_runtime::Fingerprint;
+use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::StoreErrorKind::TooLarge;
 use idem_runtime::store::sql::SqlStore;
 use idem_runtime::store::{

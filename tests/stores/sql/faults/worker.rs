@@ -13,7 +13,7 @@ use std::io::{self, Write as _};
 use std::time::Duration;
 
 use idem_runtime::store::sql::{Backend, MySql, Postgres, Purge, SqlStore, Sqlite};
-use idem_runtime::{Engine, Error, Event, Observer};
+use idem_runtime::{Engine, Error, Observer, observe::Event};
 use idem_tests::events::Events;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;

@@ -1,6 +1,6 @@
 //! Record keys with a secret.
 
-use idem_runtime::{CallBuilder, Engine, EntryState, ErrorKind, OutcomeKind};
+use idem_runtime::{CallBuilder, Engine, ErrorKind, admin::EntryState, store::OutcomeKind};
 use idem_tests::fixture::Classified;
 
 use crate::database::Database;

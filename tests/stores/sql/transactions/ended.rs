@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use idem_runtime::EntryState;
+use idem_runtime::admin::EntryState;
 use idem_runtime::store::sql::Sqlite;
 use sqlx::Connection;
 use tokio::sync::Barrier;

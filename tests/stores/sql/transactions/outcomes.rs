@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use idem_runtime::{EntryState, ErrorKind, FOREVER, OnDuplicate, OutcomeKind};
+use idem_runtime::{ErrorKind, FOREVER, OnDuplicate, admin::EntryState, store::OutcomeKind};
 
 use crate::database::Database;
 use crate::fixture::{

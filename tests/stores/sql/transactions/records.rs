@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_runtime::{Context, EntryState, FOREVER};
+use idem_runtime::{Context, FOREVER, admin::EntryState};
 use tokio::sync::Notify;
 
 use crate::database::Database;

@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use idem_runtime::{Engine, Event, EventKind, Observer, ShutdownError};
+use idem_runtime::{
+    Engine, Observer, ShutdownError,
+    observe::{Event, EventKind},
+};
 
 use crate::database::Database;
 use crate::fixture::{Done, Fixture, make};

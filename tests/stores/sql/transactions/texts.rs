@@ -2,7 +2,10 @@
 
 use idem_harness::PostgresServer;
 use idem_runtime::store::sql::PostgresStore;
-use idem_runtime::{AnswerFormat, EncryptionKeys, Engine, Error};
+use idem_runtime::{
+    Engine, Error,
+    codec::{AnswerFormat, EncryptionKeys},
+};
 use sqlx::{Connection, PgConnection};
 
 use crate::database::Database;

@@ -1,7 +1,10 @@
 //! One-time tokens as keys of calls in a transaction.
 
 use idem_runtime::clock::ManualClock;
-use idem_runtime::{ErrorKind, TokenIssuer, idempotent, token};
+use idem_runtime::{
+    ErrorKind, idempotent,
+    token::{TokenIssuer, token},
+};
 use std::time::Duration;
 
 use crate::database::Database;

@@ -3,7 +3,7 @@ use std::fmt;
 use proptest::prelude::*;
 
 use super::FormatKey;
-use crate::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, KeyPart};
+use crate::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, KeyPart};
 
 fn builder() -> KeyBuilder {
     KeyBuilder::new("op", DEFAULT_MAX_KEY_BYTES)
