@@ -58,10 +58,9 @@ impl MapStore {
             // Foreign data, or a record of a later version, is not replaced.
             Err(why) => return StoreFuture::ready(Ok(unreadable(why))),
         };
-        let current = record.as_ref().map(|(record, left)| Current {
-            record,
-            left: *left,
-        });
+        let current = record
+            .as_ref()
+            .map(|(record, left)| Current::new(record, *left));
         let (reply, write) = decide(current, self.clock.calendar_us());
         if let Some((header, life)) = write {
             let bytes = [&header.encode()[..], answer].concat().into();
@@ -139,7 +138,7 @@ impl Store for MapStore {
 
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         let decide = |current: Option<Current<'_>>, _| {
-            let found = current.map(|Current { record, left }| ReadReply::Found {
+            let found = current.map(|Current { record, left, .. }| ReadReply::Found {
                 record: record.clone(),
                 left,
             });

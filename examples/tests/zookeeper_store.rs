@@ -14,13 +14,10 @@ use bytes::Bytes;
 use idem_examples::zookeeper_store::place::{self, LARGEST, Place};
 use idem_examples::zookeeper_store::store::ZooKeeperStore;
 use idem_harness::{TcpProxy, ZooKeeperServer};
+use idem_runtime::key::{KeyDigest, Operation};
 use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Fence, HEADER, Header, Needs,
-    OutcomeKind, Owner, ReadReply, RecordKey, RenewReply, State, Store, StoreErrorKind, Watch,
-};
-use idem_runtime::{
-    fingerprint::Fingerprint,
-    key::{KeyDigest, Operation},
+    ClaimReply, ClaimRequest, CompleteReply, Fence, HEADER, Header, OutcomeKind, Owner, ReadReply,
+    RecordKey, RenewReply, State, Store, StoreErrorKind, Watch,
 };
 use tokio::runtime::Builder;
 use tokio::time::timeout;
@@ -49,33 +46,21 @@ fn key(number: u8) -> RecordKey {
 }
 
 fn ask() -> ClaimRequest {
-    ClaimRequest {
-        owner: OWNER,
-        fingerprint: Fingerprint::NONE,
-        types: AnswerTypes::UNKNOWN,
-        any_type: false,
-        lease: Duration::from_mins(1),
-        retain: HOUR,
-        max_attempts: NonZeroU16::new(5),
-        reconciles: false,
-        needs: Needs::Nothing,
-        dated: true,
-    }
+    let mut request = ClaimRequest::new(OWNER, Duration::from_mins(1), HOUR);
+    request.max_attempts = NonZeroU16::new(5);
+    request
 }
 
 fn answer(bytes: usize) -> Bytes {
-    let header = Header {
-        state: State::Done {
+    let header = Header::new(
+        State::Done {
             outcome: OutcomeKind::Value,
             schema: 0,
         },
-        owner: OWNER,
-        fence: Fence::new(1),
-        attempts: 1,
-        retain: HOUR,
-        fingerprint: Fingerprint::NONE,
-        types: AnswerTypes::UNKNOWN,
-    };
+        OWNER,
+        Fence::new(1),
+        HOUR,
+    );
     [&header.encode()[..], &vec![b'x'; bytes - HEADER]]
         .concat()
         .into()
@@ -233,17 +218,16 @@ async fn renewals_do_not_wait_for_the_calls() {
         panic!("nothing stands there")
     };
     let request = ask();
-    let claim = Header {
-        state: State::Pending {
+    let mut claim = Header::new(
+        State::Pending {
             lease: request.lease,
         },
-        owner: OWNER,
+        OWNER,
         fence,
-        attempts: attempt,
-        retain: request.retain,
-        fingerprint: request.fingerprint,
-        types: AnswerTypes::UNKNOWN,
-    };
+        request.retain,
+    );
+    claim.attempts = attempt;
+    claim.fingerprint = request.fingerprint;
     let (sent, done) = std::sync::mpsc::channel();
     let renewing = std::thread::spawn({
         let store = store.clone();

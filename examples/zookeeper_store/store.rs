@@ -118,10 +118,7 @@ impl ZooKeeperStore {
                     Ok(record) => record.as_ref(),
                     Err(why) => return Ok(unreadable(*why)),
                 };
-                let current = record.map(|(record, left)| Current {
-                    record,
-                    left: *left,
-                });
+                let current = record.map(|(record, left)| Current::new(record, *left));
                 let (reply, write) = decide(current, found.now_us);
                 let Some(write) = write else {
                     return Ok(reply);
@@ -231,7 +228,7 @@ impl Store for ZooKeeperStore {
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         let decide = |current: Option<Current<'_>>, _| match current {
             None => (ReadReply::Absent, None),
-            Some(Current { record, left }) => {
+            Some(Current { record, left, .. }) => {
                 let record = record.clone();
                 (ReadReply::Found { record, left }, None)
             }

@@ -22,12 +22,10 @@ use bytes::Bytes;
 use idem_harness::{RedisServer, RespConn, TcpProxy};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, Header, Needs, OutcomeKind, Owner, RecordKey, State,
-    Store, Watch,
+    ClaimReply, ClaimRequest, Header, OutcomeKind, Owner, RecordKey, State, Store, Watch,
 };
 use idem_runtime::{
     Engine, Error,
-    fingerprint::Fingerprint,
     key::{KeyBuilder, KeyDigest, Operation},
 };
 use tokio::runtime::{Builder, Runtime};
@@ -42,18 +40,11 @@ fn key(number: usize) -> RecordKey {
 }
 
 fn ask() -> ClaimRequest {
-    ClaimRequest {
-        owner: Owner::random(),
-        fingerprint: Fingerprint::NONE,
-        types: AnswerTypes::UNKNOWN,
-        any_type: false,
-        lease: Duration::from_secs(30),
-        retain: Duration::from_mins(10),
-        max_attempts: None,
-        reconciles: false,
-        needs: Needs::Nothing,
-        dated: true,
-    }
+    ClaimRequest::new(
+        Owner::random(),
+        Duration::from_secs(30),
+        Duration::from_mins(10),
+    )
 }
 
 fn runtime() -> Runtime {
@@ -116,12 +107,10 @@ async fn call(engine: &Engine, key: usize, asks: &Sender<usize>, server: &mut Re
 
 /// The client that finishes a call. Returns the moment at which that had returned.
 async fn finish(store: &RedisStore, key: &RecordKey, claim: &Header) -> Instant {
-    let done = Header {
-        state: State::Done {
-            outcome: OutcomeKind::Value,
-            schema: 1,
-        },
-        ..*claim
+    let mut done = *claim;
+    done.state = State::Done {
+        outcome: OutcomeKind::Value,
+        schema: 1,
     };
     let record = Bytes::copy_from_slice(&done.encode());
     store.complete(key, &record).await.unwrap();
@@ -134,17 +123,17 @@ async fn take(store: &RedisStore, key: &RecordKey) -> Header {
     let ClaimReply::Granted { fence, attempt, .. } = reply else {
         panic!("{reply:?}");
     };
-    Header {
-        state: State::Pending {
+    let mut header = Header::new(
+        State::Pending {
             lease: request.lease,
         },
-        owner: request.owner,
+        request.owner,
         fence,
-        attempts: attempt,
-        retain: request.retain,
-        fingerprint: request.fingerprint,
-        types: AnswerTypes::UNKNOWN,
-    }
+        request.retain,
+    );
+    header.attempts = attempt;
+    header.fingerprint = request.fingerprint;
+    header
 }
 
 fn get(connection: &mut RespConn, key: &RecordKey) -> Duration {

@@ -9,12 +9,9 @@ use std::time::Duration;
 
 use idem_harness::{RedisServer, Reply};
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
-use idem_runtime::store::{
-    AnswerTypes, ClaimRequest, Needs, Owner, RecordKey, Store, StoreErrorKind,
-};
+use idem_runtime::store::{ClaimRequest, Owner, RecordKey, Store, StoreErrorKind};
 use idem_runtime::{
     Classify, Context, Engine, EngineBuilder, Error, Observer, OnRunning,
-    fingerprint::Fingerprint,
     key::{KeyBuilder, Operation},
     observe::{Event, EventKind},
 };
@@ -42,18 +39,7 @@ pub const MARKERS: [&str; 5] = [PASSWORD, KEY, SCOPE, PAYLOAD, ANSWER];
 /// An ordinary claim, for a minute.
 #[must_use]
 pub fn asks(owner: Owner) -> ClaimRequest {
-    ClaimRequest {
-        owner,
-        fingerprint: Fingerprint::NONE,
-        types: AnswerTypes::UNKNOWN,
-        any_type: false,
-        lease: Duration::from_mins(1),
-        retain: Duration::from_mins(2),
-        max_attempts: None,
-        reconciles: false,
-        needs: Needs::Nothing,
-        dated: true,
-    }
+    ClaimRequest::new(owner, Duration::from_mins(1), Duration::from_mins(2))
 }
 
 /// Deadline of a hasty shop: long enough for an undisturbed call, on a machine that has been

@@ -1,11 +1,8 @@
 //! Writes succeed only if nothing has changed, on a real server.
 
 use idem_harness::ZooKeeperServer;
-use idem_runtime::store::{AnswerTypes, Fence, Owner, RecordKey, State};
-use idem_runtime::{
-    fingerprint::Fingerprint,
-    key::{KeyDigest, Operation},
-};
+use idem_runtime::key::{KeyDigest, Operation};
+use idem_runtime::store::{Fence, Owner, RecordKey, State};
 
 use super::*;
 
@@ -46,15 +43,12 @@ impl Zoo {
 }
 
 fn write(life: Duration) -> Write {
-    let header = Header {
-        state: State::Released,
-        owner: Owner::from_bytes([7; 16]),
-        fence: Fence::new(1),
-        attempts: 1,
-        retain: HOUR,
-        fingerprint: Fingerprint::NONE,
-        types: AnswerTypes::UNKNOWN,
-    };
+    let header = Header::new(
+        State::Released,
+        Owner::from_bytes([7; 16]),
+        Fence::new(1),
+        HOUR,
+    );
     Write::header(&header, life)
 }
 

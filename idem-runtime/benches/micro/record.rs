@@ -12,18 +12,18 @@ use idem_runtime::{
 };
 
 fn header() -> Header {
-    Header {
-        state: State::Done {
+    let mut header = Header::new(
+        State::Done {
             outcome: OutcomeKind::Value,
             schema: 0x1234_5678,
         },
-        owner: Owner::from_bytes(*b"the one who runs"),
-        fence: Fence::new(1_764_000_000_000_000),
-        attempts: 1,
-        retain: Duration::from_hours(24),
-        fingerprint: Fingerprint::from_bytes(*b"what was asked.."),
-        types: AnswerTypes::from_bytes([0x3b, 0x72, 0x80, 0x01]),
-    }
+        Owner::from_bytes(*b"the one who runs"),
+        Fence::new(1_764_000_000_000_000),
+        Duration::from_hours(24),
+    );
+    header.fingerprint = Fingerprint::from_bytes(*b"what was asked..");
+    header.types = AnswerTypes::from_bytes([0x3b, 0x72, 0x80, 0x01]);
+    header
 }
 
 pub(crate) fn bench(criterion: &mut Criterion) {

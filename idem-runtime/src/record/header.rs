@@ -47,6 +47,7 @@ pub enum State {
 
 /// The header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Header {
     /// The state of the record.
     pub state: State,
@@ -65,6 +66,20 @@ pub struct Header {
 }
 
 impl Header {
+    /// The header of a first attempt, without a fingerprint and types.
+    #[must_use]
+    pub const fn new(state: State, owner: Owner, fence: Fence, retain: Duration) -> Self {
+        Self {
+            state,
+            owner,
+            fence,
+            attempts: 1,
+            retain,
+            fingerprint: Fingerprint::NONE,
+            types: AnswerTypes::UNKNOWN,
+        }
+    }
+
     /// The 56 bytes in front of the body.
     ///
     /// ```text

@@ -8,6 +8,7 @@ use crate::record::{AnswerTypes, Fence, Owner, Record, Unreadable};
 
 /// A request for a claim.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each is a question of its own, and they go together in every way"
@@ -38,6 +39,25 @@ pub struct ClaimRequest {
     /// Whether the remaining life of a finished answer must be exact. Otherwise a store may reply with less, if that is
     /// quicker: it counts from the claim instead of from the completion.
     pub dated: bool,
+}
+
+impl ClaimRequest {
+    /// A dated claim of any request, of any type of answer, and of any number of attempts.
+    #[must_use]
+    pub const fn new(owner: Owner, lease: Duration, retain: Duration) -> Self {
+        Self {
+            owner,
+            fingerprint: Fingerprint::NONE,
+            types: AnswerTypes::UNKNOWN,
+            any_type: false,
+            lease,
+            retain,
+            max_attempts: None,
+            reconciles: false,
+            needs: Needs::Nothing,
+            dated: true,
+        }
+    }
 }
 
 /// The stored record that a claim needs to be granted.

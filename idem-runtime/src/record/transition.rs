@@ -41,11 +41,20 @@ use crate::record::{AnswerTypes, Fence, Header, OutcomeKind, Owner, Record, Stat
 
 /// The stored record of a key, read at one moment.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Current<'a> {
     /// The record.
     pub record: &'a Record,
     /// How long the store will still keep it.
     pub left: Duration,
+}
+
+impl<'a> Current<'a> {
+    /// A record that the store will keep for `left`.
+    #[must_use]
+    pub const fn new(record: &'a Record, left: Duration) -> Self {
+        Self { record, left }
+    }
 }
 
 /// Decides a claim. The second part is the header that the store must write, to live for `request.retain`.

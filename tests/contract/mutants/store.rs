@@ -66,10 +66,9 @@ impl Flawed {
 }
 
 pub(crate) fn current(found: &Found) -> Option<Current<'_>> {
-    found.as_ref().map(|(record, left)| Current {
-        record,
-        left: *left,
-    })
+    found
+        .as_ref()
+        .map(|(record, left)| Current::new(record, *left))
 }
 
 impl Inner {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::{
-    self, AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, Owner, ReadReply,
-    Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
+    self, ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record, RecordKey,
+    ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
 };
 
 use crate::operation::Print;
@@ -25,8 +25,8 @@ fn ms(duration: Duration) -> u64 {
 }
 
 fn header(entry: &Entry) -> Header {
-    Header {
-        state: match entry.phase {
+    let mut header = Header::new(
+        match entry.phase {
             Phase::Claimed { lease } => State::Pending {
                 lease: Duration::from_millis(lease),
             },
@@ -38,13 +38,13 @@ fn header(entry: &Entry) -> Header {
                 outcome, schema, ..
             } => State::Done { outcome, schema },
         },
-        owner: owner(entry.owner),
-        fence: store::Fence::new(entry.fence),
-        attempts: entry.attempts,
-        retain: Duration::from_millis(entry.retain),
-        fingerprint: print(entry.print),
-        types: AnswerTypes::UNKNOWN,
-    }
+        owner(entry.owner),
+        store::Fence::new(entry.fence),
+        Duration::from_millis(entry.retain),
+    );
+    header.attempts = entry.attempts;
+    header.fingerprint = print(entry.print);
+    header
 }
 
 fn entry(record: &Record) -> Entry {
@@ -75,18 +75,15 @@ fn odd(reply: impl std::fmt::Debug) -> Reply {
 }
 
 pub(crate) async fn claim(store: &dyn Store, key: &RecordKey, asked: &Asked) -> Reply {
-    let request = ClaimRequest {
-        owner: owner(asked.owner),
-        fingerprint: print(asked.print),
-        types: AnswerTypes::UNKNOWN,
-        any_type: false,
-        lease: Duration::from_millis(asked.lease),
-        retain: Duration::from_millis(asked.retain),
-        max_attempts: asked.max_attempts.and_then(NonZeroU16::new),
-        reconciles: asked.reconciles,
-        needs: Needs::Nothing,
-        dated: asked.dated,
-    };
+    let mut request = ClaimRequest::new(
+        owner(asked.owner),
+        Duration::from_millis(asked.lease),
+        Duration::from_millis(asked.retain),
+    );
+    request.fingerprint = print(asked.print);
+    request.max_attempts = asked.max_attempts.and_then(NonZeroU16::new);
+    request.reconciles = asked.reconciles;
+    request.dated = asked.dated;
     match store.claim(key, &request).await {
         Ok(ClaimReply::Granted {
             fence,

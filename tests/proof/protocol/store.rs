@@ -4,9 +4,8 @@ use std::num::NonZeroU16;
 
 use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Current, Fence, Header, Needs,
-    OutcomeKind, Owner, Record, Remains, ResolveReply, State, claim, complete, release, renew,
-    resolve,
+    ClaimReply, ClaimRequest, CompleteReply, Current, Fence, Header, Needs, OutcomeKind, Owner,
+    Record, Remains, ResolveReply, State, claim, complete, release, renew, resolve,
 };
 
 use crate::scenario::Flaw;
@@ -76,15 +75,14 @@ pub(crate) struct Sender {
 }
 
 fn header(state: State, sender: Sender) -> Header {
-    Header {
+    let mut header = Header::new(
         state,
-        owner: Owner::from_bytes([sender.owner; 16]),
-        fence: Fence::new(sender.fence.into()),
-        attempts: 1,
-        retain: RETAIN,
-        fingerprint: sender.fingerprint,
-        types: AnswerTypes::UNKNOWN,
-    }
+        Owner::from_bytes([sender.owner; 16]),
+        Fence::new(sender.fence.into()),
+        RETAIN,
+    );
+    header.fingerprint = sender.fingerprint;
+    header
 }
 
 fn done(outcome: OutcomeKind) -> State {
@@ -124,27 +122,19 @@ pub(crate) fn execute(
         _ => sender,
     };
     let owner = Owner::from_bytes([sender.owner; 16]);
-    let current = record.as_ref().map(|record| Current {
-        record,
-        left: kept.map_or(RETAIN, |kept| kept.left()),
-    });
+    let current = record
+        .as_ref()
+        .map(|record| Current::new(record, kept.map_or(RETAIN, |kept| kept.left())));
     let (reply, write) = match command {
         Command::Offer | Command::Ask | Command::Start => {
-            let request = ClaimRequest {
-                owner,
-                fingerprint: sender.fingerprint,
-                types: AnswerTypes::UNKNOWN,
-                any_type: false,
-                lease: LEASE,
-                retain: RETAIN,
-                max_attempts: sender.max_attempts.and_then(NonZeroU16::new),
-                reconciles: sender.reconciles && command != Command::Start,
-                needs: if command == Command::Start && flaw != Flaw::StaleVerdictsStart {
-                    Needs::Verdict
-                } else {
-                    Needs::Nothing
-                },
-                dated: true,
+            let mut request = ClaimRequest::new(owner, LEASE, RETAIN);
+            request.fingerprint = sender.fingerprint;
+            request.max_attempts = sender.max_attempts.and_then(NonZeroU16::new);
+            request.reconciles = sender.reconciles && command != Command::Start;
+            request.needs = if command == Command::Start && flaw != Flaw::StaleVerdictsStart {
+                Needs::Verdict
+            } else {
+                Needs::Nothing
             };
             let (reply, write) = claim(current, &request, u64::from(expired) + 1);
             let reply = match reply {

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use idem_harness::RedisServer;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{
-    AnswerTypes, Fence, HEADER, Header, Owner, ReadCache, ReadReply, RecordKey, State, Store,
+    Fence, HEADER, Header, Owner, ReadCache, ReadReply, RecordKey, State, Store,
 };
-use idem_runtime::{ErrorKind, fingerprint::Fingerprint, key::Operation};
+use idem_runtime::{ErrorKind, key::Operation};
 use idem_tests::payment::{PayError, Receipt};
 
 use crate::counted::Counted;
@@ -105,15 +105,12 @@ async fn a_dead_claim_in_the_fast_store_blocks_no_caller() {
     let key = Fixture::key("a");
     let copy = RecordKey::new("fixture:+0".into(), Operation::new("pay"), *key.digest());
     let lease = Duration::from_mins(10);
-    let dead = Header {
-        state: State::Pending { lease },
-        owner: Owner::random(),
-        fence: Fence::new(u64::MAX),
-        attempts: 1,
-        retain: lease,
-        fingerprint: Fingerprint::NONE,
-        types: AnswerTypes::UNKNOWN,
-    };
+    let dead = Header::new(
+        State::Pending { lease },
+        Owner::random(),
+        Fence::new(u64::MAX),
+        lease,
+    );
     let bytes = Bytes::copy_from_slice(&dead.encode());
     ReadCache::keep(&fast, &copy, &bytes, lease).await.unwrap();
     fixture.pay("a").await.unwrap();

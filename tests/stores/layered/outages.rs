@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idem_harness::{RedisServer, TcpProxy};
-use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::layered::{LayeredStoreBuilder, LazyStore};
-use idem_runtime::store::{AnswerTypes, ClaimReply, ClaimRequest, Needs, Owner, Remains, Store};
+use idem_runtime::store::{ClaimReply, ClaimRequest, Owner, Remains, Store};
 use idem_tests::shop::{connect, happened, patiently};
 
 use crate::counted::Counted;
@@ -158,18 +157,12 @@ async fn claims_seen_by_a_poll_are_notified_while_the_fast_store_is_down() {
     let (key, store) = (Fixture::key("a"), &fixture.store);
     let mut watch = store.watch(&key).await.unwrap().expect("it is told of");
     for owner in [1, 2] {
-        let request = ClaimRequest {
-            owner: Owner::from_bytes([owner; 16]),
-            fingerprint: Fingerprint::NONE,
-            types: AnswerTypes::UNKNOWN,
-            any_type: false,
-            lease: Duration::from_mins(1),
-            retain: Duration::from_hours(1),
-            max_attempts: None,
-            reconciles: false,
-            needs: Needs::Nothing,
-            dated: false,
-        };
+        let mut request = ClaimRequest::new(
+            Owner::from_bytes([owner; 16]),
+            Duration::from_mins(1),
+            Duration::from_hours(1),
+        );
+        request.dated = false;
         let claim = store.claim(&key, &request).await.unwrap();
         assert!(matches!(claim, ClaimReply::Granted { .. }), "{claim:?}");
         store.glance(&key).await.unwrap();

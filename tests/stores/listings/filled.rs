@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, OutcomeKind, Owner,
-    RecordKey, State, Store,
+    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, State, Store,
 };
 use idem_runtime::{
     Engine,
-    fingerprint::Fingerprint,
     key::{KeyBuilder, KeyDigest, Operation},
 };
 use tokio::task::JoinSet;
@@ -69,41 +67,35 @@ async fn put(store: Arc<dyn Store>, prefix: &str, number: u32) {
         Operation::new(operation(number)),
         digest(number),
     );
-    let request = ClaimRequest {
-        owner: Owner::random(),
-        fingerprint: Fingerprint::NONE,
-        types: AnswerTypes::UNKNOWN,
-        any_type: false,
-        lease: match fate {
+    let mut request = ClaimRequest::new(
+        Owner::random(),
+        match fate {
             Fate::Running => Duration::from_hours(2),
             _ => Duration::from_millis(1),
         },
-        retain: match fate {
+        match fate {
             Fate::Expired => Duration::from_millis(2),
             _ => Duration::from_hours(24),
         },
-        max_attempts: None,
-        reconciles: false,
-        needs: Needs::Nothing,
-        dated: false,
-    };
+    );
+    request.dated = false;
     let reply = store.claim(&key, &request).await.unwrap();
     let ClaimReply::Granted { fence, attempt, .. } = reply else {
         panic!("{reply:?}")
     };
     if fate == Fate::Unknown {
-        let done = Header {
-            state: State::Done {
+        let mut done = Header::new(
+            State::Done {
                 outcome: OutcomeKind::Unknown,
                 schema: 1,
             },
-            owner: request.owner,
+            request.owner,
             fence,
-            attempts: attempt,
-            retain: request.retain,
-            fingerprint: request.fingerprint,
-            types: request.types,
-        };
+            request.retain,
+        );
+        done.attempts = attempt;
+        done.fingerprint = request.fingerprint;
+        done.types = request.types;
         let record = Bytes::copy_from_slice(&done.encode());
         let reply = store.complete(&key, &record).await.unwrap();
         assert_eq!(reply, CompleteReply::Stored { late: false });

@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use idem_runtime::clock::ManualClock;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, Header, Needs, Owner, RecordKey, State, Store,
-};
+use idem_runtime::store::{ClaimReply, ClaimRequest, Header, Owner, RecordKey, State, Store};
 use idem_runtime::{
     Engine, ErrorKind, OnOutage,
-    fingerprint::Fingerprint,
     key::{KeyDigest, Operation},
     store::OutcomeKind,
 };
@@ -41,34 +38,26 @@ async fn finish(store: &MemoryStore, number: u32) {
         Operation::new("pay"),
         KeyDigest::from_bytes(digest),
     );
-    let request = ClaimRequest {
-        owner: Owner::from_bytes(digest[..16].try_into().unwrap()),
-        fingerprint: Fingerprint::NONE,
-        types: AnswerTypes::UNKNOWN,
-        any_type: false,
-        lease: Duration::from_secs(30),
-        retain: Duration::from_hours(24),
-        max_attempts: None,
-        reconciles: false,
-        needs: Needs::Nothing,
-        dated: true,
-    };
+    let request = ClaimRequest::new(
+        Owner::from_bytes(digest[..16].try_into().unwrap()),
+        Duration::from_secs(30),
+        Duration::from_hours(24),
+    );
     let ClaimReply::Granted { fence, attempt, .. } = store.claim(&key, &request).await.unwrap()
     else {
         panic!("the key is new")
     };
-    let header = Header {
-        state: State::Done {
+    let mut header = Header::new(
+        State::Done {
             outcome: OutcomeKind::Value,
             schema: 0,
         },
-        owner: request.owner,
+        request.owner,
         fence,
-        attempts: attempt,
-        retain: request.retain,
-        fingerprint: request.fingerprint,
-        types: AnswerTypes::UNKNOWN,
-    };
+        request.retain,
+    );
+    header.attempts = attempt;
+    header.fingerprint = request.fingerprint;
     let record = [&header.encode()[..], b"200"].concat().into();
     store.complete(&key, &record).await.unwrap();
 }

@@ -8,14 +8,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use idem_harness::{RedisServer, RespConn};
+use idem_runtime::key::{KeyDigest, Operation};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, OutcomeKind, Owner,
-    RecordKey, ReleaseReply, Remains, State, Store, StoreError, Watch,
-};
-use idem_runtime::{
-    fingerprint::Fingerprint,
-    key::{KeyDigest, Operation},
+    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, ReleaseReply,
+    Remains, State, Store, StoreError, Watch,
 };
 use idem_tests::shop::{HASTE, connect, connected, patiently};
 
@@ -45,42 +42,33 @@ impl Client {
     }
 
     pub(crate) async fn take(&self, key: &RecordKey) -> Header {
-        let request = ClaimRequest {
-            owner: Owner::random(),
-            fingerprint: Fingerprint::NONE,
-            types: AnswerTypes::UNKNOWN,
-            any_type: false,
-            lease: Duration::from_hours(1),
-            retain: Duration::from_hours(24),
-            max_attempts: None,
-            reconciles: false,
-            needs: Needs::Nothing,
-            dated: true,
-        };
+        let request = ClaimRequest::new(
+            Owner::random(),
+            Duration::from_hours(1),
+            Duration::from_hours(24),
+        );
         let reply = self.0.claim(key, &request).await.unwrap();
         let ClaimReply::Granted { fence, attempt, .. } = reply else {
             panic!("nobody holds the key, but {reply:?}");
         };
-        Header {
-            state: State::Pending {
+        let mut header = Header::new(
+            State::Pending {
                 lease: request.lease,
             },
-            owner: request.owner,
+            request.owner,
             fence,
-            attempts: attempt,
-            retain: request.retain,
-            fingerprint: request.fingerprint,
-            types: AnswerTypes::UNKNOWN,
-        }
+            request.retain,
+        );
+        header.attempts = attempt;
+        header.fingerprint = request.fingerprint;
+        header
     }
 
     pub(crate) async fn complete(&self, key: &RecordKey, claim: &Header) {
-        let done = Header {
-            state: State::Done {
-                outcome: OutcomeKind::Value,
-                schema: 1,
-            },
-            ..*claim
+        let mut done = *claim;
+        done.state = State::Done {
+            outcome: OutcomeKind::Value,
+            schema: 1,
         };
         let record = Bytes::copy_from_slice(&done.encode());
         let stored = self.0.complete(key, &record).await.unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use idem_runtime::clock::ManualClock;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::{Header, OutcomeKind, Owner, Remains, ResolveReply, State};
+use idem_runtime::store::{OutcomeKind, Owner, Remains, ResolveReply, State};
 
 use crate::client::{Client, key, told, untold};
 
@@ -39,14 +39,12 @@ async fn a_clone_notifies_of_resolutions() {
     let claim = mine.take(&key(1)).await;
     clock.advance(Duration::from_hours(2));
     let mut watch = other.watch(&key(1)).await;
-    let found = Header {
-        state: State::Done {
-            outcome: OutcomeKind::Value,
-            schema: 1,
-        },
-        owner: Owner::random(),
-        ..claim
+    let mut found = claim;
+    found.state = State::Done {
+        outcome: OutcomeKind::Value,
+        schema: 1,
     };
+    found.owner = Owner::random();
     let record = Bytes::copy_from_slice(&found.encode());
     let resolved = mine.0.resolve(&key(1), &claim, &record).await.unwrap();
     assert_eq!(resolved, ResolveReply::Resolved);

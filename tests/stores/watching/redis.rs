@@ -41,12 +41,10 @@ async fn the_completion_of_a_lost_record_is_notified() {
     let claim = client.take(&key(1)).await;
     let mut watch = client.watch(&key(1)).await;
     server.cli(&["FLUSHALL"]);
-    let record = idem_runtime::store::Header {
-        state: idem_runtime::store::State::Done {
-            outcome: idem_runtime::store::OutcomeKind::Value,
-            schema: 1,
-        },
-        ..claim
+    let mut record = claim;
+    record.state = idem_runtime::store::State::Done {
+        outcome: idem_runtime::store::OutcomeKind::Value,
+        schema: 1,
     };
     let record = bytes::Bytes::copy_from_slice(&record.encode());
     client.0.complete(&key(1), &record).await.unwrap();

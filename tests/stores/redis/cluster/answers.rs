@@ -15,7 +15,8 @@ async fn complete(store: &dyn Store, key: &RecordKey, claim: &Header, size: usiz
         outcome: OutcomeKind::Value,
         schema: 1,
     };
-    let done = Header { state, ..*claim };
+    let mut done = *claim;
+    done.state = state;
     let record: Bytes = [&done.encode()[..], &vec![b'a'; size]].concat().into();
     let reply = store.complete_claim(key, claim, &record).await;
     let reply = reply.unwrap_or_else(|error| panic!("{size} bytes: {error}"));

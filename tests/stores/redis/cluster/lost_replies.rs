@@ -5,29 +5,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use idem_harness::ClusterSetup;
-use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, OutcomeKind, Owner,
-    RecordKey, State, Store, StoreError,
+    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, State, Store,
+    StoreError,
 };
 use idem_tests::shop::{HASTE, connected, patiently, until};
 
 use crate::setup::{Behind, Keys, calls, primaries};
 
 fn request(owner: Owner) -> ClaimRequest {
-    ClaimRequest {
-        owner,
-        fingerprint: Fingerprint::NONE,
-        types: AnswerTypes::UNKNOWN,
-        any_type: false,
-        lease: Duration::from_hours(1),
-        retain: Duration::from_hours(24),
-        max_attempts: None,
-        reconciles: false,
-        needs: Needs::Nothing,
-        dated: false,
-    }
+    let mut request = ClaimRequest::new(owner, Duration::from_hours(1), Duration::from_hours(24));
+    request.dated = false;
+    request
 }
 
 /// Retries until there is a reply, as the engine does.
@@ -50,17 +40,17 @@ async fn claim(store: &dyn Store, key: &RecordKey, owner: Owner) -> Header {
         panic!("nobody else wants the key: {reply:?}");
     };
     assert_eq!(attempt, 1, "one claim is one attempt");
-    Header {
-        state: State::Pending {
+    let mut header = Header::new(
+        State::Pending {
             lease: request.lease,
         },
         owner,
         fence,
-        attempts: attempt,
-        retain: request.retain,
-        fingerprint: request.fingerprint,
-        types: AnswerTypes::UNKNOWN,
-    }
+        request.retain,
+    );
+    header.attempts = attempt;
+    header.fingerprint = request.fingerprint;
+    header
 }
 
 fn record(claim: &Header, answer: &[u8]) -> Bytes {
@@ -68,7 +58,8 @@ fn record(claim: &Header, answer: &[u8]) -> Bytes {
         outcome: OutcomeKind::Value,
         schema: 1,
     };
-    let done = Header { state, ..*claim };
+    let mut done = *claim;
+    done.state = state;
     [&done.encode()[..], answer].concat().into()
 }
 

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use idem_harness::{ClusterSetup, RedisServer, SlotMigration};
-use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::redis::{Durability, RedisStore};
 use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, OutcomeKind, Owner,
-    ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
+    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReadReply, Record,
+    RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
 };
 use tokio::task::JoinSet;
 
@@ -47,24 +46,14 @@ const DEEDS: [Deed; 10] = [
 ];
 
 pub(crate) fn request(owner: Owner) -> ClaimRequest {
-    ClaimRequest {
-        owner,
-        fingerprint: Fingerprint::NONE,
-        types: AnswerTypes::UNKNOWN,
-        any_type: false,
-        lease: Duration::from_hours(1),
-        retain: Duration::from_hours(24),
-        max_attempts: None,
-        reconciles: false,
-        needs: Needs::Nothing,
-        dated: true,
-    }
+    ClaimRequest::new(owner, Duration::from_hours(1), Duration::from_hours(24))
 }
 
 /// The record of a finished call.
 fn finished(claim: &Header, outcome: OutcomeKind, answer: &[u8]) -> Bytes {
     let state = State::Done { outcome, schema: 1 };
-    let done = Header { state, ..*claim };
+    let mut done = *claim;
+    done.state = state;
     [&done.encode()[..], answer].concat().into()
 }
 
@@ -147,10 +136,8 @@ impl Case {
                 assert_eq!(record, Record::decode(self.record.clone()).unwrap());
             }
             Deed::Adopt => {
-                let late = Header {
-                    owner: Owner::random(),
-                    ..claim()
-                };
+                let mut late = claim();
+                late.owner = Owner::random();
                 let other = finished(&late, OutcomeKind::Value, b"another");
                 let reply = store.complete(key, &other).await.unwrap();
                 let CompleteReply::Adopted { record, .. } = reply else {
@@ -173,10 +160,8 @@ impl Case {
                 assert_eq!(record, Record::decode(self.record.clone()).unwrap());
             }
             Deed::Resolve => {
-                let new = Header {
-                    owner: Owner::random(),
-                    ..claim()
-                };
+                let mut new = claim();
+                new.owner = Owner::random();
                 let new = finished(&new, OutcomeKind::Value, b"resolved");
                 let reply = store.resolve(key, &seen(&self.record), &new).await.unwrap();
                 assert_eq!(reply, ResolveReply::Resolved, "{context}");

@@ -4,14 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use idem_harness::{Edition, RedisServer, Reply, RespConn};
+use idem_runtime::key::{KeyDigest, Operation};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, OutcomeKind, Owner,
-    ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
-};
-use idem_runtime::{
-    fingerprint::Fingerprint,
-    key::{KeyDigest, Operation},
+    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReadReply, RecordKey,
+    ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
 };
 use idem_tests::shop::{connect, until};
 
@@ -68,35 +65,33 @@ impl Listener {
 }
 
 async fn claim(store: &RedisStore, number: u8) -> Header {
-    let request = ClaimRequest {
-        owner: owner(number),
-        fingerprint: Fingerprint::NONE,
-        types: AnswerTypes::UNKNOWN,
-        any_type: false,
-        lease: LEASE,
-        retain: LEASE * 60,
-        max_attempts: None,
-        reconciles: false,
-        needs: Needs::Nothing,
-        dated: true,
-    };
+    let request = ClaimRequest::new(owner(number), LEASE, LEASE * 60);
     match store.claim(&key(), &request).await.unwrap() {
-        ClaimReply::Granted { fence, attempt, .. } => Header {
-            state: State::Pending { lease: LEASE },
-            owner: request.owner,
-            fence,
-            attempts: attempt,
-            retain: request.retain,
-            fingerprint: request.fingerprint,
-            types: AnswerTypes::UNKNOWN,
-        },
+        ClaimReply::Granted { fence, attempt, .. } => {
+            let mut header = Header::new(
+                State::Pending { lease: LEASE },
+                request.owner,
+                fence,
+                request.retain,
+            );
+            header.attempts = attempt;
+            header.fingerprint = request.fingerprint;
+            header
+        }
         other => panic!("expected a claim, the store said {other:?}"),
     }
 }
 
 fn done(claim: &Header, outcome: OutcomeKind) -> Bytes {
     let state = State::Done { outcome, schema: 0 };
-    Bytes::copy_from_slice(&Header { state, ..*claim }.encode())
+    Bytes::copy_from_slice(
+        &{
+            let mut header = *claim;
+            header.state = state;
+            header
+        }
+        .encode(),
+    )
 }
 
 /// Marks the current claim as watched, so that its end is notified.
@@ -139,11 +134,9 @@ async fn each_end_is_notified(store: &RedisStore, listener: &mut Listener, often
     }
 
     let seen = Header::decode(&unknown).unwrap();
-    let reset = Header {
-        state: State::Released,
-        owner: owner(9),
-        ..seen
-    };
+    let mut reset = seen;
+    reset.state = State::Released;
+    reset.owner = owner(9);
     let reset = Bytes::copy_from_slice(&reset.encode());
     for expected in [often, 0] {
         let resolved = store.resolve(&key(), &seen, &reset).await.unwrap();

@@ -7,12 +7,11 @@ use bytes::Bytes;
 use idem_harness::{Edition, RedisServer, Reply};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
-    AnswerTypes, ClaimRequest, Fence, Header, Needs, OutcomeKind, Owner, ReadReply, RecordKey,
-    Remains, State, Store, StoreError, StoreErrorKind,
+    ClaimRequest, Fence, Header, OutcomeKind, Owner, ReadReply, RecordKey, Remains, State, Store,
+    StoreError, StoreErrorKind,
 };
 use idem_runtime::{
     ErrorKind,
-    fingerprint::Fingerprint,
     key::{KeyDigest, Operation},
 };
 use idem_tests::shop::{Failure, Shop, asks, connect, patient};
@@ -281,29 +280,25 @@ async fn a_record_beyond_the_limit_is_not_fetched() {
     let store = store.connect().await.unwrap();
     let digest = KeyDigest::from_bytes([7; 32]);
     let key = RecordKey::new("planted".into(), Operation::new("shop.look"), digest);
-    let done = |number| Header {
-        state: State::Done {
-            outcome: OutcomeKind::Value,
-            schema: 1,
-        },
-        owner: Owner::from_bytes([number; 16]),
-        fence: Fence::new(1),
-        attempts: 1,
-        retain: Duration::from_hours(1),
-        fingerprint: Fingerprint::NONE,
-        types: AnswerTypes::UNKNOWN,
+    let done = |number| {
+        Header::new(
+            State::Done {
+                outcome: OutcomeKind::Value,
+                schema: 1,
+            },
+            Owner::from_bytes([number; 16]),
+            Fence::new(1),
+            Duration::from_hours(1),
+        )
     };
-    let ask = |dated| ClaimRequest {
-        owner: Owner::random(),
-        fingerprint: Fingerprint::NONE,
-        types: AnswerTypes::UNKNOWN,
-        any_type: false,
-        lease: Duration::from_secs(30),
-        retain: Duration::from_hours(1),
-        max_attempts: None,
-        reconciles: false,
-        needs: Needs::Nothing,
-        dated,
+    let ask = |dated| {
+        let mut request = ClaimRequest::new(
+            Owner::random(),
+            Duration::from_secs(30),
+            Duration::from_hours(1),
+        );
+        request.dated = dated;
+        request
     };
     let name = key.name();
     let header = done(1).encode();
@@ -372,11 +367,9 @@ async fn engines_of_one_prefix_share_their_records_and_others_do_not() {
 async fn releases_keep_the_expiry_of_a_record(server: RedisServer) {
     let store = connect(server.url()).await.unwrap();
     for number in 0..400 {
-        let claim = ClaimRequest {
-            lease: Duration::from_millis(4),
-            retain: Duration::from_millis(8),
-            ..asks(Owner::random())
-        };
+        let mut claim = asks(Owner::random());
+        claim.lease = Duration::from_millis(4);
+        claim.retain = Duration::from_millis(8);
         let key = crate::key(number);
         let began = Instant::now();
         store.claim(&key, &claim).await.unwrap();

@@ -3,7 +3,7 @@
 use idem_harness::{RedisServer, ReplicaPair, Reply, RespConn};
 use idem_runtime::key::{KeyBuilder, Operation};
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::{ClaimRequest, Needs, Owner, RecordKey, Store as _, StoreErrorKind};
+use idem_runtime::store::{Needs, Owner, RecordKey, Store as _, StoreErrorKind};
 use idem_tests::shop::{
     Failure, PASSWORD, Shop, asks, assert_store_says, assert_unavailable, happened, patient,
     persistent, until,
@@ -88,10 +88,8 @@ async fn a_replica_replays_and_sends_claims_to_the_primary() {
     .await;
     assert_eq!(beside.runs(), 0);
     // A record that is absent here may exist on the primary.
-    let request = ClaimRequest {
-        needs: Needs::Record,
-        ..asks(Owner::random())
-    };
+    let mut request = asks(Owner::random());
+    request.needs = Needs::Record;
     let store = RedisStore::connect(&replica.url()).await.unwrap();
     let digest = KeyBuilder::new("absent", 64).key(&1).unwrap();
     let key = RecordKey::new("absent".into(), Operation::new("absent"), digest);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use idem_harness::{RedisServer, Reply, TcpProxy};
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::{ClaimReply, ClaimRequest, Owner, Store, StoreErrorKind};
+use idem_runtime::store::{ClaimReply, Owner, Store, StoreErrorKind};
 use idem_tests::shop::{
     Failure, HASTE, SLACK, Shop, asks, assert_unavailable, happened, hasty, persistent, until,
 };
@@ -296,10 +296,8 @@ async fn a_late_reply_does_not_date_later_claims() {
     let store = RedisStore::builder(proxy.url()).response_timeout(SLACK);
     let store = store.connect().await.unwrap();
     let claim = async |number| {
-        let request = ClaimRequest {
-            dated: false,
-            ..asks(Owner::random())
-        };
+        let mut request = asks(Owner::random());
+        request.dated = false;
         match store.claim(&crate::key(number), &request).await.unwrap() {
             ClaimReply::Granted { fence, .. } => fence.get(),
             other => panic!("{other:?}"),

@@ -8,8 +8,8 @@ use std::time::Duration;
 use idem_runtime::key::{KeyBuilder, Operation};
 use idem_runtime::store::sql::{Sqlite, SqliteStore};
 use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey,
-    State, Store, StoreError,
+    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, State, Store,
+    StoreError,
 };
 use idem_tests::shop::{asks, patiently};
 use tokio::task::JoinSet;
@@ -160,18 +160,16 @@ async fn answers_go_together_and_each_is_its_own() {
             } else {
                 request.owner
             };
-            let done = Header {
-                state: State::Done {
+            let mut done = Header::new(
+                State::Done {
                     outcome: OutcomeKind::Error,
                     schema: 0,
                 },
                 owner,
                 fence,
-                attempts: 1,
-                retain: request.retain,
-                fingerprint: request.fingerprint,
-                types: AnswerTypes::UNKNOWN,
-            };
+                request.retain,
+            );
+            done.fingerprint = request.fingerprint;
             let mut record = done.encode().to_vec();
             record.extend(number.to_string().bytes());
             let store = store.clone();

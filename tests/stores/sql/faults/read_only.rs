@@ -5,7 +5,7 @@ use std::str::FromStr as _;
 use idem_runtime::Error;
 use idem_runtime::store::StoreErrorKind::{Full, Unavailable};
 use idem_runtime::store::sql::{SqlSource, SqlStore, Sqlite, SqliteStore};
-use idem_runtime::store::{ClaimRequest, Needs, Owner, Store as _};
+use idem_runtime::store::{Needs, Owner, Store as _};
 use idem_tests::shop::{asks, happened};
 use sqlx::sqlite::SqliteConnectOptions;
 
@@ -28,10 +28,8 @@ async fn answers_are_replayed_by_a_read_only_server<B: Server>() {
     let store = SqlStore::<B>::connect(&url).await.unwrap();
     assert_says(claim(&store).await, Unavailable, &["a claim", "read-only"]);
     // A record that is absent here may exist on a server that accepts writes.
-    let request = ClaimRequest {
-        needs: Needs::Record,
-        ..asks(Owner::random())
-    };
+    let mut request = asks(Owner::random());
+    request.needs = Needs::Record;
     let absent = store.claim(&elsewhere(7), &request).await;
     assert_says(absent, Unavailable, &["a claim", "read-only"]);
     let effects = fixture.beside(&store);

@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use idem_harness::TcpProxy;
-use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::StoreErrorKind::TooLarge;
 use idem_runtime::store::sql::SqlStore;
-use idem_runtime::store::{
-    AnswerTypes, ClaimReply, Fence, Header, OutcomeKind, Owner, ReadReply, State, Store,
-};
+use idem_runtime::store::{ClaimReply, Fence, Header, OutcomeKind, Owner, ReadReply, State, Store};
 
 use crate::fixture::{assert_says, claim_of, elsewhere};
 use crate::test_database::{Kind, Server, TestDatabase, on_each_database, open, open_with};
@@ -36,18 +33,15 @@ fn large<B: Kind>() -> &'static str {
 
 /// A finished record of another owner than the stored one.
 fn answer() -> Bytes {
-    let header = Header {
-        state: State::Done {
+    let header = Header::new(
+        State::Done {
             outcome: OutcomeKind::Value,
             schema: 1,
         },
-        owner: Owner::random(),
-        fence: Fence::new(1),
-        attempts: 1,
-        retain: Duration::from_hours(1),
-        fingerprint: Fingerprint::NONE,
-        types: AnswerTypes::UNKNOWN,
-    };
+        Owner::random(),
+        Fence::new(1),
+        Duration::from_hours(1),
+    );
     header.encode().to_vec().into()
 }
 
