@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From the lowest to the highest: each imports only from the layers before it.
-const LAYERS: [&str; 13] = [
+const LAYERS: [&str; 14] = [
     "error",
     "identity",
     "record",
@@ -19,6 +19,7 @@ const LAYERS: [&str; 13] = [
     "engine",
     "call",
     "http",
+    "consumer",
     "conformance",
 ];
 

@@ -20,6 +20,8 @@
 mod call;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "consumer")]
+pub mod consumer;
 mod engine;
 mod env;
 mod error;

@@ -1,0 +1,46 @@
+//! The error of a handler, or idem's refusal to run it.
+
+use crate::error::Error;
+use crate::outcome::class::{Class, Classify};
+use crate::outcome::codec::{Body, Replay, Sink, Undecodable, Unencodable};
+
+/// The error of a consumer's call: the refusal is kept apart from the handler's error, whose type has no room for it.
+///
+/// Stored as `E` itself.
+#[derive(Debug)]
+pub(super) enum Handled<E> {
+    Handler(E),
+    Refused(Error),
+}
+
+impl<E> From<Error> for Handled<E> {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl<E: Classify> Classify for Handled<E> {
+    fn class(&self) -> Class {
+        match self {
+            Self::Handler(error) => error.class(),
+            Self::Refused(error) => error.class(),
+        }
+    }
+}
+
+impl<E: Replay> Replay for Handled<E> {
+    fn write(&self, out: &mut Sink) -> Result<(), Unencodable> {
+        match self {
+            Self::Handler(error) => error.write(out),
+            Self::Refused(_) => unreachable!("a handler returns no refusal"),
+        }
+    }
+
+    fn read(body: &Body<'_>) -> Result<Self, Undecodable> {
+        E::read(body).map(Self::Handler)
+    }
+
+    fn schema() -> u32 {
+        E::schema()
+    }
+}

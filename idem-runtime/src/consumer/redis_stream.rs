@@ -1,0 +1,438 @@
+//! Consumer groups of Redis Streams.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisError, Value};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep};
+
+use super::delivery::{BrokerError, Delivery, Source};
+use super::verdict::Verdict;
+use crate::record::Owner;
+
+/// The longest wait for a new entry, and the longest time between two looks for entries of other consumers.
+const LONGEST_BLOCK: Duration = Duration::from_secs(1);
+
+/// The time that a command may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The pauses between two attempts to reach a server that is down.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// The number of entries of one read.
+const BATCH: usize = 16;
+
+type Fields = HashMap<String, Vec<u8>>;
+type Entry = (String, Fields);
+
+/// A consumer group of a Redis stream, as the [`Source`] of a [`Consumer`](super::Consumer).
+///
+/// Needs Redis 6.2 or newer, or Valkey; one server, not a cluster. An entry that its consumer neither settled nor
+/// extended for [`visibility`](Self::visibility) is taken over (`XAUTOCLAIM`), by whichever process looks first.
+///
+/// | verdict | commands |
+/// | --- | --- |
+/// | acknowledge | `XACK` |
+/// | retry | `XCLAIM … IDLE`, so that the entry is taken over after the pause, at most after [`visibility`](Self::visibility) |
+/// | dead letter | `XADD` of all fields, `idem-id` and `idem-reason` to [`dead_letters`](Self::dead_letters), and `XACK`, in one transaction |
+///
+/// Acknowledged entries stay in the stream: let its producers trim it (`XADD … MAXLEN ~`), or trim it by age. A dead
+/// letter is there twice if the reply to that transaction was lost.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use idem_runtime::consumer::{Consumer, Raw, RedisStream};
+/// use idem_runtime::{Context, Engine, Error, store::redis::RedisStore};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let engine = Engine::new(RedisStore::connect("redis://127.0.0.1").await?);
+/// let bills = RedisStream::connect("redis://127.0.0.1", "bills", "collectors").await?;
+/// let consumer = Consumer::new(engine, "bills.collect").concurrency(32).dead_letter_after(5);
+/// consumer.run(bills, async |bill: Raw, _: Context| Ok::<usize, Error>(bill.0.len())).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct RedisStream {
+    group: Arc<Group>,
+    /// Waits in `XREADGROUP`, which holds up every other command of its connection.
+    reader: Link,
+    read: VecDeque<(Entry, Option<u32>)>,
+    taken_over: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Group {
+    link: Link,
+    stream: String,
+    name: String,
+    consumer: String,
+    dead_letters: String,
+    visibility: Duration,
+    id: Cow<'static, str>,
+    payload: Cow<'static, str>,
+}
+
+impl RedisStream {
+    /// Connects, and creates stream and group where they are not there. A new group begins with the first entry.
+    ///
+    /// # Errors
+    ///
+    /// The server cannot be reached within 5 s, or refuses.
+    pub async fn connect(
+        url: &str,
+        stream: impl Into<String>,
+        group: impl Into<String>,
+    ) -> Result<Self, BrokerError> {
+        let client = Client::open(url)
+            .map_err(|_| BrokerError::new("the URL of the Redis server is none"))?;
+        let stream = stream.into();
+        let group = Group {
+            link: Link::new(client.clone(), Some(PATIENCE)),
+            dead_letters: format!("{stream}:dead"),
+            stream,
+            name: group.into(),
+            consumer: format!(
+                "idem-{:032x}",
+                u128::from_be_bytes(*Owner::random().as_bytes())
+            ),
+            visibility: Duration::from_mins(1),
+            id: "id".into(),
+            payload: "payload".into(),
+        };
+        group.create().await.map_err(BrokerError::new)?;
+        Ok(Self {
+            group: Arc::new(group),
+            reader: Link::new(client, None),
+            read: VecDeque::new(),
+            taken_over: None,
+        })
+    }
+
+    fn group(&mut self) -> &mut Group {
+        Arc::get_mut(&mut self.group).expect("no delivery exists before the source is run")
+    }
+
+    /// The name of this consumer in the group. Default a random one; a name of its own for each process keeps
+    /// `XINFO CONSUMERS` short.
+    #[must_use]
+    pub fn consumer(mut self, name: impl Into<String>) -> Self {
+        self.group().consumer = name.into();
+        self
+    }
+
+    /// The stream of the dead letters. Default that of the messages with `:dead` behind it.
+    #[must_use]
+    pub fn dead_letters(mut self, stream: impl Into<String>) -> Self {
+        self.group().dead_letters = stream.into();
+        self
+    }
+
+    /// How long an entry belongs to its consumer unless extended; at least the lease. Default 1 min.
+    #[must_use]
+    pub fn visibility(mut self, time: Duration) -> Self {
+        self.group().visibility = time;
+        self
+    }
+
+    /// The field with the id of the message. Default `id`; an entry without it has its own id.
+    #[must_use]
+    pub fn id_field(mut self, name: impl Into<Cow<'static, str>>) -> Self {
+        self.group().id = name.into();
+        self
+    }
+
+    /// The field with the payload. Default `payload`; an entry without it has an empty payload.
+    #[must_use]
+    pub fn payload_field(mut self, name: impl Into<Cow<'static, str>>) -> Self {
+        self.group().payload = name.into();
+        self
+    }
+
+    /// Takes over entries that their consumers have neither settled nor extended.
+    async fn take_over(&mut self) -> Result<(), RedisError> {
+        let group = &self.group;
+        let mut cursor = "0-0".to_owned();
+        loop {
+            let mut command = redis::cmd("XAUTOCLAIM");
+            command
+                .arg(&group.stream)
+                .arg(&group.name)
+                .arg(&group.consumer);
+            command
+                .arg(millis(group.visibility))
+                .arg(&cursor)
+                .arg("COUNT")
+                .arg(BATCH);
+            // The third element, the ids of entries that were trimmed, is missing before Redis 7.
+            let reply: Vec<Value> = group.link.query(&command).await?;
+            let mut reply = reply.into_iter();
+            let next = reply.next().unwrap_or(Value::Nil);
+            let entries = reply.next().unwrap_or(Value::Nil);
+            // Before Redis 7, a trimmed entry is nil.
+            let entries: Vec<Option<Entry>> = redis::from_redis_value(entries)?;
+            self.read
+                .extend(entries.into_iter().flatten().map(|entry| (entry, None)));
+            cursor = redis::from_redis_value(next)?;
+            if cursor == "0-0" || self.read.len() >= BATCH {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for new entries.
+    async fn read(&mut self) -> Result<(), RedisError> {
+        let group = &self.group;
+        let mut command = redis::cmd("XREADGROUP");
+        command
+            .arg("GROUP")
+            .arg(&group.name)
+            .arg(&group.consumer)
+            .arg("COUNT")
+            .arg(BATCH);
+        command
+            .arg("BLOCK")
+            .arg(millis(LONGEST_BLOCK.min(group.visibility / 2)));
+        command.arg("STREAMS").arg(&group.stream).arg(">");
+        let reply: Option<Vec<(String, Vec<Entry>)>> = self.reader.query(&command).await?;
+        let entries = reply.into_iter().flatten().flat_map(|(_, entries)| entries);
+        self.read.extend(entries.map(|entry| (entry, Some(1))));
+        Ok(())
+    }
+
+    async fn fill(&mut self) -> Result<(), RedisError> {
+        let between = LONGEST_BLOCK.min(self.group.visibility / 2);
+        if self.taken_over.is_none_or(|at| at.elapsed() >= between) {
+            self.taken_over = Some(Instant::now());
+            self.take_over().await?;
+        }
+        if self.read.is_empty() {
+            self.read().await?;
+        }
+        Ok(())
+    }
+}
+
+impl Source for RedisStream {
+    type Delivery = RedisStreamDelivery;
+
+    async fn next(&mut self) -> Result<Option<RedisStreamDelivery>, BrokerError> {
+        let mut pause = SHORTEST_PAUSE;
+        loop {
+            if let Some(((id, fields), attempt)) = self.read.pop_front() {
+                return Ok(Some(RedisStreamDelivery {
+                    group: Arc::clone(&self.group),
+                    id,
+                    fields,
+                    attempt,
+                }));
+            }
+            let filled = match self.fill().await {
+                // A server that lost its data has no group.
+                Err(error) if error.code() == Some("NOGROUP") => self.group.create().await,
+                filled => filled,
+            };
+            match filled {
+                Ok(()) => pause = SHORTEST_PAUSE,
+                Err(error) if lasts(&error) => return Err(BrokerError::new(error)),
+                Err(_) => {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+}
+
+/// Whether the server refuses, and would refuse again.
+fn lasts(error: &RedisError) -> bool {
+    matches!(
+        error.code(),
+        Some("NOAUTH" | "WRONGPASS" | "NOPERM" | "WRONGTYPE" | "ERR")
+    )
+}
+
+impl Group {
+    async fn create(&self) -> Result<(), RedisError> {
+        let mut command = redis::cmd("XGROUP");
+        command
+            .arg("CREATE")
+            .arg(&self.stream)
+            .arg(&self.name)
+            .arg("0")
+            .arg("MKSTREAM");
+        match self.link.query(&command).await {
+            Err(error) if error.code() == Some("BUSYGROUP") => Ok(()),
+            created => created,
+        }
+    }
+
+    /// Keeps the entry from being taken over for `time`, or for `visibility` where that is shorter.
+    async fn hold(&self, id: &str, time: Duration) -> Result<(), RedisError> {
+        let mut command = redis::cmd("XCLAIM");
+        command
+            .arg(&self.stream)
+            .arg(&self.name)
+            .arg(&self.consumer)
+            .arg(0)
+            .arg(id);
+        command
+            .arg("IDLE")
+            .arg(millis(self.visibility.saturating_sub(time)))
+            .arg("JUSTID");
+        self.link.query::<Value>(&command).await.map(drop)
+    }
+
+    fn acknowledgement(&self, id: &str) -> Cmd {
+        let mut command = redis::cmd("XACK");
+        command.arg(&self.stream).arg(&self.name).arg(id);
+        command
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// An entry of a Redis stream.
+#[derive(Debug)]
+pub struct RedisStreamDelivery {
+    group: Arc<Group>,
+    id: String,
+    fields: Fields,
+    attempt: Option<u32>,
+}
+
+impl RedisStreamDelivery {
+    /// The id that Redis gave the entry: `1526919030474-55`.
+    #[must_use]
+    pub fn entry_id(&self) -> &str {
+        &self.id
+    }
+
+    /// A field of the entry.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        self.fields.get(name).map(Vec::as_slice)
+    }
+
+    fn dead_letter(&self, reason: &str) -> Pipeline {
+        let mut add = redis::cmd("XADD");
+        add.arg(&self.group.dead_letters).arg("*");
+        for (name, value) in &self.fields {
+            add.arg(name).arg(value);
+        }
+        add.arg("idem-id")
+            .arg(&self.id)
+            .arg("idem-reason")
+            .arg(reason);
+        let mut pipeline = redis::pipe();
+        pipeline.atomic().add_command(add).ignore();
+        pipeline
+            .add_command(self.group.acknowledgement(&self.id))
+            .ignore();
+        pipeline
+    }
+}
+
+impl Delivery for RedisStreamDelivery {
+    fn id(&self) -> Option<Cow<'_, str>> {
+        match self.field(&self.group.id) {
+            Some(id) => std::str::from_utf8(id).ok().map(Cow::Borrowed),
+            None => Some(Cow::Borrowed(&self.id)),
+        }
+    }
+
+    /// 1 at the first delivery, and not known after a take-over.
+    fn attempt(&self) -> Option<u32> {
+        self.attempt
+    }
+
+    fn payload(&self) -> &[u8] {
+        self.field(&self.group.payload).unwrap_or_default()
+    }
+
+    async fn extend(&self, time: Duration) -> Result<(), BrokerError> {
+        self.group
+            .hold(&self.id, time)
+            .await
+            .map_err(BrokerError::new)
+    }
+
+    async fn settle(self, verdict: Verdict) -> Result<(), BrokerError> {
+        let group = &*self.group;
+        let settled = match verdict {
+            Verdict::Acknowledge => group.link.query(&group.acknowledgement(&self.id)).await,
+            Verdict::Retry(after) => group.hold(&self.id, after.unwrap_or_default()).await,
+            Verdict::Stop => group.hold(&self.id, Duration::ZERO).await,
+            Verdict::DeadLetter(reason) => {
+                group
+                    .link
+                    .transact(&self.dead_letter(reason.as_str()))
+                    .await
+            }
+        };
+        settled.map_err(BrokerError::new)
+    }
+}
+
+/// A connection that is made anew after it was lost.
+#[derive(Debug)]
+struct Link {
+    client: Client,
+    patience: Option<Duration>,
+    connection: Mutex<Option<MultiplexedConnection>>,
+}
+
+impl Link {
+    /// `patience`: the time for the reply to a command; `None` where the command itself waits.
+    fn new(client: Client, patience: Option<Duration>) -> Self {
+        Self {
+            client,
+            patience,
+            connection: Mutex::new(None),
+        }
+    }
+
+    async fn connection(&self) -> Result<MultiplexedConnection, RedisError> {
+        let mut connection = self.connection.lock().await;
+        if let Some(connection) = &*connection {
+            return Ok(connection.clone());
+        }
+        // A server that is silent while an entry is waited for is found out by the take-over, which goes first.
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(PATIENCE))
+            .set_response_timeout(self.patience.or(Some(LONGEST_BLOCK + PATIENCE)));
+        let made = self
+            .client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?;
+        Ok(connection.insert(made).clone())
+    }
+
+    async fn lost(&self, error: &RedisError) {
+        if error.is_unrecoverable_error() || error.is_timeout() || error.is_io_error() {
+            *self.connection.lock().await = None;
+        }
+    }
+
+    async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisError> {
+        let result = command.query_async(&mut self.connection().await?).await;
+        if let Err(error) = &result {
+            self.lost(error).await;
+        }
+        result
+    }
+
+    async fn transact(&self, pipeline: &Pipeline) -> Result<(), RedisError> {
+        let result = pipeline.query_async(&mut self.connection().await?).await;
+        if let Err(error) = &result {
+            self.lost(error).await;
+        }
+        result
+    }
+}

@@ -1,0 +1,506 @@
+//! The consumer: takes deliveries, runs the handler once per message, and settles.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::num::{NonZeroU16, NonZeroUsize};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, timeout};
+
+use super::delivery::{BrokerError, Delivery, Message, Source};
+use super::handled::Handled;
+use super::verdict::{DeadLetterReason, Verdict};
+use crate::engine::Engine;
+use crate::env::catch_unwind;
+use crate::error::Error;
+use crate::lifecycle::context::Context;
+use crate::outcome::class::{Class, Classify};
+use crate::outcome::codec::Replay;
+use crate::policy::{EffectivePolicy, OnLeaseLost, OnRunning, Policy};
+
+/// The longest pause before a failed message is delivered again.
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
+/// Runs a handler once for each message of a [`Source`].
+///
+/// See [the module](super) for an example and for the verdicts.
+#[derive(Clone, Debug)]
+#[must_use = "a consumer does nothing until it is run"]
+pub struct Consumer<I = DeliveryId> {
+    engine: Engine,
+    operation: Cow<'static, str>,
+    id: I,
+    policy: Policy,
+    concurrency: NonZeroUsize,
+    on_business_error: OnBusinessError,
+    retry_after: Duration,
+    drain: Duration,
+    compares_payload: bool,
+}
+
+impl Consumer {
+    /// A consumer whose calls are of this operation.
+    ///
+    /// All consumers of one queue have one operation, and consumers of two queues have two: messages of one id and
+    /// operation are one message.
+    pub fn new(engine: Engine, operation: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            engine,
+            operation: operation.into(),
+            id: DeliveryId(()),
+            policy: Policy::new()
+                .max_attempts(NonZeroU16::new(5))
+                .count_errors(true)
+                .on_lease_lost(OnLeaseLost::Cancel),
+            concurrency: NonZeroUsize::new(16).expect("16 is not 0"),
+            on_business_error: OnBusinessError::DeadLetter,
+            retry_after: Duration::from_secs(1),
+            drain: Duration::from_secs(30),
+            compares_payload: true,
+        }
+    }
+}
+
+impl<I> Consumer<I> {
+    /// Takes the id from the delivery by a function, in place of [`Delivery::id`].
+    pub fn id<D, F: Fn(&D) -> Option<String>>(self, id: F) -> Consumer<F> {
+        Consumer {
+            engine: self.engine,
+            operation: self.operation,
+            id,
+            policy: self.policy,
+            concurrency: self.concurrency,
+            on_business_error: self.on_business_error,
+            retry_after: self.retry_after,
+            drain: self.drain,
+            compares_payload: self.compares_payload,
+        }
+    }
+
+    /// The number of messages that are handled at once; at least 1. Default 16.
+    ///
+    /// # Panics
+    ///
+    /// If it is 0.
+    pub fn concurrency(mut self, messages: usize) -> Self {
+        self.concurrency =
+            NonZeroUsize::new(messages).expect("a consumer handles at least one message");
+        self
+    }
+
+    /// The number of attempts after which a message is a dead letter; at least 1. Default 5.
+    ///
+    /// The record counts them, not the broker: system errors, panics, crashes and lost leases of every consumer. A
+    /// redelivery that runs no body does not count.
+    ///
+    /// # Panics
+    ///
+    /// If it is 0.
+    pub fn dead_letter_after(mut self, attempts: u16) -> Self {
+        let attempts = NonZeroU16::new(attempts).expect("a message has at least one attempt");
+        self.policy = self.policy.max_attempts(Some(attempts));
+        self
+    }
+
+    /// What becomes of a message whose handler returned a business error. Default
+    /// [`OnBusinessError::DeadLetter`].
+    pub fn on_business_error(mut self, on_business_error: OnBusinessError) -> Self {
+        self.on_business_error = on_business_error;
+        self
+    }
+
+    /// The pause after the first system error of a message, up to 1 min. Default 1 s; it doubles with each attempt.
+    pub fn retry_after(mut self, pause: Duration) -> Self {
+        self.retry_after = pause;
+        self
+    }
+
+    /// How long running handlers may take to end when the consumer stops. Default 30 s.
+    ///
+    /// After that they are dropped: their messages are not settled and are delivered again.
+    pub fn drain(mut self, time: Duration) -> Self {
+        self.drain = time;
+        self
+    }
+
+    /// Whether a message with the id of another one and with another payload is refused. Default yes: such a message
+    /// becomes a dead letter ([`Mismatch`](DeadLetterReason::Mismatch)), because to acknowledge it would lose it.
+    ///
+    /// Switch it off where a producer writes a message anew for each time that it sends it, with a time stamp or a
+    /// counter.
+    pub fn compare_payload(mut self, compare: bool) -> Self {
+        self.compares_payload = compare;
+        self
+    }
+
+    /// Settings of the calls: `ttl`, `lease`, `max_run` and more.
+    ///
+    /// `ttl` exceeds the longest time after which a message can return: the broker's retention, plus the time until an
+    /// operator sends dead letters again.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy.or(self.policy);
+        self
+    }
+
+    /// Consumes until the source ends.
+    ///
+    /// # Errors
+    ///
+    /// As [`run_until`](Self::run_until).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`run_until`](Self::run_until).
+    pub async fn run<S, M, V, E, H, F>(
+        self,
+        source: S,
+        handler: H,
+    ) -> Result<Summary, ConsumerError>
+    where
+        S: Source,
+        I: MessageId<S::Delivery>,
+        M: Message + Send + 'static,
+        V: Replay + Send + 'static,
+        E: Classify + Replay + Send + 'static,
+        H: Fn(M, Context) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<V, E>> + Send + 'static,
+    {
+        self.run_until(source, handler, std::future::pending())
+            .await
+    }
+
+    /// Consumes until the source ends or `shutdown` is ready, then waits for running handlers.
+    ///
+    /// # Errors
+    ///
+    /// [`ConsumerError::Source`] if the source fails for good, [`ConsumerError::Refused`] if a call is refused with the
+    /// verdict [`Stop`](Verdict::Stop). Running handlers are waited for as well.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped: running handlers are dropped, and their messages are delivered again. To stop in an orderly way, use
+    /// `shutdown`.
+    pub async fn run_until<S, M, V, E, H, F>(
+        self,
+        mut source: S,
+        handler: H,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<Summary, ConsumerError>
+    where
+        S: Source,
+        I: MessageId<S::Delivery>,
+        M: Message + Send + 'static,
+        V: Replay + Send + 'static,
+        E: Classify + Replay + Send + 'static,
+        H: Fn(M, Context) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<V, E>> + Send + 'static,
+    {
+        let (concurrency, drain) = (self.concurrency.get(), self.drain);
+        let places = Arc::new(Semaphore::new(concurrency));
+        let this = Arc::new((self, handler));
+        let mut handlers = JoinSet::new();
+        let mut summary = Summary::default();
+        let mut shutdown = pin!(shutdown);
+        let (deliveries, mut delivered) = mpsc::channel(1);
+        // A task of its own, so that `next` is dropped only when the consumer stops.
+        let mut pump = JoinSet::new();
+        pump.spawn(async move {
+            while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+                let next = source.next().await.transpose();
+                let Some(next) = next else { break };
+                let failed = next.is_err();
+                if deliveries.send((next, place)).await.is_err() || failed {
+                    break;
+                }
+            }
+        });
+        let mut end = loop {
+            tokio::select! {
+                biased;
+                () = &mut shutdown => break Ok(()),
+                Some(end) = handlers.join_next() => if let Err(error) = summary.add(end) {
+                    break Err(error);
+                },
+                next = delivered.recv() => match next {
+                    Some((Ok(delivery), place)) => {
+                        let this = Arc::clone(&this);
+                        handlers.spawn(async move {
+                            let (consumer, handler) = &*this;
+                            let decided = consumer.handle(&delivery, handler).await;
+                            let settled = delivery.settle(decided.verdict).await;
+                            drop(place);
+                            End { decided, settled }
+                        });
+                    }
+                    Some((Err(error), _)) => break Err(ConsumerError::Source(error)),
+                    None => break Ok(()),
+                },
+            }
+        };
+        pump.shutdown().await;
+        let drained = async {
+            while let Some(ended) = handlers.join_next().await {
+                let added = summary.add(ended);
+                end = std::mem::replace(&mut end, Ok(())).and(added);
+            }
+        };
+        if timeout(drain, drained).await.is_err() {
+            summary.abandoned += handlers.len() as u64;
+            handlers.shutdown().await;
+        }
+        end.map(|()| summary)
+    }
+
+    /// Runs the handler as one idempotent call.
+    async fn handle<D, M, V, E, H, F>(&self, delivery: &D, handler: &H) -> Decided
+    where
+        D: Delivery,
+        I: MessageId<D>,
+        M: Message + Send,
+        V: Replay + Send,
+        E: Classify + Replay + Send,
+        H: Fn(M, Context) -> F + Sync,
+        F: Future<Output = Result<V, E>> + Send,
+    {
+        let Some(id) = self.id.of(delivery) else {
+            return Decided::dead(DeadLetterReason::InvalidId);
+        };
+        let Ok(message) = M::decode(delivery.payload()) else {
+            return Decided::dead(DeadLetterReason::InvalidPayload);
+        };
+        // Where the settings are out of range, the call is refused.
+        let settings = EffectivePolicy::of_call(self.policy, &self.engine.core.defaults);
+        let lease = settings.map_or(Duration::from_secs(30), |policy| policy.lease());
+        // A message that another consumer handles is held here for as long as that one can be dead.
+        let policy = self
+            .policy
+            .or(Policy::new().on_running(OnRunning::Wait(lease)));
+        let call = self
+            .engine
+            .operation(self.operation.clone())
+            .policy(policy)
+            .key(&*id);
+        let call = match self.compares_payload {
+            true => call.fingerprint(&Bytes(delivery.payload())),
+            false => call,
+        };
+        let (context, attempt) = (OnceLock::<Context>::new(), AtomicU16::new(1));
+        let call = call.run(|cx: Context| {
+            attempt.store(cx.attempt(), Ordering::Relaxed);
+            let _ = context.set(cx.clone());
+            let end = handler(message, cx);
+            async { end.await.map_err(Handled::Handler) }
+        });
+        let mut call = pin!(call);
+        let extended = extend(delivery, lease, &context);
+        let result = tokio::select! {
+            biased;
+            result = catch_unwind::unwind(call.as_mut()) => result,
+            never = extended => match never {},
+        };
+        match result {
+            Ok(Ok(_)) => Decided::of(Verdict::Acknowledge),
+            Ok(Err(Handled::Refused(error))) => self.refused(error),
+            Ok(Err(Handled::Handler(error))) => {
+                self.failed(error.class(), attempt.load(Ordering::Relaxed))
+            }
+            Err(_panic) => self.failed(Class::System, attempt.load(Ordering::Relaxed)),
+        }
+    }
+
+    fn refused(&self, error: Error) -> Decided {
+        let mut decided = Decided::refused(error);
+        if let Verdict::Retry(after @ None) = &mut decided.verdict {
+            *after = Some(self.retry_after.min(LONGEST_PAUSE));
+        }
+        decided
+    }
+
+    fn failed(&self, class: Class, attempt: u16) -> Decided {
+        Decided::of(match class {
+            Class::Business => match self.on_business_error {
+                OnBusinessError::Acknowledge => Verdict::Acknowledge,
+                OnBusinessError::DeadLetter => Verdict::DeadLetter(DeadLetterReason::Business),
+            },
+            Class::System => Verdict::Retry(Some(pause(self.retry_after, attempt))),
+            Class::Unknown => Verdict::DeadLetter(DeadLetterReason::Unknown),
+        })
+    }
+}
+
+/// The pause after this failed attempt: it doubles, up to a minute.
+fn pause(first: Duration, attempt: u16) -> Duration {
+    let doublings = u32::from(attempt.saturating_sub(1)).min(16);
+    first.saturating_mul(1 << doublings).min(LONGEST_PAUSE)
+}
+
+/// Extends the broker's deadline for as long as the call waits, or holds its lease.
+async fn extend<D: Delivery>(
+    delivery: &D,
+    lease: Duration,
+    context: &OnceLock<Context>,
+) -> std::convert::Infallible {
+    let mut next = Instant::now();
+    loop {
+        next += lease / 3;
+        tokio::time::sleep_until(next).await;
+        if context
+            .get()
+            .is_some_and(|cx| cx.lease_remaining().is_zero())
+        {
+            std::future::pending::<()>().await;
+        }
+        // After an error the broker delivers the message again, and the record refuses a second body.
+        let _ = timeout(lease / 3, delivery.extend(lease)).await;
+    }
+}
+
+/// The payload, compared byte by byte.
+struct Bytes<'a>(&'a [u8]);
+
+impl Serialize for Bytes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(self.0)
+    }
+}
+
+/// What becomes of a message whose handler returned a business error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OnBusinessError {
+    /// It goes to where a person looks.
+    #[default]
+    DeadLetter,
+    /// It is acknowledged: the error is an answer like any other, and the record keeps it.
+    Acknowledge,
+}
+
+/// The id of a message: [`Delivery::id`], or a function of the delivery.
+pub trait MessageId<D>: Send + Sync + 'static {
+    #[doc(hidden)]
+    fn of(&self, delivery: &D) -> Option<String>;
+}
+
+/// The id is [`Delivery::id`].
+#[derive(Clone, Copy, Debug)]
+pub struct DeliveryId(());
+
+impl<D: Delivery> MessageId<D> for DeliveryId {
+    fn of(&self, delivery: &D) -> Option<String> {
+        delivery.id().map(Cow::into_owned)
+    }
+}
+
+impl<D, F: Fn(&D) -> Option<String> + Send + Sync + 'static> MessageId<D> for F {
+    fn of(&self, delivery: &D) -> Option<String> {
+        self(delivery)
+    }
+}
+
+/// The verdict on a message, and the refusal that led to it.
+struct Decided {
+    verdict: Verdict,
+    refusal: Option<Error>,
+}
+
+impl Decided {
+    fn of(verdict: Verdict) -> Self {
+        Self {
+            verdict,
+            refusal: None,
+        }
+    }
+
+    fn dead(reason: DeadLetterReason) -> Self {
+        Self::of(Verdict::DeadLetter(reason))
+    }
+
+    fn refused(error: Error) -> Self {
+        Self {
+            verdict: error.verdict(),
+            refusal: Some(error),
+        }
+    }
+}
+
+/// The end of one delivery.
+struct End {
+    decided: Decided,
+    settled: Result<(), BrokerError>,
+}
+
+/// What a consumer did with its deliveries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// The number of deliveries that were acknowledged.
+    pub acknowledged: u64,
+    /// The number of deliveries that were given back.
+    pub retried: u64,
+    /// The number of deliveries that became dead letters.
+    pub dead_letters: u64,
+    /// The number of verdicts that the broker did not take. Their messages are delivered again.
+    pub unsettled: u64,
+    /// The number of handlers that were dropped because they took longer than [`Consumer::drain`].
+    pub abandoned: u64,
+}
+
+impl Summary {
+    fn add(&mut self, end: Result<End, JoinError>) -> Result<(), ConsumerError> {
+        let End { decided, settled } = match end {
+            Ok(end) => end,
+            // An adapter panicked: its delivery is dropped, and the message delivered again.
+            Err(_) => {
+                self.unsettled += 1;
+                return Ok(());
+            }
+        };
+        match settled {
+            Err(_) => self.unsettled += 1,
+            Ok(()) => match decided.verdict {
+                Verdict::Acknowledge => self.acknowledged += 1,
+                Verdict::DeadLetter(_) => self.dead_letters += 1,
+                Verdict::Retry(_) | Verdict::Stop => self.retried += 1,
+            },
+        }
+        match (decided.verdict, decided.refusal) {
+            (Verdict::Stop, Some(error)) => Err(ConsumerError::Refused(error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why a consumer stopped.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ConsumerError {
+    /// The source failed for good.
+    Source(BrokerError),
+    /// A call was refused, and every other one would be: the store refuses, or a setting is out of range. The message
+    /// was given back.
+    Refused(Error),
+}
+
+impl fmt::Display for ConsumerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Source(_) => "the broker gives no more messages; find out why, and start the consumer again",
+            Self::Refused(_) => "a call was refused as every other would be; mend the cause, and start the consumer again",
+        })
+    }
+}
+
+impl std::error::Error for ConsumerError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(match self {
+            Self::Source(error) => error,
+            Self::Refused(error) => error,
+        })
+    }
+}
