@@ -314,7 +314,7 @@ impl MemoryState {
     }
 
     /// Stores a whole record, with the header that `decide` makes of its own.
-    fn store<T>(
+    fn store_record<T>(
         &self,
         key: &RecordKey,
         record: &Bytes,
@@ -341,6 +341,8 @@ impl MemoryState {
     }
 
     /// Checks for room for another record, and removes expired ones of all shards if there is none.
+    ///
+    /// Simultaneous claims in several shards may find the same room.
     fn make_room(&self, locked: &mut Records, now: Duration) -> Result<(), StoreError> {
         if self.capacity.has_room() {
             return Ok(());
@@ -449,7 +451,7 @@ impl Store for MemoryStore {
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
         let (unreadable, decide) = (CompleteReply::Unreadable, transition::complete);
-        StoreFuture::ready(self.0.store(key, record, unreadable, decide))
+        StoreFuture::ready(self.0.store_record(key, record, unreadable, decide))
     }
 
     fn release<'a>(
@@ -487,7 +489,7 @@ impl Store for MemoryStore {
     ) -> StoreFuture<'a, ResolveReply> {
         let decide =
             |current: Option<Current<'_>>, new: &Header| transition::resolve(current, seen, new);
-        let reply = (self.0).store(key, record, ResolveReply::Unreadable, decide);
+        let reply = (self.0).store_record(key, record, ResolveReply::Unreadable, decide);
         self.0.listeners.resolved(key);
         StoreFuture::ready(reply)
     }
