@@ -4,7 +4,6 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::error::{CanonicalError, CanonicalErrorKind, MAX_DEPTH};
-use super::sha;
 
 /// The number of the format, the second element of every array that is hashed.
 pub(crate) const FORMAT: u64 = 1;
@@ -95,11 +94,11 @@ impl Encoder {
     /// The digest of all that was written. Meaningless once a value has failed.
     pub(crate) fn finish(mut self: Box<Self>) -> [u8; 32] {
         let digest = match self.hash.take() {
-            Some(hash) => hash.chain_update(&self.bytes).finalize().into(),
-            None => sha::digest(&mut self.bytes),
+            Some(hash) => hash.chain_update(&self.bytes).finalize(),
+            None => Sha256::digest(&self.bytes),
         };
         self.give_back();
-        digest
+        digest.into()
     }
 
     /// Keeps the buffers for the next value on this thread.

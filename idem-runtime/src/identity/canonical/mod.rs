@@ -27,7 +27,6 @@ mod encoder;
 mod error;
 mod float;
 mod serializer;
-mod sha;
 
 #[cfg(test)]
 mod properties;

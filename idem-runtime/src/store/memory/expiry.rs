@@ -1,23 +1,21 @@
 //! Records of a shard, and their expiry.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::capacity::Usage;
+use super::capacity::Capacity;
 use crate::env::digest_hasher::Spread;
+use crate::env::striped::Padded;
 use crate::identity::operation::RecordKey;
 
 /// The bytes of a record besides its value: key, map entry, expiry check.
 const OVERHEAD_BYTES: usize = 200;
 
-/// The time of an expiry check, and the number of its record.
-type Due = (Duration, u64);
-
-/// The scheduled checks, the soonest first.
-type Checks = BTreeMap<Due, RecordKey>;
+/// The scheduled checks by time and the number of the record, the soonest first.
+type Checks = BTreeMap<(Duration, u64), RecordKey>;
 
 /// A record, and when it expires.
 pub(super) struct Slot {
@@ -26,103 +24,79 @@ pub(super) struct Slot {
     /// The scheduled check, due no later than the expiry.
     ///
     /// A longer life does not move it, so that completions and renewals leave it unchanged.
-    check: Due,
+    check: (Duration, u64),
+}
+
+impl Slot {
+    fn cost(&self) -> isize {
+        (self.bytes.len() + OVERHEAD_BYTES).cast_signed()
+    }
 }
 
 /// The records of a shard. Each has one expiry check.
-#[derive(Default)]
 pub(super) struct Records {
     slots: HashMap<RecordKey, Slot, Spread>,
     checks: Checks,
     next_id: u64,
-    /// The change of the usage since the last publication.
-    pub(super) unpublished: Usage,
-}
-
-fn cost(bytes: &Bytes) -> isize {
-    (bytes.len() + OVERHEAD_BYTES).cast_signed()
-}
-
-/// A record to replace.
-pub(super) struct Occupied<'a> {
-    pub(super) slot: &'a mut Slot,
-    checks: &'a mut Checks,
-    unpublished: &'a mut Usage,
-}
-
-impl Occupied<'_> {
-    pub(super) fn replace(self, bytes: Bytes, expires: Duration) {
-        let Slot { check, .. } = self.slot;
-        if expires < check.0
-            && let Some(key) = self.checks.remove(check)
-        {
-            check.0 = expires;
-            self.checks.insert(*check, key);
-        }
-        self.unpublished.bytes += cost(&bytes) - cost(&self.slot.bytes);
-        (self.slot.bytes, self.slot.expires) = (bytes, expires);
-    }
+    capacity: Arc<Padded<Capacity>>,
 }
 
 impl Records {
+    pub(super) fn new(capacity: &Arc<Padded<Capacity>>) -> Self {
+        Self {
+            slots: HashMap::default(),
+            checks: Checks::new(),
+            next_id: 0,
+            capacity: Arc::clone(capacity),
+        }
+    }
+
     /// The record of a key, which may have expired.
     pub(super) fn get(&self, key: &RecordKey) -> Option<&Slot> {
         self.slots.get(key)
     }
 
     /// The record of a key, unless it has expired.
-    pub(super) fn live(&mut self, key: &RecordKey, now: Duration) -> Option<Occupied<'_>> {
-        let slot = self.slots.get_mut(key).filter(|slot| slot.expires > now)?;
-        Some(Occupied {
-            slot,
-            checks: &mut self.checks,
-            unpublished: &mut self.unpublished,
-        })
+    pub(super) fn live(&mut self, key: &RecordKey, now: Duration) -> Option<&mut Slot> {
+        self.slots.get_mut(key).filter(|slot| slot.expires > now)
     }
 
     /// The records that have not expired, in no order.
     pub(super) fn all_live(&self, now: Duration) -> impl Iterator<Item = (&RecordKey, &Slot)> {
-        self.slots
-            .iter()
-            .filter(move |(_, slot)| slot.expires > now)
+        (self.slots.iter()).filter(move |(_, slot)| slot.expires > now)
     }
 
     /// Stores a record, in place of the present one if there is one.
     pub(super) fn put(&mut self, key: &RecordKey, bytes: Bytes, expires: Duration) {
-        match self.slots.entry(key.clone()) {
-            Entry::Vacant(entry) => {
-                self.next_id += 1;
-                let check = (expires, self.next_id);
-                self.checks.insert(check, key.clone());
-                self.unpublished.entries += 1;
-                self.unpublished.bytes += cost(&bytes);
-                entry.insert(Slot {
-                    bytes,
-                    expires,
-                    check,
-                });
+        if let Some(slot) = self.slots.get_mut(key) {
+            let cost = slot.cost();
+            (slot.bytes, slot.expires) = (bytes, expires);
+            self.capacity.add(0, slot.cost() - cost);
+            if expires < slot.check.0
+                && let Some(key) = self.checks.remove(&slot.check)
+            {
+                slot.check.0 = expires;
+                self.checks.insert(slot.check, key);
             }
-            Entry::Occupied(mut entry) => Occupied {
-                slot: entry.get_mut(),
-                checks: &mut self.checks,
-                unpublished: &mut self.unpublished,
-            }
-            .replace(bytes, expires),
+            return;
         }
+        self.next_id += 1;
+        let check = (expires, self.next_id);
+        let slot = Slot {
+            bytes,
+            expires,
+            check,
+        };
+        self.capacity.add(1, slot.cost());
+        self.checks.insert(check, key.clone());
+        self.slots.insert(key.clone(), slot);
     }
 
     pub(super) fn remove(&mut self, key: &RecordKey) {
-        if let Some(slot) = self.take(key) {
+        if let Some(slot) = self.slots.remove(key) {
+            self.capacity.add(-1, -slot.cost());
             self.checks.remove(&slot.check);
         }
-    }
-
-    /// Removes a record, and leaves its check.
-    fn take(&mut self, key: &RecordKey) -> Option<Slot> {
-        let slot = self.slots.remove(key)?;
-        self.unpublished.entries -= 1;
-        self.unpublished.bytes -= cost(&slot.bytes);
-        Some(slot)
     }
 
     /// Removes expired records, by at most `most` checks.
@@ -136,7 +110,7 @@ impl Records {
                     slot.check.0 = slot.expires;
                     self.checks.insert(slot.check, key);
                 }
-                _ => drop(self.take(&key)),
+                _ => self.remove(&key),
             }
         }
     }
@@ -159,33 +133,29 @@ mod tests {
             .collect();
         numbers.sort_unstable();
         assert_eq!(records.checks.len(), numbers.len());
-        assert_eq!(records.unpublished.entries, numbers.len().cast_signed());
+        let used = [numbers.len(), OVERHEAD_BYTES * numbers.len()];
+        assert_eq!(records.capacity.used(), used);
         numbers
     }
 
     #[test]
     fn a_sweep_removes_the_soonest_records_in_any_order_of_arrival() {
-        const SECOND: Duration = Duration::from_secs(1);
-        let mut records = Records::default();
+        let second = Duration::from_secs;
+        let mut records = Records::new(&Arc::new(Padded(Capacity::new(6, 0))));
         for number in [3, 1, 4, 2, 6, 5] {
-            records.put(&key(number), Bytes::new(), SECOND * number.into());
+            records.put(&key(number), Bytes::new(), second(number.into()));
         }
         records.remove(&key(4));
-        records.sweep(SECOND * 3, 2);
+        records.sweep(second(3), 2);
         assert_eq!(numbers(&records), [3, 5, 6]);
-        records.sweep(SECOND * 3, 2);
+        records.sweep(second(3), 2);
         assert_eq!(numbers(&records), [5, 6]);
         // Expiries move in both directions.
-        for (number, expires) in [(5, 8), (6, 4)] {
-            let record = records.live(&key(number), SECOND * 3).unwrap();
-            record.replace(Bytes::new(), SECOND * expires);
+        records.put(&key(5), Bytes::new(), second(8));
+        records.put(&key(6), Bytes::new(), second(4));
+        for (now, left) in [(4, &[5][..]), (7, &[5]), (8, &[])] {
+            records.sweep(second(now), 1);
+            assert_eq!(numbers(&records), left, "after {now} s");
         }
-        records.sweep(SECOND * 4, 1);
-        assert_eq!(numbers(&records), [5]);
-        records.sweep(SECOND * 7, 1);
-        assert_eq!(numbers(&records), [5]);
-        records.sweep(SECOND * 8, 1);
-        assert!(numbers(&records).is_empty());
-        assert_eq!(records.unpublished.bytes, 0);
     }
 }

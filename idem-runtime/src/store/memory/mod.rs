@@ -12,7 +12,7 @@ use std::{fmt, mem};
 
 use bytes::Bytes;
 
-use self::capacity::{Capacity, SHARDS};
+use self::capacity::Capacity;
 use self::expiry::Records;
 use super::read_cache::{Copied, ReadCache, is_final, supersedes};
 use super::{
@@ -82,11 +82,12 @@ impl MemoryStoreBuilder {
     /// Builds the store.
     #[must_use]
     pub fn build(self) -> MemoryStore {
+        let capacity = Arc::new(Padded(Capacity::new(self.max_entries, self.max_bytes)));
         MemoryStore(Arc::new(MemoryState {
-            shards: (0..SHARDS).map(|_| Padded::default()).collect(),
+            shards: std::array::from_fn(|_| Padded(Shard::new(&capacity))),
             start_us: (self.clock.calendar_us()).saturating_sub(micros(self.clock.now())),
             clock: self.clock,
-            capacity: Capacity::new(self.max_entries, self.max_bytes),
+            capacity,
             watchers: Watchers::default(),
             listeners: Listeners::default(),
         }))
@@ -127,7 +128,7 @@ impl MemoryStore {
     /// The number of records, including expired ones that are not swept yet.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.used().0
+        self.0.capacity.used()[0]
     }
 
     /// Whether the store has no record.
@@ -139,7 +140,7 @@ impl MemoryStore {
     /// The bytes that the records take, bookkeeping included.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.0.used().1
+        self.0.capacity.used()[1]
     }
 }
 
@@ -148,41 +149,66 @@ impl MemoryStore {
     /// Stores raw bytes under a key, for tests of unreadable records.
     pub fn plant(&self, key: &RecordKey, bytes: Bytes, life: Duration) {
         let now = self.0.clock.now();
-        let mut records = self.0.records(key);
-        records.put(key, bytes, now + life);
-        self.0.capacity.update(&mut records.unpublished);
+        self.0.records(key).put(key, bytes, now + life);
     }
 
     /// The raw bytes under a key, readable or not.
     #[must_use]
     pub fn peek(&self, key: &RecordKey) -> Option<Bytes> {
-        let now = self.0.clock.now();
-        let mut records = self.0.records(key);
-        records.live(key, now).map(|live| live.slot.bytes.clone())
+        let (mut records, now) = (self.0.records(key), self.0.clock.now());
+        records.live(key, now).map(|slot| slot.bytes.clone())
     }
 }
 
+/// Few enough to sweep cheaply, and enough for little contention between threads.
+const SHARDS: usize = 32;
+
 struct MemoryState {
-    shards: Vec<Padded<Shard>>,
+    /// In the order of the digests.
+    shards: [Padded<Shard>; SHARDS],
     clock: Arc<dyn Clock>,
     /// The calendar time at the zero of the clock, in microseconds since 1970, read when the store was made.
     start_us: u64,
-    capacity: Capacity,
+    /// Padded, because most calls change it, and all of them read its neighbours.
+    capacity: Arc<Padded<Capacity>>,
     watchers: Watchers,
     listeners: Listeners,
 }
 
-#[derive(Default)]
 struct Shard {
     records: Mutex<Records>,
     owners: Owners,
 }
 
 impl Shard {
+    fn new(capacity: &Arc<Padded<Capacity>>) -> Self {
+        Self {
+            records: Mutex::new(Records::new(capacity)),
+            owners: Owners::default(),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Records> {
         // A panic under the lock can only come from the allocator; the maps stay usable.
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The number of first bytes that the digests of a shard have.
+const FIRST_BYTES: usize = 256 / SHARDS;
+
+/// The shard of a digest, which is as good as random.
+///
+/// A caller that chooses digests of one shard contends with itself only.
+fn shard_of(digest: &KeyDigest) -> usize {
+    usize::from(digest.as_bytes()[0]) / FIRST_BYTES
+}
+
+/// The lowest digest of a shard, if there is such a shard.
+fn first_digest(shard: usize) -> Option<KeyDigest> {
+    let mut digest = [0; 32];
+    digest[0] = (shard * FIRST_BYTES).try_into().ok()?;
+    Some(KeyDigest::from_bytes(digest))
 }
 
 /// Owners of claims, without a system call for each.
@@ -213,8 +239,13 @@ impl Owners {
     }
 }
 
-/// The bytes of a write and its new life. `None`: the present life.
-type Change = (Bytes, Option<Duration>);
+/// The bytes of a write, and how long they are kept.
+type Change = (Bytes, Duration);
+
+/// The change by which a header alone is stored.
+fn header_alone(header: Header) -> Change {
+    (Bytes::copy_from_slice(&header.encode()), header.retain)
+}
 
 /// What a write of an operation entails.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -227,20 +258,11 @@ enum WriteEffect {
 
 impl MemoryState {
     fn shard(&self, key: &RecordKey) -> &Shard {
-        // A digest is as good as random; a caller that chooses digests of one shard contends with itself only.
-        &self.shards[usize::from(key.digest().as_bytes()[0]) % SHARDS]
+        &self.shards[shard_of(key.digest())]
     }
 
     fn records(&self, key: &RecordKey) -> MutexGuard<'_, Records> {
         self.shard(key).lock()
-    }
-
-    /// Entries and bytes.
-    fn used(&self) -> (usize, usize) {
-        for shard in &self.shards {
-            self.capacity.publish(&mut shard.lock().unpublished);
-        }
-        self.capacity.used()
     }
 
     /// One operation under the shard's lock: reads, lets `decide` choose a write, and writes.
@@ -250,46 +272,40 @@ impl MemoryState {
         &self,
         key: &RecordKey,
         effect: WriteEffect,
-        decide: impl FnOnce(Option<Current<'_>>, Duration) -> (T, Option<Change>),
         unreadable: impl FnOnce(Unreadable) -> T,
+        decide: impl FnOnce(Option<Current<'_>>, Duration) -> (T, Option<Change>),
     ) -> Result<T, StoreError> {
         let now = self.clock.now();
         let mut records = self.records(key);
         // A few at a time, so that no operation pays for many.
         records.sweep(now, 4);
-        let (reply, written) = match records.live(key, now) {
+        let (reply, change) = match records.live(key, now) {
             None => {
-                let (reply, change) = decide(None, now);
-                let written = change.is_some();
-                if let Some((bytes, life)) = change {
-                    if effect == WriteEffect::NeedsRoom {
-                        self.make_room(&mut records, now)?;
-                    }
-                    records.put(key, bytes, now + life.unwrap_or_default());
+                let decided = decide(None, now);
+                if decided.1.is_some() && effect == WriteEffect::NeedsRoom {
+                    self.make_room(&mut records, now)?;
                 }
-                (reply, written)
+                decided
             }
-            Some(live) => match Header::decode(&live.slot.bytes) {
-                Err(error) => (unreadable(error), false),
+            Some(slot) => match Header::decode(&slot.bytes) {
+                Err(error) => (unreadable(error), None),
                 Ok(header) => {
                     // Moved out of the slot instead of cloned, because most records have no other reader.
-                    let record = Record::new(header, mem::take(&mut live.slot.bytes));
-                    let expires = live.slot.expires;
+                    let record = Record::new(header, mem::take(&mut slot.bytes));
                     let current = Current {
                         record: &record,
-                        left: expires.saturating_sub(now),
+                        left: slot.expires.saturating_sub(now),
                     };
-                    let (reply, change) = decide(Some(current), now);
-                    live.slot.bytes = record.into_bytes();
-                    let written = change.is_some();
-                    if let Some((bytes, life)) = change {
-                        live.replace(bytes, life.map_or(expires, |life| now + life));
-                    }
-                    (reply, written)
+                    let decided = decide(Some(current), now);
+                    slot.bytes = record.into_bytes();
+                    decided
                 }
             },
         };
-        self.capacity.update(&mut records.unpublished);
+        let written = change.is_some();
+        if let Some((bytes, life)) = change {
+            records.put(key, bytes, now + life);
+        }
         drop(records);
         if written && effect == WriteEffect::WakesWatchers {
             self.watchers.wake(key);
@@ -297,29 +313,49 @@ impl MemoryState {
         Ok(reply)
     }
 
+    /// Stores a whole record, with the header that `decide` makes of its own.
+    fn store_record<T>(
+        &self,
+        key: &RecordKey,
+        record: &Bytes,
+        unreadable: fn(Unreadable) -> T,
+        decide: impl FnOnce(Option<Current<'_>>, &Header) -> (T, Option<Header>),
+    ) -> Result<T, StoreError> {
+        let own = match Header::decode(record) {
+            Ok(own) => own,
+            Err(error) => return Ok(unreadable(error)),
+        };
+        let decide = |current: Option<Current<'_>>, _| {
+            let (reply, write) = decide(current, &own);
+            let change = write.map(|header| {
+                if header == own {
+                    return (record.clone(), header.retain);
+                }
+                let mut bytes = record.to_vec();
+                bytes[..HEADER].copy_from_slice(&header.encode());
+                (bytes.into(), header.retain)
+            });
+            (reply, change)
+        };
+        self.operate(key, WriteEffect::WakesWatchers, unreadable, decide)
+    }
+
     /// Checks for room for another record, and removes expired ones of all shards if there is none.
+    ///
+    /// Simultaneous claims in several shards may find the same room.
     fn make_room(&self, locked: &mut Records, now: Duration) -> Result<(), StoreError> {
-        if self.capacity.has_room(SHARDS) {
+        if self.capacity.has_room() {
             return Ok(());
         }
-        let clear = |records: &mut Records| {
-            records.sweep(now, usize::MAX);
-            self.capacity.publish(&mut records.unpublished);
-        };
-        clear(locked);
-        // Locked shards are skipped, because waiting for one here could deadlock.
-        let mut skipped = 0_usize;
+        locked.sweep(now, usize::MAX);
         for shard in &self.shards {
-            match shard.records.try_lock() {
-                Ok(mut other) => clear(&mut other),
-                Err(_) => skipped += 1,
+            // Locked shards, of which this one is one, are skipped: waiting for one here could deadlock.
+            if let Ok(mut other) = shard.records.try_lock() {
+                other.sweep(now, usize::MAX);
             }
         }
-        // The shard of this claim is one of them.
-        if self.capacity.has_room(skipped.saturating_sub(1)) {
-            return Ok(());
-        }
-        Err(self.capacity.full())
+        let has_room = self.capacity.has_room();
+        has_room.then_some(()).ok_or_else(|| self.capacity.full())
     }
 
     fn copy_of(&self, key: &RecordKey) -> Copied {
@@ -333,24 +369,41 @@ impl MemoryState {
         Some((Record::decode(slot.bytes.clone()).ok()?, left))
     }
 
-    /// Lists records by shard, in the order of their digests.
+    /// Lists the records of one shard from a digest on, which is the position.
     fn list(&self, request: &ListRequest) -> Result<ListReply, StoreError> {
-        let start = request.after.as_deref().map(parse_position);
-        let (shard, behind) = start.unwrap_or(Ok((0, None)))?;
+        let start = request.after.as_deref().map(str::parse).transpose();
+        let start: Option<KeyDigest> = start.map_err(|_| no_position())?;
+        let shard = start.as_ref().map_or(0, shard_of);
         let digest = |(key, ..): &(RecordKey, _, _)| *key.digest().as_bytes();
-        let mut matches = self.matches(request, shard, behind);
+        let now = self.clock.now();
+        let records = self.shards[shard].lock();
+        let requested = records.all_live(now).filter(|(key, _)| {
+            key.prefix() == &*request.prefix
+                && (request.operation.as_ref()).is_none_or(|of| of == key.operation())
+                && (start.as_ref()).is_none_or(|start| key.digest().as_bytes() >= start.as_bytes())
+        });
+        let matches = requested.filter_map(|(key, slot)| {
+            let header = Header::decode(&slot.bytes);
+            let left = slot.expires.saturating_sub(now);
+            let matches = (header.as_ref()).map_or(true, |header| request.wants(header, left));
+            matches.then(|| (key.clone(), header, left))
+        });
+        let mut matches: Vec<_> = matches.collect();
+        drop(records);
         matches.sort_unstable_by_key(digest);
         let mut cut = request.limit.max(1).min(matches.len());
         // Records of one digest belong to one step.
         while cut < matches.len() && digest(&matches[cut]) == digest(&matches[cut - 1]) {
             cut += 1;
         }
-        let mut reply = ListReply::default();
-        if cut < matches.len() {
-            reply.next = Some(format!("{shard}.{}", matches[cut - 1].0.digest()));
-        } else if shard + 1 < SHARDS {
-            reply.next = Some((shard + 1).to_string());
-        }
+        let next = match matches.get(cut) {
+            Some((key, ..)) => Some(*key.digest()),
+            None => first_digest(shard + 1),
+        };
+        let mut reply = ListReply {
+            next: next.map(|next| next.to_string()),
+            ..ListReply::default()
+        };
         for (key, header, left) in matches.drain(..cut) {
             match header {
                 Ok(header) => reply.found.push(Listed::new(key, header, left)),
@@ -359,59 +412,10 @@ impl MemoryState {
         }
         Ok(reply)
     }
-
-    /// The records of a shard that match the request, or are unreadable, with the time that they are kept.
-    fn matches(
-        &self,
-        request: &ListRequest,
-        shard: usize,
-        behind: Option<KeyDigest>,
-    ) -> Vec<(RecordKey, Result<Header, Unreadable>, Duration)> {
-        let now = self.clock.now();
-        let records = self.shards[shard].lock();
-        let requested = records.all_live(now).filter(|(key, _)| {
-            key.prefix() == &*request.prefix
-                && (request.operation.as_ref()).is_none_or(|of| of == key.operation())
-                && behind.is_none_or(|behind| key.digest().as_bytes() > behind.as_bytes())
-        });
-        let matches = requested.filter_map(|(key, slot)| {
-            let (header, left) = (
-                Header::decode(&slot.bytes),
-                slot.expires.saturating_sub(now),
-            );
-            let matches = (header.as_ref()).map_or(true, |header| request.wants(header, left));
-            matches.then(|| (key.clone(), header, left))
-        });
-        matches.collect()
-    }
-}
-
-/// The start of a step of a listing: behind a digest of a shard, or at the start of one.
-fn parse_position(text: &str) -> Result<(usize, Option<KeyDigest>), StoreError> {
-    let (shard, behind) = text.split_once('.').unzip();
-    let shard = shard.unwrap_or(text).parse().ok();
-    match (shard, behind.map(str::parse).transpose()) {
-        (Some(shard), Ok(behind)) if shard < SHARDS => Ok((shard, behind)),
-        _ => Err(no_position()),
-    }
 }
 
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-fn encoded(header: &Header) -> Bytes {
-    Bytes::copy_from_slice(&header.encode())
-}
-
-/// `record` with the header `new`, cloned cheaply if the header stays the same.
-fn rewritten(record: &Bytes, old: &Header, new: &Header) -> Bytes {
-    if old == new {
-        return record.clone();
-    }
-    let mut bytes = record.to_vec();
-    bytes[..HEADER].copy_from_slice(&new.encode());
-    bytes.into()
 }
 
 impl Store for MemoryStore {
@@ -420,9 +424,10 @@ impl Store for MemoryStore {
     }
 
     fn at_hand(&self, key: &RecordKey, asked: Fingerprint) -> Option<(Record, Duration)> {
-        let (record, left) = self.0.copy_of(key)?;
-        let answers = is_final(&record.header) && record.header.fingerprint.matches(asked);
-        answers.then_some((record, left))
+        let copy = self.0.copy_of(key);
+        copy.filter(|(Record { header, .. }, _)| {
+            is_final(header) && header.fingerprint.matches(asked)
+        })
     }
 
     fn claim<'a>(
@@ -430,17 +435,14 @@ impl Store for MemoryStore {
         key: &'a RecordKey,
         request: &'a ClaimRequest,
     ) -> StoreFuture<'a, ClaimReply> {
-        StoreFuture::ready(self.0.operate(
-            key,
-            WriteEffect::NeedsRoom,
-            |current, now| {
-                // Fences are numbered by the clock, so that a step of the calendar makes none lower than those before.
-                let now_us = self.0.start_us.saturating_add(micros(now));
-                let (reply, write) = transition::claim(current, request, now_us);
-                (reply, write.map(|h| (encoded(&h), Some(h.retain))))
-            },
-            ClaimReply::Unreadable,
-        ))
+        let decide = |current: Option<Current<'_>>, now| {
+            // Fences are numbered by the clock, so that a step of the calendar makes none lower than those before.
+            let now_us = self.0.start_us.saturating_add(micros(now));
+            let (reply, write) = transition::claim(current, request, now_us);
+            (reply, write.map(header_alone))
+        };
+        let (effect, unreadable) = (WriteEffect::NeedsRoom, ClaimReply::Unreadable);
+        StoreFuture::ready(self.0.operate(key, effect, unreadable, decide))
     }
 
     fn complete<'a>(
@@ -448,21 +450,8 @@ impl Store for MemoryStore {
         key: &'a RecordKey,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
-        let done = match Header::decode(record) {
-            Ok(done) => done,
-            Err(error) => return StoreFuture::ready(Ok(CompleteReply::Unreadable(error))),
-        };
-        StoreFuture::ready(self.0.operate(
-            key,
-            WriteEffect::WakesWatchers,
-            |current, _| {
-                let (reply, write) = transition::complete(current, &done);
-                let write =
-                    write.map(|header| (rewritten(record, &done, &header), Some(header.retain)));
-                (reply, write)
-            },
-            CompleteReply::Unreadable,
-        ))
+        let (unreadable, decide) = (CompleteReply::Unreadable, transition::complete);
+        StoreFuture::ready(self.0.store_record(key, record, unreadable, decide))
     }
 
     fn release<'a>(
@@ -471,31 +460,25 @@ impl Store for MemoryStore {
         owner: &'a Owner,
         remains: Remains,
     ) -> StoreFuture<'a, ReleaseReply> {
-        StoreFuture::ready(self.0.operate(
-            key,
-            WriteEffect::WakesWatchers,
-            |current, _| {
-                let (reply, write) = transition::release(current, *owner, remains);
-                let write = current.zip(write).map(|(current, header)| {
-                    let life = transition::released_life(&current.record.header, remains);
-                    (encoded(&header), life)
-                });
-                (reply, write)
-            },
-            ReleaseReply::Unreadable,
-        ))
+        let decide = |current: Option<Current<'_>>, _| {
+            let (reply, write) = transition::release(current, *owner, remains);
+            let change = current.zip(write).map(|(current, header)| {
+                let life = transition::released_life(&current.record.header, remains);
+                (header_alone(header).0, life.unwrap_or(current.left))
+            });
+            (reply, change)
+        };
+        let (effect, unreadable) = (WriteEffect::WakesWatchers, ReleaseReply::Unreadable);
+        StoreFuture::ready(self.0.operate(key, effect, unreadable, decide))
     }
 
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
-        StoreFuture::ready(self.0.operate(
-            key,
-            WriteEffect::Nothing,
-            |current, _| {
-                let (reply, write) = transition::renew(current, claim);
-                (reply, write.map(|h| (encoded(&h), Some(h.retain))))
-            },
-            RenewReply::Unreadable,
-        ))
+        let decide = |current: Option<Current<'_>>, _| {
+            let (reply, write) = transition::renew(current, claim);
+            (reply, write.map(header_alone))
+        };
+        let (effect, unreadable) = (WriteEffect::Nothing, RenewReply::Unreadable);
+        StoreFuture::ready(self.0.operate(key, effect, unreadable, decide))
     }
 
     fn resolve<'a>(
@@ -504,21 +487,9 @@ impl Store for MemoryStore {
         seen: &'a Header,
         record: &'a Bytes,
     ) -> StoreFuture<'a, ResolveReply> {
-        let new = match Header::decode(record) {
-            Ok(new) => new,
-            Err(error) => return StoreFuture::ready(Ok(ResolveReply::Unreadable(error))),
-        };
-        let reply = self.0.operate(
-            key,
-            WriteEffect::WakesWatchers,
-            |current, _| {
-                let (reply, write) = transition::resolve(current, seen, &new);
-                let write =
-                    write.map(|header| (rewritten(record, &new, &header), Some(header.retain)));
-                (reply, write)
-            },
-            ResolveReply::Unreadable,
-        );
+        let decide =
+            |current: Option<Current<'_>>, new: &Header| transition::resolve(current, seen, new);
+        let reply = (self.0).store_record(key, record, ResolveReply::Unreadable, decide);
         self.0.listeners.resolved(key);
         StoreFuture::ready(reply)
     }
@@ -533,18 +504,15 @@ impl Store for MemoryStore {
     }
 
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
-        StoreFuture::ready(self.0.operate(
-            key,
-            WriteEffect::Nothing,
-            |current, _| match current {
-                None => (ReadReply::Absent, None),
-                Some(Current { record, left }) => {
-                    let record = record.clone();
-                    (ReadReply::Found { record, left }, None)
-                }
-            },
-            ReadReply::Unreadable,
-        ))
+        let decide = |current: Option<Current<'_>>, _| {
+            let reply = current.map_or(ReadReply::Absent, |Current { record, left }| {
+                let record = record.clone();
+                ReadReply::Found { record, left }
+            });
+            (reply, None)
+        };
+        let (effect, unreadable) = (WriteEffect::Nothing, ReadReply::Unreadable);
+        StoreFuture::ready(self.0.operate(key, effect, unreadable, decide))
     }
 
     fn list<'a>(&'a self, request: &'a ListRequest) -> StoreFuture<'a, ListReply> {
@@ -567,16 +535,13 @@ impl ReadCache for MemoryStore {
         let Ok(header) = Header::decode(copy) else {
             return StoreFuture::ready(Ok(()));
         };
+        let decide = |current: Option<Current<'_>>, _| {
+            let replaces = |there: Current<'_>| supersedes(&header, &there.record.header);
+            let kept = current.is_none_or(replaces);
+            ((), kept.then(|| (copy.clone(), left)))
+        };
         // A full cache makes no more copies until others have expired.
-        let kept = self.0.operate(
-            key,
-            WriteEffect::NeedsRoom,
-            |current, _| match current {
-                Some(there) if !supersedes(&header, &there.record.header) => ((), None),
-                _ => ((), Some((copy.clone(), Some(left)))),
-            },
-            |_| (),
-        );
+        let kept = self.0.operate(key, WriteEffect::NeedsRoom, |_| (), decide);
         if let State::Done { .. } = header.state {
             self.0.watchers.wake(key);
         }
@@ -585,12 +550,11 @@ impl ReadCache for MemoryStore {
 
     fn forget<'a>(&'a self, key: &'a RecordKey, owner: Option<&'a Owner>) -> StoreFuture<'a, ()> {
         let mut records = self.0.records(key);
-        if let Some(live) = records.live(key, self.0.clock.now())
-            && let Ok(there) = Header::decode(&live.slot.bytes)
+        if let Some(slot) = records.live(key, self.0.clock.now())
+            && let Ok(there) = Header::decode(&slot.bytes)
             && owner.is_none_or(|owner| there.owner == *owner)
         {
             records.remove(key);
-            self.0.capacity.update(&mut records.unpublished);
         }
         drop(records);
         self.0.watchers.wake(key);
@@ -598,7 +562,7 @@ impl ReadCache for MemoryStore {
     }
 
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
-        StoreFuture::ready(Ok(Some(self.0.watchers.watch(key))))
+        Store::watch(self, key)
     }
 
     fn is_shared(&self) -> bool {

@@ -5,7 +5,6 @@ use super::*;
 use crate::env::clock::Sleep;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::Operation;
-use crate::record::transition::Needs;
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -31,43 +30,30 @@ impl Clock for Arc<Set> {
     }
 }
 
-fn fence(store: &MemoryStore, number: u8) -> u64 {
+async fn fence(store: &MemoryStore, number: u8) -> u64 {
     let digest = KeyDigest::from_bytes([number; 32]);
     let key = RecordKey::new("shop".into(), Operation::new("pay"), digest);
-    let request = ClaimRequest {
-        owner: store.new_owner(&key),
-        fingerprint: Fingerprint::NONE,
-        types: crate::record::AnswerTypes::UNKNOWN,
-        any_type: false,
-        lease: Duration::from_secs(30),
-        retain: HOUR,
-        max_attempts: None,
-        reconciles: false,
-        needs: Needs::Nothing,
-        dated: true,
-    };
-    let mut claim = std::pin::pin!(store.claim(&key, &request));
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    match claim.as_mut().poll(&mut context) {
-        std::task::Poll::Ready(Ok(ClaimReply::Granted { fence, .. })) => fence.get(),
+    let request = ClaimRequest::new(store.new_owner(&key), HOUR, HOUR);
+    match store.claim(&key, &request).await {
+        Ok(ClaimReply::Granted { fence, .. }) => fence.get(),
         other => panic!("{other:?}"),
     }
 }
 
-#[test]
-fn fences_begin_with_the_calendar_and_grow_though_it_is_set_back() {
+#[tokio::test]
+async fn fences_begin_with_the_calendar_and_grow_though_it_is_set_back() {
     let clock = Arc::new(Set::default());
     clock.now_us.store(5_000_000, Ordering::Relaxed);
     clock
         .calendar_us
         .store(1_800_000_000_000_000, Ordering::Relaxed);
     let store = MemoryStore::builder().clock(Arc::clone(&clock)).build();
-    assert_eq!(fence(&store, 1), 1_800_000_000_000_000);
+    assert_eq!(fence(&store, 1).await, 1_800_000_000_000_000);
     clock.now_us.fetch_add(250, Ordering::Relaxed);
     clock
         .calendar_us
         .store(1_700_000_000_000_000, Ordering::Relaxed);
-    assert_eq!(fence(&store, 2), 1_800_000_000_000_250);
+    assert_eq!(fence(&store, 2).await, 1_800_000_000_000_250);
 }
 
 #[test]
