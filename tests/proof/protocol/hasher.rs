@@ -36,10 +36,10 @@ impl Hasher for StateHasher {
         self.write_u64(word.into());
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "each half is taken")]
     fn write_u64(&mut self, word: u64) {
         let product = u128::from(self.0 ^ word) * u128::from(FACTOR);
-        let [low, high] = [product as u64, (product >> 64) as u64];
-        self.0 = low ^ high;
+        self.0 = product as u64 ^ (product >> 64) as u64;
     }
 
     fn write_usize(&mut self, word: usize) {
