@@ -1,45 +1,91 @@
-# How the tests run: in two lanes beside each other. A part of scripts/test.
+# How the tests run: in lanes beside each other, which take the programs of the tests from one list. A part of
+# scripts/test.
 
-# The binaries of tests that wait for servers and browsers most of the time. They run beside the others, which
-# keep the cores busy. Whatever is not here is among the others.
-waiting=(browser checkout cluster database_server failover http orders partition payment_sdk payments_kills
-    redis_faults sentinel sql_faults zookeeper_store zookeeper_store_conformance)
+# Most programs wait for servers, elections and browsers much of the time: with so many at once, two cores are busy.
+lanes=3
 
-# All of them run, so that one run tells of everything that fails. Most tests wait for servers most of the time,
-# and keep two cores busy only if there are more of them.
+# The programs that take longest, in this order. They start first, so that none of them runs alone at the end. The
+# others follow, as cargo lists them.
+longest=(failover conformance doctests steps sql_faults ui transactions listings browser cluster redis_faults mutants
+    public_api checkout payments_kills http zookeeper_store orders protocol model layered)
+
+# All of them run, so that one run tells of everything that fails.
 test_in_lanes() {
+    # Most tests of a program wait as well.
     export RUST_TEST_THREADS=${RUST_TEST_THREADS:-4}
-    local test=(cargo test --workspace --all-features --no-fail-fast) built name code=0
+    local test=(cargo test --workspace --all-features) built name line
     # Without a selection of targets, so that the examples are built as programs, which some tests start.
     "${test[@]}" --no-run
-    built=$("${test[@]}" --no-run --quiet --message-format=json |
-        sed -n 's/.*"kind":\["test"\][^{}]*"name":"\([^"]*\)".*"executable":"[^"]*".*/\1/p' | sort -u)
-    local beside=() others=()
-    for name in $built; do
-        if [[ " ${waiting[*]} " == *" $name "* ]]; then
-            beside+=(--test "$name")
-        else
-            others+=(--test "$name")
+    # The name, the manifest and the path of each program of tests.
+    built=$("${test[@]}" --no-run --quiet --message-format=json | sed -n \
+        's/.*"manifest_path":"\([^"]*\)".*"name":"\([^"]*\)".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*/\2 \1 \3/p')
+    built+=$'\n'"doctests $PWD/Cargo.toml -"
+    programs=()
+    for name in "${longest[@]}"; do
+        if ! grep "^$name " <<<"$built" >/dev/null; then
+            echo "scripts/lanes.sh names a test that is not there: $name"
+            return 1
         fi
+        while read -r line; do
+            programs+=("$line")
+        done < <(grep "^$name " <<<"$built")
     done
-    if ((${#beside[@]} != 2 * ${#waiting[@]})); then
-        echo "scripts/lanes.sh names tests that are not there: it says ${waiting[*]}, and there are:"
-        echo "$built"
-        return 1
-    fi
-    lanes_log=$(mktemp -d)
-    "${test[@]}" "${beside[@]}" >"$lanes_log/beside" 2>&1 &
-    lanes_pid=$!
-    "${test[@]}" --lib --bins "${others[@]}" 2>&1 | tee "$lanes_log/others" || code=$?
-    "${test[@]}" --doc 2>&1 | tee "$lanes_log/doc" || code=$?
-    echo "beside these ran: ${waiting[*]}"
-    wait "$lanes_pid" || code=$?
-    lanes_pid=
-    cat "$lanes_log/beside"
-    if ((code != 0)); then
-        failures "$lanes_log"/*
-    fi
+    while read -r line; do
+        if [[ " ${longest[*]} " != *" ${line%% *} "* ]]; then
+            programs+=("$line")
+        fi
+    done <<<"$built"
+    run_programs
+}
+
+# The programs in `programs`, each a line of its name, its manifest and its path.
+run_programs() {
+    local lane code=0
+    # As cargo does: the tests of a crate of macros link to the standard library of the compiler.
+    LD_LIBRARY_PATH=$(rustc --print target-libdir)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export LD_LIBRARY_PATH
+    lanes_log=${CARGO_TARGET_DIR:-$PWD/target}/lanes
     rm -rf -- "$lanes_log"
+    mkdir -p "$lanes_log"
+    for ((lane = 0; lane < lanes; lane++)); do
+        run_lane &
+        lanes_pids+=($!)
+    done
+    for lane in "${lanes_pids[@]}"; do
+        wait "$lane" || code=1
+    done
+    lanes_pids=()
+    echo "${#programs[@]} programs of tests, what they printed is in $lanes_log"
+    if ((code != 0)); then
+        failures "$lanes_log"/*.log
+    fi
+    return "$code"
+}
+
+# Runs programs that no lane has taken yet, until there are none.
+run_lane() {
+    local number name manifest program begun said code=0 child=
+    trap 'if [[ -n $child ]]; then kill "$child" 2>/dev/null; fi; exit 143' TERM
+    for number in "${!programs[@]}"; do
+        if ! mkdir "$lanes_log/$number" 2>/dev/null; then
+            continue
+        fi
+        read -r name manifest program <<<"${programs[number]}"
+        begun=$SECONDS said=ok
+        echo "     Running $name" >"$lanes_log/$number-$name.log"
+        if [[ $program == - ]]; then
+            cargo test --workspace --all-features --no-fail-fast --doc >>"$lanes_log/$number-$name.log" 2>&1 &
+        else
+            (cd "${manifest%/*}" && CARGO_MANIFEST_DIR=$PWD exec "$program") >>"$lanes_log/$number-$name.log" 2>&1 &
+        fi
+        child=$!
+        if ! wait "$child"; then
+            said=FAILED code=1
+            echo "error: $name failed" >>"$lanes_log/$number-$name.log"
+        fi
+        child=
+        echo "$name: $said, $((SECONDS - begun)) s"
+    done
     return "$code"
 }
 
@@ -48,11 +94,13 @@ failures() {
     echo
     echo "what failed:"
     awk '/^     Running |^   Doc-tests / { program = $0; sub(/ *\(.*/, "", program); sub(/^ *(Running )?/, "", program) }
+        FNR == 1 { lines = 0 }
         /^---- .* ----$/ { lines = 6; print program ": " $2 }
         /^note: run with|^failures:|^test result: / { lines = 0 }
         lines > 0 && !/^---- / && NF { print "    " $0; lines-- }
         /^error/ && !/to rerun pass/ { lines = 4; print }' "$@" | cut -c 1-300
 }
 
+programs=()
 lanes_log=
-lanes_pid=
+lanes_pids=()

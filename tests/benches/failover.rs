@@ -72,6 +72,7 @@ fn main() {
 fn measure(fault: Fault, mode: Mode, after: Duration) {
     let seen = Trial {
         tasks: 32,
+        pause: Duration::ZERO,
         before: Duration::from_secs(1),
         after,
         ..Trial::new(fault, mode)

@@ -127,6 +127,8 @@ pub struct Trial {
     pub mode: Mode,
     /// Concurrent calls of one client.
     pub tasks: usize,
+    /// Pause of a caller after each call.
+    pub pause: Duration,
     /// Minimum time of calls before the fault. Each client then has [`ENOUGH`] answers.
     pub before: Duration,
     /// Time of calls after the election of another primary.
@@ -143,6 +145,7 @@ impl Trial {
             fault,
             mode,
             tasks: 16,
+            pause: Duration::from_millis(5),
             before: Duration::ZERO,
             after: Duration::from_millis(1_500),
             patience: Duration::from_millis(500),
@@ -169,7 +172,7 @@ impl Trial {
         });
         let engines: Vec<_> = engines.collect();
         let going = engines.into_iter().map(|(client, engine)| {
-            let calls = Calls::start(&runtime, engine, self.tasks);
+            let calls = Calls::start(&runtime, engine, self.tasks, self.pause);
             (client, calls)
         });
         let mut going: Vec<_> = going.collect();

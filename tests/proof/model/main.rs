@@ -1,5 +1,5 @@
-//! Ten thousand random sequences of operations against a model of the record, on the memory store and on a real
-//! Redis: every reply, and the stored record at the end, equals the model's.
+//! Random sequences of operations against a model of the record, on the memory store and on a real Redis: every
+//! reply, and the stored record at the end, equals the model's. In a full run they are ten thousand.
 //!
 //! The model is written independently: absolute milliseconds, no code of the store or its transitions.
 
@@ -15,15 +15,15 @@ use std::time::Instant;
 use proptest::collection::vec;
 use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestRunner};
 
+use idem_tests::bounds::bound;
 use operation::Operation;
 use subject::{Memory, Redis, Subject};
 
-const SEQUENCES: u32 = 10_000;
-
 /// Runs the sequences, and stops at the shortest that diverges.
 fn check<S: Subject>(regressions: &'static str, subject: &S) {
+    let cases = bound(2_500, 10_000);
     let mut runner = TestRunner::new(Config {
-        cases: SEQUENCES,
+        cases,
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct(regressions))),
         ..Config::default()
     });
@@ -44,7 +44,7 @@ fn check<S: Subject>(regressions: &'static str, subject: &S) {
     if let Err(error) = outcome {
         panic!("{} and the model disagree: {error}", S::NAME);
     }
-    assert!(sequences.get() >= SEQUENCES);
+    assert!(sequences.get() >= cases);
 }
 
 #[test]

@@ -12,6 +12,7 @@
 //! number of steps of the shortest way to break the promise, which is printed below.
 
 mod caller;
+mod hasher;
 mod layered;
 mod promise;
 mod scenario;

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::hash::BuildHasher;
 
+use crate::hasher::StateHash;
 use crate::promise::{PROMISES, Promise};
 use crate::scenario::Scenario;
 use crate::step::Step;
@@ -26,15 +27,15 @@ impl Found {
 /// Explores every state of a scenario. States are distinguished by 64-bit hashes; of a few million states, two
 /// are taken for one with a probability below one in a million.
 pub(crate) fn search(scenario: &Scenario) -> Found {
-    let hasher = BuildHasherDefault::<DefaultHasher>::default();
-    let mut ways: HashMap<u64, Option<(u64, Step)>> = HashMap::new();
+    let hasher = StateHash::default();
+    let mut ways: HashMap<u64, Option<(u64, Step)>, StateHash> = HashMap::default();
     let mut broken: Vec<(Promise, u64)> = Vec::new();
     let world = World::new(scenario);
-    ways.insert(hasher.hash_one(&world), None);
-    let (mut layer, mut next, mut steps) = (vec![world], Vec::new(), Vec::new());
+    let hash = hasher.hash_one(&world);
+    ways.insert(hash, None);
+    let (mut layer, mut next, mut steps) = (vec![(hash, world)], Vec::new(), Vec::new());
     while !layer.is_empty() {
-        for world in layer.drain(..) {
-            let from = hasher.hash_one(&world);
+        for (from, world) in layer.drain(..) {
             for promise in PROMISES {
                 let known = broken.iter().any(|(known, _)| *known == promise);
                 if !known && scenario.promises(promise) && world.broken.has(promise) {
@@ -45,9 +46,10 @@ pub(crate) fn search(scenario: &Scenario) -> Found {
             for step in steps.drain(..) {
                 let mut world = world.clone();
                 world.take(scenario, step);
-                if let Entry::Vacant(entry) = ways.entry(hasher.hash_one(&world)) {
+                let hash = hasher.hash_one(&world);
+                if let Entry::Vacant(entry) = ways.entry(hash) {
                     entry.insert(Some((from, step)));
-                    next.push(world);
+                    next.push((hash, world));
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! The stored record of the model.
 
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,17 +12,25 @@ const LAPSED: Duration = Duration::from_secs(9);
 pub(crate) const RETAIN: Duration = Duration::from_secs(10);
 
 /// A stored record. Time is this much: the lease of a claim is over or not.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kept {
-    header: [u8; HEADER],
+    encoded: [u8; HEADER],
+    /// Decoded from `encoded` once, because the steps of each state ask for it many times.
+    header: Header,
     /// The body of the record; zero for none.
     answer: u8,
     lapsed: bool,
 }
 
+impl Hash for Kept {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        (self.encoded, self.answer, self.lapsed).hash(hasher);
+    }
+}
+
 impl Kept {
     pub(crate) fn header(&self) -> Header {
-        Header::decode(&self.header).expect("only headers are written")
+        self.header
     }
 
     /// The owner byte.
@@ -71,15 +80,17 @@ impl Kept {
     }
 
     pub(crate) fn record(&self) -> Record {
-        let mut bytes = self.header.to_vec();
+        let mut bytes = self.encoded.to_vec();
         bytes.extend(self.answer());
         Record::decode(Bytes::from(bytes)).expect("only records are written")
     }
 
     /// A record that is written now.
     pub(crate) fn write(header: &Header, answer: u8) -> Self {
+        let encoded = header.encode();
         Self {
-            header: header.encode(),
+            encoded,
+            header: Header::decode(&encoded).expect("only headers are written"),
             answer,
             lapsed: false,
         }

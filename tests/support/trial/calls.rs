@@ -96,13 +96,14 @@ pub struct Calls {
 
 impl Calls {
     /// Calls and calls, so many at once.
-    pub(super) fn start(runtime: &Runtime, engine: Engine, tasks: usize) -> Self {
+    pub(super) fn start(runtime: &Runtime, engine: Engine, tasks: usize, pause: Duration) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let answered = Arc::new(AtomicUsize::new(0));
         let mut going = JoinSet::new();
         for _ in 0..tasks {
-            let calls = repeat(engine.clone(), Arc::clone(&stop), Arc::clone(&answered));
-            going.spawn_on(calls, runtime.handle());
+            let (engine, stop, answered) =
+                (engine.clone(), Arc::clone(&stop), Arc::clone(&answered));
+            going.spawn_on(repeat(engine, stop, answered, pause), runtime.handle());
         }
         Self {
             engine,
@@ -141,12 +142,18 @@ impl Calls {
     }
 }
 
-async fn repeat(engine: Engine, stop: Arc<AtomicBool>, answered: Arc<AtomicUsize>) -> Vec<Call> {
+async fn repeat(
+    engine: Engine,
+    stop: Arc<AtomicBool>,
+    answered: Arc<AtomicUsize>,
+    pause: Duration,
+) -> Vec<Call> {
     let mut made = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let call = Call::make(&engine, fresh()).await;
         answered.fetch_add(usize::from(call.answer.is_ok()), Ordering::Relaxed);
         made.push(call);
+        tokio::time::sleep(pause).await;
     }
     made
 }

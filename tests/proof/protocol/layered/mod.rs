@@ -9,12 +9,13 @@ mod world;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::hash::BuildHasher;
 use std::time::Instant;
 
 use self::promise::Promise;
 use self::step::Step;
 use self::world::World;
+use crate::hasher::StateHash;
 
 /// One before the reset, one after.
 const EPOCHS: usize = 2;
@@ -135,15 +136,15 @@ const FLAWED: [(Flaw, Scenario, Promise); 7] = [
 /// Promises that were broken, each with the shortest way there.
 fn explore(scenario: &Scenario) -> Vec<(Promise, Vec<Step>)> {
     let start = Instant::now();
-    let hasher = BuildHasherDefault::<DefaultHasher>::default();
-    let mut ways: HashMap<u64, Option<(u64, Step)>> = HashMap::new();
+    let hasher = StateHash::default();
+    let mut ways: HashMap<u64, Option<(u64, Step)>, StateHash> = HashMap::default();
     let mut broken: Vec<(Promise, u64)> = Vec::new();
     let world = World::new(scenario);
-    ways.insert(hasher.hash_one(&world), None);
-    let (mut layer, mut next, mut steps) = (vec![world], Vec::new(), Vec::new());
+    let hash = hasher.hash_one(&world);
+    ways.insert(hash, None);
+    let (mut layer, mut next, mut steps) = (vec![(hash, world)], Vec::new(), Vec::new());
     while !layer.is_empty() {
-        for world in layer.drain(..) {
-            let from = hasher.hash_one(&world);
+        for (from, world) in layer.drain(..) {
             world.steps(scenario, &mut steps);
             let stuck = steps.is_empty() && world.somebody_waits();
             let promises = world.broken.iter().copied();
@@ -155,9 +156,10 @@ fn explore(scenario: &Scenario) -> Vec<(Promise, Vec<Step>)> {
             for step in steps.drain(..) {
                 let mut world = world.clone();
                 world.take(scenario, step);
-                if let Entry::Vacant(entry) = ways.entry(hasher.hash_one(&world)) {
+                let hash = hasher.hash_one(&world);
+                if let Entry::Vacant(entry) = ways.entry(hash) {
                     entry.insert(Some((from, step)));
-                    next.push(world);
+                    next.push((hash, world));
                 }
             }
         }

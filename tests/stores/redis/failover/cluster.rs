@@ -7,7 +7,7 @@ use idem_harness::ClusterSetup;
 use idem_runtime::store::redis::{Durability, RedisStore};
 
 use crate::load::{Load, Traffic};
-use crate::plan::{CALLS, KEYS};
+use crate::plan::{calls, keys};
 use crate::recovery::Fault;
 use crate::report::{Promise, judge, unharmed};
 use crate::shard::{check, shard, slot};
@@ -32,13 +32,13 @@ async fn run(
     };
     let setup = Arc::new(tokio::task::spawn_blocking(start).await.unwrap());
     let mut shards = vec![Vec::new(); 3];
-    for key in 0..KEYS as u64 {
+    for key in 0..keys() as u64 {
         shards[shard(slot(key))].push(key);
     }
     check(&setup, &shards[HIT]);
     let store = RedisStore::builder(setup.urls()[1].clone()).durability(durability);
     let load = Load::start(shards, store).await;
-    load.shared().answered(CALLS * 2 / 5).await;
+    load.shared().answered(calls() * 2 / 5).await;
     let (members, traffic) = (Arc::clone(&setup), load.traffic());
     let fault = tokio::task::spawn_blocking(move || {
         let fault = fault(&members, &traffic);
@@ -79,7 +79,7 @@ fn stopped_for_long(setup: &ClusterSetup, traffic: &Traffic) -> Fault {
     setup.await_new_primary(0, old);
     let served = Instant::now();
     // By then no client uses the old primary any more.
-    traffic.go_on(CALLS / 5);
+    traffic.go_on(calls() / 5);
     old.resume();
     Fault { at, served }
 }

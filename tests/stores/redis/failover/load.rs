@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::journal::{Attempt, Journal};
-use crate::plan::{Act, act, order};
+use crate::plan::{Act, act, order, pause};
 use crate::shard::{OPERATION, PREFIX};
 
 /// Concurrent calls.
@@ -181,7 +181,7 @@ impl Shared {
     /// key.
     fn next(&self, shard: usize) -> Option<(u64, Duration)> {
         let mut queue = self.queue(shard);
-        let pause = Duration::from_millis(10 + queue.seeded.below(30));
+        let pause = pause(&mut queue.seeded);
         let key = queue.planned.pop_front().or_else(|| {
             let earlier = queue.keys.len() as u64;
             let earlier = usize::try_from(queue.seeded.below(earlier)).unwrap();

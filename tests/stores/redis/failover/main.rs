@@ -1,5 +1,5 @@
-//! Sentinels and clusters that fail over during ten thousand calls with duplicates: every key ends, and all answers
-//! of a key are equal.
+//! Sentinels and clusters that fail over during thousands of calls with duplicates, ten thousand in a full run: every
+//! key ends, and all answers of a key are equal.
 //!
 //! The time until calls continue is printed; `--nocapture` (of nextest: `--no-capture`) shows
 //! it.

@@ -7,7 +7,7 @@ use idem_harness::ClusterSetup;
 use idem_runtime::store::redis::RedisStore;
 
 use crate::load::{Load, Traffic};
-use crate::plan::KEYS;
+use crate::plan;
 use crate::report::{Promise, conclude};
 use crate::shard::{check, shard, slot};
 
@@ -20,13 +20,13 @@ const CALLS: usize = 100;
 /// Slots with as many keys as can be found quickly, and all keys that are called.
 fn crowded() -> (Vec<u16>, Vec<u64>) {
     let mut by_slot: HashMap<u16, Vec<u64>> = HashMap::new();
-    for key in 0..KEYS as u64 * 10 {
+    for key in 0..plan::keys() as u64 * 10 {
         by_slot.entry(slot(key)).or_default().push(key);
     }
     let mut slots: Vec<_> = by_slot.iter().collect();
     slots.sort_by_key(|(slot, keys)| (usize::MAX - keys.len(), **slot));
     let keys = slots.iter().flat_map(|(_, keys)| keys.iter().copied());
-    let keys = keys.take(KEYS).collect();
+    let keys = keys.take(plan::keys()).collect();
     let slots = slots.iter().take(SLOTS).map(|(slot, _)| **slot);
     (slots.collect(), keys)
 }

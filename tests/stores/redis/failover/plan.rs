@@ -3,12 +3,25 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use idem_tests::bounds::bound;
 use idem_tests::seeded::Seeded;
 
-/// Keys of a run; each is called `TIMES` times.
-pub(crate) const KEYS: usize = 2_000;
+/// How often each key is called.
 const TIMES: usize = 5;
-pub(crate) const CALLS: usize = KEYS * TIMES;
+
+/// Keys of a run; each is called `TIMES` times.
+pub(crate) fn keys() -> usize {
+    bound(1_000, 2_000)
+}
+
+pub(crate) fn calls() -> usize {
+    keys() * TIMES
+}
+
+/// Pause of a caller after each call. In an ordinary run there are half as many calls in the same time.
+pub(crate) fn pause(seeded: &mut Seeded) -> Duration {
+    Duration::from_millis(10 + seeded.below(30)) * bound(2, 1)
+}
 
 /// The act of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ const QUICK: Duration = Duration::from_millis(500);
 const WINDOW: usize = 100;
 /// The effect is over after so many normal calls in a row. Later slow calls come from a suspended machine, not from
 /// the fault.
-const ENOUGH: usize = 10 * WINDOW;
+const ENOUGH: usize = 5 * WINDOW;
 
 /// A fault, from the servers' view.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::journal::Verdict;
 use crate::load::{LEASE, Shared, WAIT};
-use crate::plan::CALLS;
+use crate::plan::calls;
 use crate::recovery::{Fault, Recovery, slowest};
 
 /// The library's own deadlines: for a claim and for a completion, with one round trip in progress.
@@ -88,7 +88,7 @@ pub(crate) fn conclude(name: &str, promise: Promise, shared: &Shared) {
     for what in ["unsaved", "lease lost", "renewal failed", "adopted"] {
         println!("{name}: {what} {} times", shared.events.count(what));
     }
-    assert!(ended.len() >= CALLS, "{name}: {} calls", ended.len());
+    assert!(ended.len() >= calls(), "{name}: {} calls", ended.len());
     assert_eq!(*wrong, [""; 0], "{name}");
     assert!(
         longest < WAIT + DEADLINES + SLACK,

@@ -8,7 +8,7 @@ use idem_runtime::store::redis::{Durability, RedisStore};
 use idem_tests::sentinel_url;
 
 use crate::load::{Load, Traffic};
-use crate::plan::{CALLS, KEYS};
+use crate::plan::{calls, keys};
 use crate::recovery::Fault;
 use crate::report::{Promise, judge};
 
@@ -25,9 +25,9 @@ async fn run(
     let setup = tokio::task::spawn_blocking(|| setup.start());
     let setup = Arc::new(setup.await.unwrap());
     let store = RedisStore::builder(sentinel_url(&setup)).durability(durability);
-    let keys = (0..KEYS as u64).collect();
+    let keys = (0..keys() as u64).collect();
     let load = Load::start(vec![keys], store).await;
-    load.shared().answered(CALLS * 2 / 5).await;
+    load.shared().answered(calls() * 2 / 5).await;
     let (members, traffic) = (Arc::clone(&setup), load.traffic());
     let fault = tokio::task::spawn_blocking(move || {
         let fault = fault(&members, &traffic);
@@ -66,7 +66,7 @@ fn stopped_for_long(setup: &SentinelSetup, traffic: &Traffic) -> Fault {
     setup.await_new_primary(old);
     let served = Instant::now();
     // By then no client uses the old primary any more.
-    traffic.go_on(CALLS / 5);
+    traffic.go_on(calls() / 5);
     old.resume();
     Fault { at, served }
 }

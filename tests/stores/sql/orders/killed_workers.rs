@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use idem_harness::{DatabaseServer, Worker};
+use idem_tests::bounds::bound;
 use idem_tests::orders::order::Account;
 use idem_tests::seeded::Seeded;
 
@@ -53,7 +54,7 @@ impl<'a> Lives<'a> {
             database,
             url,
             manner,
-            kills: 200,
+            kills: bound(80, 200),
             server: None,
             seed,
             next: AtomicU64::new(0),
