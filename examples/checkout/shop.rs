@@ -1,6 +1,5 @@
 //! The shop: state shared by its pages and its API, and how it is opened.
 
-use std::error::Error;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use super::books::{Books, Cart, Owner, now};
 use super::live::Live;
 use super::provider::Provider;
 use super::session::Session;
-use crate::kept::beside_the_program;
+use crate::kept::{beside_the_program, cannot};
 
 /// Price of one packet, in cents.
 pub const PRICE: i64 = 1250;
@@ -139,22 +138,4 @@ impl Shop {
 async fn in_file(path: &Path) -> Result<Books, String> {
     let books = Books::file(path).await;
     books.map_err(cannot(&format!("open {}", path.display())))
-}
-
-/// "cannot …", and the error with its causes.
-fn cannot<E: Error>(what: &str) -> impl Fn(E) -> String {
-    move |error| {
-        let mut text = format!("cannot {what}: {error}");
-        let mut source = error.source();
-        while let Some(error) = source {
-            let cause = error.to_string();
-            // Some errors print their cause themselves.
-            if !text.ends_with(&cause) {
-                text.push_str(": ");
-                text.push_str(&cause);
-            }
-            source = error.source();
-        }
-        text
-    }
 }

@@ -17,3 +17,5 @@ mod kills;
 mod review;
 mod server;
 mod stores;
+#[path = "../support/mod.rs"]
+mod support;
