@@ -84,5 +84,4 @@ fn api(shop: &Shop) -> Router<Shop> {
         .route("/api/orders", post(api::create).layer(orders))
         .route("/api/orders/{id}", get(api::find))
         .route("/v1/charges", post(charges::create).layer(charges))
-        .route("/openapi.json", get(docs::openapi))
 }

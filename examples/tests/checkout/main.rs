@@ -10,7 +10,6 @@ mod api;
 mod browser;
 mod charges;
 mod cli;
-mod description;
 mod form;
 mod http;
 mod kills;
