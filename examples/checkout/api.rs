@@ -21,7 +21,7 @@ use super::submit::Quantity;
 /// Body of an order request.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NewOrder {
+pub(crate) struct NewOrder {
     quantity: Quantity,
     #[serde(default = "visa")]
     card: String,
@@ -33,7 +33,7 @@ fn visa() -> String {
 
 /// Reason why there is no order.
 #[derive(Debug)]
-pub enum ApiError {
+pub(crate) enum ApiError {
     /// The request has no credential of a customer.
     CallerUnknown,
     /// The request cannot be read; the text is the reason, for the client's developer.
@@ -47,11 +47,7 @@ pub enum ApiError {
 /// `POST /api/orders`: 201 and the order.
 ///
 /// The layer runs it to completion and stores the response.
-///
-/// # Errors
-///
-/// [`ApiError`].
-pub async fn create(
+pub(crate) async fn create(
     State(shop): State<Shop>,
     caller: Caller,
     order: Result<Json<NewOrder>, JsonRejection>,
@@ -69,11 +65,7 @@ pub async fn create(
 }
 
 /// `GET /api/orders/{id}`: 200 and the order.
-///
-/// # Errors
-///
-/// [`ApiError`].
-pub async fn find(
+pub(crate) async fn find(
     State(shop): State<Shop>,
     caller: Caller,
     Path(id): Path<String>,

@@ -17,7 +17,7 @@ use super::sql;
 
 /// The books in one of the databases. Clones share the books.
 #[derive(Clone, Debug)]
-pub enum Books {
+pub(crate) enum Books {
     /// In a file, or in this process.
     Sqlite(SqlitePool),
     /// In PostgreSQL.
@@ -26,11 +26,11 @@ pub enum Books {
 
 /// Identity of the books.
 #[derive(Clone)]
-pub struct Owner {
+pub(crate) struct Owner {
     /// Prefix of idem's records that belong to the books.
-    pub prefix: String,
+    pub(crate) prefix: String,
     /// Secret that signs the form's tokens. It is stored, so that a form outlives a restart.
-    pub secret: String,
+    pub(crate) secret: String,
 }
 
 impl fmt::Debug for Cart {
@@ -52,56 +52,56 @@ impl fmt::Debug for Owner {
 
 /// A cart.
 #[derive(Clone)]
-pub struct Cart {
+pub(crate) struct Cart {
     /// Token that the form is submitted with.
-    pub token: String,
+    pub(crate) token: String,
     /// Whether the form was submitted and failed in a way that permits another attempt.
-    pub tried: bool,
+    pub(crate) tried: bool,
     /// Number of packets in the form.
-    pub quantity: i64,
+    pub(crate) quantity: i64,
     /// Card in the form; empty before the first submission.
-    pub card: String,
+    pub(crate) card: String,
 }
 
 /// An order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Order {
+pub(crate) struct Order {
     /// Order number.
-    pub id: String,
+    pub(crate) id: String,
     /// Number of packets.
-    pub quantity: i64,
+    pub(crate) quantity: i64,
     /// Price, in cents.
-    pub amount: i64,
+    pub(crate) amount: i64,
     /// `new` while it is being paid, then `paid` or `declined`.
-    pub state: String,
+    pub(crate) state: String,
     /// The provider's number of the charge; empty without one.
-    pub charge: String,
+    pub(crate) charge: String,
 }
 
 /// Outcome of a charge.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Charged {
+pub(crate) struct Charged {
     /// Charge number.
-    pub id: String,
+    pub(crate) id: String,
     /// Whether the bank paid.
-    pub paid: bool,
+    pub(crate) paid: bool,
 }
 
 /// Totals of the books.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sold {
+pub(crate) struct Sold {
     /// Paid orders.
-    pub paid: u64,
+    pub(crate) paid: u64,
     /// Orders whose card was declined.
-    pub declined: u64,
+    pub(crate) declined: u64,
     /// Orders that are being paid, or whose payment was interrupted.
-    pub open: u64,
+    pub(crate) open: u64,
     /// Paid charges that a paid order names. The count equals that of paid orders unless an order was charged twice.
-    pub of_paid: u64,
+    pub(crate) of_paid: u64,
     /// Paid charges of other orders: those not paid yet.
-    pub of_other: u64,
+    pub(crate) of_other: u64,
     /// Paid charges without an order, requested at `/v1/charges`.
-    pub of_no_order: u64,
+    pub(crate) of_no_order: u64,
 }
 
 /// Runs the same work on the pool of each database, because each has types of its own.
@@ -118,11 +118,7 @@ type Columns = (String, i64, i64, String, String);
 
 impl Books {
     /// Opens or creates a file.
-    ///
-    /// # Errors
-    ///
-    /// sqlx's.
-    pub async fn file(path: &Path) -> Result<Self, sqlx::Error> {
+    pub(crate) async fn file(path: &Path) -> Result<Self, sqlx::Error> {
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
@@ -133,11 +129,7 @@ impl Books {
     }
 
     /// Books that end with the process.
-    ///
-    /// # Errors
-    ///
-    /// sqlx's.
-    pub async fn memory() -> Result<Self, sqlx::Error> {
+    pub(crate) async fn memory() -> Result<Self, sqlx::Error> {
         let options: SqliteConnectOptions = "sqlite::memory:".parse()?;
         // An in-memory database ends with its last connection, and the pool drops a connection when
         // a visitor disconnects in the middle of a query. A spare connection therefore stays open
@@ -153,21 +145,13 @@ impl Books {
     }
 
     /// Connects to PostgreSQL.
-    ///
-    /// # Errors
-    ///
-    /// sqlx's.
-    pub async fn postgres(url: &str) -> Result<Self, sqlx::Error> {
+    pub(crate) async fn postgres(url: &str) -> Result<Self, sqlx::Error> {
         let pool = PgPoolOptions::new().max_connections(8);
         Ok(Self::Postgres(pool.connect(url).await?))
     }
 
     /// Creates missing tables, with `fresh` after dropping all of them; returns the owner of the books.
-    ///
-    /// # Errors
-    ///
-    /// sqlx's.
-    pub async fn open(&self, fresh: bool) -> Result<Owner, sqlx::Error> {
+    pub(crate) async fn open(&self, fresh: bool) -> Result<Owner, sqlx::Error> {
         let forget = if fresh { &sql::FORGET[..] } else { &[] };
         for statement in forget.iter().chain(&sql::TABLES) {
             each!(self, pool => sqlx::query(*statement).execute(pool).await.map(drop))?;
@@ -181,11 +165,12 @@ impl Books {
     }
 
     /// This session's cart. It gets the token `new`, which ends at `ends_s`, only if it has no valid token.
-    ///
-    /// # Errors
-    ///
-    /// sqlx's.
-    pub async fn cart(&self, session: &str, new: &str, ends_s: u64) -> Result<Cart, sqlx::Error> {
+    pub(crate) async fn cart(
+        &self,
+        session: &str,
+        new: &str,
+        ends_s: u64,
+    ) -> Result<Cart, sqlx::Error> {
         let (token, tried, quantity, card): (_, i64, _, _) = each!(self, pool => {
             let cart = sqlx::query_as(sql::CART).bind(session).bind(new);
             let cart = cart.bind(ends_s.cast_signed()).bind(now().cast_signed());
@@ -201,11 +186,7 @@ impl Books {
 
     /// Stores the form submitted with the token of the cart: until its outcome is known, the token may send
     /// nothing else.
-    ///
-    /// # Errors
-    ///
-    /// sqlx's.
-    pub async fn try_cart(
+    pub(crate) async fn try_cart(
         &self,
         session: &str,
         token: &str,
@@ -219,11 +200,7 @@ impl Books {
     }
 
     /// Removes the token from the cart: the next form has a new one.
-    ///
-    /// # Errors
-    ///
-    /// sqlx's.
-    pub async fn close_cart(&self, session: &str, token: &str) -> Result<(), sqlx::Error> {
+    pub(crate) async fn close_cart(&self, session: &str, token: &str) -> Result<(), sqlx::Error> {
         each!(self, pool => {
             let close = sqlx::query(sql::CLOSE_CART).bind(session).bind(token);
             close.execute(pool).await.map(drop)
@@ -231,11 +208,7 @@ impl Books {
     }
 
     /// Inserts an order that is not yet paid. Repeats with the same number change nothing.
-    ///
-    /// # Errors
-    ///
-    /// sqlx's.
-    pub async fn begin_order(
+    pub(crate) async fn begin_order(
         &self,
         id: &str,
         buyer: &str,
@@ -250,11 +223,7 @@ impl Books {
     }
 
     /// Writes the final state of the order. Once: a final state never changes.
-    ///
-    /// # Errors
-    ///
-    /// sqlx's.
-    pub async fn end_order(&self, id: &str, charged: &Charged) -> Result<(), sqlx::Error> {
+    pub(crate) async fn end_order(&self, id: &str, charged: &Charged) -> Result<(), sqlx::Error> {
         let state = state(charged.paid);
         each!(self, pool => {
             let end = sqlx::query(sql::ORDER_ENDS).bind(id).bind(state).bind(&charged.id);
@@ -263,11 +232,7 @@ impl Books {
     }
 
     /// This buyer's order of this number.
-    ///
-    /// # Errors
-    ///
-    /// sqlx's.
-    pub async fn order(&self, id: &str, buyer: &str) -> Result<Option<Order>, sqlx::Error> {
+    pub(crate) async fn order(&self, id: &str, buyer: &str) -> Result<Option<Order>, sqlx::Error> {
         let found: Option<Columns> = each!(self, pool => {
             let find = sqlx::query_as(sql::FIND_ORDER).bind(id).bind(buyer);
             find.fetch_optional(pool).await
@@ -276,11 +241,7 @@ impl Books {
     }
 
     /// The latest orders of this buyer.
-    ///
-    /// # Errors
-    ///
-    /// sqlx's.
-    pub async fn orders_of(&self, buyer: &str) -> Result<Vec<Order>, sqlx::Error> {
+    pub(crate) async fn orders_of(&self, buyer: &str) -> Result<Vec<Order>, sqlx::Error> {
         let found: Vec<Columns> = each!(self, pool => {
             sqlx::query_as(sql::ORDERS_OF).bind(buyer).fetch_all(pool).await
         })?;
@@ -288,11 +249,7 @@ impl Books {
     }
 
     /// Inserts a charge, or finds the one of this name: the provider's half.
-    ///
-    /// # Errors
-    ///
-    /// sqlx's.
-    pub async fn charge(
+    pub(crate) async fn charge(
         &self,
         name: &str,
         amount: i64,
@@ -311,11 +268,7 @@ impl Books {
     }
 
     /// Counts the orders and charges.
-    ///
-    /// # Errors
-    ///
-    /// sqlx's.
-    pub async fn sold(&self) -> Result<Sold, sqlx::Error> {
+    pub(crate) async fn sold(&self) -> Result<Sold, sqlx::Error> {
         let (orders, paid, declined): (i64, i64, i64) =
             each!(self, pool => sqlx::query_as(sql::ORDERS).fetch_one(pool).await)?;
         let (charges, of_paid, of_other): (i64, i64, i64) =
@@ -350,8 +303,7 @@ fn state(paid: bool) -> &'static str {
 }
 
 /// Seconds since 1970.
-#[must_use]
-pub fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.unwrap_or_default().as_secs()
 }

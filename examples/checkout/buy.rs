@@ -8,18 +8,18 @@ use super::shop::{PRICE, Shop};
 
 /// A purchase to be made.
 #[derive(Clone, Copy, Debug)]
-pub struct Purchase<'a> {
+pub(crate) struct Purchase<'a> {
     /// The customer.
-    pub buyer: &'a str,
+    pub(crate) buyer: &'a str,
     /// Number of packets.
-    pub quantity: u32,
+    pub(crate) quantity: u32,
     /// The card to charge.
-    pub card: &'a str,
+    pub(crate) card: &'a str,
 }
 
 /// Reason why an order is not paid.
 #[derive(Clone, Copy, Debug)]
-pub enum NotPaid {
+pub(crate) enum NotPaid {
     /// The bank declined.
     Declined,
     /// The provider did not answer; a retry is safe.
@@ -34,11 +34,11 @@ impl Shop {
     /// All names are derived from the call: an attempt after a crash finds the order and the charge of the
     /// attempt before it. Without another attempt, the order stays `new`, and the card may have been charged:
     /// a real shop queries its provider about such orders from time to time.
-    ///
-    /// # Errors
-    ///
-    /// [`NotPaid`].
-    pub async fn buy(&self, call: &Context, purchase: Purchase<'_>) -> Result<Order, NotPaid> {
+    pub(crate) async fn buy(
+        &self,
+        call: &Context,
+        purchase: Purchase<'_>,
+    ) -> Result<Order, NotPaid> {
         let Purchase {
             buyer,
             quantity,

@@ -10,12 +10,11 @@ use super::api::ApiError;
 
 /// The customer. A real shop verifies the credential; here every credential is a customer.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Caller(String);
+pub(crate) struct Caller(String);
 
 impl Caller {
     /// The customer that a request claims to be: the layer's scope of a key.
-    #[must_use]
-    pub fn of(request: &Parts) -> Option<String> {
+    pub(crate) fn of(request: &Parts) -> Option<String> {
         let line = request.headers.get(AUTHORIZATION)?.to_str().ok()?;
         let (scheme, credential) = line.split_once(' ')?;
         let credential = credential.trim();
@@ -24,8 +23,7 @@ impl Caller {
     }
 
     /// Name under which the caller's orders are stored.
-    #[must_use]
-    pub fn buyer(&self) -> &str {
+    pub(crate) fn buyer(&self) -> &str {
         &self.0
     }
 }

@@ -18,7 +18,7 @@ use super::shop::Shop;
 
 /// Form fields of an SDK, which may send more.
 #[derive(Debug, Deserialize)]
-pub struct NewCharge {
+pub(crate) struct NewCharge {
     amount: i64,
     currency: String,
     source: String,
@@ -26,7 +26,7 @@ pub struct NewCharge {
 }
 
 /// Answers 200 and the charge, or 402 or 400 and an error in the SDKs' format.
-pub async fn create(
+pub(crate) async fn create(
     State(shop): State<Shop>,
     _: Caller,
     form: Result<Form<NewCharge>, FormRejection>,
@@ -74,8 +74,7 @@ pub async fn create(
 }
 
 /// idem's own refusals in the SDKs' format, which uses 400 for a key that came with another request.
-#[must_use]
-pub fn refusal(problem: Problem) -> axum::http::Response<String> {
+pub(crate) fn refusal(problem: Problem) -> axum::http::Response<String> {
     let error = json!({
         "type": "idempotency_error",
         "code": problem.code(),

@@ -68,8 +68,7 @@ pub fn page(status: StatusCode, title: &str, head: &str, main: &str) -> Response
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{title}</title>\n<link rel=\"icon\" href=\"data:,\">\n\
          <link rel=\"stylesheet\" href=\"/checkout.css\">\n{head}</head>\n<body>\n\
-         <nav><a href=\"/\">Shop</a> <a href=\"/live\">Live</a> <a href=\"/docs/idempotency\">Idempotency</a> \
-         <a href=\"/openapi.json\">OpenAPI</a></nav>\n<main>\n<h1>{title}</h1>\n{main}</main>\n</body>\n</html>\n"
+         <nav><a href=\"/\">Shop</a> <a href=\"/live\">Live</a> <a href=\"/docs/idempotency\">Idempotency</a></nav>\n<main>\n<h1>{title}</h1>\n{main}</main>\n</body>\n</html>\n"
     );
     let headers = [
         // Not `no-store`, because then the back button would request the page again and get a form with a new token.

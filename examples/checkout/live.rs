@@ -11,11 +11,11 @@ use idem_runtime::{
 };
 
 /// Maximum number of events kept.
-pub const KEPT: usize = 200;
+pub(crate) const KEPT: usize = 200;
 
 /// Result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub(crate) enum What {
     /// The body ran, and the answer is stored.
     Executed,
     /// A stored answer was replayed.
@@ -35,7 +35,7 @@ impl What {
     const COUNT: usize = 6;
 
     /// The results that end a call.
-    pub const ENDS: [Self; 5] = [
+    pub(crate) const ENDS: [Self; 5] = [
         Self::Executed,
         Self::Replayed,
         Self::Refused,
@@ -44,8 +44,7 @@ impl What {
     ];
 
     /// Name of the result.
-    #[must_use]
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Executed => "executed",
             Self::Replayed => "replayed",
@@ -59,48 +58,46 @@ impl What {
 
 /// One event.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub(crate) struct Seen {
     /// Time of the event.
-    pub at: SystemTime,
+    pub(crate) at: SystemTime,
     /// Operation of the call.
-    pub operation: String,
+    pub(crate) operation: String,
     /// First characters of the digest of the key. The key itself stays private.
-    pub digest: String,
+    pub(crate) digest: String,
     /// Result of the call.
-    pub what: What,
+    pub(crate) what: What,
     /// Details.
-    pub detail: String,
+    pub(crate) detail: String,
 }
 
 /// The latest events and their counts. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Live(Arc<Mutex<Log>>);
+pub(crate) struct Live(Arc<Mutex<Log>>);
 
 /// Snapshot of the events and counts.
 #[derive(Clone, Debug, Default)]
-pub struct Log {
+pub(crate) struct Log {
     /// Number of events of each kind.
     counts: [u64; What::COUNT],
     /// Number of bodies that were started.
-    pub started: u64,
+    pub(crate) started: u64,
     /// Number of bodies that have ended.
-    pub ended: u64,
+    pub(crate) ended: u64,
     /// The latest events, newest first.
-    pub latest: VecDeque<Seen>,
+    pub(crate) latest: VecDeque<Seen>,
 }
 
 impl Log {
     /// Number of events of this kind.
-    #[must_use]
-    pub fn count(&self, what: What) -> u64 {
+    pub(crate) fn count(&self, what: What) -> u64 {
         self.counts[what as usize]
     }
 }
 
 impl Live {
     /// Snapshot of the current state.
-    #[must_use]
-    pub fn look(&self) -> Log {
+    pub(crate) fn look(&self) -> Log {
         self.log().clone()
     }
 

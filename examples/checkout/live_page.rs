@@ -13,7 +13,7 @@ use super::live::{KEPT, Seen, What};
 use super::shop::Shop;
 
 /// The page. It refreshes itself, with and without JavaScript. A real shop shows it to its operators only.
-pub async fn live(State(shop): State<Shop>) -> Response {
+pub(crate) async fn live(State(shop): State<Shop>) -> Response {
     let rows = rows(&shop).await;
     let main = format!(
         "<div id=\"live\">\n{rows}</div>\n\
@@ -31,7 +31,7 @@ pub async fn live(State(shop): State<Shop>) -> Response {
 }
 
 /// The part of the page that changes.
-pub async fn live_rows(State(shop): State<Shop>) -> Response {
+pub(crate) async fn live_rows(State(shop): State<Shop>) -> Response {
     ([(CACHE_CONTROL, "no-store")], Html(rows(&shop).await)).into_response()
 }
 

@@ -1,4 +1,4 @@
-//! `cargo run --example checkout`: see `--help`, and [`idem_examples::checkout::submit`].
+//! `cargo run --example checkout`: see `--help`, and `submit.rs` beside this file.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;

@@ -18,12 +18,15 @@ use super::shop::{MOST, PRICE, Shop};
 use super::submit::SubmitError;
 
 /// `GET /`: the product, and a form that can be submitted once.
-pub async fn product(State(shop): State<Shop>, Extension(session): Extension<Session>) -> Response {
+pub(crate) async fn product(
+    State(shop): State<Shop>,
+    Extension(session): Extension<Session>,
+) -> Response {
     form_page(&shop, &session, StatusCode::OK, None).await
 }
 
 /// `GET /orders/{id}`: an order of this visitor.
-pub async fn order(
+pub(crate) async fn order(
     State(shop): State<Shop>,
     Extension(session): Extension<Session>,
     Path(id): Path<String>,
@@ -47,7 +50,7 @@ pub async fn order(
 
 /// Turns a refused form into a page: the reason, and the current form of the cart. After a system error
 /// that is the same form, after a stored answer a new one.
-pub async fn explain(
+pub(crate) async fn explain(
     State(shop): State<Shop>,
     Extension(session): Extension<Session>,
     request: Request,
@@ -65,7 +68,7 @@ pub async fn explain(
 }
 
 /// Fallback route: a page for people, a problem document for programs.
-pub async fn nowhere(OriginalUri(uri): OriginalUri) -> Response {
+pub(crate) async fn nowhere(OriginalUri(uri): OriginalUri) -> Response {
     let path = uri.path();
     let status = StatusCode::NOT_FOUND;
     if ["/api/", "/v1/"]

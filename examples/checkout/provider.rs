@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::books::{Books, Charged};
 
 /// The test cards of the shop, as real providers have them.
-pub const CARDS: [(&str, &str); 3] = [
+pub(crate) const CARDS: [(&str, &str); 3] = [
     ("tok_visa", "a card that pays"),
     ("tok_chargeDeclined", "a card that is declined"),
     (
@@ -18,7 +18,7 @@ pub const CARDS: [(&str, &str); 3] = [
 
 /// Charges cards. Clones share one provider.
 #[derive(Clone, Debug)]
-pub struct Provider {
+pub(crate) struct Provider {
     books: Books,
     slow: Duration,
     /// Names of the charges that were refused because the bank was unreachable. They are not kept when the process
@@ -28,25 +28,24 @@ pub struct Provider {
 
 /// A charge to be made.
 #[derive(Clone, Copy, Debug)]
-pub struct Charge<'a> {
+pub(crate) struct Charge<'a> {
     /// The caller's name for it: the same name is the same charge.
-    pub name: &'a str,
+    pub(crate) name: &'a str,
     /// In the smallest unit of the currency.
-    pub amount: i64,
+    pub(crate) amount: i64,
     /// Three letters.
-    pub currency: &'a str,
+    pub(crate) currency: &'a str,
     /// The card.
-    pub card: &'a str,
+    pub(crate) card: &'a str,
 }
 
 /// It is unknown whether the card was charged. A retry with the same name is safe.
 #[derive(Clone, Copy, Debug)]
-pub struct ProviderDown;
+pub(crate) struct ProviderDown;
 
 impl Provider {
     /// A provider with this latency that keeps its charges in these books.
-    #[must_use]
-    pub fn new(books: Books, slow: Duration) -> Self {
+    pub(crate) fn new(books: Books, slow: Duration) -> Self {
         Self {
             books,
             slow,
@@ -55,11 +54,7 @@ impl Provider {
     }
 
     /// Charges a card once for each name.
-    ///
-    /// # Errors
-    ///
-    /// [`ProviderDown`].
-    pub async fn charge(&self, charge: Charge<'_>) -> Result<Charged, ProviderDown> {
+    pub(crate) async fn charge(&self, charge: Charge<'_>) -> Result<Charged, ProviderDown> {
         // Half of the latency before the charge and half after it: a caller killed in between may have paid.
         tokio::time::sleep(self.slow / 2).await;
         if charge.card == "tok_down" && self.down().insert(charge.name.to_owned()) {

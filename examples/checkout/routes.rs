@@ -16,16 +16,16 @@ use super::submit::submit;
 use super::{api, charges, docs, html, live_page, pages};
 
 /// Path of the API's published policy.
-pub const DOCUMENTED_AT: &str = "/docs/idempotency";
+pub(crate) const DOCUMENTED_AT: &str = "/docs/idempotency";
 
 /// Retention of the API's answers.
-pub const RETENTION: Duration = Duration::from_hours(24);
+pub(crate) const RETENTION: Duration = Duration::from_hours(24);
 
 /// Maximum size of an API request.
-pub const MOST_BYTES: usize = 64 * 1024;
+pub(crate) const MOST_BYTES: usize = 64 * 1024;
 
 /// Routes of the whole shop.
-pub fn routes(shop: Shop) -> Router {
+pub(crate) fn routes(shop: Shop) -> Router {
     pages(&shop)
         .merge(api(&shop))
         .fallback(pages::nowhere)
@@ -84,5 +84,4 @@ fn api(shop: &Shop) -> Router<Shop> {
         .route("/api/orders", post(api::create).layer(orders))
         .route("/api/orders/{id}", get(api::find))
         .route("/v1/charges", post(charges::create).layer(charges))
-        .route("/openapi.json", get(docs::openapi))
 }

@@ -12,12 +12,11 @@ use super::random::random_text;
 /// A visitor's session. Its text authenticates the visitor, so it is neither logged nor shown.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Session(String);
+pub(crate) struct Session(String);
 
 impl Session {
     /// Text of the session.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
@@ -42,7 +41,7 @@ impl std::fmt::Debug for Session {
 ///
 /// `SameSite=Lax`: a form on another site that posts to this one comes without the cookie, and gets
 /// none: a new one would replace the visitor's own. With HTTPS, a shop sets `Secure` as well.
-pub async fn with_session(mut request: Request, next: Next) -> Response {
+pub(crate) async fn with_session(mut request: Request, next: Next) -> Response {
     let known = Session::of(request.headers());
     let site = request.headers().get("sec-fetch-site");
     let foreign = !request.method().is_safe() && site.is_some_and(|site| site == "cross-site");

@@ -1,6 +1,5 @@
 //! The shop: state shared by its pages and its API, and how it is opened.
 
-use std::error::Error;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,33 +14,33 @@ use super::books::{Books, Cart, Owner, now};
 use super::live::Live;
 use super::provider::Provider;
 use super::session::Session;
-use crate::kept::beside_the_program;
+use crate::kept::{beside_the_program, cannot};
 
 /// Price of one packet, in cents.
-pub const PRICE: i64 = 1250;
+pub(crate) const PRICE: i64 = 1250;
 
 /// Maximum number of packets in one order.
-pub const MOST: u32 = 20;
+pub(crate) const MOST: u32 = 20;
 
 /// Store deadline: a visitor waits longer instead of seeing that the shop is busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Operation name of the form. Its tokens are valid for no other.
-pub const SUBMIT: &str = "orders.submit";
+pub(crate) const SUBMIT: &str = "orders.submit";
 
 /// The shop. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Shop {
     /// The engine that makes the calls idempotent.
-    pub engine: Engine,
+    pub(crate) engine: Engine,
     /// Carts, orders and charges.
-    pub books: Books,
+    pub(crate) books: Books,
     /// The payment provider.
-    pub provider: Provider,
+    pub(crate) provider: Provider,
     /// Executed and replayed calls.
-    pub live: Live,
+    pub(crate) live: Live,
     /// Lifetime of a form.
-    pub form_life: Duration,
+    pub(crate) form_life: Duration,
 }
 
 impl Shop {
@@ -120,11 +119,7 @@ impl Shop {
 
     /// This session's cart, with its token. Every tab of the cart gets the same token, until it is ordered or the token
     /// expires; so two tabs are one order.
-    ///
-    /// # Errors
-    ///
-    /// A sentence for the operator.
-    pub async fn cart(&self, session: &Session) -> Result<Cart, String> {
+    pub(crate) async fn cart(&self, session: &Session) -> Result<Cart, String> {
         let new = self.engine.issue_token(SUBMIT, session);
         let new = new.map_err(|error| error.to_string())?;
         // Not before the token's own expiry, which is counted in whole seconds too: so a cart never has two
@@ -139,22 +134,4 @@ impl Shop {
 async fn in_file(path: &Path) -> Result<Books, String> {
     let books = Books::file(path).await;
     books.map_err(cannot(&format!("open {}", path.display())))
-}
-
-/// "cannot …", and the error with its causes.
-fn cannot<E: Error>(what: &str) -> impl Fn(E) -> String {
-    move |error| {
-        let mut text = format!("cannot {what}: {error}");
-        let mut source = error.source();
-        while let Some(error) = source {
-            let cause = error.to_string();
-            // Some errors print their cause themselves.
-            if !text.ends_with(&cause) {
-                text.push_str(": ");
-                text.push_str(&cause);
-            }
-            source = error.source();
-        }
-        text
-    }
 }

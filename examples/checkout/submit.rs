@@ -14,7 +14,7 @@ use super::shop::{MOST, Shop};
 
 /// Fields of the form.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct OrderForm {
+pub(crate) struct OrderForm {
     token: String,
     quantity: Quantity,
     card: String,
@@ -23,7 +23,7 @@ pub struct OrderForm {
 /// Number of packets: 1 to 20. Another number is refused before a claim is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
-pub struct Quantity(u32);
+pub(crate) struct Quantity(u32);
 
 impl TryFrom<u32> for Quantity {
     type Error = String;
@@ -44,7 +44,7 @@ impl From<Quantity> for u32 {
 
 /// A placed order. Its response redirects to the page of the order, so that a reload of that page sends no form.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Placed {
+pub(crate) struct Placed {
     order: String,
 }
 
@@ -56,7 +56,7 @@ impl IntoResponse for Placed {
 
 /// Reason why no order was placed. The class decides what a repeat of the form gets.
 #[derive(Clone, Debug, Serialize, Deserialize, Classify)]
-pub enum SubmitError {
+pub(crate) enum SubmitError {
     /// A repeat gets the same answer: the form is used up.
     #[class(business)]
     Declined,
@@ -75,10 +75,6 @@ pub enum SubmitError {
 ///
 /// It runs to completion even if the visitor closes the page. A double click waits for the first one; after a crash the
 /// lease is how long a repeat waits at most.
-///
-/// # Errors
-///
-/// [`SubmitError`].
 #[idempotent(
     op = "orders.submit",
     key = token(&form.token, &session),
@@ -89,7 +85,7 @@ pub enum SubmitError {
     on_cancel = finish,
     engine = shop.engine,
 )]
-pub async fn submit(
+pub(crate) async fn submit(
     #[idem(skip)] State(shop): State<Shop>,
     #[idem(skip)] Extension(session): Extension<Session>,
     Form(form): Form<OrderForm>,
@@ -138,8 +134,7 @@ impl From<Error> for SubmitError {
 
 impl SubmitError {
     /// Status of the error page.
-    #[must_use]
-    pub fn status(&self) -> StatusCode {
+    pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::Declined => StatusCode::PAYMENT_REQUIRED,
             Self::ProviderDown | Self::Books => StatusCode::SERVICE_UNAVAILABLE,
@@ -148,8 +143,7 @@ impl SubmitError {
     }
 
     /// Text for the visitor. `tried`: whether the form of the page was submitted before with an unknown outcome.
-    #[must_use]
-    pub fn notice(&self, tried: bool) -> &'static str {
+    pub(crate) fn notice(&self, tried: bool) -> &'static str {
         let code = match self {
             Self::Declined => {
                 return "The card was declined, and nothing was bought. Here is a new form: try another card.";

@@ -1,15 +1,12 @@
 //! Compares the books with the log: was every request executed, and once?
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
-use super::client::Ending;
-use super::delivery::Log;
-use super::ledger::{Books, Kind, Row};
-use super::money::{Sums, thousands};
-use super::provider::Movement;
-use super::request::{NotifyRequest, Operation, Request};
-use super::run::Run;
+use super::client::{Ending, Run};
+use super::ledger::Books;
+use super::provider::{Kind, Movement};
+use super::request::{Log, NotifyRequest, Receipt, Request};
 
 /// All evidence after a run.
 #[derive(Clone, Debug)]
@@ -49,42 +46,34 @@ impl Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.wrong.len() {
-            0 => write!(f, "  ok    {:<12} {}", self.title, self.text)?,
-            1 => write!(f, "  WRONG {:<12} 1 case", self.title)?,
-            cases => write!(f, "  WRONG {:<12} {cases} cases", self.title)?,
+        let (title, wrong) = (self.title, &self.wrong);
+        if self.is_well() {
+            return write!(f, "  ok    {title:<12} {}", self.text);
         }
-        for wrong in self.wrong.iter().take(3) {
-            write!(f, "\n          - {wrong}")?;
-        }
-        match self.wrong.len().saturating_sub(3) {
-            0 => Ok(()),
-            more => write!(f, "\n          - and {more} more"),
-        }
+        write!(f, "  WRONG {title:<12} {} found", wrong.len())?;
+        wrong
+            .iter()
+            .take(3)
+            .try_for_each(|wrong| write!(f, "\n          - {wrong}"))
     }
 }
 
 /// All requests and effects of one payment or refund.
 #[derive(Default)]
-pub(super) struct Case<'a> {
-    pub(super) asked: Vec<(&'a Request, &'a Ending)>,
-    pub(super) rows: Vec<&'a Row>,
-    pub(super) moved: Vec<&'a Movement>,
+struct Case<'a> {
+    asked: Vec<(&'a Request, &'a Ending)>,
+    booked: Vec<&'a Movement>,
+    moved: Vec<&'a Movement>,
 }
 
 impl Case<'_> {
-    fn answered(&self) -> bool {
-        let mut endings = self.asked.iter().map(|(_, ending)| ending);
-        endings.any(|ending| matches!(ending, Ending::Answered(_)))
-    }
-
-    fn declined(&self) -> bool {
-        let mut endings = self.asked.iter().map(|(_, ending)| ending);
-        endings.any(|ending| matches!(ending, Ending::Declined(_)))
+    fn ended(&self, wanted: fn(&Ending) -> bool) -> bool {
+        self.asked.iter().any(|(_, ending)| wanted(ending))
     }
 }
 
-pub(super) type Cases<'a> = BTreeMap<(&'a str, &'a str), Case<'a>>;
+/// By kind, merchant and number.
+type Cases<'a> = BTreeMap<(Kind, &'a str, &'a str), Case<'a>>;
 
 impl<'a> Evidence<'a> {
     /// Evidence of a `run`.
@@ -103,50 +92,63 @@ impl<'a> Evidence<'a> {
     /// Runs every check. The books agree with the log if no finding has a discrepancy.
     #[must_use]
     pub fn check(&self) -> Vec<Finding> {
+        let cases = self.cases();
         vec![
             self.all_ended(),
-            self.once("payments", Operation::Pay, Kind::Payment),
-            self.once("refunds", Operation::Refund, Kind::Refund),
+            self.once("payments", Kind::Payment, &cases),
+            self.once("refunds", Kind::Refund, &cases),
             self.messages(),
-            self.amounts(),
-            self.same_answers(),
-            self.conflicts(),
+            amounts(&cases),
+            same_answers(&cases),
+            conflicts(&cases),
             self.provider_and_ledger(),
             self.journal(),
         ]
     }
 
-    pub(super) fn deliveries(&self) -> impl Iterator<Item = (&'a Request, &Ending)> {
+    fn deliveries(&self) -> impl Iterator<Item = (&'a Request, &Ending)> {
         let requests = self.log.deliveries.iter().map(|delivery| &delivery.request);
         requests.zip(&self.endings)
     }
 
-    pub(super) fn cases(&self, operation: Operation, kind: Kind) -> Cases<'_> {
+    fn cases(&self) -> Cases<'_> {
         let mut cases = Cases::new();
         for (request, ending) in self.deliveries() {
-            if request.operation() == operation {
-                let case = cases.entry(request.id()).or_default();
-                case.asked.push((request, ending));
-            }
+            let kind = match request {
+                Request::Pay(_) => Kind::Payment,
+                Request::Refund(_) => Kind::Refund,
+                Request::Notify(_) => continue,
+            };
+            let (merchant, id) = request.id();
+            cases
+                .entry((kind, merchant, id))
+                .or_default()
+                .asked
+                .push((request, ending));
         }
-        for row in self.books.journal.iter().filter(|row| row.kind == kind) {
-            let case = cases.entry((&row.merchant, &row.id)).or_default();
-            case.rows.push(row);
+        for row in &self.books.journal {
+            cases
+                .entry((row.kind, &row.merchant, &row.id))
+                .or_default()
+                .booked
+                .push(row);
         }
-        for moved in self.movements.iter().filter(|moved| moved.kind == kind) {
-            let case = cases.entry((&moved.merchant, &moved.id)).or_default();
-            case.moved.push(moved);
+        for moved in &self.movements {
+            cases
+                .entry((moved.kind, &moved.merchant, &moved.id))
+                .or_default()
+                .moved
+                .push(moved);
         }
         cases
     }
 
     fn all_ended(&self) -> Finding {
-        let ended = |wanted: fn(&Ending) -> bool| {
-            let ended = self.endings.iter().filter(|ending| wanted(ending));
-            count(ended.count())
+        let count = |wanted: fn(&Ending) -> bool| {
+            self.endings.iter().filter(|ending| wanted(ending)).count()
         };
-        let wrong = self.log.deliveries.iter().zip(&self.endings);
-        let wrong = wrong.filter_map(|(delivery, ending)| match ending {
+        let ended = self.log.deliveries.iter().zip(&self.endings);
+        let wrong = ended.filter_map(|(delivery, ending)| match ending {
             Ending::GivenUp(error) => Some(format!("line {} was given up: {error}", delivery.line)),
             _ => None,
         });
@@ -155,59 +157,61 @@ impl<'a> Evidence<'a> {
             text: format!(
                 "{} = {} with a receipt + {} with a business error + {} repeats refused + {} with \
                  another content + {} unknown",
-                count(self.endings.len()),
-                ended(|ending| matches!(ending, Ending::Answered(_))),
-                ended(|ending| matches!(ending, Ending::Declined(_))),
-                ended(|ending| matches!(ending, Ending::DoneBefore)),
-                ended(|ending| matches!(ending, Ending::Mismatched)),
-                ended(|ending| matches!(ending, Ending::Unknown)),
+                self.endings.len(),
+                count(|ending| matches!(ending, Ending::Answered(_))),
+                count(|ending| matches!(ending, Ending::Declined(_))),
+                count(|ending| matches!(ending, Ending::DoneBefore)),
+                count(|ending| matches!(ending, Ending::Mismatched)),
+                count(|ending| matches!(ending, Ending::Unknown)),
             ),
             wrong: wrong.collect(),
         }
     }
 
-    fn once(&self, title: &'static str, operation: Operation, kind: Kind) -> Finding {
-        let (mut moved, mut earlier, mut declined) = (0, 0, 0);
-        let (mut sums, mut wrong) = (Sums::default(), Vec::new());
-        let cases = self.cases(operation, kind);
-        for ((merchant, id), case) in &cases {
-            match (case.moved.len(), case.rows.len()) {
-                (1, 1) if case.answered() => {
-                    moved += 1;
-                    sums.add(&case.rows[0].currency, case.rows[0].amount.cast_signed());
-                }
-                (0, 0) if case.answered() && self.rerun => earlier += 1,
-                (0, 0) if case.declined() => declined += 1,
+    fn once(&self, title: &'static str, kind: Kind, cases: &Cases<'_>) -> Finding {
+        let (mut all, mut earlier, mut declined) = (0, 0, 0);
+        let (mut moved, mut wrong) = (Vec::new(), Vec::new());
+        for ((_, merchant, id), case) in cases.iter().filter(|((of, ..), _)| *of == kind) {
+            let answered = case.ended(|ending| matches!(ending, Ending::Answered(_)));
+            let refused = case.ended(|ending| matches!(ending, Ending::Declined(_)));
+            all += 1;
+            match (case.moved.len(), case.booked.len()) {
+                (1, 1) if answered => moved.push(case.booked[0]),
+                (0, 0) if answered && self.rerun => earlier += 1,
+                (0, 0) if refused => declined += 1,
                 (0, 0) => wrong.push(format!("{id} of {merchant} was lost")),
                 (1, 1) => wrong.push(format!("{id} of {merchant} moved, and nobody was told")),
                 (charged, booked) => wrong.push(format!(
-                    "{id} of {merchant} moved {} at the provider, {} in the books",
-                    times(charged),
-                    times(booked)
+                    "{id} of {merchant} moved {charged} times at the provider, {booked} times in the books"
                 )),
             }
         }
-        let earlier = if self.rerun {
-            format!(" + {earlier} answered from an earlier run")
-        } else {
-            String::new()
-        };
         Finding {
             title,
             text: format!(
-                "{} = {moved} moved once ({sums}){earlier} + {declined} refused, nothing moved",
-                cases.len()
+                "{all} = {} moved once ({}){} + {declined} refused, nothing moved",
+                moved.len(),
+                sums(&moved),
+                self.earlier(earlier, "answered from")
             ),
             wrong,
+        }
+    }
+
+    /// What an earlier run did, where there may have been one.
+    fn earlier(&self, number: usize, how: &str) -> String {
+        if self.rerun {
+            format!(" + {number} {how} an earlier run")
+        } else {
+            String::new()
         }
     }
 
     fn messages(&self) -> Finding {
         let mut messages: BTreeMap<(&str, &str), (usize, bool)> = BTreeMap::new();
         for (request, ending) in self.deliveries() {
-            if request.operation() == Operation::Notify {
-                let (_, unknown) = messages.entry(request.id()).or_default();
-                *unknown |= *ending == Ending::Unknown;
+            if matches!(request, Request::Notify(_)) {
+                messages.entry(request.id()).or_default().1 |= *ending == Ending::Unknown;
             }
         }
         for message in &self.sent {
@@ -219,19 +223,15 @@ impl<'a> Evidence<'a> {
                 (0 | 1, true) => unknown += 1,
                 (1, false) => once += 1,
                 (0, false) if self.rerun => earlier += 1,
-                (sent, _) => wrong.push(format!("a message to {to} was sent {}", times(*sent))),
+                (sent, _) => wrong.push(format!("a message to {to} was sent {sent} times")),
             }
         }
-        let earlier = if self.rerun {
-            format!(" + {earlier} by an earlier run")
-        } else {
-            String::new()
-        };
         Finding {
             title: "messages",
             text: format!(
-                "{} = {once} sent once{earlier} + {unknown} sent once or not at all, and reported",
-                messages.len()
+                "{} = {once} sent once{} + {unknown} sent once or not at all, and reported",
+                messages.len(),
+                self.earlier(earlier, "by")
             ),
             wrong,
         }
@@ -243,76 +243,209 @@ impl<'a> Evidence<'a> {
             pairs.entry(&moved.number).or_default().0 += 1;
         }
         for row in &self.books.journal {
-            pairs.entry(&row.movement).or_default().1 += 1;
+            pairs.entry(&row.number).or_default().1 += 1;
         }
         let unequal = pairs.iter().filter(|(_, times)| **times != (1, 1));
         let wrong = unequal.map(|(number, (moved, booked))| {
-            format!(
-                "{number}: {} at the provider, {} in the books",
-                times(*moved),
-                times(*booked)
-            )
+            format!("{number}: {moved} times at the provider, {booked} times in the books")
         });
         Finding {
             title: "provider",
             text: format!(
                 "{} movements there, {} rows in the books, in pairs",
-                count(self.movements.len()),
-                count(self.books.journal.len())
+                self.movements.len(),
+                self.books.journal.len()
             ),
             wrong: wrong.collect(),
         }
     }
 
     fn journal(&self) -> Finding {
-        let mut rebuilt: BTreeMap<(String, String), i64> = BTreeMap::new();
-        let mut total = Sums::default();
+        let mut explained: BTreeMap<(String, String), i64> = BTreeMap::new();
         for row in &self.books.journal {
-            let amount = row.amount.cast_signed();
-            for (account, change) in [(&row.from, -amount), (&row.to, amount)] {
-                let account = (account.clone(), row.currency.clone());
-                *rebuilt.entry(account).or_default() += change;
+            for (account, change) in row.changes() {
+                let account = (account.to_owned(), row.currency.clone());
+                *explained.entry(account).or_default() += change;
             }
         }
-        let mut wrong = Vec::new();
-        for (account, balance) in &self.books.balances {
-            total.add(&account.1, *balance);
-            let explained = rebuilt.remove(account).unwrap_or_default();
-            if explained != *balance {
-                let (name, currency) = account;
-                wrong.push(format!(
-                    "{name} has {balance} {currency}, the rows say {explained}"
-                ));
-            }
-        }
-        wrong.extend(
-            rebuilt
-                .keys()
-                .map(|(name, _)| format!("{name} has rows and no balance")),
-        );
-        if !total.is_zero() {
-            wrong.push(format!("all balances together are {total}, not zero"));
-        }
+        let balances = &self.books.balances;
+        let accounts: BTreeSet<_> = explained.keys().chain(balances.keys()).collect();
+        let unequal = accounts
+            .iter()
+            .filter(|account| explained.get(*account) != balances.get(*account));
+        let wrong = unequal.map(|account| {
+            let (name, currency) = account;
+            let (balance, rows) = (balances.get(*account), explained.get(*account));
+            format!("{name} has {balance:?} {currency}, the rows say {rows:?}")
+        });
         Finding {
             title: "journal",
-            text: format!(
-                "explains the balances of {} accounts, and their sum is zero",
-                self.books.balances.len()
-            ),
-            wrong,
+            text: format!("explains the balances of {} accounts", balances.len()),
+            wrong: wrong.collect(),
         }
     }
-}
 
-/// A number, formatted for people.
-pub(super) fn count(number: usize) -> String {
-    thousands(number as u64)
-}
-
-fn times(number: usize) -> String {
-    match number {
-        0 => "not at all".to_owned(),
-        1 => "once".to_owned(),
-        more => format!("{more} times"),
+    /// Movements beyond the first of each payment or refund.
+    #[must_use]
+    pub fn repeated(&self, kind: Kind) -> Vec<&Movement> {
+        let mut first = HashSet::new();
+        let of_kind = self.movements.iter().filter(|moved| moved.kind == kind);
+        of_kind
+            .filter(|moved| !first.insert((&moved.merchant, &moved.id)))
+            .collect()
     }
+
+    /// The cost of repeats, in lines for people.
+    #[must_use]
+    pub fn damage(&self) -> String {
+        let (charges, refunds) = (self.repeated(Kind::Payment), self.repeated(Kind::Refund));
+        let payments: HashSet<_> = charges
+            .iter()
+            .map(|moved| (&moved.merchant, &moved.id))
+            .collect();
+        let messages: HashSet<_> = self.sent.iter().collect();
+        format!(
+            "  {:>7} payments charged more than once: {} charges too many, {}\n\
+             \x20 {:>7} refunds too many: {} given away\n\
+             \x20 {:>7} movements at the provider that are not in the books\n\
+             \x20 {:>7} messages sent again\n",
+            payments.len(),
+            charges.len(),
+            sums(&charges),
+            refunds.len(),
+            sums(&refunds),
+            self.movements
+                .len()
+                .saturating_sub(self.books.journal.len()),
+            self.sent.len() - messages.len()
+        )
+    }
+}
+
+/// Whether every amount in a row, a charge or a receipt is one that was asked for.
+fn amounts(cases: &Cases<'_>) -> Finding {
+    let (mut seen, mut wrong) = (0, Vec::new());
+    for ((_, merchant, id), case) in cases {
+        let offered: HashSet<_> = case
+            .asked
+            .iter()
+            .filter_map(|(request, _)| money(request))
+            .collect();
+        let effects = case.booked.iter().chain(&case.moved);
+        let mut amounts: Vec<_> = effects
+            .map(|moved| (moved.amount, moved.currency.clone()))
+            .collect();
+        amounts.extend(case.asked.iter().filter_map(|(_, ending)| receipt(ending)));
+        seen += amounts.len();
+        for (amount, currency) in amounts.iter().filter(|amount| !offered.contains(amount)) {
+            wrong.push(format!(
+                "{id} of {merchant}: nobody asked for {amount} {currency}"
+            ));
+        }
+    }
+    Finding {
+        title: "amounts",
+        text: format!("{seen} in rows, charges and receipts, each one that was asked for"),
+        wrong,
+    }
+}
+
+/// Whether all repeats got the same answer.
+fn same_answers(cases: &Cases<'_>) -> Finding {
+    let (mut compared, mut wrong) = (0, Vec::new());
+    for ((_, merchant, id), case) in cases {
+        let answers: Vec<_> = case
+            .asked
+            .iter()
+            .filter_map(|(_, ending)| answer(ending))
+            .collect();
+        compared += answers.len();
+        let different = answers.iter().collect::<HashSet<_>>().len();
+        if different > 1 {
+            wrong.push(format!(
+                "{id} of {merchant} got {different} different answers"
+            ));
+        }
+    }
+    Finding {
+        title: "same answer",
+        text: format!(
+            "{compared} answers to payments and refunds, and each repeat got that of the first"
+        ),
+        wrong,
+    }
+}
+
+/// Whether one content of an id was carried out, and each request of another one was refused.
+fn conflicts(cases: &Cases<'_>) -> Finding {
+    let (mut ids, mut refused, mut wrong) = (0, 0, Vec::new());
+    for ((_, merchant, id), case) in cases {
+        let contents: HashSet<_> = case.asked.iter().map(|(request, _)| request).collect();
+        ids += usize::from(contents.len() > 1);
+        let carried_out = case
+            .asked
+            .iter()
+            .filter(|(_, ending)| answer(ending).is_some());
+        let winners: HashSet<_> = carried_out.map(|(request, _)| request).collect();
+        if winners.len() > 1 {
+            wrong.push(format!(
+                "{id} of {merchant} was carried out with {} contents",
+                winners.len()
+            ));
+        }
+        for (request, ending) in &case.asked {
+            let other = !winners.contains(request);
+            if matches!(ending, Ending::GivenUp(_)) {
+                continue;
+            }
+            refused += usize::from(other);
+            if other != (**ending == Ending::Mismatched) {
+                wrong.push(format!("{id} of {merchant}: wrongly told {ending:?}"));
+            }
+        }
+    }
+    Finding {
+        title: "conflicts",
+        text: format!(
+            "{ids} ids came with two contents: the first claim won, and {refused} deliveries of the other were refused"
+        ),
+        wrong,
+    }
+}
+
+fn money(request: &Request) -> Option<(u64, String)> {
+    match request {
+        Request::Pay(pay) => Some((pay.amount, pay.currency.clone())),
+        Request::Refund(refund) => Some((refund.amount, refund.currency.clone())),
+        Request::Notify(_) => None,
+    }
+}
+
+fn receipt(ending: &Ending) -> Option<(u64, String)> {
+    let Ending::Answered(text) = ending else {
+        return None;
+    };
+    let receipt: Receipt = serde_json::from_str(text).ok()?;
+    Some((receipt.amount, receipt.currency))
+}
+
+/// The answer that a caller received, unless it is a refusal to answer.
+fn answer(ending: &Ending) -> Option<String> {
+    match ending {
+        Ending::Answered(text) => Some(text.clone()),
+        Ending::Declined(error) => Some(error.to_string()),
+        _ => None,
+    }
+}
+
+/// The sum of each currency, for people.
+fn sums(movements: &[&Movement]) -> String {
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    for moved in movements {
+        *sums.entry(&moved.currency).or_default() += moved.amount;
+    }
+    let sums = sums
+        .iter()
+        .map(|(currency, sum)| format!("{}.{:02} {currency}", sum / 100, sum % 100));
+    sums.collect::<Vec<_>>().join(" + ")
 }

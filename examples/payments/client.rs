@@ -1,26 +1,54 @@
-//! A client that times out, and calls again with the same request.
+//! A client that drives a log through the service: it times out, and calls again with the same request.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use idem_runtime::{Class, Classify, ErrorKind};
+use idem_runtime::{Class, Classify as _, ErrorKind};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::delivery::Delivery;
 use super::error::PayError;
 use super::faults::{Faults, Step};
-use super::request::{Operation, Request};
+use super::ledger::Books;
+use super::place::Place;
+use super::request::{Delivery, Operation, Request};
 use super::service::{Answer, Protection, Service};
 
-/// Number of tries before a delivery goes back to the end of the queue.
-const TRIES: u32 = 4;
-/// Number of rounds before the client gives up.
-const ROUNDS: u32 = 10;
-/// The first pause after a system error; it doubles.
+/// Number of tries before the client gives up.
+const TRIES: u32 = 44;
+/// The first pause after a system error; it doubles up to the longest.
 const PAUSE: Duration = Duration::from_millis(5);
-/// If `retry_after` is longer than this, the delivery goes back to the end of the queue instead.
-const PATIENCE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_millis(320);
+
+/// Settings of a run.
+#[derive(Debug)]
+pub struct Settings {
+    /// Number of concurrent deliveries.
+    pub tasks: usize,
+    /// The faults.
+    pub faults: Faults,
+    /// With the attribute, or without.
+    pub protection: Protection,
+    /// Gets the number of deliveries that have ended, and that of all, after each.
+    pub progress: fn(usize, usize),
+}
+
+/// Results of a run.
+#[derive(Debug)]
+pub struct Run {
+    /// End of each delivery, in the order of the log.
+    pub endings: Vec<Ending>,
+    /// The client's counts, in the order of [`Operation::ALL`].
+    pub traffic: [Traffic; 3],
+    /// Our books as they are now.
+    pub books: Books,
+    /// The service with its ledger and its doubles.
+    pub service: Arc<Service>,
+    /// Duration of the run.
+    pub elapsed: Duration,
+}
 
 /// End of a delivery. Each has exactly one.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,13 +65,6 @@ pub enum Ending {
     Unknown,
     /// With this error after every try.
     GivenUp(PayError),
-}
-
-/// Result of trying a delivery.
-#[derive(Debug)]
-pub(crate) enum Tried {
-    Ended(Ending),
-    Later(Duration),
 }
 
 /// The client's counts for one operation.
@@ -67,69 +88,85 @@ pub struct Traffic {
     pub unknown: u64,
 }
 
-impl Traffic {
-    /// Number of answers, lost ones included.
-    #[must_use]
-    pub fn answers(&self) -> u64 {
-        self.retryable
-            + self.receipts
-            + self.declined
-            + self.mismatched
-            + self.repeats
-            + self.unknown
-    }
-}
-
 /// Sends deliveries to the service.
 #[derive(Debug)]
-pub(crate) struct Client {
+struct Client {
     service: Arc<Service>,
+    faults: Arc<Faults>,
     protection: Protection,
-    faults: Faults,
+    tasks: Semaphore,
+    ended: AtomicUsize,
     traffic: Mutex<[Traffic; 3]>,
     lost: Mutex<Vec<(Operation, JoinHandle<Answer>)>>,
 }
 
-impl Client {
-    pub(crate) fn new(service: Arc<Service>, protection: Protection, faults: Faults) -> Self {
-        Self {
-            service,
-            protection,
-            faults,
-            traffic: Mutex::default(),
-            lost: Mutex::default(),
-        }
+/// Delivers every delivery until it has ended.
+///
+/// # Errors
+///
+/// If the books cannot be read at the end.
+///
+/// # Panics
+///
+/// If a task panics.
+pub async fn run(deliveries: &[Delivery], place: Place, settings: Settings) -> Result<Run, String> {
+    let started = Instant::now();
+    let faults = Arc::new(settings.faults);
+    let service = Arc::new(Service::new(place, Arc::clone(&faults)));
+    let client = Arc::new(Client {
+        service: Arc::clone(&service),
+        faults,
+        protection: settings.protection,
+        tasks: Semaphore::new(settings.tasks),
+        ended: AtomicUsize::new(0),
+        traffic: Mutex::default(),
+        lost: Mutex::default(),
+    });
+    let total = deliveries.len();
+    let delivering = deliveries.iter().cloned().map(|delivery| {
+        let client = Arc::clone(&client);
+        tokio::spawn(async move {
+            let ending = client.deliver(&delivery).await;
+            (settings.progress)(client.ended.fetch_add(1, Ordering::Relaxed) + 1, total);
+            ending
+        })
+    });
+    let mut endings = Vec::with_capacity(total);
+    for delivery in delivering.collect::<Vec<_>>() {
+        endings.push(delivery.await.expect("a delivery does not panic"));
     }
+    let traffic = client.finish().await;
+    let books = service.ledger.books().await;
+    Ok(Run {
+        endings,
+        traffic,
+        books: books.map_err(|error| format!("cannot read the books: {error}"))?,
+        service,
+        elapsed: started.elapsed(),
+    })
+}
 
-    /// Tries a delivery until it ends, or should be tried later.
-    pub(crate) async fn deliver(&self, delivery: &Delivery, round: u32) -> Tried {
+impl Client {
+    /// Calls until the delivery ends. During a pause, other deliveries have their turn.
+    async fn deliver(&self, delivery: &Delivery) -> Ending {
         let mut pause = PAUSE;
         let mut last = PayError::ProviderTimeout;
-        for nth in round * TRIES + 1..=(round + 1) * TRIES {
-            if self.faults.strikes(Step::AnswerLost, &delivery.id, nth) {
+        for nth in 1..=TRIES {
+            let turn = self.tasks.acquire().await;
+            if self.faults.strikes(Step::AnswerLost, &delivery.id) {
                 self.call_and_miss(&delivery.request, nth).await;
                 continue;
             }
-            let error = match self.call(&delivery.request).await {
-                Ok(receipt) => return Tried::Ended(Ending::Answered(receipt)),
-                Err(error) => error,
-            };
-            if !error.is_retryable() {
-                return Tried::Ended(ending(error));
+            match self.call(&delivery.request).await {
+                Ok(receipt) => return Ending::Answered(receipt),
+                Err(error) if error.is_retryable() => last = error,
+                Err(error) => return ending(error),
             }
-            let advice = error.retry_after().unwrap_or(pause);
-            last = error;
-            if advice > PATIENCE && round < ROUNDS {
-                return Tried::Later(advice);
-            }
-            sleep(advice).await;
-            pause *= 2;
+            drop(turn);
+            sleep(last.retry_after().unwrap_or(pause)).await;
+            pause = LONGEST_PAUSE.min(pause * 2);
         }
-        if round < ROUNDS {
-            Tried::Later(pause * (round + 1))
-        } else {
-            Tried::Ended(Ending::GivenUp(last))
-        }
+        Ending::GivenUp(last)
     }
 
     async fn call(&self, request: &Request) -> Answer {
@@ -154,7 +191,7 @@ impl Client {
     }
 
     /// Waits for the calls that timed out, and returns the counts of each operation.
-    pub(crate) async fn finish(&self) -> [Traffic; 3] {
+    async fn finish(&self) -> [Traffic; 3] {
         let lost = std::mem::take(&mut *lock(&self.lost));
         for (operation, call) in lost {
             self.note(operation, &call.await.expect("a call does not panic"));
@@ -197,6 +234,6 @@ fn ending(error: PayError) -> Ending {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

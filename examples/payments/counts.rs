@@ -1,8 +1,7 @@
 //! Counts of the engine's events: the source of the table.
 
-use std::ops::Index;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use idem_runtime::{
     ErrorKind, Observer,
@@ -12,8 +11,8 @@ use idem_runtime::{
 
 use super::request::Operation;
 
-/// Result of a call, by the engine's events. Each call has exactly one of these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What the engine did. Each call ends with exactly one of these, the last two excepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Seen {
     /// The body ran, and its value is stored.
     Executed,
@@ -39,86 +38,38 @@ pub enum Seen {
     Unknown,
     /// Refused for another reason, such as an unavailable store.
     OtherRefusal,
-}
-
-impl Seen {
-    const COUNT: usize = Self::OtherRefusal as usize + 1;
-    /// All variants.
-    pub const ALL: [Self; Self::COUNT] = [
-        Self::Executed,
-        Self::ErrorKept,
-        Self::UnknownKept,
-        Self::Released,
-        Self::Replayed,
-        Self::ErrorReplayed,
-        Self::Waited,
-        Self::Mismatched,
-        Self::Duplicate,
-        Self::Running,
-        Self::Unknown,
-        Self::OtherRefusal,
-    ];
+    /// A claim was granted: a body started.
+    Claimed,
+    /// An unexpected event: an answer not stored, a lost lease, a dropped or panicked body.
+    Trouble,
 }
 
 /// Counts the events of an engine. Clones share the counts.
 #[derive(Clone, Debug, Default)]
-pub struct Counts(Arc<[Cells; 3]>);
-
-#[derive(Debug, Default)]
-struct Cells {
-    seen: [AtomicU64; Seen::COUNT],
-    claimed: AtomicU64,
-    trouble: AtomicU64,
-}
-
-/// The counts of one operation, or of all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    seen: [u64; Seen::COUNT],
-    /// Number of granted claims: bodies that started.
-    pub claimed: u64,
-    /// Unexpected events: an answer not stored, a lost lease, a dropped or panicked body.
-    pub trouble: u64,
-}
-
-impl Index<Seen> for Tally {
-    type Output = u64;
-
-    fn index(&self, seen: Seen) -> &u64 {
-        &self.seen[seen as usize]
-    }
-}
-
-impl Tally {
-    /// Number of calls that ended.
-    #[must_use]
-    pub fn calls(&self) -> u64 {
-        self.seen.iter().sum()
-    }
-
-    /// Number of bodies that ended.
-    #[must_use]
-    pub fn bodies(&self) -> u64 {
-        let ran = [
-            Seen::Executed,
-            Seen::ErrorKept,
-            Seen::UnknownKept,
-            Seen::Released,
-        ];
-        ran.iter().map(|seen| self[*seen]).sum()
-    }
-}
+pub struct Counts(Arc<Mutex<BTreeMap<(Operation, Seen), u64>>>);
 
 impl Counts {
-    /// Counts of this operation.
+    /// How often the engine did this for an operation.
     #[must_use]
-    pub fn of(&self, operation: Operation) -> Tally {
-        let cells = &self.0[operation as usize];
-        Tally {
-            seen: std::array::from_fn(|i| cells.seen[i].load(Ordering::Relaxed)),
-            claimed: cells.claimed.load(Ordering::Relaxed),
-            trouble: cells.trouble.load(Ordering::Relaxed),
-        }
+    pub fn of(&self, operation: Operation, seen: Seen) -> u64 {
+        self.lock()
+            .get(&(operation, seen))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// Number of calls of an operation that ended.
+    #[must_use]
+    pub fn calls(&self, operation: Operation) -> u64 {
+        let counts = self.lock();
+        counts
+            .range((operation, Seen::Executed)..=(operation, Seen::OtherRefusal))
+            .map(|(_, count)| count)
+            .sum()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Operation, Seen), u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -126,18 +77,13 @@ impl Observer for Counts {
     fn observe(&self, event: &Event<'_>) {
         // Prints the events that need attention, and no others.
         StderrObserver.observe(event);
-        let Some(operation) = Operation::ALL
-            .into_iter()
-            .find(|operation| operation.name() == event.operation)
+        let mut operations = Operation::ALL.into_iter();
+        let Some(operation) = operations.find(|operation| operation.name() == event.operation)
         else {
             return;
         };
-        let cells = &self.0[operation as usize];
         let seen = match &event.kind {
-            EventKind::Claimed { .. } => {
-                cells.claimed.fetch_add(1, Ordering::Relaxed);
-                return;
-            }
+            EventKind::Claimed { .. } => Seen::Claimed,
             EventKind::Completed { outcome, .. } => match outcome {
                 OutcomeKind::Value => Seen::Executed,
                 OutcomeKind::Error => Seen::ErrorKept,
@@ -158,11 +104,8 @@ impl Observer for Counts {
                 _ => Seen::OtherRefusal,
             },
             EventKind::Renewed | EventKind::RenewalFailed { .. } => return,
-            _ => {
-                cells.trouble.fetch_add(1, Ordering::Relaxed);
-                return;
-            }
+            _ => Seen::Trouble,
         };
-        cells.seen[seen as usize].fetch_add(1, Ordering::Relaxed);
+        *self.lock().entry((operation, seen)).or_default() += 1;
     }
 }

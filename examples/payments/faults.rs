@@ -1,9 +1,11 @@
 //! Faults, drawn from a seed so that a run can be repeated.
 
-use super::random::draw;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Mutex, PoisonError};
 
 /// Steps that can fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// The request is sent and does not reach the provider.
     ProviderBefore,
@@ -18,37 +20,38 @@ pub enum Step {
 }
 
 /// Decides which steps fail.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Faults {
-    seed: Option<u64>,
+    seed: u64,
+    tries: Mutex<HashMap<(Step, String), u32>>,
 }
 
 impl Faults {
     /// Faults drawn from this seed.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
-        Self { seed: Some(seed) }
+        Self {
+            seed,
+            tries: Mutex::default(),
+        }
     }
 
-    /// No faults except the faults that a card's name triggers.
+    /// Whether this try of a step fails: about 4 % of the first two do, and no later one. It depends on the seed, the
+    /// id and the number of the try, so that the same steps fail in any order of the tasks.
     #[must_use]
-    pub fn none() -> Self {
-        Self { seed: None }
+    pub fn strikes(&self, step: Step, id: &str) -> bool {
+        self.strikes_or_first(step, id, false)
     }
 
-    /// Whether the `nth` try (from 1) of this step for this id fails. At most two tries in a row do.
+    /// As [`strikes`](Self::strikes), but where `first` is set, the first try fails for certain.
     #[must_use]
-    pub fn strikes(&self, step: Step, id: &str, nth: u32) -> bool {
-        let (name, percent) = match step {
-            Step::ProviderBefore => ("provider before", 4),
-            Step::ProviderAfter => ("provider after", 4),
-            Step::Database => ("database", 4),
-            Step::AnswerLost => ("answer lost", 3),
-            Step::Gateway => ("gateway", 3),
-        };
-        nth <= 2
-            && self
-                .seed
-                .is_some_and(|seed| draw(seed, name, id, nth) % 100 < percent)
+    pub fn strikes_or_first(&self, step: Step, id: &str, first: bool) -> bool {
+        let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
+        let nth = tries.entry((step, id.to_owned())).or_default();
+        *nth += 1;
+        // `DefaultHasher::new` is the same in every process.
+        let mut hasher = DefaultHasher::new();
+        (self.seed, step, id, *nth).hash(&mut hasher);
+        first && *nth == 1 || *nth <= 2 && hasher.finish() % 100 < 4
     }
 }

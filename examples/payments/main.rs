@@ -6,15 +6,12 @@ use std::process::ExitCode;
 
 use idem_examples::payments::args::Args;
 use idem_examples::payments::check::{Evidence, Finding};
+use idem_examples::payments::client::{Run, Settings, run};
 use idem_examples::payments::counts::Counts;
-use idem_examples::payments::damage::Damage;
-use idem_examples::payments::delivery::Log;
 use idem_examples::payments::faults::Faults;
-use idem_examples::payments::money::thousands;
 use idem_examples::payments::place::Place;
-use idem_examples::payments::progress::Progress;
 use idem_examples::payments::report;
-use idem_examples::payments::run::{Run, Settings, run};
+use idem_examples::payments::request::Log;
 use idem_examples::payments::service::Protection;
 
 #[tokio::main]
@@ -63,9 +60,9 @@ async fn payments(args: &Args) -> Result<bool, String> {
         tasks: args.tasks,
         faults: Faults::seeded(args.seed),
         protection,
+        progress,
     };
-    let progress = Progress::new(log.deliveries.len());
-    let run = run(&log.deliveries, place, settings, progress).await?;
+    let run = run(&log.deliveries, place, settings).await?;
     Ok(conclude(args, &log, &counts, &run))
 }
 
@@ -81,7 +78,7 @@ fn conclude(args: &Args, log: &Log, counts: &Counts, run: &Run) -> bool {
     if args.without {
         say(&format!(
             "Bodies that ran: {}, one for each call.\n\n",
-            thousands(run.service.bodies())
+            run.service.bodies()
         ));
     } else {
         say(&format!("{}\n", report::table(counts)));
@@ -104,10 +101,7 @@ fn conclude(args: &Args, log: &Log, counts: &Counts, run: &Run) -> bool {
     }
     let well = findings.iter().all(Finding::is_well);
     if args.without {
-        say(&format!(
-            "\nWhat the repeats cost\n{}",
-            Damage::of(&evidence)
-        ));
+        say(&format!("\nWhat the repeats cost\n{}", evidence.damage()));
     }
     say(if !well && evidence.rerun {
         "\nWRONG: the books do not agree with the log. Did an earlier run under this prefix break off?\n\
@@ -129,6 +123,14 @@ fn log_of_the_example() -> PathBuf {
         return near.to_owned();
     }
     Path::new(env!("CARGO_MANIFEST_DIR")).join("payments/deliveries.jsonl")
+}
+
+/// A line every tenth of the way.
+fn progress(done: usize, total: usize) {
+    let tenth = |done: usize| done * 10 / total;
+    if tenth(done) > tenth(done - 1) {
+        eprintln!("{:>3} %  {done} deliveries", tenth(done) * 10);
+    }
 }
 
 fn fail(message: &str) -> ExitCode {

@@ -23,10 +23,8 @@ pub enum Note {
     Answered {
         /// The caller's idempotency key.
         key: String,
-        /// The number of the movement, or the reason why there is none.
-        answer: Result<String, PayError>,
-        /// The movement.
-        moved: Option<Movement>,
+        /// The movement, or the reason why there is none.
+        answer: Result<Movement, PayError>,
     },
     /// The gateway sent a message.
     Sent(NotifyRequest),

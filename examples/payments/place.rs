@@ -14,9 +14,9 @@ use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqliteStore};
 
 use super::args::{Args, Store};
 use super::counts::Counts;
-use super::database::{AnyPool, Database};
+use super::ledger::{AnyPool, Ledger};
 use super::notes::{Note, Notes};
-use crate::kept::beside_the_program;
+use crate::kept::{beside_the_program, cannot};
 
 /// Books are continued for less than the 24 hours that their records are kept.
 const LAPSE: Duration = Duration::from_hours(20);
@@ -29,8 +29,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Place {
     /// The engine on the store of the records.
     pub engine: Engine,
-    /// The books; in this process, if there is no database.
-    pub database: Option<Database>,
+    /// The books.
+    pub ledger: Ledger,
+    /// Whether the records are in the database of the books.
+    pub in_tx: bool,
     /// The file of the parties downstream.
     pub notes: Notes,
     /// Notes of the earlier processes.
@@ -39,14 +41,20 @@ pub struct Place {
 
 impl Place {
     /// Records on this engine, and books that end with the process.
-    #[must_use]
-    pub fn here(engine: Engine) -> Self {
-        Self {
+    ///
+    /// # Errors
+    ///
+    /// A sentence for the person who started this.
+    pub async fn here(engine: Engine) -> Result<Self, String> {
+        let pool = AnyPool::memory().await.map_err(cannot("keep books"))?;
+        let ledger = Ledger::open(pool, new_prefix(), false, LAPSE).await;
+        Ok(Self {
             engine,
-            database: None,
+            ledger: ledger.map_err(cannot("open the books"))?,
+            in_tx: false,
             notes: Notes::default(),
             past: Vec::new(),
-        }
+        })
     }
 
     /// Opens the place of the arguments, and describes it in words.
@@ -59,7 +67,7 @@ impl Place {
             Store::Memory => {
                 let engine = engine(MemoryStore::new(), &new_prefix(), counts)?;
                 let place = "records and books end with this process".to_owned();
-                Ok((Self::here(engine), place))
+                Ok((Self::here(engine).await?, place))
             }
             Store::Redis(url) => Self::redis(args, url, counts).await,
             Store::Sqlite(file) => Self::sqlite(args, file, counts).await,
@@ -77,7 +85,7 @@ impl Place {
             "records are in Redis under the prefix {prefix}, for up to 24 hours; the books end with \
              this process"
         );
-        Ok((Self::here(engine(store, &prefix, counts)?), place))
+        Ok((Self::here(engine(store, &prefix, counts)?).await?, place))
     }
 
     async fn sqlite(
@@ -131,25 +139,24 @@ impl Place {
         place: &str,
         counts: &Counts,
     ) -> Result<(Self, String), String> {
-        let database = Database::open(pool, args.fresh, LAPSE).await;
-        let database = database.map_err(cannot("open the books"))?;
-        let prefix = database.run().prefix.clone();
-        let past = notes.belong_to(&prefix, database.rows() == 0, past)?;
-        let engine = engine(store, &prefix, counts)?;
+        let ledger = Ledger::open(pool, new_prefix(), args.fresh, LAPSE).await;
+        let ledger = ledger.map_err(cannot("open the books"))?;
+        let past = notes.belong_to(&ledger.prefix, ledger.earlier == 0, past)?;
+        let engine = engine(store, &ledger.prefix, counts)?;
         let mut words = format!("records and books are in {place}");
-        if database.rows() > 0 {
-            let minutes = database.run().age.as_secs() / 60;
+        if ledger.earlier > 0 {
+            let minutes = ledger.age.as_secs() / 60;
             let _ = write!(
                 words,
                 ",\nwith {} rows of a run that began {minutes} minutes ago. This one continues it; `--fresh` \
                  starts anew",
-                database.rows()
+                ledger.earlier
             );
         }
-        let database = Some(database);
         let opened = Self {
             engine,
-            database,
+            ledger,
+            in_tx: true,
             notes,
             past,
         };
@@ -168,27 +175,7 @@ fn engine(store: impl Records, prefix: &str, counts: &Counts) -> Result<Engine, 
 }
 
 /// A prefix that no other run has.
-pub(super) fn new_prefix() -> String {
+fn new_prefix() -> String {
     // Different in every process, which suffices here.
     format!("payments-{:08x}", RandomState::new().hash_one(0) >> 32)
-}
-
-/// "cannot …", and the error with its causes.
-fn cannot<E: std::error::Error>(what: &str) -> impl Fn(E) -> String {
-    move |error| format!("cannot {what}: {}", chain(&error))
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let cause = error.to_string();
-        // Some errors print their cause themselves.
-        if !text.ends_with(&cause) {
-            text.push_str(": ");
-            text.push_str(&cause);
-        }
-        source = error.source();
-    }
-    text
 }

@@ -4,23 +4,31 @@
 //! gateway knows none, as many do not. Their effects are in [notes](super::notes), because they are other
 //! parties: when our process dies, they do not.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::error::PayError;
 use super::faults::{Faults, Step};
-use super::ledger::Kind;
 use super::notes::{Note, Notes};
 use super::request::{NotifyRequest, PayRequest, RefundRequest};
 
 /// Latency of the provider and the gateway.
 const LATENCY: Duration = Duration::from_millis(25);
 
-/// Money that the provider moved, from a card or back to it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// Direction of a movement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Kind {
+    /// From a card to a merchant.
+    Payment,
+    /// From a merchant to a card.
+    Refund,
+}
+
+/// Money that the provider moved, from a card or back to it. A row of the books has the same fields.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Movement {
     /// Direction of the movement.
     pub kind: Kind,
@@ -40,18 +48,26 @@ pub struct Movement {
     pub currency: String,
 }
 
-/// Remainder of a charge.
-#[derive(Debug)]
-struct Charge {
-    card: String,
-    currency: String,
-    left: u64,
+impl Movement {
+    /// The two accounts, ordered by name, and what is added to each.
+    #[must_use]
+    pub fn changes(&self) -> [(&str, i64); 2] {
+        let amount = self.amount.cast_signed();
+        let to_merchant = if self.kind == Kind::Payment {
+            amount
+        } else {
+            -amount
+        };
+        let mut changes = [(&*self.card, -to_merchant), (&*self.merchant, to_merchant)];
+        changes.sort_unstable();
+        changes
+    }
 }
 
 /// Charges cards.
 #[derive(Debug)]
 pub struct Provider {
-    faults: Faults,
+    faults: Arc<Faults>,
     notes: Notes,
     bank: Mutex<Bank>,
 }
@@ -59,33 +75,21 @@ pub struct Provider {
 /// State of the provider.
 #[derive(Debug, Default)]
 struct Bank {
-    /// Balance of each card, by card and currency.
-    cards: BTreeMap<(String, String), u64>,
     /// Answer to each idempotency key.
-    answers: HashMap<String, Result<String, PayError>>,
-    charges: HashMap<String, Charge>,
+    answers: HashMap<String, Result<Movement, PayError>>,
     movements: Vec<Movement>,
-    tries: HashMap<String, u32>,
+    /// Requests whose key had been answered before.
     repeats: usize,
-}
-
-/// Initial balance of a card. The names are test tokens, as real providers have them.
-fn opening(card: &str) -> u64 {
-    if card.starts_with("card_low_") {
-        5_000
-    } else {
-        100_000_000
-    }
 }
 
 impl Provider {
     /// A provider with these faults and these earlier notes.
     #[must_use]
-    pub fn new(faults: Faults, notes: Notes, past: &[Note]) -> Self {
+    pub fn new(faults: Arc<Faults>, notes: Notes, past: &[Note]) -> Self {
         let mut bank = Bank::default();
         for note in past {
-            if let Note::Answered { key, answer, moved } = note {
-                bank.apply(key, answer, moved.as_ref());
+            if let Note::Answered { key, answer } = note {
+                bank.apply(key.clone(), answer.clone());
             }
         }
         Self {
@@ -95,18 +99,18 @@ impl Provider {
         }
     }
 
-    /// Debits the card and returns the number of the charge.
+    /// Debits the card.
     ///
     /// # Errors
     ///
     /// The bank's refusal, or a time-out after which the charge may or may not have happened.
-    pub async fn charge(&self, key: &str, request: &PayRequest) -> Result<String, PayError> {
+    pub async fn charge(&self, key: &str, request: &PayRequest) -> Result<Movement, PayError> {
         let id = format!("{}/{}", request.merchant, request.payment);
         self.answer(key, &id, &request.card, |bank| bank.charge(request))
             .await
     }
 
-    /// Refunds a part of a charge and returns the number of the movement.
+    /// Refunds a part of a charge.
     ///
     /// # Errors
     ///
@@ -116,7 +120,7 @@ impl Provider {
         key: &str,
         charge: &str,
         request: &RefundRequest,
-    ) -> Result<String, PayError> {
+    ) -> Result<Movement, PayError> {
         let id = format!("{}/{}", request.merchant, request.refund);
         self.answer(key, &id, "", |bank| bank.refund(charge, request))
             .await
@@ -140,35 +144,31 @@ impl Provider {
         id: &str,
         card: &str,
         work: impl FnOnce(&Bank) -> Result<Movement, PayError>,
-    ) -> Result<String, PayError> {
+    ) -> Result<Movement, PayError> {
         tokio::time::sleep(LATENCY).await;
         let mut bank = self.bank();
-        let nth = bank.nth(id);
-        let down = card.starts_with("card_down_") && nth == 1;
-        if down || self.faults.strikes(Step::ProviderBefore, id, nth) {
+        let down = card.starts_with("card_down_");
+        if self.faults.strikes_or_first(Step::ProviderBefore, id, down) {
             return Err(PayError::ProviderTimeout);
         }
         let answer = if let Some(answer) = bank.answers.get(key).cloned() {
             bank.repeats += 1;
             answer
         } else {
-            let done = work(&bank);
-            let answer = done.as_ref().map(|moved| moved.number.clone());
-            let answer = answer.map_err(Clone::clone);
-            let note = Note::Answered {
+            let answer = work(&bank);
+            // The note is written first: an effect without a note did not happen.
+            self.notes.write(&Note::Answered {
                 key: key.to_owned(),
                 answer: answer.clone(),
-                moved: done.ok(),
-            };
-            // The note is written first: an effect without a note did not happen.
-            self.notes.write(&note)?;
-            if let Note::Answered { moved, .. } = note {
-                bank.apply(key, &answer, moved.as_ref());
-            }
+            })?;
+            bank.apply(key.to_owned(), answer.clone());
             answer
         };
-        let timeout = card.starts_with("card_timeout_") && nth == 1;
-        if timeout || self.faults.strikes(Step::ProviderAfter, id, nth) {
+        let timeout = card.starts_with("card_timeout_");
+        if self
+            .faults
+            .strikes_or_first(Step::ProviderAfter, id, timeout)
+        {
             return Err(PayError::ProviderTimeout);
         }
         answer
@@ -181,10 +181,18 @@ impl Provider {
 
 impl Bank {
     fn charge(&self, request: &PayRequest) -> Result<Movement, PayError> {
+        // The names are test tokens, as real providers have them.
+        let opening = if request.card.starts_with("card_low_") {
+            5_000
+        } else {
+            100_000_000
+        };
+        let used =
+            self.sum(|moved| moved.card == request.card && moved.currency == request.currency);
         if request.card.starts_with("card_declined_") {
             return Err(PayError::Declined);
         }
-        if self.left(&request.card, &request.currency) < request.amount {
+        if opening - used < request.amount.cast_signed() {
             return Err(PayError::InsufficientFunds);
         }
         let number = self.number("ch");
@@ -201,21 +209,18 @@ impl Bank {
     }
 
     fn refund(&self, charge: &str, request: &RefundRequest) -> Result<Movement, PayError> {
-        let Some(charged) = self.charges.get(charge) else {
-            return Err(PayError::NothingToRefund);
-        };
-        if charged.currency != request.currency || charged.left < request.amount {
+        let charged = self.movements.iter().find(|moved| moved.number == charge);
+        let charged = charged.ok_or(PayError::NothingToRefund)?;
+        let left = self.sum(|moved| moved.charge == charge);
+        if charged.currency != request.currency || left < request.amount.cast_signed() {
             return Err(PayError::RefundTooLarge);
         }
         Ok(Movement {
             kind: Kind::Refund,
-            merchant: request.merchant.clone(),
             id: request.refund.clone(),
             number: self.number("re"),
-            charge: charge.to_owned(),
-            card: charged.card.clone(),
             amount: request.amount,
-            currency: request.currency.clone(),
+            ..charged.clone()
         })
     }
 
@@ -223,53 +228,27 @@ impl Bank {
         format!("{kind}_{:05}", self.movements.len() + 1)
     }
 
-    fn left(&self, card: &str, currency: &str) -> u64 {
-        let account = (card.to_owned(), currency.to_owned());
-        let left = self.cards.get(&account).copied();
-        left.unwrap_or_else(|| opening(card))
+    /// What is paid by these movements, without what was refunded.
+    fn sum(&self, of: impl Fn(&Movement) -> bool) -> i64 {
+        let movements = self.movements.iter().filter(|moved| of(moved));
+        let amounts = movements.map(|moved| match moved.kind {
+            Kind::Payment => moved.amount.cast_signed(),
+            Kind::Refund => -moved.amount.cast_signed(),
+        });
+        amounts.sum()
     }
 
     /// Stores an answer, and moves the money.
-    fn apply(&mut self, key: &str, answer: &Result<String, PayError>, moved: Option<&Movement>) {
-        self.answers.insert(key.to_owned(), answer.clone());
-        let Some(moved) = moved else {
-            return;
-        };
-        let left = self.left(&moved.card, &moved.currency);
-        let left = match moved.kind {
-            Kind::Payment => {
-                let charge = Charge {
-                    card: moved.card.clone(),
-                    currency: moved.currency.clone(),
-                    left: moved.amount,
-                };
-                self.charges.insert(moved.charge.clone(), charge);
-                left.saturating_sub(moved.amount)
-            }
-            Kind::Refund => {
-                if let Some(charge) = self.charges.get_mut(&moved.charge) {
-                    charge.left = charge.left.saturating_sub(moved.amount);
-                }
-                left + moved.amount
-            }
-        };
-        let account = (moved.card.clone(), moved.currency.clone());
-        self.cards.insert(account, left);
-        self.movements.push(moved.clone());
-    }
-
-    /// Number of this try for the id, from 1.
-    fn nth(&mut self, id: &str) -> u32 {
-        let tries = self.tries.entry(id.to_owned()).or_default();
-        *tries += 1;
-        *tries
+    fn apply(&mut self, key: String, answer: Result<Movement, PayError>) {
+        self.movements.extend(answer.clone().ok());
+        self.answers.insert(key, answer);
     }
 }
 
 /// Sends text messages.
 #[derive(Debug)]
 pub struct Gateway {
-    faults: Faults,
+    faults: Arc<Faults>,
     notes: Notes,
     sent: Mutex<Vec<NotifyRequest>>,
 }
@@ -277,7 +256,7 @@ pub struct Gateway {
 impl Gateway {
     /// A gateway with these faults and these earlier notes.
     #[must_use]
-    pub fn new(faults: Faults, notes: Notes, past: &[Note]) -> Self {
+    pub fn new(faults: Arc<Faults>, notes: Notes, past: &[Note]) -> Self {
         let sent = past.iter().filter_map(|note| match note {
             Note::Sent(message) => Some(message.clone()),
             Note::Run(_) | Note::Answered { .. } => None,
@@ -296,7 +275,7 @@ impl Gateway {
     /// [`PayError::GatewayTimeout`], after which it is unknown whether the message was sent.
     pub async fn send(&self, request: &NotifyRequest) -> Result<String, PayError> {
         tokio::time::sleep(LATENCY).await;
-        let silent = self.faults.strikes(Step::Gateway, &request.text, 1);
+        let silent = self.faults.strikes(Step::Gateway, &request.text);
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         // A silent gateway sent every other message. Only this double knows which.
         if !silent || request.text.len().is_multiple_of(2) {

@@ -1,15 +1,21 @@
-//! Requests and answers of the service.
+//! Requests and answers of the service, and the log of webhooks that brings them.
 
-use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 /// Request of a delivery.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(tag = "event", content = "data")]
 pub enum Request {
     /// Charge a card and book it.
+    #[serde(rename = "payment.authorized")]
     Pay(PayRequest),
     /// Refund a payment.
+    #[serde(rename = "refund.requested")]
     Refund(RefundRequest),
     /// Send a text message.
+    #[serde(rename = "notification.due")]
     Notify(NotifyRequest),
 }
 
@@ -62,7 +68,7 @@ impl Request {
 }
 
 /// Charge this card once, and book it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PayRequest {
     /// The payee.
     pub merchant: String,
@@ -71,13 +77,14 @@ pub struct PayRequest {
     /// The token of the payer's card.
     pub card: String,
     /// In the smallest unit of the currency.
+    #[serde(deserialize_with = "amount")]
     pub amount: u64,
     /// Three letters.
     pub currency: String,
 }
 
 /// Refund a part of a payment, once.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RefundRequest {
     /// The merchant that refunds.
     pub merchant: String,
@@ -86,6 +93,7 @@ pub struct RefundRequest {
     /// The refunded payment.
     pub payment: String,
     /// In the smallest unit of the currency.
+    #[serde(deserialize_with = "amount")]
     pub amount: u64,
     /// Three letters.
     pub currency: String,
@@ -120,4 +128,84 @@ pub struct Receipt {
 pub struct Sent {
     /// The gateway's number of the message.
     pub message: String,
+}
+
+/// One delivery of one event: a line of the log. The provider delivers at least once, in any order.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Delivery {
+    /// Line number in the log, counted from 1.
+    #[serde(skip)]
+    pub line: usize,
+    /// Its own id: every attempt of the provider has another.
+    #[serde(rename = "delivery")]
+    pub id: String,
+    /// Time of sending, as text that sorts by time.
+    pub sent_at: String,
+    /// The request.
+    #[serde(flatten)]
+    pub request: Request,
+}
+
+/// Contents of a log.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    /// The deliveries, in the order of the log.
+    pub deliveries: Vec<Delivery>,
+    /// The numbers of the lines that are no deliveries, from 1, and the defect of each.
+    pub bad: Vec<(usize, String)>,
+}
+
+impl Log {
+    /// Reads a log. A line that is no delivery is recorded and the next one is read.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Self {
+        let mut log = Self::default();
+        let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+        if body.is_empty() {
+            return log;
+        }
+        for (line, text) in (1..).zip(body.split(|byte| *byte == b'\n')) {
+            match serde_json::from_slice(text) {
+                Ok(delivery) => log.deliveries.push(Delivery { line, ..delivery }),
+                Err(error) => log.bad.push((line, error.to_string())),
+            }
+        }
+        log
+    }
+
+    /// Number of deliveries of this operation, and of their distinct ids.
+    #[must_use]
+    pub fn count(&self, operation: Operation) -> (usize, usize) {
+        let of = |request: &&Request| request.operation() == operation;
+        let ids: HashSet<_> = self.requests().filter(of).map(Request::id).collect();
+        (self.requests().filter(of).count(), ids.len())
+    }
+
+    /// Number of deliveries sent before the one that precedes them in the log.
+    #[must_use]
+    pub fn out_of_order(&self) -> usize {
+        let pairs = self.deliveries.windows(2);
+        let older = pairs.filter(|pair| pair[1].sent_at < pair[0].sent_at);
+        older.count()
+    }
+
+    /// Number of ids that were sent with more than one content.
+    #[must_use]
+    pub fn conflicts(&self) -> usize {
+        let contents: HashSet<_> = self.requests().collect();
+        let ids: HashSet<_> = self.requests().map(|r| (r.operation(), r.id())).collect();
+        contents.len() - ids.len()
+    }
+
+    fn requests(&self) -> impl Iterator<Item = &Request> {
+        self.deliveries.iter().map(|delivery| &delivery.request)
+    }
+}
+
+/// An amount below the largest number that every JSON reader keeps exactly, so that sums cannot overflow.
+fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    match u64::deserialize(deserializer)? {
+        amount @ 1..=1_000_000_000_000 => Ok(amount),
+        _ => Err(de::Error::custom("`amount` must be 1 to 1,000,000,000,000")),
+    }
 }

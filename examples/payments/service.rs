@@ -1,14 +1,15 @@
 //! The payment service: three annotated functions and their bodies.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use idem_runtime::{Engine, context, idempotent};
 
 use super::error::PayError;
-use super::faults::Faults;
-use super::ledger::{Found, Kind, Ledger, Row};
+use super::faults::{Faults, Step};
+use super::ledger::{Found, Ledger};
 use super::place::Place;
-use super::provider::{Gateway, Provider};
+use super::provider::{Gateway, Movement, Provider};
 use super::request::{NotifyRequest, PayRequest, Receipt, RefundRequest, Request, Sent};
 
 /// Whether the calls go through the attribute.
@@ -27,6 +28,9 @@ pub type Answer = Result<String, PayError>;
 #[derive(Debug)]
 pub struct Service {
     engine: Engine,
+    /// Whether the records of bookings are in the database of the books.
+    in_tx: bool,
+    faults: Arc<Faults>,
     /// Our books.
     pub ledger: Ledger,
     /// The card provider.
@@ -40,18 +44,14 @@ pub struct Service {
 impl Service {
     /// A service on the records and books of `place`, with these faults.
     #[must_use]
-    pub fn new(place: Place, faults: Faults) -> Self {
-        let Place {
-            engine,
-            database,
-            notes,
-            past,
-        } = place;
+    pub fn new(place: Place, faults: Arc<Faults>) -> Self {
         Self {
-            ledger: Ledger::new(faults, database, &engine),
-            provider: Provider::new(faults, notes.clone(), &past),
-            gateway: Gateway::new(faults, notes, &past),
-            engine,
+            provider: Provider::new(Arc::clone(&faults), place.notes.clone(), &place.past),
+            gateway: Gateway::new(Arc::clone(&faults), place.notes, &place.past),
+            faults,
+            ledger: place.ledger,
+            engine: place.engine,
+            in_tx: place.in_tx,
             bodies: AtomicU64::new(0),
             keys: AtomicU64::new(0),
         }
@@ -140,40 +140,18 @@ impl Service {
         if let Err(PayError::Declined | PayError::InsufficientFunds) = charged {
             self.ledger.refuse(&req.merchant, &req.payment).await?;
         }
-        let row = Row {
-            kind: Kind::Payment,
-            from: req.card,
-            to: req.merchant.clone(),
-            merchant: req.merchant,
-            id: req.payment.clone(),
-            payment: req.payment,
-            amount: req.amount,
-            currency: req.currency,
-            movement: charged?,
-        };
-        self.book(row).await
+        self.book(charged?).await
     }
 
     async fn give_back_and_book(&self, req: RefundRequest, key: &str) -> Result<Receipt, PayError> {
         self.bodies.fetch_add(1, Ordering::Relaxed);
-        let (charge, card) = match self.ledger.find(&req.merchant, &req.payment).await? {
-            Found::Paid { charge, card } => (charge, card),
+        let charge = match self.ledger.find(&req.merchant, &req.payment).await? {
+            Found::Paid(charge) => charge,
             Found::Refused => return Err(PayError::NothingToRefund),
             Found::Nothing => return Err(PayError::NotPaidYet),
         };
-        let movement = self.provider.refund(key, &charge, &req).await?;
-        let row = Row {
-            kind: Kind::Refund,
-            from: req.merchant.clone(),
-            to: card,
-            merchant: req.merchant,
-            id: req.refund,
-            payment: req.payment,
-            amount: req.amount,
-            currency: req.currency,
-            movement,
-        };
-        self.book(row).await
+        let refunded = self.provider.refund(key, &charge, &req).await?;
+        self.book(refunded).await
     }
 
     async fn send(&self, req: NotifyRequest) -> Result<Sent, PayError> {
@@ -182,16 +160,17 @@ impl Service {
         Ok(Sent { message })
     }
 
-    async fn book(&self, row: Row) -> Result<Receipt, PayError> {
-        let mut receipt = Receipt {
-            id: row.id.clone(),
-            movement: row.movement.clone(),
-            amount: row.amount,
-            currency: row.currency.clone(),
-            row: 0,
-        };
-        receipt.row = self.ledger.book(row).await?;
-        Ok(receipt)
+    async fn book(&self, moved: Movement) -> Result<Receipt, PayError> {
+        let fails = self.faults.strikes(Step::Database, &moved.id);
+        let engine = self.in_tx.then_some(&self.engine);
+        let row = self.ledger.book(engine, &moved, fails).await?;
+        Ok(Receipt {
+            id: moved.id,
+            movement: moved.number,
+            amount: moved.amount,
+            currency: moved.currency,
+            row,
+        })
     }
 
     /// The key of a caller without a stable one: a new one each time.

@@ -26,7 +26,7 @@ pub(super) const POSTGRES: Dialect = Dialect {
     counter: "BIGSERIAL PRIMARY KEY",
     table: "",
     add: "ON CONFLICT (account, currency) \
-          DO UPDATE SET balance = payments_balances.balance + excluded.balance",
+          DO UPDATE SET balance = payments_sums.balance + excluded.balance",
     numbered: true,
 };
 
@@ -39,32 +39,31 @@ pub(super) const MYSQL: Dialect = Dialect {
 
 /// The tables: the run of the books, the journal, the balances, and the refusals.
 const TABLES: [&str; 4] = [
-    "payments_run (prefix VARCHAR(100) NOT NULL, begun_s BIGINT NOT NULL)",
-    "payments_journal (number {counter}, kind VARCHAR(10) NOT NULL, merchant VARCHAR(100) NOT NULL, \
-     id VARCHAR(100) NOT NULL, payment VARCHAR(100) NOT NULL, from_account VARCHAR(100) NOT NULL, \
-     to_account VARCHAR(100) NOT NULL, amount BIGINT NOT NULL, currency VARCHAR(10) NOT NULL, \
-     movement VARCHAR(100) NOT NULL)",
-    "payments_balances (account VARCHAR(100) NOT NULL, currency VARCHAR(10) NOT NULL, \
+    "payments_runs (prefix VARCHAR(100) NOT NULL, begun_s BIGINT NOT NULL)",
+    "payments_rows (position {counter}, kind VARCHAR(10) NOT NULL, merchant VARCHAR(100) NOT NULL, \
+     id VARCHAR(100) NOT NULL, number VARCHAR(100) NOT NULL, charge VARCHAR(100) NOT NULL, \
+     card VARCHAR(100) NOT NULL, amount BIGINT NOT NULL, currency VARCHAR(10) NOT NULL)",
+    "payments_sums (account VARCHAR(100) NOT NULL, currency VARCHAR(10) NOT NULL, \
      balance BIGINT NOT NULL, PRIMARY KEY (account, currency))",
-    "payments_refused (merchant VARCHAR(100) NOT NULL, payment VARCHAR(100) NOT NULL)",
+    "payments_refusals (merchant VARCHAR(100) NOT NULL, payment VARCHAR(100) NOT NULL)",
 ];
 
-pub(super) const ROW: &str = "INSERT INTO payments_journal (kind, merchant, id, payment, from_account, \
-     to_account, amount, currency, movement) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
-pub(super) const NUMBER: &str = "SELECT max(number) FROM payments_journal WHERE movement = ?";
+pub(super) const ROW: &str = "INSERT INTO payments_rows (kind, merchant, id, number, charge, card, amount, currency) \
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+pub(super) const NUMBER: &str = "SELECT max(position) FROM payments_rows WHERE number = ?";
 pub(super) const ADD: &str =
-    "INSERT INTO payments_balances (account, currency, balance) VALUES (?, ?, ?) {add}";
-pub(super) const REFUSE: &str = "INSERT INTO payments_refused (merchant, payment) VALUES (?, ?)";
-pub(super) const PAID: &str = "SELECT movement, from_account FROM payments_journal \
-     WHERE kind = 'payment' AND merchant = ? AND payment = ?";
+    "INSERT INTO payments_sums (account, currency, balance) VALUES (?, ?, ?) {add}";
+pub(super) const REFUSE: &str = "INSERT INTO payments_refusals (merchant, payment) VALUES (?, ?)";
+pub(super) const PAID: &str =
+    "SELECT number FROM payments_rows WHERE kind = 'payment' AND merchant = ? AND id = ?";
 pub(super) const REFUSED: &str =
-    "SELECT count(*) FROM payments_refused WHERE merchant = ? AND payment = ?";
-pub(super) const JOURNAL: &str = "SELECT kind, merchant, id, payment, from_account, to_account, amount, \
-     currency, movement FROM payments_journal ORDER BY number";
-pub(super) const BALANCES: &str = "SELECT account, currency, balance FROM payments_balances";
-pub(super) const ROWS: &str = "SELECT count(*) FROM payments_journal";
-pub(super) const RUN: &str = "SELECT prefix, begun_s FROM payments_run";
-pub(super) const BEGIN_RUN: &str = "INSERT INTO payments_run (prefix, begun_s) VALUES (?, ?)";
+    "SELECT count(*) FROM payments_refusals WHERE merchant = ? AND payment = ?";
+pub(super) const JOURNAL: &str = "SELECT kind, merchant, id, number, charge, card, amount, currency \
+     FROM payments_rows ORDER BY position";
+pub(super) const BALANCES: &str = "SELECT account, currency, balance FROM payments_sums";
+pub(super) const ROWS: &str = "SELECT count(*) FROM payments_rows";
+pub(super) const RUN: &str = "SELECT prefix, begun_s FROM payments_runs";
+pub(super) const BEGIN_RUN: &str = "INSERT INTO payments_runs (prefix, begun_s) VALUES (?, ?)";
 
 impl Dialect {
     /// Statements that create missing tables.

@@ -6,15 +6,17 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod support;
+
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use idem_examples::payments::database::{AnyPool, Database};
+use idem_examples::payments::ledger::{AnyPool, Ledger};
 use idem_examples::payments::notes::Note;
 use idem_harness::{MariaDbServer, PostgresServer, TestDir};
 
@@ -37,19 +39,22 @@ async fn kills_change_nothing_in_a_file() {
 #[tokio::test]
 async fn kills_change_nothing_in_postgres() {
     let (server, dir) = (PostgresServer::start(), TestDir::new("payments").unwrap());
-    let (url, notes) = (server.url(), dir.path().join("notes.jsonl"));
-    let args = ["--postgres", &url, "--notes", notes.to_str().unwrap()];
-    killed_and_continued(&args, &[10, 30, 50, 70, 80]);
-    check_books(AnyPool::postgres(&url).await.unwrap(), &notes).await;
+    let notes = dir.path().join("notes.jsonl");
+    killed_on_a_server("--postgres", &server.url(), &notes);
+    check_books(AnyPool::postgres(&server.url()).await.unwrap(), &notes).await;
 }
 
 #[tokio::test]
 async fn kills_change_nothing_in_mariadb() {
     let (server, dir) = (MariaDbServer::start(), TestDir::new("payments").unwrap());
-    let (url, notes) = (server.url(), dir.path().join("notes.jsonl"));
-    let args = ["--mysql", &url, "--notes", notes.to_str().unwrap()];
+    let notes = dir.path().join("notes.jsonl");
+    killed_on_a_server("--mysql", &server.url(), &notes);
+    check_books(AnyPool::mysql(&server.url()).await.unwrap(), &notes).await;
+}
+
+fn killed_on_a_server(option: &str, url: &str, notes: &Path) {
+    let args = [option, url, "--notes", notes.to_str().unwrap()];
     killed_and_continued(&args, &[10, 30, 50, 70, 80]);
-    check_books(AnyPool::mysql(&url).await.unwrap(), &notes).await;
 }
 
 #[test]
@@ -118,37 +123,21 @@ fn killed_and_continued(args: &[&str], percentages: &[u32]) {
 
 /// Checks independently: the tables and the provider's notes.
 async fn check_books(pool: AnyPool, notes: &Path) {
-    let database = Database::open(pool, false, Duration::MAX).await.unwrap();
-    let books = database.books().await.unwrap();
+    let ledger = Ledger::open(pool, String::new(), false, Duration::MAX).await;
+    let books = ledger.unwrap().books().await.unwrap();
     let notes = std::fs::read_to_string(notes).unwrap();
     let notes = notes
         .lines()
         .map(|line| serde_json::from_str(line).unwrap());
-    let moved: Vec<_> = notes
-        .filter_map(|note| match note {
-            Note::Answered { moved, .. } => moved,
-            _ => None,
-        })
-        .collect();
+    let moved = notes.filter_map(|note| match note {
+        Note::Answered { answer, .. } => answer.ok(),
+        _ => None,
+    });
+    let moved: Vec<_> = moved.collect();
     assert!(moved.len() > 600, "{} movements", moved.len());
 
-    let at_provider: HashSet<_> = moved
-        .iter()
-        .map(|moved| {
-            (
-                moved.kind,
-                &moved.merchant,
-                &moved.id,
-                &moved.number,
-                moved.amount,
-            )
-        })
-        .collect();
-    let booked: HashSet<_> = books
-        .journal
-        .iter()
-        .map(|row| (row.kind, &row.merchant, &row.id, &row.movement, row.amount))
-        .collect();
+    let at_provider: HashSet<_> = moved.iter().collect();
+    let booked: HashSet<_> = books.journal.iter().collect();
     assert_eq!(at_provider, booked);
     // No movement is there twice.
     assert_eq!(moved.len(), booked.len());
@@ -158,9 +147,8 @@ async fn check_books(pool: AnyPool, notes: &Path) {
 
     let mut explained = BTreeMap::new();
     for row in &books.journal {
-        let amount = row.amount.cast_signed();
-        for (account, change) in [(&row.from, -amount), (&row.to, amount)] {
-            let account = (account.clone(), row.currency.clone());
+        for (account, change) in row.changes() {
+            let account = (account.to_owned(), row.currency.clone());
             *explained.entry(account).or_insert(0) += change;
         }
     }
@@ -171,15 +159,8 @@ fn payments(args: &[&str]) -> Output {
     program(args).output().unwrap()
 }
 
-/// The example that was built together with this test.
 fn program(args: &[&str]) -> Command {
-    let test = std::env::current_exe().unwrap();
-    let built: PathBuf = test.ancestors().nth(2).unwrap().join("examples/payments");
-    assert!(
-        built.is_file(),
-        "build the examples first: `cargo test -p idem-examples` does, `--test` alone does not"
-    );
-    let mut command = Command::new(built);
+    let mut command = Command::new(support::built("payments"));
     command.args(args);
     command
 }

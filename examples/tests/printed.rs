@@ -6,25 +6,16 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod support;
+
 use std::path::Path;
 use std::process::{Command, Output};
 
 use idem_harness::{PostgresServer, RedisServer};
 
-/// Runs the example that was built together with this test, with only this variable of its own.
+/// Runs the example with only this variable of its own.
 fn run(example: &str, variable: Option<(&str, &str)>) -> Output {
-    let test = std::env::current_exe().unwrap();
-    let program = test
-        .ancestors()
-        .nth(2)
-        .unwrap()
-        .join("examples")
-        .join(example);
-    assert!(
-        program.is_file(),
-        "build the examples first: `cargo test -p idem-examples` does, `--test` alone does not"
-    );
-    let mut command = Command::new(program);
+    let mut command = Command::new(support::built(example));
     command.env_remove("REDIS_URL").env_remove("DATABASE_URL");
     command.envs(variable).output().unwrap()
 }

@@ -3,8 +3,8 @@
 //! A model for a store of one's own. [`store`] implements
 //! [`Store`](idem_runtime::store::Store) and is the place to begin; [`place`] defines the path and the bytes
 //! of a record, `exchange` reads and writes it, [`link`] keeps a connection, [`failure`]
-//! maps the errors, [`news`] notifies waiting calls. [`fixture`] and [`suite`] run the conformance suite of
-//! `idem-runtime` against the store, which decides whether an engine may use it.
+//! maps the errors, [`news`] notifies waiting calls. With [`fixture`], `tests/zookeeper_store_conformance.rs` runs the
+//! conformance suite of `idem-runtime` against the store, which decides whether an engine may use it.
 //!
 //! Only the public API of `idem-runtime` is used. Its functions
 //! [`claim`](idem_runtime::store::claim), [`complete`](idem_runtime::store::complete) and so on
@@ -18,4 +18,3 @@ pub mod link;
 pub mod news;
 pub mod place;
 pub mod store;
-pub mod suite;

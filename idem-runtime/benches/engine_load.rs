@@ -27,7 +27,7 @@ use self::load::row::Printer;
 use self::load::shop::{self, Customer, Shop};
 use self::load::sql_raw::postgres::Postgres;
 use self::load::sql_raw::sqlite::Sqlite;
-use self::load::sql_raw::{Dialect, First, Options as SqlOptions, Raw};
+use self::load::sql_raw::{Calls, Dialect, Kind, Options as SqlOptions, Raw};
 use self::load::sql_server::{self as server, Database};
 use self::load::suite::{Kept, Suite};
 use self::load::threads::{self, Threaded};
@@ -96,7 +96,8 @@ fn in_front_of(options: &Options, store: &str, durable: &str, printer: &mut Prin
         }
         let connection = runtime.block_on(redis_raw::connect(&redis.meter.client));
         let raw = redis_raw::Raw::new(connection, value_bytes, merchant());
-        suite.add("replay", "raw", redis_raw::Got(runtime.block_on(raw)));
+        let raw = redis_raw::Calls(runtime.block_on(raw), redis_raw::GOT);
+        suite.add("replay", "raw", raw);
         add(&mut suite, "idem_alone", &alone);
         add(&mut suite, "idem", &fast);
         for &concurrency in &options.concurrency {
@@ -113,7 +114,7 @@ fn add_first<D: Dialect>(
     value_bytes: usize,
 ) {
     let raw = runtime.block_on(Raw::<D>::new(options, value_bytes, merchant()));
-    suite.add("first", "raw", First(raw));
+    suite.add("first", "raw", Calls(raw, Kind::First));
 }
 
 fn add(suite: &mut Suite<'_>, made_by: &'static str, shop: &Arc<Shop>) {

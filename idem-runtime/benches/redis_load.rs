@@ -66,47 +66,38 @@ fn suite<'a>(
     let caching = runtime.block_on(raw::connect_caching(&server.meter.url));
     // Keys of another run, or of another case, are others.
     let mut space = merchant() & 0xff_ffff;
-    let mut raw = |connection: &redis::aio::MultiplexedConnection, bytes| {
+    let mut sized = |connection: &redis::aio::MultiplexedConnection, bytes, steps| {
         space += 1;
-        runtime.block_on(Raw::new(connection.clone(), bytes, space))
+        let raw = Raw::new(connection.clone(), bytes, space);
+        raw::Calls(runtime.block_on(raw), steps)
     };
+    // A kept error is short, whatever answers are.
+    let error = sized(&connection, 16, raw::CLAIMED);
+    let mut raw = |connection, steps| sized(connection, value_bytes, steps);
     let customer = || Customer::of(shop, merchant());
 
     let mut suite = Suite::new(runtime, options, "redis");
-    suite.add(
-        "first",
-        "raw_unfenced",
-        raw::Unfenced(raw(&connection, value_bytes)),
-    );
-    suite.add("first", "raw", raw::Fenced(raw(&connection, value_bytes)));
-    if runtime.block_on(raw(&connection, value_bytes).has_ifeq()) {
-        suite.add(
-            "first",
-            "raw_ifeq",
-            raw::IfEqual(raw(&connection, value_bytes)),
-        );
+    suite.add("first", "raw_unfenced", raw(&connection, raw::UNFENCED));
+    suite.add("first", "raw", raw(&connection, raw::FENCED));
+    if runtime.block_on(raw(&connection, raw::IF_EQUAL).0.has_ifeq()) {
+        suite.add("first", "raw_ifeq", raw(&connection, raw::IF_EQUAL));
     }
     suite.add("first", "idem", shop::First(customer()));
-    suite.add("replay", "raw_get", raw::Got(raw(&connection, value_bytes)));
-    suite.add("replay", "raw", raw::Claimed(raw(&connection, value_bytes)));
+    suite.add("replay", "raw_get", raw(&connection, raw::GOT));
+    suite.add("replay", "raw", raw(&connection, raw::CLAIMED));
     suite.add("replay", "idem", shop::Replay(customer()));
-    suite.add("local_replay", "raw", raw::Got(raw(&caching, value_bytes)));
+    suite.add("local_replay", "raw", raw(&caching, raw::GOT));
     let shop = Shop::new(caching_engine(runtime, server), value_bytes);
     let cached = Customer::of(&shop, merchant());
     suite.add("local_replay", "idem", shop::Replay(cached));
-    // A kept error is short, whatever answers are.
-    suite.add("business_error", "raw", raw::Claimed(raw(&connection, 16)));
+    suite.add("business_error", "raw", error);
     suite.add("business_error", "idem", shop::BusinessError(customer()));
-    suite.add(
-        "release",
-        "raw",
-        raw::Released(raw(&connection, value_bytes)),
-    );
+    suite.add("release", "raw", raw(&connection, raw::RELEASED));
     suite.add("release", "idem", shop::Release(customer()));
     suite.add(
         "first+replay",
         "raw",
-        raw::FencedAndClaimed(raw(&connection, value_bytes)),
+        raw(&connection, raw::FENCED_AND_CLAIMED),
     );
     suite.add("first+replay", "idem", shop::FirstAndReplay(customer()));
     suite

@@ -20,7 +20,7 @@ use self::load::shop::{self, Customer, Shop};
 use self::load::sql_raw::mysql::MySql;
 use self::load::sql_raw::postgres::Postgres;
 use self::load::sql_raw::sqlite::Sqlite;
-use self::load::sql_raw::{self as raw, Dialect, Raw};
+use self::load::sql_raw::{Calls, Dialect, Kind, Options as SqlOptions, Raw};
 use self::load::sql_server::{self as server, Database, STORES};
 use self::load::suite::Suite;
 use self::load::waiting::waiting;
@@ -98,12 +98,16 @@ fn measure(options: &Options, store: &str, printer: &mut Printer) {
 fn add_raw<D: Dialect>(
     suite: &mut Suite<'_>,
     runtime: &Runtime,
-    options: &raw::Options<D>,
+    options: &SqlOptions<D>,
     value_bytes: usize,
 ) {
     let raw = || runtime.block_on(Raw::<D>::new(options.clone(), value_bytes, merchant()));
-    suite.add("first", "raw", raw::First(raw()));
-    suite.add("first", "raw_read_first", raw::ReadFirst(raw()));
-    suite.add("replay", "raw", raw::Replay(raw()));
-    suite.add("replay", "raw_claim", raw::ReplayByClaim(raw()));
+    for (case, made_by, kind) in [
+        ("first", "raw", Kind::First),
+        ("first", "raw_read_first", Kind::ReadFirst),
+        ("replay", "raw", Kind::Replay),
+        ("replay", "raw_claim", Kind::ReplayByClaim),
+    ] {
+        suite.add(case, made_by, Calls(raw(), kind));
+    }
 }

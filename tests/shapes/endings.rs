@@ -25,6 +25,13 @@ impl From<Error> for Failure {
 
 type Answer = Result<usize, Failure>;
 
+/// The call was refused because the outcome of an earlier one is unknown.
+#[track_caller]
+fn assert_unknown(answer: &Answer) {
+    let is_unknown = matches!(answer, Err(Failure::Refused(ErrorKind::Unknown { .. })));
+    assert!(is_unknown, "{answer:?}");
+}
+
 /// The place where a body stops: it has begun, and waits to be let on.
 #[derive(Debug, Default)]
 struct Gate {
@@ -100,11 +107,7 @@ async fn a_dropped_call_gives_its_key_back() {
 async fn a_dropped_call_ends_unknown() {
     let (engine, gate) = (engine(), Gate::default());
     drop_half_way(&engine, &gate, kept_as_unknown(1, &gate)).await;
-    let refused = engine.scope(kept_as_unknown(1, &gate)).await;
-    assert!(
-        matches!(refused, Err(Failure::Refused(ErrorKind::Unknown { .. }))),
-        "{refused:?}"
-    );
+    assert_unknown(&engine.scope(kept_as_unknown(1, &gate)).await);
 }
 
 #[tokio::test]
@@ -190,11 +193,7 @@ async fn panics_often(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
 async fn after_a_panic_the_outcome_is_unknown() {
     let (engine, runs) = (engine(), Runs::default());
     assert_eq!(caught(engine.scope(panics_unknown(1, &runs))).await, None);
-    let refused = engine.scope(panics_unknown(1, &runs)).await;
-    assert!(
-        matches!(refused, Err(Failure::Refused(ErrorKind::Unknown { .. }))),
-        "{refused:?}"
-    );
+    assert_unknown(&engine.scope(panics_unknown(1, &runs)).await);
 }
 
 #[tokio::test]

@@ -37,6 +37,13 @@ pub(super) async fn again<T: std::fmt::Debug>(
     engine().scope(both).await
 }
 
+/// The call was refused because the outcome of an earlier one is unknown.
+#[track_caller]
+fn assert_unknown<T: std::fmt::Debug>(answer: &Answer<T>) {
+    let is_unknown = matches!(answer, Err(Lost::Refused(ErrorKind::Unknown { .. })));
+    assert!(is_unknown, "{answer:?}");
+}
+
 #[derive(Clone, Serialize)]
 struct Request {
     order: u64,
@@ -263,16 +270,8 @@ async fn undecided(order: u64, #[idem(skip)] runs: &Runs) -> Answer<usize> {
 #[tokio::test]
 async fn an_undecided_outcome_stays_unknown() {
     let runs = Runs::default();
-    let refused = again(async || unanswered(1, &runs).await).await;
-    assert!(
-        matches!(refused, Err(Lost::Refused(ErrorKind::Unknown { .. }))),
-        "{refused:?}"
-    );
-    let refused = again(async || undecided(1, &runs).await).await;
-    assert!(
-        matches!(refused, Err(Lost::Refused(ErrorKind::Unknown { .. }))),
-        "{refused:?}"
-    );
+    assert_unknown(&again(async || unanswered(1, &runs).await).await);
+    assert_unknown(&again(async || undecided(1, &runs).await).await);
     assert_eq!(runs.count(), 2);
 }
 
@@ -370,9 +369,5 @@ operation!(from_a_macro, still_unknown, 3);
 #[tokio::test]
 async fn a_macro_may_write_the_hook() {
     let runs = Runs::default();
-    let refused = again(async || from_a_macro(1, &runs).await).await;
-    assert!(
-        matches!(refused, Err(Lost::Refused(ErrorKind::Unknown { .. }))),
-        "{refused:?}"
-    );
+    assert_unknown(&again(async || from_a_macro(1, &runs).await).await);
 }

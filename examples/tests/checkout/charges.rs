@@ -1,5 +1,7 @@
 //! The payment endpoint, as SDKs call it.
 
+use std::thread;
+
 use super::api::assert_same;
 use super::http::Request;
 use super::server::Server;
@@ -63,4 +65,24 @@ fn a_charge_is_made_once_and_its_refusals_speak_to_the_sdk() {
     let request = charge("k4", "amount=1&currency=eur&source=tok_down");
     assert_eq!(request.send(&shop.address).status, 200);
     assert_eq!(shop.sold(), (0, 2));
+}
+
+#[test]
+fn a_charge_that_is_still_worked_on_is_refused_with_retry_after() {
+    let shop = Server::start(&["--store", "memory", "--slow", "2000"]);
+    let request = charge("k", "amount=1&currency=eur&source=tok_visa");
+    thread::scope(|scope| {
+        let first = scope.spawn(|| request.send(&shop.address));
+        shop.wait_for("started", 1);
+        let second = request.send(&shop.address);
+        assert_eq!(second.status, 409, "{second:?}");
+        assert!(second.header("retry-after").is_some(), "{second:?}");
+        assert_eq!(first.join().unwrap().status, 200);
+    });
+    let long = "x".repeat(70_000);
+    let bare = Request::new("POST", "/v1/charges").header("Idempotency-Key", "nobody");
+    for (request, status) in [(charge("long", &long), 413), (bare, 403)] {
+        assert_eq!(request.send(&shop.address).status, status);
+    }
+    assert_eq!(shop.sold(), (0, 1));
 }

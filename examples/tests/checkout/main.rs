@@ -10,10 +10,11 @@ mod api;
 mod browser;
 mod charges;
 mod cli;
-mod description;
 mod form;
 mod http;
 mod kills;
 mod review;
 mod server;
 mod stores;
+#[path = "../support/mod.rs"]
+mod support;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use idem_harness::Worker;
 
 use super::http::Request;
+use super::support;
 
 /// Deadline of every wait.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -19,13 +20,7 @@ pub(crate) struct Server {
 }
 
 pub(crate) fn program() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let built = test.ancestors().nth(2).unwrap().join("examples/checkout");
-    assert!(
-        built.is_file(),
-        "build the examples first: `cargo test -p idem-examples` does, `--test` alone does not"
-    );
-    built
+    support::built("checkout")
 }
 
 impl Server {

@@ -16,16 +16,17 @@ pub(crate) fn run(growth: &Growth, server: &mut Measured) {
     let engine = builder.build().unwrap();
     let mut space = merchant() & 0xff_ffff;
     for &size in &growth.load.sizes {
-        let mut raw = || {
+        let mut raw = |steps| {
             space += 1;
-            runtime.block_on(Raw::new(connection.clone(), size, space))
+            let raw = Raw::new(connection.clone(), size, space);
+            raw::Calls(runtime.block_on(raw), steps)
         };
         let shop = Shop::new(engine.clone(), size);
         let customer = || Customer::of(&shop, merchant());
         let mut suite = Suite::new(&runtime, &growth.load, "redis");
-        suite.add("first", "raw", raw::Unfenced(raw()));
+        suite.add("first", "raw", raw(raw::UNFENCED));
         suite.add("first", "idem", shop::First(customer()));
-        suite.add("replay", "raw", raw::Got(raw()));
+        suite.add("replay", "raw", raw(raw::GOT));
         suite.add("replay", "idem", shop::Replay(customer()));
         for &concurrency in &growth.load.concurrency {
             for row in suite.run(concurrency, size, server.meter()) {

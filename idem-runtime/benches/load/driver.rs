@@ -23,7 +23,9 @@ pub(crate) trait Work: Clone + Send + 'static {
     }
 
     /// Whether there is anything to fill.
-    const FILLS: bool = false;
+    fn fills(&self) -> bool {
+        false
+    }
 }
 
 /// Numbers that nobody has had.
@@ -72,7 +74,7 @@ pub(crate) fn run<W: Work>(
 /// Stores what calls are answered from.
 pub(crate) fn fill<W: Work>(runtime: &Runtime, work: &W) {
     const WORKERS: u64 = 16;
-    if !W::FILLS {
+    if !work.fills() {
         return;
     }
     runtime.block_on(async {

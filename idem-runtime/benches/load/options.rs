@@ -1,129 +1,86 @@
-//! What the command line says.
+//! The command line.
 
 use std::fmt;
-use std::process::exit;
 use std::time::Duration;
 
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser};
 use tokio::runtime::Runtime;
 
 use super::driver::current_thread;
 use super::order::Receipt;
 
 /// The options of all load benchmarks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Parser)]
+#[command(
+    args_override_self = true,
+    after_help = "Prefix `taskset -c 0` to keep client and server on one core."
+)]
 pub(crate) struct Options {
+    /// One JSON line a row instead of a table
+    #[arg(long)]
     pub(crate) json: bool,
-    pub(crate) url: Option<String>,
-    pub(crate) edition: Option<String>,
-    /// Cases, all if empty.
-    pub(crate) cases: Vec<String>,
-    /// Implementations, all if empty.
+    /// These cases only [default: all]
+    #[arg(long = "case", value_name = "A,B", value_delimiter = ',')]
+    cases: Vec<String>,
+    /// These implementations only, for a profiler; no ratio without `raw` [default: all]
+    #[arg(long = "impl", value_name = "A,B", value_delimiter = ',')]
     pub(crate) impls: Vec<String>,
-    /// Stores, all if empty.
+    /// These stores only (`sql_load`, `engine_load`) [default: all]
+    #[arg(long = "store", value_name = "A,B", value_delimiter = ',')]
     pub(crate) stores: Vec<String>,
+    /// Calls at once
+    #[arg(long, value_name = "1,64", value_delimiter = ',', value_parser = number::<usize>,
+        default_values_t = [1, 16, 64, 256])]
     pub(crate) concurrency: Vec<usize>,
+    /// Bytes of an answer
+    #[arg(long = "size", value_name = "200,10240", value_delimiter = ',', value_parser = size,
+        default_values_t = [200, 10_240])]
     pub(crate) sizes: Vec<usize>,
-    pub(crate) multi: bool,
+    /// One thread, as for the figures that are quoted, or several
+    #[arg(long, default_value = "current", value_parser = ["current", "multi"])]
+    runtime: String,
+    /// Rounds whose medians are printed [default: 7]
+    #[arg(long = "rounds", value_name = "N", value_parser = number::<usize>)]
+    given_rounds: Option<usize>,
+    #[arg(skip)]
     pub(crate) rounds: usize,
-    /// How long one run of one case is to take.
+    /// How long one run of one case takes [default: 100]
+    #[arg(long = "slice", value_name = "MS", value_parser = number::<u64>)]
+    given_slice: Option<u64>,
+    #[arg(skip)]
     pub(crate) slice: Duration,
-    /// Calls of one thread in one run on the store in memory.
+    /// Calls of one thread in one run on the store in memory, which no slice limits (`engine_load`) [default: 33000,
+    /// fewer of larger answers]
+    #[arg(long, value_name = "N", value_parser = number::<usize>)]
     pub(crate) calls: Option<usize>,
+    /// 3 rounds of 30 ms, for a first look
+    #[arg(long)]
+    quick: bool,
+    /// A server that runs already, instead of one of the benchmark's own. It is not flushed: what is left behind
+    /// expires within two minutes
+    #[arg(long)]
+    pub(crate) url: Option<String>,
+    /// Another server than the system's redis-server: valkey, redis8 or redis62
+    #[arg(long)]
+    pub(crate) edition: Option<String>,
+    /// Also the crates of benches/peers, where they are built (`redis_load`)
+    #[arg(long)]
     pub(crate) compare: bool,
 }
-
-const HELP: &str = "\
-options:
-  --json                one JSON line a row instead of a table
-  --case A,B            these cases only
-  --impl A,B            these implementations only, for a profiler; no ratio without `raw`
-  --store A,B           these stores only (sql_load, engine_load)
-  --concurrency 1,64    calls at once; default 1,16,64,256
-  --size 200,10240      bytes of an answer; default 200,10240
-  --runtime current|multi   default current: one thread, as for the figures that are quoted
-  --rounds N            rounds whose medians are printed; default 7
-  --slice MS            how long one run of one case takes; default 100
-  --calls N             calls of one thread in one run on the store in memory, which no slice limits;
-                        default 33000, fewer of larger answers (engine_load)
-  --quick               3 rounds of 30 ms, for a first look
-  --url URL             a server that runs already, instead of one of the benchmark's own. It is not
-                        flushed: what is left behind expires within two minutes
-  --edition valkey|redis8|redis62   another server than the system's redis-server
-  --compare             also the crates of benches/peers, where they are built (redis_load)
-Prefix `taskset -c 0` to keep client and server on one core.";
 
 impl Options {
     /// From the command line; ends the program where that makes no sense.
     pub(crate) fn parse() -> Self {
-        let mut options = Self {
-            json: false,
-            url: None,
-            edition: None,
-            cases: Vec::new(),
-            impls: Vec::new(),
-            stores: Vec::new(),
-            concurrency: vec![1, 16, 64, 256],
-            sizes: vec![200, 10_240],
-            multi: false,
-            rounds: 7,
-            slice: Duration::from_millis(100),
-            calls: None,
-            compare: false,
-        };
-        // `--case=first` is `--case first`.
-        let split = |word: String| -> Vec<String> {
-            let (name, value) = match word.split_once('=') {
-                Some((name, value)) if word.starts_with("--") => (name, Some(value)),
-                _ => (word.as_str(), None),
-            };
-            [Some(name), value]
-                .into_iter()
-                .flatten()
-                .map(str::to_owned)
-                .collect()
-        };
-        let mut words = std::env::args().skip(1).flat_map(split);
-        while let Some(word) = words.next() {
-            let mut value = || {
-                let value = words.next();
-                value.unwrap_or_else(|| refuse(&format!("`{word}` needs a value")))
-            };
-            match word.as_str() {
-                // What cargo says to every benchmark.
-                "--bench" => {}
-                "--json" => options.json = true,
-                "--help" => {
-                    eprintln!("{HELP}");
-                    exit(0)
-                }
-                "--compare" => options.compare = true,
-                "--quick" => {
-                    options.rounds = 3;
-                    options.slice = Duration::from_millis(30);
-                }
-                "--url" => options.url = Some(value()),
-                "--edition" => options.edition = Some(value()),
-                "--case" => options.cases = list(&value()),
-                "--impl" => options.impls = list(&value()),
-                "--store" => options.stores = list(&value()),
-                "--concurrency" => options.concurrency = numbers(&value()),
-                "--size" => options.sizes = numbers(&value()),
-                "--calls" => options.calls = Some(numbers(&value())[0]),
-                "--rounds" => options.rounds = numbers(&value())[0],
-                "--slice" => {
-                    options.slice = Duration::from_millis(numbers(&value())[0] as u64);
-                }
-                "--runtime" => {
-                    options.multi = match value().as_str() {
-                        "current" => false,
-                        "multi" => true,
-                        other => refuse(&format!("`{other}` is no runtime")),
-                    }
-                }
-                other => refuse(&format!("`{other}` is no option")),
-            }
-        }
-        check_sizes(&options.sizes);
+        Self::of(words())
+    }
+
+    /// From these words, the program's name first.
+    pub(crate) fn of(words: impl IntoIterator<Item = String>) -> Self {
+        let mut options = Self::parse_from(words);
+        let (rounds, slice) = if options.quick { (3, 30) } else { (7, 100) };
+        options.rounds = options.given_rounds.unwrap_or(rounds);
+        options.slice = Duration::from_millis(options.given_slice.unwrap_or(slice));
         options
     }
 
@@ -154,7 +111,7 @@ impl Options {
             format!("--rounds={}", self.rounds),
             format!("--slice={}", self.slice.as_millis()),
         ];
-        if self.multi {
+        if self.runtime == "multi" {
             words.push("--runtime=multi".to_owned());
         }
         if self.json {
@@ -168,7 +125,7 @@ impl Options {
 
     /// The runtime that was asked for.
     pub(crate) fn runtime(&self) -> Runtime {
-        if self.multi {
+        if self.runtime == "multi" {
             let mut builder = tokio::runtime::Builder::new_multi_thread();
             builder.enable_all().build().unwrap()
         } else {
@@ -180,15 +137,15 @@ impl Options {
 /// For people: how it is measured.
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let runtime = if self.multi {
-            "multi-thread"
+        let (runtime, rounds, slice) = (&self.runtime, self.rounds, self.slice);
+        let threads = if runtime == "multi" {
+            "multi"
         } else {
-            "current-thread"
+            "current"
         };
-        let (rounds, slice) = (self.rounds, self.slice);
         write!(
             f,
-            "{runtime} runtime, medians of {rounds} rounds of {slice:?}"
+            "{threads}-thread runtime, medians of {rounds} rounds of {slice:?}"
         )
     }
 }
@@ -197,28 +154,34 @@ fn is_in(wanted: &[String], name: &str) -> bool {
     wanted.is_empty() || wanted.iter().any(|wanted| wanted == name)
 }
 
-fn list(text: &str) -> Vec<String> {
-    text.split(',').map(str::to_owned).collect()
+/// The command line, without what cargo says to every benchmark.
+pub(crate) fn words() -> impl Iterator<Item = String> {
+    std::env::args().filter(|word| word != "--bench")
 }
 
-fn numbers(text: &str) -> Vec<usize> {
-    let number = |part: &str| match part.parse() {
-        Ok(0) | Err(_) => refuse(&format!("`{part}` is no number above 0")),
-        Ok(number) => number,
-    };
-    text.split(',').map(number).collect()
+/// A number above 0; `1_000` is one too.
+pub(crate) fn number<T: TryFrom<u64>>(text: &str) -> Result<T, &'static str> {
+    let number = text
+        .replace('_', "")
+        .parse::<u64>()
+        .ok()
+        .filter(|number| *number > 0);
+    let number = number.and_then(|number| T::try_from(number).ok());
+    number.ok_or("not a number above 0")
 }
 
-/// Ends the program if an answer is to be smaller than one without text.
-pub(crate) fn check_sizes(sizes: &[usize]) {
-    let least = Receipt::bare_bytes();
-    if let Some(size) = sizes.iter().find(|size| **size < least) {
-        refuse(&format!("no answer has `{size}` bytes: {least} at least"));
+/// Bytes of an answer: not fewer than one without text has.
+pub(crate) fn size(text: &str) -> Result<usize, String> {
+    let (bytes, least) = (number(text)?, Receipt::bare_bytes());
+    if bytes < least {
+        return Err(format!("an answer has {least} bytes at least"));
     }
+    Ok(bytes)
 }
 
 /// Ends the program: this is for a person at a terminal.
 pub(crate) fn refuse(why: &str) -> ! {
-    eprintln!("{why}\n{HELP}");
-    exit(2)
+    Options::command()
+        .error(ErrorKind::ValueValidation, why)
+        .exit()
 }

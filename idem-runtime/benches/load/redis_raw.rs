@@ -172,100 +172,68 @@ fn write_base64(into: &mut [u8], mut number: u64) {
     }
 }
 
-/// `SET NX GET`, then `SET` whoever holds the claim.
-#[derive(Clone)]
-pub(crate) struct Unfenced(pub(crate) Raw);
-
-impl Work for Unfenced {
-    async fn call(&mut self, number: u64) {
-        self.0.set(STORED + number);
-        self.0.claim_new().await;
-        self.0.set_value().await;
-    }
+/// A command of a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    Claim,
+    SetValue,
+    SetValueIfOurs,
+    Complete,
+    Release,
+    ReadByClaim,
+    Get,
 }
+use Step::{Claim, Complete, Get, ReadByClaim, Release, SetValue, SetValueIfOurs};
 
+/// `SET NX GET`, then `SET` without a look at who holds the claim.
+pub(crate) const UNFENCED: &[Step] = &[Claim, SetValue];
 /// `SET NX GET`, then a script that looks who holds the claim.
-#[derive(Clone)]
-pub(crate) struct Fenced(pub(crate) Raw);
-
-impl Work for Fenced {
-    async fn call(&mut self, number: u64) {
-        self.0.set(STORED + number);
-        self.0.claim_new().await;
-        self.0.complete().await;
-    }
-}
-
+pub(crate) const FENCED: &[Step] = &[Claim, Complete];
 /// `SET NX GET`, then `SET IFEQ`, which looks who holds the claim.
-#[derive(Clone)]
-pub(crate) struct IfEqual(pub(crate) Raw);
-
-impl Work for IfEqual {
-    async fn call(&mut self, number: u64) {
-        self.0.set(STORED + number);
-        self.0.claim_new().await;
-        assert_eq!(self.0.set_value_if_ours().await, Value::Okay);
-    }
-}
-
+pub(crate) const IF_EQUAL: &[Step] = &[Claim, SetValueIfOurs];
 /// `SET NX GET` of a key that has a value.
-#[derive(Clone)]
-pub(crate) struct Claimed(pub(crate) Raw);
-
-impl Work for Claimed {
-    const FILLS: bool = true;
-
-    async fn fill(&mut self, number: u64) {
-        self.0.set(number);
-        self.0.set_value().await;
-    }
-
-    async fn call(&mut self, number: u64) {
-        self.0.set(number % STORED);
-        self.0.claim_done().await;
-    }
-}
-
+pub(crate) const CLAIMED: &[Step] = &[ReadByClaim];
 /// `GET` of a key that has a value; from the connection's cache, if it has one.
-#[derive(Clone)]
-pub(crate) struct Got(pub(crate) Raw);
+pub(crate) const GOT: &[Step] = &[Get];
+/// `SET NX GET`, then a script that deletes what is one's own.
+pub(crate) const RELEASED: &[Step] = &[Claim, Release];
+/// `SET NX GET`, the script, and `SET NX GET` again.
+pub(crate) const FENCED_AND_CLAIMED: &[Step] = &[Claim, Complete, ReadByClaim];
 
-impl Work for Got {
-    const FILLS: bool = true;
+/// The commands of one call, of a new key if the first one claims it.
+#[derive(Clone)]
+pub(crate) struct Calls(pub(crate) Raw, pub(crate) &'static [Step]);
+
+impl Work for Calls {
+    fn fills(&self) -> bool {
+        self.1[0] != Claim
+    }
 
     async fn fill(&mut self, number: u64) {
         self.0.set(number);
         self.0.set_value().await;
-        self.0.get().await;
+        if self.1 == GOT {
+            self.0.get().await;
+        }
     }
 
     async fn call(&mut self, number: u64) {
-        self.0.set(number % STORED);
-        self.0.get().await;
-    }
-}
-
-/// `SET NX GET`, then a script that deletes what is one's own.
-#[derive(Clone)]
-pub(crate) struct Released(pub(crate) Raw);
-
-impl Work for Released {
-    async fn call(&mut self, number: u64) {
-        self.0.set(STORED + number);
-        self.0.claim_new().await;
-        self.0.release().await;
-    }
-}
-
-/// `SET NX GET`, the script, and `SET NX GET` again.
-#[derive(Clone)]
-pub(crate) struct FencedAndClaimed(pub(crate) Raw);
-
-impl Work for FencedAndClaimed {
-    async fn call(&mut self, number: u64) {
-        self.0.set(STORED + number);
-        self.0.claim_new().await;
-        self.0.complete().await;
-        self.0.claim_done().await;
+        let Self(raw, steps) = self;
+        raw.set(if steps[0] == Claim {
+            STORED + number
+        } else {
+            number % STORED
+        });
+        for step in *steps {
+            match step {
+                Claim => raw.claim_new().await,
+                SetValue => raw.set_value().await,
+                SetValueIfOurs => assert_eq!(raw.set_value_if_ours().await, Value::Okay),
+                Complete => raw.complete().await,
+                Release => raw.release().await,
+                ReadByClaim => raw.claim_done().await,
+                Get => raw.get().await,
+            }
+        }
     }
 }

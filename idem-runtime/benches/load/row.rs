@@ -5,6 +5,7 @@ use std::io::{Write as _, stdout};
 use serde::Serialize;
 
 use super::options::refuse;
+use super::sample::{Sample, median};
 
 /// A row. Figures that make no sense for a case are `null`.
 #[derive(Clone, Debug, Serialize)]
@@ -22,6 +23,32 @@ pub(crate) struct Row {
     pub(crate) server_cpu_us_per_call: Option<f64>,
     /// Calls per second by those of the raw row, round by round; the median of the rounds.
     pub(crate) ratio_to_raw: Option<f64>,
+}
+
+impl Row {
+    /// A row of idem's, of the medians of these samples.
+    pub(crate) fn of(
+        case: &str,
+        store: &str,
+        concurrency: usize,
+        value_bytes: usize,
+        samples: &[Sample],
+    ) -> Self {
+        let median = |figure: fn(&Sample) -> f64| median(samples.iter().map(figure));
+        Self {
+            made_by: "idem".to_owned(),
+            case: case.to_owned(),
+            store: store.to_owned(),
+            concurrency,
+            value_bytes,
+            ops_per_s: median(Sample::per_second),
+            p50_us: median(|sample| sample.percentile(50)),
+            p99_us: median(|sample| sample.percentile(99)),
+            commands_per_call: None,
+            server_cpu_us_per_call: None,
+            ratio_to_raw: None,
+        }
+    }
 }
 
 /// Prints rows as they come.

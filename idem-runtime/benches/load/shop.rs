@@ -113,7 +113,9 @@ impl Work for First {
 pub(crate) struct Replay(pub(crate) Customer);
 
 impl Work for Replay {
-    const FILLS: bool = true;
+    fn fills(&self) -> bool {
+        true
+    }
 
     async fn fill(&mut self, number: u64) {
         self.call(number).await;
@@ -143,7 +145,9 @@ impl Work for FirstAndReplay {
 pub(crate) struct BusinessError(pub(crate) Customer);
 
 impl Work for BusinessError {
-    const FILLS: bool = true;
+    fn fills(&self) -> bool {
+        true
+    }
 
     async fn fill(&mut self, number: u64) {
         self.call(number).await;

@@ -181,20 +181,9 @@ impl<D: Dialect> Raw<D> {
         self.connections.idle.lock().unwrap().push(conn);
     }
 
-    async fn fill(&mut self, number: u64) {
-        self.set(number);
-        if self.read().await.is_none() {
-            self.first().await;
-        }
-    }
-
     async fn first(&self) {
         let fence = self.claim().await;
         self.complete(fence.expect("the key is new")).await;
-    }
-
-    fn check(&self, read: Option<usize>) {
-        assert_eq!(read, Some(self.value.len()), "the answer is there");
     }
 }
 
@@ -203,69 +192,60 @@ async fn in_time<T>(action: impl Future<Output = sqlx::Result<T>>) -> T {
     done.unwrap().unwrap()
 }
 
+/// The statements of one call.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    /// What the store sends for a first call, where nearly all of the latest calls were first ones.
+    First,
+    /// What it sends for one among replays.
+    ReadFirst,
+    /// What the store sends for a replay, where nearly all of the latest calls were replays.
+    Replay,
+    /// What it sends for one among first calls.
+    ReplayByClaim,
+}
+
+pub(crate) struct Calls<D: Dialect>(pub(crate) Raw<D>, pub(crate) Kind);
+
 /// Not derived, which would ask for a database that can be cloned.
-macro_rules! clone {
-    ($($work:ident)*) => {$(
-        impl<D: Dialect> Clone for $work<D> {
-            fn clone(&self) -> Self {
-                Self(self.0.clone())
-            }
+impl<D: Dialect> Clone for Calls<D> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone(), self.1)
+    }
+}
+
+impl<D: Dialect> Work for Calls<D> {
+    fn fills(&self) -> bool {
+        matches!(self.1, Kind::Replay | Kind::ReplayByClaim)
+    }
+
+    async fn fill(&mut self, number: u64) {
+        self.0.set(number);
+        if self.0.read().await.is_none() {
+            self.0.first().await;
         }
-    )*};
-}
-
-clone! { First ReadFirst Replay ReplayByClaim }
-
-/// What the store sends for a first call, where nearly all of the latest calls were first ones.
-pub(crate) struct First<D: Dialect>(pub(crate) Raw<D>);
-
-impl<D: Dialect> Work for First<D> {
-    async fn call(&mut self, number: u64) {
-        self.0.set(STORED + number);
-        self.0.first().await;
-    }
-}
-
-/// What it sends for one among replays.
-pub(crate) struct ReadFirst<D: Dialect>(pub(crate) Raw<D>);
-
-impl<D: Dialect> Work for ReadFirst<D> {
-    async fn call(&mut self, number: u64) {
-        self.0.set(STORED + number);
-        assert_eq!(self.0.read().await, None, "the key is new");
-        self.0.first().await;
-    }
-}
-
-/// What the store sends for a replay, where nearly all of the latest calls were replays.
-pub(crate) struct Replay<D: Dialect>(pub(crate) Raw<D>);
-
-impl<D: Dialect> Work for Replay<D> {
-    const FILLS: bool = true;
-
-    async fn fill(&mut self, number: u64) {
-        self.0.fill(number).await;
     }
 
     async fn call(&mut self, number: u64) {
-        self.0.set(number % STORED);
-        let read = self.0.read().await;
-        self.0.check(read);
-    }
-}
-
-/// What it sends for one among first calls.
-pub(crate) struct ReplayByClaim<D: Dialect>(pub(crate) Raw<D>);
-
-impl<D: Dialect> Work for ReplayByClaim<D> {
-    const FILLS: bool = true;
-
-    async fn fill(&mut self, number: u64) {
-        self.0.fill(number).await;
-    }
-
-    async fn call(&mut self, number: u64) {
-        self.0.set(number % STORED);
-        assert_eq!(self.0.claim().await, None, "the answer is there");
+        let fills = self.fills();
+        let Self(raw, kind) = self;
+        raw.set(if fills {
+            number % STORED
+        } else {
+            STORED + number
+        });
+        match kind {
+            Kind::First => raw.first().await,
+            Kind::ReadFirst => {
+                assert_eq!(raw.read().await, None, "the key is new");
+                raw.first().await;
+            }
+            Kind::Replay => assert_eq!(
+                raw.read().await,
+                Some(raw.value.len()),
+                "the answer is there"
+            ),
+            Kind::ReplayByClaim => assert_eq!(raw.claim().await, None, "the answer is there"),
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::driver::{self, STORED, Work, nanos};
 use super::options::Options;
 use super::row::Row;
-use super::sample::{Sample, median};
+use super::sample::Sample;
 
 /// Makes `calls` calls on each of so many threads.
 fn run<W: Work>(work: &W, threads: usize, calls: usize) -> Sample {
@@ -88,21 +88,9 @@ pub(crate) fn measure(
             }
         }
     }
-    let row = |((case, threads), samples): (&(&Threaded, usize), &Vec<Sample>)| {
-        let median = |figure: fn(&Sample) -> f64| median(samples.iter().map(figure));
-        Row {
-            made_by: "idem".to_owned(),
-            case: case.name.to_owned(),
-            store: store.to_owned(),
-            concurrency: *threads,
-            value_bytes,
-            ops_per_s: median(Sample::per_second),
-            p50_us: median(|sample| sample.percentile(50)),
-            p99_us: median(|sample| sample.percentile(99)),
-            commands_per_call: None,
-            server_cpu_us_per_call: None,
-            ratio_to_raw: None,
-        }
-    };
-    all.iter().zip(&samples).map(row).collect()
+    let found = all.iter().zip(&samples);
+    let rows = found.map(|((case, threads), samples)| {
+        Row::of(case.name, store, *threads, value_bytes, samples)
+    });
+    rows.collect()
 }

@@ -10,7 +10,7 @@ use super::driver::nanos;
 use super::options::Options;
 use super::order::{Order, merchant};
 use super::row::Row;
-use super::sample::{Sample, median};
+use super::sample::Sample;
 use super::shop::{Gate, Shop};
 
 /// How often each round is repeated: one has as many latencies as there are waiters.
@@ -66,20 +66,7 @@ impl Waiting {
                 samples.push(Sample::new(wall, latencies));
             }
         }
-        let median = |figure: fn(&Sample) -> f64| median(samples.iter().map(figure));
-        Row {
-            made_by: "idem".to_owned(),
-            case: self.name.to_owned(),
-            store: store.to_owned(),
-            concurrency: duplicates,
-            value_bytes,
-            ops_per_s: median(Sample::per_second),
-            p50_us: median(|sample| sample.percentile(50)),
-            p99_us: median(|sample| sample.percentile(99)),
-            commands_per_call: None,
-            server_cpu_us_per_call: None,
-            ratio_to_raw: None,
-        }
+        Row::of(self.name, store, duplicates, value_bytes, &samples)
     }
 
     async fn turn(&self, number: u64, duplicates: usize) -> Vec<Duration> {

@@ -1,9 +1,13 @@
 //! A browser with one session.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use idem_harness::{ChromeDriver, Chromium};
+use serde_json::Value;
 use thirtyfour::{By, Capabilities, WebDriver};
 
 /// How long a test waits for a page to change.
@@ -42,6 +46,45 @@ impl Browser {
             Ok(session) => Self { session, driver },
             Err(error) => panic!("no browser: {error}"),
         }
+    }
+
+    /// Starts one that logs its network traffic into this file.
+    pub async fn logging() -> (Self, PathBuf) {
+        let mut log = PathBuf::new();
+        let browser = Self::start_with(|chromium| {
+            log = chromium.profile().with_extension("net.json");
+            chromium.arg(format!("--log-net-log={}", log.display()))
+        });
+        (browser.await, log)
+    }
+
+    /// Ends the browser; the addresses that it has connected to, by its log.
+    ///
+    /// # Panics
+    ///
+    /// If it has looked up a name, or has sent anything without a connection.
+    pub async fn connected(self, log: &Path) -> BTreeSet<String> {
+        // The log is whole when the browser has gone of its own accord.
+        let quit = self.session.clone().quit().await;
+        quit.expect("the browser quits");
+        let log = whole(log).await;
+        let kinds = &log["constants"]["logEventTypes"];
+        let events = log["events"].as_array().expect("a log has events");
+        let all = |kind: &str| {
+            let kind = &kinds[kind];
+            assert!(kind.is_number(), "a kind of event: {kind}");
+            events.iter().filter(move |event| &event["type"] == kind)
+        };
+        for kind in [
+            "HOST_RESOLVER_DNS_TASK",
+            "HOST_RESOLVER_SYSTEM_TASK",
+            "UDP_BYTES_SENT",
+        ] {
+            assert_eq!(all(kind).next(), None, "{kind}");
+        }
+        all("TCP_CONNECT_ATTEMPT")
+            .filter_map(|event| event["params"]["address"].as_str().map(str::to_owned))
+            .collect()
     }
 
     /// The driver of the browser.
@@ -100,6 +143,23 @@ impl Browser {
             );
             tokio::time::sleep(PAUSE).await;
         }
+    }
+}
+
+/// A file of JSON that a process is about to finish.
+async fn whole(path: &Path) -> Value {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let text = fs::read(path).unwrap_or_default();
+        match serde_json::from_slice(&text) {
+            Ok(value) => return value,
+            Err(error) => assert!(
+                Instant::now() < deadline,
+                "not whole within {PATIENCE:?}: {error} in {} bytes",
+                text.len()
+            ),
+        }
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

@@ -11,6 +11,7 @@
 mod browser;
 mod http_server;
 
+pub use axum;
 pub use browser::Browser;
-pub use http_server::{HttpServer, Request, Response};
+pub use http_server::{HttpServer, Request};
 pub use thirtyfour;

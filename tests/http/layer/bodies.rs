@@ -21,7 +21,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tower::{Layer as _, ServiceExt as _};
 
-use crate::client::{Fixture, KEY, Source, call, data, frames, keyed, order, send, soon};
+use crate::client::{
+    Fixture, KEY, Source, call, data, frames, keyed, order, routed, send, soon, with_key,
+};
 
 /// A router that answers with this once, and fails the test at a second call.
 fn once(fixture: &Fixture, policy: StatusPolicy, response: Response) -> Router {
@@ -51,7 +53,7 @@ async fn next(response: &mut Response) -> Option<Result<Vec<u8>, axum::Error>> {
 async fn is_lost(fixture: &Fixture, shop: &Router) {
     for _ in 0..2 {
         let again = send(shop, order("")).await;
-        assert_eq!(again.problem(), (500, "answer-lost".to_owned()));
+        assert_eq!(again.problem(), (500, "answer-lost"));
     }
     assert_eq!(fixture.runs(), 1);
 }
@@ -228,17 +230,13 @@ async fn takes_less(store: impl Store, most: usize, more: usize) {
         let layer = IdempotencyLayer::public(&engine, "shop.api").max_response_bytes(60 << 20);
         let response = Response::new(Body::from(vec![7; bytes]));
         let shop = behind(layer, &fixture, response);
-        let ask = || {
-            let request =
-                http::Request::post("/orders").header("idempotency-key", format!("\"{key}\""));
-            request.body(Body::empty()).unwrap()
-        };
+        let ask = || with_key(format!("\"{key}\""), "");
         assert_eq!(send(&shop, ask()).await.body.len(), bytes);
         let again = send(&shop, ask()).await;
         if is_stored {
             assert!(again.is_replayed() && again.body == vec![7; bytes]);
         } else {
-            assert_eq!(again.problem(), (500, "answer-lost".to_owned()));
+            assert_eq!(again.problem(), (500, "answer-lost"));
         }
     }
 }
@@ -310,7 +308,7 @@ async fn a_response_that_breaks_off_is_unknown() {
     for policy in [StatusPolicy::careful(), StatusPolicy::draft()] {
         let (fixture, shop) = breaks_off(policy).await;
         let again = send(&shop, order("")).await;
-        assert_eq!(again.problem(), (500, "outcome-unknown".to_owned()));
+        assert_eq!(again.problem(), (500, "outcome-unknown"));
         assert_eq!(fixture.runs(), 1);
     }
     let bold = StatusPolicy::careful().ambiguous(Verdict::Release);
@@ -382,9 +380,7 @@ async fn trailers_reach_the_client_the_first_time_and_again() {
         source.send(Ok(Frame::trailers(trailers))).unwrap();
         ([("trailer", "repr-digest, server-timing")], body)
     });
-    let shop = Router::new()
-        .route("/orders", handler)
-        .layer(fixture.layer());
+    let shop = routed(handler, fixture.layer());
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let server = tokio::spawn(axum::serve(listener, shop).into_future());
@@ -422,9 +418,7 @@ async fn trailers_reach_the_client_the_first_time_and_again() {
 async fn a_body_in_small_frames_is_stored_whole() {
     let fixture = Fixture::new();
     let handler = post(|body: Bytes| async move { body });
-    let shop = Router::new()
-        .route("/orders", handler)
-        .layer(fixture.layer());
+    let shop = routed(handler, fixture.layer());
     let (source, body) = frames();
     let mut whole = Vec::new();
     for length in (0..3)

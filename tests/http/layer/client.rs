@@ -12,9 +12,9 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::response::Response;
-use axum::routing::post;
+use axum::routing::{MethodRouter, any, post};
 use bytes::Bytes;
-use http::request::Builder;
+use http::request::{Builder, Parts};
 use http::{HeaderMap, StatusCode};
 use http_body::Frame;
 use idem_runtime::Engine;
@@ -22,7 +22,10 @@ use idem_runtime::clock::ManualClock;
 use idem_runtime::http::IdempotencyLayer;
 use idem_runtime::store::memory::MemoryStore;
 use idem_tests::events::Events;
+use serde::Deserialize;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
 use tower::{Service, ServiceExt as _};
 
 /// The key of most requests.
@@ -70,6 +73,11 @@ impl Fixture {
         IdempotencyLayer::public(&self.engine, "shop.api")
     }
 
+    /// A layer whose clients are tenants.
+    pub(crate) fn scoped(&self) -> IdempotencyLayer {
+        IdempotencyLayer::scoped(&self.engine, "shop.api", tenant)
+    }
+
     /// The handler runs once more; which time it is.
     pub(crate) fn run(&self) -> usize {
         self.runs.fetch_add(1, Ordering::SeqCst) + 1
@@ -80,15 +88,56 @@ impl Fixture {
         self.runs.load(Ordering::SeqCst)
     }
 
+    /// Waits until an event of this name was observed so often.
+    pub(crate) async fn saw(&self, event: &str, times: usize) {
+        soon(event, self.events.wait_for(event, times)).await;
+    }
+
     /// A router whose `/orders` sends the response of `respond`, behind the layer.
-    pub(crate) fn orders<R>(&self, layer: IdempotencyLayer, respond: fn(usize) -> R) -> Router
+    pub(crate) fn orders<R>(
+        &self,
+        layer: IdempotencyLayer,
+        respond: impl Fn(usize) -> R + Clone + Send + Sync + 'static,
+    ) -> Router
     where
         R: axum::response::IntoResponse + 'static,
     {
         let fixture = self.clone();
         let order = move |_: Bytes| async move { respond(fixture.run()) };
-        Router::new().route("/orders", post(order)).layer(layer)
+        routed(any(order), layer)
     }
+}
+
+/// A router whose `/orders` is this handler, behind the layer.
+pub(crate) fn routed(handler: MethodRouter, layer: IdempotencyLayer) -> Router {
+    Router::new().route("/orders", handler).layer(layer)
+}
+
+/// A handler that reports that it runs, and waits until it may go on.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    pub(crate) started: Notify,
+    pub(crate) go_on: Notify,
+}
+
+impl Gate {
+    /// Waits until the handler runs.
+    pub(crate) async fn runs(&self) {
+        soon("the handler runs", self.started.notified()).await;
+    }
+}
+
+/// A router whose handler waits at a gate, and answers which time it ran.
+pub(crate) fn gated(fixture: &Fixture, layer: IdempotencyLayer) -> (Arc<Gate>, Router) {
+    let gate = Arc::new(Gate::default());
+    let (fixture, through) = (fixture.clone(), Arc::clone(&gate));
+    let handler = post(move || async move {
+        let run = fixture.run();
+        through.started.notify_one();
+        through.go_on.notified().await;
+        run.to_string()
+    });
+    (gate, routed(handler, layer))
 }
 
 /// A request with the usual key.
@@ -96,7 +145,26 @@ pub(crate) fn order(body: impl Into<Body>) -> Request {
     keyed("/orders").body(body.into()).unwrap()
 }
 
-/// The same, without a body yet.
+/// A request with this header.
+pub(crate) fn with_key(key: impl AsRef<[u8]>, body: impl Into<Body>) -> Request {
+    let request = Request::post("/orders").header("idempotency-key", key.as_ref());
+    request.body(body.into()).unwrap()
+}
+
+/// The same request by this tenant.
+pub(crate) fn of_tenant(tenant: &str, mut request: Request) -> Request {
+    request
+        .headers_mut()
+        .insert("x-tenant", tenant.parse().unwrap());
+    request
+}
+
+/// The tenant of a request.
+pub(crate) fn tenant(request: &Parts) -> Option<String> {
+    Some(request.headers.get("x-tenant")?.to_str().ok()?.to_owned())
+}
+
+/// The usual request, without a body yet.
 pub(crate) fn keyed(uri: &str) -> Builder {
     Request::post(uri).header("idempotency-key", KEY)
 }
@@ -116,17 +184,32 @@ impl Answer {
             .is_some_and(|value| value == "true")
     }
 
+    /// Whether it is a replay, and its text.
+    pub(crate) fn replay(&self) -> (bool, &str) {
+        (self.is_replayed(), self.said().1)
+    }
+
+    /// Status and text.
+    pub(crate) fn said(&self) -> (u16, &str) {
+        (self.status.as_u16(), str::from_utf8(&self.body).unwrap())
+    }
+
     /// The code of a problem document.
-    pub(crate) fn code(&self) -> String {
-        assert_eq!(self.headers["content-type"], "application/problem+json");
-        let document: serde_json::Value = serde_json::from_slice(&self.body).unwrap();
-        assert_eq!(document["status"], self.status.as_u16());
-        document["code"].as_str().unwrap().to_owned()
+    pub(crate) fn code(&self) -> &str {
+        self.problem().1
     }
 
     /// Status and code of a problem document.
-    pub(crate) fn problem(&self) -> (u16, String) {
-        (self.status.as_u16(), self.code())
+    pub(crate) fn problem(&self) -> (u16, &str) {
+        #[derive(Deserialize)]
+        struct Document<'a> {
+            status: u16,
+            code: &'a str,
+        }
+        assert_eq!(self.headers["content-type"], "application/problem+json");
+        let document: Document<'_> = serde_json::from_slice(&self.body).unwrap();
+        assert_eq!(document.status, self.status.as_u16());
+        (document.status, document.code)
     }
 }
 
@@ -151,6 +234,23 @@ where
         headers: parts.headers,
         body: body.unwrap(),
     }
+}
+
+/// Sends it in the background.
+pub(crate) fn spawn<S>(service: &S, request: Request) -> JoinHandle<Answer>
+where
+    S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    let service = service.clone();
+    tokio::spawn(async move { send(&service, request).await })
+}
+
+/// The client of a request that was sent in the background disconnects.
+pub(crate) async fn leave(client: JoinHandle<Answer>) {
+    client.abort();
+    let gone = soon("the client is gone", client).await;
+    assert!(gone.unwrap_err().is_cancelled());
 }
 
 /// A body that comes from elsewhere, frame by frame.

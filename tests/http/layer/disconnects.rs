@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::routing::post;
 use tokio::sync::Notify;
 
-use crate::client::{Fixture, KEY, soon};
-use crate::refusals::Gate;
+use crate::client::{Fixture, Gate, KEY, routed, soon};
 use crate::server::{Client, Server, request, with_key};
 
 /// How long a repeat waits. The lease of the first request is renewed every 10 s.
@@ -50,10 +48,8 @@ impl Shop {
             format!("{order}: {run}")
         });
         let tell = Arc::clone(&gone);
-        let service = Router::new()
-            .route("/orders", handler)
-            .layer(fixture.layer())
-            .layer(from_fn(move |request: Request, next: Next| {
+        let service =
+            routed(handler, fixture.layer()).layer(from_fn(move |request: Request, next: Next| {
                 let told = Told(Arc::clone(&tell));
                 async move {
                     let response = next.run(request).await;
@@ -74,7 +70,7 @@ impl Shop {
     async fn hang_up(&self) {
         let mut client = self.server.connect().await;
         client.write(&with_key(KEY, "tea")).await;
-        soon("the handler runs", self.gate.started.notified()).await;
+        self.gate.runs().await;
         drop(client);
         soon("the server notices it", self.gone.notified()).await;
     }

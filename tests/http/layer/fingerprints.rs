@@ -40,11 +40,7 @@ async fn tells_apart(
     }
     for (at, other) in others.into_iter().enumerate() {
         let answer = send(&shop, other).await;
-        assert_eq!(
-            answer.problem(),
-            (422, "key-reused".to_owned()),
-            "other {at}"
-        );
+        assert_eq!(answer.problem(), (422, "key-reused"), "other {at}");
     }
     assert_eq!(fixture.runs(), 1);
 }
@@ -158,6 +154,6 @@ async fn another_rule_refuses_repeats_of_earlier_requests() {
     let document = || of(JSON, "{\"item\": \"tea\"}");
     send(&shop(Fingerprinter::new()), document()).await;
     let refused = send(&shop(Fingerprinter::new().json()), document()).await;
-    assert_eq!(refused.problem(), (422, "key-reused".to_owned()));
+    assert_eq!(refused.problem(), (422, "key-reused"));
     assert_eq!(fixture.runs(), 1);
 }

@@ -178,7 +178,7 @@ async fn a_damaged_answer_does_not_run_the_handler_again() {
         );
         assert_eq!(
             send(&shop, order("")).await.problem(),
-            (500, "outcome-unknown".to_owned())
+            (500, "outcome-unknown")
         );
     }
     assert_eq!(fixture.runs(), 1);

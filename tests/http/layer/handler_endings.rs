@@ -13,37 +13,21 @@ use idem_runtime::{OnPanic, OnRunning, Policy};
 use tokio::sync::Notify;
 use tower::{Layer as _, ServiceExt as _};
 
-use crate::client::{Answer, Fixture, Source, data, frames, order, send, soon};
+use crate::client::{
+    self, Answer, Fixture, Gate, Source, data, frames, leave, order, routed, send, soon, spawn,
+    with_key,
+};
 
-#[derive(Debug, Default)]
-struct Gate {
-    started: Notify,
-    go_on: Notify,
-}
-
-/// A router whose handler reports that it runs, and then waits until it may go on.
+/// A router whose handler waits at a gate, and whose repeats do not wait.
 fn gated(fixture: &Fixture) -> (Arc<Gate>, Router) {
-    let gate = Arc::new(Gate::default());
-    let (counter, through) = (fixture.clone(), Arc::clone(&gate));
-    let handler = post(move || async move {
-        let run = counter.run();
-        through.started.notify_one();
-        through.go_on.notified().await;
-        run.to_string()
-    });
-    let layer = fixture.layer().on_running(OnRunning::Reject);
-    let shop = Router::new().route("/orders", handler).layer(layer);
-    (gate, shop)
+    client::gated(fixture, fixture.layer().on_running(OnRunning::Reject))
 }
 
 /// Sends a request, and goes away as soon as the handler runs.
 async fn disconnect(gate: &Gate, shop: &Router) {
-    let shop = shop.clone();
-    let client = tokio::spawn(async move { send(&shop, order("")).await });
-    soon("the handler runs", gate.started.notified()).await;
-    client.abort();
-    let gone = soon("the client is gone", client).await;
-    assert!(gone.unwrap_err().is_cancelled());
+    let client = spawn(shop, order(""));
+    gate.runs().await;
+    leave(client).await;
 }
 
 #[tokio::test]
@@ -52,10 +36,9 @@ async fn a_client_that_disconnects_finds_the_answer_when_it_comes_back() {
     let (gate, shop) = gated(&fixture);
     disconnect(&gate, &shop).await;
     let early = send(&shop, order("")).await;
-    assert_eq!(early.problem(), (409, "request-running".to_owned()));
+    assert_eq!(early.problem(), (409, "request-running"));
     gate.go_on.notify_one();
-    let stored = fixture.events.wait_for("completed value", 1);
-    soon("the answer is stored", stored).await;
+    fixture.saw("completed value", 1).await;
     let answer = send(&shop, order("")).await;
     assert!(answer.is_replayed());
     assert_eq!(answer.body, "1");
@@ -71,9 +54,8 @@ async fn a_shutdown_waits_for_handlers_whose_clients_are_gone() {
     let mut shutdown = Box::pin(engine.shutdown(Duration::from_hours(1)));
     let pending = std::future::poll_fn(|cx| Poll::Ready(shutdown.as_mut().poll(cx).is_pending()));
     assert!(pending.await, "a handler runs");
-    let late = Request::post("/orders").header("idempotency-key", "\"late\"");
-    let late = send(&shop, late.body(Body::empty()).unwrap()).await;
-    assert_eq!(late.problem(), (503, "unavailable".to_owned()));
+    let late = send(&shop, with_key("\"late\"", "")).await;
+    assert_eq!(late.problem(), (503, "unavailable"));
     gate.go_on.notify_one();
     soon("the end of the shutdown", shutdown).await.unwrap();
     assert_eq!(fixture.events.count("completed value"), 1);
@@ -87,15 +69,11 @@ async fn panicked(policy: StatusPolicy) -> Answer {
 /// The response to a repeat of a request whose handler has panicked.
 async fn panicked_behind(settings: impl FnOnce(IdempotencyLayer) -> IdempotencyLayer) -> Answer {
     let fixture = Fixture::new();
-    let counter = fixture.clone();
-    let handler = post(move || async move {
-        assert!(counter.run() > 1, "the first run panics");
+    let shop = fixture.orders(settings(fixture.layer()), |run| {
+        assert!(run > 1, "the first run panics");
         "done"
     });
-    let layer = settings(fixture.layer());
-    let shop = Router::new().route("/orders", handler).layer(layer);
-    let first = shop.clone();
-    let first = tokio::spawn(async move { send(&first, order("")).await }).await;
+    let first = spawn(&shop, order("")).await;
     let panic = first.unwrap_err().into_panic();
     let message = panic.downcast_ref::<&str>().unwrap();
     assert_eq!(*message, "the first run panics");
@@ -104,7 +82,7 @@ async fn panicked_behind(settings: impl FnOnce(IdempotencyLayer) -> IdempotencyL
 
 #[tokio::test]
 async fn a_panic_has_the_ambiguity_of_the_layer() {
-    let unknown = (500, "outcome-unknown".to_owned());
+    let unknown = (500, "outcome-unknown");
     assert_eq!(panicked(StatusPolicy::careful()).await.problem(), unknown);
     assert_eq!(panicked(StatusPolicy::stripe()).await.problem(), unknown);
     let bold = StatusPolicy::careful().ambiguous(Verdict::Release);
@@ -113,7 +91,7 @@ async fn a_panic_has_the_ambiguity_of_the_layer() {
 
 #[tokio::test]
 async fn a_layer_decides_about_panics_itself_if_it_is_set_so() {
-    let unknown = (500, "outcome-unknown".to_owned());
+    let unknown = (500, "outcome-unknown");
     let bold = || StatusPolicy::careful().ambiguous(Verdict::Release);
     let strict = panicked_behind(|layer| layer.status_policy(bold()).on_panic(OnPanic::Unknown));
     assert_eq!(strict.await.problem(), unknown);
@@ -183,12 +161,10 @@ async fn leave_during_the_response(fixture: &Fixture) -> (Router, Source) {
         body.lock().unwrap().take().expect("it runs once")
     });
     let layer = fixture.layer().on_running(OnRunning::Reject);
-    let shop = Router::new().route("/orders", handler).layer(layer);
-    let client = shop.clone();
-    let client = tokio::spawn(async move { send(&client, order("")).await });
+    let shop = routed(handler, layer);
+    let client = spawn(&shop, order(""));
     soon("the handler answers", answering.notified()).await;
-    client.abort();
-    assert!(client.await.unwrap_err().is_cancelled());
+    leave(client).await;
     (shop, source)
 }
 
@@ -198,19 +174,12 @@ async fn a_client_that_disconnects_during_the_response_finds_all_of_it() {
     let (shop, source) = leave_during_the_response(&fixture).await;
     source.send(data("one ")).unwrap();
     let early = send(&shop, order("")).await;
-    assert_eq!(early.problem(), (409, "request-running".to_owned()));
+    assert_eq!(early.problem(), (409, "request-running"));
     source.send(data("order")).unwrap();
     drop(source);
-    soon(
-        "it is stored",
-        fixture.events.wait_for("completed value", 1),
-    )
-    .await;
+    fixture.saw("completed value", 1).await;
     let answer = send(&shop, order("")).await;
-    assert_eq!(
-        (answer.is_replayed(), &answer.body[..]),
-        (true, &b"one order"[..])
-    );
+    assert_eq!(answer.replay(), (true, "one order"));
 }
 
 #[tokio::test]

@@ -58,7 +58,7 @@ async fn the_next(
     for passes in [LEASE / 3, LEASE / 6] {
         time_passes(passes).await;
         let refused = next.ask().await;
-        assert_eq!(refused.problem(), (409, "request-running".to_owned()));
+        assert_eq!(refused.problem(), (409, "request-running"));
         let seconds = refused.headers["retry-after"].to_str().unwrap();
         // A lease of a minute is no reason to stay away for a minute.
         assert_eq!(seconds, "2");
@@ -84,7 +84,7 @@ async fn again(url: &str, time_passes: impl AsyncFn(Duration)) {
 /// Where no second attempt is allowed, none is made.
 async fn not_again(url: &str, time_passes: impl AsyncFn(Duration)) {
     let (answer, mut next) = the_next(url, 1, time_passes).await;
-    assert_eq!(answer.problem(), (500, "attempts-exhausted".to_owned()));
+    assert_eq!(answer.problem(), (500, "attempts-exhausted"));
     next.worker.kill9();
     let told = next.worker.rest();
     assert!(!told.iter().any(|line| line == "run"), "{told:?}");

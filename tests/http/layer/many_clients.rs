@@ -142,7 +142,7 @@ async fn come_back<S: Store + Clone>(stores: [S; 2], prefix: &str) {
     let mut asked = vec![false; CLIENTS];
     for _ in 1..CLIENTS {
         let (number, answer) = told(&mut clients).await;
-        assert_eq!(answer.problem(), (409, "request-running".to_owned()));
+        assert_eq!(answer.problem(), (409, "request-running"));
         let seconds = answer.headers["retry-after"].to_str().unwrap();
         let seconds: u64 = seconds.parse().unwrap();
         assert!((1..=2).contains(&seconds), "{seconds}");

@@ -27,8 +27,9 @@ use tower_http::request_id::{
 use tower_http::timeout::TimeoutLayer;
 use tower_http::trace::TraceLayer;
 
-use crate::client::{Answer, Fixture, data, frames, keyed, order, send, soon};
-use crate::refusals::Gate;
+use crate::client::{
+    Answer, Fixture, Gate, data, frames, keyed, leave, order, send, soon, spawn, with_key,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
@@ -193,21 +194,18 @@ impl Shop {
     }
 
     fn spawn(&self, request: Request) -> JoinHandle<Answer> {
-        let service = self.service.clone();
-        tokio::spawn(async move { send(&service, authorized(request)).await })
+        spawn(&self.service, authorized(request))
     }
 
     async fn is_running(&self) {
-        soon("the handler runs", self.gate.started.notified()).await;
+        self.gate.runs().await;
     }
 
     /// A client leaves while its handler runs.
     async fn left(&self, request: Request) {
         let client = self.spawn(request);
         self.is_running().await;
-        client.abort();
-        let gone = soon("the client is gone", client).await;
-        assert!(gone.unwrap_err().is_cancelled());
+        leave(client).await;
     }
 
     fn committed(&self) -> usize {
@@ -224,8 +222,7 @@ fn authorized(mut request: Request) -> Request {
 
 /// Another request, with a key of its own.
 fn other(key: &str) -> Request {
-    let request = Request::post("/orders").header("idempotency-key", format!("\"{key}\""));
-    request.body(axum::body::Body::from("tea")).unwrap()
+    with_key(format!("\"{key}\""), "tea")
 }
 
 /// Woken tasks of this thread go first.
@@ -242,10 +239,7 @@ async fn a_repeat_gets_the_answer_through_each_middleware() {
             let shop = Shop::new(side, around);
             shop.gate.go_on.notify_one();
             let first = shop.send(order("tea")).await;
-            assert_eq!(
-                (first.status, &*first.body),
-                (StatusCode::OK, &b"tea: 1"[..])
-            );
+            assert_eq!(first.said(), (200, "tea: 1"));
             assert!(!first.is_replayed(), "{name} {side:?}");
             let repeat = shop.send(order("tea")).await;
             assert_eq!(repeat.body, first.body, "{name} {side:?}");
@@ -265,14 +259,9 @@ async fn a_repeat_gets_the_answer_of_a_disconnected_client_through_each_middlewa
             let shop = Shop::new(side, around);
             shop.left(order("tea")).await;
             shop.gate.go_on.notify_one();
-            let stored = shop.fixture.events.wait_for("completed value", 1);
-            soon("the answer is stored", stored).await;
+            shop.fixture.saw("completed value", 1).await;
             let repeat = shop.send(order("tea")).await;
-            assert_eq!(
-                (repeat.status, &*repeat.body),
-                (StatusCode::OK, &b"tea: 1"[..]),
-                "{name} {side:?}"
-            );
+            assert_eq!(repeat.said(), (200, "tea: 1"), "{name} {side:?}");
             assert!(repeat.is_replayed(), "{name} {side:?}");
             assert_eq!(shop.fixture.runs(), 1, "{name} {side:?}");
             let rows = usize::from(name == "transaction" && side == Inside);
@@ -309,7 +298,7 @@ async fn a_time_out_inside_leaves_the_outcome_unknown() {
     for status in TIME_OUTS {
         let (repeat, effects) = cut_off(StatusPolicy::careful(), status).await;
         assert_eq!(effects, 1, "{status}");
-        assert_eq!(repeat.problem(), (500, "outcome-unknown".to_owned()));
+        assert_eq!(repeat.problem(), (500, "outcome-unknown"));
     }
 }
 
@@ -335,13 +324,9 @@ async fn a_time_out_outside_lets_the_handler_end() {
     let early = shop.send(order("tea")).await;
     assert_eq!(early.status, StatusCode::GATEWAY_TIMEOUT);
     shop.gate.go_on.notify_one();
-    let stored = shop.fixture.events.wait_for("completed value", 1);
-    soon("the answer is stored", stored).await;
+    shop.fixture.saw("completed value", 1).await;
     let repeat = shop.send(order("tea")).await;
-    assert_eq!(
-        (repeat.is_replayed(), &*repeat.body),
-        (true, &b"tea: 1"[..])
-    );
+    assert_eq!(repeat.replay(), (true, "tea: 1"));
     assert_eq!(shop.fixture.runs(), 1);
 }
 
@@ -382,10 +367,7 @@ async fn a_request_shed_inside_runs_when_it_is_repeated() {
     assert!(soon("its repeat", repeat).await.unwrap().is_replayed());
     shop.gate.go_on.notify_one();
     let second = shop.send(other("second")).await;
-    assert_eq!(
-        (second.is_replayed(), &*second.body),
-        (false, &b"tea: 2"[..])
-    );
+    assert_eq!(second.replay(), (false, "tea: 2"));
 }
 
 #[tokio::test]
@@ -419,19 +401,16 @@ async fn not_committed(side: Side) -> [Answer; 2] {
 async fn a_commit_that_fails_is_part_of_the_answer_only_inside() {
     let [first, repeat] = not_committed(Inside).await;
     assert_eq!(first.body, "the commit has failed");
-    assert_eq!(repeat.problem(), (500, "outcome-unknown".to_owned()));
+    assert_eq!(repeat.problem(), (500, "outcome-unknown"));
     let [first, repeat] = not_committed(Outside).await;
     assert_eq!(first.body, "the commit has failed");
     // It was stored before, and nothing has happened.
-    assert_eq!(
-        (repeat.is_replayed(), &*repeat.body),
-        (true, &b"tea: 1"[..])
-    );
+    assert_eq!(repeat.replay(), (true, "tea: 1"));
 }
 
 #[tokio::test]
 async fn a_panic_that_is_caught_inside_is_a_response() {
-    let unknown = (500, "outcome-unknown".to_owned());
+    let unknown = (500, "outcome-unknown");
     for side in SIDES {
         for (policy, is_stored) in [
             (StatusPolicy::careful(), false),
@@ -529,7 +508,7 @@ async fn a_body_over_a_limit_uses_no_key_up() {
         match side {
             Inside => assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE),
             // The body that the layer reads breaks off.
-            Outside => assert_eq!(refused.problem(), (400, "body-unreadable".to_owned())),
+            Outside => assert_eq!(refused.problem(), (400, "body-unreadable")),
         }
         assert_eq!(shop.fixture.runs(), 0);
         shop.gate.go_on.notify_one();
@@ -547,7 +526,7 @@ async fn a_page_reads_refusals_where_cors_is_outside() {
         let origin = HeaderValue::from_static("https://shop.test");
         bare.headers_mut().insert(ORIGIN, origin);
         let refused = shop.send(bare).await;
-        assert_eq!(refused.problem(), (400, "key-missing".to_owned()));
+        assert_eq!(refused.problem(), (400, "key-missing"));
         let is_readable = refused.headers.contains_key("access-control-allow-origin");
         assert_eq!(is_readable, side == Outside);
     }

@@ -23,7 +23,7 @@ async fn an_outer_layer_does_not_store_that_a_caller_was_unknown() {
     let inner = IdempotencyLayer::scoped(&fixture.engine, "shop.api", caller);
     let shop = nested(&fixture, inner);
     let refused = send(&shop, order("")).await;
-    assert_eq!(refused.problem(), (403, "caller-unknown".to_owned()));
+    assert_eq!(refused.problem(), (403, "caller-unknown"));
     let known = keyed("/orders").header("x-caller", "ann");
     let answer = send(&shop, known.body(Body::empty()).unwrap()).await;
     assert_eq!(answer.body, "1");
@@ -53,7 +53,7 @@ async fn two_layers_of_one_name_run_nothing() {
     let shop = shop.layer(fixture.layer());
     for _ in 0..2 {
         let refused = send(&shop, order("")).await;
-        assert_eq!(refused.problem(), (500, "misconfigured".to_owned()));
+        assert_eq!(refused.problem(), (500, "misconfigured"));
     }
     assert_eq!(fixture.runs(), 0);
 }

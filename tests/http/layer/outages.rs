@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::Router;
 use axum::routing::post;
 use idem_harness::RedisServer;
 use idem_runtime::http::IdempotencyLayer;
@@ -12,8 +11,7 @@ use idem_runtime::{Engine, OnRunning};
 use idem_tests::events::Events;
 use idem_tests::shop::{HASTE, SLACK};
 
-use crate::client::{Answer, Fixture, soon};
-use crate::refusals::Gate;
+use crate::client::{Answer, Fixture, Gate, routed, soon};
 use crate::server::{Server, with_key};
 
 /// A service on a Redis, of which it expects an answer within two seconds.
@@ -47,7 +45,7 @@ impl Shop {
             }
             format!("{order}: {run}")
         });
-        let service = Router::new().route("/orders", handler).layer(layer);
+        let service = routed(handler, layer);
         let server = Server::start(service).await;
         Self {
             redis,
@@ -66,7 +64,7 @@ impl Shop {
     async fn assert_retry_after(&self, what: &str) {
         let runs = self.fixture.runs();
         let refused = self.order(what).await;
-        assert_eq!(refused.problem(), (503, "unavailable".to_owned()));
+        assert_eq!(refused.problem(), (503, "unavailable"));
         assert_eq!(refused.headers["retry-after"], "1");
         assert_eq!(self.fixture.runs(), runs);
     }
@@ -86,7 +84,7 @@ impl Shop {
             answer
         };
         let away = async {
-            soon("the handler runs", self.gate.started.notified()).await;
+            self.gate.runs().await;
             go_away(&self.redis);
             self.gate.go_on.notify_one();
         };

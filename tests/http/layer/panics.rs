@@ -10,11 +10,10 @@ use bytes::Bytes;
 use http_body::Frame;
 use idem_runtime::http::{IdempotencyLayer, KeyRules};
 
-use crate::client::{Fixture, order, send, soon};
+use crate::client::{Fixture, order, send, soon, spawn};
 
 async fn panics(shop: &Router, request: Request) -> bool {
-    let shop = shop.clone();
-    let task = tokio::spawn(async move { send(&shop, request).await });
+    let task = spawn(shop, request);
     soon("a response or a panic", task).await.is_err()
 }
 
@@ -53,7 +52,7 @@ async fn a_panic_in_the_body_of_a_response_is_a_panic_of_the_handler() {
     let shop = fixture.orders(fixture.layer(), |_| Body::new(Bomb));
     assert!(panics(&shop, order("")).await);
     let again = send(&shop, order("")).await;
-    assert_eq!(again.problem(), (500, "outcome-unknown".to_owned()));
+    assert_eq!(again.problem(), (500, "outcome-unknown"));
     assert_eq!(fixture.runs(), 1);
 }
 

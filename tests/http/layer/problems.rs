@@ -1,6 +1,5 @@
 //! The contents of a problem document, and the retry hints for SDKs.
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::routing::post;
@@ -11,7 +10,7 @@ use idem_runtime::{Engine, OnDuplicate};
 use idem_tests::faulty::{Fault, Faulty, StoreOperation};
 use serde_json::Value;
 
-use crate::client::{Answer, Fixture, KEY, keyed, order, send};
+use crate::client::{Answer, Fixture, KEY, keyed, order, routed, send, with_key};
 
 fn document(answer: &Answer) -> Value {
     serde_json::from_slice(&answer.body).unwrap()
@@ -29,11 +28,7 @@ async fn problems(set: impl Fn(IdempotencyLayer) -> IdempotencyLayer) -> Vec<(An
         run.to_string()
     });
     problems.push((send(&shop, bare()).await, false));
-    let invalid = Request::post("/orders").header("idempotency-key", "bare");
-    problems.push((
-        send(&shop, invalid.body(Body::empty()).unwrap()).await,
-        false,
-    ));
+    problems.push((send(&shop, with_key("bare", "")).await, false));
     problems.push((send(&shop, order("too long")).await, false));
     send(&shop, order("tea")).await;
     problems.push((send(&shop, order("rum")).await, false));
@@ -83,7 +78,7 @@ async fn a_problem_has_retryable_and_a_link_to_its_description() {
             !problem.headers.contains_key("stripe-should-retry"),
             "{code}"
         );
-        codes.push(code);
+        codes.push(code.to_owned());
     }
     let expected = [
         "key-missing",
@@ -124,7 +119,7 @@ async fn told(policy: StatusPolicy, status: u16, own: Option<&'static str>) -> [
         response
     });
     let layer = fixture.layer().status_policy(policy);
-    let shop = Router::new().route("/orders", handler).layer(layer);
+    let shop = routed(handler, layer);
     let header = |answer: Answer| {
         let told = answer.headers.get("stripe-should-retry")?;
         Some(told.to_str().unwrap().to_owned())

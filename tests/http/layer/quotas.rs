@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use axum::extract::Request;
 use axum::routing::post;
-use axum::{Router, body::Body};
 use http::request::Parts;
 use idem_harness::RedisServer;
 use idem_runtime::Engine;
@@ -15,7 +14,7 @@ use idem_runtime::store::redis::RedisStore;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::client::{Fixture, KEY, order, send, soon};
+use crate::client::{Fixture, KEY, of_tenant, order, routed, send, soon, spawn, tenant, with_key};
 
 /// The queries to a quota, and how many more records it grants.
 #[derive(Clone, Default)]
@@ -40,16 +39,8 @@ impl Records {
     }
 }
 
-fn tenant(request: &Parts) -> Option<String> {
-    Some(request.headers.get("x-tenant")?.to_str().ok()?.to_owned())
-}
-
 fn of(tenant: &str, key: &str, body: &'static str) -> Request {
-    let request = Request::post("/orders").header("idempotency-key", format!("\"{key}\""));
-    request
-        .header("x-tenant", tenant)
-        .body(Body::from(body))
-        .unwrap()
+    of_tenant(tenant, with_key(format!("\"{key}\""), body))
 }
 
 /// A layer with a quota.
@@ -69,10 +60,10 @@ async fn a_quota_is_asked_once_for_each_new_request_and_not_for_replays() {
         assert!(send(&shop, of("acme", "a", "tea")).await.is_replayed());
     }
     let other = send(&shop, of("acme", "a", "rum")).await;
-    assert_eq!(other.problem(), (422, "key-reused".to_owned()));
+    assert_eq!(other.problem(), (422, "key-reused"));
     assert_eq!(records.asked(), ["acme: a", "acme: b"]);
     let refused = send(&shop, of("acme", "c", "tea")).await;
-    assert_eq!(refused.problem(), (429, "quota-exceeded".to_owned()));
+    assert_eq!(refused.problem(), (429, "quota-exceeded"));
     assert_eq!(refused.headers["retry-after"], "60");
     assert!(send(&shop, of("acme", "a", "tea")).await.is_replayed());
     assert_eq!(records.asked().len(), 3);
@@ -86,7 +77,7 @@ async fn a_request_over_its_quota_writes_nothing() {
     let shop = fixture.orders(layer.clone(), |run| run.to_string());
     for key in ["a", "b", "a"] {
         let refused = send(&shop, of("acme", key, "tea")).await;
-        assert_eq!(refused.problem(), (429, "quota-exceeded".to_owned()));
+        assert_eq!(refused.problem(), (429, "quota-exceeded"));
         assert!(layer.entry(Some("acme"), key).await.unwrap().is_none());
     }
     assert_eq!(fixture.events.count("claimed"), 0);
@@ -121,11 +112,8 @@ async fn a_request_that_waits_for_another_asks_no_quota() {
         "done"
     });
     let layer = limited(&fixture.engine, &records);
-    let shop = Router::new().route("/orders", handler).layer(layer);
-    let spawn = || {
-        let shop = shop.clone();
-        tokio::spawn(async move { send(&shop, of("acme", "a", "tea")).await })
-    };
+    let shop = routed(handler, layer);
+    let spawn = || spawn(&shop, of("acme", "a", "tea"));
     let first = spawn();
     soon("the handler runs", begun.acquire())
         .await
@@ -151,9 +139,8 @@ async fn a_request_at_the_limit_asks_no_quota() {
         through.acquire().await.unwrap().forget();
     });
     let layer = limited(&fixture.engine, &records).max_running(1);
-    let shop = Router::new().route("/orders", handler).layer(layer);
-    let service = shop.clone();
-    let first = tokio::spawn(async move { send(&service, of("acme", "a", "tea")).await });
+    let shop = routed(handler, layer);
+    let first = spawn(&shop, of("acme", "a", "tea"));
     soon("the handler runs", begun.acquire())
         .await
         .unwrap()
@@ -200,8 +187,7 @@ async fn a_panic_of_a_quota_leaves_nothing_behind() {
         Ok(())
     });
     let shop = fixture.orders(layer.clone(), |run| run.to_string());
-    let service = shop.clone();
-    let first = tokio::spawn(async move { send(&service, order("tea")).await });
+    let first = spawn(&shop, order("tea"));
     assert!(soon("a panic", first).await.unwrap_err().is_panic());
     assert!(
         layer

@@ -14,7 +14,7 @@ use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Engine, ErrorKind, Reconciled, admin::EntryState, context};
 use tokio::sync::Notify;
 
-use crate::client::{Fixture, order, send, soon};
+use crate::client::{Fixture, leave, of_tenant, order, routed, send, soon, spawn};
 
 /// The text of the usual key.
 const NAME: &str = "8e03978e-40d5-43dd-bc93-6894a57f9324";
@@ -50,7 +50,7 @@ async fn an_operator_writes_the_response_of_a_request_that_was_done() {
     let shop = unlucky(&fixture, layer.clone());
     assert_eq!(send(&shop, order("tea")).await.status, 500);
     let unknown = send(&shop, order("tea")).await;
-    assert_eq!(unknown.problem(), (500, "outcome-unknown".to_owned()));
+    assert_eq!(unknown.problem(), (500, "outcome-unknown"));
 
     let entry = layer.entry(None, NAME).await.unwrap().unwrap();
     assert_eq!(entry.state(), EntryState::Unknown);
@@ -59,10 +59,7 @@ async fn an_operator_writes_the_response_of_a_request_that_was_done() {
     for _ in 0..2 {
         let again = send(&shop, order("tea")).await;
         assert!(again.is_replayed());
-        assert_eq!(
-            (again.status.as_u16(), &again.body[..]),
-            (201, &b"{\"id\":7}"[..])
-        );
+        assert_eq!(again.said(), (201, "{\"id\":7}"));
         assert_eq!(again.headers["location"], "/payments/7");
         assert_eq!(again.headers["content-length"], "8");
         assert!(!again.headers.contains_key("set-cookie"));
@@ -70,7 +67,7 @@ async fn an_operator_writes_the_response_of_a_request_that_was_done() {
     }
     // It remembers the request.
     let other = send(&shop, order("rum")).await;
-    assert_eq!(other.problem(), (422, "key-reused".to_owned()));
+    assert_eq!(other.problem(), (422, "key-reused"));
     assert_eq!(fixture.runs(), 1);
     assert_eq!(fixture.events.count("resolved value"), 1);
 }
@@ -91,10 +88,7 @@ async fn a_resolution_is_replayed_by_every_server() {
     for shop in [shop, unlucky(&fixture, layer().await)] {
         let again = send(&shop, order("tea")).await;
         assert!(again.is_replayed());
-        assert_eq!(
-            (again.status.as_u16(), &again.body[..]),
-            (201, &b"{\"id\":7}"[..])
-        );
+        assert_eq!(again.said(), (201, "{\"id\":7}"));
     }
     assert_eq!(fixture.runs(), 1);
 }
@@ -118,10 +112,7 @@ async fn a_settled_record_is_corrected_only_by_its_reader() {
         .await
         .unwrap();
     let corrected = send(&shop, order("")).await;
-    assert_eq!(
-        (corrected.status, &corrected.body[..]),
-        (StatusCode::OK, &b"corrected"[..])
-    );
+    assert_eq!(corrected.said(), (200, "corrected"));
 }
 
 #[tokio::test]
@@ -134,7 +125,7 @@ async fn the_digest_of_an_event_leads_to_the_record_too() {
         StatusCode::BAD_GATEWAY
     });
     let layer = fixture.layer().store_header("x-node");
-    let shop = Router::new().route("/orders", handler).layer(layer);
+    let shop = routed(handler, layer);
     send(&shop, order("")).await;
     let digest = digests.lock().unwrap()[0].clone();
     let entry = fixture.engine.entry("shop.api", &digest).await;
@@ -163,10 +154,7 @@ async fn a_refusal_is_a_response_too_and_lives_as_long_as_one() {
     fixture.clock.advance(Duration::from_secs(179));
     let again = send(&shop, order("")).await;
     assert!(again.is_replayed());
-    assert_eq!(
-        (again.status.as_u16(), &again.body[..]),
-        (402, &b"no funds"[..])
-    );
+    assert_eq!(again.said(), (402, "no funds"));
     fixture.clock.advance(Duration::from_secs(1));
     assert_eq!(send(&shop, order("")).await.body, "2");
 }
@@ -185,25 +173,19 @@ async fn an_answer_that_is_not_stored_changes_nothing() {
         assert_eq!(*error.kind(), ErrorKind::NotStored, "{error}");
     }
     let unknown = send(&shop, order("")).await;
-    assert_eq!(unknown.problem(), (500, "outcome-unknown".to_owned()));
+    assert_eq!(unknown.problem(), (500, "outcome-unknown"));
     assert_eq!(fixture.runs(), 1);
 }
 
 #[tokio::test]
 async fn a_key_belongs_to_its_scope() {
     let fixture = Fixture::new();
-    let layer = IdempotencyLayer::scoped(&fixture.engine, "shop.api", |request| {
-        Some(request.headers.get("x-tenant")?.to_str().ok()?.to_owned())
-    });
+    let layer = fixture.scoped();
     let shop = unlucky(&fixture, layer.clone());
     // Longer than a scope is used as it is, too.
     let long = "t".repeat(600);
     for tenant in ["acme", &long] {
-        let mut request = order("");
-        request
-            .headers_mut()
-            .insert("x-tenant", tenant.parse().unwrap());
-        send(&shop, request).await;
+        send(&shop, of_tenant(tenant, order(""))).await;
         assert!(layer.entry(Some(tenant), NAME).await.unwrap().is_some());
     }
     assert!(layer.entry(Some("other"), NAME).await.unwrap().is_none());
@@ -246,10 +228,7 @@ async fn a_hook_that_finds_the_effect_gives_its_response() {
     assert_eq!(asked.lock().unwrap().len(), 0, "nothing is to be found out");
 
     let found = send(&shop, order("tea")).await;
-    assert_eq!(
-        (found.status.as_u16(), &found.body[..]),
-        (201, &b"{\"id\":7}"[..])
-    );
+    assert_eq!(found.said(), (201, "{\"id\":7}"));
     assert!(found.is_replayed(), "its handler did not run");
     assert_eq!(found.headers["set-cookie"], "operator=1");
     let again = send(&shop, order("tea")).await;
@@ -275,7 +254,7 @@ async fn a_hook_that_finds_nothing_lets_the_handler_run() {
     let (asked, shop) = reconciled(&fixture, fixture.layer(), || Reconciled::NotLanded);
     send(&shop, order("")).await;
     let done = send(&shop, order("")).await;
-    assert_eq!((done.status.as_u16(), &done.body[..]), (200, &b"2"[..]));
+    assert_eq!(done.said(), (200, "2"));
     assert!(!done.is_replayed());
     assert!(send(&shop, order("")).await.is_replayed());
     assert_eq!((fixture.runs(), asked.lock().unwrap().len()), (2, 1));
@@ -291,7 +270,7 @@ async fn a_hook_that_cannot_say_is_asked_again() {
         send(&shop, order("")).await;
         for times in 1..=2 {
             let unknown = send(&shop, order("")).await;
-            assert_eq!(unknown.problem(), (500, "outcome-unknown".to_owned()));
+            assert_eq!(unknown.problem(), (500, "outcome-unknown"));
             let document: serde_json::Value = serde_json::from_slice(&unknown.body).unwrap();
             assert_eq!(document["retryable"], true);
             assert_eq!(asked.lock().unwrap().len(), times);
@@ -306,7 +285,7 @@ async fn a_hook_is_not_asked_about_another_request() {
     let (asked, shop) = reconciled(&fixture, fixture.layer(), || Reconciled::Landed(paid()));
     send(&shop, order("tea")).await;
     let other = send(&shop, order("rum")).await;
-    assert_eq!(other.problem(), (422, "key-reused".to_owned()));
+    assert_eq!(other.problem(), (422, "key-reused"));
     assert_eq!(asked.lock().unwrap().len(), 0);
 }
 
@@ -326,10 +305,7 @@ async fn a_reconciled_response_is_stored_with_any_status() {
     send(&shop, order("")).await;
     for _ in 0..2 {
         let again = send(&shop, order("")).await;
-        assert_eq!(
-            (again.status.as_u16(), &again.body[..]),
-            (503, &b"it was refused"[..])
-        );
+        assert_eq!(again.said(), (503, "it was refused"));
         assert!(again.is_replayed());
     }
     assert_eq!(fixture.runs(), 1);
@@ -351,24 +327,11 @@ async fn a_hook_goes_on_without_its_client() {
     });
     let shop = unlucky(&fixture, layer);
     send(&shop, order("")).await;
-    let client = tokio::spawn({
-        let shop = shop.clone();
-        async move { send(&shop, order("")).await }
-    });
+    let client = spawn(&shop, order(""));
     soon("the hook is asked", started.notified()).await;
-    client.abort();
-    assert!(
-        soon("the client is gone", client)
-            .await
-            .unwrap_err()
-            .is_cancelled()
-    );
+    leave(client).await;
     go_on.notify_one();
-    soon(
-        "it is stored",
-        fixture.events.wait_for("completed value", 1),
-    )
-    .await;
+    fixture.saw("completed value", 1).await;
     let again = send(&shop, order(Body::empty())).await;
     assert!(again.is_replayed());
     assert_eq!(again.status, 201);

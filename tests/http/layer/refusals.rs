@@ -6,22 +6,17 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::routing::any;
-use http::{HeaderValue, Method, StatusCode};
+use http::{Method, StatusCode};
 use idem_runtime::http::{IdempotencyLayer, KeyRules};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Engine, OnOutage, OnRunning};
 use idem_tests::faulty::{Fault, Faulty, StoreOperation};
 use std::time::Duration;
-use tokio::sync::Notify;
 
-use crate::client::{Answer, Fixture, call, data, frames, keyed, order, send, soon};
-
-fn with_key(key: &[u8]) -> Request {
-    let request = Request::post("/orders");
-    let key = HeaderValue::from_bytes(key).unwrap();
-    let request = request.header("idempotency-key", key);
-    request.body(Body::empty()).unwrap()
-}
+use crate::client::{
+    Answer, Fixture, call, data, frames, gated, keyed, of_tenant, order, send, soon, spawn,
+    with_key,
+};
 
 #[tokio::test]
 async fn a_request_without_a_key_is_refused_unless_keys_are_optional() {
@@ -30,7 +25,7 @@ async fn a_request_without_a_key_is_refused_unless_keys_are_optional() {
     let layer = fixture.layer().documented_at("https://shop.test/keys");
     let strict = fixture.orders(layer, |run| run.to_string());
     let refused = send(&strict, bare()).await;
-    assert_eq!(refused.problem(), (400, "key-missing".to_owned()));
+    assert_eq!(refused.problem(), (400, "key-missing"));
     assert_eq!(
         refused.headers["link"],
         "<https://shop.test/keys>; rel=\"describedby\"; type=\"text/html\""
@@ -41,8 +36,8 @@ async fn a_request_without_a_key_is_refused_unless_keys_are_optional() {
     assert_eq!(send(&lenient, bare()).await.body, "2");
     assert_eq!(fixture.events.all(), [""; 0], "the store was not asked");
     // A key that is there must be right all the same.
-    let refused = send(&lenient, with_key(b"bare")).await;
-    assert_eq!(refused.problem(), (400, "key-invalid".to_owned()));
+    let refused = send(&lenient, with_key(b"bare", "")).await;
+    assert_eq!(refused.problem(), (400, "key-invalid"));
 }
 
 #[tokio::test]
@@ -62,36 +57,29 @@ async fn a_key_that_is_not_one_string_is_refused() {
         long.as_bytes(),
     ];
     for key in keys {
-        let refused = send(&shop, with_key(key)).await;
-        assert_eq!(
-            refused.problem(),
-            (400, "key-invalid".to_owned()),
-            "{key:?}"
-        );
+        let refused = send(&shop, with_key(key, "")).await;
+        assert_eq!(refused.problem(), (400, "key-invalid"), "{key:?}");
     }
     let twice = keyed("/orders").header("idempotency-key", "\"second\"");
     let refused = send(&shop, twice.body(Body::empty()).unwrap()).await;
-    assert_eq!(refused.problem(), (400, "key-invalid".to_owned()));
+    assert_eq!(refused.problem(), (400, "key-invalid"));
     assert_eq!(fixture.runs(), 0);
     assert_eq!(fixture.events.all(), [""; 0], "the store was not asked");
     let rules = KeyRules::default().bare(true);
     let shop = fixture.orders(fixture.layer().keys(rules), |run| run.to_string());
-    assert_eq!(send(&shop, with_key(b"bare")).await.status, 200);
-    assert!(send(&shop, with_key(b"\"bare\"")).await.is_replayed());
+    assert_eq!(send(&shop, with_key(b"bare", "")).await.status, 200);
+    assert!(send(&shop, with_key(b"\"bare\"", "")).await.is_replayed());
 }
 
 #[tokio::test]
 async fn an_unknown_caller_has_no_keys() {
     let fixture = Fixture::new();
-    let layer = IdempotencyLayer::scoped(&fixture.engine, "shop.api", |request| {
-        Some(request.headers.get("x-tenant")?.to_str().ok()?.to_owned())
-    });
+    let layer = fixture.scoped();
     let shop = fixture.orders(layer, |run| run.to_string());
-    let blank = keyed("/orders").header("x-tenant", " ");
-    let blank = blank.body(Body::empty()).unwrap();
+    let blank = of_tenant(" ", order(""));
     for request in [order(""), blank] {
         let refused = send(&shop, request).await;
-        assert_eq!(refused.problem(), (403, "caller-unknown".to_owned()));
+        assert_eq!(refused.problem(), (403, "caller-unknown"));
     }
     assert_eq!(fixture.runs(), 0);
 }
@@ -124,7 +112,7 @@ async fn the_same_key_with_another_request_is_refused() {
     for other in others {
         let what = format!("{} {}", other.method(), other.uri());
         let refused = send(&shop, other).await;
-        assert_eq!(refused.problem(), (422, "key-reused".to_owned()), "{what}");
+        assert_eq!(refused.problem(), (422, "key-reused"), "{what}");
     }
     assert_eq!(fixture.runs(), 1);
     assert!(
@@ -139,7 +127,7 @@ async fn a_body_that_is_too_long_is_refused_before_anything_is_claimed() {
     let fixture = Fixture::new();
     let layer = fixture.layer().max_body_bytes(10);
     let shop = fixture.orders(layer, |run| run.to_string());
-    let too_large = (413, "body-too-large".to_owned());
+    let too_large = (413, "body-too-large");
     // By its declared length: this body never comes.
     let (_never, body) = frames();
     let announced = keyed("/orders").header("content-length", "11").body(body);
@@ -165,44 +153,22 @@ async fn a_body_that_breaks_off_is_refused_and_can_be_sent_again() {
     let broken = io::Error::from(io::ErrorKind::ConnectionReset);
     source.send(Err(broken)).unwrap();
     let refused = send(&shop, order(body)).await;
-    assert_eq!(refused.problem(), (400, "body-unreadable".to_owned()));
+    assert_eq!(refused.problem(), (400, "body-unreadable"));
     assert_eq!(fixture.runs(), 0);
     assert_eq!(send(&shop, order("tea")).await.body, "1");
-}
-
-/// A handler that reports that it runs, and waits until it may go on.
-#[derive(Debug, Default)]
-pub(crate) struct Gate {
-    pub(crate) started: Notify,
-    pub(crate) go_on: Notify,
-}
-
-fn gated(fixture: &Fixture, layer: IdempotencyLayer) -> (std::sync::Arc<Gate>, Router) {
-    let gate = std::sync::Arc::new(Gate::default());
-    let (fixture, through) = (fixture.clone(), gate.clone());
-    let handler = axum::routing::post(move || async move {
-        let run = fixture.run();
-        through.started.notify_one();
-        through.go_on.notified().await;
-        run.to_string()
-    });
-    (gate, Router::new().route("/orders", handler).layer(layer))
 }
 
 /// A handler that answers the first request with this status, and others with 201.
 async fn after(status: StatusCode) -> Answer {
     let fixture = Fixture::new();
-    let counter = fixture.clone();
-    let handler = any(move || async move {
-        if counter.run() == 1 {
+    let respond = move |run| {
+        if run == 1 {
             status
         } else {
             StatusCode::CREATED
         }
-    });
-    let shop = Router::new()
-        .fallback_service(handler)
-        .layer(fixture.layer());
+    };
+    let shop = fixture.orders(fixture.layer(), respond);
     assert_eq!(send(&shop, order("wrong")).await.status, status);
     send(&shop, order("corrected")).await
 }
@@ -220,11 +186,7 @@ async fn a_request_that_was_not_refused_is_to_be_repeated_as_it_was() {
     for status in [408, 503] {
         let status = StatusCode::from_u16(status).unwrap();
         let corrected = after(status).await;
-        assert_eq!(
-            corrected.problem(),
-            (422, "key-reused".to_owned()),
-            "{status}"
-        );
+        assert_eq!(corrected.problem(), (422, "key-reused"), "{status}");
     }
 }
 
@@ -235,21 +197,18 @@ async fn a_repeat_of_a_running_request_gets_retry_after() {
     // It is not renewed.
     let layer = layer.max_run(Duration::ZERO).on_running(OnRunning::Reject);
     let (gate, shop) = gated(&fixture, layer);
-    let first = tokio::spawn({
-        let shop = shop.clone();
-        async move { send(&shop, order("")).await }
-    });
-    soon("the handler runs", gate.started.notified()).await;
+    let first = spawn(&shop, order(""));
+    gate.runs().await;
     // The rest of the lease, rounded up, and 2 s at most.
     for (passed, seconds) in [(0, "2"), (57_900, "2"), (1_200, "1"), (800, "1")] {
         fixture.clock.advance(Duration::from_millis(passed));
         let refused = send(&shop, order("")).await;
-        assert_eq!(refused.problem(), (409, "request-running".to_owned()));
+        assert_eq!(refused.problem(), (409, "request-running"));
         assert_eq!(refused.headers["retry-after"], seconds, "after {passed} ms");
     }
     // Another request with the key is refused at once.
     let other = send(&shop, order("other")).await;
-    assert_eq!(other.problem(), (422, "key-reused".to_owned()));
+    assert_eq!(other.problem(), (422, "key-reused"));
     gate.go_on.notify_one();
     assert_eq!(soon("the first response", first).await.unwrap().body, "1");
     assert!(send(&shop, order("")).await.is_replayed());
@@ -260,12 +219,9 @@ async fn a_repeat_of_a_running_request_gets_retry_after() {
 async fn a_repeat_waits_for_the_first() {
     let fixture = Fixture::new();
     let (gate, shop) = gated(&fixture, fixture.layer());
-    let ask = || {
-        let shop = shop.clone();
-        tokio::spawn(async move { send(&shop, order("")).await })
-    };
+    let ask = || spawn(&shop, order(""));
     let first = ask();
-    soon("the handler runs", gate.started.notified()).await;
+    gate.runs().await;
     let second = ask();
     waits(&fixture).await;
     fixture.clock.advance(Duration::from_millis(4_999));
@@ -297,18 +253,15 @@ async fn a_repeat_that_has_waited_for_5_s_gets_retry_after() {
     let fixture = Fixture::new();
     // Renewals are due every 20 s.
     let (gate, shop) = gated(&fixture, fixture.layer().lease(Duration::from_mins(1)));
-    let ask = || {
-        let shop = shop.clone();
-        tokio::spawn(async move { send(&shop, order("")).await })
-    };
+    let ask = || spawn(&shop, order(""));
     let first = ask();
-    soon("the handler runs", gate.started.notified()).await;
+    gate.runs().await;
     for _ in 0..2 {
         let repeat = ask();
         waits(&fixture).await;
         fixture.clock.advance(Duration::from_secs(5));
         let refused = soon("a refusal", repeat).await.unwrap();
-        assert_eq!(refused.problem(), (409, "request-running".to_owned()));
+        assert_eq!(refused.problem(), (409, "request-running"));
         assert_eq!(refused.headers["retry-after"], "2");
     }
     gate.go_on.notify_one();
@@ -320,13 +273,10 @@ async fn a_repeat_that_has_waited_for_5_s_gets_retry_after() {
 async fn the_layer_overrides_on_running_of_the_engine() {
     let fixture = Fixture::with(|engine| engine.on_running(OnRunning::Reject));
     let (gate, shop) = gated(&fixture, fixture.layer());
-    let first = tokio::spawn({
-        let shop = shop.clone();
-        async move { send(&shop, order("")).await }
-    });
-    soon("the handler runs", gate.started.notified()).await;
+    let first = spawn(&shop, order(""));
+    gate.runs().await;
     let refused = send(&shop, order("")).await;
-    assert_eq!(refused.problem(), (409, "request-running".to_owned()));
+    assert_eq!(refused.problem(), (409, "request-running"));
     gate.go_on.notify_one();
     soon("the first response", first).await.unwrap();
 }
@@ -343,7 +293,7 @@ async fn while_the_store_is_down_nothing_runs() {
     };
     store.fail(StoreOperation::Claim, [Fault::Unreachable; 10_000]);
     let refused = send(&shop(OnOutage::Fail), order("")).await;
-    assert_eq!(refused.problem(), (503, "unavailable".to_owned()));
+    assert_eq!(refused.problem(), (503, "unavailable"));
     assert_eq!(refused.headers["retry-after"], "1");
     assert_eq!(fixture.runs(), 0);
     let unprotected = send(&shop(OnOutage::Run), order("")).await;

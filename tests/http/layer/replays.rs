@@ -4,13 +4,15 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Extension, Path};
 use axum::response::{AppendHeaders, IntoResponse};
-use axum::routing::{get, post};
+use axum::routing::post;
 use http::{Request, Response, StatusCode};
 use idem_runtime::http::{Buffered, IdempotencyKey, IdempotencyLayer};
 use idem_runtime::{AnswerSource, codec::StoredAnswer};
 use tower::{Layer as _, ServiceExt as _};
 
-use crate::client::{Answer, Fixture, KEY, call, data, frames, keyed, order, send};
+use crate::client::{
+    Answer, Fixture, KEY, call, data, frames, keyed, of_tenant, order, send, with_key,
+};
 
 fn receipt(run: usize) -> impl IntoResponse {
     let headers = AppendHeaders([
@@ -75,8 +77,7 @@ async fn another_key_is_another_request() {
     let fixture = Fixture::new();
     let shop = fixture.orders(fixture.layer(), receipt);
     send(&shop, order("tea")).await;
-    let other = Request::post("/orders").header("idempotency-key", "\"another\"");
-    let other = send(&shop, other.body(Body::from("tea")).unwrap()).await;
+    let other = send(&shop, with_key("\"another\"", "tea")).await;
     assert!(!other.is_replayed());
     assert_eq!(fixture.runs(), 2);
 }
@@ -84,17 +85,12 @@ async fn another_key_is_another_request() {
 #[tokio::test]
 async fn two_scopes_do_not_see_each_other() {
     let fixture = Fixture::new();
-    let layer = IdempotencyLayer::scoped(&fixture.engine, "shop.api", |request| {
-        Some(request.headers.get("x-tenant")?.to_str().ok()?.to_owned())
-    });
+    let layer = fixture.scoped();
     let shop = fixture.orders(layer, receipt);
     // As long as a signed token, and different only at its end.
     let (long, longer) = ("x".repeat(2_000), format!("{}y", "x".repeat(2_000)));
     for (runs, tenant) in ["acme", "globex", &long, &longer].into_iter().enumerate() {
-        let order = || {
-            let order = keyed("/orders").header("x-tenant", tenant);
-            order.body(Body::from("tea")).unwrap()
-        };
+        let order = || of_tenant(tenant, order("tea"));
         assert!(!send(&shop, order()).await.is_replayed());
         assert!(send(&shop, order()).await.is_replayed());
         assert_eq!(fixture.runs(), runs + 1);
@@ -104,9 +100,7 @@ async fn two_scopes_do_not_see_each_other() {
 #[tokio::test]
 async fn other_methods_pass_with_and_without_a_key() {
     let fixture = Fixture::new();
-    let counter = fixture.clone();
-    let look = get(move || async move { counter.run().to_string() });
-    let shop = Router::new().route("/orders", look).layer(fixture.layer());
+    let shop = fixture.orders(fixture.layer(), |run| run.to_string());
     for runs in 1..=2 {
         let keyed = Request::get("/orders").header("idempotency-key", KEY);
         let answer = send(&shop, keyed.body(Body::empty()).unwrap()).await;
@@ -171,7 +165,7 @@ async fn nested_routers_differ_by_the_path_of_the_request() {
     assert_eq!(send(&shop, of("/teas/1")).await.body, "1");
     assert!(send(&shop, of("/teas/1")).await.is_replayed());
     let other = send(&shop, of("/coffees/1")).await;
-    assert_eq!(other.problem(), (422, "key-reused".to_owned()));
+    assert_eq!(other.problem(), (422, "key-reused"));
 }
 
 #[tokio::test]

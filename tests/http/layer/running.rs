@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tower::limit::GlobalConcurrencyLimitLayer;
 use tower_http::timeout::TimeoutLayer;
 
-use crate::client::{Answer, Fixture, frames, send, soon};
+use crate::client::{Answer, Fixture, frames, leave, of_tenant, send, soon, spawn, with_key};
 
 /// A service whose handlers hold the body of their request and wait until they may go on.
 struct Shop {
@@ -93,8 +93,7 @@ impl Shop {
     }
 
     fn spawn(&self, request: Request) -> JoinHandle<Answer> {
-        let service = self.service.clone();
-        tokio::spawn(async move { send(&service, request).await })
+        spawn(&self.service, request)
     }
 
     /// A request whose handler has begun and waits.
@@ -110,9 +109,7 @@ impl Shop {
     /// A request whose client leaves while its handler runs.
     async fn leave(&self, request: Request) {
         let client = self.begin(request).await;
-        client.abort();
-        let gone = soon("the client is gone", client).await;
-        assert!(gone.unwrap_err().is_cancelled());
+        leave(client).await;
     }
 
     /// No handler runs, and everything that handlers held is released.
@@ -136,23 +133,16 @@ impl Shop {
 
 /// The request with this key and body.
 fn order(key: impl std::fmt::Display, body: &str) -> Request {
-    let request = Request::post("/orders").header("idempotency-key", format!("\"{key}\""));
-    request.body(body.to_owned().into()).unwrap()
+    with_key(format!("\"{key}\""), body.to_owned())
 }
 
 /// The same, of a tenant.
 fn order_of(tenant: &str, key: &str) -> Request {
-    let request = Request::post("/orders").header("idempotency-key", format!("\"{key}\""));
-    let request = request.header("x-tenant", tenant);
-    request.body("tea".into()).unwrap()
-}
-
-fn tenant(request: &http::request::Parts) -> Option<String> {
-    Some(request.headers.get("x-tenant")?.to_str().ok()?.to_owned())
+    of_tenant(tenant, order(key, "tea"))
 }
 
 fn assert_full(answer: &Answer) {
-    assert_eq!(answer.problem(), (503, "too-many-running".to_owned()));
+    assert_eq!(answer.problem(), (503, "too-many-running"));
     assert_eq!(answer.headers["retry-after"], "1");
     let document: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
     assert_eq!(document["retryable"], true);
@@ -169,7 +159,7 @@ async fn clients_that_hang_up_start_no_more_handlers_than_may_run() {
     for number in 0..300 {
         let before = shop.handlers.borrow().0;
         let (service, request) = (outside.clone(), order(number, &body));
-        let mut client = tokio::spawn(async move { send(&service, request).await });
+        let mut client = spawn(&service, request);
         let mut handlers = shop.handlers.subscribe();
         let ended = tokio::select! {
             _ = handlers.wait_for(|(begun, _)| *begun > before) => None,
@@ -177,8 +167,7 @@ async fn clients_that_hang_up_start_no_more_handlers_than_may_run() {
         };
         match ended {
             None => {
-                client.abort();
-                assert!(client.await.unwrap_err().is_cancelled());
+                leave(client).await;
             }
             Some(answer) => {
                 assert_full(&answer);
@@ -193,8 +182,7 @@ async fn clients_that_hang_up_start_no_more_handlers_than_may_run() {
     assert_eq!(shop.fixture.events.count("claimed"), 2);
     // They end without their clients, and others run.
     shop.let_go(3);
-    let stored = shop.fixture.events.wait_for("completed value", 2);
-    soon("both responses are stored", stored).await;
+    shop.fixture.saw("completed value", 2).await;
     let repeat = send(&outside, order(0, &body)).await;
     assert_eq!(
         (repeat.is_replayed(), &*repeat.body),
@@ -214,9 +202,9 @@ async fn a_stored_response_is_replayed_at_the_limit() {
     assert_eq!(send(&shop.service, order("done", "tea")).await.body, "tea");
     shop.leave(order("runs", "tea")).await;
     let repeat = send(&shop.service, order("done", "tea")).await;
-    assert_eq!((repeat.is_replayed(), &*repeat.body), (true, &b"tea"[..]));
+    assert_eq!(repeat.replay(), (true, "tea"));
     let other = send(&shop.service, order("done", "rum")).await;
-    assert_eq!(other.problem(), (422, "key-reused".to_owned()));
+    assert_eq!(other.problem(), (422, "key-reused"));
     assert_full(&send(&shop.service, order("new", "tea")).await);
     assert_eq!(shop.handlers.borrow().0, 2);
 }
@@ -233,7 +221,7 @@ async fn a_repeat_waits_for_a_running_request_without_a_place() {
     assert_eq!(soon("the first", first).await.unwrap().body, "tea");
     for repeat in repeats {
         let repeat = soon("its repeat", repeat).await.unwrap();
-        assert_eq!((repeat.is_replayed(), &*repeat.body), (true, &b"tea"[..]));
+        assert_eq!(repeat.replay(), (true, "tea"));
     }
     shop.let_go(1);
     assert_eq!(send(&shop.service, order("new", "tea")).await.body, "tea");
@@ -257,7 +245,7 @@ async fn a_repeat_waits_for_another_server_at_the_limit() {
     far.let_go(1);
     assert_eq!(soon("the first", first).await.unwrap().body, "tea");
     let repeat = soon("its repeat", repeat).await.unwrap();
-    assert_eq!((repeat.is_replayed(), &*repeat.body), (true, &b"tea"[..]));
+    assert_eq!(repeat.replay(), (true, "tea"));
     assert_eq!(here.handlers.borrow().0, 1);
 }
 
@@ -302,8 +290,7 @@ async fn each_way_to_end_gives_the_place_back() {
 async fn a_request_without_a_handler_takes_no_place() {
     let shop = Shop::open(|layer| layer.max_running(1).max_body_bytes(5));
     let (_source, never) = frames();
-    let waits = Request::post("/orders").header("idempotency-key", "\"slow\"");
-    let slow = shop.spawn(waits.body(never).unwrap());
+    let slow = shop.spawn(with_key("\"slow\"", never));
     let reads = shop.fixture.clock.sleeper_within(Duration::from_secs(30));
     soon("a body is waited for", reads).await;
     let long = send(&shop.service, order("long", "too long")).await;
@@ -316,9 +303,7 @@ async fn a_request_without_a_handler_takes_no_place() {
 #[tokio::test]
 async fn a_tenant_takes_no_more_than_its_places() {
     let fixture = Fixture::new();
-    let layer = IdempotencyLayer::scoped(&fixture.engine, "shop.api", tenant)
-        .max_running(3)
-        .max_running_per_scope(2);
+    let layer = fixture.scoped().max_running(3).max_running_per_scope(2);
     let shop = Shop::with(fixture, layer, |handlers| handlers);
     shop.leave(order_of("mallory", "1")).await;
     shop.leave(order_of("mallory", "2")).await;
@@ -328,8 +313,7 @@ async fn a_tenant_takes_no_more_than_its_places() {
     assert_full(&send(&shop.service, order_of("alice", "2")).await);
     assert_eq!(shop.running(), 3);
     shop.let_go(4);
-    let stored = shop.fixture.events.wait_for("completed value", 3);
-    soon("all responses are stored", stored).await;
+    shop.fixture.saw("completed value", 3).await;
     assert_eq!(
         send(&shop.service, order_of("mallory", "3")).await.body,
         "tea"
@@ -372,8 +356,7 @@ async fn a_reconcile_hook_takes_a_place() {
     shop.leave(order("second", "tea")).await;
     assert_full(&send(&shop.service, order("first", "fails")).await);
     shop.let_go(1);
-    let stored = shop.fixture.events.wait_for("completed value", 1);
-    soon("the response is stored", stored).await;
+    shop.fixture.saw("completed value", 1).await;
     assert_eq!(
         send(&shop.service, order("first", "fails")).await.body,
         "found"
@@ -409,13 +392,12 @@ async fn a_time_out_inside_ends_a_handler_whose_client_has_left() {
     });
     // It never receives the signal to go on.
     shop.leave(order("hangs", "tea")).await;
-    let settled = shop.fixture.events.wait_for("completed unknown", 1);
-    soon("its outcome is unknown", settled).await;
+    shop.fixture.saw("completed unknown", 1).await;
     assert_eq!(shop.running(), 0, "the handler was dropped");
     shop.let_go(1);
     assert_eq!(send(&shop.service, order("next", "tea")).await.body, "tea");
     let repeat = send(&shop.service, order("hangs", "tea")).await;
-    assert_eq!(repeat.problem(), (500, "outcome-unknown".to_owned()));
+    assert_eq!(repeat.problem(), (500, "outcome-unknown"));
 }
 
 /// The same time-out outside ends the wait of the client, and nothing else.

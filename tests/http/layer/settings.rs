@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::IntoResponse;
-use axum::routing::{post, put};
+use axum::routing::post;
 use http::{Method, StatusCode};
 use idem_runtime::http::{IdempotencyLayer, Problem, StatusPolicy, Verdict};
 use idem_runtime::{Error, OnDuplicate};
@@ -17,17 +17,11 @@ use crate::client::{Answer, Fixture, KEY, order, send};
 async fn twice(policy: StatusPolicy, status: u16) -> (Fixture, Answer) {
     let fixture = Fixture::new();
     let layer = fixture.layer().status_policy(policy);
-    let counter = fixture.clone();
-    let handler = post(move || async move {
-        let run = counter.run();
+    let shop = fixture.orders(layer, move |run| {
         (StatusCode::from_u16(status).unwrap(), run.to_string())
     });
-    let shop = Router::new().route("/orders", handler).layer(layer);
     let first = send(&shop, order("")).await;
-    assert_eq!(
-        (first.status.as_u16(), &first.body[..]),
-        (status, &b"1"[..])
-    );
+    assert_eq!(first.said(), (status, "1"));
     let second = send(&shop, order("")).await;
     (fixture, second)
 }
@@ -70,7 +64,7 @@ async fn the_policy_decides_the_response_to_a_repeat() {
             }
             Verdict::Release => assert_eq!(second.body, "2", "{what}"),
             _ => {
-                let unknown = (500, "outcome-unknown".to_owned());
+                let unknown = (500, "outcome-unknown");
                 assert_eq!(second.problem(), unknown, "{what}");
             }
         }
@@ -212,9 +206,7 @@ async fn a_response_lives_for_the_ttl_of_the_layer() {
             .ttl(Duration::from_mins(1))
             .error_ttl(Duration::from_secs(10))
             .status_policy(StatusPolicy::careful());
-        let counter = fixture.clone();
-        let handler = post(move || async move { (status, counter.run().to_string()) });
-        let shop = Router::new().route("/orders", handler).layer(layer);
+        let shop = fixture.orders(layer, move |run| (status, run.to_string()));
         send(&shop, order("")).await;
         fixture.clock.advance(Duration::from_secs(life - 1));
         assert!(send(&shop, order("")).await.is_replayed(), "{status}");
@@ -233,17 +225,15 @@ async fn a_repeat_is_refused_by_a_layer_that_rejects() {
     let shop = fixture.orders(layer, |run| run.to_string());
     assert_eq!(send(&shop, order("")).await.body, "1");
     let again = send(&shop, order("")).await;
-    assert_eq!(again.problem(), (409, "request-repeated".to_owned()));
+    assert_eq!(again.problem(), (409, "request-repeated"));
     assert_eq!(again.headers["retry-after"], "60");
 }
 
 #[tokio::test]
 async fn other_methods_are_protected_on_demand() {
     let fixture = Fixture::new();
-    let counter = fixture.clone();
-    let handler = put(move || async move { counter.run().to_string() });
     let layer = fixture.layer().methods([Method::PUT]);
-    let shop = Router::new().route("/orders", handler).layer(layer);
+    let shop = fixture.orders(layer, |run| run.to_string());
     let replace = || {
         let request = Request::put("/orders").header("idempotency-key", KEY);
         request.body(Body::empty()).unwrap()
@@ -258,7 +248,7 @@ async fn a_setting_out_of_range_is_the_servers_mistake() {
     let layer = fixture.layer().ttl(Duration::ZERO);
     let shop = fixture.orders(layer, |run| run.to_string());
     let refused = send(&shop, order("")).await;
-    assert_eq!(refused.problem(), (500, "misconfigured".to_owned()));
+    assert_eq!(refused.problem(), (500, "misconfigured"));
     assert_eq!(fixture.runs(), 0);
 }
 

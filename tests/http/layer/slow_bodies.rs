@@ -7,7 +7,7 @@ use axum::extract::Request;
 use axum::routing::post;
 use http::Version;
 
-use crate::client::{Fixture, KEY, data, frames, order, send, soon};
+use crate::client::{Fixture, KEY, data, frames, order, routed, send, soon, spawn};
 use crate::server::{Server, request};
 
 /// A request whose body never ends, once it is waited for.
@@ -16,8 +16,7 @@ async fn stalls(fixture: &Fixture, shop: &Router, version: Version) -> crate::cl
     source.send(data("te")).unwrap();
     let mut request = order(body);
     *request.version_mut() = version;
-    let service = shop.clone();
-    let client = tokio::spawn(async move { send(&service, request).await });
+    let client = spawn(shop, request);
     let waits = fixture.clock.sleeper_within(Duration::from_secs(30));
     soon("the body is waited for", waits).await;
     assert_eq!(fixture.clock.next_wake(), Some(Duration::from_secs(30)));
@@ -36,7 +35,7 @@ async fn a_body_that_does_not_arrive_in_time_is_given_up_before_anything_is_clai
     let shop = fixture.orders(fixture.layer().max_running(1), |run| run.to_string());
     for version in [Version::HTTP_10, Version::HTTP_11, Version::HTTP_2] {
         let refused = stalls(&fixture, &shop, version).await;
-        assert_eq!(refused.problem(), (408, "body-timeout".to_owned()));
+        assert_eq!(refused.problem(), (408, "body-timeout"));
         let document: serde_json::Value = serde_json::from_slice(&refused.body).unwrap();
         assert_eq!(document["retryable"], true);
         let close = refused.headers.get("connection");
@@ -54,7 +53,7 @@ async fn a_layer_sets_the_deadline_of_a_body() {
     let layer = fixture.layer().body_timeout(Duration::from_secs(3));
     let shop = fixture.orders(layer, |run| run.to_string());
     let (_source, body) = frames();
-    let client = tokio::spawn(async move { send(&shop, order(body)).await });
+    let client = spawn(&shop, order(body));
     let waits = fixture.clock.sleeper_within(Duration::from_secs(3));
     soon("the body is waited for", waits).await;
     fixture.clock.advance(Duration::from_secs(3));
@@ -67,7 +66,7 @@ async fn a_body_has_no_deadline_if_the_layer_sets_none() {
     let layer = fixture.layer().body_timeout(Duration::MAX);
     let shop = fixture.orders(layer, |run| run.to_string());
     let (source, body) = frames();
-    let client = tokio::spawn(async move { send(&shop, order(body)).await });
+    let client = spawn(&shop, order(body));
     crate::middleware::others().await;
     fixture.clock.advance(Duration::from_hours(24 * 365));
     crate::middleware::others().await;
@@ -82,9 +81,7 @@ async fn a_slow_client_loses_its_connection() {
     let fixture = Fixture::new();
     let counter = fixture.clone();
     let handler = post(move |order: String| async move { format!("{order}: {}", counter.run()) });
-    let shop = Router::new()
-        .route("/orders", handler)
-        .layer(fixture.layer());
+    let shop = routed(handler, fixture.layer());
     let server = Server::start(shop).await;
     let mut client = server.connect().await;
     let whole = request(format!("Idempotency-Key: {KEY}\r\n"), "two teapots");
@@ -97,7 +94,7 @@ async fn a_slow_client_loses_its_connection() {
     soon("the body is waited for", waits).await;
     fixture.clock.advance(Duration::from_secs(30));
     let answer = client.answer().await;
-    assert_eq!(answer.problem(), (408, "body-timeout".to_owned()));
+    assert_eq!(answer.problem(), (408, "body-timeout"));
     assert_eq!(answer.headers["connection"], "close");
     assert_eq!(fixture.runs(), 0);
 }
@@ -108,10 +105,10 @@ async fn a_request_without_a_key_is_not_timed() {
     let counter = fixture.clone();
     let handler = post(move |order: String| async move { format!("{order}: {}", counter.run()) });
     let layer = fixture.layer().optional();
-    let shop = Router::new().route("/orders", handler).layer(layer);
+    let shop = routed(handler, layer);
     let (source, body) = frames();
     let bare = Request::post("/orders").body(body).unwrap();
-    let client = tokio::spawn(async move { send(&shop, bare).await });
+    let client = spawn(&shop, bare);
     crate::middleware::others().await;
     assert_eq!(fixture.clock.next_wake(), None);
     source.send(data("tea")).unwrap();

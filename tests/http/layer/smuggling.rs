@@ -1,7 +1,6 @@
 //! Keys in disguise: whatever a client writes into a socket, one key is taken as it is meant, and everything
 //! else is refused before a command is sent to the store.
 
-use axum::Router;
 use axum::extract::Extension;
 use axum::routing::post;
 use idem_runtime::Engine;
@@ -9,7 +8,7 @@ use idem_runtime::http::{IdempotencyKey, IdempotencyLayer, KeyRules};
 use idem_runtime::store::memory::MemoryStore;
 use idem_tests::faulty::{Faulty, StoreOperation};
 
-use crate::client::{Answer, Fixture};
+use crate::client::{Answer, Fixture, routed};
 use crate::server::{Server, answers, request, with_key};
 
 /// A service that answers with the key that reached it, and all commands that its store received.
@@ -28,7 +27,7 @@ impl Shop {
             counter.run();
             async move { key.as_str().to_owned() }
         });
-        let service = Router::new().route("/orders", handler).layer(layer);
+        let service = routed(handler, layer);
         let server = Server::start(service).await;
         Self {
             server,
@@ -47,7 +46,7 @@ impl Shop {
     async fn refuses(&self, request: &[u8]) {
         let answer = self.server.ask(request).await;
         assert_eq!(answer.status, 400, "{}", request.escape_ascii());
-        let expected = (400, "key-invalid".to_owned());
+        let expected = (400, "key-invalid");
         assert_eq!(answer.problem(), expected, "{}", request.escape_ascii());
         self.is_untouched(request);
     }
@@ -282,7 +281,7 @@ async fn a_name_that_only_looks_alike_is_another_header() {
     for name in ["Idempotency_Key", "IdempotencyKey", "X-Idempotency-Key"] {
         let request = request(format!("{name}: a\r\n"), "tea");
         let answer = shop.server.ask(&request).await;
-        assert_eq!(answer.problem(), (400, "key-missing".to_owned()));
+        assert_eq!(answer.problem(), (400, "key-missing"));
         shop.is_untouched(&request);
     }
 }
@@ -300,7 +299,7 @@ async fn one_key_in_many_spellings_is_one_key() {
     ];
     for lines in spellings {
         let answer = shop.server.ask(request(lines, "tea")).await;
-        assert_eq!((answer.status.as_u16(), &*answer.body), (200, &b"a"[..]));
+        assert_eq!(answer.said(), (200, "a"));
     }
     assert_eq!(shop.fixture.runs(), 1);
     // Escapes are resolved, once.
@@ -326,7 +325,7 @@ async fn the_body_of_a_refused_request_is_not_read_as_the_next_one() {
         let answers = answers(&bytes);
         assert!(!answers.is_empty());
         for answer in answers {
-            assert_eq!(answer.problem(), (400, "key-invalid".to_owned()));
+            assert_eq!(answer.problem(), (400, "key-invalid"));
         }
         shop.is_untouched(start.as_bytes());
     }

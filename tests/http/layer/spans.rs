@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex};
 
-use axum::Router;
 use axum::routing::post;
 use idem_runtime::{Engine, Error, idempotent};
 use tokio::sync::Notify;
@@ -13,7 +12,7 @@ use tracing::subscriber::{DefaultGuard, set_default};
 use tracing::{Event, Metadata, Span, Subscriber, info_span};
 use tracing_core::span::Current;
 
-use crate::client::{Fixture, order, send, soon};
+use crate::client::{Fixture, leave, order, routed, send, soon, spawn};
 
 /// Knows its spans, and which of them the only thread is in.
 #[derive(Default)]
@@ -79,10 +78,7 @@ async fn a_handler_is_in_the_span_of_its_request() {
     let _watched = Spans::watched();
     let fixture = Fixture::new();
     let handler = post(async || format!("{:?}", here()));
-    let shop = Router::new()
-        .route("/orders", handler)
-        .layer(fixture.layer())
-        .layer(TraceLayer::new_for_http());
+    let shop = routed(handler, fixture.layer()).layer(TraceLayer::new_for_http());
     let first = send(&shop, order("")).await;
     assert_eq!(first.body, "Some((\"request\", 1))");
     // The span of the repeat is another one, in which nothing runs.
@@ -102,15 +98,10 @@ async fn a_handler_is_in_the_span_of_its_request_when_the_client_has_left() {
         wait.notified().await;
         format!("{before:?}, {:?}", here())
     });
-    let shop = Router::new()
-        .route("/orders", handler)
-        .layer(fixture.layer())
-        .layer(TraceLayer::new_for_http());
-    let client = shop.clone();
-    let client = tokio::spawn(async move { send(&client, order("")).await });
+    let shop = routed(handler, fixture.layer()).layer(TraceLayer::new_for_http());
+    let client = spawn(&shop, order(""));
     soon("the handler runs", started.notified()).await;
-    client.abort();
-    assert!(client.await.unwrap_err().is_cancelled());
+    leave(client).await;
     go_on.notify_one();
     let answer = send(&shop, order("")).await;
     assert!(answer.is_replayed());

@@ -1,15 +1,14 @@
 //! What people do to a page, done by a real browser.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use idem_harness::TcpProxy;
-use idem_tests_browser::thirtyfour::{By, WebDriver};
-use idem_tests_browser::{Browser, HttpServer, Request, Response};
-use serde_json::Value;
+use idem_tests_browser::axum::http::StatusCode;
+use idem_tests_browser::axum::response::{Html, IntoResponse as _, Redirect, Response};
+use idem_tests_browser::thirtyfour::By;
+use idem_tests_browser::{Browser, HttpServer, Request};
 
 const FORM: &str = r#"<!doctype html><title>Shop</title>
 <p id="script">off</p>
@@ -21,12 +20,12 @@ const FORM: &str = r#"<!doctype html><title>Shop</title>
 
 fn shop(request: &Request) -> Response {
     match (&*request.method, &*request.path) {
-        ("GET", "/") => Response::html(FORM).header("Set-Cookie", "visitor=7"),
-        ("GET", "/link") => Response::html("<p id=link>1</p>"),
-        ("GET", "/orders/1") => Response::html("<p id=order>ordered</p>"),
-        ("POST", "/orders") => Response::see_other("/orders/1"),
-        ("POST", "/unredirected") => Response::html("<p id=order>answered</p>"),
-        _ => Response::html("nothing here").status(404),
+        ("GET", "/") => ([("set-cookie", "visitor=7")], Html(FORM)).into_response(),
+        ("GET", "/link") => Html("<p id=link>1</p>").into_response(),
+        ("GET", "/orders/1") => Html("<p id=order>ordered</p>").into_response(),
+        ("POST", "/orders") => Redirect::to("/orders/1").into_response(),
+        ("POST", "/unredirected") => Html("<p id=order>answered</p>").into_response(),
+        _ => StatusCode::NOT_FOUND.into_response(),
     }
 }
 
@@ -170,54 +169,11 @@ async fn without_javascript_no_script_of_a_page_runs_and_its_forms_work() {
     assert_eq!(posts(&server).len(), 1);
 }
 
-/// By its own log of its network traffic.
 #[tokio::test]
 async fn the_browser_connects_only_to_loopback() {
     let server = HttpServer::start(shop);
-    let mut log = PathBuf::new();
-    let browser = Browser::start_with(|chromium| {
-        log = chromium.profile().with_extension("net.json");
-        chromium.arg(format!("--log-net-log={}", log.display()))
-    });
-    let browser = browser.await;
+    let (browser, log) = Browser::logging().await;
     browser.goto(server.url("/")).await.unwrap();
-    // The log is whole when the browser has gone of its own accord.
-    WebDriver::clone(&browser).quit().await.unwrap();
-    let log = whole(&log).await;
-
-    let kinds = log["constants"]["logEventTypes"].as_object().unwrap();
-    let events = log["events"].as_array().unwrap();
-    let all = |kind: &str| {
-        let kind = &kinds[kind];
-        events.iter().filter(move |event| &event["type"] == kind)
-    };
-    let connected: BTreeSet<_> = all("TCP_CONNECT_ATTEMPT")
-        .filter_map(|event| event["params"]["address"].as_str())
-        .collect();
-    assert_eq!(connected, BTreeSet::from([&*server.addr().to_string()]));
-    // No name was looked up, and nothing was sent without a connection.
-    for kind in [
-        "HOST_RESOLVER_DNS_TASK",
-        "HOST_RESOLVER_SYSTEM_TASK",
-        "UDP_BYTES_SENT",
-    ] {
-        assert_eq!(all(kind).next(), None, "{kind}");
-    }
-}
-
-/// A file of JSON that a process is about to finish.
-async fn whole(path: &Path) -> Value {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        let text = fs::read(path).unwrap_or_default();
-        match serde_json::from_slice(&text) {
-            Ok(value) => return value,
-            Err(error) => assert!(
-                Instant::now() < deadline,
-                "not whole within 20 s: {error} in {} bytes",
-                text.len()
-            ),
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let connected = browser.connected(&log).await;
+    assert_eq!(connected, BTreeSet::from([server.addr().to_string()]));
 }

@@ -3,16 +3,28 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use idem_harness::{PaymentSdk, TcpProxy};
-use idem_tests_browser::{HttpServer, Response};
+use idem_tests_browser::HttpServer;
+use idem_tests_browser::axum::http::StatusCode;
+use idem_tests_browser::axum::response::{IntoResponse as _, Response};
 use serde_json::json;
 
 const PATH: &str = "/v1/payment_intents";
 
 const PAID: &str = r#"{"id": "pi_1", "object": "payment_intent", "amount": 1200}"#;
 
+fn json_of(status: u16, body: &'static str) -> Response {
+    let status = StatusCode::from_u16(status).expect("a status");
+    (status, [("content-type", "application/json")], body).into_response()
+}
+
+/// The receipt with one more header.
+fn json_with(name: &'static str, value: &'static str) -> Response {
+    ([(name, value)], json_of(200, PAID)).into_response()
+}
+
 #[test]
 fn the_sdk_repeats_a_request_whose_reply_was_lost_with_the_same_key() {
-    let server = HttpServer::start(|_| Response::json(PAID).header("Idempotent-Replayed", "no"));
+    let server = HttpServer::start(|_| json_with("idempotent-replayed", "no"));
     let proxy = TcpProxy::start(server.addr());
     let mut sdk = PaymentSdk::builder(format!("http://{}", proxy.addr())).start();
 
@@ -40,7 +52,7 @@ fn the_sdk_repeats_a_request_whose_reply_was_lost_with_the_same_key() {
 #[test]
 fn each_payment_has_a_key_of_its_own_unless_it_is_given_one() {
     // With this header the SDK would measure how long it took, and report it with the next request.
-    let server = HttpServer::start(|_| Response::json(PAID).header("Request-Id", "req_1"));
+    let server = HttpServer::start(|_| json_with("request-id", "req_1"));
     let mut sdk = PaymentSdk::builder(server.url("")).start();
     let payment = json!({ "amount": 1200, "currency": "eur" });
     for _ in 0..2 {
@@ -68,8 +80,8 @@ fn each_payment_has_a_key_of_its_own_unless_it_is_given_one() {
 fn a_conflict_is_retried_and_a_declined_answer_is_not() {
     let count = AtomicUsize::new(0);
     let server = HttpServer::start(move |_| match count.fetch_add(1, Ordering::SeqCst) {
-        0 => Response::json(r#"{"error": {"message": "still at it"}}"#).status(409),
-        _ => Response::json(r#"{"error": {"type": "card_error", "message": "no"}}"#).status(402),
+        0 => json_of(409, r#"{"error": {"message": "still at it"}}"#),
+        _ => json_of(402, r#"{"error": {"type": "card_error", "message": "no"}}"#),
     });
     let mut sdk = PaymentSdk::builder(server.url("")).start();
     let outcome = sdk.pay(&json!({ "amount": 1, "currency": "eur" }));
@@ -80,7 +92,7 @@ fn a_conflict_is_retried_and_a_declined_answer_is_not() {
 
 #[test]
 fn the_sdk_gives_up_after_its_number_of_retries() {
-    let server = HttpServer::start(|_| Response::json("{}"));
+    let server = HttpServer::start(|_| json_of(200, "{}"));
     let proxy = TcpProxy::start(server.addr());
     let mut sdk = PaymentSdk::builder(format!("http://{}", proxy.addr()))
         .retries(1)

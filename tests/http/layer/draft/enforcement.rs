@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::routing::post;
@@ -11,7 +10,7 @@ use idem_runtime::OnRunning;
 use idem_runtime::http::StatusPolicy;
 use tokio::sync::Notify;
 
-use crate::client::{Fixture, order, send, soon};
+use crate::client::{Fixture, order, routed, send, soon, spawn};
 
 /// "First time request: the resource server SHOULD process the request normally and respond with an appropriate
 /// response and status code."
@@ -59,13 +58,10 @@ async fn section_2_6_a_retry_gets_the_result_of_a_success() {
 async fn section_2_6_a_retry_gets_the_result_of_an_error() {
     for status in [400, 402, 404, 409, 422, 429, 500, 502, 503, 504] {
         let fixture = Fixture::new();
-        let counter = fixture.clone();
-        let refuse = post(move || async move {
-            let body = counter.run().to_string();
-            (StatusCode::from_u16(status).unwrap(), body)
-        });
         let layer = fixture.layer().status_policy(StatusPolicy::draft());
-        let shop = Router::new().route("/orders", refuse).layer(layer);
+        let shop = fixture.orders(layer, move |run| {
+            (StatusCode::from_u16(status).unwrap(), run.to_string())
+        });
         let first = send(&shop, order("tea")).await;
         let retry = send(&shop, order("tea")).await;
         assert_eq!(retry.status, status);
@@ -89,19 +85,16 @@ async fn section_2_6_a_concurrent_request_is_a_conflict_and_the_first_goes_on() 
         run
     });
     let layer = fixture.layer().on_running(OnRunning::Reject);
-    let shop = Router::new().route("/orders", handler).layer(layer);
-    let first = tokio::spawn({
-        let shop = shop.clone();
-        async move { send(&shop, order("tea")).await }
-    });
+    let shop = routed(handler, layer);
+    let first = spawn(&shop, order("tea"));
     soon("the handler runs", started.notified()).await;
     for _ in 0..3 {
         let conflict = send(&shop, order("tea")).await;
-        assert_eq!(conflict.problem(), (409, "request-running".to_owned()));
+        assert_eq!(conflict.problem(), (409, "request-running"));
     }
     go_on.notify_one();
     let first = soon("the first answer", first).await.unwrap();
-    assert_eq!((first.status, &*first.body), (StatusCode::OK, &b"1"[..]));
+    assert_eq!(first.said(), (200, "1"));
     // A conflict leaves nothing behind: the same request gets its answer now.
     let retry = send(&shop, order("tea")).await;
     assert_eq!(retry.body, first.body);

@@ -11,7 +11,7 @@ use idem_runtime::http::IdempotencyLayer;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::client::{Answer, Fixture, order, send, soon};
+use crate::client::{Answer, Fixture, order, send, soon, spawn, with_key};
 
 const DOCS: &str = "https://developer.example.com/idempotency";
 
@@ -54,8 +54,7 @@ async fn section_2_7_a_missing_key_is_400() {
 async fn section_2_7_a_key_that_is_not_valid_is_400() {
     let fixture = Fixture::new();
     let shop = fixture.orders(documented(&fixture), |run| run.to_string());
-    let request = Request::post("/orders").header("idempotency-key", "bare-s3cret");
-    let answer = send(&shop, request.body(Body::from("tea")).unwrap()).await;
+    let answer = send(&shop, with_key("bare-s3cret", "tea")).await;
     is_problem(&answer, 400, "Idempotency-Key is not valid");
     assert!(!answer.body.windows(6).any(|six| six == b"s3cret"));
     assert_eq!(fixture.runs(), 0);
@@ -88,10 +87,7 @@ async fn section_2_7_a_running_request_is_409() {
     let shop = Router::new().route("/orders", handler);
     // By default a repeat waits first, for which the draft has no word.
     let shop = shop.layer(documented(&fixture).on_running(OnRunning::Reject));
-    let first = tokio::spawn({
-        let shop = shop.clone();
-        async move { send(&shop, order("tea")).await }
-    });
+    let first = spawn(&shop, order("tea"));
     soon("the handler runs", started.notified()).await;
     let answer = send(&shop, order("tea")).await;
     is_problem(
@@ -115,18 +111,14 @@ async fn section_2_7_a_running_request_is_409() {
 async fn section_2_7_an_uncorrected_request_fails_again_and_a_corrected_one_does_not() {
     let fixture = Fixture::new();
     let shop = fixture.orders(documented(&fixture), |run| run.to_string());
-    let bare = || {
-        let request = Request::post("/orders").header("idempotency-key", "bare");
-        request.body(Body::from("tea")).unwrap()
-    };
+    let bare = || with_key("bare", "tea");
     send(&shop, order("tea")).await;
     for _ in 0..3 {
         assert_eq!(send(&shop, bare()).await.status, 400);
         assert_eq!(send(&shop, order("coffee")).await.status, 422);
     }
     assert_eq!(fixture.runs(), 1);
-    let corrected = Request::post("/orders").header("idempotency-key", "\"bare\"");
-    let corrected = send(&shop, corrected.body(Body::from("coffee")).unwrap()).await;
+    let corrected = send(&shop, with_key("\"bare\"", "coffee")).await;
     assert_eq!(corrected.body, "2");
 }
 
@@ -144,10 +136,7 @@ async fn section_2_7_other_errors_are_those_of_the_service() {
     });
     for _ in 0..2 {
         let answer = send(&shop, order("tea")).await;
-        assert_eq!(
-            (answer.status.as_u16(), &*answer.body),
-            (429, &b"slowly"[..])
-        );
+        assert_eq!(answer.said(), (429, "slowly"));
         assert_eq!(answer.headers["retry-after"], "7");
         assert!(!answer.headers.contains_key("link"));
     }

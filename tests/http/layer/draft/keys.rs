@@ -7,21 +7,17 @@ use axum::extract::Request;
 use http::Method;
 use idem_runtime::http::KeyRules;
 
-use crate::client::{Fixture, KEY, keyed, order, send};
+use crate::client::{Fixture, KEY, keyed, order, send, with_key};
 
 fn with(key: &str) -> Request {
-    let request = Request::post("/orders").header("idempotency-key", key);
-    request.body(Body::from("tea")).unwrap()
+    with_key(key, "tea")
 }
 
 /// Section 2: "used to make non-idempotent HTTP methods such as POST or PATCH fault-tolerant".
 #[tokio::test]
 async fn section_2_post_and_patch_are_made_idempotent_and_the_rest_is_left_alone() {
     let fixture = Fixture::new();
-    let counter = fixture.clone();
-    let any = axum::routing::any(move || async move { counter.run().to_string() });
-    let shop = axum::Router::new().route("/orders", any);
-    let shop = shop.layer(fixture.layer());
+    let shop = fixture.orders(fixture.layer(), |run| run.to_string());
     let ask = async |method: Method, key: &str| {
         let request = Request::builder().method(method).uri("/orders");
         let request = request.header("idempotency-key", key);
@@ -58,7 +54,7 @@ async fn section_2_1_the_value_is_a_string_item() {
         "a=\"b\"",
     ] {
         let refused = send(&shop, with(item)).await;
-        assert_eq!(refused.problem(), (400, "key-invalid".to_owned()), "{item}");
+        assert_eq!(refused.problem(), (400, "key-invalid"), "{item}");
     }
     assert_eq!(fixture.runs(), 0);
     // The example of the section.
@@ -81,7 +77,7 @@ async fn section_2_1_two_header_fields_are_refused() {
     for second in ["\"second\"", KEY] {
         let twice = keyed("/orders").header("idempotency-key", second);
         let refused = send(&shop, twice.body(Body::empty()).unwrap()).await;
-        assert_eq!(refused.problem(), (400, "key-invalid".to_owned()));
+        assert_eq!(refused.problem(), (400, "key-invalid"));
     }
     assert_eq!(fixture.runs(), 0);
 }
@@ -93,7 +89,7 @@ async fn section_2_2_a_key_stands_for_one_request_only() {
     let shop = fixture.orders(fixture.layer(), |run| run.to_string());
     let first = send(&shop, order("tea")).await;
     let reused = send(&shop, order("coffee")).await;
-    assert_eq!(reused.problem(), (422, "key-reused".to_owned()));
+    assert_eq!(reused.problem(), (422, "key-reused"));
     // The request that had the key first keeps it.
     assert_eq!(send(&shop, order("tea")).await.body, first.body);
     // Another key, another request, though all else is the same.
@@ -121,7 +117,7 @@ async fn section_2_2_the_owner_defines_the_form_of_a_key() {
         "\"8e03978e-40d5-43e8-bc93-6894a57f932\"",
     ] {
         let refused = send(&shop, with(guessable)).await;
-        assert_eq!(refused.problem(), (400, "key-invalid".to_owned()));
+        assert_eq!(refused.problem(), (400, "key-invalid"));
     }
     assert_eq!(fixture.runs(), 0);
     assert_eq!(send(&shop, order("")).await.status, 200);
@@ -166,7 +162,7 @@ async fn section_2_4_the_fingerprint_covers_the_request_and_no_header() {
     ];
     for other in others {
         let refused = send(&shop, other).await;
-        assert_eq!(refused.problem(), (422, "key-reused".to_owned()));
+        assert_eq!(refused.problem(), (422, "key-reused"));
     }
     // Headers are those of the attempt, not of the request: a client's clock, trace and agent change.
     let request = keyed("/orders?a=1")
@@ -192,7 +188,7 @@ async fn section_2_5_the_key_comes_from_the_header_and_nowhere_else() {
         .body(Body::from("{\"idempotency_key\":\"a\"}"))
         .unwrap();
     let refused = send(&shop, elsewhere).await;
-    assert_eq!(refused.problem(), (400, "key-missing".to_owned()));
+    assert_eq!(refused.problem(), (400, "key-missing"));
     // Names of headers are the same in capitals (RFC 9110, section 5.1).
     let loud = Request::post("/orders").header("IDEMPOTENCY-KEY", KEY);
     assert_eq!(

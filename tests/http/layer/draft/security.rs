@@ -1,6 +1,5 @@
 //! Section 5: what strangers try.
 
-use axum::body::Body;
 use axum::extract::Request;
 use axum::response::IntoResponse as _;
 use idem_runtime::Engine;
@@ -8,19 +7,14 @@ use idem_runtime::http::IdempotencyLayer;
 use idem_runtime::store::memory::MemoryStore;
 use idem_tests::faulty::Faulty;
 
-use crate::client::{Fixture, KEY, send};
+use crate::client::{Fixture, KEY, of_tenant, send, tenant, with_key};
 
 fn of(tenant: Option<&str>, key: &str) -> Request {
-    let request = Request::post("/orders").header("idempotency-key", key);
-    let request = match tenant {
-        Some(tenant) => request.header("x-tenant", tenant),
+    let request = with_key(key, "tea");
+    match tenant {
+        Some(tenant) => of_tenant(tenant, request),
         None => request,
-    };
-    request.body(Body::from("tea")).unwrap()
-}
-
-fn tenant(request: &http::request::Parts) -> Option<String> {
-    Some(request.headers.get("x-tenant")?.to_str().ok()?.to_owned())
+    }
 }
 
 /// "Always validate the key as per its published specification before processing any request."
@@ -39,7 +33,7 @@ async fn section_5_a_key_is_validated_before_anything_is_asked() {
     ];
     for key in injections {
         let refused = send(&shop, of(None, key)).await;
-        assert_eq!(refused.problem(), (400, "key-invalid".to_owned()), "{key}");
+        assert_eq!(refused.problem(), (400, "key-invalid"), "{key}");
         let text = String::from_utf8_lossy(&refused.body).into_owned();
         assert!(!text.contains("DROP") && !text.contains("1=1"), "{text}");
     }
@@ -94,7 +88,7 @@ async fn section_5_no_client_gets_the_answer_of_another() {
     assert_eq!(other.body, "secret 2");
     assert!(!other.is_replayed());
     let stranger = send(&shop, of(None, KEY)).await;
-    assert_eq!(stranger.problem(), (403, "caller-unknown".to_owned()));
+    assert_eq!(stranger.problem(), (403, "caller-unknown"));
     // Parts that are the same once they are put side by side.
     let (one, two) = (of(Some("acm"), "\"ea\""), of(Some("acme"), "\"a\""));
     assert_eq!(send(&shop, one).await.body, "secret 3");

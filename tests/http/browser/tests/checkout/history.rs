@@ -1,14 +1,13 @@
 //! Reload, back and forward.
 
-use super::shop::Shop;
-use super::visitor::{FAST, SLOW, begin, click, impatient_visitor, order, token, unguard, visitor};
+use super::visitor::{
+    FAST, SLOW, back, begin, buy, click, open, open_impatient, order, token, unguard,
+};
 
 #[tokio::test]
 async fn a_reload_of_the_order_sends_no_form() {
-    let shop = Shop::start(FAST);
-    let visitor = visitor(&shop).await;
-    click(&visitor, "#buy").await;
-    let first = order(&visitor).await;
+    let (shop, visitor) = open(FAST).await;
+    let first = buy(&visitor).await;
     for _ in 0..2 {
         visitor.refresh().await.unwrap();
         assert_eq!(order(&visitor).await, first);
@@ -19,33 +18,27 @@ async fn a_reload_of_the_order_sends_no_form() {
 
 #[tokio::test]
 async fn a_reload_while_the_order_is_paid_is_the_same_cart() {
-    let shop = Shop::start(SLOW);
-    let visitor = impatient_visitor(&shop).await;
+    let (shop, visitor) = open_impatient(SLOW).await;
     let form = token(&visitor).await;
     begin(&visitor, &shop).await;
     visitor.goto(shop.url("/")).await.unwrap();
     // Switched off on the page before it.
     visitor.wait_for_text("#buy", "Order and pay").await;
     assert_eq!(token(&visitor).await, form);
-    click(&visitor, "#buy").await;
-    order(&visitor).await;
+    buy(&visitor).await;
     assert_eq!(shop.calls(), (1, 1));
     shop.assert_sold(1).await;
 }
 
 #[tokio::test]
 async fn back_and_submit_again_leads_to_the_same_order() {
-    let shop = Shop::start(FAST);
-    let visitor = visitor(&shop).await;
+    let (shop, visitor) = open(FAST).await;
     let form = token(&visitor).await;
-    click(&visitor, "#buy").await;
-    let first = order(&visitor).await;
+    let first = buy(&visitor).await;
     for _ in 0..2 {
-        visitor.back().await.unwrap();
-        visitor.wait_for_text("#buy", "Order and pay").await;
+        back(&visitor).await;
         assert_eq!(token(&visitor).await, form, "the form that was sent");
-        click(&visitor, "#buy").await;
-        assert_eq!(order(&visitor).await, first);
+        assert_eq!(buy(&visitor).await, first);
     }
     assert_eq!(shop.calls(), (1, 2));
     shop.assert_sold(1).await;
@@ -53,14 +46,11 @@ async fn back_and_submit_again_leads_to_the_same_order() {
 
 #[tokio::test]
 async fn back_and_forward_send_nothing() {
-    let shop = Shop::start(FAST);
-    let visitor = visitor(&shop).await;
+    let (shop, visitor) = open(FAST).await;
     unguard(&visitor).await;
-    click(&visitor, "#buy").await;
-    let first = order(&visitor).await;
+    let first = buy(&visitor).await;
     for _ in 0..3 {
-        visitor.back().await.unwrap();
-        visitor.wait_for_text("#buy", "Order and pay").await;
+        back(&visitor).await;
         visitor.forward().await.unwrap();
         assert_eq!(order(&visitor).await, first);
     }
@@ -70,11 +60,9 @@ async fn back_and_forward_send_nothing() {
 
 #[tokio::test]
 async fn a_new_cart_is_a_new_order() {
-    let shop = Shop::start(FAST);
-    let visitor = visitor(&shop).await;
+    let (shop, visitor) = open(FAST).await;
     let form = token(&visitor).await;
-    click(&visitor, "#buy").await;
-    let first = order(&visitor).await;
+    let first = buy(&visitor).await;
     click(&visitor, "#again").await;
     visitor.wait_for_text("#buy", "Order and pay").await;
     assert_ne!(token(&visitor).await, form);

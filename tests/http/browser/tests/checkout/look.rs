@@ -8,7 +8,7 @@ use idem_tests_browser::thirtyfour::{By, Key};
 use serde_json::json;
 
 use super::shop::Shop;
-use super::visitor::{FAST, arrive, click, element, order, visitor};
+use super::visitor::{FAST, arrive, back, buy, click, element, open};
 
 /// A POST by a program.
 fn post(shop: &Shop, path: &str, key: &str, content_type: &str, body: &str) -> String {
@@ -50,10 +50,8 @@ async fn rows(browser: &Browser) -> Vec<Vec<(String, u64)>> {
 
 #[tokio::test]
 async fn every_row_of_the_live_page_adds_up() {
-    let shop = Shop::start(FAST);
-    let visitor = visitor(&shop).await;
-    click(&visitor, "#buy").await;
-    order(&visitor).await;
+    let (shop, visitor) = open(FAST).await;
+    buy(&visitor).await;
     business(&shop);
     visitor.goto(shop.url("/live")).await.unwrap();
     let rows = rows(&visitor).await;
@@ -128,8 +126,7 @@ async fn fill_in(browser: &Browser, packets: &str) {
 
 #[tokio::test]
 async fn the_total_follows_the_quantity() {
-    let shop = Shop::start(FAST);
-    let visitor = visitor(&shop).await;
+    let (shop, visitor) = open(FAST).await;
     visitor.wait_for_text("#total", "12.50 €").await;
     for (packets, total) in [
         ("2", "25.00 €"),
@@ -140,15 +137,13 @@ async fn the_total_follows_the_quantity() {
         fill_in(&visitor, packets).await;
         visitor.wait_for_text("#total", total).await;
     }
-    click(&visitor, "#buy").await;
-    order(&visitor).await;
+    buy(&visitor).await;
     assert_eq!(
         visitor.text("#order-amount").await.as_deref(),
         Some("37.50 €")
     );
     // The form as it was left, or with another quantity: the total is that of the quantity.
-    visitor.back().await.unwrap();
-    visitor.wait_for_text("#buy", "Order and pay").await;
+    back(&visitor).await;
     let packets = element(&visitor, "#quantity").await.prop("value").await;
     let packets: u32 = packets.unwrap().unwrap().parse().unwrap();
     let total = format!("{}.{:02} €", packets * 1_250 / 100, packets * 1_250 % 100);
@@ -170,8 +165,7 @@ async fn without_javascript_there_is_no_total() {
 
 #[tokio::test]
 async fn an_unknown_address_is_a_page_of_the_shop() {
-    let shop = Shop::start(FAST);
-    let visitor = visitor(&shop).await;
+    let (shop, visitor) = open(FAST).await;
     for path in ["/nowhere", "/orders/12/13", "/%3Cb%3Ebold%3C/b%3E"] {
         visitor.goto(shop.url(path)).await.unwrap();
         assert_eq!(visitor.text("h1").await.as_deref(), Some("No such page"));
@@ -247,10 +241,8 @@ async fn styled(visitor: &Browser) {
 
 #[tokio::test]
 async fn the_pages_follow_the_colour_scheme_and_can_be_read_in_both() {
-    let shop = Shop::start(FAST);
-    let visitor = visitor(&shop).await;
-    click(&visitor, "#buy").await;
-    let number = order(&visitor).await;
+    let (shop, visitor) = open(FAST).await;
+    let number = buy(&visitor).await;
     business(&shop);
     let order = format!("/orders/{number}");
     for (scheme, luminance) in [("light", 0.8..=1.0), ("dark", 0.0..=0.05)] {

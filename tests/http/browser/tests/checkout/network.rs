@@ -7,12 +7,13 @@ use idem_tests_browser::Browser;
 use serde_json::json;
 
 use super::shop::Shop;
-use super::visitor::{APART, FAST, SLOW, arrive, begin, click, order, token, unguard, visitor};
+use super::visitor::{
+    APART, FAST, SLOW, arrive, back, begin, buy, click, open, order, token, unguard,
+};
 
 #[tokio::test]
 async fn an_impatient_visitor_on_a_slow_network_orders_once() {
-    let shop = Shop::start(FAST);
-    let visitor = visitor(&shop).await;
+    let (shop, visitor) = open(FAST).await;
     unguard(&visitor).await;
     let slow = json!({
         "offline": false,
@@ -32,8 +33,7 @@ async fn an_impatient_visitor_on_a_slow_network_orders_once() {
 
 #[tokio::test]
 async fn an_answer_that_is_late_is_asked_for_again() {
-    let shop = Shop::start(FAST);
-    let (visitor, proxy) = visitor_behind_proxy(&shop).await;
+    let (shop, visitor, proxy) = open_behind_proxy(FAST).await;
     unguard(&visitor).await;
     proxy.delay(Duration::from_secs(3));
     visitor.click_twice("#buy", APART).await;
@@ -42,21 +42,20 @@ async fn an_answer_that_is_late_is_asked_for_again() {
     shop.assert_sold(1).await;
 }
 
-async fn visitor_behind_proxy(shop: &Shop) -> (Browser, TcpProxy) {
+async fn open_behind_proxy(slow: Duration) -> (Shop, Browser, TcpProxy) {
+    let shop = Shop::start(slow);
     let proxy = TcpProxy::start(shop.addr);
     let browser = Browser::start_with(Chromium::without_waiting).await;
     arrive(&browser, proxy.addr()).await;
-    (browser, proxy)
+    (shop, browser, proxy)
 }
 
 /// Chromium sends a form again by itself when a connection breaks that has served before.
 #[tokio::test]
 async fn a_form_that_the_browser_sends_again_by_itself_is_one_order() {
-    let shop = Shop::start(FAST);
-    let (visitor, proxy) = visitor_behind_proxy(&shop).await;
+    let (shop, visitor, proxy) = open_behind_proxy(FAST).await;
     proxy.drop_next_reply_to("POST /orders");
-    click(&visitor, "#buy").await;
-    order(&visitor).await;
+    buy(&visitor).await;
     assert_eq!(proxy.stats().dropped_replies, 1);
     assert_eq!(shop.calls(), (1, 1), "the browser sent it again");
     shop.assert_sold(1).await;
@@ -97,23 +96,19 @@ async fn lose_the_answer(browser: &Browser, proxy: &TcpProxy, shop: &Shop) {
 
 #[tokio::test]
 async fn back_and_submit_after_an_answer_was_lost_leads_to_the_order() {
-    let shop = Shop::start(FAST);
-    let (visitor, proxy) = visitor_behind_proxy(&shop).await;
+    let (shop, visitor, proxy) = open_behind_proxy(FAST).await;
     let form = token(&visitor).await;
     lose_the_answer(&visitor, &proxy, &shop).await;
-    visitor.back().await.unwrap();
-    visitor.wait_for_text("#buy", "Order and pay").await;
+    back(&visitor).await;
     assert_eq!(token(&visitor).await, form);
-    click(&visitor, "#buy").await;
-    order(&visitor).await;
+    buy(&visitor).await;
     assert_eq!(shop.count("executed"), 1);
     shop.assert_sold(1).await;
 }
 
 #[tokio::test]
 async fn an_error_page_that_is_reloaded_leads_to_the_order() {
-    let shop = Shop::start(FAST);
-    let (visitor, proxy) = visitor_behind_proxy(&shop).await;
+    let (shop, visitor, proxy) = open_behind_proxy(FAST).await;
     lose_the_answer(&visitor, &proxy, &shop).await;
     visitor.refresh().await.unwrap();
     order(&visitor).await;
@@ -123,8 +118,7 @@ async fn an_error_page_that_is_reloaded_leads_to_the_order() {
 
 #[tokio::test]
 async fn a_shop_that_was_killed_while_it_was_paid_finishes_the_order() {
-    let mut shop = Shop::start(SLOW);
-    let (visitor, proxy) = visitor_behind_proxy(&shop).await;
+    let (mut shop, visitor, proxy) = open_behind_proxy(SLOW).await;
     let form = token(&visitor).await;
     begin(&visitor, &shop).await;
     shop.wait_for_order().await;
@@ -134,8 +128,7 @@ async fn a_shop_that_was_killed_while_it_was_paid_finishes_the_order() {
     shop.assert_books(0, 1).await;
     arrive(&visitor, proxy.addr()).await;
     assert_eq!(token(&visitor).await, form, "nothing came of it yet");
-    click(&visitor, "#buy").await;
-    order(&visitor).await;
+    buy(&visitor).await;
     assert_eq!(shop.calls(), (1, 0));
     shop.assert_sold(1).await;
 }

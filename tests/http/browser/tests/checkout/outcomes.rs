@@ -1,12 +1,10 @@
 //! Payments that are not made.
 
-use super::shop::Shop;
-use super::visitor::{FAST, click, notice, order, pay_with, token, visitor};
+use super::visitor::{FAST, buy, click, notice, open, order, pay_with, token};
 
 #[tokio::test]
 async fn a_declined_card_stays_declined_and_another_one_pays() {
-    let shop = Shop::start(FAST);
-    let visitor = visitor(&shop).await;
+    let (shop, visitor) = open(FAST).await;
     let form = token(&visitor).await;
     pay_with(&visitor, "tok_chargeDeclined").await;
     click(&visitor, "#buy").await;
@@ -23,31 +21,27 @@ async fn a_declined_card_stays_declined_and_another_one_pays() {
     shop.assert_sold(0).await;
 
     pay_with(&visitor, "tok_visa").await;
-    click(&visitor, "#buy").await;
-    order(&visitor).await;
+    buy(&visitor).await;
     shop.assert_sold(1).await;
 }
 
 #[tokio::test]
 async fn when_the_provider_is_there_again_the_same_form_works() {
-    let shop = Shop::start(FAST);
-    let visitor = visitor(&shop).await;
+    let (shop, visitor) = open(FAST).await;
     let form = token(&visitor).await;
     pay_with(&visitor, "tok_down").await;
     click(&visitor, "#buy").await;
     notice(&visitor, 503, "The payment provider cannot be reached").await;
     assert_eq!(token(&visitor).await, form);
     shop.assert_books(0, 1).await;
-    click(&visitor, "#buy").await;
-    order(&visitor).await;
+    buy(&visitor).await;
     assert_eq!((shop.count("released"), shop.calls()), (1, (1, 0)));
     shop.assert_sold(1).await;
 }
 
 #[tokio::test]
 async fn a_reload_asks_a_provider_again_that_was_not_there() {
-    let shop = Shop::start(FAST);
-    let visitor = visitor(&shop).await;
+    let (shop, visitor) = open(FAST).await;
     pay_with(&visitor, "tok_down").await;
     click(&visitor, "#buy").await;
     notice(&visitor, 503, "The payment provider cannot be reached").await;

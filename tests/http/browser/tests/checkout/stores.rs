@@ -5,7 +5,7 @@ use std::sync::Arc;
 use idem_harness::{PostgresServer, RedisServer};
 
 use super::shop::Shop;
-use super::visitor::{APART, SLOW, click, order, token, unguard, visitor};
+use super::visitor::{APART, SLOW, back, buy, click, order, token, unguard, visitor};
 
 /// A double click, the back button, and then another order.
 async fn journey(shop: &Shop) {
@@ -16,18 +16,15 @@ async fn journey(shop: &Shop) {
     let first = order(&visitor).await;
     assert_eq!(shop.calls(), (1, 1), "both were sent");
 
-    visitor.back().await.unwrap();
-    visitor.wait_for_text("#buy", "Order and pay").await;
+    back(&visitor).await;
     assert_eq!(token(&visitor).await, form);
-    click(&visitor, "#buy").await;
-    assert_eq!(order(&visitor).await, first);
+    assert_eq!(buy(&visitor).await, first);
     assert_eq!(shop.calls(), (1, 2));
     shop.assert_sold(1).await;
 
     click(&visitor, "#again").await;
     visitor.wait_for_text("#buy", "Order and pay").await;
-    click(&visitor, "#buy").await;
-    assert_ne!(order(&visitor).await, first);
+    assert_ne!(buy(&visitor).await, first);
     assert_eq!(shop.calls(), (2, 2));
     shop.assert_sold(2).await;
 }

@@ -8,13 +8,12 @@ use serde_json::json;
 
 use super::shop::Shop;
 use super::visitor::{
-    APART, FAST, SLOW, begin, click, element, impatient_visitor, order, pay_with, unguard, visitor,
+    APART, FAST, SLOW, begin, buy, element, open, open_impatient, order, pay_with, unguard,
 };
 
 #[tokio::test]
 async fn the_button_is_switched_off_by_the_first_click() {
-    let shop = Shop::start(SLOW);
-    let visitor = visitor(&shop).await;
+    let (shop, visitor) = open(SLOW).await;
     visitor.click_twice("#buy", APART).await;
     order(&visitor).await;
     assert_eq!((shop.count("started"), shop.calls()), (1, (1, 0)));
@@ -23,8 +22,7 @@ async fn the_button_is_switched_off_by_the_first_click() {
 
 #[tokio::test]
 async fn a_double_click_without_the_guard_is_one_order() {
-    let shop = Shop::start(SLOW);
-    let visitor = visitor(&shop).await;
+    let (shop, visitor) = open(SLOW).await;
     unguard(&visitor).await;
     visitor.click_twice("#buy", APART).await;
     order(&visitor).await;
@@ -35,8 +33,7 @@ async fn a_double_click_without_the_guard_is_one_order() {
 /// Chromium gives up the first before anything is sent, or after: it is one order either way.
 #[tokio::test]
 async fn a_quick_double_click_is_one_order() {
-    let shop = Shop::start(FAST);
-    let visitor = visitor(&shop).await;
+    let (shop, visitor) = open(FAST).await;
     unguard(&visitor).await;
     visitor.click_twice("#buy", Duration::from_millis(60)).await;
     order(&visitor).await;
@@ -45,8 +42,7 @@ async fn a_quick_double_click_is_one_order() {
 
 #[tokio::test]
 async fn enter_pressed_twice_is_one_order() {
-    let shop = Shop::start(SLOW);
-    let visitor = visitor(&shop).await;
+    let (shop, visitor) = open(SLOW).await;
     enter_twice(&visitor).await;
     order(&visitor).await;
     assert_eq!((shop.count("started"), shop.calls()), (1, (1, 0)));
@@ -55,8 +51,7 @@ async fn enter_pressed_twice_is_one_order() {
 
 #[tokio::test]
 async fn enter_pressed_twice_without_the_guard_is_one_order() {
-    let shop = Shop::start(SLOW);
-    let visitor = visitor(&shop).await;
+    let (shop, visitor) = open(SLOW).await;
     unguard(&visitor).await;
     enter_twice(&visitor).await;
     order(&visitor).await;
@@ -92,23 +87,20 @@ async fn without_javascript_the_form_works_and_a_double_click_is_one_order() {
 
 #[tokio::test]
 async fn a_page_that_is_stopped_and_sent_again_leads_to_the_first_order() {
-    let shop = Shop::start(SLOW);
-    let visitor = impatient_visitor(&shop).await;
+    let (shop, visitor) = open_impatient(SLOW).await;
     begin(&visitor, &shop).await;
     let cdp = visitor.cdp();
     cdp.send_raw("Page.stopLoading", json!({})).await.unwrap();
     // The form is still there, and its button comes back.
     visitor.wait_for_text("#buy", "Order and pay").await;
-    click(&visitor, "#buy").await;
-    order(&visitor).await;
+    buy(&visitor).await;
     assert_eq!(shop.calls(), (1, 1), "both were sent");
     shop.assert_sold(1).await;
 }
 
 #[tokio::test]
 async fn a_visitor_that_left_has_ordered() {
-    let shop = Shop::start(SLOW);
-    let visitor = impatient_visitor(&shop).await;
+    let (shop, visitor) = open_impatient(SLOW).await;
     begin(&visitor, &shop).await;
     drop(visitor);
     shop.wait_for("executed", 1).await;
@@ -117,8 +109,7 @@ async fn a_visitor_that_left_has_ordered() {
 
 #[tokio::test]
 async fn the_order_is_that_of_the_form() {
-    let shop = Shop::start(FAST);
-    let visitor = visitor(&shop).await;
+    let (shop, visitor) = open(FAST).await;
     let quantity = element(&visitor, "#quantity").await;
     quantity.clear().await.unwrap();
     quantity.send_keys("3").await.unwrap();

@@ -5,7 +5,7 @@ use idem_tests_browser::thirtyfour::WindowHandle;
 
 use super::shop::Shop;
 use super::visitor::{
-    FAST, SLOW, arrive, begin, click, element, impatient_visitor, notice, order, token,
+    FAST, SLOW, arrive, begin, buy, click, element, notice, open_impatient, order, token,
 };
 
 /// Opens the shop in one more tab, and leaves the visitor there: the tabs.
@@ -19,8 +19,7 @@ async fn second_tab(browser: &Browser, shop: &Shop) -> (WindowHandle, WindowHand
 
 #[tokio::test]
 async fn two_tabs_of_one_cart_that_submit_at_once_are_one_order() {
-    let shop = Shop::start(SLOW);
-    let visitor = impatient_visitor(&shop).await;
+    let (shop, visitor) = open_impatient(SLOW).await;
     let form = token(&visitor).await;
     let (first, second) = second_tab(&visitor, &shop).await;
     assert_eq!(token(&visitor).await, form);
@@ -44,12 +43,10 @@ async fn order_seven(browser: &Browser) {
 
 #[tokio::test]
 async fn a_tab_that_orders_something_else_is_shown_the_order() {
-    let shop = Shop::start(FAST);
-    let visitor = impatient_visitor(&shop).await;
+    let (shop, visitor) = open_impatient(FAST).await;
     let (first, _) = second_tab(&visitor, &shop).await;
     order_seven(&visitor).await;
-    click(&visitor, "#buy").await;
-    let bought = order(&visitor).await;
+    let bought = buy(&visitor).await;
     visitor.switch_to_window(first).await.unwrap();
     click(&visitor, "#buy").await;
     notice(&visitor, 422, "see your orders below").await;
@@ -60,8 +57,7 @@ async fn a_tab_that_orders_something_else_is_shown_the_order() {
 
 #[tokio::test]
 async fn a_tab_that_orders_something_else_meanwhile_buys_nothing_more() {
-    let shop = Shop::start(SLOW);
-    let visitor = impatient_visitor(&shop).await;
+    let (shop, visitor) = open_impatient(SLOW).await;
     let (first, second) = second_tab(&visitor, &shop).await;
     order_seven(&visitor).await;
     begin(&visitor, &shop).await;

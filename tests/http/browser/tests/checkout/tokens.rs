@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use idem_tests_browser::Browser;
 
 use super::shop::Shop;
-use super::visitor::{FAST, click, notice, order, token, visitor};
+use super::visitor::{FAST, buy, click, notice, open, token, visitor};
 
 /// Puts another token into the form.
 async fn put_token(browser: &Browser, token: &str) {
@@ -26,11 +26,9 @@ async fn a_form_of_another_visitor_orders_nothing() {
     assert_eq!(shop.count("started"), 0);
 
     assert_eq!(token(&other).await, own, "their own form is before them");
-    click(&other, "#buy").await;
-    let bought = order(&other).await;
+    let bought = buy(&other).await;
     // Its worth to its owner has not changed.
-    click(&owner, "#buy").await;
-    assert_ne!(order(&owner).await, bought);
+    assert_ne!(buy(&owner).await, bought);
     shop.assert_sold(2).await;
 
     // Nor is the page of an order for any other visitor.
@@ -41,14 +39,12 @@ async fn a_form_of_another_visitor_orders_nothing() {
 
 #[tokio::test]
 async fn a_visitor_whose_cookies_are_gone_gets_a_form_that_is_good() {
-    let shop = Shop::start(FAST);
-    let visitor = visitor(&shop).await;
+    let (shop, visitor) = open(FAST).await;
     visitor.delete_all_cookies().await.unwrap();
     click(&visitor, "#buy").await;
     notice(&visitor, 403, "not one that the shop gave you").await;
     shop.assert_sold(0).await;
-    click(&visitor, "#buy").await;
-    order(&visitor).await;
+    buy(&visitor).await;
     shop.assert_sold(1).await;
 }
 
@@ -66,8 +62,7 @@ async fn a_form_that_was_open_for_too_long_is_replaced_by_one_that_is_good() {
     notice(&visitor, 403, "open for too long").await;
     shop.assert_sold(0).await;
     assert_ne!(token(&visitor).await, form);
-    click(&visitor, "#buy").await;
-    order(&visitor).await;
+    buy(&visitor).await;
     assert_eq!(shop.calls(), (1, 0));
     shop.assert_sold(1).await;
 }
@@ -96,8 +91,7 @@ async fn another_form(browser: &Browser, form: &str) -> String {
 
 #[tokio::test]
 async fn input_of_a_visitor_is_text_everywhere() {
-    let shop = Shop::start(FAST);
-    let visitor = visitor(&shop).await;
+    let (shop, visitor) = open(FAST).await;
     // A made-up card, which the bank cannot be queried for.
     let card = "\"><script>document.title = 'taken'</script>";
     let add = "const card = document.getElementById('card'); \

@@ -41,6 +41,20 @@ pub(crate) async fn impatient_visitor(shop: &Shop) -> Browser {
     browser
 }
 
+/// A shop whose payments take so long, and a visitor in it.
+pub(crate) async fn open(slow: Duration) -> (Shop, Browser) {
+    let shop = Shop::start(slow);
+    let visitor = visitor(&shop).await;
+    (shop, visitor)
+}
+
+/// The same with a visitor that waits for no page.
+pub(crate) async fn open_impatient(slow: Duration) -> (Shop, Browser) {
+    let shop = Shop::start(slow);
+    let visitor = impatient_visitor(&shop).await;
+    (shop, visitor)
+}
+
 /// Opens the shop, here or behind something, and waits for its form.
 pub(crate) async fn arrive(browser: &Browser, addr: SocketAddr) {
     browser.goto(format!("http://{addr}/")).await.unwrap();
@@ -60,6 +74,18 @@ pub(crate) async fn unguard(browser: &Browser) {
 
 pub(crate) async fn click(browser: &Browser, css: &str) {
     element(browser, css).await.click().await.unwrap();
+}
+
+/// Sends the form, and waits for the page of the paid order; its number.
+pub(crate) async fn buy(browser: &Browser) -> String {
+    click(browser, "#buy").await;
+    order(browser).await
+}
+
+/// Goes back to the form.
+pub(crate) async fn back(browser: &Browser) {
+    browser.back().await.unwrap();
+    browser.wait_for_text("#buy", "Order and pay").await;
 }
 
 /// Sends the form, whose payment is then under way.
