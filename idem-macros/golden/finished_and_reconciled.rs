@@ -36,8 +36,8 @@ fn pay<'async_trait>(
                     let hook = async {
                         ::idem_runtime::__private::Finding::verdict(hook.ask((&(self), &(id), &*note, &cx,)).await)
                     };
-                    if let ::core::option::Option::Some(landed) = ::idem_runtime::__private::reconciled(hook).await {
-                        return ::core::result::Result::Ok(landed);
+                    if let ::core::option::Option::Some(answer) = ::idem_runtime::__private::reconciled(hook).await {
+                        return ::core::result::Result::Ok(answer);
                     }
                 }
                 // The future itself must not borrow either.

@@ -10,7 +10,7 @@ mod settings;
 mod transaction;
 
 use crate::args::{Args, OnError, Scope};
-use crate::errors::{Errors, beside, without_helpers};
+use crate::errors::{Errors, error_and_item, without_helpers};
 use crate::format::Format;
 use crate::key::{self, Value};
 use crate::output::Shape;
@@ -30,13 +30,13 @@ pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
             let error = errors
                 .finish::<()>(None)
                 .expect_err("an error was just pushed");
-            return beside(&error, &without_helpers(item));
+            return error_and_item(&error, &without_helpers(item));
         }
     };
     let plan = Plan::new(args, &mut target, &mut errors);
     match errors.finish(plan) {
         Ok(plan) => print(&plan, &target),
-        Err(error) => beside(&error, &target.original()),
+        Err(error) => error_and_item(&error, &target.original()),
     }
 }
 
