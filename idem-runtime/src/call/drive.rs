@@ -21,10 +21,10 @@ use crate::env::catch_unwind::Panic;
 use crate::identity::operation::Operation;
 use crate::lifecycle::claim::Claim;
 use crate::lifecycle::context::Context;
+use crate::lifecycle::ending::{Settled, Settling};
 use crate::lifecycle::in_flight::Unleased;
 use crate::lifecycle::reconcile::pending::{PendingReconcile, Stop};
 use crate::lifecycle::run_limit::RunPermit;
-use crate::lifecycle::settle::{Settled, Settling};
 use crate::lifecycle::start::Start;
 use crate::lifecycle::start::{CallAdmission, Pending};
 use crate::outcome::AnyOutput;
@@ -49,7 +49,7 @@ pub(super) struct Drive {
     engine: Option<Engine>,
     stage: Stage,
     /// The call's slot in the run limit, until the call has ended.
-    place: Option<Box<RunPermit>>,
+    run_permit: Option<Box<RunPermit>>,
 }
 
 enum Stage {
@@ -111,7 +111,7 @@ impl Drive {
         Self {
             engine,
             stage,
-            place: None,
+            run_permit: None,
         }
     }
 
@@ -145,11 +145,11 @@ impl Drive {
                     Stage::Ended
                 }
                 Ok(Start::Run(mut claim)) => {
-                    self.place = claim.take_place();
+                    self.run_permit = claim.take_run_permit();
                     Stage::Runs(Turn::new(claim, None))
                 }
                 Ok(Start::Reconcile(mut claim, reconcile)) => {
-                    self.place = claim.take_place();
+                    self.run_permit = claim.take_run_permit();
                     Stage::Runs(Turn::new(claim, Some(reconcile)))
                 }
                 Ok(Start::Unprotected(call)) => Stage::Runs(Turn::unprotected(call)),

@@ -3,8 +3,8 @@
 //! There is no lease and no renewal: the claim is a row that the transaction locks, and a second call waits for that
 //! lock. The body's writes and its record are committed together or not at all.
 
+mod ending;
 mod file_lock;
-mod settle;
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -25,10 +25,10 @@ use crate::identity::operation::RecordKey;
 use crate::lifecycle::acquire::unavailable;
 use crate::lifecycle::context::Context;
 use crate::lifecycle::core::Core;
+use crate::lifecycle::ending::REPLY;
 use crate::lifecycle::in_flight::{Entered, Unleased};
 use crate::lifecycle::interpret::refusal;
-use crate::lifecycle::settle::REPLY;
-use crate::lifecycle::start::Ask;
+use crate::lifecycle::start::CallRequest;
 use crate::local::cache::Found as Local;
 use crate::outcome::Output;
 use crate::outcome::stored::StoredAnswer;
@@ -235,7 +235,7 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
             })
         }
         Err(error) => {
-            engine.core.tell(&key, EventKind::Refused { error: &error });
+            engine.core.emit(&key, EventKind::Refused { error: &error });
             output.any().refuse(error);
             InTx::Answered(output.take())
         }
@@ -253,7 +253,7 @@ enum TxAdmission<'t, T: SqlTransaction + ?Sized> {
 async fn enter<'t, T: SqlTransaction + ?Sized>(
     engine: &Engine,
     key: &RecordKey,
-    ask: Ask,
+    ask: CallRequest,
     tx: &'t mut T,
 ) -> Result<TxAdmission<'t, T>, Error> {
     let (core, max_run) = (&engine.core, ask.policy.max_run());
@@ -264,7 +264,7 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
     let protected = core.lets_in(key, former.as_ref())?;
     within(engine, key)?;
     if protected
-        && let Local::Answer { record, left } = core.recall(
+        && let Local::Answer { record, left } = core.cached_answer(
             key,
             ask.own.identity.fingerprint,
             &ask.policy,
@@ -326,7 +326,7 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
 /// under that name, because a record that it holds could expire for all others while the transaction is open.
 async fn finished_before(
     core: &Arc<Core>,
-    ask: &Ask,
+    ask: &CallRequest,
     former: &Identified,
 ) -> Result<Option<StoredAnswer>, Error> {
     let key = core.record_key(ask.operation.clone(), former.identity.digest);
@@ -339,7 +339,7 @@ async fn finished_before(
             return Err(Error::new(ErrorKind::UnknownRecord, operation.clone()).because(error));
         }
     };
-    core.tell(&key, EventKind::FormerDigestKey);
+    core.emit(&key, EventKind::FormerDigestKey);
     let current = Current {
         record: &record,
         left,
@@ -381,10 +381,10 @@ enum Claimed {
 async fn claim<T: SqlTransaction + ?Sized>(
     engine: &Engine,
     key: &RecordKey,
-    ask: Ask,
+    ask: CallRequest,
     part: &mut Part<'_, T>,
 ) -> Result<Claimed, Error> {
-    let Ask {
+    let CallRequest {
         own,
         policy,
         expired,
@@ -422,7 +422,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
         // There was no record; the claim inserted a row that no other transaction has seen.
         ClaimReply::Granted { .. } if expired => {
             let undone = within.undo_within(part.tx.connection(), key);
-            settle::in_time(engine, key, undone).await?;
+            ending::in_time(engine, key, undone).await?;
             Err(Error::new(ErrorKind::TokenExpired, key.operation().clone()))
         }
         ClaimReply::Absent => Err(Error::new(ErrorKind::TokenExpired, key.operation().clone())),
@@ -431,7 +431,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
             Err(error.unwrap_or_else(|| refusal(key.operation(), &reply)))
         }
         ClaimReply::Granted { fence, attempt, .. } => {
-            core.tell(key, EventKind::Claimed { attempt, fence });
+            core.emit(key, EventKind::Claimed { attempt, fence });
             let claim = Header {
                 state: State::Pending {
                     lease: policy.lease(),

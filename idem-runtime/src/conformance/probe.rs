@@ -376,8 +376,8 @@ impl Probe {
         ok("read", self.store.read(&self.key).await)
     }
 
-    pub(super) async fn glance(&self) -> ReadReply {
-        ok("glance", self.store.glance(&self.key).await)
+    pub(super) async fn poll(&self) -> ReadReply {
+        ok("poll", self.store.poll(&self.key).await)
     }
 
     /// Claims the key, which must be granted. Returns the header of the claim.

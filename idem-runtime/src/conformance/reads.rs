@@ -88,7 +88,7 @@ async fn who_waits_sees_the_answer(p: Probe) {
         for body in [&b""[..], b"body", &[7; 9_000]] {
             let bytes = p.plant(&header(done(outcome)), body, TTL).await;
             let (record, left) = expect!(
-                p.glance().await,
+                p.poll().await,
                 ReadReply::Found { record, left } => (record, left)
             );
             assert_eq!(record.as_bytes(), &bytes[..]);
@@ -104,33 +104,33 @@ async fn who_waits_sees_the_answer(p: Probe) {
             );
         }
         p.advance(TTL).await;
-        assert_eq!(p.glance().await, ReadReply::Absent);
+        assert_eq!(p.poll().await, ReadReply::Absent);
     }
 }
 
 async fn who_waits_does_not_see_a_claim_that_is_over(p: Probe) {
-    assert_eq!(p.glance().await, ReadReply::Absent);
+    assert_eq!(p.poll().await, ReadReply::Absent);
     let claim = p.take(&ask(A)).await;
     let held = |reply: ReadReply| {
         let (record, left) = expect!(reply, ReadReply::Found { record, left } => (record, left));
         assert_eq!(record.header, claim);
         record.header.lease_left(left)
     };
-    p.assert_left(held(p.glance().await), LEASE);
+    p.assert_left(held(p.poll().await), LEASE);
     p.advance(LEASE / 2).await;
-    assert!(!held(p.glance().await).is_zero());
+    assert!(!held(p.poll().await).is_zero());
     p.advance(LEASE).await;
-    assert!(held(p.glance().await).is_zero(), "its lease is over");
+    assert!(held(p.poll().await).is_zero(), "its lease is over");
     assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
-    let record = expect!(p.glance().await, ReadReply::Found { record, .. } => record);
+    let record = expect!(p.poll().await, ReadReply::Found { record, .. } => record);
     assert_eq!(record.header.state, State::Released);
 }
 
 async fn who_waits_is_told_what_cannot_be_read(p: Probe) {
     p.plant_bytes(b"another program's", RETAIN).await;
-    expect!(p.glance().await, ReadReply::Unreadable(_) => ());
+    expect!(p.poll().await, ReadReply::Unreadable(_) => ());
     let p = p.at(1);
     if p.fixture.plant(&p.key, Plant::OtherType).await {
-        expect!(p.glance().await, ReadReply::Unreadable(_) => ());
+        expect!(p.poll().await, ReadReply::Unreadable(_) => ());
     }
 }

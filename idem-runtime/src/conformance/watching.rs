@@ -132,7 +132,7 @@ async fn a_watch_is_told_of_each_claim_that_a_look_has_seen(p: Probe) {
     assert_eq!(p.release(A, Remains::Request).await, RELEASED);
     told(&p, &mut watch, "a release").await;
     let claim = p.take(&ask(B)).await;
-    expect!(p.glance().await, ReadReply::Found { .. } => ());
+    expect!(p.poll().await, ReadReply::Found { .. } => ());
     expect!(p.claim(&ask(B)).await, ClaimReply::Granted { .. } => ()); // sent again
     assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
     let stored = p.complete(&answer(&claim, b"done")).await;
@@ -149,7 +149,7 @@ async fn a_watch_is_told_of_a_body_that_starts_after_finding_out(p: Probe) {
         let Some(mut watch) = p.watch().await else {
             return;
         };
-        expect!(p.glance().await, ReadReply::Found { .. } => ());
+        expect!(p.poll().await, ReadReply::Found { .. } => ());
         let start = ClaimRequest { needs, ..ask(B) };
         let claim = p.take(&start).await;
         let stored = p.complete(&answer(&claim, b"done")).await;
@@ -166,13 +166,13 @@ async fn a_look_of_who_waits_changes_nothing_for_others(p: Probe) {
         let p = p.at(n);
         let claim = p.take(&ask(A)).await;
         let _watch = p.watch().await;
-        expect!(p.glance().await, ReadReply::Found { .. } => ());
+        expect!(p.poll().await, ReadReply::Found { .. } => ());
         let seen = expect!(p.read().await, ReadReply::Found { record, .. } => record.header);
         assert_eq!(seen, claim);
         let again = expect!(p.claim(&ask(A)).await, ClaimReply::Granted { fence, .. } => fence);
         assert_eq!(again, claim.fence);
         expect!(p.claim(&ask(B)).await, ClaimReply::Running { .. } => ());
-        expect!(p.glance().await, ReadReply::Found { .. } => ());
+        expect!(p.poll().await, ReadReply::Found { .. } => ());
         match n {
             0 => {
                 let stored = p.complete(&answer(&claim, b"done")).await;

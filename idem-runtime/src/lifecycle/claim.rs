@@ -13,11 +13,11 @@ use crate::error::{Error, ErrorKind};
 use crate::identity::digest_key::CallName;
 use crate::lifecycle::context::{Context, bind_outer};
 use crate::lifecycle::core::Core;
+use crate::lifecycle::ending::{Ending, HeldClaim, REPLY, Settled, Settling};
 use crate::lifecycle::lease::Lease;
 use crate::lifecycle::reconcile::pending::PendingReconcile;
-use crate::lifecycle::renewal::Renewal;
+use crate::lifecycle::renewal_guard::RenewalGuard;
 use crate::lifecycle::run_limit::RunPermit;
-use crate::lifecycle::settle::{Ending, HeldClaim, REPLY, Settled, Settling};
 use crate::local::singleflight::Leader;
 use crate::outcome::codec::{Encoded, Replay, Unencodable};
 use crate::outcome::provenance::AnswerSource;
@@ -37,7 +37,7 @@ use crate::record::{Fence, HEADER, Header, OutcomeKind, State};
 pub struct Claim {
     held: Option<HeldClaim>,
     /// The place of its body among the running ones, where their number is limited.
-    place: Option<Box<RunPermit>>,
+    run_permit: Option<Box<RunPermit>>,
 }
 
 /// How [`Claim::complete`] ended.
@@ -69,11 +69,11 @@ impl Claim {
         bind_outer();
         let owner = (core.id, Arc::clone(&core.clock));
         let lease = Arc::new(Lease::new(owner, name, header, fresh, policy, sent, leader));
-        lease.announce();
+        lease.mark_local();
         let held = HeldClaim {
-            renewal: Renewal::begin(core, lease, sent),
+            renewal: RenewalGuard::begin(core, lease, sent),
         };
-        held.tell(match header.state {
+        held.emit(match header.state {
             State::Reconciling { .. } => EventKind::Reconciling {
                 attempts: header.attempts,
             },
@@ -84,19 +84,19 @@ impl Claim {
         });
         Self {
             held: Some(held),
-            place: None,
+            run_permit: None,
         }
     }
 
     /// Adds the place of its body among the running ones.
-    pub(crate) fn in_place(mut self, place: Option<Box<RunPermit>>) -> Self {
-        self.place = place;
+    pub(crate) fn with_run_permit(mut self, run_permit: Option<Box<RunPermit>>) -> Self {
+        self.run_permit = run_permit;
         self
     }
 
-    /// Takes the body's place: its call keeps it until the answer is stored.
-    pub(crate) fn take_place(&mut self) -> Option<Box<RunPermit>> {
-        self.place.take()
+    /// Takes the body's permit: its call keeps it until the answer is stored.
+    pub(crate) fn take_run_permit(&mut self) -> Option<Box<RunPermit>> {
+        self.run_permit.take()
     }
 
     pub(crate) fn held(&self) -> &HeldClaim {
@@ -162,11 +162,11 @@ impl Claim {
     pub async fn renew(&self) -> Result<(), Error> {
         let held = self.held();
         let operation = self.operation().clone();
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let (core, lease) = (Arc::clone(held.core()), Arc::clone(held.lease()));
         // Sent from the engine's thread: a connection that was made on the caller's runtime would be driven there,
         // and every lease with it.
-        held.core().keeper.hand_over(async move {
+        held.core().background.spawn_awaited(async move {
             let sent = core.clock.now();
             let moment = sent + core.limits.complete_deadline.max(REPLY);
             let claim = lease.claim();
@@ -176,9 +176,9 @@ impl Claim {
                 lease.renewed(sent);
             }
             // The caller may be gone.
-            let _ = tell.send(reply);
+            let _ = sender.send(reply);
         });
-        match told.await.unwrap_or(Err(Elapsed)) {
+        match receiver.await.unwrap_or(Err(Elapsed)) {
             Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => Ok(()),
             Ok(Ok(RenewReply::Lost)) => Err(Error::new(
                 ErrorKind::Running {
@@ -247,7 +247,7 @@ impl Claim {
     pub async fn release(mut self) {
         if let Some(held) = self.held.take() {
             let ending = held.release(Remains::Nothing);
-            held.finish(ending).await;
+            held.send_ending(ending).await;
         }
     }
 
@@ -255,16 +255,16 @@ impl Claim {
     pub(crate) async fn give_back(mut self) {
         if let Some(held) = self.held.take() {
             let ending = held.uncounted(Remains::Nothing);
-            held.finish(ending).await;
+            held.send_ending(ending).await;
         }
     }
 
     /// Settles the claim of a body that panicked.
     pub(crate) async fn panicked(mut self) {
         if let Some(held) = self.held.take() {
-            held.tell(EventKind::Panicked);
+            held.emit(EventKind::Panicked);
             let ending = held.panicked();
-            held.finish_within(Duration::ZERO, ending).await;
+            held.send_ending_within(Duration::ZERO, ending).await;
         }
     }
 
@@ -273,7 +273,7 @@ impl Claim {
         match self.held.take() {
             Some(held) => {
                 let ending = held.unknown(Cause::Undecided);
-                held.finish(ending).await
+                held.send_ending(ending).await
             }
             None => Settled::Own,
         }
@@ -284,7 +284,7 @@ impl Claim {
         if let Some(held) = self.held.take()
             && let Some(ending) = held.cancelled()
         {
-            held.finish_within(Duration::ZERO, ending).await;
+            held.send_ending_within(Duration::ZERO, ending).await;
         }
     }
 
@@ -304,7 +304,7 @@ impl Claim {
                 lost,
             } => {
                 if let Some(lost) = lost {
-                    held.tell(EventKind::Unsaved {
+                    held.emit(EventKind::Unsaved {
                         reason: &lost.to_string(),
                     });
                 }
@@ -322,14 +322,14 @@ impl Claim {
                 }
             }
         };
-        held.finish(ending)
+        held.send_ending(ending)
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
-            held.tell(EventKind::Dropped);
+            held.emit(EventKind::Dropped);
             held.abandon();
         }
     }

@@ -271,7 +271,7 @@ impl Context {
         let lease = self.lease().cloned();
         async move {
             match lease {
-                Some(lease) => lease.lost().await,
+                Some(lease) => lease.until_lost().await,
                 // There is no lease to lose.
                 None => std::future::pending().await,
             }

@@ -351,7 +351,7 @@ impl Entry {
         let refuse = |kind| Err(Error::new(kind, key.operation().clone()));
         match reply {
             ResolveReply::Resolved => {
-                core.tell(key, EventKind::Resolved { outcome });
+                core.emit(key, EventKind::Resolved { outcome });
                 Ok(())
             }
             ResolveReply::Running { lease_left } => refuse(ErrorKind::Running {
@@ -419,12 +419,12 @@ impl Core {
 
     /// Reads on the engine's own thread, where a store has its second connection.
     pub(crate) async fn read(self: &Arc<Self>, key: &RecordKey) -> Result<ReadReply, StoreError> {
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let (core, place) = (Arc::clone(self), key.clone());
-        if self.keeper.start().is_ok() {
-            self.keeper
-                .spawn(async move { unless_gone(core.store.read(&place), tell).await });
-            if let Ok(reply) = told.await {
+        if self.background.start().is_ok() {
+            self.background
+                .spawn(async move { unless_gone(core.store.read(&place), sender).await });
+            if let Ok(reply) = receiver.await {
                 return reply;
             }
         }
@@ -436,12 +436,12 @@ impl Core {
         self: &Arc<Self>,
         request: &ListRequest,
     ) -> Result<ListReply, StoreError> {
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let (core, step) = (Arc::clone(self), request.clone());
-        if self.keeper.start().is_ok() {
-            self.keeper
-                .spawn(async move { unless_gone(core.store.list(&step), tell).await });
-            if let Ok(reply) = told.await {
+        if self.background.start().is_ok() {
+            self.background
+                .spawn(async move { unless_gone(core.store.list(&step), sender).await });
+            if let Ok(reply) = receiver.await {
                 return reply;
             }
         }
@@ -484,13 +484,13 @@ impl Core {
 /// Waits for a reply as long as its caller does: a store that never replies would keep the engine alive for ever.
 async fn unless_gone<T: Unpin>(
     mut asking: StoreFuture<'_, T>,
-    mut tell: oneshot::Sender<Result<T, StoreError>>,
+    mut sender: oneshot::Sender<Result<T, StoreError>>,
 ) {
-    let reply = poll_fn(|cx| match tell.poll_closed(cx) {
+    let reply = poll_fn(|cx| match sender.poll_closed(cx) {
         Poll::Ready(()) => Poll::Ready(None),
         Poll::Pending => Pin::new(&mut asking).poll(cx).map(Some),
     });
     if let Some(reply) = reply.await {
-        let _ = tell.send(reply);
+        let _ = sender.send(reply);
     }
 }

@@ -40,27 +40,27 @@ pub async fn reconciled<T>(hook: impl Future<Output = Reconciled<T>>) -> Option<
     let (reconcile, lease) = (cx.reconcile()?, cx.lease()?);
     let core = &reconcile.core;
     let moment = core.clock.now() + DEADLINE;
-    let heard = deadline(&*core.clock, moment, pin!(unwind(pin!(hook)))).await;
-    let (verdict, why) = match heard {
+    let verdict_or_panic = deadline(&*core.clock, moment, pin!(unwind(pin!(hook)))).await;
+    let (verdict, why) = match verdict_or_panic {
         Ok(Ok(verdict)) => (verdict, "the hook cannot say"),
         Ok(Err(_)) => (Reconciled::Unknown, "the hook panicked"),
         Err(_) => (Reconciled::Unknown, "the hook took longer than 10 s"),
     };
-    let tell = |verdict, why| core.tell(&lease.key, EventKind::Reconciled { verdict, why });
+    let emit = |verdict, why| core.emit(&lease.key, EventKind::Reconciled { verdict, why });
     let stop = match verdict {
         Reconciled::Landed(value) => {
-            tell(Reconciled::Landed(()), None);
+            emit(Reconciled::Landed(()), None);
             return Some(value);
         }
         Reconciled::NotLanded => {
-            tell(Reconciled::NotLanded, None);
+            emit(Reconciled::NotLanded, None);
             match start(reconcile, lease).await {
                 Ok(()) => return None,
                 Err(stop) => stop,
             }
         }
         Reconciled::Unknown => {
-            tell(Reconciled::Unknown, Some(why));
+            emit(Reconciled::Unknown, Some(why));
             Stop::Undecided
         }
     };
@@ -83,7 +83,7 @@ async fn start(reconcile: &PendingReconcile, lease: &Lease) -> Result<(), Stop> 
     }
     let mut unacked = UnackedClaim::new(core, &lease.key, request.owner);
     let asked = core
-        .ask(&lease.key, request, &mut unacked, core.clock.now())
+        .send_claim(&lease.key, request, &mut unacked, core.clock.now())
         .await;
     // The settlement of the claim releases it.
     unacked.disarm();
@@ -102,7 +102,7 @@ async fn start(reconcile: &PendingReconcile, lease: &Lease) -> Result<(), Stop> 
             if lease.is_lost() {
                 return Err(Stop::Refused(overtaken(Duration::ZERO)));
             }
-            core.tell(&lease.key, EventKind::Claimed { attempt, fence });
+            core.emit(&lease.key, EventKind::Claimed { attempt, fence });
             Ok(())
         }
         ClaimReply::Running { lease_left } => Err(Stop::Refused(overtaken(lease_left))),

@@ -14,7 +14,7 @@ use crate::outcome::stored::StoredAnswer;
 use crate::policy::EffectivePolicy;
 
 /// One call, ready to claim.
-pub(crate) struct Ask {
+pub(crate) struct CallRequest {
     pub(crate) operation: Operation,
     pub(crate) own: Identified,
     /// Its former identity, under which the record is looked up first.

@@ -57,7 +57,7 @@ impl Drop for UnackedClaim<'_> {
             return;
         }
         let (core, key, owner) = (Arc::clone(self.core), self.key.clone(), self.owner);
-        self.core.keeper.hand_over(async move {
+        self.core.background.spawn_awaited(async move {
             // Once: a claim that arrives after the release blocks the key for one lease, never longer.
             let moment = core.clock.now() + core.limits.claim_deadline;
             // Another attempt may have had the key before.
@@ -65,7 +65,7 @@ impl Drop for UnackedClaim<'_> {
             if let Ok(Ok(ReleaseReply::Released)) =
                 deadline(&*core.clock, moment, pin!(release)).await
             {
-                core.tell(&key, EventKind::Released { counted: false });
+                core.emit(&key, EventKind::Released { counted: false });
             }
         });
     }

@@ -9,7 +9,7 @@ use crate::{Engine, Error};
 struct Quick {
     store: MemoryStore,
     by_claim: Arc<AtomicUsize>,
-    glances: Arc<AtomicUsize>,
+    polls: Arc<AtomicUsize>,
 }
 
 impl Quick {
@@ -17,7 +17,7 @@ impl Quick {
         Self {
             store: MemoryStore::new(),
             by_claim: Arc::default(),
-            glances: Arc::default(),
+            polls: Arc::default(),
         }
     }
 }
@@ -41,9 +41,9 @@ impl Forward for Quick {
         self.store.complete_claim(key, claim, record)
     }
 
-    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
-        self.glances.fetch_add(1, Ordering::SeqCst);
-        self.store.glance(key)
+    fn poll<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        self.polls.fetch_add(1, Ordering::SeqCst);
+        self.store.poll(key)
     }
 }
 
@@ -94,12 +94,12 @@ fn faults_of_a_read_meet_the_look_of_a_call_that_waits() {
             crate::key::KeyDigest::from_bytes([7; 32]),
         );
         store.fail(StoreOperation::Read, [Fault::Lost]);
-        assert!(Store::glance(&store, &key).await.is_err());
+        assert!(Store::poll(&store, &key).await.is_err());
         assert_eq!(
-            Store::glance(&store, &key).await.ok(),
+            Store::poll(&store, &key).await.ok(),
             Some(ReadReply::Absent)
         );
         assert_eq!(store.count(StoreOperation::Read), 2);
-        assert_eq!(quick.glances.load(Ordering::SeqCst), 1);
+        assert_eq!(quick.polls.load(Ordering::SeqCst), 1);
     });
 }

@@ -99,7 +99,7 @@ impl CacheShard {
     }
 
     /// `dated`: the age of the answer must be exact.
-    pub(super) fn look(
+    pub(super) fn get(
         &mut self,
         key: &RecordKey,
         asked: Fingerprint,

@@ -14,7 +14,7 @@ use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::RecordKey;
 use crate::lifecycle::context::Context;
-use crate::lifecycle::settle::REPLY;
+use crate::lifecycle::ending::REPLY;
 use crate::outcome::codec::{Encoded, Unencodable};
 use crate::outcome::provenance::AnswerSource;
 use crate::record::unknown_cause::Cause;
@@ -40,7 +40,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
                 self.output.take()
             }
             TxEnd(Err(panic)) => {
-                self.tell(EventKind::Panicked);
+                self.emit(EventKind::Panicked);
                 // If the undo fails, the owner of the transaction rolls it back.
                 let _ = Box::pin(self.undo()).await;
                 drop(self);
@@ -49,8 +49,8 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         }
     }
 
-    fn tell(&self, kind: EventKind<'_>) {
-        self.engine.core.tell(&self.running.key, kind);
+    fn emit(&self, kind: EventKind<'_>) {
+        self.engine.core.emit(&self.running.key, kind);
     }
 
     /// Undoes the call's part of the transaction, claim included.
@@ -91,7 +91,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         let encoded = output.write(format);
         match format.seal(self.running.key.digest(), claim.fingerprint, encoded) {
             Encoded::Release(_) => match self.undo().await {
-                Ok(()) => self.tell(EventKind::Released { counted: false }),
+                Ok(()) => self.emit(EventKind::Released { counted: false }),
                 // The body's error is more specific, but its caller would commit: and the commit of a transaction that
                 // the server has rolled back for a deadlock succeeds.
                 Err(error) => self.refuse(error),
@@ -104,7 +104,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
             } => {
                 if let Some(lost) = &lost {
                     let reason = &lost.to_string();
-                    self.tell(EventKind::Unsaved { reason });
+                    self.emit(EventKind::Unsaved { reason });
                 }
                 let schema = match (outcome, lost) {
                     (OutcomeKind::Unknown, Some(Unencodable::Unclassified)) => {
@@ -118,7 +118,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
                 match stored {
                     Ok(()) => {
                         let late = false;
-                        self.tell(EventKind::Completed { outcome, late });
+                        self.emit(EventKind::Completed { outcome, late });
                     }
                     // The effect is in the transaction, and is rolled back with it.
                     Err(error) => self.refuse(error),
@@ -128,7 +128,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
     }
 
     fn refuse(&mut self, error: Error) {
-        self.tell(EventKind::Refused { error: &error });
+        self.emit(EventKind::Refused { error: &error });
         self.output.any().refuse(error);
     }
 
