@@ -77,7 +77,7 @@ fn print(plan: &Plan, target: &Target) -> TokenStream {
     let run = if let Some(word) = plan.finish {
         // The bounds `Send` and `'static` are reported at this word.
         let rt = located(&rt, word);
-        quote_spanned!(at(word)=> #rt::finish(call, #outcome, #body).await)
+        quote_spanned!(at(word)=> #rt::run_in_task(call, #outcome, #body).await)
     } else if let Some(tx) = &plan.tx {
         transaction::run(tx, &outcome, &body, &rt)
     } else {

@@ -76,7 +76,7 @@ const MAX_HOOK_ARGUMENTS: usize = 8;
 /// if unsettled() {
 ///     let cx = context();
 ///     let hook = hook(given::<(&_, &_), _>(&(&req, &cx)), HOOK);
-///     let hook = async { verdict(hook.ask((&req, &cx)).await) };
+///     let hook = async { verdict(hook.call((&req, &cx)).await) };
 ///     if let Some(answer) = reconciled(hook).await { return Ok(answer); }
 /// }
 /// ```
@@ -105,7 +105,7 @@ fn reconciled(hook: &Hook, rt: &TokenStream) -> TokenStream {
             (
                 span,
                 Some(prepared),
-                quote_spanned!(at(span)=> hook.ask(#references)),
+                quote_spanned!(at(span)=> hook.call(#references)),
             )
         }
         Hook::Call(call) => (key::span(call), None, quote_spanned!(here()=> #call)),

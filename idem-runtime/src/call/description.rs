@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 #[cfg(feature = "http")]
-use super::replays::Replays;
+use super::replay_count::ReplayCount;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::identity::call_id::{CallKey, Inputs, KeyInScope, KeyOfSubject, Named};
@@ -103,7 +103,7 @@ impl Call {
         self.tells_age = output.tells_age();
         self.types = AnswerTypes::of(output.schemas());
         #[cfg(feature = "http")]
-        Replays::called();
+        ReplayCount::called();
         self
     }
 

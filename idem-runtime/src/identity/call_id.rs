@@ -100,7 +100,7 @@ impl<T: ToKey + ?Sized> KeyInScope for T {}
 #[diagnostic::on_unimplemented(
     message = "a client chooses what this key is made of, and it has no scope",
     label = "without a scope, another client that sends the same key gets the stored answer",
-    note = "say whose key it is by what was authenticated, such as `scope = user.id`, or write `scope = public` if all \
+    note = "name the authenticated owner of the key, such as `scope = user.id`, or write `scope = public` if all \
             clients share one namespace; a one-time token (`idem_runtime::token::token`) needs none"
 )]
 pub trait KeyOfSubject: CallKey {}

@@ -306,7 +306,7 @@ impl KeyBuilder {
         encoder.limit(self.max_bytes);
         let result = value.__key(&mut *encoder);
         if let Err(source) = encoder.note(result).and_then(|()| encoder.room(0)) {
-            return Err(match source.too_long() {
+            return Err(match source.bytes_at_limit() {
                 Some(bytes) => KeyError::TooLong {
                     part,
                     bytes,

@@ -56,8 +56,8 @@ impl Core {
         let former_key = former.as_ref().map(|former| &former.0.key);
         match self.admit(&name, former_key, &policy) {
             Ok(None) => {
-                let asked = (fingerprint, expired);
-                let begin = ClaimOrFollow::new(entered, name, asked, policy, now, (permit, gate));
+                let request = (fingerprint, expired);
+                let begin = ClaimOrFollow::new(entered, name, request, policy, now, (permit, gate));
                 let begin = begin.with_former_name(former);
                 Ok(CallAdmission::Acquire(begin.run()))
             }
@@ -73,7 +73,7 @@ impl Core {
         (CallName { key, plain }, identity.fingerprint)
     }
 
-    /// How a call goes on whose start is known without waiting.
+    /// The result of a call whose start is known without waiting.
     fn start(
         self: &Arc<Self>,
         name: &CallName,
@@ -90,7 +90,7 @@ impl Core {
     fn answer_here(
         &self,
         key: &RecordKey,
-        asked: Fingerprint,
+        fingerprint: Fingerprint,
         policy: &EffectivePolicy,
     ) -> ControlFlow<Answered, Lookup> {
         if self.protection != Protection::On || self.is_closed() || is_held(self.id, key) {
@@ -99,11 +99,11 @@ impl Core {
                 permit: None,
             });
         }
-        if let Some((record, left)) = self.store.at_hand(key, asked) {
+        if let Some((record, left)) = self.store.at_hand(key, fingerprint) {
             return ControlFlow::Break(self.answer(key, record, left, policy, false, false));
         }
         let now = self.clock.now();
-        match self.cached_answer(key, asked, policy, now) {
+        match self.cached_answer(key, fingerprint, policy, now) {
             Found::Answer { record, left } => {
                 ControlFlow::Break(self.answer(key, record, left, policy, false, true))
             }

@@ -36,7 +36,7 @@ use crate::record::{Fence, HEADER, Header, OutcomeKind, State};
 #[must_use = "a claim that is dropped blocks its key until its lease is over"]
 pub struct Claim {
     held: Option<HeldClaim>,
-    /// The place of its body among the running ones, where their number is limited.
+    /// The permit to run its body, where the number of running bodies is limited.
     run_permit: Option<Box<RunPermit>>,
 }
 
@@ -88,13 +88,13 @@ impl Claim {
         }
     }
 
-    /// Adds the place of its body among the running ones.
+    /// Adds the permit to run its body.
     pub(crate) fn with_run_permit(mut self, run_permit: Option<Box<RunPermit>>) -> Self {
         self.run_permit = run_permit;
         self
     }
 
-    /// Takes the body's permit: its call keeps it until the answer is stored.
+    /// Takes the permit, which the call holds until the answer is stored.
     pub(crate) fn take_run_permit(&mut self) -> Option<Box<RunPermit>> {
         self.run_permit.take()
     }
@@ -116,7 +116,7 @@ impl Claim {
 
     /// The source of an answer of its body. While an earlier attempt is being reconciled, it is the answer of that
     /// attempt, which the reconcile hook found.
-    pub(crate) fn how(&self) -> AnswerSource {
+    pub(crate) fn answer_source(&self) -> AnswerSource {
         match self.lease().claim().state {
             State::Reconciling { .. } => AnswerSource::Replayed,
             _ => AnswerSource::Executed,
@@ -210,7 +210,7 @@ impl Claim {
     ///
     /// # Cancel safety
     ///
-    /// A completion that has begun goes on in the background when this is dropped.
+    /// A completion that has begun continues in the background when this is dropped.
     pub async fn complete<T: Replay>(self, value: &T) -> Result<Completion, Error> {
         let core = Arc::clone(self.held().core());
         let key = self.lease().key.clone();
@@ -243,36 +243,36 @@ impl Claim {
     ///
     /// # Cancel safety
     ///
-    /// A release that has begun goes on in the background when this is dropped.
+    /// A release that has begun continues in the background when this is dropped.
     pub async fn release(mut self) {
         if let Some(held) = self.held.take() {
-            let ending = held.release(Remains::Nothing);
+            let ending = held.release_ending(Remains::Nothing);
             held.send_ending(ending).await;
         }
     }
 
     /// Releases the key of a body that did not start.
-    pub(crate) async fn give_back(mut self) {
+    pub(crate) async fn release_unstarted(mut self) {
         if let Some(held) = self.held.take() {
-            let ending = held.uncounted(Remains::Nothing);
+            let ending = held.uncounted_release(Remains::Nothing);
             held.send_ending(ending).await;
         }
     }
 
     /// Settles the claim of a body that panicked.
-    pub(crate) async fn panicked(mut self) {
+    pub(crate) async fn settle_panicked(mut self) {
         if let Some(held) = self.held.take() {
             held.emit(EventKind::Panicked);
-            let ending = held.panicked();
+            let ending = held.panic_ending();
             held.send_ending_within(Duration::ZERO, ending).await;
         }
     }
 
     /// Settles a claim whose reconciliation ended without a verdict.
-    pub(crate) async fn undecided(mut self) -> Settled {
+    pub(crate) async fn settle_undecided(mut self) -> Settled {
         match self.held.take() {
             Some(held) => {
-                let ending = held.unknown(Cause::Undecided);
+                let ending = held.unknown_ending(Cause::Undecided);
                 held.send_ending(ending).await
             }
             None => Settled::Own,
@@ -280,23 +280,24 @@ impl Claim {
     }
 
     /// Settles the claim of a body that was dropped because its lease was lost.
-    pub(crate) async fn cancelled(mut self) {
+    pub(crate) async fn settle_cancelled(mut self) {
         if let Some(held) = self.held.take()
-            && let Some(ending) = held.cancelled()
+            && let Some(ending) = held.cancel_ending()
         {
             held.send_ending_within(Duration::ZERO, ending).await;
         }
     }
 
-    /// Stores the result of the body, or releases the key.
+    /// Decides how the result of the body ends the claim, and sends that: stores the outcome, or releases the key. The
+    /// class of an error was applied by `Encoded::by_class`.
     pub(crate) fn settle(mut self, encoded: Encoded) -> Settling {
         let Some(held) = self.held.take() else {
             return Box::pin(ready(Settled::Own));
         };
         let (format, lease) = (&held.core().format, held.lease());
-        let asked = lease.claim().fingerprint;
-        let ending = match format.seal(lease.key.digest(), asked, encoded) {
-            Encoded::Release(remains) => held.release(remains),
+        let fingerprint = lease.claim().fingerprint;
+        let ending = match format.seal(lease.key.digest(), fingerprint, encoded) {
+            Encoded::Release(remains) => held.release_ending(remains),
             Encoded::Store {
                 outcome,
                 mut schema,
@@ -314,7 +315,7 @@ impl Claim {
                         _ => Cause::Error.code(),
                     };
                 }
-                let header = held.done(outcome, schema);
+                let header = held.finished_header(outcome, schema);
                 record[..HEADER].copy_from_slice(&header.encode());
                 Ending::Complete {
                     outcome,

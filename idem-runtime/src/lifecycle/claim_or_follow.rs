@@ -1,4 +1,6 @@
-//! Begins a call: it gets the claim, an answer, or a refusal.
+//! Claims the key of a call, or follows another call of this process, until an answer or a refusal.
+//!
+//! `ClaimOrFollow::follow` is the wait with its deadline; `wait_for_remote` that for a body of another process.
 
 use std::ops::ControlFlow;
 use std::pin::pin;
@@ -40,7 +42,7 @@ struct Grant {
     leader: Option<Leader>,
 }
 
-/// A reply of the store that answers nothing.
+/// A reply of the store without an answer.
 enum NoAnswer {
     Granted(Grant),
     /// No body runs and no answer is stored, and the request could not claim.
@@ -66,7 +68,7 @@ pub(crate) struct ClaimOrFollow {
     /// Back-off between the claims of a call that waits alone.
     backoff: Option<Backoff>,
     gate: Option<Box<Gate>>,
-    /// The place of its body among the running ones, from before the claim.
+    /// The permit to run its body, where the number of running bodies is limited; taken before the claim.
     run_permit: Option<Box<RunPermit>>,
     /// Its own name and fingerprint during the lookup under the former ones. That lookup begins nothing.
     own: Option<Box<(CallName, Fingerprint)>>,
@@ -121,7 +123,7 @@ impl ClaimOrFollow {
         self.entered.core()
     }
 
-    /// Until when it waits for an answer.
+    /// The moment until which it waits for an answer.
     fn wait_deadline(&self) -> Duration {
         self.now + self.policy.wait()
     }
@@ -189,6 +191,7 @@ impl ClaimOrFollow {
         }
     }
 
+    /// Leads and claims, or follows, until this call has a grant or an answer.
     async fn claim_or_follow(&mut self) -> ControlFlow<Answered, Grant> {
         let mut now = self.now;
         loop {
@@ -235,7 +238,7 @@ impl ClaimOrFollow {
         }
     }
 
-    /// Sends the claim. At a limit or with a quota, a request goes first that claims and writes nothing: a stored
+    /// Sends the claim. At a limit or with a quota, it first sends a request that claims and writes nothing: a stored
     /// answer is replayed, and a running body is waited for, whatever the limits are.
     async fn claim_or_read(
         &mut self,
@@ -272,13 +275,13 @@ impl ClaimOrFollow {
         }
     }
 
-    /// Takes a place among the running bodies. Returns whether the call may claim without reading the record first.
+    /// Takes a permit to run. Returns whether the call may claim without reading the record first.
     fn may_claim(&mut self) -> bool {
         // An expired token starts nothing.
         if self.expired {
             return true;
         }
-        // The place may be held from before the call left its former name.
+        // The call may have a permit from before it left its former name.
         if self.run_permit.is_none() {
             match self.core().take_run_permit(self.gate.as_deref()) {
                 Ok(permit) => self.run_permit = permit,
@@ -292,7 +295,7 @@ impl ClaimOrFollow {
     /// Checks limits and quota. The call has found no answer and no running body.
     fn check_limits(&mut self) -> Result<(), Error> {
         if self.run_permit.is_none() {
-            // Tried again: a replay may have held the last permit, for no longer than this read took.
+            // Tried again: a replay may have had the last permit, for no longer than this read took.
             let permit = self.core().take_run_permit(self.gate.as_deref());
             self.run_permit = permit.map_err(|full| full.error(self.name.key.operation()))?;
         }
@@ -302,7 +305,7 @@ impl ClaimOrFollow {
         granted.map_err(|retry_after| over_quota(self.name.key.operation(), retry_after))
     }
 
-    /// Waits for the outcome of another call of this process. `None`: join again.
+    /// Waits for the outcome of another call of this process, until the wait deadline. `None`: join again.
     async fn follow(
         &mut self,
         mut follower: Follower,
@@ -328,7 +331,7 @@ impl ClaimOrFollow {
                     ErrorKind::Exhausted { .. } => self.policy.reconciles,
                     // The other call may be of another function than this one.
                     ErrorKind::WrongType => true,
-                    // A body of this engine makes this call, or a place is free by now.
+                    // A body of this engine makes this call, or a permit is free by now.
                     ErrorKind::TooManyRunning => {
                         self.core().take_run_permit(self.gate.as_deref()).is_ok()
                     }
@@ -375,7 +378,7 @@ impl ClaimOrFollow {
         (self.core()).answer(key, record, left, &self.policy, self.waited, false)
     }
 
-    /// The request of this call; with `reads_only` it claims nothing.
+    /// The request of this call; with `reads_only` it claims and writes nothing.
     fn request(&self, reads_only: bool) -> ClaimRequest {
         let needs = match self.own {
             // Its owner has no claim, so it is granted nothing.
@@ -397,32 +400,32 @@ impl ClaimOrFollow {
         }
     }
 
-    /// Maps the store's reply to the result of this call and of its followers.
+    /// Shares the store's reply with the followers: an answer or a refusal ends the call.
     fn share_reply(
         &self,
         leader: Option<Leader>,
         request: ClaimRequest,
-        asked: Result<TimedReply, Error>,
+        reply: Result<TimedReply, Error>,
     ) -> ControlFlow<Answered, NoAnswer> {
         let (core, key) = (self.core(), &self.name.key);
         let operation = key.operation();
-        let asked = match asked {
-            Ok(asked) => asked,
+        let TimedReply { reply, sent } = match reply {
+            Ok(reply) => reply,
             Err(error) => {
                 let sent = core.clock.now();
                 return ControlFlow::Break(Err(self.share_refusal(leader, error, sent)));
             }
         };
-        let (lease, sent) = (request.lease, asked.sent);
+        let lease = request.lease;
         let leader = leader.or_else(|| {
             let is_grant = matches!(
-                asked.reply,
+                reply,
                 ClaimReply::Granted { .. } | ClaimReply::Reconcile { .. }
             );
             let until = core.clock.now() + lease;
             is_grant.then(|| (core.flights).take_over(key.digest(), self.fingerprint, until))
         });
-        ControlFlow::Continue(match asked.reply {
+        ControlFlow::Continue(match reply {
             ClaimReply::Granted {
                 fence,
                 attempt,
@@ -451,7 +454,7 @@ impl ClaimOrFollow {
             {
                 NoAnswer::Vacant(leader)
             }
-            // A claim that reconciles follows, once the call has a place for the hook.
+            // A claim that reconciles follows, once the call has a permit for the hook.
             ClaimReply::Done { record, left }
                 if self.policy.reconciles
                     && !request.reconciles
@@ -497,7 +500,7 @@ impl ClaimOrFollow {
         })
     }
 
-    /// Passes the refusal to the followers of this call.
+    /// Notifies the followers of this call of its refusal.
     fn share_refusal(&self, leader: Option<Leader>, error: Error, sent: Duration) -> Error {
         if let Some(leader) = leader {
             leader.notify(|| {
@@ -529,8 +532,8 @@ impl ClaimOrFollow {
         };
         if let Some(leader) = leader {
             let running = Running { seen, lease_left };
-            let asked = (self.fingerprint, self.policy.dated());
-            let follower = core.start_remote_wait(&self.name.key, asked, running, leader)?;
+            let request = (self.fingerprint, self.policy.dated());
+            let follower = core.start_remote_wait(&self.name.key, request, running, leader)?;
             return self.follow(follower, None).await;
         }
         // Another request has the key in this process. Its fingerprint differs from this one but matches, because one

@@ -108,7 +108,7 @@ impl Core {
     pub(crate) fn cached_answer(
         &self,
         key: &RecordKey,
-        asked: Fingerprint,
+        fingerprint: Fingerprint,
         policy: &EffectivePolicy,
         now: Duration,
     ) -> Found {
@@ -118,7 +118,7 @@ impl Core {
         if !answers.is_started() {
             self.listen(answers);
         }
-        answers.get(key, asked, policy.dated(), now)
+        answers.get(key, fingerprint, policy.dated(), now)
     }
 
     /// The right to cache the reply to an operation that is sent after this.

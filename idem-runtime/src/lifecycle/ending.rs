@@ -1,4 +1,6 @@
-//! Ends a call: stores its outcome or releases its key, whatever becomes of the caller.
+//! Sends the ending of a claim: its completion or its release, also without the caller.
+//!
+//! [`Claim::settle`](crate::lifecycle::claim::Claim) decides which of the two.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -49,7 +51,7 @@ pub(crate) enum Settled {
 /// holds besides.
 pub(crate) type Settling = Pin<Box<dyn Future<Output = Settled> + Send>>;
 
-/// Least time for a reply in the background. A shorter `complete_deadline` limits the patience of the caller, not the
+/// Least time for a reply in the background. A shorter `complete_deadline` limits the wait of the caller, not the
 /// time of the store.
 pub(crate) const REPLY: Duration = Duration::from_secs(2);
 
@@ -64,7 +66,7 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    /// Whether the ending is still offered while another attempt holds the claim. A business error is not: the other
+    /// Whether the ending is sent again while another attempt holds the claim. A business error is not: the other
     /// attempt may end differently.
     fn is_retried_when_overtaken(&self) -> bool {
         matches!(self, Self::Complete { outcome, .. } if *outcome != OutcomeKind::Error)
@@ -76,7 +78,7 @@ impl Ending {
     }
 }
 
-/// Whether a caller waits while another attempt holds the claim, and for how long.
+/// Who sends a completion, and how long it waits while another attempt holds the claim.
 enum Sender {
     Caller(Duration),
     Background(Duration),
@@ -109,7 +111,7 @@ impl HeldClaim {
     }
 
     /// The header of the finished record.
-    pub(crate) fn done(&self, outcome: OutcomeKind, schema: u32) -> Header {
+    pub(crate) fn finished_header(&self, outcome: OutcomeKind, schema: u32) -> Header {
         Header {
             state: State::Done { outcome, schema },
             retain: self.policy().life_of(outcome),
@@ -118,16 +120,16 @@ impl HeldClaim {
     }
 
     /// The ending that releases the key in good order.
-    pub(crate) fn release(&self, remains: Remains) -> Ending {
+    pub(crate) fn release_ending(&self, remains: Remains) -> Ending {
         if self.policy().counts_releases() {
             Ending::Release(Remains::Attempt)
         } else {
-            self.uncounted(remains)
+            self.uncounted_release(remains)
         }
     }
 
     /// The ending that releases the key without counting the attempt.
-    pub(crate) fn uncounted(&self, remains: Remains) -> Ending {
+    pub(crate) fn uncounted_release(&self, remains: Remains) -> Ending {
         Ending::Release(if self.lease().is_bound() {
             remains.max(Remains::Request)
         } else {
@@ -136,23 +138,23 @@ impl HeldClaim {
     }
 
     /// The ending of an attempt whose effect may or may not have happened.
-    pub(crate) fn unknown(&self, cause: Cause) -> Ending {
-        let header = self.done(OutcomeKind::Unknown, cause.code());
+    pub(crate) fn unknown_ending(&self, cause: Cause) -> Ending {
+        let header = self.finished_header(OutcomeKind::Unknown, cause.code());
         Ending::Complete {
             outcome: OutcomeKind::Unknown,
             record: Bytes::copy_from_slice(&header.encode()),
         }
     }
 
-    pub(crate) fn panicked(&self) -> Ending {
+    pub(crate) fn panic_ending(&self) -> Ending {
         match self.policy().on_panic() {
             OnPanic::Release => Ending::Release(Remains::Attempt),
-            OnPanic::Unknown => self.unknown(Cause::Panicked),
+            OnPanic::Unknown => self.unknown_ending(Cause::Panicked),
         }
     }
 
     /// The ending of a key whose body was dropped half-way; `None`: its lease lapses.
-    pub(crate) fn cancelled(&self) -> Option<Ending> {
+    pub(crate) fn cancel_ending(&self) -> Option<Ending> {
         // Nothing was found out and nothing was run: the outcome is as unknown as before, and the key need not wait for
         // the end of its lease.
         if let State::Reconciling { .. } = self.lease().claim().state {
@@ -161,28 +163,28 @@ impl HeldClaim {
         match self.policy().on_cancel() {
             OnCancel::Hold => None,
             // Half of the effect may have happened.
-            OnCancel::Release => Some(self.release(Remains::Request)),
-            OnCancel::Unknown => Some(self.unknown(Cause::Cancelled)),
+            OnCancel::Release => Some(self.release_ending(Remains::Request)),
+            OnCancel::Unknown => Some(self.unknown_ending(Cause::Cancelled)),
         }
     }
 
-    /// Settles the claim of a dropped caller on the engine's thread.
+    /// Settles the claim of a dropped caller on the background thread.
     pub(crate) fn abandon(self) {
-        if let Some(ending) = self.cancelled() {
+        if let Some(ending) = self.cancel_ending() {
             self.lease().mark_body_ended();
             drop(EndingGuard::new(self, ending));
         }
     }
 
-    /// Carries the ending out, as [`send_ending_within`](Self::send_ending_within), with the patience of a duplicate.
+    /// Sends the ending, as [`send_ending_within`](Self::send_ending_within), with the wait of a duplicate.
     pub(crate) fn send_ending(self, ending: Ending) -> Settling {
-        let patience = self.policy().wait();
-        self.send_ending_within(patience, ending)
+        let wait = self.policy().wait();
+        self.send_ending_within(wait, ending)
     }
 
-    /// Carries the ending out. Without a reply within `complete_deadline`, or when the caller is dropped, it goes on
-    /// on the engine's thread. An overtaken call waits for `patience` for the answer that counts.
-    pub(crate) fn send_ending_within(self, patience: Duration, ending: Ending) -> Settling {
+    /// Sends the ending. Without a reply within `complete_deadline`, or when the caller is dropped, it continues
+    /// on the engine's thread. An overtaken call waits for `wait` for the answer that counts.
+    pub(crate) fn send_ending_within(self, wait: Duration, ending: Ending) -> Settling {
         self.lease().mark_body_ended();
         let guard = EndingGuard::new(self, ending);
         Box::pin(async move {
@@ -192,13 +194,13 @@ impl HeldClaim {
             let reply_time = held.core().limits.complete_deadline;
             let settled = match ending {
                 Ending::Complete { outcome, record } => {
-                    let sender = Sender::Caller(patience);
+                    let sender = Sender::Caller(wait);
                     held.complete(*outcome, record, reply_time, sender).await
                 }
                 Ending::Release(remains) => held.send_release(*remains, reply_time).await,
             };
             match settled {
-                // Storing goes on, also of an answer that is not returned.
+                // Storing continues, also of an answer that is not returned.
                 None if ending.is_answer() && !held.may_return_unconfirmed() => {
                     Settled::Refused(held.unconfirmed())
                 }
@@ -250,12 +252,12 @@ impl HeldClaim {
         sender: Sender,
     ) -> Option<Settled> {
         let clock = &*self.core().clock;
-        let (caller, patience) = match sender {
-            Sender::Caller(patience) => (true, patience),
-            Sender::Background(patience) => (false, patience),
+        let (caller, wait) = match sender {
+            Sender::Caller(wait) => (true, wait),
+            Sender::Background(wait) => (false, wait),
         };
         let mut now = clock.now();
-        let patience = now + patience;
+        let wait = now + wait;
         let mut reply_deadline = now + reply_time;
         let mut turn = None;
         let mut reply_within = self.core().limits.complete_deadline.max(REPLY);
@@ -318,7 +320,7 @@ impl HeldClaim {
                 }
                 CompleteReply::Superseded { lease_left } => {
                     now = clock.now();
-                    if now >= patience {
+                    if now >= wait {
                         return Some(Settled::Overtaken(lease_left));
                     }
                     overtaken = Some(lease_left);
@@ -327,7 +329,7 @@ impl HeldClaim {
                         Duration::ZERO => backoff.poll(),
                         left => backoff.poll().min(left),
                     };
-                    let pause = pause.min(patience.saturating_sub(now));
+                    let pause = pause.min(wait.saturating_sub(now));
                     clock.sleep_until(now + pause).await;
                     now = clock.now();
                 }
@@ -460,7 +462,7 @@ impl fmt::Debug for HeldClaim {
     }
 }
 
-/// Moves an ending to the engine's thread if its caller is dropped before the end.
+/// Drop guard that moves an ending to the background thread.
 struct EndingGuard(Option<(HeldClaim, Ending)>, Option<Unstored>);
 
 impl EndingGuard {
@@ -494,8 +496,8 @@ impl Drop for EndingGuard {
                         .life_of(outcome)
                         .clamp(Duration::from_mins(1), LONG);
                     let reply_time = held.lease().lasts().max(life);
-                    let patience = if retried { reply_time } else { Duration::ZERO };
-                    let sender = Sender::Background(patience);
+                    let wait = if retried { reply_time } else { Duration::ZERO };
+                    let sender = Sender::Background(wait);
                     held.complete(outcome, &record, reply_time, sender).await;
                 }
                 Ending::Release(remains) => {

@@ -58,7 +58,7 @@ pub(crate) struct Unleased {
     /// As in [`CallName`].
     plain: Option<Box<KeyDigest>>,
     max_run: Duration,
-    /// Its place among the bodies that run, where their number is limited.
+    /// The permit to run its body, where the number of running bodies is limited.
     run_permit: Option<Box<RunPermit>>,
 }
 
@@ -74,7 +74,7 @@ impl Unleased {
         }
     }
 
-    /// With its place among the bodies that run.
+    /// With the permit to run its body.
     pub(crate) fn with_run_permit(mut self, run_permit: Option<Box<RunPermit>>) -> Self {
         self.run_permit = run_permit;
         self

@@ -13,7 +13,7 @@ const LEAST: Duration = Duration::from_millis(250);
 /// How many times `claim_deadline` an outage is remembered without a call that observes it.
 const REMEMBERED: u32 = 8;
 /// A store that has replied within this part of `claim_deadline` is busy, not unreachable.
-const LATELY: u32 = 2;
+const RECENT: u32 = 2;
 /// Precision of the last reply's time, in microseconds: not every reply is recorded.
 const GRAIN: u64 = 20_000;
 
@@ -25,7 +25,7 @@ const GRAIN: u64 = 20_000;
 /// flight is awaited as before: a reply may be slow, and a recovered server may be slow to connect to.
 ///
 /// A claim without a reply, or one that the store's queue refused, does not reveal the cause. A flood slows a
-/// store until claims time out, and must not turn off the protection against it. So silence is an outage only if the
+/// store until claims time out, and must not turn off the protection against it. So a missing reply is an outage only if the
 /// store has not replied to anything else of this engine lately.
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
@@ -73,7 +73,7 @@ impl Outage {
             Reach::Unreachable => true,
             Reach::Silent => {
                 let replied = self.replied.load(Ordering::Relaxed);
-                let lately = Duration::from_micros(replied) + claim_deadline / LATELY;
+                let lately = Duration::from_micros(replied) + claim_deadline / RECENT;
                 replied == 0 || lately <= now
             }
         }
@@ -95,7 +95,7 @@ mod tests {
     const DEADLINE: Duration = Duration::from_secs(4);
 
     #[test]
-    fn patience_is_short_from_a_failure_to_a_reply() {
+    fn retry_time_is_short_from_a_failure_to_a_reply() {
         let (outage, now) = (Outage::default(), Duration::from_secs(100));
         assert_eq!(outage.retry_time(now, DEADLINE), DEADLINE);
         outage.record_failure(now, DEADLINE);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_that_no_call_sees_is_forgotten() {
+    fn an_outage_without_calls_is_forgotten() {
         let (outage, now) = (Outage::default(), Duration::from_secs(100));
         outage.record_failure(now, DEADLINE);
         let end = now + DEADLINE * 8;
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_store_says_itself_is_no_outage_and_a_server_that_is_not_there_is_one() {
+    fn an_error_reply_is_no_outage_and_an_unreachable_server_is_one() {
         let (outage, now) = (Outage::default(), Duration::from_secs(100));
         for replied in [false, true] {
             if replied {
@@ -131,19 +131,19 @@ mod tests {
     }
 
     #[test]
-    fn silence_of_a_store_that_has_replied_lately_is_no_outage() {
+    fn a_missing_reply_after_a_recent_one_is_no_outage() {
         let (outage, now) = (Outage::default(), Duration::from_secs(100));
-        for silence in [None, Some(Reach::Silent)] {
-            assert!(Outage::default().is_outage(silence, now, DEADLINE));
+        for reach in [None, Some(Reach::Silent)] {
+            assert!(Outage::default().is_outage(reach, now, DEADLINE));
             outage.record_reply(now);
-            assert!(!outage.is_outage(silence, now, DEADLINE));
+            assert!(!outage.is_outage(reach, now, DEADLINE));
             let us = Duration::from_micros(1);
             let end = now + DEADLINE / 2;
-            assert!(!outage.is_outage(silence, end.saturating_sub(us), DEADLINE));
-            assert!(outage.is_outage(silence, end, DEADLINE));
+            assert!(!outage.is_outage(reach, end.saturating_sub(us), DEADLINE));
+            assert!(outage.is_outage(reach, end, DEADLINE));
             // An earlier reply that is reported late changes nothing.
             outage.record_reply(Duration::from_secs(50));
-            assert!(!outage.is_outage(silence, end.saturating_sub(us), DEADLINE));
+            assert!(!outage.is_outage(reach, end.saturating_sub(us), DEADLINE));
         }
     }
 
@@ -155,12 +155,16 @@ mod tests {
     }
 
     #[test]
-    fn patience_is_no_shorter_than_a_store_remembers_and_no_longer_than_it_was() {
+    fn retry_time_has_a_lower_bound_and_never_exceeds_the_deadline() {
         let outage = Outage::default();
         outage.record_failure(Duration::ZERO, Duration::MAX);
-        for (claim_deadline, patience) in [(2_000, 250), (1_000, 250), (250, 250), (40, 40)] {
-            let of = outage.retry_time(Duration::ZERO, Duration::from_millis(claim_deadline));
-            assert_eq!(of, Duration::from_millis(patience), "{claim_deadline}");
+        for (claim_deadline, retry_time) in [(2_000, 250), (1_000, 250), (250, 250), (40, 40)] {
+            let actual = outage.retry_time(Duration::ZERO, Duration::from_millis(claim_deadline));
+            assert_eq!(
+                actual,
+                Duration::from_millis(retry_time),
+                "{claim_deadline}"
+            );
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::outcome::reconciled::Reconciled;
 use crate::record::transition::ClaimReply;
 use crate::record::{Header, State};
 
-pub use self::hook::{Asking, Called, Given, Hook, Never, NoType, Says, given, hook};
+pub use self::hook::{Called, Given, Hook, HookFn, IntoHookFuture, Never, NoType, given, hook};
 
 /// How long a hook may take before the outcome stays unknown.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -82,13 +82,13 @@ async fn start(reconcile: &PendingReconcile, lease: &Lease) -> Result<(), Stop> 
         return Err(Stop::Refused(overtaken(Duration::ZERO)));
     }
     let mut unacked = UnackedClaim::new(core, &lease.key, request.owner);
-    let asked = core
+    let reply = core
         .send_claim(&lease.key, request, &mut unacked, core.clock.now())
         .await;
     // The settlement of the claim releases it.
     unacked.disarm();
-    let asked = asked.map_err(Stop::Refused)?;
-    match asked.reply {
+    let reply = reply.map_err(Stop::Refused)?;
+    match reply.reply {
         ClaimReply::Granted { fence, attempt, .. } => {
             let claim = Header {
                 state: State::Pending {
@@ -98,7 +98,7 @@ async fn start(reconcile: &PendingReconcile, lease: &Lease) -> Result<(), Stop> 
                 attempts: attempt,
                 ..lease.claim()
             };
-            lease.regranted(claim, asked.sent);
+            lease.regranted(claim, reply.sent);
             if lease.is_lost() {
                 return Err(Stop::Refused(overtaken(Duration::ZERO)));
             }

@@ -36,11 +36,11 @@ impl<'a> UnackedClaim<'a> {
         }
     }
 
-    /// Notes a claim in flight, of a caller with this patience.
-    pub(crate) fn arm(&mut self, patience: Duration) -> &Admission {
+    /// Notes a claim in flight, whose caller waits this long for the reply.
+    pub(crate) fn arm(&mut self, time_left: Duration) -> &Admission {
         self.armed = true;
         self.was_sent |= self.admission.was_sent();
-        self.admission = Admission::new(patience);
+        self.admission = Admission::new(time_left);
         &self.admission
     }
 

@@ -108,11 +108,11 @@ impl Answers {
     pub(crate) fn get(
         &self,
         key: &RecordKey,
-        asked: Fingerprint,
+        fingerprint: Fingerprint,
         dated: bool,
         now: Duration,
     ) -> Found {
-        self.shard(key.digest()).get(key, asked, dated, now)
+        self.shard(key.digest()).get(key, fingerprint, dated, now)
     }
 
     pub(crate) fn permit(&self, key: &RecordKey) -> Option<Permit> {

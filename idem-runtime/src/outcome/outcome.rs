@@ -46,7 +46,7 @@ pub trait Outcome<P>: Sized + Sealed {
     #[doc(hidden)]
     fn decode(outcome: OutcomeKind, body: &Body<'_>) -> Result<Self, Undecodable>;
     #[doc(hidden)]
-    fn come_about(&mut self, how: AnswerSource, attempt: u16, age: Duration);
+    fn set_provenance(&mut self, how: AnswerSource, attempt: u16, age: Duration);
     #[doc(hidden)]
     #[must_use]
     fn tells_age() -> bool;
@@ -90,9 +90,9 @@ impl<T: Replay, E: FromError, P: OnError<E>> Outcome<P> for Result<T, E> {
         }
     }
 
-    fn come_about(&mut self, how: AnswerSource, attempt: u16, age: Duration) {
+    fn set_provenance(&mut self, how: AnswerSource, attempt: u16, age: Duration) {
         if let Ok(value) = self {
-            value.come_about(how, attempt, age);
+            value.set_provenance(how, attempt, age);
         }
     }
 

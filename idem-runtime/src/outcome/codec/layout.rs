@@ -1,4 +1,4 @@
-//! The layout of answers in records.
+//! The layout of answers in records, after the header of `record/header.rs`.
 //!
 //! A record describes its own layout, so that versions and settings can differ within one store during a deployment.
 //! After the header:

@@ -20,7 +20,9 @@ fn client(proxy: &TcpProxy) -> RespConn {
 /// Sends a request that gets no reply, with a short read timeout; returns the error.
 fn unanswered(client: &mut RespConn, request: &[&str]) -> std::io::Error {
     let set_timeout = |client: &mut RespConn, timeout| {
-        client.set_read_timeout(timeout).expect("a socket has a timeout");
+        client
+            .set_read_timeout(timeout)
+            .expect("a socket has a timeout");
     };
     set_timeout(client, Duration::from_millis(30));
     let error = client.command(request).expect_err("no reply arrives");
