@@ -85,7 +85,7 @@ struct RunningBody {
 }
 
 /// The end of a running body.
-enum BodyEnd {
+enum RunEnd {
     Output,
     Panic(Panic),
     LeaseLost,
@@ -202,10 +202,10 @@ impl Drive {
     }
 
     /// The stage after a body that has ended and was dropped.
-    fn after_body(&self, running: RunningBody, end: BodyEnd, output: &mut dyn AnyOutput) -> Stage {
+    fn after_body(&self, running: RunningBody, end: RunEnd, output: &mut dyn AnyOutput) -> Stage {
         let RunningBody { context, claim, .. } = running;
         let (Some(claim), Some(engine)) = (claim, &self.engine) else {
-            if let BodyEnd::Panic(panic) = end {
+            if let RunEnd::Panic(panic) = end {
                 resume_unwind(panic);
             }
             // Without a claim there is no lease to lose and no hook to run: the body has an output.
@@ -213,16 +213,16 @@ impl Drive {
             return Stage::Ended;
         };
         let (settling, own) = match end {
-            BodyEnd::Output => {
+            RunEnd::Output => {
                 output.set_provenance(claim.answer_source(), claim.attempt(), Duration::ZERO);
                 let encoded = output.write(&engine.core.format);
                 (claim.settle(encoded), true)
             }
-            BodyEnd::Panic(panic) => {
+            RunEnd::Panic(panic) => {
                 return Stage::Panicked(Box::pin(claim.settle_panicked()), panic);
             }
-            BodyEnd::LeaseLost => (settle_after_lost_lease(engine.clone(), claim), false),
-            BodyEnd::Stop(stop) => (settle_without_body(engine.clone(), claim, stop), false),
+            RunEnd::LeaseLost => (settle_after_lost_lease(engine.clone(), claim), false),
+            RunEnd::Stop(stop) => (settle_without_body(engine.clone(), claim, stop), false),
         };
         Stage::Settling {
             context,
@@ -254,18 +254,18 @@ impl RunningBody {
     }
 
     /// Polls the body until it has ended, or must not continue.
-    fn poll(&mut self, cx: &mut task::Context<'_>, body: &mut dyn PolledBody) -> Poll<BodyEnd> {
+    fn poll(&mut self, cx: &mut task::Context<'_>, body: &mut dyn PolledBody) -> Poll<RunEnd> {
         let poll = AssertUnwindSafe(|| body.poll(cx));
         match self.context.enter(|| catch_unwind(poll)) {
-            Ok(Poll::Ready(())) => return Poll::Ready(BodyEnd::Output),
-            Err(panic) => return Poll::Ready(BodyEnd::Panic(panic)),
+            Ok(Poll::Ready(())) => return Poll::Ready(RunEnd::Output),
+            Err(panic) => return Poll::Ready(RunEnd::Panic(panic)),
             Ok(Poll::Pending) => {}
         }
         if let Some(stop) = self.context.reconcile().and_then(PendingReconcile::stop) {
-            return Poll::Ready(BodyEnd::Stop(Box::new(stop)));
+            return Poll::Ready(RunEnd::Stop(Box::new(stop)));
         }
         match &mut self.lost {
-            Some(lost) => lost.as_mut().poll(cx).map(|()| BodyEnd::LeaseLost),
+            Some(lost) => lost.as_mut().poll(cx).map(|()| RunEnd::LeaseLost),
             None => Poll::Pending,
         }
     }

@@ -102,7 +102,7 @@ pub(super) fn adopt(
 fn cancelled(operation: &Operation, retry_after: Duration) -> Error {
     Error::new(ErrorKind::Running { retry_after }, operation.clone()).detail(
         "it was this one: its lease was lost, and its body was cancelled for that, as \
-             `on_lease_lost = cancel` says",
+             `on_lease_lost = cancel` requires",
     )
 }
 

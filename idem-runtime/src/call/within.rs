@@ -366,8 +366,8 @@ async fn answer_under_former_name(
             let retry_after = AGAIN;
             let error = Error::new(ErrorKind::Running { retry_after }, operation.clone());
             Err(error.detail(
-                "its record is unfinished and stands under the name of the former digest key: a call outside of a \
-                 transaction goes on with it, `Entry::resolve` settles it, or it expires",
+                "its record is unfinished and is stored under the name of the former digest key: a call outside of a \
+                 transaction continues it, `Entry::resolve` resolves it, or it expires",
             ))
         }
         reply => Err(refusal(operation, &reply)),

@@ -153,7 +153,7 @@ impl fmt::Debug for KeyDigest {
 /// different calls, [`FormatKey`] is not. Do not implement this trait; derive `Serialize`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a key",
-    label = "this value says which call it is",
+    label = "this value identifies the call",
     note = "every part of a key implements `serde::Serialize`: derive it, or pick a field that identifies the call"
 )]
 #[cfg_attr(
@@ -407,7 +407,7 @@ impl fmt::Display for KeyError {
             Self::Empty {
                 part: KeyPart::Subject,
             } => f.write_str(
-                "the subject of the token is empty: whoever has none could use everybody's tokens",
+                "the subject of the token is empty: all callers without a subject could use each other's tokens",
             ),
             Self::TooLong {
                 part,

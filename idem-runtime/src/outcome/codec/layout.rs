@@ -9,7 +9,7 @@
 //!            2  compressed
 //!            4  encrypted
 //!            8  bytes that the type lays out itself, neither JSON nor MessagePack: see
-//!               `http/wire.rs`, which says of which version they are
+//!               `http/wire.rs`, which states their version
 //!        else: JSON as it is, from this byte on
 //!
 //!        encrypted                         not encrypted
