@@ -18,20 +18,20 @@ where
             call
         };
         #[allow(clippy::used_underscore_binding)]
-        let mut lent = ::idem_runtime::__private::lend(&mut *tx);
-        let turn = ::idem_runtime::__private::begin_in_tx(
+        let mut borrowed = ::idem_runtime::__private::borrow_tx(&mut *tx);
+        let run = ::idem_runtime::__private::begin_in_tx(
             call,
             ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(::idem_runtime::__private::Classified),
-            &mut lent
+            &mut borrowed
         )
         .await;
-        match turn {
+        match run {
             ::idem_runtime::__private::InTx::Answered(out) => out,
-            ::idem_runtime::__private::InTx::Run(mut turn) => {
+            ::idem_runtime::__private::InTx::Run(mut run) => {
                 let end = {
-                    let (scope, lent) = turn.split();
+                    let (scope, borrowed) = run.split();
                     #[allow(unused_variables)]
-                    let tx = lent.tx();
+                    let tx = borrowed.tx();
                     scope
                         .run(::core::pin::pin!(::core::option::Option::Some(async move {
                             let body: Pin<Box<dyn Future<Output = Result<u64, PayError>> + Send + '_>> =
@@ -40,7 +40,7 @@ where
                         })))
                         .await
                 };
-                turn.finish(end).await
+                run.finish(end).await
             }
         }
     })

@@ -36,8 +36,8 @@ async fn pay(order: u64) -> Result<u64, PayError> {
             }
             if ::idem_runtime::__private::unsettled() {
                 let hook = async { ::idem_runtime::__private::Finding::verdict(bank.find(order).await) };
-                if let ::core::option::Option::Some(landed) = ::idem_runtime::__private::reconciled(hook).await {
-                    return ::core::result::Result::Ok(landed);
+                if let ::core::option::Option::Some(answer) = ::idem_runtime::__private::reconciled(hook).await {
+                    return ::core::result::Result::Ok(answer);
                 }
             }
             #[allow(clippy::diverging_sub_expression)]

@@ -16,7 +16,7 @@ fn pay<'async_trait>(
             call.reconciles();
             call
         };
-        ::idem_runtime::__private::finish(
+        ::idem_runtime::__private::run_in_task(
             call,
             ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(
                 ::idem_runtime::__private::Classified
@@ -34,10 +34,10 @@ fn pay<'async_trait>(
                         Self::find
                     );
                     let hook = async {
-                        ::idem_runtime::__private::Finding::verdict(hook.ask((&(self), &(id), &*note, &cx,)).await)
+                        ::idem_runtime::__private::Finding::verdict(hook.call((&(self), &(id), &*note, &cx,)).await)
                     };
-                    if let ::core::option::Option::Some(landed) = ::idem_runtime::__private::reconciled(hook).await {
-                        return ::core::result::Result::Ok(landed);
+                    if let ::core::option::Option::Some(answer) = ::idem_runtime::__private::reconciled(hook).await {
+                        return ::core::result::Result::Ok(answer);
                     }
                 }
                 // The future itself must not borrow either.

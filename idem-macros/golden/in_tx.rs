@@ -11,20 +11,20 @@ async fn pay(order: u64, tx: &mut PgTransaction<'_>) -> Result<u64, PayError> {
     };
     // The only place where a transaction is asked for.
     #[allow(clippy::used_underscore_binding)]
-    let mut lent = ::idem_runtime::__private::lend::<PgTransaction<'_>>(&mut *tx);
-    let turn = ::idem_runtime::__private::begin_in_tx(
+    let mut borrowed = ::idem_runtime::__private::borrow_tx::<PgTransaction<'_>>(&mut *tx);
+    let run = ::idem_runtime::__private::begin_in_tx(
         call,
         ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(::idem_runtime::__private::Classified),
-        &mut lent
+        &mut borrowed
     )
     .await;
-    match turn {
+    match run {
         ::idem_runtime::__private::InTx::Answered(out) => out,
-        ::idem_runtime::__private::InTx::Run(mut turn) => {
+        ::idem_runtime::__private::InTx::Run(mut run) => {
             let end = {
-                let (scope, lent) = turn.split();
+                let (scope, borrowed) = run.split();
                 #[allow(unused_variables)]
-                let mut tx = lent.tx();
+                let mut tx = borrowed.tx();
                 scope
                     .run(::core::pin::pin!(::core::option::Option::Some(async move {
                         if let ::core::option::Option::Some(out) = ::core::option::Option::None::<Result<u64, PayError>> {
@@ -38,7 +38,7 @@ async fn pay(order: u64, tx: &mut PgTransaction<'_>) -> Result<u64, PayError> {
                     })))
                     .await
             };
-            turn.finish(end).await
+            run.finish(end).await
         }
     }
 }

@@ -4,7 +4,7 @@ mod slot;
 mod value;
 
 pub(crate) use self::slot::Slot;
-pub(crate) use self::value::{Attempts, Fingerprint, OnError, OnRunning, Scope, Time, Word};
+pub(crate) use self::value::{Attempts, DurationArg, Fingerprint, OnError, OnRunning, Scope, Word};
 
 use crate::errors::Errors;
 use crate::nearest::nearest;
@@ -13,7 +13,7 @@ use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::{Error, Expr, Ident, LitBool, LitStr, Path, Result, Token};
 
-/// In the order of the manual.
+/// Names of all arguments, in the order of the manual.
 const NAMES: [&str; 24] = [
     "key",
     "fingerprint",
@@ -41,8 +41,9 @@ const NAMES: [&str; 24] = [
     "crate",
 ];
 
-/// The settings that take one of a few words, and these. The runtime has a setter of the same name for each, and an
-/// enum of these variants.
+/// The settings that take one of a few words, with the words. For each, the runtime has a setter of the same name, and
+/// an enum with these variants. The comment at `settings!` in `idem-runtime/src/policy.rs` lists every place of a
+/// setting.
 pub(crate) const WORDS: [(&str, &[&str]); 7] = [
     ("on_duplicate", &["replay", "reject"]),
     ("on_cancel", &["hold", "finish", "release", "unknown"]),
@@ -54,7 +55,7 @@ pub(crate) const WORDS: [(&str, &[&str]); 7] = [
 ];
 
 /// Settings of the engine, documented in the manual, that an operation cannot set.
-const OF_THE_ENGINE: [&str; 6] = [
+const ENGINE_SETTINGS: [&str; 6] = [
     "prefix",
     "claim_deadline",
     "complete_deadline",
@@ -69,10 +70,10 @@ pub(crate) struct Args {
     pub(crate) fingerprint: Slot<Fingerprint>,
     pub(crate) op: Slot<LitStr>,
     pub(crate) scope: Slot<Scope<Expr>>,
-    pub(crate) ttl: Slot<Time>,
-    pub(crate) error_ttl: Slot<Time>,
-    pub(crate) lease: Slot<Time>,
-    pub(crate) max_run: Slot<Time>,
+    pub(crate) ttl: Slot<DurationArg>,
+    pub(crate) error_ttl: Slot<DurationArg>,
+    pub(crate) lease: Slot<DurationArg>,
+    pub(crate) max_run: Slot<DurationArg>,
     pub(crate) on_error: Slot<OnError>,
     pub(crate) on_running: Slot<OnRunning>,
     pub(crate) max_attempts: Slot<Attempts>,
@@ -87,7 +88,7 @@ pub(crate) struct Args {
 }
 
 /// Argument names of other crates and specifications, and their equivalent here.
-const IN_OTHER_WORDS: [(&str, &str); 10] = [
+const SYNONYMS: [(&str, &str); 10] = [
     ("expire", "ttl = \"24h\""),
     ("expires", "ttl = \"24h\""),
     ("expiry", "ttl = \"24h\""),
@@ -109,9 +110,9 @@ impl Args {
         let mut args = Self::default();
         let list = |input: ParseStream<'_>| {
             while !input.is_empty() {
-                if let Err(error) = args.argument(input).and_then(|()| separated(input)) {
+                if let Err(error) = args.argument(input).and_then(|()| expect_comma(input)) {
                     errors.push(error);
-                    to_next_comma(input)?;
+                    skip_to_comma(input)?;
                 }
                 input.parse::<Option<Token![,]>>()?;
             }
@@ -127,8 +128,8 @@ impl Args {
 
     /// The slot of a setting among [`WORDS`].
     pub(crate) fn word(&self, setting: &str) -> &Slot<Word> {
-        let place = WORDS.iter().position(|(word, _)| *word == setting);
-        &self.words[place.expect("a setting of the table")]
+        let index = WORDS.iter().position(|(name, _)| *name == setting);
+        &self.words[index.expect("a setting of `WORDS`")]
     }
 
     fn argument(&mut self, input: ParseStream<'_>) -> Result<()> {
@@ -144,10 +145,10 @@ impl Args {
             "fingerprint" => self.fingerprint.list(name, input),
             "op" => self.op.fill(name, input, |input| value::text(input, name)),
             "scope" => self.scope.fill(name, input, Scope::parse),
-            "ttl" => self.ttl.time(name, input),
-            "error_ttl" => self.error_ttl.time(name, input),
-            "lease" => self.lease.time(name, input),
-            "max_run" => self.max_run.time(name, input),
+            "ttl" => self.ttl.duration(name, input),
+            "error_ttl" => self.error_ttl.duration(name, input),
+            "lease" => self.lease.duration(name, input),
+            "max_run" => self.max_run.duration(name, input),
             "on_error" => self.on_error.fill(name, input, OnError::parse),
             "on_running" => self.on_running.fill(name, input, OnRunning::parse),
             "max_attempts" => self.max_attempts.fill(name, input, Attempts::parse),
@@ -157,8 +158,8 @@ impl Args {
             "engine" => self.engine.fill(name, input, Expr::parse),
             "tx" => self.tx.fill(name, input, value::parameter),
             "crate" => self.krate.fill(name, input, value::krate),
-            setting if let Some(place) = WORDS.iter().position(|(word, _)| *word == setting) => {
-                self.words[place].word(name, input, WORDS[place].1)
+            setting if let Some(index) = WORDS.iter().position(|(name, _)| *name == setting) => {
+                self.words[index].word(name, input, WORDS[index].1)
             }
             unknown => {
                 let valued = input.peek(Token![=]) || input.peek(syn::token::Paren);
@@ -170,14 +171,14 @@ impl Args {
 
 fn unknown_argument(name: &str, valued: bool) -> String {
     match nearest(name, &NAMES) {
-        _ if OF_THE_ENGINE.contains(&name) => {
+        _ if ENGINE_SETTINGS.contains(&name) => {
             format!(
                 "`{name}` is a setting of the engine; write `Engine::builder(store).{name}(..)`"
             )
         }
         Some(known) => format!("unknown argument `{name}`; did you mean `{known}`?"),
-        None if let Some((_, here)) = IN_OTHER_WORDS.iter().find(|(there, _)| *there == name) => {
-            format!("unknown argument `{name}`; write `{here}`")
+        None if let Some((_, meant)) = SYNONYMS.iter().find(|(synonym, _)| *synonym == name) => {
+            format!("unknown argument `{name}`; write `{meant}`")
         }
         None if !valued => {
             format!("unknown argument `{name}`; if this is the key, write `key = {name}`")
@@ -189,17 +190,17 @@ fn unknown_argument(name: &str, valued: bool) -> String {
     }
 }
 
-fn separated(input: ParseStream<'_>) -> Result<()> {
+fn expect_comma(input: ParseStream<'_>) -> Result<()> {
     if input.is_empty() || input.peek(Token![,]) {
         return Ok(());
     }
     if input.peek(syn::token::Paren) {
-        return Err(input.error("nothing is said in parentheses here; remove them"));
+        return Err(input.error("unexpected parentheses; remove them"));
     }
     Err(input.error("expected `,` before the next argument"))
 }
 
-fn to_next_comma(input: ParseStream<'_>) -> Result<()> {
+fn skip_to_comma(input: ParseStream<'_>) -> Result<()> {
     while !input.is_empty() && !input.peek(Token![,]) {
         input.parse::<TokenTree>()?;
     }

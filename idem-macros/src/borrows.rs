@@ -34,7 +34,7 @@ impl VisitMut for Relabel {
         lifetime.ident = Ident::new(self.0, lifetime.ident.span());
     }
 
-    // Of an answer, which borrows nothing: what there is belongs to a `for<'a>`.
+    // The answer's type borrows nothing: its lifetimes belong to a `for<'a>`.
     fn visit_assoc_type_mut(&mut self, _: &mut AssocType) {}
 }
 
@@ -74,7 +74,7 @@ mod tests {
     use syn::parse_str;
 
     #[test]
-    fn a_borrow_is_found_wherever_it_stands() {
+    fn a_borrow_is_found_at_any_depth() {
         for text in [
             "&str",
             "&'static [&'a str]",
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lent_later_is_no_borrow() {
+    fn a_type_without_a_borrowed_value_is_accepted() {
         for text in [
             "String",
             "&'static str",

@@ -11,7 +11,7 @@ const CLASSES: [&str; 4] = ["business", "system", "unknown", "delegate"];
 const CHOICE: &str =
     "`#[class(business)]`, `#[class(system)]`, `#[class(unknown)]` or `#[class(delegate)]`";
 /// The other helper attribute, named in the error about this one.
-const OTHER: &str = "the crate is named by `#[classify(crate = ..)]`";
+const OTHER: &str = "the option for the crate is `#[classify(crate = ..)]`";
 
 enum Class {
     Business,
@@ -41,7 +41,7 @@ pub(crate) fn derive(item: TokenStream) -> TokenStream {
             // The body is unreachable, but the implementation has to exist: bounds on this type elsewhere
             // must not fail as well.
             let body = quote_spanned!(Span::mixed_site()=> ::core::unreachable!());
-            crate::errors::beside(&error, &implementation(&input, &krate, &[], &body))
+            crate::errors::error_and_item(&error, &implementation(&input, &krate, &[], &body))
         }
     }
 }
@@ -73,7 +73,7 @@ fn arms(input: &DeriveInput, errors: &mut Errors) -> Option<Vec<Arm>> {
         Data::Union(data) => {
             errors.at(
                 data.union_token.span,
-                "a union does not say what it holds; implement `Classify` by hand",
+                "the active field of a union is unknown; implement `Classify` by hand",
             );
             return None;
         }
@@ -126,7 +126,7 @@ fn arms(input: &DeriveInput, errors: &mut Errors) -> Option<Vec<Arm>> {
 
 /// The class written on a variant or struct called `name`.
 ///
-/// A missing class is not reported beside a `misplaced` one: that is one mistake.
+/// A missing class is not reported in addition to a `misplaced` one: that is one mistake.
 fn class(
     attrs: &[Attribute],
     name: &Ident,
@@ -214,7 +214,7 @@ fn delegate(word: &Ident, name: &Ident, fields: &Fields, errors: &mut Errors) ->
     }
     let count = fields.len();
     let message = format!(
-        "`delegate` asks the only field, but `{name}` has {count}; give its class yourself"
+        "`delegate` takes the class of the only field, but `{name}` has {count} fields; write a class"
     );
     errors.at(word.span(), message);
     None

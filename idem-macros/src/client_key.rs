@@ -13,7 +13,7 @@ pub(crate) fn names(pat: &Pat, ty: &Type, bound: &[Ident]) -> Vec<Ident> {
         return bound.to_vec();
     }
     let mut names = Vec::new();
-    taken_apart(pat, &mut names);
+    collect_names(pat, &mut names);
     names
 }
 
@@ -25,7 +25,7 @@ fn is_in(ty: &Type) -> bool {
 }
 
 /// Collects the names in `IdempotencyKey(key)`, at any depth of a pattern.
-fn taken_apart(pat: &Pat, names: &mut Vec<Ident>) {
+fn collect_names(pat: &Pat, names: &mut Vec<Ident>) {
     let path = match pat {
         Pat::TupleStruct(outer) => Some(&outer.path),
         Pat::Struct(outer) => Some(&outer.path),
@@ -36,22 +36,22 @@ fn taken_apart(pat: &Pat, names: &mut Vec<Ident>) {
         return;
     }
     match pat {
-        Pat::TupleStruct(outer) => outer.elems.iter().for_each(|pat| taken_apart(pat, names)),
+        Pat::TupleStruct(outer) => outer.elems.iter().for_each(|pat| collect_names(pat, names)),
         Pat::Struct(outer) => {
             let fields = outer.fields.iter();
-            fields.for_each(|field| taken_apart(&field.pat, names));
+            fields.for_each(|field| collect_names(&field.pat, names));
         }
         Pat::Ident(outer) => {
             if let Some((_, pat)) = &outer.subpat {
-                taken_apart(pat, names);
+                collect_names(pat, names);
             }
         }
-        Pat::Or(outer) => outer.cases.iter().for_each(|pat| taken_apart(pat, names)),
-        Pat::Paren(outer) => taken_apart(&outer.pat, names),
-        Pat::Reference(outer) => taken_apart(&outer.pat, names),
-        Pat::Slice(outer) => outer.elems.iter().for_each(|pat| taken_apart(pat, names)),
-        Pat::Tuple(outer) => outer.elems.iter().for_each(|pat| taken_apart(pat, names)),
-        Pat::Type(outer) => taken_apart(&outer.pat, names),
+        Pat::Or(outer) => outer.cases.iter().for_each(|pat| collect_names(pat, names)),
+        Pat::Paren(outer) => collect_names(&outer.pat, names),
+        Pat::Reference(outer) => collect_names(&outer.pat, names),
+        Pat::Slice(outer) => outer.elems.iter().for_each(|pat| collect_names(pat, names)),
+        Pat::Tuple(outer) => outer.elems.iter().for_each(|pat| collect_names(pat, names)),
+        Pat::Type(outer) => collect_names(&outer.pat, names),
         _ => {}
     }
 }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_key_is_found_wherever_it_is_named() {
+    fn a_client_key_is_found_at_any_depth() {
         for (pat, ty) in [
             ("key", "IdempotencyKey"),
             ("key", "&idem_runtime::http::IdempotencyKey"),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn another_argument_is_let_through() {
+    fn another_argument_is_accepted() {
         for (pat, ty) in [
             ("key", "String"),
             ("key", "IdempotencyKeys"),

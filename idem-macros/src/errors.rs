@@ -28,17 +28,17 @@ impl Errors {
         self.0.is_none()
     }
 
-    /// The value if there was no error. `value` is `None` only beside an error.
+    /// The value if there was no error. `value` is `None` only after an error.
     pub(crate) fn finish<T>(self, value: Option<T>) -> Result<T> {
         match self.0 {
             Some(error) => Err(error),
-            None => Ok(value.expect("a missing value comes with an error")),
+            None => Ok(value.expect("a missing value follows an error")),
         }
     }
 }
 
-/// The error beside the unchanged item, so that callers of the item do not fail as well.
-pub(crate) fn beside(error: &Error, item: &TokenStream) -> TokenStream {
+/// The error, followed by the unchanged item, so that callers of the item do not fail as well.
+pub(crate) fn error_and_item(error: &Error, item: &TokenStream) -> TokenStream {
     let error = error.to_compile_error();
     quote!(#error #item)
 }

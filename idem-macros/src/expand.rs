@@ -10,7 +10,7 @@ mod settings;
 mod transaction;
 
 use crate::args::{Args, OnError, Scope};
-use crate::errors::{Errors, beside, without_helpers};
+use crate::errors::{Errors, error_and_item, without_helpers};
 use crate::format::Format;
 use crate::key::{self, Value};
 use crate::output::Shape;
@@ -30,13 +30,13 @@ pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
             let error = errors
                 .finish::<()>(None)
                 .expect_err("an error was just pushed");
-            return beside(&error, &without_helpers(item));
+            return error_and_item(&error, &without_helpers(item));
         }
     };
     let plan = Plan::new(args, &mut target, &mut errors);
     match errors.finish(plan) {
         Ok(plan) => print(&plan, &target),
-        Err(error) => beside(&error, &target.original()),
+        Err(error) => error_and_item(&error, &target.original()),
     }
 }
 
@@ -77,7 +77,7 @@ fn print(plan: &Plan, target: &Target) -> TokenStream {
     let run = if let Some(word) = plan.finish {
         // The bounds `Send` and `'static` are reported at this word.
         let rt = located(&rt, word);
-        quote_spanned!(at(word)=> #rt::finish(call, #outcome, #body).await)
+        quote_spanned!(at(word)=> #rt::run_in_task(call, #outcome, #body).await)
     } else if let Some(tx) = &plan.tx {
         transaction::run(tx, &outcome, &body, &rt)
     } else {

@@ -8,7 +8,7 @@ use syn::spanned::Spanned;
 use syn::{Error, Expr, ExprLit, Lit, LitStr, Result};
 
 /// Maximum length of a tuple that serde serializes.
-const MOST_ELEMENTS: usize = 16;
+const MAX_ELEMENTS: usize = 16;
 
 /// An expression passed to the runtime without moving the values it mentions.
 pub(crate) enum Value {
@@ -22,9 +22,9 @@ pub(crate) enum Value {
 impl Value {
     pub(crate) fn new(expr: Expr) -> Result<Self> {
         Ok(match expr {
-            Expr::Tuple(tuple) if tuple.elems.len() > MOST_ELEMENTS => {
+            Expr::Tuple(tuple) if tuple.elems.len() > MAX_ELEMENTS => {
                 let message = format!(
-                    "a tuple has at most {MOST_ELEMENTS} parts here; put some into a tuple of their own"
+                    "a tuple may have at most {MAX_ELEMENTS} elements here; group some into an inner tuple"
                 );
                 return Err(Error::new(tuple.span(), message));
             }

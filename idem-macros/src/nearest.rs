@@ -2,12 +2,12 @@
 
 /// The nearest of `known`, if a typing error explains the difference.
 pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    let slips = |candidate: &str| 1 + candidate.len() / 6;
+    let max_distance = |candidate: &str| 1 + candidate.len() / 6;
     known
         .iter()
         .map(|candidate| (distance(word, candidate), *candidate))
         .filter(|(distance, candidate)| {
-            *distance <= slips(candidate) && *distance < candidate.len()
+            *distance <= max_distance(candidate) && *distance < candidate.len()
         })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
@@ -37,7 +37,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn a_slip_is_recognised_and_another_word_is_not() {
+    fn a_misspelt_word_is_recognised_and_another_word_is_not() {
         let known = ["key", "op", "ttl", "on_error", "fingerprint"];
         assert_eq!(nearest("kye", &known), Some("key"));
         assert_eq!(nearest("keys", &known), Some("key"));

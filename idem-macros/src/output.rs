@@ -34,7 +34,7 @@ pub(crate) fn shape(sig: &Signature, errors: &mut Errors) -> Option<(Shape, Type
             }
             _ => {
                 "`#[idempotent]` needs an `async fn`: add `async`; if it is there, put `#[idempotent]` above the attribute \
-                 that takes it away"
+                 that removes it"
             }
         };
         errors.at(sig.fn_token.span, message);
@@ -42,7 +42,7 @@ pub(crate) fn shape(sig: &Signature, errors: &mut Errors) -> Option<(Shape, Type
     };
     let Some(output) = output.filter(|ty| !is_unit(ty)) else {
         let message = format!(
-            "`{name}` returns nothing; return a `Result<T, E>`: the answer to keep, and an error for a call \
+            "`{name}` returns nothing; return a `Result<T, E>`: the answer to store, and an error for a call \
              that is refused"
         );
         errors.at(name.span(), message);
@@ -51,7 +51,7 @@ pub(crate) fn shape(sig: &Signature, errors: &mut Errors) -> Option<(Shape, Type
     if let Some(span) = static_answer(output) {
         errors.at(
             span,
-            "a stored answer is read back without borrowing; return an owned value",
+            "a stored answer is deserialized without borrowing; return an owned value",
         );
         return None;
     }

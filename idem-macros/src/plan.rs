@@ -2,17 +2,18 @@
 
 mod client_key;
 mod contradictions;
+mod duration_setting;
 mod entry;
 mod fingerprint;
+mod finish;
 mod key;
-mod length;
 mod reconcile;
 mod settings;
 mod transaction;
 
+pub(crate) use self::duration_setting::DurationSetting;
 pub(crate) use self::fingerprint::Compared;
-pub(crate) use self::length::Length;
-pub(crate) use self::reconcile::{Hook, Lent};
+pub(crate) use self::reconcile::{Hook, HookArgument};
 pub(crate) use self::settings::{Running, Settings};
 pub(crate) use self::transaction::Transaction;
 
@@ -63,7 +64,7 @@ pub(crate) enum Op {
 }
 
 impl Plan {
-    /// The plan, or `None` beside an error.
+    /// The plan, or `None` after an error.
     pub(crate) fn new(mut args: Args, target: &mut Target, errors: &mut Errors) -> Option<Self> {
         target.take_second_attribute(errors);
         target.take_misplaced_options(errors);
@@ -82,7 +83,7 @@ impl Plan {
         contradictions::check(&args, errors);
         let tx = transaction::plan(&args, &parameters, sig, errors);
         if finish.is_some() && args.tx.named.is_none() {
-            contradictions::borrowed(sig, errors);
+            finish::check(sig, errors);
         }
         entry::check(&args, shape.as_ref(), tx.as_ref(), sig, errors);
         let settings = Settings::new(&mut args, errors);
@@ -167,7 +168,7 @@ fn op(given: Slot<LitStr>, names: &[String], sig: &Signature, errors: &mut Error
     };
     if let Some(span) = generic {
         let message = format!(
-            "`{name}` is generic, and answers of different types must not meet; name the operation: `op = \"..\"`"
+            "`{name}` is generic, and answers of different types must not share a record; name the operation: `op = \"..\"`"
         );
         errors.at(span, message);
     }
@@ -205,7 +206,7 @@ fn generic(sig: &Signature) -> Option<Span> {
 /// `#[async_trait]` expands first: it replaces a pattern by `__arg1` and destructures it in the body.
 fn hidden(names: &[String]) -> Option<&'static str> {
     names.iter().any(|name| name.starts_with("__arg")).then_some(
-        "under `#[async_trait]` the names of a pattern are not seen; name the argument, and take \
-         it apart in the body",
+        "under `#[async_trait]` the names of a pattern are not visible; name the argument, and destructure \
+         it in the body",
     )
 }

@@ -56,7 +56,7 @@ impl Parse for Target {
         let sig: Signature = input.parse()?;
         if input.peek(Token![;]) {
             let message = format!(
-                "`{}` has no body to run once; put `#[idempotent]` on the implementation, or on a default method",
+                "`{}` has no body; put `#[idempotent]` on the implementation, or on a default method",
                 sig.ident
             );
             return Err(Error::new(sig.ident.span(), message));
@@ -120,8 +120,7 @@ impl Target {
         self.attrs.retain(|attr| {
             let misplaced = attr.path().is_ident("idem");
             if misplaced {
-                let message = "`#[idem(skip)]` goes on a parameter; what is said of the whole function stands in \
-                    `#[idempotent(..)]`";
+                let message = "`#[idem(skip)]` goes on a parameter; options of the whole function go into `#[idempotent(..)]`";
                 errors.at(first_span(attr.path()), message);
             }
             !misplaced
@@ -137,7 +136,7 @@ impl Target {
                     if let Some(skip) = take_skip(&mut receiver.attrs, errors) {
                         errors.at(
                             skip,
-                            "`self` never takes part in the fingerprint; remove this",
+                            "`self` is never part of the fingerprint; remove `skip`",
                         );
                     }
                 }
@@ -239,7 +238,7 @@ fn take_skip(attrs: &mut Vec<Attribute>, errors: &mut Errors) -> Option<Span> {
     let mut skip = None;
     attrs.retain(|attr| {
         if is_conditional_helper(attr) {
-            let message = "write `#[idem(skip)]` itself; `cfg_attr` is read too late for it";
+            let message = "write `#[idem(skip)]` itself; `cfg_attr` is expanded too late for it";
             errors.at(first_span(attr.path()), message);
             return false;
         }

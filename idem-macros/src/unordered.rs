@@ -67,7 +67,7 @@ mod tests {
     use syn::{Pat, parse_str};
 
     #[test]
-    fn a_random_set_is_found_wherever_it_stands() {
+    fn a_random_set_is_found_at_any_depth() {
         for text in [
             "HashSet<u32>",
             "std::collections::HashSet<u32>",
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn another_set_is_let_through() {
+    fn another_type_is_accepted() {
         for text in [
             "HashSet<u32, Fixed>",
             "BTreeSet<u32>",

@@ -4,14 +4,15 @@ pub use core::num::NonZeroU16;
 pub use core::time::Duration;
 
 pub use crate::call::{
-    Call, InTx, Lent, Run, TxEnd, TxScope, TxTurn, arg, begin_in_tx, entry, finish, lend, run,
+    BorrowedTx, Call, InTx, Run, TxEnd, TxRun, TxScope, arg, begin_in_tx, borrow_tx, entry, run,
+    run_in_task,
 };
 pub use crate::identity::call_id::{Inputs, KeyInScope, KeyOfSubject};
 pub use crate::identity::key::FormatKey;
 pub use crate::identity::operation::Operation;
 pub use crate::lifecycle::context::context;
 pub use crate::lifecycle::reconcile::{
-    Asking, Called, Given, Hook, Never, NoType, Says, given, hook, reconciled, unsettled,
+    Called, Given, Hook, HookFn, IntoHookFuture, Never, NoType, given, hook, reconciled, unsettled,
 };
 pub use crate::outcome::codec::{Body, Encoded, Format, Sink, Undecodable, Unencodable};
 pub use crate::outcome::on_error::{By, Classified, Keep, Release, Unknown};

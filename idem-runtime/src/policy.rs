@@ -8,6 +8,15 @@ use crate::record::{AnswerTypes, FOREVER, OutcomeKind, Record, State};
 /// Passes every setting to the macro `$then`, after `$with`: documentation, name, type, and default.
 ///
 /// The one list of them. [`Policy`] and every builder take their setters from it.
+///
+/// The other places of a new setting (also in CONTRIBUTING.md):
+///
+/// - its use: a method of `EffectivePolicy` below, where the value is not read as it is;
+/// - a new enum: exported by `lib.rs`, and by `__private.rs` for the attribute; its type is imported where `settings!`
+///   expands: `engine/builder.rs`, `call/builder.rs`, `call/description.rs`, `http/layer.rs`;
+/// - the attribute: `NAMES` and `WORDS`, or a field of `Args`, in `idem-macros/src/args.rs`; contradictions with other
+///   arguments in `plan/contradictions.rs`; the golden file `every_setting.rs`;
+/// - the manual: `docs/idempotent.md` and `docs/guide/arguments.md`; tests in `tests/semantics` and `tests/ui`.
 macro_rules! settings {
     ($then:ident! { $($with:tt)* }) => {
         $then! {

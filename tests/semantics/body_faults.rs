@@ -270,7 +270,7 @@ async fn a_renewal_asked_for_runs_on_the_engines_thread(fixture: Fixture) {
         .filter(|sent| sent.operation == StoreOperation::Renew);
     assert_eq!(
         renewals.next().expect("it was renewed").thread,
-        "idem-keeper"
+        "idem-background"
     );
     fixture.store.fail(StoreOperation::Renew, [Fault::Refused]);
     let error = claim.renew().await.unwrap_err();

@@ -1,6 +1,6 @@
 //! Slot for one argument of the attribute.
 
-use super::value::{Fingerprint, Time, Word};
+use super::value::{DurationArg, Fingerprint, Word};
 use proc_macro2::{Span, TokenStream};
 use syn::parse::ParseStream;
 use syn::token::Paren;
@@ -57,14 +57,14 @@ impl<T> Slot<T> {
             return Err(input.error(format!("`{name}` takes a value, not a lifetime")));
         }
         let rest = input.fork();
-        self.value = Some(value(input).map_err(|error| broken_off(name, &rest, error))?);
+        self.value = Some(value(input).map_err(|error| locate_at_end(name, &rest, error))?);
         Ok(())
     }
 }
 
 /// Moves an error at the end of the arguments to `name`: without a span of its own it would point at the
 /// whole attribute.
-fn broken_off(name: &Ident, value: ParseStream<'_>, error: Error) -> Error {
+fn locate_at_end(name: &Ident, value: ParseStream<'_>, error: Error) -> Error {
     let text = error.to_string();
     let Some(missing) = text.strip_prefix("unexpected end of input, ") else {
         return error;
@@ -83,10 +83,10 @@ impl Slot<Fingerprint> {
     }
 }
 
-impl Slot<Time> {
+impl Slot<DurationArg> {
     /// `name = "24h"`
-    pub(crate) fn time(&mut self, name: &Ident, input: ParseStream<'_>) -> Result<()> {
-        self.fill(name, input, |input| Time::parse(input, name))
+    pub(crate) fn duration(&mut self, name: &Ident, input: ParseStream<'_>) -> Result<()> {
+        self.fill(name, input, |input| DurationArg::parse(input, name))
     }
 }
 

@@ -1,4 +1,4 @@
-use super::{Args, Attempts, Fingerprint, OnError, OnRunning, Scope, Time};
+use super::{Args, Attempts, DurationArg, Fingerprint, OnError, OnRunning, Scope};
 use crate::errors::Errors;
 use syn::Expr;
 
@@ -24,12 +24,12 @@ fn every_argument_is_read() {
     assert_eq!(errors, [""; 0]);
     assert!(args.key.value.is_some() && matches!(args.scope.value, Some(Scope::Of(_))));
     assert!(matches!(args.fingerprint.value, Some(Fingerprint::List(list)) if list.len() == 2));
-    assert!(matches!(args.error_ttl.value, Some(Time::Expr(_))));
-    assert!(matches!(args.max_run.value, Some(Time::Text(_))));
+    assert!(matches!(args.error_ttl.value, Some(DurationArg::Expr(_))));
+    assert!(matches!(args.max_run.value, Some(DurationArg::Text(_))));
     assert!(matches!(args.on_error.value, Some(OnError::By(_))));
     assert!(matches!(
         args.on_running.value,
-        Some(OnRunning::Wait(Time::Text(_)))
+        Some(OnRunning::Wait(DurationArg::Text(_)))
     ));
     assert_eq!(
         args.words.map(|word| word.value.expect("a word").text),
@@ -63,7 +63,7 @@ fn public_is_a_bare_word() {
 }
 
 #[test]
-fn after_a_mistake_reading_goes_on_at_the_next_comma() {
+fn parsing_continues_at_the_comma_after_an_error() {
     let (args, errors) = parse("kye = f(1, 2), op = 3, ttl, key = a b, key = c, \"d\", scope = e");
     let begin = [
         "unknown argument",
@@ -119,7 +119,7 @@ fn the_transaction_is_a_bare_name() {
 }
 
 #[test]
-fn a_word_is_guessed_or_all_are_listed() {
+fn an_unknown_word_has_a_suggestion_or_a_list_of_all() {
     let message = |text| parse(text).1.concat();
     assert_eq!(
         message("on_cancel = relase"),
@@ -131,7 +131,7 @@ fn a_word_is_guessed_or_all_are_listed() {
     );
     assert_eq!(
         message("on_lease_lost = \"continue\""),
-        "a word stands without quotes; write `on_lease_lost = continue`"
+        "`continue` is a keyword; remove the quotes: `on_lease_lost = continue`"
     );
     assert_eq!(
         message("on_panic = \"abort\""),
@@ -144,7 +144,7 @@ fn a_word_is_guessed_or_all_are_listed() {
 }
 
 #[test]
-fn a_function_is_no_slip_of_a_word() {
+fn a_function_is_not_mistaken_for_a_misspelt_word() {
     let message = |text| parse(&format!("on_error = {text}")).1.concat();
     for (text, meant) in [
         ("realease", "release"),

@@ -20,7 +20,8 @@ pub(crate) enum Scope<T> {
     Of(T),
 }
 
-pub(crate) enum Time {
+/// A duration as written.
+pub(crate) enum DurationArg {
     Text(LitStr),
     Expr(Expr),
     Forever(Ident),
@@ -35,7 +36,7 @@ pub(crate) enum OnError {
 }
 
 pub(crate) enum OnRunning {
-    Wait(Time),
+    Wait(DurationArg),
     Reject,
 }
 
@@ -63,7 +64,7 @@ impl Fingerprint {
             let paren = syn::parenthesized!(content in input);
             let list = content.call(Punctuated::parse_terminated)?;
             if list.is_empty() {
-                let message = "`fingerprint()` compares nothing; say so with `fingerprint = none`";
+                let message = "`fingerprint()` compares nothing; write `fingerprint = none`";
                 return Err(Error::new(paren.span.join(), message));
             }
             return Ok(Self::List(list));
@@ -97,7 +98,7 @@ impl Scope<Expr> {
     }
 }
 
-impl Time {
+impl DurationArg {
     pub(super) fn parse(input: ParseStream<'_>, name: &Ident) -> Result<Self> {
         let mut expr = input.parse::<Expr>()?;
         // `$ttl:literal` of a `macro_rules!` is wrapped in a group with invisible delimiters.
@@ -106,7 +107,7 @@ impl Time {
         }
         if is_number(&expr) {
             let message = match unquoted(&expr) {
-                Some(text) => format!("a duration stands in quotes; write \"{text}\""),
+                Some(text) => format!("a duration is a string literal; write \"{text}\""),
                 None if name == "wait" => "a number has no unit; write `wait(\"5s\")`".to_owned(),
                 None => {
                     format!("a number has no unit; write `{name}` as \"30s\", \"24h\" or \"7d\"")
@@ -120,7 +121,7 @@ impl Time {
                 ..
             }) => Self::Text(text),
             Expr::Path(path) if path.path.is_ident("forever") => {
-                let word = path.path.get_ident().expect("`is_ident` said so");
+                let word = path.path.get_ident().expect("`is_ident` was true");
                 Self::Forever(word.clone())
             }
             other => Self::Expr(other),
@@ -147,7 +148,7 @@ fn unquoted(expr: &Expr) -> Option<String> {
         return None;
     };
     let text = format!("{}{}", number.base10_digits(), number.suffix());
-    crate::duration::millis(&text).is_ok().then_some(text)
+    crate::duration::parse_millis(&text).is_ok().then_some(text)
 }
 
 impl OnError {
@@ -159,8 +160,8 @@ impl OnError {
         })?;
         if let Some(meant) = class(&path) {
             let message = format!(
-                "`on_error` says what becomes of every error: write `on_error = {meant}`. A class for each is what \
-                 `on_error = classify` asks the error for, or a function `fn(&E) -> Class`"
+                "`on_error` treats all errors alike: write `on_error = {meant}`. To classify each error, implement `Classify`, \
+                 or write the path of a function `fn(&E) -> Class`"
             );
             return Err(Error::new_spanned(path, message));
         }
@@ -269,7 +270,7 @@ fn unknown(name: &Ident, text: &str, words: &[&str]) -> String {
 fn quoted(name: &Ident, text: &LitStr, words: &[&str]) -> String {
     let text = text.value();
     if words.contains(&text.as_str()) {
-        return format!("a word stands without quotes; write `{name} = {text}`");
+        return format!("`{text}` is a keyword; remove the quotes: `{name} = {text}`");
     }
     choice(name, words)
 }
@@ -290,7 +291,7 @@ impl Attempts {
         match most.filter(|_| number.suffix().is_empty()) {
             None => Err(Error::new(number.span(), usage)),
             Some(0) => {
-                let message = "no attempt would ever be made; with `max_attempts = 1` the body starts at most once, and \
+                let message = "no attempt would ever start; with `max_attempts = 1` the body starts at most once, and \
                                `unlimited` sets no limit";
                 Err(Error::new(number.span(), message))
             }
@@ -308,18 +309,18 @@ impl OnRunning {
         match word.to_string().as_str() {
             "reject" => Ok(Self::Reject),
             "wait" => {
-                let how_long = || Error::new(word.span(), "say how long to wait: `wait(\"5s\")`");
+                let missing = || Error::new(word.span(), "`wait` needs a duration: `wait(\"5s\")`");
                 if !input.peek(syn::token::Paren) {
-                    return Err(how_long());
+                    return Err(missing());
                 }
                 let content;
                 syn::parenthesized!(content in input);
                 if content.is_empty() {
-                    return Err(how_long());
+                    return Err(missing());
                 }
-                let time = Time::parse(&content, &word)?;
+                let duration = DurationArg::parse(&content, &word)?;
                 if content.is_empty() {
-                    return Ok(Self::Wait(time));
+                    return Ok(Self::Wait(duration));
                 }
                 Err(content.error("`wait` takes one duration"))
             }
@@ -350,7 +351,7 @@ pub(super) fn parameter(input: ParseStream<'_>) -> Result<Ident> {
         .map_err(|error| Error::new(error.span(), usage))?;
     if let Expr::Field(field) = &expr {
         let message = "`tx` takes the name of a parameter, not a field: the call borrows the transaction for as long as \
-                       the body runs, which could not use what holds it; take it as `tx: &mut PgTransaction<'_>`, and \
+                       the body runs, which could then not use the struct that contains it; take it as `tx: &mut PgTransaction<'_>`, and \
                        write `tx = tx`";
         return Err(Error::new(crate::key::span(&field.base), message));
     }
@@ -378,7 +379,7 @@ pub(super) fn function(input: ParseStream<'_>) -> Result<Ident> {
     let usage = "`entry` takes a name for the function that finds the record of a call, such as `entry = pay_entry`";
     if let Some(text) = input.parse::<Option<LitStr>>()? {
         let message = match text.parse::<Ident>() {
-            Ok(name) => format!("a name stands without quotes; write `entry = {name}`"),
+            Ok(name) => format!("`entry` takes a name without quotes; write `entry = {name}`"),
             Err(_) => usage.to_owned(),
         };
         return Err(Error::new(text.span(), message));

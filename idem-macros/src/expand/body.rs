@@ -3,7 +3,7 @@
 use super::{at, here, located};
 use crate::key;
 use crate::output::Shape;
-use crate::plan::{Hook, Lent, Plan};
+use crate::plan::{Hook, HookArgument, Plan};
 use crate::target::Target;
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
@@ -66,7 +66,7 @@ pub(super) fn future(plan: &Plan, target: &Target, rt: &TokenStream) -> TokenStr
 }
 
 /// Maximum number of references a hook takes, context included, for which the runtime has diagnostics.
-const MOST_TAKEN: usize = 8;
+const MAX_HOOK_ARGUMENTS: usize = 8;
 
 /// The hook runs inside the body's future, which still owns the arguments and which the runtime can end as it
 /// ends a body.
@@ -76,27 +76,27 @@ const MOST_TAKEN: usize = 8;
 /// if unsettled() {
 ///     let cx = context();
 ///     let hook = hook(given::<(&_, &_), _>(&(&req, &cx)), HOOK);
-///     let hook = async { verdict(hook.ask((&req, &cx)).await) };
-///     if let Some(landed) = reconciled(hook).await { return Ok(landed); }
+///     let hook = async { verdict(hook.call((&req, &cx)).await) };
+///     if let Some(answer) = reconciled(hook).await { return Ok(answer); }
 /// }
 /// ```
 fn reconciled(hook: &Hook, rt: &TokenStream) -> TokenStream {
     let (span, prepared, hook) = match hook {
-        Hook::Path(path, lent) if lent.len() >= MOST_TAKEN => {
+        Hook::Path(path, arguments) if arguments.len() >= MAX_HOOK_ARGUMENTS => {
             let span = path.path.segments.last().map_or_else(here, Spanned::span);
-            let lent = lent.iter().map(|lent| reference(lent, span));
-            let called = quote_spanned!(at(span)=> #path(#(#lent,)* &cx));
+            let references = arguments.iter().map(|argument| reference(argument, span));
+            let called = quote_spanned!(at(span)=> #path(#(#references,)* &cx));
             let cx = quote_spanned!(here()=> let cx = #rt::context(););
             (span, Some(cx), called)
         }
-        Hook::Path(path, lent) => {
+        Hook::Path(path, arguments) => {
             let span = path.path.segments.last().map_or_else(here, Spanned::span);
-            let said = located(rt, span);
-            let taken = lent.iter().map(|_| quote_spanned!(at(span)=> &_,));
-            let lent = lent.iter().map(|lent| reference(lent, span));
-            let lent = quote_spanned!(at(span)=> (#(#lent,)* &cx,));
+            let rt_at_hook = located(rt, span);
+            let placeholders = arguments.iter().map(|_| quote_spanned!(at(span)=> &_,));
+            let references = arguments.iter().map(|argument| reference(argument, span));
+            let references = quote_spanned!(at(span)=> (#(#references,)* &cx,));
             let hook = quote_spanned! {at(span)=>
-                #said::hook(#said::given::<(#(#taken)* &_,), _>(&#lent), #path)
+                #rt_at_hook::hook(#rt_at_hook::given::<(#(#placeholders)* &_,), _>(&#references), #path)
             };
             let prepared = quote_spanned! {here()=>
                 let cx = #rt::context();
@@ -105,30 +105,30 @@ fn reconciled(hook: &Hook, rt: &TokenStream) -> TokenStream {
             (
                 span,
                 Some(prepared),
-                quote_spanned!(at(span)=> hook.ask(#lent)),
+                quote_spanned!(at(span)=> hook.call(#references)),
             )
         }
         Hook::Call(call) => (key::span(call), None, quote_spanned!(here()=> #call)),
     };
     // Type errors of the hook's arguments and result are located on the hook. In a block of its own they are reported
     // once, and code of the hook before its first await counts as the hook's.
-    let said = located(rt, span);
-    let said = quote_spanned!(at(span)=> #said::Finding::verdict(#hook.await));
-    let landed = quote_spanned!(at(span)=> landed);
+    let rt_at_hook = located(rt, span);
+    let verdict = quote_spanned!(at(span)=> #rt_at_hook::Finding::verdict(#hook.await));
+    let answer = quote_spanned!(at(span)=> answer);
     quote_spanned! {here()=>
         if #rt::unsettled() {
             #prepared
-            let hook = async { #said };
-            if let ::core::option::Option::Some(landed) = #rt::reconciled(hook).await {
-                return ::core::result::Result::Ok(#landed);
+            let hook = async { #verdict };
+            if let ::core::option::Option::Some(answer) = #rt::reconciled(hook).await {
+                return ::core::result::Result::Ok(#answer);
             }
         }
     }
 }
 
-fn reference(lent: &Lent, span: Span) -> TokenStream {
-    let value = &lent.value;
-    if lent.reference {
+fn reference(argument: &HookArgument, span: Span) -> TokenStream {
+    let value = &argument.value;
+    if argument.reference {
         quote_spanned!(at(span)=> &*#value)
     } else {
         quote_spanned!(at(span)=> &(#value))

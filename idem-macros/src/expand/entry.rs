@@ -39,7 +39,7 @@ pub(super) fn function(
         },
     };
     let doc = format!(
-        "What the store holds of a call of `{}` with these arguments: its entry, or `None`.\n\n# Errors\n\nThose of \
+        "The stored entry of a call of `{}` with these arguments, or `None`.\n\n# Errors\n\nThose of \
          `idem_runtime::CallBuilder::entry`.",
         target.sig.ident
     );

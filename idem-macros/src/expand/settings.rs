@@ -1,17 +1,17 @@
-//! Setters of the given arguments; the engine decides the rest.
+//! Calls of the setters of the given arguments; the defaults are the engine's.
 
 use super::here;
 use crate::args::Attempts;
-use crate::plan::{Length, Plan, Running};
+use crate::plan::{DurationSetting, Plan, Running};
 use proc_macro2::{Ident, TokenStream};
 use quote::quote_spanned;
 
 pub(super) fn setters(plan: &Plan, rt: &TokenStream) -> TokenStream {
     let here = here();
     let settings = &plan.settings;
-    let lengths = settings.lengths.iter().map(|(name, value)| {
+    let durations = settings.durations.iter().map(|(name, value)| {
         let setter = Ident::new(name, here);
-        let value = length(value, rt);
+        let value = duration(value, rt);
         quote_spanned!(here=> call.#setter(#value);)
     });
     // `call.on_panic(OnPanic::Release);` of `on_panic = release`
@@ -24,7 +24,7 @@ pub(super) fn setters(plan: &Plan, rt: &TokenStream) -> TokenStream {
     let on_running = settings.on_running.as_ref().map(|what| {
         let what = match what {
             Running::Wait(time) => {
-                let time = length(time, rt);
+                let time = duration(time, rt);
                 quote_spanned!(here=> Wait(#time))
             }
             Running::Reject => quote_spanned!(here=> Reject),
@@ -43,14 +43,16 @@ pub(super) fn setters(plan: &Plan, rt: &TokenStream) -> TokenStream {
         .reconcile
         .as_ref()
         .map(|_| quote_spanned!(here=> call.reconciles();));
-    quote_spanned!(here=> #(#lengths)* #(#words)* #on_running #attempts #count #reconciles)
+    quote_spanned!(here=> #(#durations)* #(#words)* #on_running #attempts #count #reconciles)
 }
 
-fn length(length: &Length, rt: &TokenStream) -> TokenStream {
-    match length {
-        Length::Millis(millis) => quote_spanned!(here()=> #rt::Duration::from_millis(#millis)),
-        Length::Forever => quote_spanned!(here()=> #rt::FOREVER),
-        Length::Expr(expr) => quote_spanned!(here()=> #rt::time(#expr)),
+fn duration(value: &DurationSetting, rt: &TokenStream) -> TokenStream {
+    match value {
+        DurationSetting::Millis(millis) => {
+            quote_spanned!(here()=> #rt::Duration::from_millis(#millis))
+        }
+        DurationSetting::Forever => quote_spanned!(here()=> #rt::FOREVER),
+        DurationSetting::Expr(expr) => quote_spanned!(here()=> #rt::time(#expr)),
     }
 }
 

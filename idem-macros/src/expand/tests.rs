@@ -43,7 +43,7 @@ fn a_typical_expansion_is_short() {
 }
 
 #[test]
-fn the_function_that_finds_records_stands_beside_it() {
+fn the_function_of_entry_follows_the_original() {
     expands(
         r#"op = "payments.pay", key = req.order_no, on_error = release, entry = pay_entry"#,
         "#[expect(dead_code)] #[inline] pub async fn pay(mut req: PayRequest, #[idem(skip)] bank: &Bank)
@@ -64,7 +64,7 @@ fn a_boxed_future_expands_as_documented() {
 }
 
 #[test]
-fn every_setting_is_handed_on() {
+fn every_setting_is_passed_on() {
     expands(
         r#"op = "payments.pay", scope = public, ttl = "7d", error_ttl = HOUR, lease = "10s", max_run = "15m",
            on_duplicate = replay, on_running = reject, on_cancel = unknown, on_panic = release,
@@ -76,7 +76,7 @@ fn every_setting_is_handed_on() {
 }
 
 #[test]
-fn a_hook_is_lent_what_is_compared() {
+fn a_hook_borrows_the_compared_arguments() {
     expands(
         r#"op = "payments.pay", on_cancel = finish, max_attempts = unlimited, reconcile = Self::find"#,
         "fn pay<'async_trait>(self: Arc<Self>, id: u64, note: &'static str)
@@ -87,7 +87,7 @@ fn a_hook_is_lent_what_is_compared() {
 }
 
 #[test]
-fn a_body_is_lent_the_transaction_of_its_caller() {
+fn a_body_borrows_the_transaction_of_its_caller() {
     expands(
         r#"op = "payments.pay", ttl = forever, error_ttl = forever, tx = tx"#,
         "async fn pay(order: u64, mut tx: &mut PgTransaction<'_>) -> Result<u64, PayError> { go(&mut tx).await }",
@@ -96,7 +96,7 @@ fn a_body_is_lent_the_transaction_of_its_caller() {
 }
 
 #[test]
-fn a_boxed_body_is_lent_it_too() {
+fn a_boxed_body_borrows_the_transaction() {
     expands(
         r#"op = "payments.pay", key = id, tx = tx"#,
         "fn pay<'life0, 'life1, 'async_trait>(&'life0 self, id: u64, #[idem(skip)] tx: &'life1 mut impl Sql)
@@ -107,7 +107,7 @@ fn a_boxed_body_is_lent_it_too() {
 }
 
 #[test]
-fn a_mistake_leaves_the_function_as_it_was() {
+fn an_error_leaves_the_function_unchanged() {
     expands(
         "lease",
         "async fn pay(#[idem(skip)] id: u64) -> Result<u64, E> { #![allow(unused)] Ok(id) }",

@@ -10,17 +10,17 @@ use syn::{FnArg, Pat, Signature};
 ///
 /// Output:
 /// ```text
-/// let mut lent = lend::<T>(&mut *tx);
-/// let turn = begin_in_tx(call, <the place of the output>, &mut lent).await;
-/// match turn {
+/// let mut borrowed = borrow_tx::<T>(&mut *tx);
+/// let run = begin_in_tx(call, <the place of the output>, &mut borrowed).await;
+/// match run {
 ///     InTx::Answered(out) => out,
-///     InTx::Run(mut turn) => {
+///     InTx::Run(mut run) => {
 ///         let end = {
-///             let (scope, lent) = turn.split();
-///             let tx = lent.tx();
+///             let (scope, borrowed) = run.split();
+///             let tx = borrowed.tx();
 ///             scope.run(pin!(Some(BODY))).await
 ///         };
-///         turn.finish(end).await
+///         run.finish(end).await
 ///     }
 /// }
 /// ```
@@ -39,28 +39,28 @@ pub(super) fn run(
     // Errors about a type that is not a transaction are located on the type, or on the parameter if the type
     // cannot be written.
     let lent = if let Some(ty) = ty {
-        quote_spanned!(here()=> #rt::lend::<#ty>(&mut *#name))
+        quote_spanned!(here()=> #rt::borrow_tx::<#ty>(&mut *#name))
     } else {
         let rt = located(rt, *span);
         let mut there = name.clone();
         there.set_span(name.span().located_at(*span));
-        quote_spanned!(at(*span)=> #rt::lend(&mut *#there))
+        quote_spanned!(at(*span)=> #rt::borrow_tx(&mut *#there))
     };
     quote_spanned! {here()=>
         #[allow(clippy::used_underscore_binding)]
-        let mut lent = #lent;
-        // Bound to a name: a temporary would outlive `lent`.
-        let turn = #rt::begin_in_tx(call, #outcome, &mut lent).await;
-        match turn {
+        let mut borrowed = #lent;
+        // Bound to a name: a temporary would outlive `borrowed`.
+        let run = #rt::begin_in_tx(call, #outcome, &mut borrowed).await;
+        match run {
             #rt::InTx::Answered(out) => out,
-            #rt::InTx::Run(mut turn) => {
+            #rt::InTx::Run(mut run) => {
                 let end = {
-                    let (scope, lent) = turn.split();
+                    let (scope, borrowed) = run.split();
                     #[allow(unused_variables)]
-                    let #mutability #name = lent.tx();
+                    let #mutability #name = borrowed.tx();
                     scope.run(::core::pin::pin!(::core::option::Option::Some(#body))).await
                 };
-                turn.finish(end).await
+                run.finish(end).await
             }
         }
     }

@@ -26,19 +26,19 @@ pub(super) fn check(
     }
     match &scope.value {
         Some(Scope::Of(scope)) if is_client_key(scope, &names) => {
-            let message = "a client chooses its key, which does not say whose it is; name the tenant, user or \
+            let message = "a client chooses its key, which does not identify the client; name the tenant, user or \
                            credential that was authenticated, such as `scope = user.id`, or write `scope = public` \
                            if all clients share one namespace";
             errors.at(key::span(scope), message);
         }
         None if scope.named.is_none() => {
-            if let Some((name, span)) = used(key, compared, &names) {
+            if let Some((name, span)) = find_client_key(key, compared, &names) {
                 if key.value.as_ref().is_some_and(key::may_be_token) {
                     return true;
                 }
                 let message = format!(
                     "a client chooses `{name}`, and another client that sends the same one would get the stored \
-                     answer; say whose key it is by what was authenticated, such as `scope = user.id`, or write \
+                     answer; name the authenticated owner of the key, such as `scope = user.id`, or write \
                      `scope = public` if all clients share one namespace"
                 );
                 errors.at(span, message);
@@ -50,7 +50,7 @@ pub(super) fn check(
 }
 
 /// The client's key within the key or the compared arguments.
-fn used(
+fn find_client_key(
     key: &Slot<Expr>,
     compared: Option<&[Compared]>,
     names: &[String],

@@ -1,4 +1,4 @@
-//! The function that finds the record of a call.
+//! The generated function of `entry`, which finds the record of a call.
 
 use super::transaction::Transaction;
 use super::{bare, generic};
@@ -21,8 +21,7 @@ pub(super) fn check(
     };
     if bare(name) == bare(&sig.ident) {
         let message = format!(
-            "`{name}` is this function; give the one that finds its records another name, such as \
-             `entry = {name}_entry`"
+            "`{name}` is this function; give the generated function another name, such as `entry = {name}_entry`"
         );
         errors.at(name.span(), message);
     }
@@ -30,28 +29,28 @@ pub(super) fn check(
     if args.op.named.is_none() && generic(sig).is_none() {
         errors.at(
             name.span(),
-            "`entry` finds records by the name of their operation, which has to stay what it was; write it: \
-             `op = \"..\"`",
+            "`entry` finds records by the name of their operation, which must not change; write it: `op = \"..\"`",
         );
     }
     let Some(tx) = tx else { return };
     if matches!(shape, Some((Shape::Boxed(_), _))) {
         errors.at(
             name.span(),
-            "`entry` leaves out the transaction, which is part of the signature that `#[async_trait]` has made; put \
-             `#[idempotent]` on a function of its own, and call that",
+            "`entry` generates a function without the transaction, but `#[async_trait]` has made the transaction part of the \
+             signature; put `#[idempotent]` on a function of its own, and call that",
         );
-    } else if let Some(param) = only_of(tx, sig) {
+    } else if let Some(param) = only_in_transaction(tx, sig) {
         let message = format!(
-            "`entry` leaves out the transaction, and nothing else says what `{param}` is; name the type of `{}`",
+            "`entry` generates a function without the transaction, in which `{param}` cannot be inferred; write the concrete \
+             type of `{}`",
             tx.name
         );
         errors.at(param.span(), message);
     }
 }
 
-/// A type parameter that only the transaction's type names.
-fn only_of<'a>(tx: &Transaction, sig: &'a Signature) -> Option<&'a Ident> {
+/// A type parameter that only the transaction's type names, and that the generated function could not infer.
+fn only_in_transaction<'a>(tx: &Transaction, sig: &'a Signature) -> Option<&'a Ident> {
     let (of_tx, of_others): (Vec<_>, Vec<_>) = sig.inputs.iter().partition(|input| {
         matches!(input, FnArg::Typed(typed) if key::any(typed.pat.to_token_stream(), &[bare(&tx.name)]))
     });

@@ -34,7 +34,7 @@ pub(super) fn plan(
             if !has_key {
                 errors.at(
                     span,
-                    "without `key` the fingerprint is the key; give `key`, or remove this",
+                    "without `key` the fingerprint is the key; give `key`, or remove `fingerprint`",
                 );
             }
             return None;
@@ -60,7 +60,7 @@ pub(super) fn plan(
     };
     if compared.is_empty() && !has_key && errors.is_empty() {
         let message = format!(
-            "no argument of `{}` tells two calls apart; give `key`",
+            "no argument of `{}` distinguishes two calls; give `key`",
             sig.ident
         );
         errors.at(sig.ident.span(), message);
@@ -79,10 +79,10 @@ fn every(parameters: &[Parameter], tx: Option<&Transaction>, errors: &mut Errors
         if parameter.names.is_empty() {
             errors.at(
                 parameter.span,
-                "this argument has no name to take part in the fingerprint; name it, or mark it `#[idem(skip)]`",
+                "this argument has no name for the fingerprint; name it, or mark it `#[idem(skip)]`",
             );
         }
-        ordered(parameter, errors);
+        check_order(parameter, errors);
         for name in &parameter.names {
             compared.push(Compared {
                 cfgs: parameter.cfgs.clone(),
@@ -98,12 +98,12 @@ fn every(parameters: &[Parameter], tx: Option<&Transaction>, errors: &mut Errors
 }
 
 /// Rejects a value that serializes differently each time.
-fn ordered(parameter: &Parameter, errors: &mut Errors) {
+fn check_order(parameter: &Parameter, errors: &mut Errors) {
     if let Some(set) = parameter.unordered {
         errors.at(
             set,
-            "a `HashSet` is in another order each time, and a repeat would not be known as one; take a `BTreeSet` or \
-             a sorted `Vec`, or mark the argument `#[idem(skip)]`",
+            "the order of a `HashSet` differs each time, so that a repeated call would not be recognized; take a \
+             `BTreeSet` or a sorted `Vec`, or mark the argument `#[idem(skip)]`",
         );
     }
 }
@@ -131,7 +131,7 @@ fn listed(
         if first == "self" && sig.receiver().is_some() {
             errors.at(
                 span,
-                "`self` never takes part in the fingerprint; put its field into `key` or `scope`",
+                "`self` is never part of the fingerprint; put its field into `key` or `scope`",
             );
             return None;
         }
@@ -152,12 +152,12 @@ fn listed(
     if let Some(skip) = parameter.skip {
         errors.at(
             skip,
-            format!("`{first}` is listed in `fingerprint(..)`; remove it there, or this"),
+            format!("`{first}` is listed in `fingerprint(..)`; remove it there, or remove `skip`"),
         );
     }
     let whole = matches!(expr, Expr::Path(_));
     if whole && parameter.names.len() == 1 {
-        ordered(parameter, errors);
+        check_order(parameter, errors);
     }
     let ty = parameter.ty.clone().filter(|_| whole);
     Some(Compared {

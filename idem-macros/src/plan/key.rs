@@ -14,18 +14,18 @@ pub(super) fn key(
     sig: &Signature,
     errors: &mut Errors,
 ) -> Option<Value> {
-    let mistake = mistake(&key, parameters, sig);
+    let error = error(&key, parameters, sig);
     let value = errors.ok(Value::new(key))?;
-    if let Some((span, message)) = mistake {
+    if let Some((span, message)) = error {
         errors.at(span, message);
     }
     Some(value)
 }
 
-fn mistake(key: &Expr, parameters: &[Parameter], sig: &Signature) -> Option<(Span, String)> {
+fn error(key: &Expr, parameters: &[Parameter], sig: &Signature) -> Option<(Span, String)> {
     let span = key::span(key);
     if key::is_constant(key) {
-        let message = "this key is the same for every call; name what tells two calls apart, such as \
+        let message = "this key is the same for every call; name what distinguishes two calls, such as \
                        `key = order_id` or `key = \"{order_id}\"`";
         return Some((span, message.to_owned()));
     }
@@ -34,10 +34,12 @@ fn mistake(key: &Expr, parameters: &[Parameter], sig: &Signature) -> Option<(Spa
         return unordered(key, parameters);
     }
     let function = &sig.ident;
-    let slips = key::variables(key).into_iter();
-    let mut slips = slips.filter_map(|(name, span)| Some((guess(&name, &names)?, name, span)));
-    if let Some((meant, name, span)) = slips.next() {
-        let message = format!("`{name}` is no argument of `{function}`; did you mean `{meant}`?");
+    let variables = key::variables(key).into_iter();
+    let mut misspelt =
+        variables.filter_map(|(name, span)| Some((guess(&name, &names)?, name, span)));
+    if let Some((meant, name, span)) = misspelt.next() {
+        let message =
+            format!("`{name}` is not an argument of `{function}`; did you mean `{meant}`?");
         return Some((span, message));
     }
     let shared = "every call would share one record and get its answer";
@@ -46,11 +48,11 @@ fn mistake(key: &Expr, parameters: &[Parameter], sig: &Signature) -> Option<(Spa
             format!("`key` names no argument of `{function}`; {hint}")
         }
         ([], None) => format!(
-            "`{function}` has no argument, so that {shared}; pass what tells two calls apart, as in \
+            "`{function}` has no argument, so that {shared}; pass what distinguishes two calls, as in \
              `async fn {function}(day: Date)`, and write `key = day`"
         ),
         ([], Some(_)) => format!(
-            "`key` names nothing of `self`, and `{function}` has no other argument; {shared}"
+            "`key` does not depend on `self`, and `{function}` has no other argument; {shared}"
         ),
         (names, _) => format!(
             "`key` names no argument of `{function}` (`{}`); {shared}",
@@ -68,8 +70,8 @@ fn unordered(key: &Expr, parameters: &[Parameter]) -> Option<(Span, String)> {
             let mut sets = parameters.iter().filter(|set| set.unordered.is_some());
             sets.find(|set| matches!(&*set.names, [only] if only == name))?;
             let message = format!(
-                "the `HashSet` in `{name}` is in another order each time, and a repeat would not be known as one; make \
-                 a `BTreeSet` or a sorted `Vec` of it"
+                "the order of the `HashSet` in `{name}` differs each time, so that a repeated call would not be recognized; \
+                 make a `BTreeSet` or a sorted `Vec` of it"
             );
             Some((name.span(), message))
         }
@@ -82,7 +84,7 @@ fn unordered(key: &Expr, parameters: &[Parameter]) -> Option<(Span, String)> {
     }
 }
 
-/// A constant that is not a literal may be the region of a deployment.
+/// Checks `scope`. A constant that is not a literal is accepted: it may be the region of a deployment.
 pub(super) fn scope(
     scope: Scope<Expr>,
     parameters: &[Parameter],
@@ -94,8 +96,8 @@ pub(super) fn scope(
         Scope::Public(span) => {
             if names.iter().any(|name| name == "public") {
                 let message = format!(
-                    "`public` is an argument of `{}`, and the word for one namespace that all callers share; for the \
-                     argument write `scope = &public`, for the word rename the argument",
+                    "`public` is an argument of `{}`, and the keyword for one namespace that all callers share; for the \
+                     argument write `scope = &public`, for the keyword rename the argument",
                     sig.ident
                 );
                 errors.at(span, message);
@@ -105,15 +107,15 @@ pub(super) fn scope(
         Scope::Of(scope) => scope,
     };
     let span = key::span(&scope);
-    let mistake = mistaken_word(&scope, &names);
+    let misspelt = misspelt_public(&scope, &names);
     let constant = key::is_constant(&scope);
     let value = errors.ok(Value::new(scope))?;
-    if let Some(message) = mistake {
+    if let Some(message) = misspelt {
         errors.at(span, message);
     } else if constant {
         errors.at(
             span,
-            "this scope is the same for every caller; name what tells them apart, such as `scope = tenant` or \
+            "this scope is the same for every caller; name what distinguishes them, such as `scope = tenant` or \
              `scope = \"{tenant}\"`",
         );
     }
@@ -121,13 +123,13 @@ pub(super) fn scope(
 }
 
 /// `"public"`, and other spellings of it by analogy.
-fn mistaken_word(scope: &Expr, names: &[String]) -> Option<String> {
+fn misspelt_public(scope: &Expr, names: &[String]) -> Option<String> {
     match scope {
         Expr::Lit(ExprLit {
             lit: Lit::Str(text),
             ..
         }) if text.value() == "public" => {
-            Some("a word is written without quotes; write `scope = public`".to_owned())
+            Some("`public` is a keyword; remove the quotes: `scope = public`".to_owned())
         }
         Expr::Path(path) => {
             let word = path.path.get_ident()?.to_string();

@@ -13,13 +13,13 @@ const USAGE: &str = "`reconcile` takes the path of an async function, or a call 
 
 pub(crate) enum Hook {
     /// A path, called with these values and then the context.
-    Path(ExprPath, Vec<Lent>),
+    Path(ExprPath, Vec<HookArgument>),
     /// An expression, called as written.
     Call(Expr),
 }
 
 /// A value that is passed to the hook.
-pub(crate) struct Lent {
+pub(crate) struct HookArgument {
     pub(crate) value: Expr,
     /// Whether the type is written as a reference, which is then passed on itself.
     pub(crate) reference: bool,
@@ -38,7 +38,7 @@ pub(super) fn plan(
             if let Some(argument) = compared.iter().find(|argument| !argument.cfgs.is_empty()) {
                 let hook = path.path.segments.last().map(|segment| &segment.ident);
                 let message = format!(
-                    "`{}` stands under `#[cfg]` and cannot be passed on; write the call of the hook, \
+                    "`{}` is under `#[cfg]` and cannot be passed on; write the call of the hook, \
                      `reconcile = {}(..)`",
                     argument.name,
                     hook.to_token_stream()
@@ -46,20 +46,20 @@ pub(super) fn plan(
                 errors.at(argument.span, message);
                 return None;
             }
-            Some(Hook::Path(path, lent(compared, sig)))
+            Some(Hook::Path(path, arguments(compared, sig)))
         }
         Expr::Call(_) | Expr::MethodCall(_) => {
             if let Some(span) = question_mark(hook.to_token_stream()) {
                 errors.at(
                     span,
-                    "a `?` cannot stand here; put it into the hook, whose error means that nobody knows",
+                    "`?` is not allowed here; use it in the hook, whose error means that the outcome is still unknown",
                 );
                 return None;
             }
             Some(Hook::Call(hook))
         }
         Expr::Await(hook) => {
-            let message = "the hook is awaited where it is needed; remove this `.await`";
+            let message = "the generated code awaits the hook; remove this `.await`";
             errors.at(hook.await_token.span, message);
             None
         }
@@ -71,10 +71,10 @@ pub(super) fn plan(
 }
 
 /// The receiver and the compared values.
-fn lent(compared: &[Compared], sig: &Signature) -> Vec<Lent> {
+fn arguments(compared: &[Compared], sig: &Signature) -> Vec<HookArgument> {
     let receiver = sig.receiver().map(|receiver| {
         let token = receiver.self_token;
-        Lent {
+        HookArgument {
             value: syn::parse_quote!(#token),
             reference: match &receiver.kind {
                 ReceiverKind::Reference(..) => true,
@@ -83,7 +83,7 @@ fn lent(compared: &[Compared], sig: &Signature) -> Vec<Lent> {
             },
         }
     });
-    let compared = compared.iter().map(|argument| Lent {
+    let compared = compared.iter().map(|argument| HookArgument {
         value: argument.value.clone(),
         reference: argument.reference,
     });

@@ -48,12 +48,12 @@ pub(super) fn plan(
     }) = &*typed.pat
     else {
         let message = format!(
-            "the transaction is an argument of its own, not part of a pattern; write `{name}: &mut ..`"
+            "the transaction must be an argument of its own, not part of a pattern; write `{name}: &mut ..`"
         );
         errors.at(parameter.span, message);
         return None;
     };
-    let Some(ty) = lent(&typed.ty) else {
+    let Some(ty) = referenced(&typed.ty) else {
         let message = "take the transaction by `&mut`: the caller commits it";
         errors.at(typed.ty.span(), message);
         return None;
@@ -69,7 +69,7 @@ pub(super) fn plan(
 
 /// Error for a transaction among the values that make up a request.
 pub(super) fn is_no_input(name: &Ident) -> String {
-    format!("`{name}` is the transaction, which does not tell two calls apart; remove it here")
+    format!("`{name}` is the transaction, which does not distinguish two calls; remove it here")
 }
 
 fn find<'a>(
@@ -89,7 +89,7 @@ fn unknown(name: &Ident, parameters: &[Parameter], sig: &Signature) -> String {
     let function = &sig.ident;
     if name == "self" {
         return format!(
-            "the transaction is an argument of its own; take it in `{function}`, as in `tx: &mut PgTransaction<'_>`, \
+            "the transaction must be an argument of its own; take it in `{function}`, as in `tx: &mut PgTransaction<'_>`, \
              and write `tx = tx`"
         );
     }
@@ -105,11 +105,11 @@ fn unknown(name: &Ident, parameters: &[Parameter], sig: &Signature) -> String {
 }
 
 /// `T` of `&mut T`.
-fn lent(ty: &Type) -> Option<&Type> {
+fn referenced(ty: &Type) -> Option<&Type> {
     match ty {
         Type::Reference(reference) if reference.mutability.is_some() => Some(&reference.elem),
-        Type::Paren(paren) => lent(&paren.elem),
-        Type::Group(group) => lent(&group.elem),
+        Type::Paren(paren) => referenced(&paren.elem),
+        Type::Group(group) => referenced(&group.elem),
         _ => None,
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::description::{Call, enter, entry};
 #[cfg(feature = "_sql")]
 use super::in_tx::CallInTx;
-use super::run::{finish, run};
+use super::run::{run, run_in_task};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::identity::call_id::CallKey;
@@ -194,7 +194,7 @@ impl<P> CallBuilder<P> {
     {
         let body = async move { body(context()).await };
         let (call, output) = self.into_call();
-        finish(call, output, body).await
+        run_in_task(call, output, body).await
     }
 
     /// As [`run`](Self::run), with a reconcile hook.

@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 #[cfg(feature = "http")]
-use super::replays::Replays;
+use super::replay_count::ReplayCount;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::identity::call_id::{CallKey, Inputs, KeyInScope, KeyOfSubject, Named};
@@ -14,8 +14,8 @@ use crate::identity::key::ToKey;
 use crate::identity::operation::Operation;
 use crate::lifecycle::core::{Core, Protection};
 use crate::lifecycle::run_limit::Gate;
-use crate::lifecycle::start::Ask;
 use crate::lifecycle::start::CallAdmission;
+use crate::lifecycle::start::CallRequest;
 use crate::outcome::AnyOutput;
 use crate::policy::{
     EffectivePolicy, OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning,
@@ -103,7 +103,7 @@ impl Call {
         self.tells_age = output.tells_age();
         self.types = AnswerTypes::of(output.schemas());
         #[cfg(feature = "http")]
-        Replays::called();
+        ReplayCount::called();
         self
     }
 
@@ -144,7 +144,7 @@ pub fn arg<T: ToFingerprint + ?Sized>(call: &mut Call, name: &'static str, value
 }
 
 /// The engine of a call and its claim request; the engine's observer receives an error.
-pub(super) fn describe(call: Call) -> Result<(Engine, Ask), Error> {
+pub(super) fn describe(call: Call) -> Result<(Engine, CallRequest), Error> {
     let Call {
         inputs,
         engine,
@@ -158,17 +158,17 @@ pub(super) fn describe(call: Call) -> Result<(Engine, Ask), Error> {
         return Err(Error::new(ErrorKind::NoEngine, inputs.operation));
     };
     let core = &engine.core;
-    let ask = inputs.finish().and_then(|named| {
+    let request = inputs.finish().and_then(|named| {
         let mut policy = EffectivePolicy::of_call(policy, &core.defaults).map_err(|detail| {
             Error::new(ErrorKind::InvalidPolicy, named.operation.clone()).detail(detail)
         })?;
         policy.reconciles = reconciles;
         policy.types = types;
         policy.tells_age = tells_age;
-        ask(core, named, policy, gate)
+        call_request(core, named, policy, gate)
     });
-    match ask {
-        Ok(ask) => Ok((engine, ask)),
+    match request {
+        Ok(request) => Ok((engine, request)),
         Err(error) => {
             core.refused(&error);
             Err(error)
@@ -176,12 +176,12 @@ pub(super) fn describe(call: Call) -> Result<(Engine, Ask), Error> {
     }
 }
 
-fn ask(
+fn call_request(
     core: &Core,
     named: Named,
     mut policy: EffectivePolicy,
     gate: Option<Box<Gate>>,
-) -> Result<Ask, Error> {
+) -> Result<CallRequest, Error> {
     let Named {
         operation,
         digest,
@@ -211,7 +211,7 @@ fn ask(
     };
     let former = core.former_digests.as_ref();
     let former = former.map(|digests| Box::new(digests.identify(plain)));
-    Ok(Ask {
+    Ok(CallRequest {
         operation,
         own: core.digests.identify(plain),
         former,
@@ -227,23 +227,23 @@ fn ask(
 ///
 /// As [`CallBuilder::entry`](crate::CallBuilder::entry).
 pub async fn entry(call: Call) -> Result<Option<crate::lifecycle::inspect::Entry>, Error> {
-    let (engine, ask) = describe(call)?;
+    let (engine, request) = describe(call)?;
     let core = &engine.core;
-    if let Some(former) = ask.former {
+    if let Some(former) = request.former {
         let entry = core
-            .entry(&ask.operation, former.identity, &ask.policy)
+            .entry(&request.operation, former.identity, &request.policy)
             .await?;
         if entry.is_some() {
             return Ok(entry);
         }
     }
-    core.entry(&ask.operation, ask.own.identity, &ask.policy)
+    core.entry(&request.operation, request.own.identity, &request.policy)
         .await
 }
 
 /// Admits a call, or returns its known answer.
 pub(super) fn enter(call: Call) -> Result<(Engine, CallAdmission), Error> {
-    let (engine, ask) = describe(call)?;
-    let admission = engine.core.enter(ask)?;
+    let (engine, request) = describe(call)?;
+    let admission = engine.core.enter(request)?;
     Ok((engine, admission))
 }

@@ -14,17 +14,17 @@ use std::time::Duration;
 use tokio::task::consume_budget;
 
 use super::description::{Call, enter};
-use super::overtaken::{adopt, give_up, lose};
+use super::overtaken::{adopt, settle_after_lost_lease, settle_without_body};
 use super::replay::replay;
 use crate::engine::Engine;
 use crate::env::catch_unwind::Panic;
 use crate::identity::operation::Operation;
 use crate::lifecycle::claim::Claim;
 use crate::lifecycle::context::Context;
+use crate::lifecycle::ending::{Settled, Settling};
 use crate::lifecycle::in_flight::Unleased;
 use crate::lifecycle::reconcile::pending::{PendingReconcile, Stop};
 use crate::lifecycle::run_limit::RunPermit;
-use crate::lifecycle::settle::{Settled, Settling};
 use crate::lifecycle::start::Start;
 use crate::lifecycle::start::{CallAdmission, Pending};
 use crate::outcome::AnyOutput;
@@ -36,56 +36,56 @@ pub(super) trait PolledBody {
     /// Polls the body. Ready: the output is set.
     fn poll(&mut self, cx: &mut task::Context<'_>) -> Poll<()>;
     /// Drops the body, with everything that it owns.
-    fn end(&mut self);
+    fn drop_body(&mut self);
     fn output(&mut self) -> &mut dyn AnyOutput;
 }
 
 /// A boxed future, because it is much larger than the body of most calls, which the caller also stores.
 type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A call that was admitted.
+/// The progress of a call after its admission.
 pub(super) struct Drive {
     /// `None`: the call was refused.
     engine: Option<Engine>,
     stage: Stage,
-    /// The call's slot in the run limit, until the call has ended.
-    place: Option<Box<RunPermit>>,
+    /// The call's permit of the run limit, until the call has ended.
+    run_permit: Option<Box<RunPermit>>,
 }
 
 enum Stage {
-    /// The output was set, or the call refused, at admission.
-    Known,
+    /// The output was set at admission: a stored answer, or a refusal.
+    Answered,
     /// The claim is in progress.
-    Acquires(Pending),
+    Acquiring(Pending),
     /// The body runs.
-    Runs(Turn),
+    Running(RunningBody),
     /// The body's result, or its abort, is being settled.
-    Settles {
+    Settling {
         context: Context,
         settling: Settling,
-        /// Whether the output is that of the body.
+        /// Whether the output is that of this call's body.
         own: bool,
     },
     /// The body has panicked, and its key is released first.
-    Panics(Waiting, Panic),
+    Panicked(Waiting, Panic),
     /// The output is set.
     Ended,
 }
 
 /// The state of a running body.
-struct Turn {
+struct RunningBody {
     /// Created where the call was made, whatever task the body runs in.
     context: Context,
     /// `None`: it runs without protection.
     claim: Option<Claim>,
-    /// Completes when the lease is lost, and ends the body.
+    /// Completes when the lease is lost; the body is then dropped.
     lost: Option<Waiting>,
     /// Counts a body without a claim as running.
     _unprotected: Option<Box<Unleased>>,
 }
 
 /// The end of a running body.
-enum End {
+enum RunEnd {
     Output,
     Panic(Panic),
     LeaseLost,
@@ -94,31 +94,31 @@ enum End {
 
 impl Drive {
     /// Admits the call, or sets its output from a known answer or refusal.
-    pub(super) fn open(call: Call, output: &mut dyn AnyOutput) -> Self {
+    pub(super) fn admit(call: Call, output: &mut dyn AnyOutput) -> Self {
         let (engine, stage) = match enter(call.answered_by(output)) {
             Err(error) => {
                 output.refuse(error);
-                (None, Stage::Known)
+                (None, Stage::Answered)
             }
             Ok((engine, CallAdmission::Replay(stored))) => {
                 replay(&engine, output, &stored);
-                (None, Stage::Known)
+                (None, Stage::Answered)
             }
             Ok((engine, CallAdmission::Acquire(pending))) => {
-                (Some(engine), Stage::Acquires(pending))
+                (Some(engine), Stage::Acquiring(pending))
             }
         };
         Self {
             engine,
             stage,
-            place: None,
+            run_permit: None,
         }
     }
 
-    /// The operation, if the body is about to run.
+    /// The operation, if the body is about to run. `None`: it will not run, and the output is set.
     pub(super) fn operation(&self) -> Option<&Operation> {
         match &self.stage {
-            Stage::Runs(turn) => Some(turn.context.operation()),
+            Stage::Running(running) => Some(running.context.operation()),
             _ => None,
         }
     }
@@ -129,12 +129,12 @@ impl Drive {
         cx: &mut task::Context<'_>,
         output: &mut dyn AnyOutput,
     ) -> Poll<()> {
-        if let Stage::Known | Stage::Acquires(_) = &self.stage {
+        if let Stage::Answered | Stage::Acquiring(_) = &self.stage {
             // Calls that a store in this process or the local cache answers are never pending by themselves: without
             // this budget, a task that makes one after the other would starve all other tasks of its thread.
             ready!(pin!(consume_budget()).poll(cx));
         }
-        if let (Stage::Acquires(pending), Some(engine)) = (&mut self.stage, &self.engine) {
+        if let (Stage::Acquiring(pending), Some(engine)) = (&mut self.stage, &self.engine) {
             self.stage = match ready!(pending.as_mut().poll(cx)) {
                 Err(error) => {
                     output.refuse(error);
@@ -145,14 +145,14 @@ impl Drive {
                     Stage::Ended
                 }
                 Ok(Start::Run(mut claim)) => {
-                    self.place = claim.take_place();
-                    Stage::Runs(Turn::new(claim, None))
+                    self.run_permit = claim.take_run_permit();
+                    Stage::Running(RunningBody::new(claim, None))
                 }
                 Ok(Start::Reconcile(mut claim, reconcile)) => {
-                    self.place = claim.take_place();
-                    Stage::Runs(Turn::new(claim, Some(reconcile)))
+                    self.run_permit = claim.take_run_permit();
+                    Stage::Running(RunningBody::new(claim, Some(reconcile)))
                 }
-                Ok(Start::Unprotected(call)) => Stage::Runs(Turn::unprotected(call)),
+                Ok(Start::Unprotected(call)) => Stage::Running(RunningBody::unprotected(call)),
             };
         }
         Poll::Ready(())
@@ -166,21 +166,21 @@ impl Drive {
         body: &mut dyn PolledBody,
     ) -> Poll<()> {
         ready!(self.poll_start(cx, body.output()));
-        if let Stage::Runs(turn) = &mut self.stage {
-            let end = ready!(turn.poll(cx, body));
-            body.end();
-            if let Stage::Runs(turn) = mem::replace(&mut self.stage, Stage::Ended) {
-                self.stage = self.ended(turn, end, body.output());
+        if let Stage::Running(running) = &mut self.stage {
+            let end = ready!(running.poll(cx, body));
+            body.drop_body();
+            if let Stage::Running(running) = mem::replace(&mut self.stage, Stage::Ended) {
+                self.stage = self.after_body(running, end, body.output());
             }
         }
         let (context, settled, own) = match &mut self.stage {
-            Stage::Settles {
+            Stage::Settling {
                 context,
                 settling,
                 own,
             } => (context, ready!(settling.as_mut().poll(cx)), *own),
-            Stage::Panics(given_back, _) => {
-                ready!(given_back.as_mut().poll(cx));
+            Stage::Panicked(settling, _) => {
+                ready!(settling.as_mut().poll(cx));
                 return self.panic();
             }
             _ => return Poll::Ready(()),
@@ -195,34 +195,36 @@ impl Drive {
     }
 
     fn panic(&mut self) -> Poll<()> {
-        if let Stage::Panics(_, panic) = mem::replace(&mut self.stage, Stage::Ended) {
+        if let Stage::Panicked(_, panic) = mem::replace(&mut self.stage, Stage::Ended) {
             resume_unwind(panic)
         }
         Poll::Ready(())
     }
 
     /// The stage after a body that has ended and was dropped.
-    fn ended(&self, turn: Turn, end: End, output: &mut dyn AnyOutput) -> Stage {
-        let Turn { context, claim, .. } = turn;
+    fn after_body(&self, running: RunningBody, end: RunEnd, output: &mut dyn AnyOutput) -> Stage {
+        let RunningBody { context, claim, .. } = running;
         let (Some(claim), Some(engine)) = (claim, &self.engine) else {
-            if let End::Panic(panic) = end {
+            if let RunEnd::Panic(panic) = end {
                 resume_unwind(panic);
             }
             // Without a claim there is no lease to lose and no hook to run: the body has an output.
-            output.come_about(AnswerSource::Executed, context.attempt(), Duration::ZERO);
+            output.set_provenance(AnswerSource::Executed, context.attempt(), Duration::ZERO);
             return Stage::Ended;
         };
         let (settling, own) = match end {
-            End::Output => {
-                output.come_about(claim.how(), claim.attempt(), Duration::ZERO);
+            RunEnd::Output => {
+                output.set_provenance(claim.answer_source(), claim.attempt(), Duration::ZERO);
                 let encoded = output.write(&engine.core.format);
                 (claim.settle(encoded), true)
             }
-            End::Panic(panic) => return Stage::Panics(Box::pin(claim.panicked()), panic),
-            End::LeaseLost => (lose(engine.clone(), claim), false),
-            End::Stop(stop) => (give_up(engine.clone(), claim, stop), false),
+            RunEnd::Panic(panic) => {
+                return Stage::Panicked(Box::pin(claim.settle_panicked()), panic);
+            }
+            RunEnd::LeaseLost => (settle_after_lost_lease(engine.clone(), claim), false),
+            RunEnd::Stop(stop) => (settle_without_body(engine.clone(), claim, stop), false),
         };
-        Stage::Settles {
+        Stage::Settling {
             context,
             settling,
             own,
@@ -230,7 +232,7 @@ impl Drive {
     }
 }
 
-impl Turn {
+impl RunningBody {
     fn new(claim: Claim, reconcile: Option<PendingReconcile>) -> Self {
         let context = claim.context_with(reconcile);
         let cancels = claim.policy().on_lease_lost() == OnLeaseLost::Cancel;
@@ -252,18 +254,18 @@ impl Turn {
     }
 
     /// Polls the body until it has ended, or must not continue.
-    fn poll(&mut self, cx: &mut task::Context<'_>, body: &mut dyn PolledBody) -> Poll<End> {
+    fn poll(&mut self, cx: &mut task::Context<'_>, body: &mut dyn PolledBody) -> Poll<RunEnd> {
         let poll = AssertUnwindSafe(|| body.poll(cx));
         match self.context.enter(|| catch_unwind(poll)) {
-            Ok(Poll::Ready(())) => return Poll::Ready(End::Output),
-            Err(panic) => return Poll::Ready(End::Panic(panic)),
+            Ok(Poll::Ready(())) => return Poll::Ready(RunEnd::Output),
+            Err(panic) => return Poll::Ready(RunEnd::Panic(panic)),
             Ok(Poll::Pending) => {}
         }
         if let Some(stop) = self.context.reconcile().and_then(PendingReconcile::stop) {
-            return Poll::Ready(End::Stop(Box::new(stop)));
+            return Poll::Ready(RunEnd::Stop(Box::new(stop)));
         }
         match &mut self.lost {
-            Some(lost) => lost.as_mut().poll(cx).map(|()| End::LeaseLost),
+            Some(lost) => lost.as_mut().poll(cx).map(|()| RunEnd::LeaseLost),
             None => Poll::Pending,
         }
     }

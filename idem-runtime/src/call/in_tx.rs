@@ -137,13 +137,13 @@ impl<'t, T: SqlTransaction + ?Sized, P> CallInTx<'t, T, P> {
         let output = Output::new(self.on_error);
         match begin_in_tx(self.call, output, self.tx).await {
             InTx::Answered(answer) => answer,
-            InTx::Run(mut turn) => {
-                let context = turn.context().clone();
+            InTx::Run(mut run) => {
+                let context = run.context().clone();
                 let end = {
-                    let (scope, tx) = turn.split();
+                    let (scope, tx) = run.split();
                     scope.run(pin!(Some(body(tx, context)))).await
                 };
-                turn.finish(end).await
+                run.finish(end).await
             }
         }
     }

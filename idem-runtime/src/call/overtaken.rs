@@ -12,10 +12,10 @@ use crate::error::{Error, ErrorKind};
 use crate::identity::operation::Operation;
 use crate::lifecycle::claim::Claim;
 use crate::lifecycle::context::Context;
+use crate::lifecycle::ending::{Settled, Settling};
 use crate::lifecycle::interpret::other_type;
 use crate::lifecycle::lease::Lease;
 use crate::lifecycle::reconcile::pending::Stop;
-use crate::lifecycle::settle::{Settled, Settling};
 use crate::outcome::AnyOutput;
 use crate::outcome::stored::StoredAnswer;
 use crate::policy::OnCancel;
@@ -24,22 +24,22 @@ use crate::record::{OutcomeKind, State};
 use crate::store::ReadReply;
 
 /// Settles a call whose lease was lost and whose body was dropped for it.
-pub(super) fn lose(engine: Engine, claim: Claim) -> Settling {
+pub(super) fn settle_after_lost_lease(engine: Engine, claim: Claim) -> Settling {
     Box::pin(async move {
         let (lease, wait) = (Arc::clone(claim.lease()), claim.policy().wait());
-        claim.cancelled().await;
-        winner(&engine, &lease, wait).await
+        claim.settle_cancelled().await;
+        wait_for_winner(&engine, &lease, wait).await
     })
 }
 
 /// Settles a call whose body was dropped before it began.
-pub(super) fn give_up(engine: Engine, claim: Claim, stop: Box<Stop>) -> Settling {
+pub(super) fn settle_without_body(engine: Engine, claim: Claim, stop: Box<Stop>) -> Settling {
     Box::pin(async move {
         match *stop {
             Stop::Undecided => {
                 let operation = claim.operation().clone();
                 let attempts = claim.attempt();
-                match claim.undecided().await {
+                match claim.settle_undecided().await {
                     Settled::Own => {
                         let (core, now) = (&engine.core, Duration::ZERO);
                         let cause = Some(Cause::Undecided);
@@ -49,11 +49,11 @@ pub(super) fn give_up(engine: Engine, claim: Claim, stop: Box<Stop>) -> Settling
                 }
             }
             Stop::Answered { record, left } => {
-                claim.give_back().await;
+                claim.release_unstarted().await;
                 Settled::Adopted { record, left }
             }
             Stop::Refused(error) => {
-                claim.give_back().await;
+                claim.release_unstarted().await;
                 Settled::Refused(error)
             }
         }
@@ -102,15 +102,15 @@ pub(super) fn adopt(
 fn cancelled(operation: &Operation, retry_after: Duration) -> Error {
     Error::new(ErrorKind::Running { retry_after }, operation.clone()).detail(
         "it was this one: its lease was lost, and its body was cancelled for that, as \
-             `on_lease_lost = cancel` says",
+             `on_lease_lost = cancel` requires",
     )
 }
 
 /// Waits for the answer of the attempt that took over the key. It polls by reading, never by claiming, because there is
 /// no body any more.
-async fn winner(engine: &Engine, lease: &Lease, patience: Duration) -> Settled {
+async fn wait_for_winner(engine: &Engine, lease: &Lease, wait: Duration) -> Settled {
     let (core, clock) = (&engine.core, &*engine.core.clock);
-    let until = clock.now() + patience;
+    let until = clock.now() + wait;
     let mut backoff = Backoff::new(&crate::record::Owner::random());
     loop {
         let now = clock.now();
@@ -125,24 +125,24 @@ async fn winner(engine: &Engine, lease: &Lease, patience: Duration) -> Settled {
             if let State::Done { .. } = record.header.state {
                 return Settled::Adopted { record, left };
             }
-            let running = record.header.lease_left(left);
+            let lease_left = record.header.lease_left(left);
             if record.header.owner == lease.claim().owner {
-                refused = Settled::Refused(cancelled(lease.key.operation(), running));
-                let is_all = match record.header.state {
+                refused = Settled::Refused(cancelled(lease.key.operation(), lease_left));
+                let is_final = match record.header.state {
                     // Released: the next call runs.
                     State::Released => true,
                     // Held: no call can take it before the lease ends.
                     State::Pending { .. } if lease.policy.on_cancel() == OnCancel::Hold => {
-                        now + running >= until
+                        now + lease_left >= until
                     }
                     // The store does not have the outcome yet.
                     _ => false,
                 };
-                if is_all {
+                if is_final {
                     return refused;
                 }
-            } else if !running.is_zero() {
-                refused = Settled::Overtaken(running);
+            } else if !lease_left.is_zero() {
+                refused = Settled::Overtaken(lease_left);
             }
         }
         if now >= until {

@@ -1,7 +1,7 @@
 //! Replays: a stored answer becomes the output of a call.
 
 #[cfg(feature = "http")]
-use super::replays::Replays;
+use super::replay_count::ReplayCount;
 use crate::engine::Engine;
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
@@ -16,7 +16,7 @@ pub(super) fn replay(engine: &Engine, output: &mut dyn AnyOutput, stored: &Store
     let read = output.read(stored);
     #[cfg(feature = "http")]
     if read.is_ok() {
-        Replays::replayed();
+        ReplayCount::replayed();
     }
     if let Err(undecodable) = read {
         let error = undecodable_error(output.schemas(), stored, undecodable);

@@ -14,25 +14,26 @@ use crate::identity::operation::Operation;
 use crate::outcome::{AnyOutput, Output};
 
 /// A call in progress.
-#[must_use = "a call does nothing until it is awaited"]
+#[must_use = "the body runs only when the call is awaited"]
 pub struct Run<'b, O, P, F> {
-    // Field order: a dropped call drops its body first, so that its effects are undone before its key is released.
-    held: TypedBody<'b, O, P, F>,
+    // Field order: a dropped call drops its body first, so that what the body owns, such as an open transaction, is
+    // dropped before its key is released.
+    body: TypedBody<'b, O, P, F>,
     drive: Drive,
 }
 
 /// The body and the output of a call.
 struct TypedBody<'b, O, P, F> {
-    /// `None` once it has ended.
+    /// `None` once the body has completed or was dropped; never polled after that.
     body: Pin<&'b mut Option<F>>,
     output: Output<O, P>,
 }
 
 /// Replays the stored answer, or runs `body` under a claim and stores its result.
 ///
-/// The call begins when this function is called, so that the future holds little besides the body: an expansion calls
-/// it where it awaits. On a replay `body` is not polled, so no part of it has run. It is `None` when this returns
-/// early, because it was dropped before its key was released.
+/// The call is admitted when this function is called, and claims its key when the future is polled: so the future
+/// stores little besides the body. An expansion awaits it at once. On a replay `body` is not polled, so no part of it
+/// has run. The future leaves `None` in `body`: the body is dropped before its key is released.
 pub fn run<O, P, F>(
     call: Call,
     mut output: Output<O, P>,
@@ -41,21 +42,21 @@ pub fn run<O, P, F>(
 where
     F: Future<Output = O>,
 {
-    let drive = Drive::open(call, output.any());
-    let held = TypedBody { body, output };
-    Run { held, drive }
+    let drive = Drive::admit(call, output.any());
+    let body = TypedBody { body, output };
+    Run { body, drive }
 }
 
-/// Nothing in it is pinned: the body is pinned elsewhere.
+/// No field is pinned: the body is pinned by the caller.
 impl<O, P, F> Unpin for Run<'_, O, P, F> {}
 
 impl<O, P, F: Future<Output = O>> Future for Run<'_, O, P, F> {
     type Output = O;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<O> {
-        let Self { held, drive } = &mut *self;
-        match drive.poll(cx, held) {
-            Poll::Ready(()) => Poll::Ready(held.output.take()),
+        let Self { body, drive } = &mut *self;
+        match drive.poll(cx, body) {
+            Poll::Ready(()) => Poll::Ready(body.output.take()),
             Poll::Pending => Poll::Pending,
         }
     }
@@ -63,7 +64,6 @@ impl<O, P, F: Future<Output = O>> Future for Run<'_, O, P, F> {
 
 impl<O, P, F: Future<Output = O>> PolledBody for TypedBody<'_, O, P, F> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // Invariant: the body is dropped only after completion.
         if let Some(body) = self.body.as_mut().as_pin_mut()
             && let Poll::Ready(output) = body.poll(cx)
         {
@@ -73,8 +73,8 @@ impl<O, P, F: Future<Output = O>> PolledBody for TypedBody<'_, O, P, F> {
         Poll::Pending
     }
 
-    fn end(&mut self) {
-        self.drop_body();
+    fn drop_body(&mut self) {
+        self.body.set(None);
     }
 
     fn output(&mut self) -> &mut dyn AnyOutput {
@@ -82,15 +82,9 @@ impl<O, P, F: Future<Output = O>> PolledBody for TypedBody<'_, O, P, F> {
     }
 }
 
-impl<O, P, F> TypedBody<'_, O, P, F> {
-    fn drop_body(&mut self) {
-        self.body.set(None);
-    }
-}
-
 impl<O, P, F> Drop for TypedBody<'_, O, P, F> {
     fn drop(&mut self) {
-        self.drop_body();
+        self.body.set(None);
     }
 }
 
@@ -100,38 +94,40 @@ impl<O, P, F> fmt::Debug for Run<'_, O, P, F> {
     }
 }
 
-/// As [`run`], with a body in a task of its own that survives its caller.
-pub async fn finish<O, P, F>(call: Call, mut output: Output<O, P>, body: F) -> O
+/// As [`run`], with the body in a task of its own, which survives its caller.
+pub async fn run_in_task<O, P, F>(call: Call, mut output: Output<O, P>, body: F) -> O
 where
     F: Future<Output = O> + Send + 'static,
     O: Send + 'static,
     P: Send + 'static,
 {
-    let mut drive = Drive::open(call, output.any());
+    let mut drive = Drive::admit(call, output.any());
     poll_fn(|cx| drive.poll_start(cx, output.any())).await;
+    // `None`: the body will not run, and the output is set.
     let Some(operation) = drive.operation().cloned() else {
         return output.take();
     };
-    let refuse = output.refusal();
-    let scoped = Engine::scoped();
+    let from_error = output.refusal_constructor();
+    // A task does not inherit the engine of its caller's `Engine::scope`.
+    let scoped_engine = Engine::scoped();
     let task = async move {
         let body = pin!(Some(body));
-        let held = TypedBody { body, output };
-        Run { held, drive }.await
+        let body = TypedBody { body, output };
+        Run { body, drive }.await
     };
     let task = in_span(task);
     // There is no await between the grant and this line, so that no claim is lost here.
     let Ok(runtime) = tokio::runtime::Handle::try_current() else {
         return task.await;
     };
-    let task = match scoped {
-        Some(scoped) => runtime.spawn(async move { scoped.scope(task).await }),
+    let task = match scoped_engine {
+        Some(engine) => runtime.spawn(async move { engine.scope(task).await }),
         None => runtime.spawn(task),
     };
     match task.await.map_err(tokio::task::JoinError::try_into_panic) {
         Ok(output) => output,
         Err(Ok(panic)) => resume_unwind(panic),
-        Err(Err(_)) => refuse(shut_down(operation)),
+        Err(Err(_)) => from_error(shut_down(operation)),
     }
 }
 

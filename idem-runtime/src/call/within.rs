@@ -3,8 +3,8 @@
 //! There is no lease and no renewal: the claim is a row that the transaction locks, and a second call waits for that
 //! lock. The body's writes and its record are committed together or not at all.
 
+mod ending;
 mod file_lock;
-mod settle;
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -25,10 +25,10 @@ use crate::identity::operation::RecordKey;
 use crate::lifecycle::acquire::unavailable;
 use crate::lifecycle::context::Context;
 use crate::lifecycle::core::Core;
+use crate::lifecycle::ending::REPLY;
 use crate::lifecycle::in_flight::{Entered, Unleased};
 use crate::lifecycle::interpret::refusal;
-use crate::lifecycle::settle::REPLY;
-use crate::lifecycle::start::Ask;
+use crate::lifecycle::start::CallRequest;
 use crate::local::cache::Found as Local;
 use crate::outcome::Output;
 use crate::outcome::stored::StoredAnswer;
@@ -48,11 +48,11 @@ pub enum InTx<'t, O, P, T: SqlTransaction + ?Sized> {
     /// The call has its answer, and its body does not run.
     Answered(O),
     /// The body is to run.
-    Run(TxTurn<'t, O, P, T>),
+    Run(TxRun<'t, O, P, T>),
 }
 
-/// A call whose body runs in a transaction.
-pub struct TxTurn<'t, O, P, T: SqlTransaction + ?Sized> {
+/// A granted call in a transaction, whose body is to run.
+pub struct TxRun<'t, O, P, T: SqlTransaction + ?Sized> {
     engine: Engine,
     output: Output<O, P>,
     policy: EffectivePolicy,
@@ -65,7 +65,7 @@ pub struct TxTurn<'t, O, P, T: SqlTransaction + ?Sized> {
     claimed: Option<ClaimedKey>,
 }
 
-/// The state of the transaction for this call.
+/// This call's part of the transaction.
 struct Part<'t, T: SqlTransaction + ?Sized> {
     tx: &'t mut T,
     /// It was begun for this call, which also commits it.
@@ -165,9 +165,9 @@ pub struct TxScope(Context);
 /// The end of a body.
 pub struct TxEnd<O>(Result<O, Panic>);
 
-impl<O, P, T: SqlTransaction + ?Sized> fmt::Debug for TxTurn<'_, O, P, T> {
+impl<O, P, T: SqlTransaction + ?Sized> fmt::Debug for TxRun<'_, O, P, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TxTurn")
+        f.debug_struct("TxRun")
             .field("context", &self.context)
             .finish_non_exhaustive()
     }
@@ -204,18 +204,18 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
 ) -> InTx<'_, O, P, T> {
     // An answer of the local cache involves no wait, see `Drive::poll_start`.
     tokio::task::consume_budget().await;
-    let (engine, ask) = match describe(call.answered_by(output.any())) {
+    let (engine, request) = match describe(call.answered_by(output.any())) {
         Ok(described) => described,
         Err(error) => {
             output.any().refuse(error);
             return InTx::Answered(output.take());
         }
     };
-    let policy = ask.policy.clone();
+    let policy = request.policy.clone();
     let key = engine
         .core
-        .record_key(ask.operation.clone(), ask.own.identity.digest);
-    match Box::pin(enter(&engine, &key, ask, tx)).await {
+        .record_key(request.operation.clone(), request.own.identity.digest);
+    match Box::pin(admit(&engine, &key, request, tx)).await {
         Ok(TxAdmission::Answer(stored)) => {
             replay(&engine, output.any(), &stored);
             InTx::Answered(output.take())
@@ -223,7 +223,7 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
         Ok(TxAdmission::Claim(claim, part, running)) => {
             let (claim, claimed) = claim.map_or((None, None), |claim| (Some(claim.0), claim.1));
             let context = running.context_with(claim);
-            InTx::Run(TxTurn {
+            InTx::Run(TxRun {
                 engine,
                 output,
                 policy,
@@ -235,7 +235,7 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
             })
         }
         Err(error) => {
-            engine.core.tell(&key, EventKind::Refused { error: &error });
+            engine.core.emit(&key, EventKind::Refused { error: &error });
             output.any().refuse(error);
             InTx::Answered(output.take())
         }
@@ -250,39 +250,42 @@ enum TxAdmission<'t, T: SqlTransaction + ?Sized> {
     Answer(StoredAnswer),
 }
 
-async fn enter<'t, T: SqlTransaction + ?Sized>(
+async fn admit<'t, T: SqlTransaction + ?Sized>(
     engine: &Engine,
     key: &RecordKey,
-    ask: Ask,
+    request: CallRequest,
     tx: &'t mut T,
 ) -> Result<TxAdmission<'t, T>, Error> {
-    let (core, max_run) = (&engine.core, ask.policy.max_run());
+    let (core, max_run) = (&engine.core, request.policy.max_run());
     let _entered = Entered::new(core);
-    let former = ask.former.as_ref();
+    let former = request.former.as_ref();
     let former =
-        former.map(|former| core.record_key(ask.operation.clone(), former.identity.digest));
+        former.map(|former| core.record_key(request.operation.clone(), former.identity.digest));
     let protected = core.lets_in(key, former.as_ref())?;
-    within(engine, key)?;
+    transactional_store(engine, key)?;
     if protected
-        && let Local::Answer { record, left } = core.recall(
+        && let Local::Answer { record, left } = core.cached_answer(
             key,
-            ask.own.identity.fingerprint,
-            &ask.policy,
+            request.own.identity.fingerprint,
+            &request.policy,
             core.clock.now(),
         )
     {
-        let stored = core.answer(key, record, left, &ask.policy, false, true)?;
+        let stored = core.answer(key, record, left, &request.policy, false, true)?;
         return Ok(TxAdmission::Answer(stored));
     }
     if protected
-        && let Ok(Some((record, left))) = core.store.recall(key, ask.own.identity.fingerprint).await
+        && let Ok(Some((record, left))) = core
+            .store
+            .recall(key, request.own.identity.fingerprint)
+            .await
     {
-        let stored = core.answer(key, record, left, &ask.policy, false, false)?;
+        let stored = core.answer(key, record, left, &request.policy, false, false)?;
         return Ok(TxAdmission::Answer(stored));
     }
     if protected
-        && let Some(former) = &ask.former
-        && let Some(stored) = finished_before(core, &ask, former).await?
+        && let Some(former) = &request.former
+        && let Some(stored) = answer_under_former_name(core, &request, former).await?
     {
         return Ok(TxAdmission::Answer(stored));
     }
@@ -303,13 +306,13 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
     part.depth = part.tx.connection().depth();
     let name = CallName {
         key: key.clone(),
-        plain: ask.own.plain.clone(),
+        plain: request.own.plain.clone(),
     };
     let running = || Unleased::new(core, name, max_run);
     if !protected {
         return Ok(TxAdmission::Claim(None, part, running()));
     }
-    match claim(engine, key, ask, &mut part).await {
+    match claim(engine, key, request, &mut part).await {
         Ok(Claimed::Granted(claim)) => Ok(TxAdmission::Claim(Some(claim), part, running())),
         Ok(Claimed::Done(stored)) => {
             part.roll_back(core).await;
@@ -324,12 +327,12 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
 
 /// The stored answer under the former name of the call. A call in a transaction neither begins nor continues a record
 /// under that name, because a record that it holds could expire for all others while the transaction is open.
-async fn finished_before(
+async fn answer_under_former_name(
     core: &Arc<Core>,
-    ask: &Ask,
+    request: &CallRequest,
     former: &Identified,
 ) -> Result<Option<StoredAnswer>, Error> {
-    let key = core.record_key(ask.operation.clone(), former.identity.digest);
+    let key = core.record_key(request.operation.clone(), former.identity.digest);
     let operation = key.operation();
     let read = core.patiently(operation, || core.read(&key)).await?;
     let (record, left) = match read {
@@ -339,21 +342,23 @@ async fn finished_before(
             return Err(Error::new(ErrorKind::UnknownRecord, operation.clone()).because(error));
         }
     };
-    core.tell(&key, EventKind::FormerDigestKey);
+    core.emit(&key, EventKind::FormerDigestKey);
     let current = Current {
         record: &record,
         left,
     };
-    let request = ClaimRequest {
+    let former_request = ClaimRequest {
         // No claim is granted: the owner holds none.
         needs: Needs::Verdict,
-        ..request(&ask.policy, former.identity.fingerprint)
+        ..claim_request(&request.policy, former.identity.fingerprint)
     };
-    match transition::claim(Some(current), &request, 0).0 {
+    match transition::claim(Some(current), &former_request, 0).0 {
         ClaimReply::Done { record, left } => core
-            .answer(&key, record, left, &ask.policy, false, false)
+            .answer(&key, record, left, &request.policy, false, false)
             .map(Some),
-        ref reply @ ClaimReply::Running { lease_left } if ask.expired && lease_left.is_zero() => {
+        ref reply @ ClaimReply::Running { lease_left }
+            if request.expired && lease_left.is_zero() =>
+        {
             let error = core.expired(&key).await;
             Err(error.unwrap_or_else(|| refusal(operation, reply)))
         }
@@ -361,8 +366,8 @@ async fn finished_before(
             let retry_after = AGAIN;
             let error = Error::new(ErrorKind::Running { retry_after }, operation.clone());
             Err(error.detail(
-                "its record is unfinished and stands under the name of the former digest key: a call outside of a \
-                 transaction goes on with it, `Entry::resolve` settles it, or it expires",
+                "its record is unfinished and is stored under the name of the former digest key: a call outside of a \
+                 transaction continues it, `Entry::resolve` resolves it, or it expires",
             ))
         }
         reply => Err(refusal(operation, &reply)),
@@ -381,31 +386,31 @@ enum Claimed {
 async fn claim<T: SqlTransaction + ?Sized>(
     engine: &Engine,
     key: &RecordKey,
-    ask: Ask,
+    request: CallRequest,
     part: &mut Part<'_, T>,
 ) -> Result<Claimed, Error> {
-    let Ask {
+    let CallRequest {
         own,
         policy,
         expired,
         ..
-    } = ask;
+    } = request;
     let fingerprint = own.identity.fingerprint;
-    let (core, within) = (&engine.core, within(engine, key)?);
-    let mut request = request(&policy, fingerprint);
+    let (core, store) = (&engine.core, transactional_store(engine, key)?);
+    let mut claim_request = claim_request(&policy, fingerprint);
     if expired {
-        request.needs = Needs::Verdict;
+        claim_request.needs = Needs::Verdict;
     }
     let clock = &*core.clock;
     let mut queued = None;
     let reply = loop {
         let moment = clock.now() + policy.wait() + core.limits.claim_deadline;
         let conn = part.tx.connection();
-        let claim = within.claim_within(conn, key, &request, policy.wait());
+        let claim = store.claim_within(conn, key, &claim_request, policy.wait());
         let reply = match deadline(clock, moment, pin!(claim)).await {
             Ok(Err(TxError::Busy)) => {
-                let queued =
-                    queued.get_or_insert_with(|| Queued::new(core, key, &request, policy.wait()));
+                let queued = queued
+                    .get_or_insert_with(|| Queued::new(core, key, &claim_request, policy.wait()));
                 queued.pause().await?
             }
             Ok(reply) => Some(reply.map_err(|failed| failure(key, failed))?),
@@ -421,8 +426,8 @@ async fn claim<T: SqlTransaction + ?Sized>(
     match reply {
         // There was no record; the claim inserted a row that no other transaction has seen.
         ClaimReply::Granted { .. } if expired => {
-            let undone = within.undo_within(part.tx.connection(), key);
-            settle::in_time(engine, key, undone).await?;
+            let undone = store.undo_within(part.tx.connection(), key);
+            ending::before_deadline(engine, key, undone).await?;
             Err(Error::new(ErrorKind::TokenExpired, key.operation().clone()))
         }
         ClaimReply::Absent => Err(Error::new(ErrorKind::TokenExpired, key.operation().clone())),
@@ -431,19 +436,19 @@ async fn claim<T: SqlTransaction + ?Sized>(
             Err(error.unwrap_or_else(|| refusal(key.operation(), &reply)))
         }
         ClaimReply::Granted { fence, attempt, .. } => {
-            core.tell(key, EventKind::Claimed { attempt, fence });
+            core.emit(key, EventKind::Claimed { attempt, fence });
             let claim = Header {
                 state: State::Pending {
                     lease: policy.lease(),
                 },
-                owner: request.owner,
+                owner: claim_request.owner,
                 fence,
                 attempts: attempt,
-                retain: request.retain,
+                retain: claim_request.retain,
                 fingerprint,
-                types: request.types,
+                types: claim_request.types,
             };
-            let listed = (within.has_one_writer()).then(|| ClaimedKey::new(core, key, part.own));
+            let listed = (store.has_one_writer()).then(|| ClaimedKey::new(core, key, part.own));
             Ok(Claimed::Granted((claim, listed)))
         }
         ClaimReply::Done { record, left } => {
@@ -454,7 +459,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
     }
 }
 
-fn request(policy: &EffectivePolicy, fingerprint: Fingerprint) -> ClaimRequest {
+fn claim_request(policy: &EffectivePolicy, fingerprint: Fingerprint) -> ClaimRequest {
     ClaimRequest {
         owner: Owner::random(),
         fingerprint,
@@ -470,7 +475,10 @@ fn request(policy: &EffectivePolicy, fingerprint: Fingerprint) -> ClaimRequest {
     }
 }
 
-fn within<'e>(engine: &'e Engine, key: &RecordKey) -> Result<&'e dyn TransactionalStore, Error> {
+fn transactional_store<'e>(
+    engine: &'e Engine,
+    key: &RecordKey,
+) -> Result<&'e dyn TransactionalStore, Error> {
     let sql = engine.core.store.sql().ok_or_else(|| {
         let error = Error::new(ErrorKind::InvalidPolicy, key.operation().clone());
         error.detail(

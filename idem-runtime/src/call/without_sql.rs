@@ -26,21 +26,21 @@ pub trait SqlTransaction {
 
 /// A transaction of any type.
 #[derive(Debug)]
-pub struct Lent<'t, T: ?Sized>(&'t mut T, Infallible);
+pub struct BorrowedTx<'t, T: ?Sized>(&'t mut T, Infallible);
 
 /// Wraps a transaction. An expansion requires the trait only here.
-pub fn lend<T: SqlTransaction + ?Sized>(tx: &mut T) -> Lent<'_, T> {
+pub fn borrow_tx<T: SqlTransaction + ?Sized>(tx: &mut T) -> BorrowedTx<'_, T> {
     match tx.never() {}
 }
 
-impl<T: ?Sized> Lent<'_, T> {
+impl<T: ?Sized> BorrowedTx<'_, T> {
     /// Never called.
     pub fn tx(&mut self) -> &mut T {
         self.0
     }
 }
 
-impl<T: ?Sized> SqlTransaction for Lent<'_, T> {
+impl<T: ?Sized> SqlTransaction for BorrowedTx<'_, T> {
     fn never(&self) -> Infallible {
         self.1
     }
@@ -52,12 +52,12 @@ pub enum InTx<'t, O, P, T: SqlTransaction + ?Sized> {
     /// The call has its answer.
     Answered(O),
     /// The body is to run.
-    Run(TxTurn<'t, O, P, T>),
+    Run(TxRun<'t, O, P, T>),
 }
 
 /// A call whose body runs in a transaction.
 #[derive(Debug)]
-pub struct TxTurn<'t, O, P, T: SqlTransaction + ?Sized>(&'t mut T, PhantomData<fn() -> (O, P)>);
+pub struct TxRun<'t, O, P, T: SqlTransaction + ?Sized>(&'t mut T, PhantomData<fn() -> (O, P)>);
 
 /// The scope that a body runs in.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl TxScope {
     }
 }
 
-impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
+impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
     /// Never called.
     pub fn split(&mut self) -> (TxScope, &mut T) {
         match self.0.never() {}

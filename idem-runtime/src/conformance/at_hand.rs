@@ -1,8 +1,8 @@
 //! Answers at hand equal the reply that a claim would receive.
 
 use super::probe::{
-    A, ASKED, B, LEASE, NONE, OTHER, OUTCOMES, Probe, RELEASED, RETAIN, TTL, ask, asks, dated,
-    done, header, pending, reconciling, record, undecided,
+    A, ASKED, B, LEASE, NONE, OTHER, OUTCOMES, Probe, RELEASED, RETAIN, TTL, dated, done, header,
+    pending, reconciling, record, request_by, request_with, undecided,
 };
 use super::resolving::{new, reset, resolved};
 use crate::store::{ClaimReply, ClaimRequest, OutcomeKind, Remains, State};
@@ -21,13 +21,13 @@ async fn what_is_at_hand_is_what_a_claim_is_given(p: Probe) {
     p.finish(b"paid").await;
     for age in [0, 1, 60] {
         p.advance(TTL / 240 * age).await;
-        for asked in [ASKED, NONE] {
-            let Some((known, left)) = p.at_hand(asked) else {
+        for fingerprint in [ASKED, NONE] {
+            let Some((known, left)) = p.at_hand(fingerprint) else {
                 return;
             };
             let request = ClaimRequest {
-                fingerprint: asked,
-                ..dated(&ask(B))
+                fingerprint,
+                ..dated(&request_by(B))
             };
             let (record, claimed) = replayed!(p.claim(&request).await);
             assert_eq!(known, record);
@@ -49,7 +49,7 @@ async fn nothing_is_at_hand_when_its_life_is_over(p: Probe) {
 async fn nothing_is_at_hand_for_another_request(p: Probe) {
     p.finish(b"paid").await;
     assert_eq!(p.at_hand(OTHER), None);
-    expect!(p.claim(&asks(B, OTHER)).await, ClaimReply::Mismatch => ());
+    expect!(p.claim(&request_with(B, OTHER)).await, ClaimReply::Mismatch => ());
 }
 
 async fn nothing_is_at_hand_of_what_cannot_be_read(p: Probe) {
@@ -74,15 +74,15 @@ async fn what_was_taken_back_is_not_at_hand(p: Probe) {
     let seen = header(done(OutcomeKind::Value));
     p.plant(&seen, b"paid", RETAIN).await;
     // In the local copy, if the store keeps one.
-    expect!(p.claim(&ask(B)).await, ClaimReply::Done { .. } => ());
+    expect!(p.claim(&request_by(B)).await, ClaimReply::Done { .. } => ());
     resolved(&p, &seen, &reset()).await;
     assert_eq!(p.at_hand(ASKED), None, "it was reset");
-    p.take(&ask(B)).await;
+    p.take(&request_by(B)).await;
     assert_eq!(p.at_hand(ASKED), None, "another attempt runs");
 
     let p = p.at(1);
     p.plant(&seen, b"paid", RETAIN).await;
-    expect!(p.claim(&ask(B)).await, ClaimReply::Done { .. } => ());
+    expect!(p.claim(&request_by(B)).await, ClaimReply::Done { .. } => ());
     let better = new(done(OutcomeKind::Value));
     resolved(&p, &seen, &record(&better, b"paid twice")).await;
     if let Some((known, _)) = p.at_hand(ASKED) {
@@ -114,7 +114,7 @@ async fn only_what_is_final_is_at_hand(p: Probe) {
         }
     }
     let p = p.at(9);
-    p.take(&ask(A)).await;
+    p.take(&request_by(A)).await;
     assert_eq!(p.at_hand(ASKED), None, "it runs");
     assert_eq!(p.release(A, Remains::Request).await, RELEASED);
     assert_eq!(p.at_hand(ASKED), None, "it was given back");

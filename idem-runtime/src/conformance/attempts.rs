@@ -1,8 +1,8 @@
 //! Counting and limits of attempts.
 
 use super::probe::{
-    A, B, C, IN_TIME, LEASE, OTHER, Probe, RELEASED, RETAIN, answer, ask, at_most, counted, header,
-    owner, pending, unlimited,
+    A, B, C, IN_TIME, LEASE, OTHER, Probe, RELEASED, RETAIN, answer, at_most, counted, header,
+    owner, pending, request_by, unlimited,
 };
 use crate::store::{ClaimReply, ClaimRequest, Remains, RenewReply, State};
 
@@ -40,19 +40,19 @@ async fn exhausted(p: &Probe, request: &ClaimRequest) -> u16 {
 
 async fn attempts_count_takeovers(p: Probe) {
     for n in 1..=5_u16 {
-        assert_eq!(p.take(&ask(owner(n.into()))).await.attempts, n);
+        assert_eq!(p.take(&request_by(owner(n.into()))).await.attempts, n);
         p.advance(LEASE).await;
     }
-    assert_eq!(exhausted(&p, &ask(A)).await, 5);
+    assert_eq!(exhausted(&p, &request_by(A)).await, 5);
 }
 
 async fn attempts_count_releases_that_count(p: Probe) {
     for n in 1..=5_u16 {
         let owner = owner(n.into());
-        assert_eq!(p.take(&ask(owner)).await.attempts, n);
+        assert_eq!(p.take(&request_by(owner)).await.attempts, n);
         assert_eq!(p.release(owner, Remains::Attempt).await, RELEASED);
     }
-    assert_eq!(exhausted(&p, &ask(A)).await, 5);
+    assert_eq!(exhausted(&p, &request_by(A)).await, 5);
 }
 
 async fn attempts_do_not_count_releases_in_good_order(p: Probe) {
@@ -64,13 +64,17 @@ async fn attempts_do_not_count_releases_in_good_order(p: Probe) {
 }
 
 async fn a_release_that_does_not_count_takes_back_its_own_attempt_only(p: Probe) {
-    p.take(&ask(A)).await;
+    p.take(&request_by(A)).await;
     p.advance(LEASE).await;
-    assert_eq!(p.take(&ask(B)).await.attempts, 2);
+    assert_eq!(p.take(&request_by(B)).await.attempts, 2);
     assert_eq!(p.release(B, Remains::Request).await, RELEASED);
-    assert_eq!(p.take(&ask(C)).await.attempts, 2, "A's attempt counts");
+    assert_eq!(
+        p.take(&request_by(C)).await.attempts,
+        2,
+        "A's attempt counts"
+    );
     assert_eq!(p.release(C, Remains::Attempt).await, RELEASED);
-    assert_eq!(p.take(&ask(B)).await.attempts, 3);
+    assert_eq!(p.take(&request_by(B)).await.attempts, 3);
 }
 
 async fn a_key_without_attempts_is_granted_to_nobody(p: Probe) {

@@ -1,8 +1,8 @@
 //! Answers of every size and any bytes are read back as they were stored.
 
 use super::probe::{
-    A, B, IN_TIME, LATE, LEASE, OTHER, Probe, RELEASED, SUPERSEDED, TTL, answer, ask, asks, by,
-    done, finished, header, kept_for, record,
+    A, B, IN_TIME, LATE, LEASE, OTHER, Probe, RELEASED, SUPERSEDED, TTL, answer, by, done,
+    finished, header, kept_for, record, request_by, request_with,
 };
 use crate::store::{ClaimReply, HEADER, Header, OutcomeKind, Remains, RenewReply};
 
@@ -63,7 +63,7 @@ async fn an_answer_of_any_size_comes_back(p: Probe) {
     for (n, size) in SIZES.into_iter().enumerate() {
         let p = p.at(n);
         let bytes = p.finish(&body(size)).await;
-        let replayed = replayed!(p.claim(&ask(B)).await).0;
+        let replayed = replayed!(p.claim(&request_by(B)).await).0;
         same(replayed.as_bytes(), &bytes);
         same(replayed.body(), &body(size));
         same(p.found().await.0.as_bytes(), &bytes);
@@ -90,7 +90,7 @@ async fn an_answer_of_any_bytes_comes_back(p: Probe) {
     for (n, body) in bodies.into_iter().enumerate() {
         let p = p.at(n);
         let bytes = p.finish(body).await;
-        let replayed = replayed!(p.claim(&ask(B)).await).0;
+        let replayed = replayed!(p.claim(&request_by(B)).await).0;
         same(replayed.as_bytes(), &bytes);
         same(p.found().await.0.body(), body);
     }
@@ -108,9 +108,9 @@ async fn a_large_answer_is_adopted_whole(p: Probe) {
 }
 
 async fn a_large_answer_is_kept_out_like_a_small_one(p: Probe) {
-    let first = p.take(&ask(A)).await;
+    let first = p.take(&request_by(A)).await;
     p.advance(LEASE).await;
-    let second = p.take(&ask(B)).await;
+    let second = p.take(&request_by(B)).await;
     superseded!(p.complete(&answer(&first, &body(LARGE))).await);
     assert_eq!(p.header().await, second);
 }
@@ -124,9 +124,9 @@ async fn a_large_answer_sent_again_is_stored_once(p: Probe) {
 }
 
 async fn a_large_answer_of_a_released_key_keeps_the_attempts(p: Probe) {
-    let first = p.take(&ask(A)).await;
+    let first = p.take(&request_by(A)).await;
     p.advance(LEASE).await;
-    let second = p.take(&ask(B)).await;
+    let second = p.take(&request_by(B)).await;
     assert_eq!(p.release(B, Remains::Attempt).await, RELEASED);
     assert_eq!(p.complete(&answer(&first, &body(LARGE))).await, LATE);
     let (stored, _) = p.found().await;
@@ -141,7 +141,7 @@ async fn a_large_answer_of_a_released_key_keeps_the_attempts(p: Probe) {
 
 async fn a_large_answer_is_compared_like_a_small_one(p: Probe) {
     let bytes = p.finish(&body(LARGE)).await;
-    let other = asks(B, OTHER);
+    let other = request_with(B, OTHER);
     assert_eq!(p.claim(&other).await, ClaimReply::Mismatch);
     same(p.found().await.0.as_bytes(), &bytes);
 }
@@ -149,7 +149,7 @@ async fn a_large_answer_is_compared_like_a_small_one(p: Probe) {
 async fn a_large_answer_expires(p: Probe) {
     p.finish(&body(LARGE)).await;
     p.advance(TTL).await;
-    let claim = p.take(&ask(B)).await;
+    let claim = p.take(&request_by(B)).await;
     assert_eq!(claim.attempts, 1);
     assert!(p.found().await.0.body().is_empty());
 }
@@ -160,7 +160,7 @@ async fn what_is_done_with_a_large_answer_stays(p: Probe) {
     for owner in [A, B] {
         assert_eq!(p.release(owner, Remains::Request).await, SUPERSEDED);
         assert_eq!(p.renew(&by(owner, large)).await, RenewReply::Lost);
-        let replayed = replayed!(p.claim(&ask(owner)).await).0;
+        let replayed = replayed!(p.claim(&request_by(owner)).await).0;
         same(replayed.as_bytes(), &bytes);
     }
 }

@@ -1,8 +1,8 @@
 //! Claims in every state, for either owner and every fingerprint.
 
 use super::probe::{
-    A, ASKED, B, C, LEASE, MS, NONE, OTHER, OUTCOMES, Probe, RETAIN, ask, asks, dated, done,
-    fingerprinted, header, limit, owner, pending,
+    A, ASKED, B, C, LEASE, MS, NONE, OTHER, OUTCOMES, Probe, RETAIN, dated, done, fingerprinted,
+    header, limit, owner, pending, request_by, request_with,
 };
 use crate::identity::fingerprint::Fingerprint;
 use crate::store::{ClaimReply, ClaimRequest, Fence, Owner, ReadReply, State};
@@ -31,7 +31,7 @@ const MATCHING: [(Fingerprint, Fingerprint, Fingerprint); 4] = [
 async fn the_first_claim_is_granted(p: Probe) {
     assert_eq!(p.read().await, ReadReply::Absent, "the prefix is fresh");
     let (fence, attempt) = expect!(
-        p.claim(&ask(A)).await,
+        p.claim(&request_by(A)).await,
         ClaimReply::Granted { fence, attempt, .. } => (fence, attempt)
     );
     assert_eq!(attempt, 1, "attempts start at 1");
@@ -42,7 +42,7 @@ async fn a_granted_claim_stands_in_the_record(p: Probe) {
     for (n, owner) in [A, B, C].into_iter().enumerate() {
         for (m, fingerprint) in [ASKED, OTHER, NONE].into_iter().enumerate() {
             let p = p.at(n * 10 + m);
-            let claim = p.take(&asks(owner, fingerprint)).await;
+            let claim = p.take(&request_with(owner, fingerprint)).await;
             let (record, left) = p.found().await;
             assert_eq!(record.header, claim);
             assert!(record.body().is_empty(), "a claim has no answer");
@@ -52,24 +52,24 @@ async fn a_granted_claim_stands_in_the_record(p: Probe) {
 }
 
 async fn a_second_claim_is_told_to_wait(p: Probe) {
-    p.take(&ask(A)).await;
+    p.take(&request_by(A)).await;
     for owner in [B, C, owner(1)] {
-        let left = running!(p.claim(&ask(owner)).await);
+        let left = running!(p.claim(&request_by(owner)).await);
         p.assert_left(left, LEASE);
     }
 }
 
 async fn a_refused_claim_leaves_the_record_as_it_was(p: Probe) {
-    p.take(&ask(A)).await;
+    p.take(&request_by(A)).await;
     let bytes = p.peek().await.expect("the claim is there");
     let odd = ClaimRequest {
         lease: LEASE * 7,
         retain: RETAIN * 7,
         max_attempts: None,
-        ..ask(B)
+        ..request_by(B)
     };
     expect!(p.claim(&odd).await, ClaimReply::Running { .. } => ());
-    expect!(p.claim(&asks(B, OTHER)).await, ClaimReply::Mismatch => ());
+    expect!(p.claim(&request_with(B, OTHER)).await, ClaimReply::Mismatch => ());
     p.unchanged(&bytes, "a claim that is refused").await;
     p.assert_left(p.found().await.1, RETAIN);
 }
@@ -80,23 +80,27 @@ async fn owners_are_compared_to_the_last_byte(p: Probe) {
         bytes[at] ^= 0x80;
         Owner::from_bytes(bytes)
     });
-    let claim = p.take(&ask(C)).await;
+    let claim = p.take(&request_by(C)).await;
     for owner in near {
-        expect!(p.claim(&ask(owner)).await, ClaimReply::Running { .. } => ());
+        expect!(p.claim(&request_by(owner)).await, ClaimReply::Running { .. } => ());
     }
-    assert_eq!(p.take(&ask(C)).await, claim, "the owner itself is granted");
+    assert_eq!(
+        p.take(&request_by(C)).await,
+        claim,
+        "the owner itself is granted"
+    );
 }
 
 async fn a_live_claim_is_granted_to_its_owner_only(p: Probe) {
-    for (kept, asked, stays) in MATCHING {
+    for (kept, fingerprint, stays) in MATCHING {
         let live = fingerprinted(kept, header(pending()));
         let age = LEASE / 2;
         let bytes = p.plant(&live, b"", RETAIN - age).await;
-        let left = running!(p.claim(&asks(B, asked)).await);
+        let left = running!(p.claim(&request_with(B, fingerprint)).await);
         p.assert_left(left, LEASE - age);
         p.unchanged(&bytes, "another's claim").await;
 
-        let claim = p.take(&asks(A, asked)).await;
+        let claim = p.take(&request_with(A, fingerprint)).await;
         assert_eq!(
             (claim.fence, claim.attempts),
             (live.fence, live.attempts),
@@ -111,18 +115,18 @@ async fn a_live_claim_is_granted_to_its_owner_only(p: Probe) {
 
 async fn a_lapsed_claim_is_granted_to_anybody(p: Probe) {
     for age in [LEASE, LEASE + MS, LEASE * 30] {
-        for (kept, asked, stays) in MATCHING {
+        for (kept, fingerprint, stays) in MATCHING {
             let lapsed = fingerprinted(kept, header(pending()));
             p.plant(&lapsed, b"", RETAIN - age).await;
-            let again = p.take(&asks(A, asked)).await;
+            let again = p.take(&request_with(A, fingerprint)).await;
             assert_eq!(
                 (again.fence, again.attempts),
                 (lapsed.fence, lapsed.attempts),
-                "nobody took the lapsed claim: its owner, asking again, still has it"
+                "no other owner took the lapsed claim, so its owner is granted it again"
             );
 
             p.plant(&lapsed, b"", RETAIN - age).await;
-            let taken = p.take(&asks(B, asked)).await;
+            let taken = p.take(&request_with(B, fingerprint)).await;
             assert_eq!(taken.attempts, lapsed.attempts + 1);
             assert!(taken.fence > lapsed.fence, "a takeover has a higher fence");
             let expected = fingerprinted(stays, taken);
@@ -133,11 +137,11 @@ async fn a_lapsed_claim_is_granted_to_anybody(p: Probe) {
 
 async fn a_done_key_is_granted_to_nobody(p: Probe) {
     for outcome in OUTCOMES {
-        for (kept, asked, _) in MATCHING {
+        for (kept, fingerprint, _) in MATCHING {
             let finished = fingerprinted(kept, header(done(outcome)));
             let bytes = p.plant(&finished, b"the answer", RETAIN / 2).await;
             for owner in [A, B] {
-                let request = asks(owner, asked);
+                let request = request_with(owner, fingerprint);
                 let (record, left) = replayed!(p.claim(&dated(&request)).await);
                 assert_eq!(record.as_bytes(), &bytes[..]);
                 p.assert_left(left, RETAIN / 2);
@@ -154,10 +158,10 @@ async fn a_done_key_is_granted_to_nobody(p: Probe) {
 
 async fn a_released_key_is_granted_to_anybody_else(p: Probe) {
     for owner in [B, C] {
-        for (kept, asked, stays) in MATCHING {
+        for (kept, fingerprint, stays) in MATCHING {
             let released = fingerprinted(kept, header(State::Released));
             p.plant(&released, b"", RETAIN - MS).await;
-            let claim = p.take(&asks(owner, asked)).await;
+            let claim = p.take(&request_with(owner, fingerprint)).await;
             assert_eq!(claim.attempts, released.attempts + 1, "a new attempt");
             assert!(claim.fence > released.fence, "with a fence of its own");
             let expected = fingerprinted(stays, claim);
@@ -171,7 +175,7 @@ async fn a_takeover_keeps_the_record_for_what_the_new_claim_says(p: Probe) {
         lease: LEASE * 2,
         retain: RETAIN * 3,
         max_attempts: limit(9),
-        ..ask(B)
+        ..request_by(B)
     };
     for state in [pending(), State::Released] {
         p.plant(&header(state), b"", RETAIN - LEASE).await;
@@ -179,7 +183,7 @@ async fn a_takeover_keeps_the_record_for_what_the_new_claim_says(p: Probe) {
         let (record, left) = p.found().await;
         assert_eq!(record.header, claim, "lease and retention are the claim's");
         p.assert_left(left, RETAIN * 3);
-        let left = running!(p.claim(&ask(A)).await);
+        let left = running!(p.claim(&request_by(A)).await);
         p.assert_left(left, LEASE * 2);
     }
 }

@@ -1,8 +1,8 @@
 //! The header of the ending claim, passed to a completion, saves work and changes no result.
 
 use super::probe::{
-    A, B, IN_TIME, LATE, LEASE, OUTCOMES, Probe, RELEASED, RETAIN, SCHEMA, TTL, answer, ask,
-    counted, ended, fenced, fingerprinted, header, kept_for, pending, record,
+    A, B, IN_TIME, LATE, LEASE, OUTCOMES, Probe, RELEASED, RETAIN, SCHEMA, TTL, answer, counted,
+    ended, fenced, fingerprinted, header, kept_for, pending, record, request_by,
 };
 use crate::identity::fingerprint::Fingerprint;
 use crate::store::{ClaimReply, Fence, Header, ReadReply, Remains, RenewReply, State};
@@ -20,7 +20,7 @@ cases! {
 async fn a_completion_that_says_nothing_of_its_claim_is_stored(p: Probe) {
     for (n, outcome) in OUTCOMES.into_iter().enumerate() {
         let p = p.at(n);
-        let claim = p.take(&ask(A)).await;
+        let claim = p.take(&request_by(A)).await;
         let end = ended(&claim, outcome);
         let bytes = record(&end, b"unsaid");
         assert_eq!(p.complete_unsaid(&bytes).await, IN_TIME, "{outcome:?}");
@@ -60,9 +60,9 @@ async fn a_completion_whose_claim_is_not_as_it_says_is_stored(p: Probe) {
 }
 
 async fn what_is_said_of_a_claim_does_not_bring_it_back(p: Probe) {
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     p.advance(LEASE).await;
-    let theirs = p.take(&ask(B)).await;
+    let theirs = p.take(&request_by(B)).await;
     let bytes = answer(&claim, b"overtaken");
     superseded!(p.complete_claim(&claim, &bytes).await);
     assert_eq!(p.header().await, theirs, "the later attempt is not touched");
@@ -71,16 +71,16 @@ async fn what_is_said_of_a_claim_does_not_bring_it_back(p: Probe) {
     assert_eq!(p.found().await.0.body(), b"overtaken");
 
     let p = p.at(1);
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     p.advance(RETAIN).await;
     let bytes = answer(&claim, b"forgotten");
     assert_eq!(p.complete_claim(&claim, &bytes).await, LATE);
 }
 
 async fn what_is_said_of_a_claim_does_not_replace_an_answer(p: Probe) {
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     p.advance(LEASE).await;
-    let theirs = p.take(&ask(B)).await;
+    let theirs = p.take(&request_by(B)).await;
     let first = answer(&theirs, b"first");
     assert_eq!(p.complete_claim(&theirs, &first).await, IN_TIME);
     for said in [&claim, &theirs] {
@@ -91,7 +91,7 @@ async fn what_is_said_of_a_claim_does_not_replace_an_answer(p: Probe) {
 }
 
 async fn a_completion_is_repeated_with_and_without_a_word_of_its_claim(p: Probe) {
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     let bytes = answer(&claim, b"paid");
     assert_eq!(p.complete_claim(&claim, &bytes).await, IN_TIME);
     p.advance(TTL / 2).await;
@@ -105,7 +105,7 @@ async fn an_answer_whose_claim_is_known_is_kept_for_what_its_record_says(p: Prob
     for (n, life) in [LEASE, TTL, RETAIN, RETAIN * 2].into_iter().enumerate() {
         for (m, bytes) in [0, 200, 20_000].into_iter().enumerate() {
             let p = p.at(10 * n + m);
-            let claim = p.take(&ask(A)).await;
+            let claim = p.take(&request_by(A)).await;
             p.advance(LEASE / 2).await;
             let end = Header {
                 retain: life,
@@ -124,13 +124,13 @@ async fn an_answer_whose_claim_is_known_is_kept_for_what_its_record_says(p: Prob
 }
 
 async fn a_renewed_claim_is_completed_as_it_was_granted(p: Probe) {
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     for _ in 0..3 {
         p.advance(LEASE / 2).await;
         assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
     }
     let bytes = answer(&claim, b"paid");
     assert_eq!(p.complete_claim(&claim, &bytes).await, IN_TIME);
-    expect!(p.claim(&ask(B)).await, ClaimReply::Done { .. } => ());
+    expect!(p.claim(&request_by(B)).await, ClaimReply::Done { .. } => ());
     p.assert_left(p.found().await.1, TTL);
 }

@@ -2,8 +2,8 @@
 
 use super::probe::{
     A, B, IN_TIME, LEASE, MS, NO_RECORDS, OUTCOMES, Probe, REMAINS, RETAIN, SCHEMA, SUPERSEDED,
-    TTL, answer, ask, by, counted, done, fenced, finished, finished_by, header, kept_for, pending,
-    record,
+    TTL, answer, by, counted, done, fenced, finished, finished_by, header, kept_for, pending,
+    record, request_by,
 };
 use crate::store::{CompleteReply, Fence, Header, OutcomeKind, Record, State};
 
@@ -22,13 +22,13 @@ cases! {
 }
 
 async fn the_owner_of_a_live_claim_completes(p: Probe) {
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     let bytes = answer(&claim, b"paid");
     assert_eq!(p.complete(&bytes).await, IN_TIME);
     let (record, left) = p.found().await;
     assert_eq!(record.as_bytes(), &bytes[..]);
     p.assert_left(left, TTL);
-    let replayed = replayed!(p.claim(&ask(B)).await).0;
+    let replayed = replayed!(p.claim(&request_by(B)).await).0;
     assert_eq!(replayed, record, "the next caller is given the answer");
 }
 
@@ -42,7 +42,7 @@ async fn the_owner_of_a_lapsed_claim_completes_if_nobody_took_it(p: Probe) {
 }
 
 async fn another_owner_does_not_complete_a_live_claim(p: Probe) {
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     let before = p.peek().await.expect("the claim is there");
     for outcome in OUTCOMES {
         let theirs = Header {
@@ -81,7 +81,7 @@ async fn a_completion_of_a_done_key_is_given_the_answer_that_counts(p: Probe) {
 
 async fn what_is_done_can_be_neither_released_nor_renewed(p: Probe) {
     use crate::store::RenewReply;
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     let bytes = answer(&claim, b"final");
     assert_eq!(p.complete(&bytes).await, IN_TIME);
     for owner in [A, B] {
@@ -97,7 +97,7 @@ async fn what_is_done_can_be_neither_released_nor_renewed(p: Probe) {
 async fn an_answer_is_kept_for_what_its_record_says(p: Probe) {
     for (n, retain) in [TTL, RETAIN * 2, LEASE, RETAIN].into_iter().enumerate() {
         let p = p.at(n);
-        let claim = p.take(&ask(A)).await;
+        let claim = p.take(&request_by(A)).await;
         let done = kept_for(retain, finished(&claim));
         assert_eq!(p.complete(&record(&done, b"x")).await, IN_TIME);
         let (stored, left) = p.found().await;
@@ -120,16 +120,16 @@ async fn an_answer_keeps_the_attempts_that_were_counted(p: Probe) {
 
 async fn an_answer_keeps_the_higher_fence(p: Probe) {
     let kept = header(pending()).fence;
-    for (told, expected) in [(1, kept.get()), (kept.get() + 9, kept.get() + 9)] {
+    for (given, expected) in [(1, kept.get()), (kept.get() + 9, kept.get() + 9)] {
         p.plant(&header(pending()), b"", RETAIN).await;
-        let done = fenced(Fence::new(told), finished_by(A));
+        let done = fenced(Fence::new(given), finished_by(A));
         assert_eq!(p.complete(&record(&done, b"x")).await, IN_TIME);
         assert_eq!(p.header().await.fence.get(), expected);
     }
 }
 
 async fn a_completion_that_is_no_record_is_refused(p: Probe) {
-    p.take(&ask(A)).await;
+    p.take(&request_by(A)).await;
     let before = p.peek().await.expect("the claim is there");
     for (bytes, error) in NO_RECORDS {
         let bytes = bytes::Bytes::from_static(bytes);
@@ -142,14 +142,14 @@ async fn each_outcome_and_schema_is_given_back_as_it_was_stored(p: Probe) {
     for (n, outcome) in OUTCOMES.into_iter().enumerate() {
         for (m, schema) in [0, 1, SCHEMA, u32::MAX].into_iter().enumerate() {
             let p = p.at(n * 10 + m);
-            let claim = p.take(&ask(A)).await;
+            let claim = p.take(&request_by(A)).await;
             let done = Header {
                 state: State::Done { outcome, schema },
                 ..finished(&claim)
             };
             let bytes = record(&done, b"");
             assert_eq!(p.complete(&bytes).await, IN_TIME);
-            let replayed = replayed!(p.claim(&ask(B)).await).0;
+            let replayed = replayed!(p.claim(&request_by(B)).await).0;
             let expected = Record::decode(bytes).expect("it was encoded here");
             assert_eq!(replayed, expected);
         }

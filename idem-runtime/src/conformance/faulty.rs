@@ -76,7 +76,7 @@ pub enum StoreOperation {
     Renew,
     /// [`Store::resolve`]
     Resolve,
-    /// [`Store::read`], [`Store::glance`]
+    /// [`Store::read`], [`Store::poll`]
     Read,
     /// [`Store::watch`]
     Watch,
@@ -400,10 +400,10 @@ impl Forward for Faulty {
         })
     }
 
-    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+    fn poll<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         self.run(StoreOperation::Read, None, move |store| {
             let key = key.clone();
-            StoreFuture::pending(async move { store.glance(&key).await })
+            StoreFuture::pending(async move { store.poll(&key).await })
         })
     }
 

@@ -1,7 +1,8 @@
 //! Fences grow with every claim of a key.
 
 use super::probe::{
-    A, B, C, LEASE, MS, Probe, RELEASED, RETAIN, ask, fenced, header, owner, pending, unlimited,
+    A, B, C, LEASE, MS, Probe, RELEASED, RETAIN, fenced, header, owner, pending, request_by,
+    unlimited,
 };
 use crate::store::{Fence, Remains, RenewReply, State};
 
@@ -17,10 +18,10 @@ cases! {
 }
 
 async fn a_takeover_has_a_higher_fence(p: Probe) {
-    let mut last = p.take(&ask(A)).await.fence;
+    let mut last = p.take(&request_by(A)).await.fence;
     for (owner, age) in [(B, LEASE), (C, LEASE * 3), (A, LEASE + MS)] {
         p.advance(age).await;
-        let fence = p.take(&ask(owner)).await.fence;
+        let fence = p.take(&request_by(owner)).await.fence;
         assert!(fence > last, "{fence:?} after {last:?}");
         last = fence;
     }
@@ -29,7 +30,7 @@ async fn a_takeover_has_a_higher_fence(p: Probe) {
 async fn a_claim_after_a_release_has_a_higher_fence(p: Probe) {
     let mut last = Fence::default();
     for owner in [A, B, A, C] {
-        let fence = p.take(&ask(owner)).await.fence;
+        let fence = p.take(&request_by(owner)).await.fence;
         assert!(fence > last, "{fence:?} after {last:?}");
         assert_eq!(p.release(owner, Remains::Request).await, RELEASED);
         last = fence;
@@ -54,7 +55,7 @@ async fn fences_grow_over_many_attempts(p: Probe) {
 async fn a_fence_grows_when_the_clock_does_not(p: Probe) {
     let mut fences = Vec::new();
     for n in 0..20 {
-        fences.push(p.take(&ask(owner(n))).await.fence);
+        fences.push(p.take(&request_by(owner(n))).await.fence);
         assert_eq!(p.release(owner(n), Remains::Request).await, RELEASED);
     }
     assert!(
@@ -69,10 +70,10 @@ async fn a_fence_ahead_of_the_clock_grows_by_one(p: Probe) {
     for (state, life) in [(pending(), RETAIN - LEASE), (State::Released, RETAIN)] {
         let record = fenced(ahead, header(state));
         p.plant(&record, b"", life).await;
-        let claim = p.take(&ask(B)).await;
+        let claim = p.take(&request_by(B)).await;
         assert_eq!(claim.fence.get(), ahead.get() + 1);
         assert_eq!(p.header().await.fence, claim.fence);
-        let again = p.take(&ask(B)).await;
+        let again = p.take(&request_by(B)).await;
         assert_eq!(again.fence, claim.fence, "the same attempt");
     }
 }
@@ -88,24 +89,24 @@ async fn every_byte_of_a_fence_counts(p: Probe) {
     ] {
         let record = fenced(Fence::new(number), header(State::Released));
         p.plant(&record, b"", RETAIN).await;
-        assert_eq!(p.take(&ask(B)).await.fence.get(), number + 1);
+        assert_eq!(p.take(&request_by(B)).await.fence.get(), number + 1);
     }
 }
 
 async fn a_renewal_keeps_the_fence(p: Probe) {
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     p.advance(LEASE / 2).await;
     assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
     assert_eq!(p.header().await.fence, claim.fence);
-    assert_eq!(p.take(&ask(A)).await.fence, claim.fence);
+    assert_eq!(p.take(&request_by(A)).await.fence, claim.fence);
 }
 
 async fn a_fence_after_the_records_life_is_not_lower(p: Probe) {
     // The record is gone, so this fence is based on the store's clock.
-    let first = p.take(&ask(A)).await;
+    let first = p.take(&request_by(A)).await;
     assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
     p.advance(RETAIN).await;
-    let second = p.take(&ask(B)).await;
+    let second = p.take(&request_by(B)).await;
     assert!(second.fence >= first.fence);
     assert_eq!(second.attempts, 1);
 }

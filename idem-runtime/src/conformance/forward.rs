@@ -30,7 +30,7 @@ macro_rules! forward {
         /// operations.
         ///
         /// Each operation is forwarded as itself: an engine completes by `complete_claim` and, while it waits, reads by
-        /// `glance`, so that an implementation of only `complete` or `read` is not called then; override both. An
+        /// `poll`, so that an implementation of only `complete` or `read` is not called then; override both. An
         /// answer that is `at_hand` comes without a claim, and calls in a transaction of the caller's go to the
         /// database past all of these.
         ///

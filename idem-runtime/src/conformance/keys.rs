@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::probe::{A, B, LATE, LEASE, OTHER, Probe, RELEASED, answer, ask, asks};
+use super::probe::{A, B, LATE, LEASE, OTHER, Probe, RELEASED, answer, request_by, request_with};
 use crate::identity::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest};
 use crate::identity::operation::{Operation, RecordKey};
 use crate::store::{ClaimReply, ReadReply, Remains, RenewReply};
@@ -61,13 +61,13 @@ async fn keys_of_different_prefixes_are_separate(p: Probe) {
 
 async fn an_operation_on_one_key_does_not_touch_another(p: Probe) {
     let (one, two) = (p.at(1), p.at(2));
-    let other = asks(A, OTHER);
-    let claim = one.take(&ask(A)).await;
+    let other = request_with(A, OTHER);
+    let claim = one.take(&request_by(A)).await;
     let theirs = two.take(&other).await;
     let bytes = two.peek().await.expect("the claim is there");
     assert_eq!(one.renew(&claim).await, RenewReply::Renewed);
     assert_eq!(one.release(A, Remains::Attempt).await, RELEASED);
-    expect!(one.claim(&ask(B)).await, ClaimReply::Granted { .. } => ());
+    expect!(one.claim(&request_by(B)).await, ClaimReply::Granted { .. } => ());
     one.advance(LEASE / 2).await;
     superseded!(one.complete(&answer(&claim, b"x")).await);
     assert_eq!(one.release(B, Remains::Request).await, RELEASED);
@@ -143,6 +143,6 @@ async fn the_same_parts_are_the_same_key(p: Probe) {
         let bytes = named(&p, name).finish(b"once").await;
         let again = named(&p, name);
         assert_eq!(again.found().await.0.as_bytes(), &bytes[..]);
-        expect!(again.claim(&ask(B)).await, ClaimReply::Done { .. } => ());
+        expect!(again.claim(&request_by(B)).await, ClaimReply::Done { .. } => ());
     }
 }

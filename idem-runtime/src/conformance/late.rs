@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::probe::{
     A, ASKED, B, C, IN_TIME, LATE, LEASE, MS, OTHER, OUTCOMES, Probe, RELEASED, REMAINS, RETAIN,
-    SUPERSEDED, TTL, answer, ask, asks, at_most, by, dated, done, ended, finished, header, pending,
-    record,
+    SUPERSEDED, TTL, answer, at_most, by, dated, done, ended, finished, header, pending, record,
+    request_by, request_with,
 };
 use crate::store::{
     ClaimReply, CompleteReply, Header, OutcomeKind, ReadReply, Remains, RenewReply,
@@ -31,13 +31,13 @@ cases! {
 
 /// A claims, lapses, and B claims.
 async fn overtaken(p: &Probe) -> (Header, Header) {
-    let first = p.take(&ask(A)).await;
+    let first = p.take(&request_by(A)).await;
     p.advance(LEASE).await;
-    (first, p.take(&ask(B)).await)
+    (first, p.take(&request_by(B)).await)
 }
 
 async fn an_answer_whose_record_expired_is_stored(p: Probe) {
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     p.advance(RETAIN).await;
     assert_eq!(p.read().await, ReadReply::Absent);
     let bytes = answer(&claim, b"still the truth");
@@ -53,7 +53,7 @@ async fn an_answer_whose_record_never_was_is_stored(p: Probe) {
         let bytes = record(&header(done(outcome)), b"from elsewhere");
         assert_eq!(p.complete(&bytes).await, LATE);
         p.unchanged(&bytes, "storing it").await;
-        let (found, left) = replayed!(p.claim(&dated(&ask(B))).await);
+        let (found, left) = replayed!(p.claim(&dated(&request_by(B))).await);
         assert_eq!(found.as_bytes(), &bytes[..]);
         p.assert_left(left, RETAIN);
     }
@@ -149,7 +149,7 @@ async fn a_later_attempt_is_given_the_answer_that_overtook_it(p: Probe) {
     let adopted = adopted!(p.complete(&answer(&second, b"second")).await).0;
     assert_eq!(adopted.body(), b"first");
     // Its claim, sent again afterwards, receives the answer as well.
-    let found = replayed!(p.claim(&ask(B)).await).0;
+    let found = replayed!(p.claim(&request_by(B)).await).0;
     assert_eq!(found, adopted);
 }
 
@@ -192,9 +192,9 @@ async fn a_late_answer_heals_a_key_without_attempts(p: Probe) {
 }
 
 async fn a_late_answer_to_another_request_is_refused(p: Probe) {
-    let first = p.take(&ask(A)).await;
+    let first = p.take(&request_by(A)).await;
     p.advance(RETAIN).await;
-    let other = asks(B, OTHER);
+    let other = request_with(B, OTHER);
     p.take(&other).await;
     let claimed = p.peek().await.expect("the claim is there");
     let late = answer(&first, b"asked before");

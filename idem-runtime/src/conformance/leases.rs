@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::probe::{
-    A, ASKED, B, C, LATE, LEASE, MS, Probe, RETAIN, answer, ask, finished_by, header, pending,
-    record,
+    A, ASKED, B, C, LATE, LEASE, MS, Probe, RETAIN, answer, finished_by, header, pending, record,
+    request_by,
 };
 use crate::store::{ClaimReply, ClaimRequest, MAX_RETAIN, State};
 
@@ -23,25 +23,25 @@ cases! {
 }
 
 async fn running(p: &Probe) -> Duration {
-    running!(p.claim(&ask(B)).await)
+    running!(p.claim(&request_by(B)).await)
 }
 
 async fn a_lease_ends_to_the_millisecond(p: Probe) {
-    p.take(&ask(A)).await;
+    p.take(&request_by(A)).await;
     p.advance_just_before(LEASE).await;
     p.assert_left(running(&p).await, p.fixture.drift() + MS);
     p.advance_the_rest().await;
-    p.take(&ask(B)).await;
+    p.take(&request_by(B)).await;
     p.advance_just_before(LEASE).await;
-    expect!(p.claim(&ask(C)).await, ClaimReply::Running { .. } => ());
+    expect!(p.claim(&request_by(C)).await, ClaimReply::Running { .. } => ());
     p.advance_the_rest().await;
-    p.take(&ask(C)).await;
+    p.take(&request_by(C)).await;
 }
 
 async fn a_lease_that_ends_now_is_over(p: Probe) {
     for age in [LEASE, LEASE + MS] {
         p.plant(&header(pending()), b"", RETAIN - age).await;
-        expect!(p.claim(&ask(B)).await, ClaimReply::Granted { .. } => ());
+        expect!(p.claim(&request_by(B)).await, ClaimReply::Granted { .. } => ());
     }
 }
 
@@ -55,7 +55,7 @@ async fn one_millisecond_of_a_lease_is_a_lease(p: Probe) {
     let lease_left = superseded!(p.complete(&record(&theirs, b"")).await);
     assert_eq!(lease_left, MS);
     p.advance(MS).await;
-    expect!(p.claim(&ask(B)).await, ClaimReply::Granted { .. } => ());
+    expect!(p.claim(&request_by(B)).await, ClaimReply::Granted { .. } => ());
 }
 
 /// A running clock does not stop at the last millisecond, but frequent reads must observe it.
@@ -64,7 +64,7 @@ async fn seen_in_passing(p: &Probe) {
         p.plant(&header(pending()), b"", RETAIN - LEASE + MS * 3)
             .await;
         loop {
-            match p.claim(&ask(B)).await {
+            match p.claim(&request_by(B)).await {
                 ClaimReply::Running { lease_left } => {
                     assert!(!lease_left.is_zero(), "a lease of nothing is none");
                     // Some clocks have a resolution finer than a millisecond.
@@ -77,11 +77,11 @@ async fn seen_in_passing(p: &Probe) {
             }
         }
     }
-    panic!("leases end more than a millisecond early, or the store is too slow to tell");
+    panic!("leases end more than a millisecond early, or the store is too slow for this test");
 }
 
 async fn the_rest_of_a_lease_agrees_with_the_life_of_the_record(p: Probe) {
-    p.take(&ask(A)).await;
+    p.take(&request_by(A)).await;
     for step in 0..20 {
         // The age of the record is `RETAIN` less its remaining life, whatever the time is.
         let (_, before) = p.found().await;
@@ -117,7 +117,7 @@ async fn leases_of_every_length_end_when_they_should(p: Probe) {
             lease,
             // A record must outlive its lease also on a slow machine.
             retain: lease * 2 + MS + p.fixture.drift(),
-            ..ask(A)
+            ..request_by(A)
         };
         p.take(&request).await;
         assert_eq!(p.header().await.state, State::Pending { lease });
@@ -139,7 +139,7 @@ async fn leases_of_every_length_end_when_they_should(p: Probe) {
 async fn a_lease_is_measured_with_the_retention_of_its_own_record(p: Probe) {
     let request = ClaimRequest {
         retain: RETAIN * 5,
-        ..ask(A)
+        ..request_by(A)
     };
     p.take(&request).await;
     p.advance(LEASE / 2).await;
@@ -147,7 +147,7 @@ async fn a_lease_is_measured_with_the_retention_of_its_own_record(p: Probe) {
     p.advance(LEASE / 2).await;
     let short = ClaimRequest {
         retain: LEASE * 2,
-        ..ask(B)
+        ..request_by(B)
     };
     p.take(&short).await;
     let left = running!(
@@ -161,13 +161,13 @@ async fn a_lease_is_measured_with_the_retention_of_its_own_record(p: Probe) {
 }
 
 async fn what_others_ask_does_not_prolong_a_lease(p: Probe) {
-    p.take(&ask(A)).await;
+    p.take(&request_by(A)).await;
     for _ in 0..4 {
         p.advance(LEASE / 4).await;
         let request = ClaimRequest {
             lease: LEASE * 9,
             retain: RETAIN * 9,
-            ..ask(B)
+            ..request_by(B)
         };
         match p.claim(&request).await {
             ClaimReply::Running { lease_left } => assert!(lease_left <= LEASE),
@@ -179,17 +179,17 @@ async fn what_others_ask_does_not_prolong_a_lease(p: Probe) {
 }
 
 async fn the_lease_of_a_takeover_is_a_whole_one(p: Probe) {
-    p.take(&ask(A)).await;
+    p.take(&request_by(A)).await;
     p.advance(LEASE + LEASE / 2).await;
-    p.take(&ask(B)).await;
-    let left = running!(p.claim(&ask(C)).await);
+    p.take(&request_by(B)).await;
+    let left = running!(p.claim(&request_by(C)).await);
     p.assert_left(left, LEASE);
 }
 
 async fn a_superseded_completion_waits_until_the_lease_ends(p: Probe) {
-    let first = p.take(&ask(A)).await;
+    let first = p.take(&request_by(A)).await;
     p.advance(LEASE).await;
-    p.take(&ask(B)).await;
+    p.take(&request_by(B)).await;
     let answer = answer(&first, b"mine after all");
     p.advance_just_before(LEASE).await;
     superseded!(p.complete(&answer).await);
@@ -210,7 +210,7 @@ async fn the_longest_lease_that_a_record_can_say_is_kept(p: Probe) {
         lease,
         retain: MAX_RETAIN,
         fingerprint: ASKED,
-        ..ask(A)
+        ..request_by(A)
     };
     let claim = p.take(&request).await;
     let (record, left) = p.found().await;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::probe::{
-    A, B, C, IN_TIME, LATE, LEASE, MS, Probe, RELEASED, RETAIN, TTL, answer, ask, by, counted,
-    dated, finished, header, kept_for, pending, record, states,
+    A, B, C, IN_TIME, LATE, LEASE, MS, Probe, RELEASED, RETAIN, TTL, answer, by, counted, dated,
+    finished, header, kept_for, pending, record, request_by, states,
 };
 use crate::store::{
     ClaimReply, ClaimRequest, CompleteReply, Fence, MAX_RETAIN, ReadReply, ReleaseReply, Remains,
@@ -42,9 +42,13 @@ async fn expires_in(p: &Probe, life: Duration) {
 }
 
 async fn a_claim_that_nobody_takes_over_expires_to_the_millisecond(p: Probe) {
-    p.take(&ask(A)).await;
+    p.take(&request_by(A)).await;
     expires_in(&p, RETAIN).await;
-    assert_eq!(p.take(&ask(A)).await.attempts, 1, "nothing is known of it");
+    assert_eq!(
+        p.take(&request_by(A)).await.attempts,
+        1,
+        "nothing is known of it"
+    );
 }
 
 async fn an_answer_expires_to_the_millisecond(p: Probe) {
@@ -56,7 +60,7 @@ async fn an_answer_expires_to_the_millisecond(p: Probe) {
 async fn an_expired_answer_is_not_given_to_anybody(p: Probe) {
     p.finish(b"old").await;
     p.advance(TTL).await;
-    let claim = p.take(&ask(B)).await;
+    let claim = p.take(&request_by(B)).await;
     assert_eq!(claim.attempts, 1);
     assert!(p.found().await.0.body().is_empty());
     assert_eq!(p.complete(&answer(&claim, b"new")).await, IN_TIME);
@@ -64,7 +68,7 @@ async fn an_expired_answer_is_not_given_to_anybody(p: Probe) {
 }
 
 async fn a_released_record_expires(p: Probe) {
-    p.take(&ask(A)).await;
+    p.take(&request_by(A)).await;
     p.advance(RETAIN / 4).await;
     assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
     expires_in(&p, RETAIN / 4 * 3).await;
@@ -75,7 +79,7 @@ async fn a_release_of_which_nothing_remains_lives_for_a_lease(p: Probe) {
     // Of a claim that was renewed, one that lapsed, and one that a call waits for.
     for (n, age) in [MS, LEASE / 2, LEASE * 3].into_iter().enumerate() {
         let p = p.at(n);
-        p.take(&ask(A)).await;
+        p.take(&request_by(A)).await;
         p.advance(age).await;
         assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
         assert_eq!(p.header().await.retain, LEASE);
@@ -85,7 +89,7 @@ async fn a_release_of_which_nothing_remains_lives_for_a_lease(p: Probe) {
         assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
         p.assert_left(p.found().await.1, LEASE / 2);
         expires_in(&p, LEASE / 2).await;
-        let next = p.take(&ask(B)).await;
+        let next = p.take(&request_by(B)).await;
         assert_eq!(next.attempts, 1, "nothing is known of it");
     }
 }
@@ -94,7 +98,10 @@ async fn a_release_of_which_nothing_remains_lives_for_ten_seconds_at_least(p: Pr
     const LEAST: Duration = Duration::from_secs(10);
     for (n, lease) in [MS * 100, LEAST, LEAST + MS].into_iter().enumerate() {
         let p = p.at(n);
-        let request = ClaimRequest { lease, ..ask(A) };
+        let request = ClaimRequest {
+            lease,
+            ..request_by(A)
+        };
         expect!(p.claim(&request).await, ClaimReply::Granted { .. } => ());
         assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
         let life = lease.max(LEAST);
@@ -108,7 +115,7 @@ async fn a_release_of_which_nothing_remains_lives_for_ten_seconds_at_least(p: Pr
 async fn a_release_of_which_something_remains_keeps_its_life(p: Probe) {
     for (n, remains) in [Remains::Request, Remains::Attempt].into_iter().enumerate() {
         let p = p.at(n);
-        p.take(&ask(A)).await;
+        p.take(&request_by(A)).await;
         p.advance(RETAIN / 4).await;
         assert_eq!(p.release(A, remains).await, RELEASED);
         assert_eq!(p.header().await.retain, RETAIN);
@@ -120,14 +127,14 @@ async fn a_release_of_which_something_remains_keeps_its_life(p: Probe) {
 
 async fn a_release_that_leaves_another_attempt_keeps_its_life(p: Probe) {
     // Its owner may still be running, and `max_attempts` counts it.
-    let first = p.take(&ask(A)).await;
+    let first = p.take(&request_by(A)).await;
     p.advance(LEASE).await;
-    let second = p.take(&ask(B)).await;
+    let second = p.take(&request_by(B)).await;
     assert_eq!(p.release(B, Remains::Nothing).await, RELEASED);
     p.advance(LEASE * 9).await;
     let kept = p.header().await;
     assert_eq!((kept.attempts, kept.fence), (1, second.fence));
-    let third = p.take(&ask(C)).await;
+    let third = p.take(&request_by(C)).await;
     assert_eq!(third.attempts, 2);
     assert!(third.fence > second.fence && second.fence > first.fence);
     // More than fit into a byte of the counter.
@@ -141,9 +148,9 @@ async fn a_release_that_leaves_another_attempt_keeps_its_life(p: Probe) {
 }
 
 async fn a_claim_after_a_release_of_which_nothing_remains_has_its_whole_life(p: Probe) {
-    p.take(&ask(A)).await;
+    p.take(&request_by(A)).await;
     assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
-    let next = p.take(&ask(B)).await;
+    let next = p.take(&request_by(B)).await;
     assert_eq!(next.retain, RETAIN);
     p.assert_left(p.found().await.1, RETAIN);
     p.advance(LEASE * 3).await;
@@ -151,12 +158,15 @@ async fn a_claim_after_a_release_of_which_nothing_remains_has_its_whole_life(p: 
 }
 
 async fn what_comes_late_finds_the_release_of_which_nothing_remains(p: Probe) {
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
     p.advance_just_before(LEASE).await;
     let bytes = p.peek().await.expect("the record lives for a lease");
     let lease_left = Duration::ZERO;
-    assert_eq!(p.claim(&ask(A)).await, ClaimReply::Running { lease_left });
+    assert_eq!(
+        p.claim(&request_by(A)).await,
+        ClaimReply::Running { lease_left }
+    );
     assert_eq!(p.renew(&claim).await, RenewReply::Lost);
     assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
     p.unchanged(&bytes, "what came late").await;
@@ -184,7 +194,7 @@ async fn every_retention_is_kept(p: Probe) {
     .enumerate()
     {
         let p = p.at(n);
-        let claim = p.take(&ask(A)).await;
+        let claim = p.take(&request_by(A)).await;
         let done = kept_for(retain, finished(&claim));
         let bytes = record(&done, b"long");
         assert_eq!(p.complete(&bytes).await, IN_TIME);
@@ -199,12 +209,12 @@ async fn every_retention_is_kept(p: Probe) {
 }
 
 async fn what_is_left_is_told_with_the_answer(p: Probe) {
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     assert_eq!(p.complete(&answer(&claim, b"x")).await, IN_TIME);
     for _ in 0..3 {
         let (_, before) = p.found().await;
         let claimed =
-            expect!(p.claim(&dated(&ask(B))).await, ClaimReply::Done { left, .. } => left);
+            expect!(p.claim(&dated(&request_by(B))).await, ClaimReply::Done { left, .. } => left);
         let theirs = by(B, finished(&claim));
         let adopted = expect!(
             p.complete(&record(&theirs, b"y")).await,
@@ -233,10 +243,10 @@ async fn no_operation_leaves_a_record_without_an_expiry(p: Probe) {
             p.plant(&claim, b"", RETAIN - LEASE).await;
         }
         match operation {
-            0 => expect!(p.claim(&ask(A)).await, ClaimReply::Granted { .. } => ()),
+            0 => expect!(p.claim(&request_by(A)).await, ClaimReply::Granted { .. } => ()),
             1 => assert_eq!(p.renew(&claim).await, RenewReply::Reasserted),
             2 => assert_eq!(p.complete(&answer(&claim, b"x")).await, LATE),
-            3 => expect!(p.claim(&ask(B)).await, ClaimReply::Granted { .. } => ()),
+            3 => expect!(p.claim(&request_by(B)).await, ClaimReply::Granted { .. } => ()),
             4 => assert_eq!(p.renew(&claim).await, RenewReply::Renewed),
             5 => assert_eq!(p.release(A, Remains::Attempt).await, RELEASED),
             _ => drop(p.finish(b"x").await),
@@ -253,7 +263,7 @@ async fn reading_does_not_prolong_a_life(p: Probe) {
     p.finish(b"x").await;
     for _ in 0..4 {
         p.found().await;
-        expect!(p.claim(&ask(C)).await, ClaimReply::Done { .. } => ());
+        expect!(p.claim(&request_by(C)).await, ClaimReply::Done { .. } => ());
         p.advance(TTL / 4).await;
     }
     assert_eq!(p.read().await, ReadReply::Absent);
@@ -262,11 +272,11 @@ async fn reading_does_not_prolong_a_life(p: Probe) {
 async fn a_new_life_begins_with_a_new_claim(p: Probe) {
     let brief = ClaimRequest {
         retain: LEASE * 2,
-        ..ask(A)
+        ..request_by(A)
     };
     p.take(&brief).await;
     p.advance(LEASE).await;
-    let claim = p.take(&ask(B)).await;
+    let claim = p.take(&request_by(B)).await;
     p.advance(LEASE * 2).await;
     let (record, left) = p.found().await;
     assert_eq!(record.header, claim, "the first claim's life is over");

@@ -4,8 +4,8 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
-use super::patience::in_time;
-use super::probe::{B, Probe, RETAIN, ask, done, header, record, undecided};
+use super::notified_in_time::in_time;
+use super::probe::{B, Probe, RETAIN, done, header, record, request_by, undecided};
 use super::resolving::{new, reset, resolved};
 use crate::identity::key::KeyDigest;
 use crate::store::{ClaimReply, Hearing, Listener, OutcomeKind};
@@ -31,19 +31,19 @@ struct Notifications {
 struct NotificationLog(Mutex<Notifications>);
 
 impl NotificationLog {
-    fn hlogs(&self, change: impl FnOnce(&mut Notifications)) {
-        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        change(&mut heard);
-        if let Some(waker) = heard.waker.take() {
+    fn change(&self, change: impl FnOnce(&mut Notifications)) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut state);
+        if let Some(waker) = state.waker.take() {
             waker.wake();
         }
     }
 
     async fn until(&self, is_so: impl Fn(&Notifications) -> bool) {
         poll_fn(|cx| {
-            let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            heard.waker = Some(cx.waker().clone());
-            if is_so(&heard) {
+            let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            state.waker = Some(cx.waker().clone());
+            if is_so(&state) {
                 Poll::Ready(())
             } else {
                 Poll::Pending
@@ -55,19 +55,19 @@ impl NotificationLog {
     /// Waits for a notification about the key of this probe.
     async fn is_told(&self, p: &Probe, of: &str) {
         let key = *p.key.digest();
-        let told = in_time(p, self.until(|heard| heard.keys.contains(&key))).await;
+        let notified = in_time(p, self.until(|state| state.keys.contains(&key))).await;
         let patience = p.fixture.patience();
-        assert!(told, "nobody told of {of} within {patience:?}");
+        assert!(notified, "no notification of {of} within {patience:?}");
     }
 }
 
 impl Listener for NotificationLog {
     fn hearing(&self, hearing: Hearing) {
-        self.hlogs(|heard| heard.hearing = Some(hearing));
+        self.change(|state| state.hearing = Some(hearing));
     }
 
     fn resolved(&self, key: &KeyDigest) {
-        self.hlogs(|heard| heard.keys.push(*key));
+        self.change(|state| state.keys.push(*key));
     }
 
     fn warn(&self, _: &str) {}
@@ -81,20 +81,20 @@ async fn listen(p: &Probe) -> Option<Arc<NotificationLog>> {
     if !p.listen(Arc::downgrade(&listener) as Weak<dyn Listener>) {
         return None;
     }
-    let opens = log.until(|heard| matches!(heard.hearing, Some(Hearing::All | Hearing::Never)));
+    let opens = log.until(|state| matches!(state.hearing, Some(Hearing::All | Hearing::Never)));
     assert!(
         in_time(p, opens).await,
         "the store said that it tells, and then not that it does so"
     );
-    let heard = log.0.lock().unwrap_or_else(PoisonError::into_inner).hearing;
-    (heard == Some(Hearing::All)).then_some(log)
+    let state = log.0.lock().unwrap_or_else(PoisonError::into_inner).hearing;
+    (state == Some(Hearing::All)).then_some(log)
 }
 
 /// Resets an answer that a listener caches.
 async fn reset_an_answer(p: &Probe) {
     let seen = header(done(OutcomeKind::Value));
     p.plant(&seen, b"paid", RETAIN).await;
-    expect!(p.claim(&ask(B)).await, ClaimReply::Done { .. } => ());
+    expect!(p.claim(&request_by(B)).await, ClaimReply::Done { .. } => ());
     resolved(p, &seen, &reset()).await;
 }
 
@@ -153,7 +153,7 @@ async fn who_listens_is_told_after_others_have_gone(p: Probe) {
         let Some(gone) = listen(&p).await else { return };
         drop(gone);
         let Some(log) = listen(&p).await else {
-            panic!("the store told, and then did not");
+            panic!("the store notified, and then did not");
         };
         let p = p.at(n);
         reset_an_answer(&p).await;

@@ -93,7 +93,7 @@ mod leases;
 mod life;
 mod listening;
 mod listings;
-mod patience;
+mod notified_in_time;
 mod probe;
 mod races;
 mod reads;

@@ -70,7 +70,7 @@ pub(super) fn limit(attempts: u16) -> Option<NonZeroU16> {
 }
 
 /// The claim request of `owner` unless the case needs another.
-pub(super) fn ask(owner: Owner) -> ClaimRequest {
+pub(super) fn request_by(owner: Owner) -> ClaimRequest {
     ClaimRequest {
         owner,
         fingerprint: ASKED,
@@ -89,7 +89,7 @@ pub(super) fn ask(owner: Owner) -> ClaimRequest {
 pub(super) fn at_most(attempts: u16, owner: Owner) -> ClaimRequest {
     ClaimRequest {
         max_attempts: NonZeroU16::new(attempts),
-        ..ask(owner)
+        ..request_by(owner)
     }
 }
 
@@ -99,10 +99,10 @@ pub(super) fn unlimited(owner: Owner) -> ClaimRequest {
 }
 
 /// The same, with this fingerprint.
-pub(super) fn asks(owner: Owner, fingerprint: Fingerprint) -> ClaimRequest {
+pub(super) fn request_with(owner: Owner, fingerprint: Fingerprint) -> ClaimRequest {
     ClaimRequest {
         fingerprint,
-        ..ask(owner)
+        ..request_by(owner)
     }
 }
 
@@ -118,7 +118,7 @@ pub(super) fn dated(request: &ClaimRequest) -> ClaimRequest {
 pub(super) fn ask_to_find_out(owner: Owner) -> ClaimRequest {
     ClaimRequest {
         reconciles: true,
-        ..ask(owner)
+        ..request_by(owner)
     }
 }
 
@@ -314,7 +314,7 @@ impl Probe {
         ok("claim", self.try_claim(request).await)
     }
 
-    /// Completes with the header of the ending claim, as [`ask`] requests it. If that header is wrong, or the claim is
+    /// Completes with the header of the ending claim, as [`request_by`] requests it. If that header is wrong, or the claim is
     /// gone, the reply is the same as without it.
     pub(super) async fn complete(&self, record: &Bytes) -> CompleteReply {
         let reply = match Header::decode(record) {
@@ -376,8 +376,8 @@ impl Probe {
         ok("read", self.store.read(&self.key).await)
     }
 
-    pub(super) async fn glance(&self) -> ReadReply {
-        ok("glance", self.store.glance(&self.key).await)
+    pub(super) async fn poll(&self) -> ReadReply {
+        ok("poll", self.store.poll(&self.key).await)
     }
 
     /// Claims the key, which must be granted. Returns the header of the claim.
@@ -385,7 +385,7 @@ impl Probe {
         let (fence, attempts) = expect!(
             self.claim(request).await,
             ClaimReply::Granted { fence, attempt, .. } => (fence, attempt),
-            "nothing stands in the way of {:?}", request.owner
+            "nothing prevents the claim of {:?}", request.owner
         );
         let lease = request.lease;
         claimed(request, State::Pending { lease }, fence, attempts)
@@ -404,7 +404,7 @@ impl Probe {
 
     /// Claims the key for A and completes it with `body`.
     pub(super) async fn finish(&self, body: &[u8]) -> Bytes {
-        let claim = self.take(&ask(A)).await;
+        let claim = self.take(&request_by(A)).await;
         let answer = answer(&claim, body);
         assert_eq!(self.complete(&answer).await, IN_TIME, "the claim is live");
         answer

@@ -6,8 +6,8 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::probe::{
-    A, B, C, IN_TIME, LEASE, Probe, RELEASED, RETAIN, answer, ask, ask_to_find_out, at_most, by,
-    finished, header, owner, pending, record, undecided, unknowns, unlimited,
+    A, B, C, IN_TIME, LEASE, Probe, RELEASED, RETAIN, answer, ask_to_find_out, at_most, by,
+    finished, header, owner, pending, record, request_by, undecided, unknowns, unlimited,
 };
 use crate::store::{
     ClaimReply, CompleteReply, Header, ReleaseReply, Remains, RenewReply, ResolveReply, State,
@@ -97,7 +97,7 @@ async fn race(p: &Probe, max_attempts: u16) -> (usize, Header) {
         match reply {
             ClaimReply::Granted { .. } => winners.push(client),
             ClaimReply::Running { .. } => {}
-            other => panic!("claimer {client} of {CLAIMERS} was told {other:?}"),
+            other => panic!("claimer {client} of {CLAIMERS} received {other:?}"),
         }
     }
     assert_eq!(winners.len(), 1, "{winners:?} were granted the same claim");
@@ -146,7 +146,7 @@ async fn of_many_who_can_find_out_one_is_asked_to(p: Probe) {
             match reply {
                 ClaimReply::Reconcile { attempts: 3, .. } => asked.push(owner(client)),
                 ClaimReply::Running { .. } => {}
-                other => panic!("claimer {client} of {CLAIMERS} was told {other:?}"),
+                other => panic!("claimer {client} of {CLAIMERS} received {other:?}"),
             }
         }
         assert_eq!(asked, [p.header().await.owner], "one at a time finds out");
@@ -164,7 +164,12 @@ async fn of_many_takers_of_the_last_attempt_one_is_granted(p: Probe) {
 async fn one_claim_sent_many_times_at_once_is_one_attempt(p: Probe) {
     for round in 0..ROUNDS {
         let p = p.at(round);
-        let replies = at_once(&p, CLAIMERS, |p, _| async move { p.take(&ask(A)).await }).await;
+        let replies = at_once(
+            &p,
+            CLAIMERS,
+            |p, _| async move { p.take(&request_by(A)).await },
+        )
+        .await;
         assert!(replies.iter().all(|claim| *claim == replies[0]));
         assert_eq!(replies[0].attempts, 1);
         assert_eq!(p.header().await, replies[0]);
@@ -176,7 +181,7 @@ async fn a_completion_and_a_takeover_do_not_both_happen(p: Probe) {
         p.plant(&header(pending()), b"", RETAIN - LEASE).await;
         let (one, two) = (p.clone(), p.client());
         let completion = async move { one.complete(&answer(&header(pending()), b"first")).await };
-        let takeover = async move { two.claim(&ask(B)).await };
+        let takeover = async move { two.claim(&request_by(B)).await };
         match both(round, completion, takeover).await {
             (CompleteReply::Stored { late: false }, ClaimReply::Done { record, .. }) => {
                 assert_eq!(record.body(), b"first");
@@ -194,7 +199,7 @@ async fn a_renewal_and_a_takeover_do_not_both_happen(p: Probe) {
         p.plant(&header(pending()), b"", RETAIN - LEASE).await;
         let (one, two) = (p.clone(), p.client());
         let renewal = async move { one.renew(&header(pending())).await };
-        let takeover = async move { two.claim(&ask(B)).await };
+        let takeover = async move { two.claim(&request_by(B)).await };
         let holder = match both(round, renewal, takeover).await {
             (RenewReply::Renewed, ClaimReply::Running { .. }) => A,
             (RenewReply::Lost, ClaimReply::Granted { .. }) => B,
@@ -209,7 +214,7 @@ async fn a_release_and_a_takeover_do_not_both_happen(p: Probe) {
         p.plant(&header(pending()), b"", RETAIN - LEASE).await;
         let (one, two) = (p.clone(), p.client());
         let release = async move { one.release(A, Remains::Request).await };
-        let takeover = async move { two.claim(&ask(B)).await };
+        let takeover = async move { two.claim(&request_by(B)).await };
         let (released, taken) = both(round, release, takeover).await;
         let attempt = expect!(taken, ClaimReply::Granted { attempt, .. } => attempt);
         let expected = match released {
@@ -228,10 +233,10 @@ async fn a_release_and_a_takeover_do_not_both_happen(p: Probe) {
 async fn a_release_and_a_claim_happen_one_after_the_other(p: Probe) {
     for round in 0..ROUNDS * 4 {
         let p = p.at(round);
-        p.take(&ask(A)).await;
+        p.take(&request_by(A)).await;
         let (one, two) = (p.clone(), p.client());
         let release = async move { one.release(A, Remains::Attempt).await };
-        let claim = async move { two.claim(&ask(B)).await };
+        let claim = async move { two.claim(&request_by(B)).await };
         let (released, claimed) = both(round, release, claim).await;
         assert_eq!(released, RELEASED);
         let header = p.header().await;
@@ -274,7 +279,7 @@ async fn of_many_resolutions_one_counts(p: Probe) {
             match reply {
                 ResolveReply::Resolved => winners.push(owner(client)),
                 ResolveReply::Changed => {}
-                other => panic!("resolution {client} was told {other:?}"),
+                other => panic!("resolution {client} received {other:?}"),
             }
         }
         assert_eq!(winners, [p.header().await.owner], "one resolution counts");
@@ -304,7 +309,7 @@ async fn of_many_late_answers_one_counts(p: Probe) {
                     assert_eq!(stored.body(), client.to_string().as_bytes());
                 }
                 CompleteReply::Adopted { record, .. } => assert_eq!(record, stored),
-                other => panic!("answer {client} was told {other:?}"),
+                other => panic!("answer {client} received {other:?}"),
             }
         }
         assert_eq!(winners, 1, "one answer counts");
@@ -314,7 +319,7 @@ async fn of_many_late_answers_one_counts(p: Probe) {
 async fn one_answer_sent_many_times_at_once_is_stored_once(p: Probe) {
     for round in 0..ROUNDS {
         let p = p.at(round);
-        let bytes = answer(&p.take(&ask(A)).await, b"once");
+        let bytes = answer(&p.take(&request_by(A)).await, b"once");
         let replies = at_once(&p, CLAIMERS, |p, _| {
             let bytes = bytes.clone();
             async move { p.complete(&bytes).await }
@@ -353,7 +358,7 @@ async fn fences_of_racing_claims_differ_and_attempts_add_up(p: Probe) {
 
 async fn claims_of_many_keys_do_not_wait_for_each_other(p: Probe) {
     let claims = at_once(&p, 200, |p, client| async move {
-        p.at(client).take(&ask(owner(client))).await
+        p.at(client).take(&request_by(owner(client))).await
     })
     .await;
     for (client, claim) in claims.into_iter().enumerate() {

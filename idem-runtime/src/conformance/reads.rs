@@ -3,7 +3,7 @@
 use super::fixture::Plant;
 use super::probe::{
     A, ASKED, B, C, IN_TIME, LEASE, OUTCOMES, Probe, RELEASED, RETAIN, SUPERSEDED, TTL, answer,
-    ask, asks, done, header, pending, states,
+    done, header, pending, request_by, request_with, states,
 };
 use crate::store::{
     ClaimReply, CompleteReply, Header, ReadReply, ReleaseReply, Remains, RenewReply, State,
@@ -21,11 +21,11 @@ cases! {
 }
 
 async fn reading_sees_what_was_written_before(p: Probe) {
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     assert_eq!(p.header().await, claim);
     assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
     assert_eq!(p.header().await.state, State::Released);
-    let claim = p.take(&ask(B)).await;
+    let claim = p.take(&request_by(B)).await;
     assert_eq!(p.header().await, claim);
     let bytes = answer(&claim, b"x");
     expect!(p.complete(&bytes).await, CompleteReply::Stored { .. } => ());
@@ -60,13 +60,13 @@ async fn reading_changes_nothing(p: Probe) {
 
 async fn another_client_of_the_store_sees_the_same(p: Probe) {
     let other = p.client();
-    let claim = p.take(&ask(A)).await;
-    expect!(other.claim(&ask(B)).await, ClaimReply::Running { .. } => ());
+    let claim = p.take(&request_by(A)).await;
+    expect!(other.claim(&request_by(B)).await, ClaimReply::Running { .. } => ());
     assert_eq!(other.renew(&claim).await, RenewReply::Renewed);
     assert_eq!(other.release(B, Remains::Attempt).await, SUPERSEDED);
     let bytes = answer(&claim, b"x");
     assert_eq!(other.complete(&bytes).await, IN_TIME);
-    let unasked = asks(C, ASKED);
+    let unasked = request_with(C, ASKED);
     expect!(p.claim(&unasked).await, ClaimReply::Done { .. } => ());
 }
 
@@ -88,7 +88,7 @@ async fn who_waits_sees_the_answer(p: Probe) {
         for body in [&b""[..], b"body", &[7; 9_000]] {
             let bytes = p.plant(&header(done(outcome)), body, TTL).await;
             let (record, left) = expect!(
-                p.glance().await,
+                p.poll().await,
                 ReadReply::Found { record, left } => (record, left)
             );
             assert_eq!(record.as_bytes(), &bytes[..]);
@@ -104,33 +104,33 @@ async fn who_waits_sees_the_answer(p: Probe) {
             );
         }
         p.advance(TTL).await;
-        assert_eq!(p.glance().await, ReadReply::Absent);
+        assert_eq!(p.poll().await, ReadReply::Absent);
     }
 }
 
 async fn who_waits_does_not_see_a_claim_that_is_over(p: Probe) {
-    assert_eq!(p.glance().await, ReadReply::Absent);
-    let claim = p.take(&ask(A)).await;
+    assert_eq!(p.poll().await, ReadReply::Absent);
+    let claim = p.take(&request_by(A)).await;
     let held = |reply: ReadReply| {
         let (record, left) = expect!(reply, ReadReply::Found { record, left } => (record, left));
         assert_eq!(record.header, claim);
         record.header.lease_left(left)
     };
-    p.assert_left(held(p.glance().await), LEASE);
+    p.assert_left(held(p.poll().await), LEASE);
     p.advance(LEASE / 2).await;
-    assert!(!held(p.glance().await).is_zero());
+    assert!(!held(p.poll().await).is_zero());
     p.advance(LEASE).await;
-    assert!(held(p.glance().await).is_zero(), "its lease is over");
+    assert!(held(p.poll().await).is_zero(), "its lease is over");
     assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
-    let record = expect!(p.glance().await, ReadReply::Found { record, .. } => record);
+    let record = expect!(p.poll().await, ReadReply::Found { record, .. } => record);
     assert_eq!(record.header.state, State::Released);
 }
 
 async fn who_waits_is_told_what_cannot_be_read(p: Probe) {
     p.plant_bytes(b"another program's", RETAIN).await;
-    expect!(p.glance().await, ReadReply::Unreadable(_) => ());
+    expect!(p.poll().await, ReadReply::Unreadable(_) => ());
     let p = p.at(1);
     if p.fixture.plant(&p.key, Plant::OtherType).await {
-        expect!(p.glance().await, ReadReply::Unreadable(_) => ());
+        expect!(p.poll().await, ReadReply::Unreadable(_) => ());
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::probe::{
     A, B, C, IN_TIME, LATE, LEASE, MS, OUTCOMES, Probe, RELEASED, REMAINS, RETAIN, SUPERSEDED, TTL,
-    answer, ask, ask_to_find_out, counted, done, ended, finished, header, pending, reconciling,
-    record, undecided, unknown_outcome,
+    answer, ask_to_find_out, counted, done, ended, finished, header, pending, reconciling, record,
+    request_by, undecided, unknown_outcome,
 };
 use crate::store::{
     ClaimReply, CompleteReply, Header, OutcomeKind, ReadReply, Remains, RenewReply, State,
@@ -46,7 +46,7 @@ async fn who_finds_out_stores_what_it_found(p: Probe) {
         assert_eq!(p.complete(&bytes).await, IN_TIME);
         p.unchanged(&bytes, "storing it").await;
         p.assert_left(p.found().await.1, TTL);
-        let stored = replayed!(p.claim(&ask(C)).await).0;
+        let stored = replayed!(p.claim(&request_by(C)).await).0;
         assert_eq!(stored.as_bytes(), &bytes[..]);
     }
 }
@@ -79,7 +79,7 @@ async fn another_owner_does_not_complete_a_live_reconciliation(p: Probe) {
 
 /// The completion of the first attempt, A's, after the reconciling owner vanished.
 async fn after_who_vanished(p: &Probe, outcome: OutcomeKind) -> CompleteReply {
-    let first = p.take(&ask(A)).await;
+    let first = p.take(&request_by(A)).await;
     p.advance(LEASE).await;
     let claim = p.look_into(&ask_to_find_out(B)).await;
     p.advance(LEASE).await;
@@ -126,8 +126,8 @@ async fn a_reconciliation_that_is_given_back_is_unknown(p: Probe) {
         let (record, _) = p.found().await;
         assert_eq!(record.header, expected);
         assert!(record.body().is_empty());
-        let told = replayed!(p.claim(&ask(A)).await).0;
-        assert_eq!(told, record);
+        let replayed = replayed!(p.claim(&request_by(A)).await).0;
+        assert_eq!(replayed, record);
         let next = p.look_into(&ask_to_find_out(C)).await;
         assert!(next.fence > claim.fence);
     }
@@ -204,8 +204,12 @@ async fn a_renewal_keeps_a_reconciliation(p: Probe) {
         p.assert_left(left, LEASE);
     }
     p.advance(LEASE * 3).await;
-    assert_eq!(p.renew(&claim).await, RenewReply::Renewed, "nobody took it");
-    expect!(p.claim(&ask(C)).await, ClaimReply::Running { .. } => ());
+    assert_eq!(
+        p.renew(&claim).await,
+        RenewReply::Renewed,
+        "no other owner took it"
+    );
+    expect!(p.claim(&request_by(C)).await, ClaimReply::Running { .. } => ());
     assert_eq!(p.complete(&answer(&claim, b"found")).await, IN_TIME);
 }
 
@@ -260,10 +264,10 @@ async fn a_reconciliation_that_was_written_again_is_one(p: Probe) {
     assert_eq!(p.renew(&claim).await, RenewReply::Reasserted);
     expect!(p.claim(&ask_to_find_out(B)).await, ClaimReply::Running { .. } => ());
     p.advance(LEASE).await;
-    expect!(p.claim(&ask(B)).await, ClaimReply::Done { .. } => (), "nobody knows");
+    expect!(p.claim(&request_by(B)).await, ClaimReply::Done { .. } => (), "the outcome is unknown");
     let next = p.look_into(&ask_to_find_out(B)).await;
     assert_eq!(next.attempts, claim.attempts);
-    let started = p.take(&ask(B)).await;
+    let started = p.take(&request_by(B)).await;
     assert_eq!(started.attempts, claim.attempts + 1);
     assert!(matches!(started.state, State::Pending { .. }));
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::probe::{
-    A, ASKED, B, C, LEASE, MS, NONE, OTHER, OUTCOMES, Probe, RELEASED, RETAIN, ask,
-    ask_to_find_out, at_most, by, counted, done, fingerprinted, header, limit, owner, pending,
-    reconciling, unknown_outcome, unknowns,
+    A, ASKED, B, C, LEASE, MS, NONE, OTHER, OUTCOMES, Probe, RELEASED, RETAIN, ask_to_find_out,
+    at_most, by, counted, done, fingerprinted, header, limit, owner, pending, reconciling,
+    request_by, unknown_outcome, unknowns,
 };
 use crate::store::{ClaimReply, ClaimRequest, Header, OutcomeKind, Owner, Remains, State};
 
@@ -53,7 +53,7 @@ async fn an_unknown_outcome_is_told_to_who_cannot_find_out(p: Probe) {
         for max_attempts in [limit(1), limit(9), None] {
             let request = ClaimRequest {
                 max_attempts,
-                ..ask(B)
+                ..request_by(B)
             };
             let (record, left) = expect!(
                 p.claim(&request).await,
@@ -103,13 +103,13 @@ async fn a_lapsed_reconciliation_is_unknown(p: Probe) {
     p.plant(&header(unknown_outcome()), b"", RETAIN).await;
     let vanished = p.look_into(&ask_to_find_out(C)).await;
     p.advance(LEASE).await;
-    let record = replayed!(p.claim(&ask(A)).await).0;
+    let record = replayed!(p.claim(&request_by(A)).await).0;
     assert_eq!(record.header, vanished);
     let next = p.look_into(&ask_to_find_out(B)).await;
     assert!(next.fence > vanished.fence);
-    expect!(p.claim(&ask(C)).await, ClaimReply::Running { .. } => ());
+    expect!(p.claim(&request_by(C)).await, ClaimReply::Running { .. } => ());
     p.advance(LEASE).await;
-    let record = replayed!(p.claim(&ask(A)).await).0;
+    let record = replayed!(p.claim(&request_by(A)).await).0;
     assert_eq!(record.header, next);
 }
 
@@ -135,7 +135,7 @@ async fn an_answer_is_given_also_to_who_can_find_out(p: Probe) {
 async fn not_granted(p: &Probe, state: State) {
     for age in [MS, LEASE / 2] {
         let bytes = p.plant(&header(state), b"", RETAIN - age).await;
-        for request in [ask(B), ask_to_find_out(B), ask_to_find_out(C)] {
+        for request in [request_by(B), ask_to_find_out(B), ask_to_find_out(C)] {
             let left = running!(p.claim(&request).await);
             p.assert_left(left, LEASE - age);
         }
@@ -155,11 +155,11 @@ async fn the_lease_of_a_reconciliation_ends_to_the_millisecond(p: Probe) {
     p.plant(&header(State::Released), b"", RETAIN).await;
     p.look_into(&ask_to_find_out(B)).await;
     p.advance_just_before(LEASE).await;
-    for request in [ask(C), ask_to_find_out(C)] {
+    for request in [request_by(C), ask_to_find_out(C)] {
         expect!(p.claim(&request).await, ClaimReply::Running { .. } => ());
     }
     p.advance_the_rest().await;
-    expect!(p.claim(&ask(C)).await, ClaimReply::Done { .. } => ());
+    expect!(p.claim(&request_by(C)).await, ClaimReply::Done { .. } => ());
     p.look_into(&ask_to_find_out(C)).await;
 }
 
@@ -169,23 +169,23 @@ async fn a_reconciliation_is_kept_for_what_its_claim_says(p: Probe) {
     p.advance_just_before(RETAIN).await;
     p.found().await;
     p.advance_the_rest().await;
-    assert_eq!(p.take(&ask(C)).await.attempts, 1, "and is over then");
+    assert_eq!(p.take(&request_by(C)).await.attempts, 1, "and is over then");
 }
 
 async fn fences_grow_with_reconciliations(p: Probe) {
-    let mut last = p.take(&ask(owner(0))).await.fence;
+    let mut last = p.take(&request_by(owner(0))).await.fence;
     for n in 1..20 {
         p.advance(LEASE).await;
         let fence = p.look_into(&ask_to_find_out(owner(n))).await.fence;
         assert!(fence > last, "{fence:?} after {last:?}");
         last = fence;
     }
-    let started = p.take(&ask(owner(19))).await;
+    let started = p.take(&request_by(owner(19))).await;
     assert!(started.fence > last, "the body has a fence of its own");
 }
 
 async fn finding_out_is_no_attempt(p: Probe) {
-    assert_eq!(p.take(&ask(A)).await.attempts, 1);
+    assert_eq!(p.take(&request_by(A)).await.attempts, 1);
     for n in 0..20 {
         p.advance(LEASE).await;
         assert_eq!(p.look_into(&ask_to_find_out(owner(n))).await.attempts, 1);
@@ -233,7 +233,7 @@ async fn a_body_does_not_start_after_finding_out_without_attempts_left(p: Probe)
         }
         assert_eq!(p.header().await, found_out, "it is still held");
         assert_eq!(p.release(B, Remains::Attempt).await, RELEASED);
-        expect!(p.claim(&ask(C)).await, ClaimReply::Done { .. } => ());
+        expect!(p.claim(&request_by(C)).await, ClaimReply::Done { .. } => ());
     }
 }
 
@@ -263,9 +263,9 @@ async fn a_body_starts_after_finding_out_for_nobody_else(p: Probe) {
     for (state, life) in uncertain() {
         p.plant(&header(state), b"", life).await;
         let claim = p.look_into(&ask_to_find_out(B)).await;
-        expect!(p.claim(&ask(C)).await, ClaimReply::Running { .. } => ());
+        expect!(p.claim(&request_by(C)).await, ClaimReply::Running { .. } => ());
         p.advance(LEASE).await;
-        expect!(p.claim(&ask(C)).await, ClaimReply::Done { .. } => ());
+        expect!(p.claim(&request_by(C)).await, ClaimReply::Done { .. } => ());
         assert_eq!(p.header().await, claim);
     }
 }
@@ -278,9 +278,9 @@ async fn who_found_out_slowly_starts_the_body_if_nobody_took_over(p: Probe) {
         p.advance(LEASE * 2).await;
         if taken_over {
             p.look_into(&ask_to_find_out(C)).await;
-            expect!(p.claim(&ask(B)).await, ClaimReply::Running { .. } => ());
+            expect!(p.claim(&request_by(B)).await, ClaimReply::Running { .. } => ());
         } else {
-            assert_eq!(p.take(&ask(B)).await.attempts, 4);
+            assert_eq!(p.take(&request_by(B)).await.attempts, 4);
         }
     }
 }
@@ -322,7 +322,7 @@ async fn a_reconciling_claim_sent_again_after_the_start_is_the_same_attempt(p: P
     for (state, life) in uncertain() {
         p.plant(&header(state), b"", life).await;
         p.look_into(&ask_to_find_out(B)).await;
-        let claim = p.take(&ask(B)).await;
+        let claim = p.take(&request_by(B)).await;
         same_again(&p, &claim, &ask_to_find_out(B)).await;
     }
 }
@@ -337,11 +337,11 @@ async fn a_claim_after_its_own_unknown_outcome_is_granted_nothing(p: Probe) {
     assert_eq!(p2.release(B, Remains::Attempt).await, RELEASED);
     let given_back = p2.peek().await.expect("it is unknown now");
     for (p, bytes) in [(p, left_unknown), (p2, given_back)] {
-        for request in [ask(B), ask_to_find_out(B)] {
+        for request in [request_by(B), ask_to_find_out(B)] {
             let record = expect!(
                 p.claim(&request).await,
                 ClaimReply::Done { record, .. } => record,
-                "whoever sent it is gone"
+                "its sender is gone"
             );
             assert_eq!(record.as_bytes(), &bytes[..]);
         }

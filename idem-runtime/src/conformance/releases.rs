@@ -2,7 +2,7 @@
 
 use super::probe::{
     A, B, C, IN_TIME, LEASE, MS, OUTCOMES, Probe, RELEASED, REMAINS, RETAIN, SUPERSEDED, answer,
-    ask, done, header, owner, pending,
+    done, header, owner, pending, request_by,
 };
 use crate::store::{ClaimReply, Header, ReadReply, ReleaseReply, Remains, RenewReply, State};
 
@@ -23,9 +23,9 @@ async fn the_owner_gives_a_key_back(p: Probe) {
     for (n, holder) in [A, C].into_iter().enumerate() {
         for (m, remains) in REMAINS.into_iter().enumerate() {
             let p = p.at(n * 10 + m);
-            p.take(&ask(holder)).await;
+            p.take(&request_by(holder)).await;
             assert_eq!(p.release(holder, remains).await, RELEASED);
-            expect!(p.claim(&ask(B)).await, ClaimReply::Granted { .. } => ());
+            expect!(p.claim(&request_by(B)).await, ClaimReply::Granted { .. } => ());
         }
     }
 }
@@ -89,7 +89,7 @@ async fn a_release_keeps_the_life_that_is_left(p: Probe) {
 }
 
 async fn a_release_keeps_the_record(p: Probe) {
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
     let expected = Header {
         state: State::Released,
@@ -101,18 +101,18 @@ async fn a_release_keeps_the_record(p: Probe) {
 }
 
 async fn a_superseded_owner_does_not_release_its_successor(p: Probe) {
-    p.take(&ask(A)).await;
+    p.take(&request_by(A)).await;
     p.advance(LEASE).await;
-    let successor = p.take(&ask(B)).await;
+    let successor = p.take(&request_by(B)).await;
     for remains in REMAINS {
         assert_eq!(p.release(A, remains).await, SUPERSEDED);
     }
     assert_eq!(p.header().await, successor);
-    expect!(p.claim(&ask(C)).await, ClaimReply::Running { .. } => ());
+    expect!(p.claim(&request_by(C)).await, ClaimReply::Running { .. } => ());
 }
 
 async fn a_released_claim_cannot_be_renewed(p: Probe) {
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     assert_eq!(p.release(A, Remains::Request).await, RELEASED);
     let before = p.peek().await.expect("a released record stays");
     assert_eq!(p.renew(&claim).await, RenewReply::Lost);
@@ -121,7 +121,7 @@ async fn a_released_claim_cannot_be_renewed(p: Probe) {
 }
 
 async fn an_owner_that_released_can_still_complete(p: Probe) {
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
     let bytes = answer(&claim, b"it happened after all");
     assert_eq!(p.complete(&bytes).await, IN_TIME);

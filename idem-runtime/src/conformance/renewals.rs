@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::probe::{
-    A, B, C, IN_TIME, LEASE, MS, OUTCOMES, Probe, RELEASED, RETAIN, TTL, answer, ask, by, done,
-    header, pending, unlimited,
+    A, B, C, IN_TIME, LEASE, MS, OUTCOMES, Probe, RELEASED, RETAIN, TTL, answer, by, done, header,
+    pending, request_by, unlimited,
 };
 use crate::store::{ClaimReply, Header, Remains, RenewReply, State};
 
@@ -23,37 +23,37 @@ cases! {
 }
 
 async fn a_renewal_starts_the_lease_again(p: Probe) {
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     p.advance(LEASE / 2).await;
     assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
-    let left = running!(p.claim(&ask(B)).await);
+    let left = running!(p.claim(&request_by(B)).await);
     p.assert_left(left, LEASE);
     p.advance_just_before(LEASE).await;
-    expect!(p.claim(&ask(B)).await, ClaimReply::Running { .. } => ());
+    expect!(p.claim(&request_by(B)).await, ClaimReply::Running { .. } => ());
     p.advance_the_rest().await;
-    expect!(p.claim(&ask(B)).await, ClaimReply::Granted { .. } => ());
+    expect!(p.claim(&request_by(B)).await, ClaimReply::Granted { .. } => ());
 }
 
 async fn a_claim_that_is_renewed_in_time_is_never_granted_to_another(p: Probe) {
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     for _ in 0..20 {
         p.advance(LEASE / 2).await;
-        expect!(p.claim(&ask(B)).await, ClaimReply::Running { .. } => ());
+        expect!(p.claim(&request_by(B)).await, ClaimReply::Running { .. } => ());
         assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
     }
     assert_eq!(p.complete(&answer(&claim, b"long")).await, IN_TIME);
 }
 
 async fn a_lapsed_claim_is_renewed_if_nobody_took_it(p: Probe) {
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     p.advance(LEASE * 3).await;
     assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
-    expect!(p.claim(&ask(B)).await, ClaimReply::Running { .. } => ());
+    expect!(p.claim(&request_by(B)).await, ClaimReply::Running { .. } => ());
     assert_eq!(p.header().await, claim);
 }
 
 async fn a_renewal_starts_the_life_again(p: Probe) {
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     p.advance(RETAIN / 2).await;
     p.assert_left(p.found().await.1, RETAIN / 2);
     assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
@@ -75,9 +75,9 @@ async fn a_renewal_by_another_owner_changes_nothing(p: Probe) {
 }
 
 async fn a_superseded_owner_does_not_renew(p: Probe) {
-    let first = p.take(&ask(A)).await;
+    let first = p.take(&request_by(A)).await;
     p.advance(LEASE).await;
-    let second = p.take(&ask(B)).await;
+    let second = p.take(&request_by(B)).await;
     p.advance(LEASE / 2).await;
     assert_eq!(p.renew(&first).await, RenewReply::Lost);
     let (record, left) = p.found().await;
@@ -87,7 +87,7 @@ async fn a_superseded_owner_does_not_renew(p: Probe) {
 }
 
 async fn a_renewal_changes_nothing_but_the_time(p: Probe) {
-    let claim = p.take(&ask(C)).await;
+    let claim = p.take(&request_by(C)).await;
     let bytes = p.peek().await.expect("the claim is there");
     for _ in 0..5 {
         p.advance(LEASE / 4).await;
@@ -121,10 +121,10 @@ async fn a_claim_that_was_lost_is_written_again(p: Probe) {
 }
 
 async fn a_claim_that_was_written_again_is_held(p: Probe) {
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     p.advance(RETAIN).await;
     assert_eq!(p.renew(&claim).await, RenewReply::Reasserted);
-    expect!(p.claim(&ask(B)).await, ClaimReply::Running { .. } => ());
+    expect!(p.claim(&request_by(B)).await, ClaimReply::Running { .. } => ());
     p.advance(LEASE).await;
     let request = unlimited(B);
     let next = p.take(&request).await;

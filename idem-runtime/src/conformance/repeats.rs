@@ -6,8 +6,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::probe::{
-    A, B, C, IN_TIME, LATE, LEASE, Probe, RELEASED, REMAINS, RETAIN, SUPERSEDED, TTL, answer, ask,
-    ask_to_find_out, at_most, counted, finished, header, pending, record,
+    A, B, C, IN_TIME, LATE, LEASE, Probe, RELEASED, REMAINS, RETAIN, SUPERSEDED, TTL, answer,
+    ask_to_find_out, at_most, counted, finished, header, pending, record, request_by,
 };
 use crate::store::{
     ClaimReply, ClaimRequest, CompleteReply, ReadReply, Remains, RenewReply, State,
@@ -42,19 +42,19 @@ async fn same_attempt(p: &Probe, request: &ClaimRequest) {
 
 async fn a_claim_sent_again_is_the_same_attempt(p: Probe) {
     for (n, owner) in [A, B, C].into_iter().enumerate() {
-        same_attempt(&p.at(n), &ask(owner)).await;
+        same_attempt(&p.at(n), &request_by(owner)).await;
     }
 }
 
 async fn a_takeover_sent_again_is_the_same_attempt(p: Probe) {
     p.plant(&header(pending()), b"", RETAIN - LEASE).await;
-    same_attempt(&p, &ask(B)).await;
+    same_attempt(&p, &request_by(B)).await;
     assert_eq!(p.header().await.attempts, header(pending()).attempts + 1);
 }
 
 async fn a_claim_after_a_release_sent_again_is_the_same_attempt(p: Probe) {
     p.plant(&header(State::Released), b"", RETAIN).await;
-    same_attempt(&p, &ask(B)).await;
+    same_attempt(&p, &request_by(B)).await;
     assert_eq!(p.header().await.attempts, header(pending()).attempts + 1);
 }
 
@@ -71,16 +71,16 @@ async fn the_last_attempt_sent_again_is_granted_again(p: Probe) {
 }
 
 async fn a_claim_sent_again_starts_its_lease_again(p: Probe) {
-    p.take(&ask(A)).await;
+    p.take(&request_by(A)).await;
     p.advance(LEASE / 2).await;
-    p.take(&ask(A)).await;
-    let left = running!(p.claim(&ask(B)).await);
+    p.take(&request_by(A)).await;
+    let left = running!(p.claim(&request_by(B)).await);
     p.assert_left(left, LEASE);
     p.assert_left(p.found().await.1, RETAIN);
 }
 
 async fn a_completion_sent_again_is_stored_once(p: Probe) {
-    let claim = p.take(&ask(C)).await;
+    let claim = p.take(&request_by(C)).await;
     let bytes = answer(&claim, b"\0\r\nonce");
     for _ in 0..4 {
         assert_eq!(p.complete(&bytes).await, IN_TIME);
@@ -118,9 +118,9 @@ async fn a_release_sent_again_counts_once(p: Probe) {
 }
 
 async fn a_release_sent_again_does_not_free_the_next_claim(p: Probe) {
-    p.take(&ask(A)).await;
+    p.take(&request_by(A)).await;
     assert_eq!(p.release(A, Remains::Request).await, RELEASED);
-    let next = p.take(&ask(B)).await;
+    let next = p.take(&request_by(B)).await;
     assert_eq!(p.release(A, Remains::Request).await, SUPERSEDED);
     assert_eq!(p.header().await, next);
 }
@@ -129,16 +129,16 @@ async fn a_claim_after_its_own_release_is_granted_nothing(p: Probe) {
     // As if the claim had been sent twice, and the network had delayed one until now.
     for (n, remains) in REMAINS.into_iter().enumerate() {
         let p = p.at(n);
-        p.take(&ask(A)).await;
+        p.take(&request_by(A)).await;
         assert_eq!(p.release(A, remains).await, RELEASED);
         let bytes = p.peek().await.expect("a released record stays");
-        for request in [ask(A), ask_to_find_out(A), at_most(1, A)] {
+        for request in [request_by(A), ask_to_find_out(A), at_most(1, A)] {
             assert_eq!(
                 p.claim(&request).await,
                 ClaimReply::Running {
                     lease_left: Duration::ZERO
                 },
-                "whoever sent it is gone"
+                "its sender is gone"
             );
         }
         p.unchanged(&bytes, "a claim after its own release").await;
@@ -146,24 +146,24 @@ async fn a_claim_after_its_own_release_is_granted_nothing(p: Probe) {
 }
 
 async fn a_claim_after_its_own_release_is_no_obstacle_to_others(p: Probe) {
-    p.take(&ask(A)).await;
+    p.take(&request_by(A)).await;
     assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
-    expect!(p.claim(&ask(A)).await, ClaimReply::Running { .. } => ());
-    let next = p.take(&ask(B)).await;
+    expect!(p.claim(&request_by(A)).await, ClaimReply::Running { .. } => ());
+    let next = p.take(&request_by(B)).await;
     assert_eq!(next.attempts, 2);
-    expect!(p.claim(&ask(A)).await, ClaimReply::Running { .. } => ());
+    expect!(p.claim(&request_by(A)).await, ClaimReply::Running { .. } => ());
     assert_eq!(p.header().await, next);
 }
 
 async fn a_refusal_sent_again_is_the_same_refusal(p: Probe) {
-    let first = p.take(&ask(A)).await;
+    let first = p.take(&request_by(A)).await;
     p.advance(LEASE).await;
-    let second = p.take(&ask(B)).await;
+    let second = p.take(&request_by(B)).await;
     for _ in 0..3 {
         superseded!(p.complete(&answer(&first, b"too late")).await);
         assert_eq!(p.release(A, Remains::Attempt).await, SUPERSEDED);
         assert_eq!(p.renew(&first).await, RenewReply::Lost);
-        expect!(p.claim(&ask(C)).await, ClaimReply::Running { .. } => ());
+        expect!(p.claim(&request_by(C)).await, ClaimReply::Running { .. } => ());
     }
     assert_eq!(p.header().await, second);
 }
@@ -192,8 +192,8 @@ async fn drop_after_one_poll(operation: impl Future) {
 async fn an_operation_that_was_dropped_can_be_sent_again(p: Probe) {
     for n in 0..20 {
         let p = p.at(n);
-        drop_after_one_poll(p.claim(&ask(A))).await;
-        let claim = p.take(&ask(A)).await;
+        drop_after_one_poll(p.claim(&request_by(A))).await;
+        let claim = p.take(&request_by(A)).await;
         assert_eq!(claim.attempts, 1);
         drop_after_one_poll(p.renew(&claim)).await;
         assert_eq!(p.renew(&claim).await, RenewReply::Renewed);

@@ -1,8 +1,8 @@
 //! Resolutions that reset a key: it starts anew, and keeps the data that must survive.
 
 use super::probe::{
-    A, B, C, LATE, LEASE, Probe, RETAIN, answer, ask, ask_to_find_out, at_most, by, counted,
-    fenced, finished, header, record, undecided,
+    A, B, C, LATE, LEASE, Probe, RETAIN, answer, ask_to_find_out, at_most, by, counted, fenced,
+    finished, header, record, request_by, undecided,
 };
 use super::resolving::{free, new, reset, resolved};
 use crate::store::{Fence, ResolveReply, State};
@@ -19,7 +19,7 @@ async fn a_resolution_sent_again_does_not_end_what_came_after(p: Probe) {
     p.plant(&header(undecided()), b"", RETAIN).await;
     let bytes = reset();
     resolved(&p, &header(undecided()), &bytes).await;
-    let claim = p.take(&ask(B)).await;
+    let claim = p.take(&request_by(B)).await;
     assert_eq!(
         p.resolve(&header(undecided()), &bytes).await,
         ResolveReply::Changed
@@ -50,12 +50,15 @@ async fn a_claim_after_a_reset_has_a_higher_fence(p: Probe) {
     p.plant(&ahead, b"", RETAIN).await;
     let reset = reset();
     resolved(&p, &ahead, &reset).await;
-    assert_eq!(p.take(&ask(B)).await.fence.get(), ahead.fence.get() + 1);
+    assert_eq!(
+        p.take(&request_by(B)).await.fence.get(),
+        ahead.fence.get() + 1
+    );
 }
 
 async fn a_reset_key_is_granted_to_anybody(p: Probe) {
     for (state, life) in free() {
-        for request in [ask(A), ask(B), ask_to_find_out(B)] {
+        for request in [request_by(A), request_by(B), ask_to_find_out(B)] {
             p.plant(&header(state), b"", life).await;
             let reset = reset();
             resolved(&p, &header(state), &reset).await;
@@ -65,7 +68,7 @@ async fn a_reset_key_is_granted_to_anybody(p: Probe) {
 }
 
 async fn an_answer_after_a_reset_is_stored(p: Probe) {
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     p.advance(LEASE).await;
     let reset = reset();
     resolved(&p, &claim, &reset).await;

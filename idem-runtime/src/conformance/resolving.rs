@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use super::probe::{
     A, ASKED, B, LEASE, NO_RECORDS, NONE, OTHER, OUTCOMES, Probe, RELEASED, REMAINS, RETAIN,
-    SUPERSEDED, TTL, ask, ask_to_find_out, by, counted, done, fenced, fingerprinted, header, owner,
-    pending, reconciling, record, undecided, unknown_outcome,
+    SUPERSEDED, TTL, ask_to_find_out, by, counted, done, fenced, fingerprinted, header, owner,
+    pending, reconciling, record, request_by, undecided, unknown_outcome,
 };
 use crate::store::{
     AnswerTypes, Fence, Header, OutcomeKind, Owner, ReadReply, Remains, RenewReply, ResolveReply,
@@ -154,10 +154,10 @@ async fn a_resolution_of_what_has_changed_since_changes_nothing(p: Probe) {
     resolved(&p1, &claim, &resolution).await;
 
     let p2 = p.at(2);
-    p2.take(&ask(A)).await;
+    p2.take(&request_by(A)).await;
     p2.advance(LEASE).await;
     let seen = p2.header().await;
-    p2.take(&ask(B)).await;
+    p2.take(&request_by(B)).await;
     p2.advance(LEASE).await;
     assert_eq!(p2.resolve(&seen, &resolution).await, ResolveReply::Changed);
     assert_eq!(p2.header().await.owner, B);
@@ -220,10 +220,10 @@ async fn an_answer_by_resolution_keeps_the_attempts(p: Probe) {
 
 async fn a_resolution_keeps_the_higher_fence(p: Probe) {
     let kept = header(undecided()).fence.get();
-    for (told, expected) in [(0, kept), (kept - 1, kept), (kept + 1, kept + 1)] {
+    for (given, expected) in [(0, kept), (kept - 1, kept), (kept + 1, kept + 1)] {
         for (end, body) in ends() {
             p.plant(&header(undecided()), b"", RETAIN).await;
-            let new = fenced(Fence::new(told), end);
+            let new = fenced(Fence::new(given), end);
             resolved(&p, &header(undecided()), &record(&new, body)).await;
             assert_eq!(p.header().await.fence.get(), expected);
         }
@@ -231,7 +231,7 @@ async fn a_resolution_keeps_the_higher_fence(p: Probe) {
 }
 
 async fn a_resolution_keeps_the_fingerprint(p: Probe) {
-    for (kept, told, stays) in [
+    for (kept, given, stays) in [
         (ASKED, NONE, ASKED),
         (ASKED, OTHER, ASKED),
         (NONE, ASKED, ASKED),
@@ -240,7 +240,7 @@ async fn a_resolution_keeps_the_fingerprint(p: Probe) {
         for (end, body) in ends() {
             let seen = fingerprinted(kept, header(undecided()));
             p.plant(&seen, b"", RETAIN).await;
-            let new = fingerprinted(told, end);
+            let new = fingerprinted(given, end);
             resolved(&p, &seen, &record(&new, body)).await;
             assert_eq!(p.header().await.fingerprint, stays);
         }
@@ -266,7 +266,7 @@ async fn an_outcome_is_known_after_its_resolution(p: Probe) {
         p.plant(&header(undecided()), b"", RETAIN).await;
         let bytes = record(&new(done(outcome)), b"resolved");
         resolved(&p, &header(undecided()), &bytes).await;
-        for request in [ask(B), ask_to_find_out(B)] {
+        for request in [request_by(B), ask_to_find_out(B)] {
             let found = replayed!(p.claim(&request).await).0;
             assert_eq!(
                 (found.header.state, found.body()),
@@ -282,7 +282,7 @@ async fn an_owner_whose_claim_was_resolved_has_lost_it(p: Probe) {
         .enumerate()
     {
         let p = p.at(n);
-        let claim = p.take(&ask(A)).await;
+        let claim = p.take(&request_by(A)).await;
         p.advance(LEASE).await;
         let bytes = record(&new(state), b"");
         resolved(&p, &claim, &bytes).await;
@@ -312,7 +312,7 @@ async fn a_large_answer_is_resolved_by_its_header(p: Probe) {
         let resolution = record(&new(done(OutcomeKind::Error)), &vec![0xa5; bytes]);
         resolved(&p, &seen, &resolution).await;
         assert_eq!(p.found().await.0.body(), &vec![0xa5; bytes]);
-        let found = replayed!(p.claim(&ask(B)).await).0;
+        let found = replayed!(p.claim(&request_by(B)).await).0;
         assert_eq!(found.body().len(), bytes);
     }
 }

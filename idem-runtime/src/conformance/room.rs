@@ -5,7 +5,7 @@
 use bytes::Bytes;
 
 use super::probe::{
-    A, B, IN_TIME, LEASE, Probe, RELEASED, RETAIN, TTL, answer, ask, by, finished, record,
+    A, B, IN_TIME, LEASE, Probe, RELEASED, RETAIN, TTL, answer, by, finished, record, request_by,
 };
 use crate::store::{
     ClaimReply, Header, ReadReply, Remains, RenewReply, ResolveReply, StoreErrorKind,
@@ -37,12 +37,12 @@ async fn full(p: Probe) -> Option<FullStore> {
     let p = Probe::new(p.fixture.scarce().await?);
     let mut running = Vec::new();
     for n in 0..3 {
-        running.push(p.at(MANY + n).take(&ask(A)).await);
+        running.push(p.at(MANY + n).take(&request_by(A)).await);
     }
     let mut answers = Vec::new();
     for n in 0..MANY {
         let key = p.at(n);
-        match key.try_claim(&ask(B)).await {
+        match key.try_claim(&request_by(B)).await {
             Ok(ClaimReply::Granted { fence, attempt, .. }) => {
                 let claim = Header {
                     owner: B,
@@ -54,7 +54,7 @@ async fn full(p: Probe) -> Option<FullStore> {
                 assert_eq!(
                     key.complete(&answer).await,
                     IN_TIME,
-                    "whoever was granted a claim finds room for its answer"
+                    "the owner of a granted claim finds room for its answer"
                 );
                 answers.push(answer);
             }
@@ -82,7 +82,7 @@ impl FullStore {
 /// Claims a fresh key. The capacity of a server is not exact, because a buffer that shrinks frees some: a claim that is
 /// not refused must be like any other.
 async fn is_refused(p: &Probe) -> bool {
-    match p.try_claim(&ask(A)).await {
+    match p.try_claim(&request_by(A)).await {
         Err(error) => {
             assert_eq!(error.kind(), StoreErrorKind::Full, "{error}");
             assert_eq!(p.read().await, ReadReply::Absent, "nothing was written");
@@ -151,10 +151,10 @@ async fn a_full_store_drops_nothing_that_is_alive(p: Probe) {
 async fn a_full_store_replays(p: Probe) {
     let Some(full) = full(p).await else { return };
     for (n, answer) in full.answers.iter().enumerate().take(20) {
-        let record = replayed!(full.p.at(n).claim(&ask(A)).await).0;
+        let record = replayed!(full.p.at(n).claim(&request_by(A)).await).0;
         assert_eq!(record.as_bytes(), &answer[..]);
     }
-    let reply = full.held(0).claim(&ask(B)).await;
+    let reply = full.held(0).claim(&request_by(B)).await;
     expect!(reply, ClaimReply::Running { .. } => (), "a claim that runs is known");
 }
 
@@ -172,6 +172,6 @@ async fn a_full_store_has_room_again_when_records_expire(p: Probe) {
     let Some(full) = full(p).await else { return };
     full.p.advance(RETAIN).await;
     for n in 0..full.answers.len().min(50) {
-        full.p.at(3 * MANY + n).take(&ask(B)).await;
+        full.p.at(3 * MANY + n).take(&request_by(B)).await;
     }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::probe::{
-    A, B, C, IN_TIME, LEASE, MS, OTHER, OUTCOMES, Probe, RETAIN, answer, ask, ask_to_find_out,
-    dated, done, header, pending, reconciling, record, unknown_outcome, unknowns,
+    A, B, C, IN_TIME, LEASE, MS, OTHER, OUTCOMES, Probe, RETAIN, answer, ask_to_find_out, dated,
+    done, header, pending, reconciling, record, request_by, unknown_outcome, unknowns,
 };
 use crate::store::{ClaimReply, ClaimRequest, Needs, Owner, RenewReply, State};
 
@@ -24,7 +24,7 @@ fn start(owner: Owner) -> ClaimRequest {
     ClaimRequest {
         needs: Needs::Verdict,
         dated: true,
-        ..ask(owner)
+        ..request_by(owner)
     }
 }
 
@@ -54,21 +54,21 @@ async fn a_start_sent_again_is_the_same(p: Probe) {
 
 async fn a_verdict_that_comes_too_late_starts_nothing(p: Probe) {
     let lapsed = RETAIN - LEASE;
-    let stands = [
+    let stored = [
         (State::Released, RETAIN),
         (pending(), RETAIN),
         (pending(), lapsed),
         (reconciling(), RETAIN),
         (reconciling(), lapsed),
     ];
-    for (n, (state, life)) in stands.into_iter().enumerate() {
+    for (n, (state, life)) in stored.into_iter().enumerate() {
         let p = p.at(n);
         let bytes = p.plant(&header(state), b"", life).await;
         let reply = p.claim(&start(C)).await;
         expect!(reply, ClaimReply::Running { .. } => (), "over {state:?}");
         p.unchanged(&bytes, "a verdict that came too late").await;
     }
-    let p = p.at(stands.len());
+    let p = p.at(stored.len());
     let unknown = record(&header(unknown_outcome()), b"");
     p.plant(&header(unknown_outcome()), b"", RETAIN).await;
     expect!(p.claim(&start(C)).await, ClaimReply::Done { .. } => ());
@@ -99,7 +99,7 @@ fn go_on(request: &ClaimRequest) -> ClaimRequest {
 }
 
 async fn a_claim_that_needs_a_record_begins_none(p: Probe) {
-    for (n, request) in [ask(A), ask_to_find_out(A), dated(&ask(A))]
+    for (n, request) in [request_by(A), ask_to_find_out(A), dated(&request_by(A))]
         .into_iter()
         .enumerate()
     {
@@ -114,7 +114,7 @@ async fn a_claim_that_needs_a_record_begins_none(p: Probe) {
         p.advance(RETAIN).await;
         expects_nothing().await;
         // It has left nothing behind that refuses a claim without a required record.
-        p.take(&ask(B)).await;
+        p.take(&request_by(B)).await;
     }
 }
 
@@ -127,7 +127,7 @@ async fn a_claim_that_needs_a_record_goes_on_with_one(p: Probe) {
         let p = p.at(n);
         p.plant(&header(state), b"", life).await;
         let before = p.header().await;
-        let request = go_on(&ask(B));
+        let request = go_on(&request_by(B));
         let claim = p.take(&request).await;
         assert_eq!(claim.attempts, before.attempts + 1, "{state:?}");
         assert!(claim.fence > before.fence, "{state:?}");
@@ -135,7 +135,7 @@ async fn a_claim_that_needs_a_record_goes_on_with_one(p: Probe) {
         assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
         let stored = p.complete(&answer(&claim, b"done")).await;
         assert_eq!(stored, IN_TIME);
-        expect!(p.claim(&go_on(&ask(C))).await, ClaimReply::Done { .. } => ());
+        expect!(p.claim(&go_on(&request_by(C))).await, ClaimReply::Done { .. } => ());
     }
     for (n, (state, life)) in unknowns().into_iter().enumerate() {
         let p = p.at(2 + n);
@@ -147,11 +147,11 @@ async fn a_claim_that_needs_a_record_goes_on_with_one(p: Probe) {
 async fn a_claim_that_needs_a_record_is_refused_as_any_other(p: Probe) {
     p.plant(&header(pending()), b"", RETAIN).await;
     let bytes = record(&header(pending()), b"");
-    let reply = p.claim(&go_on(&ask(B))).await;
+    let reply = p.claim(&go_on(&request_by(B))).await;
     expect!(reply, ClaimReply::Running { lease_left } => assert!(!lease_left.is_zero()));
     let other = ClaimRequest {
         fingerprint: OTHER,
-        ..go_on(&ask(B))
+        ..go_on(&request_by(B))
     };
     expect!(p.claim(&other).await, ClaimReply::Mismatch => ());
     p.unchanged(&bytes, "a claim that needs a record").await;

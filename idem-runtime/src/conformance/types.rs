@@ -2,9 +2,9 @@
 //! and a reset.
 
 use super::probe::{
-    A, B, C, IN_TIME, LEASE, OUTCOMES, Probe, RELEASED, RETAIN, TYPES, answer, ask,
-    ask_to_find_out, counted, done, finished, finished_by, header, limit, pending, reconciling,
-    record, undecided,
+    A, B, C, IN_TIME, LEASE, OUTCOMES, Probe, RELEASED, RETAIN, TYPES, answer, ask_to_find_out,
+    counted, done, finished, finished_by, header, limit, pending, reconciling, record, request_by,
+    undecided,
 };
 use super::resolving::{new, reset, resolved};
 use crate::store::{
@@ -41,7 +41,7 @@ const UNKNOWN: AnswerTypes = AnswerTypes::UNKNOWN;
 fn of(owner: Owner, types: AnswerTypes) -> ClaimRequest {
     ClaimRequest {
         types,
-        ..ask(owner)
+        ..request_by(owner)
     }
 }
 
@@ -81,19 +81,19 @@ async fn the_types_outlive_the_claim_that_brought_them(p: Probe) {
     let check = async |state: &str| {
         assert_eq!(p.header().await.types, TYPES, "{state}");
     };
-    let claim = p.take(&ask(A)).await;
+    let claim = p.take(&request_by(A)).await;
     assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
     check("renewed").await;
     assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
     check("released").await;
-    p.take(&ask(B)).await;
+    p.take(&request_by(B)).await;
     p.advance(LEASE).await;
     check("lapsed").await;
     let finding = p.look_into(&ask_to_find_out(C)).await;
     check("reconciled").await;
     let start = ClaimRequest {
         needs: Needs::Verdict,
-        ..ask(C)
+        ..request_by(C)
     };
     let claim = p.take(&start).await;
     assert!(claim.fence > finding.fence);
@@ -206,7 +206,7 @@ async fn a_claim_that_takes_any_type_brings_its_own(p: Probe) {
             p.advance(LEASE).await;
             let former = ClaimRequest {
                 reconciles,
-                ..ask(C)
+                ..request_by(C)
             };
             assert_eq!(p.claim(&former).await, ClaimReply::OtherType);
         }
@@ -222,7 +222,7 @@ async fn a_record_without_types_learns_the_first_that_come(p: Probe) {
     p.take(&of(B, OTHER_VALUE)).await;
     assert_eq!(p.header().await.types, OTHER_VALUE);
     p.advance(LEASE).await;
-    assert_eq!(p.claim(&ask(C)).await, ClaimReply::OtherType);
+    assert_eq!(p.claim(&request_by(C)).await, ClaimReply::OtherType);
 }
 
 async fn an_answer_brings_its_types(p: Probe) {
@@ -273,7 +273,7 @@ async fn an_answer_without_types_does_not_forget_the_records(p: Probe) {
 }
 
 async fn a_release_of_which_nothing_remains_takes_the_types_off(p: Probe) {
-    p.take(&ask(A)).await;
+    p.take(&request_by(A)).await;
     assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
     assert_eq!(p.header().await.types, UNKNOWN);
     p.take(&of(B, OTHER_VALUE)).await;
@@ -292,7 +292,7 @@ async fn a_release_of_which_nothing_remains_takes_the_types_off(p: Probe) {
 async fn a_release_of_which_something_remains_keeps_the_types(p: Probe) {
     for (n, remains) in [Remains::Request, Remains::Attempt].into_iter().enumerate() {
         let p = p.at(n);
-        p.take(&ask(A)).await;
+        p.take(&request_by(A)).await;
         assert_eq!(p.release(A, remains).await, RELEASED);
         assert_eq!(p.header().await.types, TYPES);
         assert_eq!(p.claim(&of(B, OTHER_VALUE)).await, ClaimReply::OtherType);

@@ -1,8 +1,8 @@
 //! Completions over an unknown outcome: a success resolves it.
 
 use super::probe::{
-    A, ASKED, B, C, IN_TIME, LATE, NONE, OTHER, OUTCOMES, Probe, RETAIN, SUPERSEDED, TTL, ask,
-    ask_to_find_out, done, finished, finished_by, header, pending, record, undecided,
+    A, ASKED, B, C, IN_TIME, LATE, NONE, OTHER, OUTCOMES, Probe, RETAIN, SUPERSEDED, TTL,
+    ask_to_find_out, done, finished, finished_by, header, pending, record, request_by, undecided,
     unknown_outcome,
 };
 use crate::store::{CompleteReply, Fence, Header, OutcomeKind, Remains};
@@ -74,7 +74,7 @@ async fn a_success_over_an_unknown_outcome_is_final(p: Probe) {
     let of = |owner| finished_by(owner);
     let bytes = record(&of(B), b"it happened");
     assert_eq!(p.complete(&bytes).await, LATE);
-    for request in [ask(C), ask_to_find_out(C)] {
+    for request in [request_by(C), ask_to_find_out(C)] {
         let found = replayed!(p.claim(&request).await).0;
         assert_eq!(found.body(), b"it happened");
     }

@@ -2,8 +2,8 @@
 
 use super::fixture::Plant;
 use super::probe::{
-    A, B, LEASE, OUTCOMES, Probe, REMAINS, RETAIN, TTL, answer, ask, ask_to_find_out, by, dated,
-    done, finished, header, pending, reconciling, record,
+    A, B, LEASE, OUTCOMES, Probe, REMAINS, RETAIN, TTL, answer, ask_to_find_out, by, dated, done,
+    finished, header, pending, reconciling, record, request_by,
 };
 use crate::store::{
     ClaimReply, CompleteReply, HEADER, ReadReply, ReleaseReply, Remains, RenewReply, ResolveReply,
@@ -27,10 +27,10 @@ cases! {
 async fn refused(p: &Probe, error: Unreadable) {
     for owner in [A, B] {
         let claim = by(owner, header(pending()));
-        let reply = p.claim(&dated(&ask(owner))).await;
+        let reply = p.claim(&dated(&request_by(owner))).await;
         assert_eq!(reply, ClaimReply::Unreadable(error));
         // A finished answer may be returned to a claim that does not need its remaining life.
-        match p.claim(&ask(owner)).await {
+        match p.claim(&request_by(owner)).await {
             ClaimReply::Done { .. } if error == Unreadable::Immortal => {}
             reply => assert_eq!(reply, ClaimReply::Unreadable(error)),
         }
@@ -132,7 +132,7 @@ async fn a_claim_without_an_expiry_is_ended_by_its_owner_if_by_anybody(p: Probe)
         return;
     }
     let error = Unreadable::Immortal;
-    for request in [ask(B), dated(&ask(B)), ask_to_find_out(B)] {
+    for request in [request_by(B), dated(&request_by(B)), ask_to_find_out(B)] {
         assert_eq!(p.claim(&request).await, ClaimReply::Unreadable(error));
     }
     let theirs = answer(&by(B, claim), b"over it");
@@ -161,7 +161,7 @@ async fn what_cannot_be_read_is_free_again_after_its_life(p: Probe) {
     stays(&p, b"3", Unreadable::Layout { byte: b'3' }).await;
     p.advance(LEASE).await;
     assert_eq!(p.read().await, ReadReply::Absent);
-    p.take(&ask(A)).await;
+    p.take(&request_by(A)).await;
 }
 
 async fn a_header_without_an_answer_is_a_record(p: Probe) {
@@ -170,6 +170,6 @@ async fn a_header_without_an_answer_is_a_record(p: Probe) {
         assert_eq!(bytes.len(), HEADER);
         p.plant_bytes(&bytes, RETAIN).await;
         assert_eq!(p.found().await.0.as_bytes(), &bytes[..]);
-        expect!(p.claim(&ask(B)).await, ClaimReply::Done { .. } => ());
+        expect!(p.claim(&request_by(B)).await, ClaimReply::Done { .. } => ());
     }
 }

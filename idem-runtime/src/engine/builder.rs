@@ -13,9 +13,9 @@ use crate::error::{Error, ErrorKind};
 use crate::identity::digest_key::DigestKey;
 use crate::identity::operation::Prefix;
 use crate::identity::token::Tokens;
+use crate::lifecycle::background_thread::BackgroundThread;
 use crate::lifecycle::core::{Core, Limits, Protection};
 use crate::lifecycle::outage::Outage;
-use crate::lifecycle::renewer::Renewer;
 use crate::lifecycle::run_limit::RunLimit;
 use crate::local::cache::{Answers, LocalCache};
 use crate::local::singleflight::Flights;
@@ -419,8 +419,8 @@ impl EngineBuilder {
             .map(|cache| Answers::new(cache, Arc::clone(&self.observer), Arc::clone(&flights)));
         let outage = Arc::new(Outage::default());
         // A store that was connected a moment ago is available.
-        outage.hears(self.clock.now());
-        let keeper = Renewer::new(
+        outage.record_reply(self.clock.now());
+        let background = BackgroundThread::new(
             Arc::clone(&self.store),
             Arc::clone(&self.clock),
             Arc::clone(&self.observer),
@@ -431,7 +431,7 @@ impl EngineBuilder {
             store: self.store,
             clock: self.clock,
             observer: self.observer,
-            keeper,
+            background,
             prefixes: Lanes::of(|| Prefix::new(&self.prefix)),
             prefix: self.prefix.into(),
             defaults,
@@ -465,7 +465,7 @@ impl EngineBuilder {
         let disabled = disabled.map(ToOwned::to_owned).into_iter();
         let forged =
             (core.store.trusts_copies() && !core.format.encrypts()).then(|| FORGED.to_owned());
-        core.store.observed_by(&core.keeper.observer());
+        core.store.observed_by(&core.background.observer());
         for message in disabled.chain(core.store.warnings()).chain(forged) {
             core.observer.observe(&Event {
                 operation: "",

@@ -68,13 +68,13 @@ impl Engine {
         core.closing.store(true, Ordering::SeqCst);
         let idle = async {
             loop {
-                let mut told = pin!(core.keeper.idle().notified());
+                let mut idle = pin!(core.background.idle().notified());
                 // Enabled before the check, so that no notification is missed.
-                told.as_mut().enable();
+                idle.as_mut().enable();
                 if self.unfinished().is_none() {
                     return;
                 }
-                told.await;
+                idle.await;
             }
         };
         let moment = core.clock.now() + within.min(crate::policy::LONG);
@@ -91,13 +91,13 @@ impl Engine {
         // round.
         let unleased = || self.core.unleased.load(Ordering::SeqCst);
         let before = unleased();
-        let (claims, storing) = self.core.keeper.busy();
+        let (claims, storing) = self.core.background.claims_and_jobs();
         let running = claims + before.max(unleased());
         let unfinished = ShutdownError {
             waiting,
             running,
             storing,
-            unstored: self.core.keeper.unstored(),
+            unstored: self.core.background.unstored(),
         };
         (waiting + running + storing > 0).then_some(unfinished)
     }

@@ -231,7 +231,7 @@ impl<B: Body, E> Outcome<Arc<Rules>> for Exchange<B, E> {
         }))
     }
 
-    fn come_about(&mut self, how: AnswerSource, _: u16, _: Duration) {
+    fn set_provenance(&mut self, how: AnswerSource, _: u16, _: Duration) {
         self.how = how;
     }
 

@@ -8,7 +8,7 @@ use tower_service::Service;
 
 use super::replayed::mark_replayed;
 use super::service::{ServiceFuture, take_ready};
-use crate::call::Replays;
+use crate::call::ReplayCount;
 
 /// Marks responses whose idempotent calls were all replayed.
 ///
@@ -89,9 +89,9 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let mut inner = take_ready(&mut self.inner);
-        Box::pin(Replays::watch(async move {
+        Box::pin(ReplayCount::watch(async move {
             let mut response = inner.call(request).await?;
-            if Replays::are_all() {
+            if ReplayCount::are_all() {
                 mark_replayed(response.headers_mut());
             }
             Ok(response)

@@ -58,7 +58,7 @@ pub(crate) struct Named {
 /// Do not implement this trait; derive `Serialize`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a key",
-    label = "this value says which call it is",
+    label = "this value identifies the call",
     note = "every part of a key implements `serde::Serialize`: derive it, or pick a field that identifies the call"
 )]
 #[cfg_attr(
@@ -70,7 +70,7 @@ pub(crate) struct Named {
 #[cfg_attr(
     feature = "tokens",
     diagnostic::on_unimplemented(
-        note = "a one-time token is the whole key, `key = token(…)`: what else identifies the call goes into its subject"
+        note = "a one-time token is the whole key, `key = token(…)`: other values that identify the call go into its subject"
     )
 )]
 pub trait CallKey {
@@ -88,7 +88,7 @@ impl<T: ToKey + ?Sized> CallKey for T {
 /// A key that `scope` can apply to: any but a one-time token.
 #[diagnostic::on_unimplemented(
     message = "a one-time token takes no `scope`",
-    label = "remove it: the subject of the token says whose it is",
+    label = "remove it: the subject of the token names its owner",
     note = "of several parts, such as tenant and user, make a tuple: `key = token(form_token, (tenant, user))`"
 )]
 pub trait KeyInScope: CallKey {}
@@ -100,7 +100,7 @@ impl<T: ToKey + ?Sized> KeyInScope for T {}
 #[diagnostic::on_unimplemented(
     message = "a client chooses what this key is made of, and it has no scope",
     label = "without a scope, another client that sends the same key gets the stored answer",
-    note = "say whose key it is by what was authenticated, such as `scope = user.id`, or write `scope = public` if all \
+    note = "name the authenticated owner of the key, such as `scope = user.id`, or write `scope = public` if all \
             clients share one namespace; a one-time token (`idem_runtime::token::token`) needs none"
 )]
 pub trait KeyOfSubject: CallKey {}

@@ -153,7 +153,7 @@ impl fmt::Debug for KeyDigest {
 /// different calls, [`FormatKey`] is not. Do not implement this trait; derive `Serialize`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a key",
-    label = "this value says which call it is",
+    label = "this value identifies the call",
     note = "every part of a key implements `serde::Serialize`: derive it, or pick a field that identifies the call"
 )]
 #[cfg_attr(
@@ -306,7 +306,7 @@ impl KeyBuilder {
         encoder.limit(self.max_bytes);
         let result = value.__key(&mut *encoder);
         if let Err(source) = encoder.note(result).and_then(|()| encoder.room(0)) {
-            return Err(match source.too_long() {
+            return Err(match source.bytes_at_limit() {
                 Some(bytes) => KeyError::TooLong {
                     part,
                     bytes,
@@ -407,7 +407,7 @@ impl fmt::Display for KeyError {
             Self::Empty {
                 part: KeyPart::Subject,
             } => f.write_str(
-                "the subject of the token is empty: whoever has none could use everybody's tokens",
+                "the subject of the token is empty: all callers without a subject could use each other's tokens",
             ),
             Self::TooLong {
                 part,

@@ -14,7 +14,7 @@ use crate::record::transition::{ClaimReply, ClaimRequest};
 use crate::store::{Reach, StoreError, StoreErrorKind};
 
 /// A reply to a claim, with the send time of the claim.
-pub(crate) struct Asked {
+pub(crate) struct TimedReply {
     pub(crate) reply: ClaimReply,
     /// When the claim was sent: the lease is counted from then on, not from the reply.
     pub(crate) sent: Duration,
@@ -25,31 +25,31 @@ impl Core {
     ///
     /// It is retried for `claim_deadline` from `now` on, or for a part of that in an
     /// [outage](crate::lifecycle::outage).
-    pub(crate) async fn ask(
+    pub(crate) async fn send_claim(
         self: &Arc<Self>,
         key: &RecordKey,
         request: &ClaimRequest,
         unacked: &mut UnackedClaim<'_>,
         now: Duration,
-    ) -> Result<Asked, Error> {
+    ) -> Result<TimedReply, Error> {
         let (clock, operation) = (&*self.clock, key.operation());
         let mut backoff = Backoff::new(&request.owner);
-        let mut silent_until = now + self.limits.claim_deadline;
+        let mut reply_deadline = now + self.limits.claim_deadline;
         // After an error the claim is sent again until then, and once more in any case.
-        let mut failing_until = now + self.outage.patience(now, self.limits.claim_deadline);
+        let mut retry_until = now + self.outage.retry_time(now, self.limits.claim_deadline);
         let (mut failure, mut late) = (None, false);
         let mut sent = now;
         loop {
-            if sent >= silent_until
+            if sent >= reply_deadline
                 && let Some(error) = failure
             {
-                return Err(self.out(operation, error, sent));
+                return Err(self.give_up(operation, error, sent));
             }
             let (reply, waited) = {
-                let admission = unacked.arm(silent_until.saturating_sub(sent));
+                let admission = unacked.arm(reply_deadline.saturating_sub(sent));
                 let reply = pin!(self.store.admit(key, request, admission));
                 (
-                    deadline(clock, silent_until, reply).await,
+                    deadline(clock, reply_deadline, reply).await,
                     admission.waited(),
                 )
             };
@@ -59,25 +59,25 @@ impl Core {
             }
             let reply = match reply {
                 Ok(Ok(reply)) => {
-                    self.outage.ends();
+                    self.outage.end();
                     reply
                 }
                 Ok(Err(error)) => {
                     let now = clock.now();
                     if error.reach() == Reach::Answered {
-                        self.outage.hears(now);
+                        self.outage.record_reply(now);
                     }
                     // The store has stated that further tries before the deadline are of no use.
                     if !error.is_transient() || error.retry_after().is_some() {
                         let is_outage = self.is_outage(Some(error.reach()), now);
                         return Err(unavailable(operation, error).outage(is_outage));
                     }
-                    let is_last = failure.is_some() && now >= failing_until;
-                    if is_last || now >= silent_until {
-                        return Err(self.out(operation, error, now));
+                    let is_last = failure.is_some() && now >= retry_until;
+                    if is_last || now >= reply_deadline {
+                        return Err(self.give_up(operation, error, now));
                     }
-                    let until = Some(failing_until).filter(|until| now < *until);
-                    let until = until.unwrap_or(silent_until);
+                    let until = Some(retry_until).filter(|until| now < *until);
+                    let until = until.unwrap_or(reply_deadline);
                     clock.sleep_until(until.min(now + backoff.retry())).await;
                     failure = Some(error);
                     sent = clock.now();
@@ -86,7 +86,7 @@ impl Core {
                 Err(_) => {
                     // An earlier error of the store explains more than its silence.
                     let error = failure.map_or_else(
-                        || self.silent(operation),
+                        || self.no_reply(operation),
                         |error| unavailable(operation, error),
                     );
                     return Err(error.outage(self.is_outage(None, clock.now())));
@@ -96,38 +96,39 @@ impl Core {
                 reply,
                 ClaimReply::Granted { .. } | ClaimReply::Reconcile { .. }
             );
-            let heard = if is_grant { clock.now() } else { sent };
-            self.outage.hears(heard);
-            if heard >= sent + request.lease {
+            let received = if is_grant { clock.now() } else { sent };
+            self.outage.record_reply(received);
+            if received >= sent + request.lease {
                 // The claim may have lapsed, and be another owner's by now. Sending it again finds out, and renews it.
-                if late && heard >= silent_until {
+                if late && received >= reply_deadline {
                     return Err(slow(operation));
                 }
                 if !late {
                     late = true;
-                    silent_until = heard + self.limits.claim_deadline;
-                    failing_until = silent_until;
+                    reply_deadline = received + self.limits.claim_deadline;
+                    retry_until = reply_deadline;
                 }
-                sent = heard;
+                sent = received;
                 continue;
             }
             unacked.disarm();
-            return Ok(Asked { reply, sent });
+            return Ok(TimedReply { reply, sent });
         }
     }
 
     /// Records that the store failed for all tries of a claim.
-    fn out(&self, operation: &Operation, error: StoreError, now: Duration) -> Error {
-        self.outage.goes_on(now, self.limits.claim_deadline);
+    fn give_up(&self, operation: &Operation, error: StoreError, now: Duration) -> Error {
+        self.outage.record_failure(now, self.limits.claim_deadline);
         let is_outage = self.is_outage(Some(error.reach()), now);
         unavailable(operation, error).outage(is_outage)
     }
 
     fn is_outage(&self, reach: Option<Reach>, now: Duration) -> bool {
-        self.outage.is_one(reach, now, self.limits.claim_deadline)
+        self.outage
+            .is_outage(reach, now, self.limits.claim_deadline)
     }
 
-    fn silent(&self, operation: &Operation) -> Error {
+    fn no_reply(&self, operation: &Operation) -> Error {
         Error::new(ErrorKind::StoreUnavailable, operation.clone()).detail(format!(
             "no reply to a claim within {:?}",
             self.limits.claim_deadline

@@ -11,12 +11,12 @@ use crate::error::{Error, ErrorKind};
 use crate::identity::digest_key::{CallName, Identified};
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::operation::{Operation, RecordKey};
-use crate::lifecycle::begin::Begin;
+use crate::lifecycle::claim_or_follow::ClaimOrFollow;
 use crate::lifecycle::context::{is_held, is_inside};
 use crate::lifecycle::core::{Core, Protection};
 use crate::lifecycle::in_flight::{Entered, Unleased};
 use crate::lifecycle::run_limit::{Full, Gate, RunPermit};
-use crate::lifecycle::start::{Answered, Ask, CallAdmission, Start};
+use crate::lifecycle::start::{Answered, CallAdmission, CallRequest, Start};
 use crate::local::cache::{Found, Permit};
 use crate::policy::{EffectivePolicy, OnOutage};
 
@@ -33,15 +33,15 @@ impl Core {
     /// # Errors
     ///
     /// The call must not run; the observer has been notified.
-    pub(crate) fn enter(self: &Arc<Self>, ask: Ask) -> Result<CallAdmission, Error> {
-        let Ask {
+    pub(crate) fn enter(self: &Arc<Self>, request: CallRequest) -> Result<CallAdmission, Error> {
+        let CallRequest {
             operation,
             own,
             former,
             policy,
             expired,
             gate,
-        } = ask;
+        } = request;
         let former = former.map(|former| Box::new(self.name(operation.clone(), *former)));
         let (name, fingerprint) = self.name(operation, own);
         let Lookup { now, permit } = match self.answer_here(&name.key, fingerprint, &policy) {
@@ -56,9 +56,9 @@ impl Core {
         let former_key = former.as_ref().map(|former| &former.0.key);
         match self.admit(&name, former_key, &policy) {
             Ok(None) => {
-                let asked = (fingerprint, expired);
-                let begin = Begin::new(entered, name, asked, policy, now, (permit, gate));
-                let begin = begin.formerly(former);
+                let request = (fingerprint, expired);
+                let begin = ClaimOrFollow::new(entered, name, request, policy, now, (permit, gate));
+                let begin = begin.with_former_name(former);
                 Ok(CallAdmission::Acquire(begin.run()))
             }
             Ok(Some(start)) => self.start(&name, &policy, Ok(start), gate.as_deref()),
@@ -73,7 +73,7 @@ impl Core {
         (CallName { key, plain }, identity.fingerprint)
     }
 
-    /// How a call goes on whose start is known without waiting.
+    /// The result of a call whose start is known without waiting.
     fn start(
         self: &Arc<Self>,
         name: &CallName,
@@ -81,8 +81,8 @@ impl Core {
         start: Result<Start, Error>,
         gate: Option<&Gate>,
     ) -> Result<CallAdmission, Error> {
-        let place = || self.place(gate);
-        let start = start.or_else(|error| self.not_begun(name, policy, error, place))?;
+        let run_permit = || self.take_run_permit(gate);
+        let start = start.or_else(|error| self.not_begun(name, policy, error, run_permit))?;
         Ok(CallAdmission::Acquire(Box::pin(ready(Ok(start)))))
     }
 
@@ -90,7 +90,7 @@ impl Core {
     fn answer_here(
         &self,
         key: &RecordKey,
-        asked: Fingerprint,
+        fingerprint: Fingerprint,
         policy: &EffectivePolicy,
     ) -> ControlFlow<Answered, Lookup> {
         if self.protection != Protection::On || self.is_closed() || is_held(self.id, key) {
@@ -99,11 +99,11 @@ impl Core {
                 permit: None,
             });
         }
-        if let Some((record, left)) = self.store.at_hand(key, asked) {
+        if let Some((record, left)) = self.store.at_hand(key, fingerprint) {
             return ControlFlow::Break(self.answer(key, record, left, policy, false, false));
         }
         let now = self.clock.now();
-        match self.recall(key, asked, policy, now) {
+        match self.cached_answer(key, fingerprint, policy, now) {
             Found::Answer { record, left } => {
                 ControlFlow::Break(self.answer(key, record, left, policy, false, true))
             }
@@ -111,27 +111,27 @@ impl Core {
         }
     }
 
-    /// The start of a call that was refused with `error`. A body without protection takes a `place` as well.
+    /// The start of a call that was refused with `error`. A body without protection takes a `run_permit` as well.
     pub(crate) fn not_begun(
         self: &Arc<Self>,
         name: &CallName,
         policy: &EffectivePolicy,
         mut error: Error,
-        place: impl FnOnce() -> Result<Option<Box<RunPermit>>, Full>,
+        run_permit: impl FnOnce() -> Result<Option<Box<RunPermit>>, Full>,
     ) -> Result<Start, Error> {
         let key = &name.key;
         if policy.on_outage() == OnOutage::Run && error.is_outage() {
-            match place() {
-                Ok(place) => {
+            match run_permit() {
+                Ok(permit) => {
                     let reason = &error.to_string();
-                    self.tell(key, EventKind::Unprotected { reason });
+                    self.emit(key, EventKind::Unprotected { reason });
                     let call = Unleased::new(self, name.clone(), policy.max_run());
-                    return Ok(Start::Unprotected(Box::new(call.in_place(place))));
+                    return Ok(Start::Unprotected(Box::new(call.with_run_permit(permit))));
                 }
                 Err(full) => error = full.error(key.operation()),
             }
         }
-        self.tell(key, EventKind::Refused { error: &error });
+        self.emit(key, EventKind::Refused { error: &error });
         Err(error)
     }
 
@@ -156,7 +156,7 @@ impl Core {
             Protection::On => Ok(true),
             Protection::Off => {
                 let reason = "`Engine::disabled` in a debug build";
-                self.tell(key, EventKind::Unprotected { reason });
+                self.emit(key, EventKind::Unprotected { reason });
                 Ok(false)
             }
             Protection::Refused => Err(Error::new(ErrorKind::NoEngine, operation.clone())
@@ -181,7 +181,7 @@ impl Core {
             let call = Unleased::new(self, name.clone(), policy.max_run());
             return Ok(Some(Start::Unprotected(Box::new(call))));
         }
-        if let Err(error) = self.keeper.start() {
+        if let Err(error) = self.background.start() {
             let detail = format!("the thread that renews leases cannot be started: {error}");
             let error = Error::new(ErrorKind::StoreUnavailable, key.operation().clone());
             return Err(error.detail(detail));

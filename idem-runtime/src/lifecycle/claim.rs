@@ -13,11 +13,11 @@ use crate::error::{Error, ErrorKind};
 use crate::identity::digest_key::CallName;
 use crate::lifecycle::context::{Context, bind_outer};
 use crate::lifecycle::core::Core;
+use crate::lifecycle::ending::{Ending, HeldClaim, REPLY, Settled, Settling};
 use crate::lifecycle::lease::Lease;
 use crate::lifecycle::reconcile::pending::PendingReconcile;
-use crate::lifecycle::renewal::Renewal;
+use crate::lifecycle::renewal_guard::RenewalGuard;
 use crate::lifecycle::run_limit::RunPermit;
-use crate::lifecycle::settle::{Ending, HeldClaim, REPLY, Settled, Settling};
 use crate::local::singleflight::Leader;
 use crate::outcome::codec::{Encoded, Replay, Unencodable};
 use crate::outcome::provenance::AnswerSource;
@@ -36,8 +36,8 @@ use crate::record::{Fence, HEADER, Header, OutcomeKind, State};
 #[must_use = "a claim that is dropped blocks its key until its lease is over"]
 pub struct Claim {
     held: Option<HeldClaim>,
-    /// The place of its body among the running ones, where their number is limited.
-    place: Option<Box<RunPermit>>,
+    /// The permit to run its body, where the number of running bodies is limited.
+    run_permit: Option<Box<RunPermit>>,
 }
 
 /// How [`Claim::complete`] ended.
@@ -69,11 +69,11 @@ impl Claim {
         bind_outer();
         let owner = (core.id, Arc::clone(&core.clock));
         let lease = Arc::new(Lease::new(owner, name, header, fresh, policy, sent, leader));
-        lease.announce();
+        lease.mark_local();
         let held = HeldClaim {
-            renewal: Renewal::begin(core, lease, sent),
+            renewal: RenewalGuard::begin(core, lease, sent),
         };
-        held.tell(match header.state {
+        held.emit(match header.state {
             State::Reconciling { .. } => EventKind::Reconciling {
                 attempts: header.attempts,
             },
@@ -84,19 +84,19 @@ impl Claim {
         });
         Self {
             held: Some(held),
-            place: None,
+            run_permit: None,
         }
     }
 
-    /// Adds the place of its body among the running ones.
-    pub(crate) fn in_place(mut self, place: Option<Box<RunPermit>>) -> Self {
-        self.place = place;
+    /// Adds the permit to run its body.
+    pub(crate) fn with_run_permit(mut self, run_permit: Option<Box<RunPermit>>) -> Self {
+        self.run_permit = run_permit;
         self
     }
 
-    /// Takes the body's place: its call keeps it until the answer is stored.
-    pub(crate) fn take_place(&mut self) -> Option<Box<RunPermit>> {
-        self.place.take()
+    /// Takes the permit, which the call holds until the answer is stored.
+    pub(crate) fn take_run_permit(&mut self) -> Option<Box<RunPermit>> {
+        self.run_permit.take()
     }
 
     pub(crate) fn held(&self) -> &HeldClaim {
@@ -116,7 +116,7 @@ impl Claim {
 
     /// The source of an answer of its body. While an earlier attempt is being reconciled, it is the answer of that
     /// attempt, which the reconcile hook found.
-    pub(crate) fn how(&self) -> AnswerSource {
+    pub(crate) fn answer_source(&self) -> AnswerSource {
         match self.lease().claim().state {
             State::Reconciling { .. } => AnswerSource::Replayed,
             _ => AnswerSource::Executed,
@@ -162,11 +162,11 @@ impl Claim {
     pub async fn renew(&self) -> Result<(), Error> {
         let held = self.held();
         let operation = self.operation().clone();
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let (core, lease) = (Arc::clone(held.core()), Arc::clone(held.lease()));
         // Sent from the engine's thread: a connection that was made on the caller's runtime would be driven there,
         // and every lease with it.
-        held.core().keeper.hand_over(async move {
+        held.core().background.spawn_awaited(async move {
             let sent = core.clock.now();
             let moment = sent + core.limits.complete_deadline.max(REPLY);
             let claim = lease.claim();
@@ -176,9 +176,9 @@ impl Claim {
                 lease.renewed(sent);
             }
             // The caller may be gone.
-            let _ = tell.send(reply);
+            let _ = sender.send(reply);
         });
-        match told.await.unwrap_or(Err(Elapsed)) {
+        match receiver.await.unwrap_or(Err(Elapsed)) {
             Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => Ok(()),
             Ok(Ok(RenewReply::Lost)) => Err(Error::new(
                 ErrorKind::Running {
@@ -210,7 +210,7 @@ impl Claim {
     ///
     /// # Cancel safety
     ///
-    /// A completion that has begun goes on in the background when this is dropped.
+    /// A completion that has begun continues in the background when this is dropped.
     pub async fn complete<T: Replay>(self, value: &T) -> Result<Completion, Error> {
         let core = Arc::clone(self.held().core());
         let key = self.lease().key.clone();
@@ -243,60 +243,61 @@ impl Claim {
     ///
     /// # Cancel safety
     ///
-    /// A release that has begun goes on in the background when this is dropped.
+    /// A release that has begun continues in the background when this is dropped.
     pub async fn release(mut self) {
         if let Some(held) = self.held.take() {
-            let ending = held.release(Remains::Nothing);
-            held.finish(ending).await;
+            let ending = held.release_ending(Remains::Nothing);
+            held.send_ending(ending).await;
         }
     }
 
     /// Releases the key of a body that did not start.
-    pub(crate) async fn give_back(mut self) {
+    pub(crate) async fn release_unstarted(mut self) {
         if let Some(held) = self.held.take() {
-            let ending = held.uncounted(Remains::Nothing);
-            held.finish(ending).await;
+            let ending = held.uncounted_release(Remains::Nothing);
+            held.send_ending(ending).await;
         }
     }
 
     /// Settles the claim of a body that panicked.
-    pub(crate) async fn panicked(mut self) {
+    pub(crate) async fn settle_panicked(mut self) {
         if let Some(held) = self.held.take() {
-            held.tell(EventKind::Panicked);
-            let ending = held.panicked();
-            held.finish_within(Duration::ZERO, ending).await;
+            held.emit(EventKind::Panicked);
+            let ending = held.panic_ending();
+            held.send_ending_within(Duration::ZERO, ending).await;
         }
     }
 
     /// Settles a claim whose reconciliation ended without a verdict.
-    pub(crate) async fn undecided(mut self) -> Settled {
+    pub(crate) async fn settle_undecided(mut self) -> Settled {
         match self.held.take() {
             Some(held) => {
-                let ending = held.unknown(Cause::Undecided);
-                held.finish(ending).await
+                let ending = held.unknown_ending(Cause::Undecided);
+                held.send_ending(ending).await
             }
             None => Settled::Own,
         }
     }
 
     /// Settles the claim of a body that was dropped because its lease was lost.
-    pub(crate) async fn cancelled(mut self) {
+    pub(crate) async fn settle_cancelled(mut self) {
         if let Some(held) = self.held.take()
-            && let Some(ending) = held.cancelled()
+            && let Some(ending) = held.cancel_ending()
         {
-            held.finish_within(Duration::ZERO, ending).await;
+            held.send_ending_within(Duration::ZERO, ending).await;
         }
     }
 
-    /// Stores the result of the body, or releases the key.
+    /// Decides how the result of the body ends the claim, and sends that: stores the outcome, or releases the key. The
+    /// class of an error was applied by `Encoded::by_class`.
     pub(crate) fn settle(mut self, encoded: Encoded) -> Settling {
         let Some(held) = self.held.take() else {
             return Box::pin(ready(Settled::Own));
         };
         let (format, lease) = (&held.core().format, held.lease());
-        let asked = lease.claim().fingerprint;
-        let ending = match format.seal(lease.key.digest(), asked, encoded) {
-            Encoded::Release(remains) => held.release(remains),
+        let fingerprint = lease.claim().fingerprint;
+        let ending = match format.seal(lease.key.digest(), fingerprint, encoded) {
+            Encoded::Release(remains) => held.release_ending(remains),
             Encoded::Store {
                 outcome,
                 mut schema,
@@ -304,7 +305,7 @@ impl Claim {
                 lost,
             } => {
                 if let Some(lost) = lost {
-                    held.tell(EventKind::Unsaved {
+                    held.emit(EventKind::Unsaved {
                         reason: &lost.to_string(),
                     });
                 }
@@ -314,7 +315,7 @@ impl Claim {
                         _ => Cause::Error.code(),
                     };
                 }
-                let header = held.done(outcome, schema);
+                let header = held.finished_header(outcome, schema);
                 record[..HEADER].copy_from_slice(&header.encode());
                 Ending::Complete {
                     outcome,
@@ -322,14 +323,14 @@ impl Claim {
                 }
             }
         };
-        held.finish(ending)
+        held.send_ending(ending)
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
-            held.tell(EventKind::Dropped);
+            held.emit(EventKind::Dropped);
             held.abandon();
         }
     }

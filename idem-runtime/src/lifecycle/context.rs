@@ -25,7 +25,7 @@ tokio::task_local! {
 pub struct Context(Arc<RunningCall>);
 
 struct RunningCall {
-    held: CallState,
+    state: CallState,
     reconcile: Option<Box<PendingReconcile>>,
     /// The call in whose body this one was made.
     outer: Option<Context>,
@@ -109,7 +109,7 @@ pub(crate) fn is_inside() -> bool {
 
 impl RunningCall {
     fn engine(&self) -> u64 {
-        match &self.held {
+        match &self.state {
             CallState::Lease(lease) => lease.engine,
             CallState::Bare(call) => call.engine,
         }
@@ -117,14 +117,14 @@ impl RunningCall {
 
     /// The digest from which derived keys follow.
     fn plain(&self) -> &KeyDigest {
-        match &self.held {
+        match &self.state {
             CallState::Lease(lease) => lease.plain(),
             CallState::Bare(call) => call.name.plain(),
         }
     }
 
     fn key(&self) -> &RecordKey {
-        match &self.held {
+        match &self.state {
             CallState::Lease(lease) => &lease.key,
             CallState::Bare(call) => &call.name.key,
         }
@@ -153,14 +153,14 @@ impl Context {
         Self::of(CallState::Bare(Box::new(call)), None)
     }
 
-    fn of(held: CallState, reconcile: Option<PendingReconcile>) -> Self {
+    fn of(state: CallState, reconcile: Option<PendingReconcile>) -> Self {
         let outer = try_context();
         // This call acts for the request of the outer one.
         if let Some(outer) = &outer {
             outer.bind();
         }
         Self(Arc::new(RunningCall {
-            held,
+            state,
             reconcile: reconcile.map(Box::new),
             outer,
         }))
@@ -168,7 +168,7 @@ impl Context {
 
     /// Binds the key of this call to its request, also after a release.
     fn bind(&self) {
-        if let CallState::Lease(lease) = &self.0.held {
+        if let CallState::Lease(lease) = &self.0.state {
             lease.bind();
         }
     }
@@ -183,7 +183,7 @@ impl Context {
     }
 
     pub(crate) fn lease(&self) -> Option<&Arc<Lease>> {
-        match &self.0.held {
+        match &self.0.state {
             CallState::Lease(lease) => Some(lease),
             CallState::Bare(_) => None,
         }
@@ -205,7 +205,7 @@ impl Context {
     }
 
     fn claim(&self) -> Option<Header> {
-        match &self.0.held {
+        match &self.0.state {
             CallState::Lease(lease) => Some(lease.claim()),
             CallState::Bare(call) => call.within,
         }
@@ -271,7 +271,7 @@ impl Context {
         let lease = self.lease().cloned();
         async move {
             match lease {
-                Some(lease) => lease.lost().await,
+                Some(lease) => lease.until_lost().await,
                 // There is no lease to lose.
                 None => std::future::pending().await,
             }
@@ -287,7 +287,7 @@ impl Context {
     /// may [step](crate::store#the-clock-of-the-server).
     #[must_use]
     pub fn lease_remaining(&self) -> Duration {
-        match &self.0.held {
+        match &self.0.state {
             CallState::Lease(lease) => lease.remaining(),
             CallState::Bare(call) if call.within.is_none() => Duration::ZERO,
             CallState::Bare(_) => LONG,
@@ -305,7 +305,7 @@ impl Context {
     /// ```
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        match &self.0.held {
+        match &self.0.state {
             CallState::Lease(lease) => Instant::now() + lease.run_left(),
             CallState::Bare(call) => call.until,
         }

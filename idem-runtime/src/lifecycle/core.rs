@@ -12,10 +12,10 @@ use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, Prefix, RecordKey};
 use crate::identity::token::Tokens;
+use crate::lifecycle::background_thread::BackgroundThread;
 #[cfg(feature = "_sql")]
 use crate::lifecycle::claimed_keys::ClaimedKeys;
 use crate::lifecycle::outage::Outage;
-use crate::lifecycle::renewer::Renewer;
 use crate::lifecycle::run_limit::RunLimit;
 use crate::local::cache::{Answers, Found, Life, LocalCacheStats, Permit, Taking};
 use crate::local::singleflight::Flights;
@@ -33,7 +33,7 @@ pub(crate) struct Core {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) observer: Arc<dyn Observer>,
-    pub(crate) keeper: Renewer,
+    pub(crate) background: BackgroundThread,
     pub(crate) prefix: Arc<str>,
     /// The prefix for keys, one copy for each lane.
     pub(crate) prefixes: Lanes<Prefix>,
@@ -87,7 +87,7 @@ impl Core {
         RecordKey::under(self.prefixes.mine().clone(), operation, digest)
     }
 
-    pub(crate) fn tell(&self, key: &RecordKey, kind: EventKind<'_>) {
+    pub(crate) fn emit(&self, key: &RecordKey, kind: EventKind<'_>) {
         self.observer.observe(&Event {
             operation: key.operation().as_str(),
             key: Some(key.digest()),
@@ -105,10 +105,10 @@ impl Core {
     }
 
     /// Looks up the cached answer of a call.
-    pub(crate) fn recall(
+    pub(crate) fn cached_answer(
         &self,
         key: &RecordKey,
-        asked: Fingerprint,
+        fingerprint: Fingerprint,
         policy: &EffectivePolicy,
         now: Duration,
     ) -> Found {
@@ -118,16 +118,16 @@ impl Core {
         if !answers.is_started() {
             self.listen(answers);
         }
-        answers.look(key, asked, policy.dated(), now)
+        answers.get(key, fingerprint, policy.dated(), now)
     }
 
     /// The right to cache the reply to an operation that is sent after this.
-    pub(crate) fn permit(&self, key: &RecordKey) -> Option<Permit> {
+    pub(crate) fn cache_permit(&self, key: &RecordKey) -> Option<Permit> {
         self.answers.as_ref()?.permit(key)
     }
 
     /// Caches an answer of the store.
-    pub(crate) fn remember(
+    pub(crate) fn cache_answer(
         &self,
         permit: Option<Permit>,
         key: &RecordKey,
@@ -147,12 +147,12 @@ impl Core {
     /// Subscribes the cache to resolutions by other engines, on the engine's own thread.
     fn listen(&self, answers: &Arc<Answers>) {
         // Without that thread nothing is claimed, and nothing cached.
-        if self.keeper.start().is_err() || answers.start() {
+        if self.background.start().is_err() || answers.start() {
             return;
         }
         let (store, prefix) = (Arc::clone(&self.store), Arc::clone(&self.prefix));
         let listener = Arc::clone(answers) as Arc<dyn Listener>;
-        self.keeper.spawn(async move {
+        self.background.spawn(async move {
             if !store.listen(&prefix, Arc::downgrade(&listener) as Weak<dyn Listener>) {
                 listener.hearing(Hearing::Never);
             }

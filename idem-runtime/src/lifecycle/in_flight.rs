@@ -58,8 +58,8 @@ pub(crate) struct Unleased {
     /// As in [`CallName`].
     plain: Option<Box<KeyDigest>>,
     max_run: Duration,
-    /// Its place among the bodies that run, where their number is limited.
-    place: Option<Box<RunPermit>>,
+    /// The permit to run its body, where the number of running bodies is limited.
+    run_permit: Option<Box<RunPermit>>,
 }
 
 impl Unleased {
@@ -70,13 +70,13 @@ impl Unleased {
             key: name.key,
             plain: name.plain,
             max_run,
-            place: None,
+            run_permit: None,
         }
     }
 
-    /// With its place among the bodies that run.
-    pub(crate) fn in_place(mut self, place: Option<Box<RunPermit>>) -> Self {
-        self.place = place;
+    /// With the permit to run its body.
+    pub(crate) fn with_run_permit(mut self, run_permit: Option<Box<RunPermit>>) -> Self {
+        self.run_permit = run_permit;
         self
     }
 
@@ -101,7 +101,10 @@ impl Drop for Unleased {
 
 impl Core {
     /// Takes a permit for one more body. `None`: nothing limits it.
-    pub(crate) fn place(&self, gate: Option<&Gate>) -> Result<Option<Box<RunPermit>>, Full> {
+    pub(crate) fn take_run_permit(
+        &self,
+        gate: Option<&Gate>,
+    ) -> Result<Option<Box<RunPermit>>, Full> {
         RunPermit::take(self.running.as_ref(), || runs_in(self.id), gate)
     }
 
@@ -113,7 +116,7 @@ impl Core {
     /// Notifies a shutdown that one call fewer is left.
     pub(crate) fn left(&self) {
         if self.closing.load(Ordering::SeqCst) {
-            self.keeper.idle().notify_waiters();
+            self.background.idle().notify_waiters();
         }
     }
 }

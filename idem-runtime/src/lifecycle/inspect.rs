@@ -96,7 +96,7 @@ pub struct Entry {
     key: RecordKey,
     policy: EffectivePolicy,
     /// The fingerprint of the call that made this entry.
-    asked: Fingerprint,
+    fingerprint: Fingerprint,
     record: Record,
     left: Duration,
     /// How the HTTP layer that made this entry stores a response.
@@ -231,7 +231,7 @@ impl Entry {
     /// As [`resolve`](Self::resolve).
     pub async fn resolve_error<E: Replay>(self, error: &E) -> Result<(), Error> {
         let class = crate::outcome::class::Class::Business;
-        let encoded = Encoded::classed(class, error, &self.core.format);
+        let encoded = Encoded::by_class(class, error, &self.core.format);
         self.answer(encoded, type_name::<E>()).await
     }
 
@@ -277,14 +277,14 @@ impl Entry {
             let detail = "its body has answered it; only a reset can change that";
             return refuse(ErrorKind::Changed, detail.to_owned());
         }
-        if !self.record.header.fingerprint.matches(self.asked) {
+        if !self.record.header.fingerprint.matches(self.fingerprint) {
             let detail =
                 "nothing was changed; the record is that of another request than this entry's";
             return refuse(ErrorKind::Mismatch, detail.to_owned());
         }
         // A released key may have lost its fingerprint. Without one the answer goes to every request.
         let fingerprint = match self.record.header.fingerprint {
-            lost if lost.is_none() => self.asked,
+            lost if lost.is_none() => self.fingerprint,
             kept => kept,
         };
         let sealed = (self.core.format).seal(self.key.digest(), fingerprint, encoded);
@@ -351,7 +351,7 @@ impl Entry {
         let refuse = |kind| Err(Error::new(kind, key.operation().clone()));
         match reply {
             ResolveReply::Resolved => {
-                core.tell(key, EventKind::Resolved { outcome });
+                core.emit(key, EventKind::Resolved { outcome });
                 Ok(())
             }
             ResolveReply::Running { lease_left } => refuse(ErrorKind::Running {
@@ -390,7 +390,7 @@ impl Core {
                 core: Arc::clone(self),
                 key,
                 policy: policy.clone(),
-                asked: identity.fingerprint,
+                fingerprint: identity.fingerprint,
                 record,
                 left,
                 #[cfg(feature = "http")]
@@ -409,7 +409,7 @@ impl Core {
             core: Arc::clone(self),
             key: listed.key,
             policy: self.defaults.clone(),
-            asked: Fingerprint::NONE,
+            fingerprint: Fingerprint::NONE,
             record: Record::new(listed.header, bytes),
             left: listed.left,
             #[cfg(feature = "http")]
@@ -419,12 +419,12 @@ impl Core {
 
     /// Reads on the engine's own thread, where a store has its second connection.
     pub(crate) async fn read(self: &Arc<Self>, key: &RecordKey) -> Result<ReadReply, StoreError> {
-        let (tell, told) = oneshot::channel();
-        let (core, place) = (Arc::clone(self), key.clone());
-        if self.keeper.start().is_ok() {
-            self.keeper
-                .spawn(async move { unless_gone(core.store.read(&place), tell).await });
-            if let Ok(reply) = told.await {
+        let (sender, receiver) = oneshot::channel();
+        let (core, key_there) = (Arc::clone(self), key.clone());
+        if self.background.start().is_ok() {
+            self.background
+                .spawn(async move { while_awaited(core.store.read(&key_there), sender).await });
+            if let Ok(reply) = receiver.await {
                 return reply;
             }
         }
@@ -436,12 +436,12 @@ impl Core {
         self: &Arc<Self>,
         request: &ListRequest,
     ) -> Result<ListReply, StoreError> {
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let (core, step) = (Arc::clone(self), request.clone());
-        if self.keeper.start().is_ok() {
-            self.keeper
-                .spawn(async move { unless_gone(core.store.list(&step), tell).await });
-            if let Ok(reply) = told.await {
+        if self.background.start().is_ok() {
+            self.background
+                .spawn(async move { while_awaited(core.store.list(&step), sender).await });
+            if let Ok(reply) = receiver.await {
                 return reply;
             }
         }
@@ -482,15 +482,15 @@ impl Core {
 }
 
 /// Waits for a reply as long as its caller does: a store that never replies would keep the engine alive for ever.
-async fn unless_gone<T: Unpin>(
+async fn while_awaited<T: Unpin>(
     mut asking: StoreFuture<'_, T>,
-    mut tell: oneshot::Sender<Result<T, StoreError>>,
+    mut sender: oneshot::Sender<Result<T, StoreError>>,
 ) {
-    let reply = poll_fn(|cx| match tell.poll_closed(cx) {
+    let reply = poll_fn(|cx| match sender.poll_closed(cx) {
         Poll::Ready(()) => Poll::Ready(None),
         Poll::Pending => Pin::new(&mut asking).poll(cx).map(Some),
     });
     if let Some(reply) = reply.await {
-        let _ = tell.send(reply);
+        let _ = sender.send(reply);
     }
 }

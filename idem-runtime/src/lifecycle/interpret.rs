@@ -41,7 +41,7 @@ impl Core {
                 refuse(ErrorKind::Duplicate { retry_after })
             }
             OutcomeKind::Value | OutcomeKind::Error => {
-                self.tell(
+                self.emit(
                     key,
                     EventKind::Replayed {
                         outcome,

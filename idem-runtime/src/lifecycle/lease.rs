@@ -43,7 +43,7 @@ pub(crate) struct Lease {
     bound: AtomicBool,
     /// Grows when the claim is granted anew: replies about an older grant are ignored.
     grants: AtomicU32,
-    told: Notify,
+    lost_notify: Notify,
     /// The leader of the calls of this process that wait for the answer.
     leader: Option<Leader>,
 }
@@ -57,7 +57,7 @@ pub(crate) struct RenewalSlot {
     pub(crate) id: AtomicU64,
     /// The body has ended. A renewal that finds the claim gone then overtook its completion, or the completion will
     /// find the same and report it.
-    settling: AtomicBool,
+    body_ended: AtomicBool,
 }
 
 /// The lease is being renewed right now, or is lost.
@@ -71,15 +71,15 @@ impl Default for RenewalSlot {
             lane: Lane::mine(),
             due: AtomicU64::default(),
             id: AtomicU64::default(),
-            settling: AtomicBool::default(),
+            body_ended: AtomicBool::default(),
         }
     }
 }
 
 impl RenewalSlot {
     /// Whether the body has ended.
-    pub(crate) fn is_settling(&self) -> bool {
-        self.settling.load(Ordering::Acquire)
+    pub(crate) fn body_has_ended(&self) -> bool {
+        self.body_ended.load(Ordering::Acquire)
     }
 }
 
@@ -95,7 +95,7 @@ impl LocalLease for Lease {
     /// Whether a call of this process queries the store about the key. Once the body has ended, the process has an
     /// answer: as long as no other holder of the key is known, calls wait for the answer to be stored.
     fn is_over(&self) -> bool {
-        self.is_lost() || (self.remaining().is_zero() && !self.slot.is_settling())
+        self.is_lost() || (self.remaining().is_zero() && !self.slot.body_has_ended())
     }
 }
 
@@ -124,7 +124,7 @@ impl Lease {
             lost: AtomicBool::new(false),
             bound: AtomicBool::new(!fresh),
             grants: AtomicU32::new(0),
-            told: Notify::new(),
+            lost_notify: Notify::new(),
             leader,
         }
     }
@@ -135,15 +135,15 @@ impl Lease {
     }
 
     /// Marks the body as ended; the lease is renewed until the outcome is settled.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn mark_body_ended(&self) {
         // Set before the completion is sent, and so before its effect can be observed.
-        self.slot.settling.store(true, Ordering::Release);
+        self.slot.body_ended.store(true, Ordering::Release);
     }
 
     /// Notifies the waiting calls of this process that the body runs here.
-    pub(crate) fn announce(self: &Arc<Self>) {
+    pub(crate) fn mark_local(self: &Arc<Self>) {
         if let Some(leader) = &self.leader {
-            leader.here(Arc::downgrade(self) as _);
+            leader.set_local(Arc::downgrade(self) as _);
         }
     }
 
@@ -200,38 +200,38 @@ impl Lease {
     /// Marks the claim as lost: another attempt holds it, or it is no longer renewed.
     pub(crate) fn lose(&self) {
         self.lost.store(true, Ordering::SeqCst);
-        self.told.notify_waiters();
+        self.lost_notify.notify_waiters();
         // A call that waits for an answer of this process may get another attempt's answer sooner.
-        self.ended();
+        self.wake_followers();
     }
 
     /// Ends the wait for this claim with this answer.
-    pub(crate) fn landed(&self, landing: impl FnOnce() -> Option<SharedOutcome>) {
+    pub(crate) fn notify_followers(&self, outcome: impl FnOnce() -> Option<SharedOutcome>) {
         if let Some(leader) = &self.leader {
-            leader.land(landing);
+            leader.notify(outcome);
         }
     }
 
     /// Ends the wait for this claim: calls that still wait query the store.
-    pub(crate) fn ended(&self) {
+    pub(crate) fn wake_followers(&self) {
         if let Some(leader) = &self.leader {
-            leader.give_up();
+            leader.resign();
         }
     }
 
     /// Waits until the claim is lost, or the lease has run out unrenewed.
-    pub(crate) async fn lost(&self) {
+    pub(crate) async fn until_lost(&self) {
         let clock = &*self.clock;
         loop {
-            let mut told = pin!(self.told.notified());
+            let mut lost_notify = pin!(self.lost_notify.notified());
             // From here on no notification is missed.
-            told.as_mut().enable();
+            lost_notify.as_mut().enable();
             let left = self.remaining();
             if left.is_zero() {
                 return;
             }
             // Most likely renewed in the meantime: the loop checks.
-            let _ = deadline(clock, clock.now() + left, told.as_mut()).await;
+            let _ = deadline(clock, clock.now() + left, lost_notify.as_mut()).await;
         }
     }
 

@@ -13,7 +13,7 @@ const LEAST: Duration = Duration::from_millis(250);
 /// How many times `claim_deadline` an outage is remembered without a call that observes it.
 const REMEMBERED: u32 = 8;
 /// A store that has replied within this part of `claim_deadline` is busy, not unreachable.
-const LATELY: u32 = 2;
+const RECENT: u32 = 2;
 /// Precision of the last reply's time, in microseconds: not every reply is recorded.
 const GRAIN: u64 = 20_000;
 
@@ -25,7 +25,7 @@ const GRAIN: u64 = 20_000;
 /// flight is awaited as before: a reply may be slow, and a recovered server may be slow to connect to.
 ///
 /// A claim without a reply, or one that the store's queue refused, does not reveal the cause. A flood slows a
-/// store until claims time out, and must not turn off the protection against it. So silence is an outage only if the
+/// store until claims time out, and must not turn off the protection against it. So a missing reply is an outage only if the
 /// store has not replied to anything else of this engine lately.
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
@@ -37,7 +37,7 @@ pub(crate) struct Outage {
 
 impl Outage {
     /// For how long a claim that begins at `now` is retried after errors.
-    pub(crate) fn patience(&self, now: Duration, claim_deadline: Duration) -> Duration {
+    pub(crate) fn retry_time(&self, now: Duration, claim_deadline: Duration) -> Duration {
         if u128::from(self.until.load(Ordering::Relaxed)) <= now.as_micros() {
             return claim_deadline;
         }
@@ -45,14 +45,14 @@ impl Outage {
     }
 
     /// Records that a claim has failed until `now`, for all of its tries.
-    pub(crate) fn goes_on(&self, now: Duration, claim_deadline: Duration) {
+    pub(crate) fn record_failure(&self, now: Duration, claim_deadline: Duration) {
         let until = now.saturating_add(claim_deadline.saturating_mul(REMEMBERED));
         let until = u64::try_from(until.as_micros()).unwrap_or(u64::MAX);
         self.until.store(until, Ordering::Relaxed);
     }
 
     /// Records a reply of the store, received at this moment at the earliest.
-    pub(crate) fn hears(&self, at: Duration) {
+    pub(crate) fn record_reply(&self, at: Duration) {
         let at = u64::try_from(at.as_micros()).unwrap_or(u64::MAX).max(1);
         // Throttled, because every call reads this cache line.
         let last = self.replied.load(Ordering::Relaxed);
@@ -62,7 +62,7 @@ impl Outage {
     }
 
     /// Whether a claim that failed by `now` failed for want of a store; `None`: there was no reply at all.
-    pub(crate) fn is_one(
+    pub(crate) fn is_outage(
         &self,
         reach: Option<Reach>,
         now: Duration,
@@ -73,14 +73,14 @@ impl Outage {
             Reach::Unreachable => true,
             Reach::Silent => {
                 let replied = self.replied.load(Ordering::Relaxed);
-                let lately = Duration::from_micros(replied) + claim_deadline / LATELY;
+                let lately = Duration::from_micros(replied) + claim_deadline / RECENT;
                 replied == 0 || lately <= now
             }
         }
     }
 
     /// Ends the outage: a claim has a reply.
-    pub(crate) fn ends(&self) {
+    pub(crate) fn end(&self) {
         // Usually there was none, and a write would invalidate a cache line that every call reads.
         if self.until.load(Ordering::Relaxed) != 0 {
             self.until.store(0, Ordering::Relaxed);
@@ -95,72 +95,76 @@ mod tests {
     const DEADLINE: Duration = Duration::from_secs(4);
 
     #[test]
-    fn patience_is_short_from_a_failure_to_a_reply() {
+    fn retry_time_is_short_from_a_failure_to_a_reply() {
         let (outage, now) = (Outage::default(), Duration::from_secs(100));
-        assert_eq!(outage.patience(now, DEADLINE), DEADLINE);
-        outage.goes_on(now, DEADLINE);
-        assert_eq!(outage.patience(now, DEADLINE), DEADLINE / 8);
-        outage.ends();
-        assert_eq!(outage.patience(now, DEADLINE), DEADLINE);
+        assert_eq!(outage.retry_time(now, DEADLINE), DEADLINE);
+        outage.record_failure(now, DEADLINE);
+        assert_eq!(outage.retry_time(now, DEADLINE), DEADLINE / 8);
+        outage.end();
+        assert_eq!(outage.retry_time(now, DEADLINE), DEADLINE);
     }
 
     #[test]
-    fn an_outage_that_no_call_sees_is_forgotten() {
+    fn an_outage_without_calls_is_forgotten() {
         let (outage, now) = (Outage::default(), Duration::from_secs(100));
-        outage.goes_on(now, DEADLINE);
+        outage.record_failure(now, DEADLINE);
         let end = now + DEADLINE * 8;
         let last = end.saturating_sub(Duration::from_micros(1));
-        assert_eq!(outage.patience(last, DEADLINE), DEADLINE / 8);
-        assert_eq!(outage.patience(end, DEADLINE), DEADLINE);
+        assert_eq!(outage.retry_time(last, DEADLINE), DEADLINE / 8);
+        assert_eq!(outage.retry_time(end, DEADLINE), DEADLINE);
         // Each call that observes the outage extends it.
-        outage.goes_on(last, DEADLINE);
-        assert_eq!(outage.patience(end, DEADLINE), DEADLINE / 8);
+        outage.record_failure(last, DEADLINE);
+        assert_eq!(outage.retry_time(end, DEADLINE), DEADLINE / 8);
     }
 
     #[test]
-    fn what_the_store_says_itself_is_no_outage_and_a_server_that_is_not_there_is_one() {
+    fn an_error_reply_is_no_outage_and_an_unreachable_server_is_one() {
         let (outage, now) = (Outage::default(), Duration::from_secs(100));
         for replied in [false, true] {
             if replied {
-                outage.hears(now);
+                outage.record_reply(now);
             }
-            assert!(!outage.is_one(Some(Reach::Answered), now, DEADLINE));
-            assert!(!outage.is_one(Some(Reach::Here), now, DEADLINE));
-            assert!(outage.is_one(Some(Reach::Unreachable), now, DEADLINE));
+            assert!(!outage.is_outage(Some(Reach::Answered), now, DEADLINE));
+            assert!(!outage.is_outage(Some(Reach::Here), now, DEADLINE));
+            assert!(outage.is_outage(Some(Reach::Unreachable), now, DEADLINE));
         }
     }
 
     #[test]
-    fn silence_of_a_store_that_has_replied_lately_is_no_outage() {
+    fn a_missing_reply_after_a_recent_one_is_no_outage() {
         let (outage, now) = (Outage::default(), Duration::from_secs(100));
-        for silence in [None, Some(Reach::Silent)] {
-            assert!(Outage::default().is_one(silence, now, DEADLINE));
-            outage.hears(now);
-            assert!(!outage.is_one(silence, now, DEADLINE));
+        for reach in [None, Some(Reach::Silent)] {
+            assert!(Outage::default().is_outage(reach, now, DEADLINE));
+            outage.record_reply(now);
+            assert!(!outage.is_outage(reach, now, DEADLINE));
             let us = Duration::from_micros(1);
             let end = now + DEADLINE / 2;
-            assert!(!outage.is_one(silence, end.saturating_sub(us), DEADLINE));
-            assert!(outage.is_one(silence, end, DEADLINE));
+            assert!(!outage.is_outage(reach, end.saturating_sub(us), DEADLINE));
+            assert!(outage.is_outage(reach, end, DEADLINE));
             // An earlier reply that is reported late changes nothing.
-            outage.hears(Duration::from_secs(50));
-            assert!(!outage.is_one(silence, end.saturating_sub(us), DEADLINE));
+            outage.record_reply(Duration::from_secs(50));
+            assert!(!outage.is_outage(reach, end.saturating_sub(us), DEADLINE));
         }
     }
 
     #[test]
     fn a_reply_at_the_beginning_of_the_clock_is_one() {
         let outage = Outage::default();
-        outage.hears(Duration::ZERO);
-        assert!(!outage.is_one(None, Duration::from_secs(1), DEADLINE));
+        outage.record_reply(Duration::ZERO);
+        assert!(!outage.is_outage(None, Duration::from_secs(1), DEADLINE));
     }
 
     #[test]
-    fn patience_is_no_shorter_than_a_store_remembers_and_no_longer_than_it_was() {
+    fn retry_time_has_a_lower_bound_and_never_exceeds_the_deadline() {
         let outage = Outage::default();
-        outage.goes_on(Duration::ZERO, Duration::MAX);
-        for (claim_deadline, patience) in [(2_000, 250), (1_000, 250), (250, 250), (40, 40)] {
-            let of = outage.patience(Duration::ZERO, Duration::from_millis(claim_deadline));
-            assert_eq!(of, Duration::from_millis(patience), "{claim_deadline}");
+        outage.record_failure(Duration::ZERO, Duration::MAX);
+        for (claim_deadline, retry_time) in [(2_000, 250), (1_000, 250), (250, 250), (40, 40)] {
+            let actual = outage.retry_time(Duration::ZERO, Duration::from_millis(claim_deadline));
+            assert_eq!(
+                actual,
+                Duration::from_millis(retry_time),
+                "{claim_deadline}"
+            );
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::outcome::reconciled::Reconciled;
 use crate::record::transition::ClaimReply;
 use crate::record::{Header, State};
 
-pub use self::hook::{Asking, Called, Given, Hook, Never, NoType, Says, given, hook};
+pub use self::hook::{Called, Given, Hook, HookFn, IntoHookFuture, Never, NoType, given, hook};
 
 /// How long a hook may take before the outcome stays unknown.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -40,27 +40,27 @@ pub async fn reconciled<T>(hook: impl Future<Output = Reconciled<T>>) -> Option<
     let (reconcile, lease) = (cx.reconcile()?, cx.lease()?);
     let core = &reconcile.core;
     let moment = core.clock.now() + DEADLINE;
-    let heard = deadline(&*core.clock, moment, pin!(unwind(pin!(hook)))).await;
-    let (verdict, why) = match heard {
+    let verdict_or_panic = deadline(&*core.clock, moment, pin!(unwind(pin!(hook)))).await;
+    let (verdict, why) = match verdict_or_panic {
         Ok(Ok(verdict)) => (verdict, "the hook cannot say"),
         Ok(Err(_)) => (Reconciled::Unknown, "the hook panicked"),
         Err(_) => (Reconciled::Unknown, "the hook took longer than 10 s"),
     };
-    let tell = |verdict, why| core.tell(&lease.key, EventKind::Reconciled { verdict, why });
+    let emit = |verdict, why| core.emit(&lease.key, EventKind::Reconciled { verdict, why });
     let stop = match verdict {
         Reconciled::Landed(value) => {
-            tell(Reconciled::Landed(()), None);
+            emit(Reconciled::Landed(()), None);
             return Some(value);
         }
         Reconciled::NotLanded => {
-            tell(Reconciled::NotLanded, None);
+            emit(Reconciled::NotLanded, None);
             match start(reconcile, lease).await {
                 Ok(()) => return None,
                 Err(stop) => stop,
             }
         }
         Reconciled::Unknown => {
-            tell(Reconciled::Unknown, Some(why));
+            emit(Reconciled::Unknown, Some(why));
             Stop::Undecided
         }
     };
@@ -82,13 +82,13 @@ async fn start(reconcile: &PendingReconcile, lease: &Lease) -> Result<(), Stop> 
         return Err(Stop::Refused(overtaken(Duration::ZERO)));
     }
     let mut unacked = UnackedClaim::new(core, &lease.key, request.owner);
-    let asked = core
-        .ask(&lease.key, request, &mut unacked, core.clock.now())
+    let reply = core
+        .send_claim(&lease.key, request, &mut unacked, core.clock.now())
         .await;
     // The settlement of the claim releases it.
     unacked.disarm();
-    let asked = asked.map_err(Stop::Refused)?;
-    match asked.reply {
+    let reply = reply.map_err(Stop::Refused)?;
+    match reply.reply {
         ClaimReply::Granted { fence, attempt, .. } => {
             let claim = Header {
                 state: State::Pending {
@@ -98,11 +98,11 @@ async fn start(reconcile: &PendingReconcile, lease: &Lease) -> Result<(), Stop> 
                 attempts: attempt,
                 ..lease.claim()
             };
-            lease.regranted(claim, asked.sent);
+            lease.regranted(claim, reply.sent);
             if lease.is_lost() {
                 return Err(Stop::Refused(overtaken(Duration::ZERO)));
             }
-            core.tell(&lease.key, EventKind::Claimed { attempt, fence });
+            core.emit(&lease.key, EventKind::Claimed { attempt, fence });
             Ok(())
         }
         ClaimReply::Running { lease_left } => Err(Stop::Refused(overtaken(lease_left))),

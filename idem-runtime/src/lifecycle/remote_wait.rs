@@ -1,4 +1,4 @@
-//! Waits for a body of another process, once for all calls of a key.
+//! One wait for a body of another process, for all calls of a key.
 //!
 //! It runs on the engine's own thread, so that it depends neither on any one of the waiting calls being polled, nor on
 //! the runtime of that call.
@@ -26,16 +26,16 @@ pub(crate) struct Running {
 }
 
 impl Core {
-    /// Waits on behalf of all calls of this key. Returns the follower of the call that found the remote body;
+    /// Starts the wait for all calls of this key. Returns the follower of the call that found the remote body;
     /// `fingerprint` and `dated` are of that call.
-    pub(crate) fn watch_over(
+    pub(crate) fn start_remote_wait(
         self: &Arc<Self>,
         key: &RecordKey,
         (fingerprint, dated): (Fingerprint, bool),
         running: Running,
         leader: Leader,
     ) -> Option<Follower> {
-        leader.elsewhere(self.clock.now() + running.lease_left);
+        leader.set_remote(self.clock.now() + running.lease_left);
         let follower = leader.follow();
         let remote_wait = RemoteWait {
             core: Arc::clone(self),
@@ -45,11 +45,13 @@ impl Core {
             running,
             leader,
         };
-        self.keeper.spawn(async move { remote_wait.keep().await });
+        self.background
+            .spawn(async move { remote_wait.run().await });
         follower
     }
 }
 
+/// Polls the store, and waits for its notifications, until the followers have an outcome.
 struct RemoteWait {
     core: Arc<Core>,
     key: RecordKey,
@@ -59,74 +61,75 @@ struct RemoteWait {
     leader: Leader,
 }
 
-/// The result of reading the record.
-enum Look {
+/// The result of a poll.
+enum PollResult {
     Running(Running),
-    Landed(SharedOutcome),
+    Outcome(SharedOutcome),
     /// A claim is needed: it may be granted, or is refused with a reason.
-    Ask,
-    Silent,
+    ClaimAgain,
+    NoReply,
 }
 
 impl RemoteWait {
-    async fn keep(mut self) {
+    async fn run(mut self) {
         let core = Arc::clone(&self.core);
         let clock = &*core.clock;
         let mut watch = self.watch().await;
         let mut backoff = Backoff::new(&Owner::random());
-        let mut silent_since = None;
+        let mut no_reply_since = None;
         // A change from before the watch began is found by one more read.
-        let mut told = watch.is_some();
+        let mut notified = watch.is_some();
         loop {
-            if !told {
+            if !notified {
                 let pause = match watch {
                     Some(_) => backoff.floor(),
                     None => backoff.poll(),
                 };
                 let moment = clock.now() + pause.min(self.running.lease_left);
-                told = if let Some(watch) = &mut watch {
+                notified = if let Some(watch) = &mut watch {
                     deadline(clock, moment, pin!(watch.changed())).await.is_ok()
                 } else {
                     clock.sleep_until(moment).await;
                     false
                 };
             }
-            if !self.leader.is_watched() {
+            if !self.leader.has_followers() {
                 return;
             }
             if watch.as_ref().is_some_and(Watch::has_lapsed) {
                 watch = self.watch().await;
             }
-            match self.look().await {
-                Look::Running(running) => {
+            match self.poll().await {
+                PollResult::Running(running) => {
                     self.running = running;
-                    silent_since = None;
-                    self.leader.elsewhere(clock.now() + running.lease_left);
+                    no_reply_since = None;
+                    self.leader.set_remote(clock.now() + running.lease_left);
                 }
-                Look::Landed(landing) => {
+                PollResult::Outcome(outcome) => {
                     if let Some(watch) = &watch
-                        && !told
+                        && !notified
                     {
                         watch.missed();
                     }
-                    if let Some(word) = self.leader.land_from_afar(landing) {
+                    if let Some(word) = self.leader.land_from_afar(outcome) {
                         word.told().await;
                     }
                     return;
                 }
-                Look::Ask => return,
-                Look::Silent => {
+                PollResult::ClaimAgain => return,
+                PollResult::NoReply => {
                     // The followers then claim, and get the error of the store.
-                    let since = *silent_since.get_or_insert(clock.now());
+                    let since = *no_reply_since.get_or_insert(clock.now());
                     if clock.now() >= since + self.core.limits.claim_deadline {
                         return;
                     }
                 }
             }
-            told = false;
+            notified = false;
         }
     }
 
+    /// Subscribes to the key's notifications, where the store has them.
     async fn watch(&self) -> Option<Watch> {
         let core = &self.core;
         let moment = core.clock.now() + core.limits.claim_deadline;
@@ -135,36 +138,37 @@ impl RemoteWait {
         watch.ok()?.ok()?
     }
 
-    async fn look(&self) -> Look {
-        match self.look_once(false).await {
+    /// Reads the record, with the exact life of an answer if a caller needs it.
+    async fn poll(&self) -> PollResult {
+        match self.poll_once(false).await {
             // A caller needs the age of the answer.
-            Look::Landed(_) if self.dated => self.look_once(true).await,
-            look => look,
+            PollResult::Outcome(_) if self.dated => self.poll_once(true).await,
+            result => result,
         }
     }
 
     /// `dated`: the remaining life of an answer must be exact.
-    async fn look_once(&self, dated: bool) -> Look {
+    async fn poll_once(&self, dated: bool) -> PollResult {
         let core = &self.core;
-        let (sent, permit) = (core.clock.now(), core.permit(&self.key));
+        let (sent, permit) = (core.clock.now(), core.cache_permit(&self.key));
         let moment = sent + core.limits.claim_deadline;
         let reply = if dated {
             core.store.read(&self.key)
         } else {
-            core.store.glance(&self.key)
+            core.store.poll(&self.key)
         };
         let (record, left) = match deadline(&*core.clock, moment, pin!(reply)).await {
             Ok(Ok(ReadReply::Found { record, left })) => (record, left),
-            Ok(Ok(_)) => return Look::Ask,
-            Ok(Err(error)) if !error.is_transient() => return Look::Ask,
-            _ => return Look::Silent,
+            Ok(Ok(_)) => return PollResult::ClaimAgain,
+            Ok(Err(error)) if !error.is_transient() => return PollResult::ClaimAgain,
+            _ => return PollResult::NoReply,
         };
         let header = &record.header;
         let lease_left = header.lease_left(left);
         if !header.fingerprint.matches(self.fingerprint) {
-            Look::Ask
+            PollResult::ClaimAgain
         } else if !lease_left.is_zero() {
-            Look::Running(Running {
+            PollResult::Running(Running {
                 seen: sent,
                 lease_left,
             })
@@ -177,18 +181,18 @@ impl RemoteWait {
                 left.min(header.retain.saturating_sub(ago))
             };
             let life = Life { left, sent, dated };
-            core.remember(permit, &self.key, &record, life);
+            core.cache_answer(permit, &self.key, &record, life);
             let at = core.clock.now();
-            Look::Landed(SharedOutcome::Done {
+            PollResult::Outcome(SharedOutcome::Done {
                 record,
                 sent,
                 left,
                 at,
-                asked: false,
+                hook_ran: false,
                 dated,
             })
         } else {
-            Look::Ask
+            PollResult::ClaimAgain
         }
     }
 }

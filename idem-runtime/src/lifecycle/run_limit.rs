@@ -253,9 +253,9 @@ mod tests {
     #[test]
     fn a_panic_gives_the_place_back() {
         let limit = RunLimit::new(1);
-        let place = limit.enter();
+        let permit = limit.enter();
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let _place = place;
+            let _permit = permit;
             panic!("as a body may");
         }));
         assert!(panicked.is_err());

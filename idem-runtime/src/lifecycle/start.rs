@@ -1,4 +1,4 @@
-//! How a call goes on: after its admission, and after the store was queried.
+//! The states of a call after its admission, and after the reply of the store.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,8 +13,8 @@ use crate::lifecycle::run_limit::Gate;
 use crate::outcome::stored::StoredAnswer;
 use crate::policy::EffectivePolicy;
 
-/// One call, ready to claim.
-pub(crate) struct Ask {
+/// The request of one call, ready to claim.
+pub(crate) struct CallRequest {
     pub(crate) operation: Operation,
     pub(crate) own: Identified,
     /// Its former identity, under which the record is looked up first.
@@ -26,7 +26,7 @@ pub(crate) struct Ask {
     pub(crate) gate: Option<Box<Gate>>,
 }
 
-/// How an admitted call goes on.
+/// The result of admission.
 #[allow(
     clippy::large_enum_variant,
     reason = "there is one at a time, and it is read at once"
@@ -45,7 +45,7 @@ pub(crate) type Answered = Result<StoredAnswer, Error>;
 /// caller holds besides.
 pub(crate) type Pending = Pin<Box<dyn Future<Output = Result<Start, Error>> + Send>>;
 
-/// How a call starts.
+/// The start of a call after the reply of the store.
 pub(crate) enum Start {
     /// It runs the body.
     Run(Claim),

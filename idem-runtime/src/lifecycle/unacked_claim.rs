@@ -36,11 +36,11 @@ impl<'a> UnackedClaim<'a> {
         }
     }
 
-    /// Notes a claim in flight, of a caller with this patience.
-    pub(crate) fn arm(&mut self, patience: Duration) -> &Admission {
+    /// Notes a claim in flight, whose caller waits this long for the reply.
+    pub(crate) fn arm(&mut self, time_left: Duration) -> &Admission {
         self.armed = true;
         self.was_sent |= self.admission.was_sent();
-        self.admission = Admission::new(patience);
+        self.admission = Admission::new(time_left);
         &self.admission
     }
 
@@ -57,7 +57,7 @@ impl Drop for UnackedClaim<'_> {
             return;
         }
         let (core, key, owner) = (Arc::clone(self.core), self.key.clone(), self.owner);
-        self.core.keeper.hand_over(async move {
+        self.core.background.spawn_awaited(async move {
             // Once: a claim that arrives after the release blocks the key for one lease, never longer.
             let moment = core.clock.now() + core.limits.claim_deadline;
             // Another attempt may have had the key before.
@@ -65,7 +65,7 @@ impl Drop for UnackedClaim<'_> {
             if let Ok(Ok(ReleaseReply::Released)) =
                 deadline(&*core.clock, moment, pin!(release)).await
             {
-                core.tell(&key, EventKind::Released { counted: false });
+                core.emit(&key, EventKind::Released { counted: false });
             }
         });
     }

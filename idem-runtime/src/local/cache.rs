@@ -105,14 +105,14 @@ impl Answers {
         lock(&self.shards[shard])
     }
 
-    pub(crate) fn look(
+    pub(crate) fn get(
         &self,
         key: &RecordKey,
-        asked: Fingerprint,
+        fingerprint: Fingerprint,
         dated: bool,
         now: Duration,
     ) -> Found {
-        self.shard(key.digest()).look(key, asked, dated, now)
+        self.shard(key.digest()).get(key, fingerprint, dated, now)
     }
 
     pub(crate) fn permit(&self, key: &RecordKey) -> Option<Permit> {

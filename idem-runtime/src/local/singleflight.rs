@@ -24,14 +24,14 @@ use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::record::Record;
 
-/// Few enough to cost nothing, enough that two threads seldom contend.
+/// The number of shards: few enough to cost nothing, enough that two threads seldom contend.
 const SHARDS: usize = 32;
 
 /// Retry delay of a call whose answer is being stored.
 const STORING: Duration = Duration::from_millis(100);
-/// How long before a call its reply may have been requested: simultaneous calls share one claim. A reset by another
-/// process may lie in between, so longer than that is too long.
-const AT_ONCE: Duration = Duration::from_millis(5);
+/// How long before a call a shared reply may have been requested, so that simultaneous calls share one claim. Not
+/// longer, because a reset by another process may lie in between.
+const SIMULTANEOUS: Duration = Duration::from_millis(5);
 
 /// The result of a claim, for all calls that waited for it.
 #[derive(Clone)]
@@ -44,8 +44,8 @@ pub(crate) enum SharedOutcome {
         /// How long the store would still keep it, at `at`.
         left: Duration,
         at: Duration,
-        /// A reconcile hook has just run for it.
-        asked: bool,
+        /// A reconcile hook has just run for the record.
+        hook_ran: bool,
         /// `left` is exact; otherwise there may be more.
         dated: bool,
     },
@@ -66,19 +66,21 @@ impl SharedOutcome {
     pub(crate) fn is_for(&self, began: Duration) -> bool {
         match *self {
             Self::Done { sent, .. } | Self::Refused { sent, .. } => {
-                began <= sent.saturating_add(AT_ONCE)
+                began <= sent.saturating_add(SIMULTANEOUS)
             }
             Self::Absent => true,
         }
     }
 }
 
+/// A notification from a leader to its followers.
 #[derive(Clone)]
 pub(crate) enum Signal {
+    /// A call leads again: the followers wait on.
     Wait,
     /// A follower has to claim.
-    Ask,
-    Landed(SharedOutcome),
+    ClaimAgain,
+    Outcome(SharedOutcome),
 }
 
 /// The lease of a body that runs in this process.
@@ -90,17 +92,19 @@ pub(crate) trait LocalLease: Send + Sync {
     fn is_over(&self) -> bool;
 }
 
+/// The progress of a flight.
 enum Phase {
     /// No call leads.
     Vacant,
     /// A claim is in flight, at the latest until this moment of the clock.
-    Asking(Duration),
+    Claiming(Duration),
     /// The body runs in this process.
-    Here(Weak<dyn LocalLease>),
+    Local(Weak<dyn LocalLease>),
     /// The body runs in another process, surely until this moment of the clock.
-    Elsewhere(Duration),
+    Remote(Duration),
 }
 
+/// The calls of one key that are in progress in this process.
 struct Flight {
     id: u64,
     fingerprint: Fingerprint,
@@ -110,7 +114,7 @@ struct Flight {
 }
 
 impl Flight {
-    fn tell(&self, signal: Signal) {
+    fn notify(&self, signal: Signal) {
         if let Some(tell) = &self.tell {
             tell.tell(signal);
         }
@@ -121,12 +125,12 @@ impl Flight {
         tell.follow()
     }
 
-    fn is_watched(&self) -> bool {
+    fn has_followers(&self) -> bool {
         self.tell.as_ref().is_some_and(Tell::is_watched)
     }
 }
 
-/// Some of the keys, under one lock. The participants of a flight hold a reference to this shard, and not to all of
+/// Part of the flights, under one lock. The participants of a flight hold a reference to this shard, and not to all of
 /// them: one reference count for all would be contended at every call.
 type FlightShard = Padded<Mutex<FlightTable>>;
 
@@ -177,18 +181,18 @@ impl Flights {
         now: Duration,
         within: Duration,
     ) -> Join {
-        let asking = || Phase::Asking(now + within);
+        let claiming = || Phase::Claiming(now + within);
         let shard = self.shard(key);
-        let mut keys = lock(shard);
+        let mut table = lock(shard);
         // The id of this call, if it leads.
-        keys.next_id += 1;
+        table.next_id += 1;
         let new = |id| Flight {
             id,
             fingerprint,
-            phase: asking(),
+            phase: claiming(),
             tell: None,
         };
-        let FlightTable { flights, next_id } = &mut *keys;
+        let FlightTable { flights, next_id } = &mut *table;
         let flight = match flights.entry(*key) {
             Entry::Vacant(entry) => {
                 let id = entry.insert(new(*next_id)).id;
@@ -199,12 +203,12 @@ impl Flights {
         // A lease that has run out here may have another owner: the store knows. A claim without a reply by now belongs
         // to a call that is not being polled.
         let is_over = match &flight.phase {
-            Phase::Here(lease) => lease.upgrade().is_none_or(|lease| lease.is_over()),
-            Phase::Asking(until) => *until <= now,
+            Phase::Local(lease) => lease.upgrade().is_none_or(|lease| lease.is_over()),
+            Phase::Claiming(until) => *until <= now,
             _ => false,
         };
         if is_over {
-            flight.tell(Signal::Ask);
+            flight.notify(Signal::ClaimAgain);
             *flight = new(*next_id);
             return Join::Lead(Leader::new(shard, key, flight.id));
         }
@@ -213,21 +217,21 @@ impl Flights {
             return Join::Alone;
         }
         if let Phase::Vacant = flight.phase {
-            flight.phase = asking();
-            flight.tell(Signal::Wait);
+            flight.phase = claiming();
+            flight.notify(Signal::Wait);
             return Join::Lead(Leader::new(shard, key, flight.id));
         }
-        let (id, told) = (flight.id, flight.follow());
+        let (id, receiver) = (flight.id, flight.follow());
         let again = match &flight.phase {
             // With nothing left, its answer is being stored, and followers wait for that.
-            Phase::Here(lease) => lease
+            Phase::Local(lease) => lease
                 .upgrade()
                 .map(|lease| lease.remaining())
                 .filter(|left| !left.is_zero()),
-            Phase::Asking(until) => Some(until.saturating_sub(now)),
+            Phase::Claiming(until) => Some(until.saturating_sub(now)),
             _ => None,
         };
-        Join::Follow(Follower::new(shard, key, id, told), again)
+        Join::Follow(Follower::new(shard, key, id, receiver), again)
     }
 
     /// Makes a call that was granted its own claim the leader of the key. Followers of another request claim again.
@@ -238,17 +242,17 @@ impl Flights {
         until: Duration,
     ) -> Leader {
         let shard = self.shard(key);
-        let mut keys = lock(shard);
-        keys.next_id += 1;
+        let mut table = lock(shard);
+        table.next_id += 1;
         let flight = Flight {
-            id: keys.next_id,
+            id: table.next_id,
             fingerprint,
-            phase: Phase::Asking(until),
+            phase: Phase::Claiming(until),
             tell: None,
         };
         let id = flight.id;
-        if let Some(other) = keys.flights.insert(*key, flight) {
-            other.tell(Signal::Ask);
+        if let Some(other) = table.flights.insert(*key, flight) {
+            other.notify(Signal::ClaimAgain);
         }
         Leader::new(shard, key, id)
     }
@@ -262,12 +266,12 @@ impl Flights {
     /// The rest of the lease that a follower waits for, in local knowledge.
     pub(crate) fn lease_left(&self, key: &KeyDigest, now: Duration) -> Option<Duration> {
         match lock(self.shard(key)).flights.get(key)?.phase {
-            Phase::Here(ref lease) => {
+            Phase::Local(ref lease) => {
                 let left = lease.upgrade()?.remaining();
                 // An answer that is being stored may be there at any moment.
                 Some(left.max(STORING))
             }
-            Phase::Elsewhere(until) => Some(until.saturating_sub(now)),
+            Phase::Remote(until) => Some(until.saturating_sub(now)),
             _ => None,
         }
     }
@@ -276,7 +280,7 @@ impl Flights {
 /// A call that waits for another call of this process.
 pub(crate) struct Follower {
     /// Taken when this is dropped.
-    told: Option<watch::Receiver<Signal>>,
+    receiver: Option<watch::Receiver<Signal>>,
     shard: Arc<FlightShard>,
     key: KeyDigest,
     id: u64,
@@ -287,10 +291,10 @@ impl Follower {
         shard: &Arc<FlightShard>,
         key: &KeyDigest,
         id: u64,
-        told: watch::Receiver<Signal>,
+        receiver: watch::Receiver<Signal>,
     ) -> Self {
         Self {
-            told: Some(told),
+            receiver: Some(receiver),
             shard: Arc::clone(shard),
             key: *key,
             id,
@@ -298,15 +302,15 @@ impl Follower {
     }
 
     /// Waits for the answer. `None`: claim again.
-    pub(crate) async fn landing(&mut self) -> Option<SharedOutcome> {
-        let told = self.told.as_mut()?;
+    pub(crate) async fn outcome(&mut self) -> Option<SharedOutcome> {
+        let receiver = self.receiver.as_mut()?;
         loop {
-            // The end of a flight without a signal means the same as `Ask`.
-            told.changed().await.ok()?;
-            match &*told.borrow_and_update() {
+            // The end of a flight without a signal means the same as `ClaimAgain`.
+            receiver.changed().await.ok()?;
+            match &*receiver.borrow_and_update() {
                 Signal::Wait => {}
-                Signal::Ask => return None,
-                Signal::Landed(landing) => return Some(landing.clone()),
+                Signal::ClaimAgain => return None,
+                Signal::Outcome(outcome) => return Some(outcome.clone()),
             }
         }
     }
@@ -315,11 +319,13 @@ impl Follower {
 impl Drop for Follower {
     /// The last follower of a flight without a leader removes the flight.
     fn drop(&mut self) {
-        let mut keys = lock(&self.shard);
-        self.told = None;
-        if let Entry::Occupied(entry) = keys.flights.entry(self.key) {
+        let mut table = lock(&self.shard);
+        self.receiver = None;
+        if let Entry::Occupied(entry) = table.flights.entry(self.key) {
             let flight = entry.get();
-            if flight.id == self.id && matches!(flight.phase, Phase::Vacant) && !flight.is_watched()
+            if flight.id == self.id
+                && matches!(flight.phase, Phase::Vacant)
+                && !flight.has_followers()
             {
                 entry.remove();
             }
@@ -327,13 +333,13 @@ impl Drop for Follower {
     }
 }
 
-/// The leader's duty to notify the followers. When it is dropped, one of them claims again.
+/// The leader of a flight, which notifies the followers. When it is dropped, one of them claims again.
 pub(crate) struct Leader {
     shard: Arc<FlightShard>,
     key: KeyDigest,
     id: u64,
-    /// The followers were notified, once and for all.
-    told: AtomicBool,
+    /// The followers have their last signal.
+    notified: AtomicBool,
 }
 
 impl Leader {
@@ -342,69 +348,70 @@ impl Leader {
             shard: Arc::clone(shard),
             key: *key,
             id,
-            told: AtomicBool::new(false),
+            notified: AtomicBool::new(false),
         }
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Flight) -> T) -> Option<T> {
-        let mut keys = lock(&self.shard);
-        let flight = keys.flights.get_mut(&self.key);
+        let mut table = lock(&self.shard);
+        let flight = table.flights.get_mut(&self.key);
         flight.filter(|flight| flight.id == self.id).map(change)
     }
 
-    /// The body runs here.
-    pub(crate) fn here(&self, lease: Weak<dyn LocalLease>) {
-        self.change(|flight| flight.phase = Phase::Here(lease));
+    /// Records that the body runs in this process.
+    pub(crate) fn set_local(&self, lease: Weak<dyn LocalLease>) {
+        self.change(|flight| flight.phase = Phase::Local(lease));
     }
 
-    /// The body runs in another process, surely until `until`.
-    pub(crate) fn elsewhere(&self, until: Duration) {
-        self.change(|flight| flight.phase = Phase::Elsewhere(until));
+    /// Records that the body runs in another process, surely until `until`.
+    pub(crate) fn set_remote(&self, until: Duration) {
+        self.change(|flight| flight.phase = Phase::Remote(until));
     }
 
     /// Makes the leader wait as a follower.
     pub(crate) fn follow(&self) -> Option<Follower> {
-        let told = self.change(Flight::follow)?;
-        Some(Follower::new(&self.shard, &self.key, self.id, told))
+        let receiver = self.change(Flight::follow)?;
+        Some(Follower::new(&self.shard, &self.key, self.id, receiver))
     }
 
     /// Whether a follower waits.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.change(|flight| flight.is_watched()).unwrap_or(false)
+    pub(crate) fn has_followers(&self) -> bool {
+        self.change(|flight| flight.has_followers())
+            .unwrap_or(false)
     }
 
-    /// Notifies all followers of this result, unless they were notified already. Usually there are none, and then it is
-    /// not made.
-    pub(crate) fn land(&self, landing: impl FnOnce() -> Option<SharedOutcome>) {
-        if self.told.swap(true, Ordering::AcqRel) {
+    /// Notifies all followers of the outcome, unless they were notified already. Usually there are none, and then
+    /// `outcome` is not called.
+    pub(crate) fn notify(&self, outcome: impl FnOnce() -> Option<SharedOutcome>) {
+        if self.notified.swap(true, Ordering::AcqRel) {
             return;
         }
         let Some(flight) = self.end() else { return };
-        if flight.is_watched() {
-            flight.tell(landing().map_or(Signal::Ask, Signal::Landed));
+        if flight.has_followers() {
+            flight.notify(outcome().map_or(Signal::ClaimAgain, Signal::Outcome));
         }
     }
 
     /// The same, from the engine's own thread. `Some`: the notification is under way, and the caller completes it.
-    pub(crate) fn land_from_afar(mut self, landing: SharedOutcome) -> Option<Word<Signal>> {
-        *self.told.get_mut() = true;
+    pub(crate) fn land_from_afar(mut self, outcome: SharedOutcome) -> Option<Word<Signal>> {
+        *self.notified.get_mut() = true;
         let tell = self.end()?.tell?;
-        tell.tell_from_afar(Signal::Landed(landing))
+        tell.tell_from_afar(Signal::Outcome(outcome))
     }
 
-    /// Makes one of the followers claim again, unless they were notified already.
-    pub(crate) fn give_up(&self) {
-        if self.told.load(Ordering::Acquire) || self.told.swap(true, Ordering::AcqRel) {
+    /// Makes the followers join again, where one of them leads; unless they were notified already.
+    pub(crate) fn resign(&self) {
+        if self.notified.load(Ordering::Acquire) || self.notified.swap(true, Ordering::AcqRel) {
             return;
         }
-        let mut keys = lock(&self.shard);
-        if let Entry::Occupied(mut entry) = keys.flights.entry(self.key)
+        let mut table = lock(&self.shard);
+        if let Entry::Occupied(mut entry) = table.flights.entry(self.key)
             && entry.get().id == self.id
         {
             let flight = entry.get_mut();
-            if flight.is_watched() {
+            if flight.has_followers() {
                 flight.phase = Phase::Vacant;
-                flight.tell(Signal::Ask);
+                flight.notify(Signal::ClaimAgain);
             } else {
                 entry.remove();
             }
@@ -413,8 +420,8 @@ impl Leader {
 
     /// Ends the flight: from here on, the next call leads.
     fn end(&self) -> Option<Flight> {
-        let mut keys = lock(&self.shard);
-        match keys.flights.entry(self.key) {
+        let mut table = lock(&self.shard);
+        match table.flights.entry(self.key) {
             Entry::Occupied(entry) if entry.get().id == self.id => Some(entry.remove()),
             _ => None,
         }
@@ -423,7 +430,7 @@ impl Leader {
 
 impl Drop for Leader {
     fn drop(&mut self) {
-        self.give_up();
+        self.resign();
     }
 }
 

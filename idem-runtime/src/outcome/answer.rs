@@ -103,8 +103,8 @@ impl<T: Replay> Replay for Answer<T> {
         T::schema()
     }
 
-    fn come_about(&mut self, how: AnswerSource, attempt: u16, age: Duration) {
-        self.value.come_about(how, attempt, age);
+    fn set_provenance(&mut self, how: AnswerSource, attempt: u16, age: Duration) {
+        self.value.set_provenance(how, attempt, age);
         (self.how, self.attempt, self.age) = (how, attempt, age);
     }
 

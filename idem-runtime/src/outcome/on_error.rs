@@ -58,7 +58,7 @@ impl<E: Classify + Replay> ClassifiedError for E {}
 
 impl<E: ClassifiedError> OnError<E> for Classified {
     fn encode(&self, error: &E, format: &Format) -> Encoded {
-        Encoded::classed(error.class(), error, format)
+        Encoded::by_class(error.class(), error, format)
     }
 
     fn decode(body: &Body<'_>) -> Result<E, Undecodable> {
@@ -86,7 +86,7 @@ impl<E> OnError<E> for Release {
 
 impl<E: Replay> OnError<E> for Keep {
     fn encode(&self, error: &E, format: &Format) -> Encoded {
-        Encoded::classed(Class::Business, error, format)
+        Encoded::by_class(Class::Business, error, format)
     }
 
     fn decode(body: &Body<'_>) -> Result<E, Undecodable> {
@@ -114,7 +114,7 @@ impl<E> OnError<E> for Unknown {
 
 impl<E: Replay, F: Fn(&E) -> Class> OnError<E> for By<F> {
     fn encode(&self, error: &E, format: &Format) -> Encoded {
-        Encoded::classed(self.0(error), error, format)
+        Encoded::by_class(self.0(error), error, format)
     }
 
     fn decode(body: &Body<'_>) -> Result<E, Undecodable> {

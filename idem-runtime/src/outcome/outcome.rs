@@ -12,7 +12,7 @@ use crate::record::OutcomeKind;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no room for idem's own refusals",
     label = "`{Self}` needs `From<idem_runtime::Error>`; one of another crate: an error type of your own around it",
-    note = "a duplicate may be refused, and the error says so: for example by a variant `Idempotency(idem_runtime::Error)`",
+    note = "a duplicate may be refused, and the error type needs a value for that: for example a variant `Idempotency(idem_runtime::Error)`",
     note = "a type of another crate or of `std` (`String`, `std::io::Error`) cannot have it: use an error type of your own, which may hold that one"
 )]
 #[cfg_attr(
@@ -38,7 +38,7 @@ impl<E: From<Error>> FromError for E {
 #[diagnostic::on_unimplemented(
     message = "an idempotent function returns a `Result`, not `{Self}`",
     label = "not a `Result`",
-    note = "a call can be refused (still running, other arguments, store down), and an `Err` says so: return `Result<T, E>`"
+    note = "a call can be refused (still running, other arguments, store down), which needs an `Err`: return `Result<T, E>`"
 )]
 pub trait Outcome<P>: Sized + Sealed {
     #[doc(hidden)]
@@ -46,7 +46,7 @@ pub trait Outcome<P>: Sized + Sealed {
     #[doc(hidden)]
     fn decode(outcome: OutcomeKind, body: &Body<'_>) -> Result<Self, Undecodable>;
     #[doc(hidden)]
-    fn come_about(&mut self, how: AnswerSource, attempt: u16, age: Duration);
+    fn set_provenance(&mut self, how: AnswerSource, attempt: u16, age: Duration);
     #[doc(hidden)]
     #[must_use]
     fn tells_age() -> bool;
@@ -90,9 +90,9 @@ impl<T: Replay, E: FromError, P: OnError<E>> Outcome<P> for Result<T, E> {
         }
     }
 
-    fn come_about(&mut self, how: AnswerSource, attempt: u16, age: Duration) {
+    fn set_provenance(&mut self, how: AnswerSource, attempt: u16, age: Duration) {
         if let Ok(value) = self {
-            value.come_about(how, attempt, age);
+            value.set_provenance(how, attempt, age);
         }
     }
 

@@ -27,7 +27,7 @@ pub(crate) trait AnyOutput {
     fn encode(&self, format: &Format) -> Encoded;
     fn decode(&mut self, outcome: OutcomeKind, body: &Body<'_>) -> Result<(), Undecodable>;
     /// Passes the answer's provenance to a type that records it: see [`Answer`](crate::Answer).
-    fn come_about(&mut self, how: AnswerSource, attempt: u16, age: Duration);
+    fn set_provenance(&mut self, how: AnswerSource, attempt: u16, age: Duration);
     /// Whether the type exposes its age.
     fn tells_age(&self) -> bool;
     fn refuse(&mut self, error: Error);
@@ -55,9 +55,9 @@ impl<O: Outcome<P>, P> AnyOutput for Output<O, P> {
         Ok(())
     }
 
-    fn come_about(&mut self, how: AnswerSource, attempt: u16, age: Duration) {
+    fn set_provenance(&mut self, how: AnswerSource, attempt: u16, age: Duration) {
         if let Some(output) = &mut self.value {
-            output.come_about(how, attempt, age);
+            output.set_provenance(how, attempt, age);
         }
     }
 
@@ -108,7 +108,7 @@ impl<O, P> Output<O, P> {
     }
 
     /// The constructor of a refusal, for use after the output was moved elsewhere.
-    pub(crate) fn refusal(&self) -> fn(Error) -> O {
+    pub(crate) fn refusal_constructor(&self) -> fn(Error) -> O {
         self.refuse
     }
 }
@@ -127,7 +127,7 @@ impl dyn AnyOutput + '_ {
     pub(crate) fn read(&mut self, stored: &StoredAnswer) -> Result<(), Undecodable> {
         self.decode(stored.outcome(), &stored.open()?)?;
         let attempt = stored.record.header.attempts;
-        self.come_about(stored.how(), attempt, stored.age());
+        self.set_provenance(stored.how(), attempt, stored.age());
         Ok(())
     }
 

@@ -68,7 +68,7 @@ impl StoredAnswer {
             Error::new(ErrorKind::Undecodable, self.operation.clone())
                 .detail(undecodable.to_string())
         })?;
-        value.come_about(self.how(), self.record.header.attempts, self.age());
+        value.set_provenance(self.how(), self.record.header.attempts, self.age());
         Ok(value)
     }
 

@@ -1,4 +1,4 @@
-//! The header of a record, and its 56 bytes.
+//! The header of a record, and its 56 bytes. The bytes after it: `outcome/codec/layout.rs`.
 
 use std::time::Duration;
 

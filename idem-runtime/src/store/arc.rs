@@ -37,7 +37,7 @@ macro_rules! each_operation {
             fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>>;
             fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool;
             fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply>;
-            fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply>;
+            fn poll<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply>;
             fn list<'a>(&'a self, request: &'a ListRequest) -> StoreFuture<'a, ListReply>;
             fn observed_by(&self, observer: &Arc<dyn Observer>);
             fn max_record_bytes(&self) -> Option<usize>;

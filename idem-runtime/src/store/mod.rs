@@ -248,7 +248,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// moment on at which this operation has replied. `None`, the default: this store does not notify, and waiting
     /// calls poll.
     ///
-    /// A claim that is granted after that reply may end without a notification, unless a [`glance`](Self::glance) has
+    /// A claim that is granted after that reply may end without a notification, unless a [`poll`](Self::poll) has
     /// seen it: a store need not notify of a claim for which no call waits.
     ///
     /// A message may get lost, because waiting calls poll at intervals in any case; a lost message costs them time.
@@ -285,7 +285,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// then the caller knows the earliest time at which the answer can have been stored.
     ///
     /// Called on the engine's own thread.
-    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+    fn poll<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         self.read(key)
     }
 

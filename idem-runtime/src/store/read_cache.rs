@@ -40,7 +40,7 @@ pub trait ReadCache: Send + Sync + fmt::Debug + 'static {
     fn forget<'a>(&'a self, key: &'a RecordKey, owner: Option<&'a Owner>) -> StoreFuture<'a, ()>;
 
     /// As [`look`](Self::look), for waiting calls, on the engine's own thread.
-    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Copied> {
+    fn poll<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Copied> {
         self.look(key)
     }
 

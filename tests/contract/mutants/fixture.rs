@@ -104,7 +104,7 @@ impl Store for Flawed {
         StoreFuture::ready(reply)
     }
 
-    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+    fn poll<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         let _turn = self.turn();
         let mut reply = self.0.read(key);
         if let ReadReply::Found { record, left } = &mut reply

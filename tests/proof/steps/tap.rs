@@ -168,8 +168,8 @@ impl Forward for Tap {
         self.pass(self.store.watch(key), |_| ())
     }
 
-    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
-        self.pass(self.store.glance(key), |_| ())
+    fn poll<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        self.pass(self.store.poll(key), |_| ())
     }
 
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
@@ -216,11 +216,11 @@ impl<S: Store> Forward for Echo<S> {
         &self.store
     }
 
-    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+    fn poll<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         if key.operation().as_str() == ECHO {
             return StoreFuture::ready(Ok(ReadReply::Absent));
         }
-        self.store.glance(key)
+        self.store.poll(key)
     }
 
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {

@@ -99,9 +99,9 @@ impl Forward for Counted {
         self.store.complete_claim(key, claim, record)
     }
 
-    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+    fn poll<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         count(&self.counts.reads, key);
-        self.store.glance(key)
+        self.store.poll(key)
     }
 
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {

@@ -165,7 +165,7 @@ async fn claims_seen_by_a_poll_are_notified_while_the_fast_store_is_down() {
         request.dated = false;
         let claim = store.claim(&key, &request).await.unwrap();
         assert!(matches!(claim, ClaimReply::Granted { .. }), "{claim:?}");
-        store.glance(&key).await.unwrap();
+        store.poll(&key).await.unwrap();
         store
             .release(&key, &request.owner, Remains::Request)
             .await

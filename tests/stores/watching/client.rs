@@ -94,7 +94,7 @@ impl Client {
     /// Reads as soon as the store can: it may have failed to connect a moment ago.
     async fn look_in_the_end(&self, key: &RecordKey) {
         let trying = async {
-            while let Err(error) = self.0.glance(key).await {
+            while let Err(error) = self.0.poll(key).await {
                 assert!(error.is_transient(), "{error}");
                 tokio::task::yield_now().await;
             }

@@ -26,7 +26,7 @@ async fn another_client_notifies_of_completions_and_releases() {
         told(&mut watch).await;
         let claim = other.take(&key(1)).await;
         // A notified watcher reads the record.
-        mine.0.glance(&key(1)).await.unwrap();
+        mine.0.poll(&key(1)).await.unwrap();
         other.complete(&key(1), &claim).await;
         told(&mut watch).await;
         assert!(untold(&mut watch) && untold(&mut elsewhere));

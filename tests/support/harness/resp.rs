@@ -102,7 +102,7 @@ impl RespConn {
     /// # Errors
     ///
     /// When the system refuses, as it does for zero.
-    pub fn patience(&mut self, timeout: Duration) -> io::Result<()> {
+    pub fn set_read_timeout(&mut self, timeout: Duration) -> io::Result<()> {
         self.stream.get_ref().set_read_timeout(Some(timeout))
     }
 

@@ -1,3 +1,5 @@
+// `entry` generates `pay_entry(order)` without `tx`, where `T` could not be inferred.
+
 use idem_runtime::store::sql::SqlTransaction;
 use idem_runtime::{Error, idempotent};
 

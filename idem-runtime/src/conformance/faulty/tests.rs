@@ -4,31 +4,31 @@ use super::*;
 use crate::store::memory::MemoryStore;
 use crate::{Engine, Error};
 
-/// A store that optimizes completions with a known claim, and the reads of waiting calls; it counts both.
+/// A store that counts `complete_claim` and `poll`.
 #[derive(Clone, Debug)]
-struct Quick {
+struct CountingStore {
     store: MemoryStore,
-    by_claim: Arc<AtomicUsize>,
-    glances: Arc<AtomicUsize>,
+    claim_completions: Arc<AtomicUsize>,
+    polls: Arc<AtomicUsize>,
 }
 
-impl Quick {
+impl CountingStore {
     fn new() -> Self {
         Self {
             store: MemoryStore::new(),
-            by_claim: Arc::default(),
-            glances: Arc::default(),
+            claim_completions: Arc::default(),
+            polls: Arc::default(),
         }
     }
 }
 
-impl Forward for Quick {
+impl Forward for CountingStore {
     fn inner(&self) -> &dyn Store {
         &self.store
     }
 
     fn complete<'a>(&'a self, _: &'a RecordKey, _: &'a Bytes) -> StoreFuture<'a, CompleteReply> {
-        panic!("the engine knows the claim, and says so")
+        panic!("the engine knows the claim, and passes it to `complete_claim`")
     }
 
     fn complete_claim<'a>(
@@ -37,13 +37,13 @@ impl Forward for Quick {
         claim: &'a Header,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
-        self.by_claim.fetch_add(1, Ordering::SeqCst);
+        self.claim_completions.fetch_add(1, Ordering::SeqCst);
         self.store.complete_claim(key, claim, record)
     }
 
-    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
-        self.glances.fetch_add(1, Ordering::SeqCst);
-        self.store.glance(key)
+    fn poll<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        self.polls.fetch_add(1, Ordering::SeqCst);
+        self.store.poll(key)
     }
 }
 
@@ -54,16 +54,17 @@ fn run(test: impl Future<Output = ()>) {
 }
 
 #[test]
-fn faults_of_a_completion_meet_the_way_that_the_store_completes() {
+fn faults_of_a_completion_apply_to_complete_claim() {
     run(async {
-        for (fault, completions, arrived) in [
+        for (fault, sent, executed) in [
+            // The fault, the completions that the engine sends, and those that the store executes.
             (Fault::None, 1, 1),
             (Fault::Lost, 2, 1),
             (Fault::ReplyLost, 2, 2),
             (Fault::Twice, 1, 2),
         ] {
-            let quick = Quick::new();
-            let store = Faulty::new(quick.clone());
+            let inner = CountingStore::new();
+            let store = Faulty::new(inner.clone());
             let engine = Engine::new(store.clone());
             store.fail(StoreOperation::Complete, [fault]);
             for _ in 0..2 {
@@ -71,35 +72,35 @@ fn faults_of_a_completion_meet_the_way_that_the_store_completes() {
                 let paid = call.run(|_| async { Ok::<_, Error>(1) }).await;
                 assert_eq!(paid, Ok(1), "{fault:?}");
             }
-            assert_eq!(
-                store.count(StoreOperation::Complete),
-                completions,
-                "{fault:?}"
-            );
+            assert_eq!(store.count(StoreOperation::Complete), sent, "{fault:?}");
             let owners = store.sent(StoreOperation::Complete);
             assert!(owners.iter().all(Option::is_some), "{fault:?}: {owners:?}");
-            assert_eq!(quick.by_claim.load(Ordering::SeqCst), arrived, "{fault:?}");
+            assert_eq!(
+                inner.claim_completions.load(Ordering::SeqCst),
+                executed,
+                "{fault:?}"
+            );
         }
     });
 }
 
 #[test]
-fn faults_of_a_read_meet_the_look_of_a_call_that_waits() {
+fn faults_of_a_read_apply_to_poll() {
     run(async {
-        let quick = Quick::new();
-        let store = Faulty::new(quick.clone());
+        let inner = CountingStore::new();
+        let store = Faulty::new(inner.clone());
         let key = RecordKey::new(
             "idem".into(),
             crate::key::Operation::new("pay"),
             crate::key::KeyDigest::from_bytes([7; 32]),
         );
         store.fail(StoreOperation::Read, [Fault::Lost]);
-        assert!(Store::glance(&store, &key).await.is_err());
+        assert!(Store::poll(&store, &key).await.is_err());
         assert_eq!(
-            Store::glance(&store, &key).await.ok(),
+            Store::poll(&store, &key).await.ok(),
             Some(ReadReply::Absent)
         );
         assert_eq!(store.count(StoreOperation::Read), 2);
-        assert_eq!(quick.glances.load(Ordering::SeqCst), 1);
+        assert_eq!(inner.polls.load(Ordering::SeqCst), 1);
     });
 }

@@ -105,7 +105,7 @@ impl<T: Serialize + DeserializeOwned> Replay for Reply<T> {
         T::schema()
     }
 
-    fn come_about(&mut self, how: AnswerSource, _: u16, _: Duration) {
+    fn set_provenance(&mut self, how: AnswerSource, _: u16, _: Duration) {
         self.replayed = how != AnswerSource::Executed;
     }
 }

@@ -1,11 +1,12 @@
-//! Reason that a value has no canonical encoding.
+//! The error of a value that has no canonical encoding.
 
 use std::fmt;
 
-/// The greatest nesting depth: sequences, maps, structs, variants, newtypes and `Some` count one each.
+/// The greatest nesting depth: sequences, maps, structs, variants, newtypes and `Some` count one each. It is here for
+/// the text of [`CanonicalErrorKind::TooDeep`]; the encoder checks it.
 pub(crate) const MAX_DEPTH: u32 = 128;
 
-/// Reason that a value has no canonical encoding.
+/// The reason why a value has no canonical encoding.
 ///
 /// The text contains neither the value nor the message of its `Serialize` implementation, because such messages often
 /// quote the value that they refuse.
@@ -23,7 +24,7 @@ pub(crate) enum CanonicalErrorKind {
     /// The calls that the `Serialize` implementation made do not describe a value.
     Inconsistent,
     /// The `Serialize` implementation returned an error of its own.
-    Refused,
+    SerializeFailed,
     /// Longer than the caller allows; encoding stopped after this many bytes.
     TooLong { bytes: usize },
 }
@@ -34,7 +35,7 @@ impl CanonicalError {
     }
 
     /// The number of bytes at which the limit stopped the encoding, if it did.
-    pub(crate) const fn too_long(self) -> Option<usize> {
+    pub(crate) const fn bytes_at_limit(self) -> Option<usize> {
         match self.kind {
             CanonicalErrorKind::TooLong { bytes } => Some(bytes),
             _ => None,
@@ -52,13 +53,15 @@ impl fmt::Display for CanonicalError {
                 write!(f, "it is nested more than {MAX_DEPTH} levels deep")
             }
             CanonicalErrorKind::Inconsistent => f.write_str(
-                "its `Serialize` implementation announced another number of elements than it \
-                 wrote, or a map value without its key",
+                "its `Serialize` implementation wrote a different number of elements than it \
+                 announced, or a map value without its key",
             ),
-            CanonicalErrorKind::Refused => {
+            CanonicalErrorKind::SerializeFailed => {
                 f.write_str("its `Serialize` implementation returned an error")
             }
-            CanonicalErrorKind::TooLong { bytes } => write!(f, "it takes {bytes} bytes or more"),
+            CanonicalErrorKind::TooLong { bytes } => {
+                write!(f, "its encoding has {bytes} bytes or more")
+            }
         }
     }
 }
@@ -66,7 +69,8 @@ impl fmt::Display for CanonicalError {
 impl std::error::Error for CanonicalError {}
 
 impl serde::ser::Error for CanonicalError {
-    fn custom<T: fmt::Display>(_may_quote_the_value: T) -> Self {
-        Self::new(CanonicalErrorKind::Refused)
+    // The message is dropped, because it may quote the value.
+    fn custom<T: fmt::Display>(_message: T) -> Self {
+        Self::new(CanonicalErrorKind::SerializeFailed)
     }
 }

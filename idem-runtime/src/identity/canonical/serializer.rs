@@ -188,7 +188,7 @@ impl<'a> Serializer for &'a mut Encoder {
         self.bytes.push(0);
         let written = write!(Text(self), "{value}");
         if written.is_err() {
-            return Err(self.fail(CanonicalErrorKind::Refused));
+            return Err(self.fail(CanonicalErrorKind::SerializeFailed));
         }
         let length = self.bytes.len() - at - 1;
         self.fill(length > 0);

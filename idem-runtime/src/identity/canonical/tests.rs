@@ -164,7 +164,10 @@ impl Serialize for Refusing {
 #[test]
 fn what_an_implementation_says_is_not_repeated() {
     let error = to_vec(&Refusing).unwrap_err();
-    assert_eq!(error, CanonicalError::new(CanonicalErrorKind::Refused));
+    assert_eq!(
+        error,
+        CanonicalError::new(CanonicalErrorKind::SerializeFailed)
+    );
     assert!(!format!("{error} {error:?}").contains("4111"));
 }
 
@@ -181,7 +184,7 @@ fn a_failing_display_is_an_error() {
             serializer.collect_str(self)
         }
     }
-    assert_fails(&Silent, CanonicalErrorKind::Refused);
+    assert_fails(&Silent, CanonicalErrorKind::SerializeFailed);
 }
 
 #[test]
@@ -218,8 +221,8 @@ fn an_error_that_an_implementation_ignores_is_not_forgotten() {
         inner: Careless,
         a: None,
     };
-    assert_fails(&around, CanonicalErrorKind::Refused);
-    assert_fails(&vec![around], CanonicalErrorKind::Refused);
+    assert_fails(&around, CanonicalErrorKind::SerializeFailed);
+    assert_fails(&vec![around], CanonicalErrorKind::SerializeFailed);
 }
 
 #[test]

@@ -5,16 +5,16 @@ use std::marker::PhantomData;
 /// A hook that takes `Args`, each a reference. `Given` lists the available arguments, for the message.
 #[diagnostic::on_unimplemented(
     message = "this reconcile hook does not take `{Given}`",
-    label = "it takes something else",
-    note = "a hook takes references: to `self` where there is one, then to what takes part in the fingerprint, as it \
-            is declared or listed, then `&Context`",
+    label = "it takes other arguments",
+    note = "a hook takes references: to `self` where there is one, then to the arguments of the fingerprint, as declared \
+            or listed, then `&Context`",
     note = "for other arguments, such as skipped ones, write the call of the hook: `reconcile = find(&order_no, bank)`"
 )]
-pub trait Asking<Args, Given, By> {
+pub trait HookFn<Args, Given, By> {
     /// The return type of the hook.
-    type Asked;
+    type Returned;
     /// Calls the hook.
-    fn ask(self, args: Args) -> Self::Asked;
+    fn call(self, args: Args) -> Self::Returned;
 }
 
 /// Marks the implementation for functions.
@@ -29,42 +29,42 @@ pub struct Never;
 /// Implemented by no type.
 pub trait NoType {}
 
-impl<F: NoType, Args, Given> Asking<Args, Given, Never> for F {
-    type Asked = ();
-    fn ask(self, _: Args) {}
+impl<F: NoType, Args, Given> HookFn<Args, Given, Never> for F {
+    type Returned = ();
+    fn call(self, _: Args) {}
 }
 
-macro_rules! asking {
+macro_rules! hook_fn {
     ($($arg:ident)*) => {
         #[diagnostic::do_not_recommend]
         #[allow(non_snake_case, reason = "each argument is called as its type")]
-        impl<'a, F, R, Given, $($arg: ?Sized),*> Asking<($(&'a $arg,)*), Given, Called> for F
+        impl<'a, F, R, Given, $($arg: ?Sized),*> HookFn<($(&'a $arg,)*), Given, Called> for F
         where
             F: FnOnce($(&'a $arg),*) -> R,
         {
-            type Asked = R;
-            fn ask(self, ($($arg,)*): ($(&'a $arg,)*)) -> R {
+            type Returned = R;
+            fn call(self, ($($arg,)*): ($(&'a $arg,)*)) -> R {
                 self($($arg),*)
             }
         }
     };
 }
 
-asking!(A);
-asking!(A B);
-asking!(A B C);
-asking!(A B C D);
-asking!(A B C D E);
-asking!(A B C D E G);
-asking!(A B C D E G H);
-asking!(A B C D E G H I);
+hook_fn!(A);
+hook_fn!(A B);
+hook_fn!(A B C);
+hook_fn!(A B C D);
+hook_fn!(A B C D E);
+hook_fn!(A B C D E G);
+hook_fn!(A B C D E G H);
+hook_fn!(A B C D E G H I);
 
 /// The return value of a hook.
 #[diagnostic::on_unimplemented(
     message = "a reconcile hook is an `async fn`, and this function returns `{Self}`",
     label = "write `async` before its `fn`"
 )]
-pub trait Says {
+pub trait IntoHookFuture {
     /// The future of the verdict.
     type Future;
     /// Returns the future of the verdict.
@@ -72,7 +72,7 @@ pub trait Says {
 }
 
 #[diagnostic::do_not_recommend]
-impl<R: Future> Says for R {
+impl<R: Future> IntoHookFuture for R {
     type Future = R;
     fn future(self) -> R {
         self
@@ -94,22 +94,22 @@ pub fn given<Args, G>(_: &G) -> Given<Args, G> {
 pub struct Hook<F, Args, R> {
     hook: F,
     // A type without bounds is not reported a second time.
-    ask: fn(F, Args) -> R,
+    call: fn(F, Args) -> R,
 }
 
 /// Creates the hook of a written path.
 pub fn hook<F, Args, G, A, R, By>(_: Given<Args, G>, hook: F) -> Hook<F, Args, R>
 where
-    F: Asking<Args, G, By, Asked = A>,
-    A: Says<Future = R>,
+    F: HookFn<Args, G, By, Returned = A>,
+    A: IntoHookFuture<Future = R>,
 {
-    let ask = |hook: F, args| hook.ask(args).future();
-    Hook { hook, ask }
+    let call = |hook: F, args| hook.call(args).future();
+    Hook { hook, call }
 }
 
 impl<F, Args, R> Hook<F, Args, R> {
     /// Calls the hook. The given arguments are coerced to its parameters.
-    pub fn ask(self, args: Args) -> R {
-        (self.ask)(self.hook, args)
+    pub fn call(self, args: Args) -> R {
+        (self.call)(self.hook, args)
     }
 }

@@ -16,15 +16,15 @@ const SECOND: Duration = Duration::from_secs(1);
 const RETAIN: Duration = Duration::from_hours(1);
 const ASKED: Fingerprint = Fingerprint::from_bytes([7; 16]);
 
-/// Reports at a glance that the life of an answer has just begun, unless `asks`: as `Redis` does, where a plain
+/// A store whose `poll` reports that the life of an answer has just begun, unless `exact`: as in Redis, where a plain
 /// `GET` does not return the age.
 #[derive(Debug)]
-struct Glancing {
+struct PolledStore {
     store: MemoryStore,
-    asks: bool,
+    exact: bool,
 }
 
-impl Forward for Glancing {
+impl Forward for PolledStore {
     fn inner(&self) -> &dyn Store {
         &self.store
     }
@@ -34,11 +34,11 @@ impl Forward for Glancing {
         true
     }
 
-    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+    fn poll<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         StoreFuture::pending(async move {
             let mut reply = self.store.read(key).await?;
             if let ReadReply::Found { left, .. } = &mut reply
-                && !self.asks
+                && !self.exact
             {
                 *left = RETAIN;
             }
@@ -47,9 +47,9 @@ impl Forward for Glancing {
     }
 }
 
-/// The remaining life, as calls learn it, of a 200 s old answer.
+/// The remaining life of a 200 s old answer, as calls receive it.
 #[derive(Debug, PartialEq)]
-struct Learned {
+struct RemainingLife {
     /// Of waiting calls, and whether they may report it.
     waiting: (Duration, bool),
     /// Of the next call, from the local cache.
@@ -58,9 +58,9 @@ struct Learned {
     next_dated: Option<Duration>,
 }
 
-/// `seen`: how long ago the body was seen to run. `asks`: the store returns how long the answer is kept. `dated`: the
-/// waiting call needs that.
-fn learned(seen: Duration, asks: bool, dated: bool) -> Learned {
+/// `seen`: how long ago the body was seen to run. `exact`: `poll` returns the exact remaining life. `dated`: the
+/// waiting call needs it.
+fn remaining_life(seen: Duration, exact: bool, dated: bool) -> RemainingLife {
     let clock = ManualClock::new();
     let store = MemoryStore::builder().clock(clock.clone()).build();
     let key = RecordKey::new(
@@ -84,13 +84,13 @@ fn learned(seen: Duration, asks: bool, dated: bool) -> Learned {
     store.plant(&key, header.encode().to_vec().into(), RETAIN);
     clock.advance(200 * SECOND);
     let cache = LocalCache::new().max_age(RETAIN * 2);
-    let engine = Engine::builder(Glancing { store, asks });
+    let engine = Engine::builder(PolledStore { store, exact });
     let engine = engine.clock(clock.clone()).local_cache(cache);
     let core = engine.build().unwrap().core;
     core.answers.as_ref().unwrap().hearing(Hearing::All);
     let now = core.clock.now();
     let Join::Lead(leader) = core.flights.join(key.digest(), ASKED, now, SECOND) else {
-        panic!("nobody else asks");
+        panic!("no other call leads");
     };
     let remote_wait = RemoteWait {
         core: Arc::clone(&core),
@@ -104,25 +104,25 @@ fn learned(seen: Duration, asks: bool, dated: bool) -> Learned {
         leader,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build();
-    let Look::Landed(landing) = runtime.unwrap().block_on(remote_wait.look()) else {
-        panic!("it is finished");
+    let PollResult::Outcome(outcome) = runtime.unwrap().block_on(remote_wait.poll()) else {
+        panic!("the record is finished");
     };
     let SharedOutcome::Done {
         left, at, dated, ..
-    } = landing
+    } = outcome
     else {
-        panic!("nothing is refused");
+        panic!("no call is refused");
     };
     assert_eq!(at, now);
     let next = |tells_age| {
         let mut policy = core.defaults.clone();
         policy.tells_age = tells_age;
-        match core.recall(&key, ASKED, &policy, now) {
+        match core.cached_answer(&key, ASKED, &policy, now) {
             Found::Answer { left, .. } => Some(left),
             Found::Nothing(_) => None,
         }
     };
-    Learned {
+    RemainingLife {
         waiting: (left, dated),
         next: next(false),
         next_dated: next(true),
@@ -130,36 +130,40 @@ fn learned(seen: Duration, asks: bool, dated: bool) -> Learned {
 }
 
 #[test]
-fn an_answer_at_a_glance_is_as_old_at_most_as_the_last_look_that_saw_its_body() {
+fn a_polled_answer_is_no_older_than_the_last_poll_that_saw_its_body() {
     for (seen, left) in [(300, 3_300 * SECOND), (0, RETAIN), (9_999, Duration::ZERO)] {
         let (left, none) = (left, left.is_zero());
-        let expected = Learned {
+        let expected = RemainingLife {
             waiting: (left, false),
             next: (!none).then_some(left),
             next_dated: None,
         };
-        assert_eq!(learned(seen * SECOND, false, false), expected, "{seen}");
+        assert_eq!(
+            remaining_life(seen * SECOND, false, false),
+            expected,
+            "{seen}"
+        );
     }
 }
 
 #[test]
-fn a_store_that_knows_how_long_it_keeps_an_answer_is_believed() {
+fn an_exact_remaining_life_is_passed_on() {
     let left = 3_400 * SECOND;
-    let expected = Learned {
+    let expected = RemainingLife {
         waiting: (left, false),
         next: Some(left),
         next_dated: None,
     };
-    assert_eq!(learned(100 * SECOND, true, false), expected);
+    assert_eq!(remaining_life(100 * SECOND, true, false), expected);
 }
 
 #[test]
-fn who_says_how_long_an_answer_is_kept_has_it_from_the_store() {
+fn a_call_that_reports_the_remaining_life_reads_it_from_the_store() {
     let left = 3_400 * SECOND;
-    let expected = Learned {
+    let expected = RemainingLife {
         waiting: (left, true),
         next: Some(left),
         next_dated: Some(left),
     };
-    assert_eq!(learned(300 * SECOND, false, true), expected);
+    assert_eq!(remaining_life(300 * SECOND, false, true), expected);
 }

@@ -99,10 +99,10 @@ impl CacheShard {
     }
 
     /// `dated`: the age of the answer must be exact.
-    pub(super) fn look(
+    pub(super) fn get(
         &mut self,
         key: &RecordKey,
-        asked: Fingerprint,
+        fingerprint: Fingerprint,
         dated: bool,
         now: Duration,
     ) -> Found {
@@ -112,7 +112,7 @@ impl CacheShard {
             if now < entry.until
                 && entry.operation == *key.operation()
                 && (entry.life.dated || !dated)
-                && entry.record.header.fingerprint.matches(asked)
+                && entry.record.header.fingerprint.matches(fingerprint)
             {
                 entry.used = true;
                 self.hits += 1;

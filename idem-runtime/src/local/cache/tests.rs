@@ -51,7 +51,7 @@ fn put(cache: &Answers, key: &RecordKey, body: &[u8], sent: Duration) {
 }
 
 fn body(cache: &Answers, key: &RecordKey, now: Duration) -> Option<Vec<u8>> {
-    match cache.look(key, ASKED, true, now) {
+    match cache.get(key, ASKED, true, now) {
         Found::Answer { record, .. } => Some(record.body().to_vec()),
         Found::Nothing(_) => None,
     }
@@ -78,7 +78,7 @@ fn what_lives_shorter_than_max_age_is_found_as_long_as_it_lives() {
     let permit = cache.permit(&key(1)).unwrap();
     let answer = record(OutcomeKind::Error, b"declined");
     cache.keep(permit, &key(1), &answer, life(2 * SECOND, SECOND));
-    let Found::Answer { left, .. } = cache.look(&key(1), ASKED, true, 2 * SECOND) else {
+    let Found::Answer { left, .. } = cache.get(&key(1), ASKED, true, 2 * SECOND) else {
         panic!("it lives");
     };
     assert_eq!(left, SECOND);
@@ -93,7 +93,7 @@ fn what_is_kept_for_ever_has_its_age() {
     answer.header.retain = crate::record::FOREVER;
     let left = Duration::MAX.saturating_sub(10 * SECOND);
     cache.keep(permit, &key(1), &answer, life(left, 100 * SECOND));
-    let Found::Answer { record, left } = cache.look(&key(1), ASKED, true, 102 * SECOND) else {
+    let Found::Answer { record, left } = cache.get(&key(1), ASKED, true, 102 * SECOND) else {
         panic!("it lives");
     };
     assert_eq!(record.header.age(left), 12 * SECOND);
@@ -115,7 +115,7 @@ fn other_fingerprints_and_operations_find_nothing() {
     let cache = open();
     put(&cache, &key(1), b"a", SECOND);
     let look = |key: &RecordKey, asked| {
-        let found = cache.look(key, asked, true, SECOND);
+        let found = cache.get(key, asked, true, SECOND);
         matches!(found, Found::Answer { .. })
     };
     assert!(!look(&key(1), Fingerprint::from_bytes([8; 16])));
@@ -271,7 +271,7 @@ fn what_is_not_dated_ends_sooner_and_does_not_say_how_old_it_is() {
     cache.keep(permit, &key(1), &answer, undated);
     let last = Duration::from_millis(2_999);
     let look = |dated, now| {
-        let found = cache.look(&key(1), ASKED, dated, now);
+        let found = cache.get(&key(1), ASKED, dated, now);
         matches!(found, Found::Answer { .. })
     };
     assert!(!look(true, last));

@@ -24,14 +24,14 @@ impl Flights {
     fn lead(&self) -> Leader {
         match self.join(&KEY, ASKED, Duration::ZERO, WITHIN) {
             Join::Lead(leader) => leader,
-            _ => panic!("somebody leads"),
+            _ => panic!("another call leads"),
         }
     }
 
     fn follow(&self) -> Follower {
         match self.join(&KEY, ASKED, Duration::ZERO, WITHIN) {
             Join::Follow(follower, _) => follower,
-            _ => panic!("nobody leads"),
+            _ => panic!("no call leads"),
         }
     }
 }
@@ -44,7 +44,7 @@ fn refused() -> SharedOutcome {
     }
 }
 
-fn at_once<T>(work: impl Future<Output = T>) -> Option<T> {
+fn poll_once<T>(work: impl Future<Output = T>) -> Option<T> {
     match pin!(work).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
         Poll::Pending => None,
@@ -52,22 +52,22 @@ fn at_once<T>(work: impl Future<Output = T>) -> Option<T> {
 }
 
 #[test]
-fn a_flight_that_lands_is_over() {
+fn a_notified_flight_is_removed() {
     let flights = Flights::new();
-    flights.lead().land(|| Some(refused()));
-    assert_eq!(flights.count(), 0, "nobody waits");
+    flights.lead().notify(|| Some(refused()));
+    assert_eq!(flights.count(), 0, "without followers");
     let (leader, mut follower) = (flights.lead(), flights.follow());
-    leader.land(|| Some(refused()));
-    assert_eq!(flights.count(), 0, "somebody waits");
-    assert!(matches!(at_once(follower.landing()), Some(Some(_))));
+    leader.notify(|| Some(refused()));
+    assert_eq!(flights.count(), 0, "with a follower");
+    assert!(matches!(poll_once(follower.outcome()), Some(Some(_))));
     let (leader, mut follower) = (flights.lead(), flights.follow());
     drop(leader.land_from_afar(refused()));
-    assert_eq!(flights.count(), 0, "it lands elsewhere");
-    assert!(matches!(at_once(follower.landing()), Some(Some(_))));
+    assert_eq!(flights.count(), 0, "from the background thread");
+    assert!(matches!(poll_once(follower.outcome()), Some(Some(_))));
 }
 
 #[test]
-fn a_leader_that_goes_leaves_nothing_where_nobody_waits() {
+fn a_dropped_leader_without_followers_removes_its_flight() {
     let flights = Flights::new();
     drop(flights.lead());
     assert_eq!(flights.count(), 0);
@@ -79,12 +79,15 @@ fn a_leader_that_goes_leaves_nothing_where_nobody_waits() {
 }
 
 #[test]
-fn a_flight_that_nobody_leads_goes_with_the_last_who_waits() {
+fn the_last_follower_removes_a_flight_without_leader() {
     let flights = Flights::new();
     let (leader, mut one) = (flights.lead(), flights.follow());
     let other = flights.follow();
     drop(leader);
-    assert!(matches!(at_once(one.landing()), Some(None)), "it is to ask");
+    assert!(
+        matches!(poll_once(one.outcome()), Some(None)),
+        "it has to claim again"
+    );
     drop(one);
     assert_eq!(flights.count(), 1, "the other one may still lead");
     drop(other);
@@ -92,7 +95,7 @@ fn a_flight_that_nobody_leads_goes_with_the_last_who_waits() {
 }
 
 #[test]
-fn who_waited_for_an_earlier_flight_takes_no_later_one_away() {
+fn a_follower_of_an_earlier_flight_does_not_remove_a_later_one() {
     let flights = Flights::new();
     let (early, waits) = (flights.lead(), flights.follow());
     flights.forget(&KEY);
@@ -100,7 +103,6 @@ fn who_waited_for_an_earlier_flight_takes_no_later_one_away() {
     let (late, still) = (flights.lead(), flights.follow());
     drop((early, waits));
     assert_eq!(flights.count(), 1);
-    // This one has no leader either.
     drop(late);
     assert_eq!(flights.count(), 1);
     drop(still);
@@ -108,7 +110,7 @@ fn who_waited_for_an_earlier_flight_takes_no_later_one_away() {
 }
 
 #[test]
-fn a_leader_that_took_too_long_takes_no_later_flight_away() {
+fn a_late_leader_does_not_remove_a_later_flight() {
     let flights = Flights::new();
     let slow = flights.lead();
     let join = |now| flights.join(&KEY, ASKED, now, WITHIN);
@@ -116,14 +118,14 @@ fn a_leader_that_took_too_long_takes_no_later_flight_away() {
         panic!("the first one should have its reply")
     };
     assert_eq!(flights.count(), 1);
-    slow.land(|| unreachable!("nobody waits for it any more"));
+    slow.notify(|| unreachable!("its followers were notified"));
     drop(slow);
     let Join::Follow(mut waits, Some(left)) = join(WITHIN) else {
-        panic!("the second one asks")
+        panic!("the second leader claims")
     };
     assert_eq!(left, WITHIN);
-    next.land(|| Some(refused()));
-    assert!(matches!(at_once(waits.landing()), Some(Some(_))));
+    next.notify(|| Some(refused()));
+    assert!(matches!(poll_once(waits.outcome()), Some(Some(_))));
 }
 
 fn run(test: impl Future<Output = ()>) {
@@ -132,7 +134,7 @@ fn run(test: impl Future<Output = ()>) {
 }
 
 #[test]
-fn calls_leave_no_flight_behind_however_they_end() {
+fn calls_leave_no_flight_behind() {
     run(async {
         let engine = Engine::new(MemoryStore::new());
         let flights = &engine.core.flights;
@@ -160,54 +162,54 @@ fn calls_leave_no_flight_behind_however_they_end() {
 }
 
 #[test]
-fn calls_that_are_dropped_leave_no_flight_behind() {
+fn dropped_calls_leave_no_flight_behind() {
     run(async {
         let engine = Engine::new(MemoryStore::new());
         let flights = &engine.core.flights;
         let call = || {
             let call = engine.operation("pay").key(&7);
-            let patience = OnRunning::Wait(Duration::from_hours(1));
-            let call = call.on_running(patience).run(|_| async {
+            let wait = OnRunning::Wait(Duration::from_hours(1));
+            let call = call.on_running(wait).run(|_| async {
                 std::future::pending::<()>().await;
                 Ok::<_, Error>(1)
             });
             Box::pin(call)
         };
         let (mut runs, mut waits) = (call(), call());
-        assert!(at_once(runs.as_mut()).is_none(), "it runs");
-        assert!(at_once(waits.as_mut()).is_none(), "it waits for that");
+        assert!(poll_once(runs.as_mut()).is_none(), "it runs");
+        assert!(poll_once(waits.as_mut()).is_none(), "it follows");
         assert_eq!(flights.count(), 1);
         // The follower is notified, and dropped before it has claimed.
         drop(runs);
-        assert_eq!(flights.count(), 1, "it is for the other one to lead");
+        assert_eq!(flights.count(), 1, "the follower may lead");
         drop(waits);
         assert_eq!(flights.count(), 0);
     });
 }
 
 #[tokio::test]
-async fn who_was_told_is_not_asked_to_ask() {
+async fn a_notified_follower_does_not_claim_again() {
     let flights = Flights::new();
     let (leader, mut follower) = (flights.lead(), flights.follow());
-    leader.land(|| Some(refused()));
-    leader.give_up();
-    leader.land(|| unreachable!("they were told"));
+    leader.notify(|| Some(refused()));
+    leader.resign();
+    leader.notify(|| unreachable!("they were notified"));
     drop(leader);
-    let landing = follower.landing().await;
-    assert!(matches!(landing, Some(SharedOutcome::Refused { .. })));
+    let outcome = follower.outcome().await;
+    assert!(matches!(outcome, Some(SharedOutcome::Refused { .. })));
 }
 
 #[tokio::test]
-async fn who_was_asked_to_ask_is_told_nothing_by_a_ticket_that_was_given_up() {
+async fn a_leader_that_resigned_notifies_no_follower() {
     let flights = Flights::new();
     let (leader, mut follower) = (flights.lead(), flights.follow());
-    leader.give_up();
-    assert!(follower.landing().await.is_none());
+    leader.resign();
+    assert!(follower.outcome().await.is_none());
     // The notified follower leads the next flight.
     let (next, mut waits) = (flights.lead(), flights.follow());
-    leader.land(|| unreachable!("it was given up"));
+    leader.notify(|| unreachable!("the leader resigned"));
     drop(leader);
-    next.land(|| Some(refused()));
-    let landing = waits.landing().await;
-    assert!(matches!(landing, Some(SharedOutcome::Refused { .. })));
+    next.notify(|| Some(refused()));
+    let outcome = waits.outcome().await;
+    assert!(matches!(outcome, Some(SharedOutcome::Refused { .. })));
 }

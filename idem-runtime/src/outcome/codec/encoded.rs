@@ -91,7 +91,9 @@ impl Encoded {
         }
     }
 
-    pub(crate) fn classed<E: Replay>(class: Class, error: &E, format: &Format) -> Self {
+    /// Maps the class of an error to what becomes of the key: `Business` is stored, `System` releases the key, `Unknown`
+    /// stores an unknown outcome.
+    pub(crate) fn by_class<E: Replay>(class: Class, error: &E, format: &Format) -> Self {
         match class {
             Class::Business => Self::store(OutcomeKind::Error, E::schema(), error, format),
             Class::System => Self::Release(Remains::Nothing),

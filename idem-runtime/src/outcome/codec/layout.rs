@@ -1,4 +1,4 @@
-//! The layout of answers in records.
+//! The layout of answers in records, after the header of `record/header.rs`.
 //!
 //! A record describes its own layout, so that versions and settings can differ within one store during a deployment.
 //! After the header:
@@ -9,7 +9,7 @@
 //!            2  compressed
 //!            4  encrypted
 //!            8  bytes that the type lays out itself, neither JSON nor MessagePack: see
-//!               `http/wire.rs`, which says of which version they are
+//!               `http/wire.rs`, which states their version
 //!        else: JSON as it is, from this byte on
 //!
 //!        encrypted                         not encrypted

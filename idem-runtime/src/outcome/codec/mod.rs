@@ -1,4 +1,7 @@
 //! A value as the bytes of a record, and back.
+//!
+//! `encoded` also maps the class of an error to storing or releasing; `layout` describes the bytes after the header of
+//! [`record::header`](crate::record::Header).
 
 mod body;
 mod bound;

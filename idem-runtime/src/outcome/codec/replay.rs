@@ -60,7 +60,7 @@ pub trait Replay {
         schema_of(std::any::type_name::<Self>())
     }
     #[doc(hidden)]
-    fn come_about(&mut self, _how: AnswerSource, _attempt: u16, _age: Duration) {}
+    fn set_provenance(&mut self, _how: AnswerSource, _attempt: u16, _age: Duration) {}
     #[doc(hidden)]
     #[must_use]
     fn tells_age() -> bool

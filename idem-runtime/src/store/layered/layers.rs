@@ -117,7 +117,7 @@ impl Layers {
             }
         }
         let look = if waits {
-            self.fast.glance(copy)
+            self.fast.poll(copy)
         } else {
             self.fast.look(copy)
         };
@@ -248,7 +248,7 @@ impl Layers {
     }
 
     /// Reads for a waiting call.
-    pub(super) async fn glance(self: &Arc<Self>, key: &RecordKey) -> Result<ReadReply, StoreError> {
+    pub(super) async fn poll(self: &Arc<Self>, key: &RecordKey) -> Result<ReadReply, StoreError> {
         let copy_key = self.copy_key(key);
         if let Some((record, left)) = self.query(&copy_key, true).await {
             let is_final = is_final(&record.header);

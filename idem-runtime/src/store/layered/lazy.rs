@@ -136,8 +136,8 @@ impl<S: ReadCache> ReadCache for LazyStore<S> {
         self.with(|store| store.forget(key, owner))
     }
 
-    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Copied> {
-        self.with(|store| store.glance(key))
+    fn poll<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Copied> {
+        self.with(|store| store.poll(key))
     }
 
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {

@@ -282,8 +282,8 @@ impl Store for LayeredStore {
         self.0.durable.read(key)
     }
 
-    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
-        StoreFuture::pending(self.0.glance(key))
+    fn poll<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        StoreFuture::pending(self.0.poll(key))
     }
 
     fn list<'a>(&'a self, request: &'a ListRequest) -> StoreFuture<'a, ListReply> {

@@ -1,4 +1,4 @@
-//! Claims: by a plain command where that suffices, else by script.
+//! Claims by script (`script/claim.lua`); `fast` first tries a plain command.
 
 mod fast;
 

@@ -303,7 +303,7 @@ impl Cluster {
         let mut next = candidates.into_iter();
         let query = |at: Address, queries: &mut JoinSet<_>| {
             let node = self.node(&at);
-            queries.spawn(async move { map(node?, at).await });
+            queries.spawn(async move { fetch_slots(node?, at).await });
         };
         for at in next.by_ref().take(CONCURRENT_QUERIES) {
             query(at, &mut queries);
@@ -369,7 +369,8 @@ impl fmt::Debug for Cluster {
     }
 }
 
-async fn map(node: Arc<RedisServer>, at: Address) -> Result<(Address, Slots), StoreError> {
+/// Reads the slot map of a cluster from one node.
+async fn fetch_slots(node: Arc<RedisServer>, at: Address) -> Result<(Address, Slots), StoreError> {
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");
     let reply = match node.query(&command).await {

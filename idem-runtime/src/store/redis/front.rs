@@ -93,7 +93,7 @@ impl ReadCache for RedisStore {
         StoreFuture::pending(self.0.forget(key, owner))
     }
 
-    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Copied> {
+    fn poll<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Copied> {
         StoreFuture::pending(self.0.copy_of(&self.0.background, key))
     }
 

@@ -13,7 +13,7 @@ mod front;
 mod link;
 mod listing;
 mod notify;
-mod peek;
+mod poll;
 mod probe;
 mod read;
 mod release;

@@ -178,8 +178,8 @@ impl Store for RedisStore {
         StoreFuture::pending(self.0.read(key))
     }
 
-    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
-        StoreFuture::pending(self.0.glance(key))
+    fn poll<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        StoreFuture::pending(self.0.poll(key))
     }
 
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {

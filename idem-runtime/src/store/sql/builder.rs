@@ -16,7 +16,7 @@ use super::source::SqlSource;
 #[cfg(feature = "sqlite")]
 use super::sqlite::group_commit::GroupCommit;
 use super::state::{SqlStore, SqlStoreState};
-use super::statements::Statements;
+use super::statement_texts::Statements;
 use crate::record::HEADER;
 use crate::store::server_clock::ServerClock;
 use crate::store::{StoreError, StoreErrorKind};

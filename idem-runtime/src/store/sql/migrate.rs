@@ -7,7 +7,7 @@ use super::failure::{not_created, not_usable};
 use super::primary_key::PRIMARY_KEY_LEN;
 use super::priority::Priority;
 use super::state::{SqlStore, SqlStoreState};
-use super::statements;
+use super::statement_texts;
 use crate::store::StoreError;
 
 impl<B: Backend> SqlStore<B> {
@@ -38,7 +38,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
     async fn migrate(&self) -> Result<(), StoreError> {
         const WHAT: &str = "creating the table";
         let nowhere = [Argument::Bytes(&[0; PRIMARY_KEY_LEN])];
-        let probe = statements::probe::<B>(&self.table);
+        let probe = statement_texts::probe::<B>(&self.table);
         let schema = schema::<B>(&self.table);
         for collisions in 1.. {
             if self

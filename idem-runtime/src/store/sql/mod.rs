@@ -112,7 +112,7 @@ mod source;
 mod sqlite;
 mod state;
 mod statement;
-mod statements;
+mod statement_texts;
 #[cfg(any(test, feature = "testing"))]
 mod test_support;
 mod transaction;

@@ -8,7 +8,7 @@ use super::hit_rate::HitRate;
 #[cfg(feature = "postgres")]
 use super::listen_notify::ListenNotify;
 use super::pool::ConnectionPool;
-use super::statements::Statements;
+use super::statement_texts::Statements;
 use crate::store::observers::Observers;
 
 /// A store in a SQL database. Clones share its connections.

@@ -8,7 +8,7 @@ use super::columns::{HeaderColumns, displayed_operation, life_us};
 use super::primary_key::primary_key;
 use super::priority::Priority;
 use super::state::SqlStore;
-use super::statements;
+use super::statement_texts;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::operation::RecordKey;
 use crate::record::{AnswerTypes, Fence, HEADER, Header, Owner, State};
@@ -26,7 +26,7 @@ impl<B: Backend> SqlStore<B> {
         let by = [Argument::Int(
             i64::try_from(by.as_micros()).unwrap_or(i64::MAX),
         )];
-        let statement = statements::age::<B>(&self.0.table);
+        let statement = statement_texts::age::<B>(&self.0.table);
         self.0
             .pool
             .run((WHAT, Priority::Other), &statement, &by)
@@ -47,7 +47,7 @@ impl<B: Backend> SqlStore<B> {
     ) -> Result<(), StoreError> {
         let primary_key = primary_key(key);
         let here = [Argument::Bytes(&primary_key)];
-        let statement = statements::forget::<B>(&self.0.table);
+        let statement = statement_texts::forget::<B>(&self.0.table);
         self.0
             .pool
             .run((WHAT, Priority::Other), &statement, &here)

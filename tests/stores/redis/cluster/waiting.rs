@@ -54,7 +54,7 @@ async fn every_node_notifies_of_its_keys_until_unsubscribed() {
         assert_eq!(hearers(&mut node.connect(), "SHARDNUMSUB", &keys.key(1)), 1);
         let claim = other.take(&keys.key(1)).await;
         assert!(untold(&mut watch));
-        mine.0.glance(&keys.key(1)).await.unwrap();
+        mine.0.poll(&keys.key(1)).await.unwrap();
         other.complete(&keys.key(1), &claim).await;
         told(&mut watch).await;
         assert!(untold(&mut watch) && untold(&mut beside));

@@ -96,7 +96,7 @@ fn done(claim: &Header, outcome: OutcomeKind) -> Bytes {
 
 /// Marks the current claim as watched, so that its end is notified.
 async fn wait(store: &RedisStore) {
-    let seen = store.glance(&key()).await.unwrap();
+    let seen = store.poll(&key()).await.unwrap();
     assert!(matches!(seen, ReadReply::Found { .. }), "{seen:?}");
 }
 

@@ -248,13 +248,13 @@ async fn a_waiting_call_does_not_fetch_a_record_beyond_the_limit() {
         let store = patient(RedisStore::builder(server().url())).max_record_bytes(limit);
         store.connect().await.unwrap()
     };
-    let just = limited(record.len()).await.glance(&key).await.unwrap();
+    let just = limited(record.len()).await.poll(&key).await.unwrap();
     let ReadReply::Found { record: found, .. } = just else {
         panic!("there is a record: {just:?}");
     };
     assert_eq!(found.as_bytes(), record);
     let narrow = limited(record.len() - 1).await;
-    let error = narrow.glance(&key).await.unwrap_err();
+    let error = narrow.poll(&key).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::TooLarge);
     assert!(
         error.to_string().contains("`max_record_bytes` is"),
@@ -326,7 +326,7 @@ async fn a_record_beyond_the_limit_is_not_fetched() {
         assert_refused(store.claim(&key, &ask(false)).await.unwrap_err());
         assert_refused(store.claim(&key, &ask(true)).await.unwrap_err());
         assert_refused(store.read(&key).await.unwrap_err());
-        assert_refused(store.glance(&key).await.unwrap_err());
+        assert_refused(store.poll(&key).await.unwrap_err());
         let other = Bytes::copy_from_slice(&done(2).encode());
         assert_refused(store.complete(&key, &other).await.unwrap_err());
     }

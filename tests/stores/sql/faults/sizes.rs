@@ -55,7 +55,7 @@ async fn assert_refused<B: Kind>(narrow: &SqlStore<B>) {
         assert_says(claim_of(narrow, KEY).await, TooLarge, &parts);
     }
     assert_says(narrow.read(&elsewhere(KEY)).await, TooLarge, &parts);
-    assert_says(narrow.glance(&elsewhere(KEY)).await, TooLarge, &parts);
+    assert_says(narrow.poll(&elsewhere(KEY)).await, TooLarge, &parts);
     let completed = narrow.complete(&elsewhere(KEY), &answer()).await;
     assert_says(completed, TooLarge, &parts);
 }

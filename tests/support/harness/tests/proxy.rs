@@ -1,8 +1,11 @@
-//! The proxy in front of a real `redis-server`.
+//! `TcpProxy` passes, delays, drops and swallows traffic of a real `redis-server`.
 
 use std::time::{Duration, Instant};
 
 use idem_harness::{RedisServer, RespConn, TcpProxy};
+
+/// `INCR number` as sent to the server.
+const INCR: &str = "*2\r\n$4\r\nINCR\r\n$6\r\nnumber\r\n";
 
 fn pair() -> (RedisServer, TcpProxy) {
     let server = RedisServer::start();
@@ -14,14 +17,16 @@ fn client(proxy: &TcpProxy) -> RespConn {
     RespConn::open(proxy.addr()).expect("the proxy accepts")
 }
 
-/// Error of a request without an answer, with a shorter timeout than for an answer.
+/// Sends a request that gets no reply, with a short read timeout; returns the error.
 fn unanswered(client: &mut RespConn, request: &[&str]) -> std::io::Error {
-    let patience = |client: &mut RespConn, long| {
-        client.patience(long).expect("a socket has a time-out");
+    let set_timeout = |client: &mut RespConn, timeout| {
+        client
+            .set_read_timeout(timeout)
+            .expect("a socket has a timeout");
     };
-    patience(client, Duration::from_millis(30));
-    let error = client.command(request).expect_err("nobody answers");
-    patience(client, Duration::from_secs(20));
+    set_timeout(client, Duration::from_millis(30));
+    let error = client.command(request).expect_err("no reply arrives");
+    set_timeout(client, Duration::from_secs(20));
     error
 }
 
@@ -40,7 +45,7 @@ fn requests_and_replies_of_any_size_pass() {
 }
 
 #[test]
-fn a_cut_ends_live_connections_and_lets_new_ones_in() {
+fn a_cut_closes_open_connections_and_new_ones_are_accepted() {
     let (_server, proxy) = pair();
     let mut clients = [client(&proxy), client(&proxy), client(&proxy)];
     for client in &mut clients {
@@ -58,7 +63,7 @@ fn a_cut_ends_live_connections_and_lets_new_ones_in() {
 }
 
 #[test]
-fn a_request_whose_reply_is_dropped_has_been_done() {
+fn a_request_with_a_dropped_reply_is_executed() {
     let (server, proxy) = pair();
     let mut client = client(&proxy);
     client.command(&["INCR", "number"]).unwrap();
@@ -69,7 +74,7 @@ fn a_request_whose_reply_is_dropped_has_been_done() {
 }
 
 #[test]
-fn a_dropped_reply_can_be_that_of_a_certain_command() {
+fn the_reply_to_a_named_command_is_dropped() {
     let (server, proxy) = pair();
     let (mut one, mut two) = (client(&proxy), client(&proxy));
     proxy.drop_next_reply_to("INCR");
@@ -80,7 +85,7 @@ fn a_dropped_reply_can_be_that_of_a_certain_command() {
 }
 
 #[test]
-fn a_pipelined_request_behind_a_dropped_reply_is_done_as_well() {
+fn pipelined_requests_after_a_dropped_reply_are_executed() {
     let (server, proxy) = pair();
     let mut client = client(&proxy);
     client.command(&["PING"]).unwrap();
@@ -89,8 +94,7 @@ fn a_pipelined_request_behind_a_dropped_reply_is_done_as_well() {
     for _ in 0..1_000 {
         client.send(&["INCR", "number"]).unwrap();
     }
-    let one = "*2\r\n$4\r\nINCR\r\n$6\r\nnumber\r\n".len();
-    proxy.wait_until(|seen| seen.passed_bytes >= 1_000 * one);
+    proxy.wait_until(|stats| stats.passed_bytes >= 1_000 * INCR.len());
     server.resume();
     assert!(client.read().is_err());
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -100,44 +104,45 @@ fn a_pipelined_request_behind_a_dropped_reply_is_done_as_well() {
 }
 
 #[test]
-fn a_black_hole_swallows_on_live_and_on_new_connections() {
+fn a_black_hole_swallows_bytes_of_open_and_new_connections() {
     let (server, proxy) = pair();
     let mut old = client(&proxy);
     old.command(&["PING"]).unwrap();
     proxy.black_hole(true);
     unanswered(&mut old, &["INCR", "number"]);
     unanswered(&mut client(&proxy), &["INCR", "number"]);
-    let seen = proxy.wait_until(|seen| seen.swallowed_bytes >= 2 * 26);
-    assert_eq!(seen.connections, 2);
+    let stats = proxy.wait_until(|stats| stats.swallowed_bytes >= 2 * INCR.len());
+    assert_eq!(stats.connections, 2);
     assert_eq!(server.cli(&["EXISTS", "number"]), "0");
 }
 
 #[test]
-fn a_closed_black_hole_cuts_what_lost_bytes_and_spares_the_rest() {
+fn the_end_of_a_black_hole_closes_connections_that_lost_bytes() {
     let (_server, proxy) = pair();
-    let (mut silent, mut torn) = (client(&proxy), client(&proxy));
-    silent.command(&["PING"]).unwrap();
-    torn.command(&["PING"]).unwrap();
+    let (mut idle, mut swallowed) = (client(&proxy), client(&proxy));
+    idle.command(&["PING"]).unwrap();
+    swallowed.command(&["PING"]).unwrap();
     proxy.black_hole(true);
-    unanswered(&mut torn, &["PING"]);
-    proxy.wait_until(|seen| seen.swallowed_bytes > 0);
+    unanswered(&mut swallowed, &["PING"]);
+    proxy.wait_until(|stats| stats.swallowed_bytes > 0);
     proxy.black_hole(false);
-    assert!(torn.command(&["PING"]).is_err());
-    silent.command(&["PING"]).unwrap();
+    assert!(swallowed.command(&["PING"]).is_err());
+    idle.command(&["PING"]).unwrap();
     client(&proxy).command(&["PING"]).unwrap();
 }
 
 #[test]
-fn a_black_hole_accepts_while_the_server_is_down() {
+fn a_black_hole_accepts_connections_while_the_server_is_down() {
     let (server, proxy) = pair();
     server.kill();
     proxy.black_hole(true);
     let error = unanswered(&mut client(&proxy), &["PING"]);
+    // The kind of a read timeout; a closed connection would be another one.
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "{error}");
 }
 
 #[test]
-fn a_delay_holds_replies_back() {
+fn a_delay_postpones_replies() {
     let (_server, proxy) = pair();
     let mut client = client(&proxy);
     let delay = Duration::from_millis(40);

@@ -124,13 +124,17 @@ fn an_append_only_server_keeps_its_data_over_an_orderly_restart() {
 fn a_paused_server_answers_when_it_is_resumed() {
     let server = RedisServer::start();
     let mut connection = server.connect();
-    connection.patience(Duration::from_millis(50)).unwrap();
+    connection
+        .set_read_timeout(Duration::from_millis(50))
+        .unwrap();
     server.pause();
     server.pause();
     assert!(server.is_running());
     connection.send(&["ECHO", "late"]).unwrap();
     assert!(connection.read().is_err());
-    connection.patience(Duration::from_secs(20)).unwrap();
+    connection
+        .set_read_timeout(Duration::from_secs(20))
+        .unwrap();
     server.resume();
     assert_eq!(connection.read().unwrap().to_string(), "late");
 }

@@ -22,7 +22,7 @@ fn a_started_server_listens_until_it_is_killed_and_comes_back_on_its_port() {
 }
 
 #[test]
-fn servers_do_not_share_anything_and_go_with_their_values() {
+fn servers_are_independent_and_are_stopped_when_dropped() {
     let (one, two) = (ZooKeeperServer::start(), ZooKeeperServer::start());
     assert_ne!(one.addr(), two.addr());
     let addr = one.addr();

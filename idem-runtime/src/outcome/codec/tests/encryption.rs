@@ -88,7 +88,7 @@ fn it_opens_for_its_own_key_and_outcome_alone() {
     let Encoded::Store { record: bytes, .. } = format.seal(
         &DIGEST,
         Fingerprint::NONE,
-        Encoded::classed(crate::Class::Business, &Receipt::golden(), &format),
+        Encoded::by_class(crate::Class::Business, &Receipt::golden(), &format),
     ) else {
         unreachable!("a business error is stored")
     };

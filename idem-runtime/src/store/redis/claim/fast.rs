@@ -1,4 +1,4 @@
-//! Claim without a script: one `SET … NX GET` grants a new key and replays a finished one.
+//! The fast claim, without a script: one `SET … NX GET` grants a new key and replays a finished one.
 //!
 //! A script costs the server several times as much as a plain command, and nearly every call is one of these two
 //! cases. The script decides every other stored state and every other reply of the server.

@@ -20,7 +20,7 @@ use crate::store::sql::reply::StatementReply;
 use crate::store::sql::row::Row;
 use crate::store::sql::script::with_literals;
 use crate::store::sql::state::SqlStoreState;
-use crate::store::sql::statements::filled;
+use crate::store::sql::statement_texts::filled;
 use crate::store::{ClaimReply, ClaimRequest, Current, StoreError, StoreErrorKind};
 
 /// The header of a record while the body runs.
@@ -34,7 +34,7 @@ fn half_way(header: Header) -> Header {
     }
 }
 
-/// The scripts, with `{t}`, `{now}` and `{columns}` as in [`statements`](crate::store::sql::statements).
+/// The scripts, with `{t}`, `{now}` and `{columns}` as in [`statement_texts`](crate::store::sql::statement_texts).
 const READ: &str = "SELECT {columns} FROM {t} WHERE record_key = ?1";
 
 const INSERT: &str = "(record_key, op, layout, state, owner, fence, attempts, detail, retain_ms, \

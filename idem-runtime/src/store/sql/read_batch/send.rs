@@ -12,7 +12,7 @@ use crate::store::sql::primary_key::PrimaryKey;
 use crate::store::sql::priority::Priority;
 use crate::store::sql::read_batch::queue::{ReadStart, ReadTurn, ReadWakeup};
 use crate::store::sql::row::Row;
-use crate::store::sql::statements::Statements;
+use crate::store::sql::statement_texts::Statements;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// How long a read waits for a statement that includes it.

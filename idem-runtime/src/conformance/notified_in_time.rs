@@ -1,5 +1,4 @@
-//! Waiting for a notification, by the machine's time: a notification takes time, and the fixture's clock may stand
-//! still.
+//! Waits for a notification, by the machine's clock: the fixture's clock may stand still.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -10,12 +9,12 @@ use super::probe::Probe;
 
 /// Whether the future completes within the fixture's patience.
 pub(super) async fn in_time(p: &Probe, happens: impl Future<Output = ()>) -> bool {
-    let patience = p.fixture.patience();
-    let (heard, waits) = channel::<()>();
-    let (rings, mut bell) = tokio::sync::oneshot::channel();
+    let timeout_after = p.fixture.patience();
+    let (done, is_done) = channel::<()>();
+    let (timeout, mut timed_out) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
-        if waits.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
-            let _ = rings.send(());
+        if is_done.recv_timeout(timeout_after) == Err(RecvTimeoutError::Timeout) {
+            let _ = timeout.send(());
         }
     });
     let mut happens = pin!(happens);
@@ -23,12 +22,12 @@ pub(super) async fn in_time(p: &Probe, happens: impl Future<Output = ()>) -> boo
         if happens.as_mut().poll(cx).is_ready() {
             return Poll::Ready(true);
         }
-        match pin!(&mut bell).poll(cx) {
+        match pin!(&mut timed_out).poll(cx) {
             Poll::Ready(Ok(())) => Poll::Ready(false),
             _ => Poll::Pending,
         }
     });
     let in_time = in_time.await;
-    drop(heard);
+    drop(done);
     in_time
 }

@@ -1,4 +1,6 @@
-//! Ends a call: stores its outcome or releases its key, whatever becomes of the caller.
+//! Sends the ending of a claim: its completion or its release, also without the caller.
+//!
+//! [`Claim::settle`](crate::lifecycle::claim::Claim) decides which of the two.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,10 +16,10 @@ use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::lifecycle::acquire::unavailable;
+use crate::lifecycle::background_thread::Unstored;
 use crate::lifecycle::core::Core;
 use crate::lifecycle::lease::Lease;
-use crate::lifecycle::renewal::Renewal;
-use crate::lifecycle::renewer::Unstored;
+use crate::lifecycle::renewal_guard::RenewalGuard;
 use crate::local::cache::{Life, Permit};
 use crate::local::singleflight::LocalLease as _;
 use crate::local::singleflight::SharedOutcome;
@@ -29,7 +31,7 @@ use crate::store::{StoreError, StoreErrorKind};
 
 /// A held claim. Its lease is renewed until this is dropped.
 pub(crate) struct HeldClaim {
-    pub(crate) renewal: Renewal,
+    pub(crate) renewal: RenewalGuard,
 }
 
 /// How a completion ended.
@@ -49,7 +51,7 @@ pub(crate) enum Settled {
 /// holds besides.
 pub(crate) type Settling = Pin<Box<dyn Future<Output = Settled> + Send>>;
 
-/// Least time for a reply in the background. A shorter `complete_deadline` limits the patience of the caller, not the
+/// Least time for a reply in the background. A shorter `complete_deadline` limits the wait of the caller, not the
 /// time of the store.
 pub(crate) const REPLY: Duration = Duration::from_secs(2);
 
@@ -64,9 +66,9 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    /// Whether the ending is still offered while another attempt holds the claim. A business error is not: the other
+    /// Whether the ending is sent again while another attempt holds the claim. A business error is not: the other
     /// attempt may end differently.
-    fn is_offered_on(&self) -> bool {
+    fn is_retried_when_overtaken(&self) -> bool {
         matches!(self, Self::Complete { outcome, .. } if *outcome != OutcomeKind::Error)
     }
 
@@ -76,15 +78,15 @@ impl Ending {
     }
 }
 
-/// Whether a caller waits while another attempt holds the claim, and for how long.
-enum Waits {
+/// Who sends a completion, and how long it waits while another attempt holds the claim.
+enum Sender {
     Caller(Duration),
-    Nobody(Duration),
+    Background(Duration),
 }
 
 /// Send times of a completion that the store has confirmed.
 #[derive(Clone, Copy)]
-struct Sendings {
+struct SendTimes {
     sent: Duration,
     /// The first send: the record may live since then.
     first: Duration,
@@ -104,12 +106,12 @@ impl HeldClaim {
         &self.lease().policy
     }
 
-    pub(crate) fn tell(&self, kind: EventKind<'_>) {
-        self.core().tell(&self.lease().key, kind);
+    pub(crate) fn emit(&self, kind: EventKind<'_>) {
+        self.core().emit(&self.lease().key, kind);
     }
 
     /// The header of the finished record.
-    pub(crate) fn done(&self, outcome: OutcomeKind, schema: u32) -> Header {
+    pub(crate) fn finished_header(&self, outcome: OutcomeKind, schema: u32) -> Header {
         Header {
             state: State::Done { outcome, schema },
             retain: self.policy().life_of(outcome),
@@ -118,16 +120,16 @@ impl HeldClaim {
     }
 
     /// The ending that releases the key in good order.
-    pub(crate) fn release(&self, remains: Remains) -> Ending {
+    pub(crate) fn release_ending(&self, remains: Remains) -> Ending {
         if self.policy().counts_releases() {
             Ending::Release(Remains::Attempt)
         } else {
-            self.uncounted(remains)
+            self.uncounted_release(remains)
         }
     }
 
     /// The ending that releases the key without counting the attempt.
-    pub(crate) fn uncounted(&self, remains: Remains) -> Ending {
+    pub(crate) fn uncounted_release(&self, remains: Remains) -> Ending {
         Ending::Release(if self.lease().is_bound() {
             remains.max(Remains::Request)
         } else {
@@ -136,23 +138,23 @@ impl HeldClaim {
     }
 
     /// The ending of an attempt whose effect may or may not have happened.
-    pub(crate) fn unknown(&self, cause: Cause) -> Ending {
-        let header = self.done(OutcomeKind::Unknown, cause.code());
+    pub(crate) fn unknown_ending(&self, cause: Cause) -> Ending {
+        let header = self.finished_header(OutcomeKind::Unknown, cause.code());
         Ending::Complete {
             outcome: OutcomeKind::Unknown,
             record: Bytes::copy_from_slice(&header.encode()),
         }
     }
 
-    pub(crate) fn panicked(&self) -> Ending {
+    pub(crate) fn panic_ending(&self) -> Ending {
         match self.policy().on_panic() {
             OnPanic::Release => Ending::Release(Remains::Attempt),
-            OnPanic::Unknown => self.unknown(Cause::Panicked),
+            OnPanic::Unknown => self.unknown_ending(Cause::Panicked),
         }
     }
 
     /// The ending of a key whose body was dropped half-way; `None`: its lease lapses.
-    pub(crate) fn cancelled(&self) -> Option<Ending> {
+    pub(crate) fn cancel_ending(&self) -> Option<Ending> {
         // Nothing was found out and nothing was run: the outcome is as unknown as before, and the key need not wait for
         // the end of its lease.
         if let State::Reconciling { .. } = self.lease().claim().state {
@@ -161,53 +163,55 @@ impl HeldClaim {
         match self.policy().on_cancel() {
             OnCancel::Hold => None,
             // Half of the effect may have happened.
-            OnCancel::Release => Some(self.release(Remains::Request)),
-            OnCancel::Unknown => Some(self.unknown(Cause::Cancelled)),
+            OnCancel::Release => Some(self.release_ending(Remains::Request)),
+            OnCancel::Unknown => Some(self.unknown_ending(Cause::Cancelled)),
         }
     }
 
-    /// Settles the claim of a dropped caller on the engine's thread.
+    /// Settles the claim of a dropped caller on the background thread.
     pub(crate) fn abandon(self) {
-        if let Some(ending) = self.cancelled() {
-            self.lease().settle();
-            drop(HandOver::new(self, ending));
+        if let Some(ending) = self.cancel_ending() {
+            self.lease().mark_body_ended();
+            drop(EndingGuard::new(self, ending));
         }
     }
 
-    /// Carries the ending out, as [`finish_within`](Self::finish_within), with the patience of a duplicate.
-    pub(crate) fn finish(self, ending: Ending) -> Settling {
-        let patience = self.policy().wait();
-        self.finish_within(patience, ending)
+    /// Sends the ending, as [`send_ending_within`](Self::send_ending_within), with the wait of a duplicate.
+    pub(crate) fn send_ending(self, ending: Ending) -> Settling {
+        let wait = self.policy().wait();
+        self.send_ending_within(wait, ending)
     }
 
-    /// Carries the ending out. Without a reply within `complete_deadline`, or when the caller is dropped, it goes on
-    /// on the engine's thread. An overtaken call waits for `patience` for the answer that counts.
-    pub(crate) fn finish_within(self, patience: Duration, ending: Ending) -> Settling {
-        self.lease().settle();
-        let handover = HandOver::new(self, ending);
+    /// Sends the ending. Without a reply within `complete_deadline`, or when the caller is dropped, it continues
+    /// on the engine's thread. An overtaken call waits for `wait` for the answer that counts.
+    pub(crate) fn send_ending_within(self, wait: Duration, ending: Ending) -> Settling {
+        self.lease().mark_body_ended();
+        let guard = EndingGuard::new(self, ending);
         Box::pin(async move {
-            let Some((held, ending)) = &handover.0 else {
+            let Some((held, ending)) = &guard.0 else {
                 return Settled::Own;
             };
-            let silence = held.core().limits.complete_deadline;
+            let reply_time = held.core().limits.complete_deadline;
             let settled = match ending {
                 Ending::Complete { outcome, record } => {
-                    let waits = Waits::Caller(patience);
-                    held.complete(*outcome, record, silence, waits).await
+                    let sender = Sender::Caller(wait);
+                    held.complete(*outcome, record, reply_time, sender).await
                 }
-                Ending::Release(remains) => held.send_release(*remains, silence).await,
+                Ending::Release(remains) => held.send_release(*remains, reply_time).await,
             };
             match settled {
-                // Storing goes on, also of an answer that is not returned.
+                // Storing continues, also of an answer that is not returned.
                 None if ending.is_answer() && !held.may_return_unconfirmed() => {
                     Settled::Refused(held.unconfirmed())
                 }
                 None => Settled::Own,
                 // The successor may still crash or release the key. Then a stored success saves a third run, and a
                 // stored unknown outcome prevents one.
-                Some(settled @ Settled::Overtaken(_)) if ending.is_offered_on() => settled,
+                Some(settled @ Settled::Overtaken(_)) if ending.is_retried_when_overtaken() => {
+                    settled
+                }
                 Some(settled) => {
-                    handover.disarm();
+                    guard.disarm();
                     settled
                 }
             }
@@ -234,7 +238,7 @@ impl HeldClaim {
         Error::new(ErrorKind::Unconfirmed, self.lease().key.operation().clone()).detail(detail)
     }
 
-    /// Sends the completion until it has a reply; `None` after `silence` without one, or on a refusal while a caller
+    /// Sends the completion until it has a reply; `None` after `reply_time` without one, or on a refusal while a caller
     /// waits.
     ///
     /// While another attempt holds the claim, the completion is repeated to wait for the answer of that attempt: never
@@ -244,17 +248,17 @@ impl HeldClaim {
         &self,
         outcome: OutcomeKind,
         record: &Bytes,
-        silence: Duration,
-        waits: Waits,
+        reply_time: Duration,
+        sender: Sender,
     ) -> Option<Settled> {
         let clock = &*self.core().clock;
-        let (caller, patience) = match waits {
-            Waits::Caller(patience) => (true, patience),
-            Waits::Nobody(patience) => (false, patience),
+        let (caller, wait) = match sender {
+            Sender::Caller(wait) => (true, wait),
+            Sender::Background(wait) => (false, wait),
         };
         let mut now = clock.now();
-        let patience = now + patience;
-        let mut silent_until = now + silence;
+        let wait = now + wait;
+        let mut reply_deadline = now + reply_time;
         let mut turn = None;
         let mut reply_within = self.core().limits.complete_deadline.max(REPLY);
         let (mut overtaken, first) = (None, now);
@@ -262,11 +266,11 @@ impl HeldClaim {
         let mut backoff = Backoff::new(&self.lease().claim().owner);
         loop {
             // The record may live since the first send.
-            let (sent, permit) = (now, self.core().permit(key));
+            let (sent, permit) = (now, self.core().cache_permit(key));
             let attempt = now + reply_within;
             let claim = self.lease().claim();
             let reply = self.core().store.complete_claim(key, &claim, record);
-            let reply = match deadline(clock, attempt.min(silent_until), pin!(reply)).await {
+            let reply = match deadline(clock, attempt.min(reply_deadline), pin!(reply)).await {
                 Ok(Ok(reply)) => reply,
                 Ok(Err(error)) if error.kind() == StoreErrorKind::TooLarge => {
                     let operation = key.operation();
@@ -276,81 +280,81 @@ impl HeldClaim {
                     let error = failure.ok().and_then(Result::err);
                     let refused = error.as_ref().is_some_and(|error| !error.is_transient());
                     now = clock.now();
-                    if now >= silent_until || (refused && caller) {
+                    if now >= reply_deadline || (refused && caller) {
                         if overtaken.is_none() {
-                            self.unsaved_yet(error.as_ref(), caller);
+                            self.emit_not_stored_yet(error.as_ref(), caller);
                         }
                         return overtaken.map(Settled::Overtaken);
                     }
                     if caller {
-                        let pause = backoff.retry().min(silent_until.saturating_sub(now));
+                        let pause = backoff.retry().min(reply_deadline.saturating_sub(now));
                         clock.sleep_until(now + pause).await;
                     } else {
-                        let keeper = &self.core().keeper;
-                        keeper.heard(false);
+                        let background = &self.core().background;
+                        background.record_failure();
                         // With more time for the reply, a completion in a queue of the store keeps its place there.
                         reply_within = (reply_within * 2).min(LONGEST_REPLY);
                         drop(turn.take());
-                        turn = keeper.turn(&mut backoff).await;
+                        turn = background.retry_turn(&mut backoff).await;
                     }
                     now = clock.now();
                     continue;
                 }
             };
-            self.core().outage.hears(sent);
+            self.core().outage.record_reply(sent);
             if !caller {
-                self.core().keeper.heard(true);
+                self.core().background.record_reply();
                 drop(turn.take());
             }
             match reply {
                 CompleteReply::Stored { late } => {
-                    let sendings = Sendings { sent, first, late };
-                    self.stored(outcome, record, sendings, permit);
+                    let send_times = SendTimes { sent, first, late };
+                    self.after_stored(outcome, record, send_times, permit);
                     return Some(Settled::Own);
                 }
                 CompleteReply::Adopted { record, left } => {
-                    self.tell(EventKind::Adopted);
-                    self.remember(permit, &record, left, sent);
-                    self.land(|| Some(record.clone()), left, sent);
+                    self.emit(EventKind::Adopted);
+                    self.cache_answer(permit, &record, left, sent);
+                    self.notify_followers(|| Some(record.clone()), left, sent);
                     return Some(Settled::Adopted { record, left });
                 }
                 CompleteReply::Superseded { lease_left } => {
                     now = clock.now();
-                    if now >= patience {
+                    if now >= wait {
                         return Some(Settled::Overtaken(lease_left));
                     }
                     overtaken = Some(lease_left);
-                    silent_until = now + silence;
+                    reply_deadline = now + reply_time;
                     let pause = match lease_left {
                         Duration::ZERO => backoff.poll(),
                         left => backoff.poll().min(left),
                     };
-                    let pause = pause.min(patience.saturating_sub(now));
+                    let pause = pause.min(wait.saturating_sub(now));
                     clock.sleep_until(now + pause).await;
                     now = clock.now();
                 }
                 CompleteReply::Mismatch => {
-                    return Some(self.unsaved(
+                    return Some(self.emit_unsaved(
                         "the record was lost, and a call with other arguments has the key",
                     ));
                 }
                 CompleteReply::Unreadable(error) => {
-                    return Some(self.unsaved(&error.to_string()));
+                    return Some(self.emit_unsaved(&error.to_string()));
                 }
             }
         }
     }
 
     /// Reports a stored outcome, and passes it to cache and followers.
-    fn stored(
+    fn after_stored(
         &self,
         outcome: OutcomeKind,
         record: &Bytes,
-        sendings: Sendings,
+        send_times: SendTimes,
         permit: Option<Permit>,
     ) {
-        let Sendings { sent, first, late } = sendings;
-        self.tell(EventKind::Completed { outcome, late });
+        let SendTimes { sent, first, late } = send_times;
+        self.emit(EventKind::Completed { outcome, late });
         let life = self.policy().life_of(outcome);
         let stored = || Record::decode(record.clone()).ok();
         if !late
@@ -359,38 +363,49 @@ impl HeldClaim {
             && !record.header.fingerprint.is_none()
         {
             let left = life.saturating_sub(sent.saturating_sub(first));
-            self.remember(permit, &record, left, sent);
+            self.cache_answer(permit, &record, left, sent);
         }
-        self.land(stored, life, sent);
+        self.notify_followers(stored, life, sent);
     }
 
     /// Caches an answer for later calls of this process.
-    fn remember(&self, permit: Option<Permit>, record: &Record, left: Duration, sent: Duration) {
+    fn cache_answer(
+        &self,
+        permit: Option<Permit>,
+        record: &Record,
+        left: Duration,
+        sent: Duration,
+    ) {
         let life = Life {
             left,
             sent,
             dated: true,
         };
         self.core()
-            .remember(permit, &self.lease().key, record, life);
+            .cache_answer(permit, &self.lease().key, record, life);
     }
 
     /// Passes a stored answer to the waiting calls of this process.
-    fn land(&self, record: impl FnOnce() -> Option<Record>, left: Duration, sent: Duration) {
-        self.lease().landed(|| {
+    fn notify_followers(
+        &self,
+        record: impl FnOnce() -> Option<Record>,
+        left: Duration,
+        sent: Duration,
+    ) {
+        self.lease().notify_followers(|| {
             let record = record()?;
             Some(SharedOutcome::Done {
                 record,
                 sent,
                 left,
                 at: self.core().clock.now(),
-                asked: matches!(self.lease().claim().state, State::Reconciling { .. }),
+                hook_ran: matches!(self.lease().claim().state, State::Reconciling { .. }),
                 dated: true,
             })
         });
     }
 
-    fn unsaved_yet(&self, error: Option<&StoreError>, caller: bool) {
+    fn emit_not_stored_yet(&self, error: Option<&StoreError>, caller: bool) {
         let why = error.map_or("the store did not answer in time".into(), |error| {
             Cow::Owned(error.to_string())
         });
@@ -399,19 +414,19 @@ impl HeldClaim {
         } else {
             "storing is given up"
         };
-        self.unsaved(&format!("{why}; {next}"));
+        self.emit_unsaved(&format!("{why}; {next}"));
     }
 
-    fn unsaved(&self, reason: &str) -> Settled {
-        self.tell(EventKind::Unsaved { reason });
+    fn emit_unsaved(&self, reason: &str) -> Settled {
+        self.emit(EventKind::Unsaved { reason });
         Settled::Own
     }
 
     /// Sends the release until it has a reply or its deadline is over; then the lease lapses.
-    async fn send_release(&self, remains: Remains, silence: Duration) -> Option<Settled> {
+    async fn send_release(&self, remains: Remains, reply_time: Duration) -> Option<Settled> {
         let owner = self.lease().claim().owner;
         let clock = &*self.core().clock;
-        let moment = clock.now() + silence;
+        let moment = clock.now() + reply_time;
         let mut backoff = Backoff::new(&owner);
         loop {
             let key = &self.lease().key;
@@ -419,7 +434,7 @@ impl HeldClaim {
             match deadline(clock, moment, pin!(reply)).await {
                 Ok(Ok(reply)) => {
                     if reply == ReleaseReply::Released {
-                        self.tell(EventKind::Released {
+                        self.emit(EventKind::Released {
                             counted: remains.counts(),
                         });
                     }
@@ -447,12 +462,14 @@ impl fmt::Debug for HeldClaim {
     }
 }
 
-/// Moves an ending to the engine's thread if its caller is dropped before the end.
-struct HandOver(Option<(HeldClaim, Ending)>, Option<Unstored>);
+/// Drop guard that moves an ending to the background thread.
+struct EndingGuard(Option<(HeldClaim, Ending)>, Option<Unstored>);
 
-impl HandOver {
+impl EndingGuard {
     fn new(held: HeldClaim, ending: Ending) -> Self {
-        let answered = ending.is_answer().then(|| held.core().keeper.answered());
+        let answered = ending
+            .is_answer()
+            .then(|| held.core().background.count_unstored());
         Self(Some((held, ending)), answered)
     }
 
@@ -461,15 +478,15 @@ impl HandOver {
     }
 }
 
-impl Drop for HandOver {
+impl Drop for EndingGuard {
     fn drop(&mut self) {
         let Some((held, ending)) = self.0.take() else {
             return;
         };
         let core = Arc::clone(held.core());
-        let offered_on = ending.is_offered_on();
+        let retried = ending.is_retried_when_overtaken();
         let unstored = self.1.take();
-        core.keeper.hand_over(async move {
+        core.background.spawn_awaited(async move {
             match ending {
                 Ending::Complete { outcome, record } => {
                     // Another body may contradict an answer that is not stored: storing it is given up when it would
@@ -478,10 +495,10 @@ impl Drop for HandOver {
                         .policy()
                         .life_of(outcome)
                         .clamp(Duration::from_mins(1), LONG);
-                    let silence = held.lease().lasts().max(life);
-                    let patience = if offered_on { silence } else { Duration::ZERO };
-                    let waits = Waits::Nobody(patience);
-                    held.complete(outcome, &record, silence, waits).await;
+                    let reply_time = held.lease().lasts().max(life);
+                    let wait = if retried { reply_time } else { Duration::ZERO };
+                    let sender = Sender::Background(wait);
+                    held.complete(outcome, &record, reply_time, sender).await;
                 }
                 Ending::Release(remains) => {
                     held.send_release(remains, held.lease().lasts()).await;

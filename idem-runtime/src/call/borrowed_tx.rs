@@ -5,7 +5,7 @@ use std::fmt;
 use crate::store::sql::{SqlConnection, SqlTransaction};
 
 /// A transaction of any type, with access to its connection.
-pub struct Lent<'t, T: ?Sized> {
+pub struct BorrowedTx<'t, T: ?Sized> {
     tx: &'t mut T,
     connection: fn(&mut T) -> SqlConnection<'_>,
     give_up: fn(&mut T),
@@ -14,8 +14,8 @@ pub struct Lent<'t, T: ?Sized> {
 
 /// Wraps a transaction. An expansion requires the trait only here, so that an unsuitable type produces a single
 /// compiler error.
-pub fn lend<T: SqlTransaction + ?Sized>(tx: &mut T) -> Lent<'_, T> {
-    Lent {
+pub fn borrow_tx<T: SqlTransaction + ?Sized>(tx: &mut T) -> BorrowedTx<'_, T> {
+    BorrowedTx {
         tx,
         connection: T::connection,
         give_up: T::give_up,
@@ -23,14 +23,14 @@ pub fn lend<T: SqlTransaction + ?Sized>(tx: &mut T) -> Lent<'_, T> {
     }
 }
 
-impl<T: ?Sized> Lent<'_, T> {
+impl<T: ?Sized> BorrowedTx<'_, T> {
     /// The transaction, for the body.
     pub fn tx(&mut self) -> &mut T {
         self.tx
     }
 }
 
-impl<T: ?Sized + Send> SqlTransaction for Lent<'_, T> {
+impl<T: ?Sized + Send> SqlTransaction for BorrowedTx<'_, T> {
     fn connection(&mut self) -> SqlConnection<'_> {
         (self.connection)(self.tx)
     }
@@ -44,8 +44,8 @@ impl<T: ?Sized + Send> SqlTransaction for Lent<'_, T> {
     }
 }
 
-impl<T: ?Sized> fmt::Debug for Lent<'_, T> {
+impl<T: ?Sized> fmt::Debug for BorrowedTx<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lent").finish_non_exhaustive()
+        f.debug_struct("BorrowedTx").finish_non_exhaustive()
     }
 }

@@ -7,21 +7,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{TxEnd, TxScope, TxTurn, failure, within};
+use super::{TxEnd, TxRun, TxScope, failure, transactional_store};
 use crate::engine::Engine;
 use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::RecordKey;
 use crate::lifecycle::context::Context;
-use crate::lifecycle::settle::REPLY;
+use crate::lifecycle::ending::REPLY;
 use crate::outcome::codec::{Encoded, Unencodable};
 use crate::outcome::provenance::AnswerSource;
 use crate::record::unknown_cause::Cause;
 use crate::record::{HEADER, Header, OutcomeKind, State};
 use crate::store::sql::{SqlTransaction, TxError};
 
-impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
+impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
     /// The scope of the body, and the transaction that it writes through.
     pub fn split(&mut self) -> (TxScope, &mut T) {
         (TxScope(self.context.clone()), self.part.tx)
@@ -36,11 +36,11 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         match end {
             TxEnd(Ok(output)) => {
                 self.output.value = Some(output);
-                Box::pin(self.settle()).await;
+                Box::pin(self.store_or_undo()).await;
                 self.output.take()
             }
             TxEnd(Err(panic)) => {
-                self.tell(EventKind::Panicked);
+                self.emit(EventKind::Panicked);
                 // If the undo fails, the owner of the transaction rolls it back.
                 let _ = Box::pin(self.undo()).await;
                 drop(self);
@@ -49,8 +49,8 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         }
     }
 
-    fn tell(&self, kind: EventKind<'_>) {
-        self.engine.core.tell(&self.running.key, kind);
+    fn emit(&self, kind: EventKind<'_>) {
+        self.engine.core.emit(&self.running.key, kind);
     }
 
     /// Undoes the call's part of the transaction, claim included.
@@ -63,9 +63,9 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         if self.claim.is_none() {
             return Ok(());
         }
-        let within = within(&self.engine, key)?;
-        let undone = within.undo_within(self.part.tx.connection(), key);
-        let undone = in_time(&self.engine, key, undone).await;
+        let store = transactional_store(&self.engine, key)?;
+        let undone = store.undo_within(self.part.tx.connection(), key);
+        let undone = before_deadline(&self.engine, key, undone).await;
         match (&undone, &mut self.claimed) {
             (Ok(()), Some(claimed)) => claimed.undone(),
             (Ok(()), None) => {}
@@ -74,15 +74,16 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         undone
     }
 
-    async fn settle(&mut self) {
+    /// Stores the output of the body, or undoes the call's part, by the class of the output.
+    async fn store_or_undo(&mut self) {
         let attempt = self
             .claim
             .map_or(self.context.attempt(), |claim| claim.attempts);
         let output = self.output.any();
-        output.come_about(AnswerSource::Executed, attempt, Duration::ZERO);
+        output.set_provenance(AnswerSource::Executed, attempt, Duration::ZERO);
         let succeeded = output.succeeded();
         let Some(claim) = self.claim else {
-            if let Err(error) = self.end(succeeded).await {
+            if let Err(error) = self.commit_or_roll_back(succeeded).await {
                 self.refuse(error);
             }
             return;
@@ -91,7 +92,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         let encoded = output.write(format);
         match format.seal(self.running.key.digest(), claim.fingerprint, encoded) {
             Encoded::Release(_) => match self.undo().await {
-                Ok(()) => self.tell(EventKind::Released { counted: false }),
+                Ok(()) => self.emit(EventKind::Released { counted: false }),
                 // The body's error is more specific, but its caller would commit: and the commit of a transaction that
                 // the server has rolled back for a deadlock succeeds.
                 Err(error) => self.refuse(error),
@@ -104,7 +105,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
             } => {
                 if let Some(lost) = &lost {
                     let reason = &lost.to_string();
-                    self.tell(EventKind::Unsaved { reason });
+                    self.emit(EventKind::Unsaved { reason });
                 }
                 let schema = match (outcome, lost) {
                     (OutcomeKind::Unknown, Some(Unencodable::Unclassified)) => {
@@ -118,7 +119,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
                 match stored {
                     Ok(()) => {
                         let late = false;
-                        self.tell(EventKind::Completed { outcome, late });
+                        self.emit(EventKind::Completed { outcome, late });
                     }
                     // The effect is in the transaction, and is rolled back with it.
                     Err(error) => self.refuse(error),
@@ -128,7 +129,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
     }
 
     fn refuse(&mut self, error: Error) {
-        self.tell(EventKind::Refused { error: &error });
+        self.emit(EventKind::Refused { error: &error });
         self.output.any().refuse(error);
     }
 
@@ -148,20 +149,20 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         };
         record[..HEADER].copy_from_slice(&header.encode());
         let record = Bytes::from(record);
-        let within = within(&self.engine, &self.running.key)?;
+        let store = transactional_store(&self.engine, &self.running.key)?;
         let conn = self.part.tx.connection();
-        let stored = within.complete_within(conn, &self.running.key, &record, undo);
-        let stored = in_time(&self.engine, &self.running.key, stored).await;
+        let stored = store.complete_within(conn, &self.running.key, &record, undo);
+        let stored = before_deadline(&self.engine, &self.running.key, stored).await;
         let stored = stored.and_then(|()| self.part.is_even(&self.running.key));
         if stored.is_err() {
             self.part.leave(&self.engine.core).await;
         }
         stored?;
-        self.end(true).await
+        self.commit_or_roll_back(true).await
     }
 
-    /// Commits a transaction that was begun for this call.
-    async fn end(&mut self, commits: bool) -> Result<(), Error> {
+    /// Ends a transaction that was begun for this call; the caller ends any other.
+    async fn commit_or_roll_back(&mut self, commits: bool) -> Result<(), Error> {
         if !self.part.own {
             return Ok(());
         }
@@ -192,7 +193,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
     }
 }
 
-pub(super) async fn in_time(
+pub(super) async fn before_deadline(
     engine: &Engine,
     key: &RecordKey,
     work: impl Future<Output = Result<(), TxError>>,

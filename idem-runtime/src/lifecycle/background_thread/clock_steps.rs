@@ -4,19 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Renewer, Shared, nanos};
+use super::queue::nanos;
+use super::{BackgroundThread, ThreadState};
 use crate::env::observer::{Event, EventKind, Observer};
 
-impl Renewer {
-    /// The observer of the store: the engine's, through the state of the thread that renews.
+impl BackgroundThread {
+    /// The observer of the store: the engine's observer, after the thread has seen the event.
     pub(crate) fn observer(&self) -> Arc<dyn Observer> {
-        Arc::clone(&self.shared) as _
+        Arc::clone(&self.state) as _
     }
 }
 
 /// A forward step shortens each lease on the server by as much. Renewals that would have been due within the step
 /// are due now; a lease that has lapsed by it is renewed as well, unless another attempt took it.
-impl Observer for Shared {
+impl Observer for ThreadState {
     fn observe(&self, event: &Event<'_>) {
         if let EventKind::ClockStepped { by, forward: true } = event.kind {
             self.stepped.fetch_max(nanos(by), Ordering::SeqCst);
@@ -26,8 +27,8 @@ impl Observer for Shared {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for ThreadState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
+        f.debug_struct("ThreadState").finish_non_exhaustive()
     }
 }

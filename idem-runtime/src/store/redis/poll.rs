@@ -1,17 +1,17 @@
-//! Reads of a watcher.
+//! Polls of a waiting call.
 //!
 //! A watcher usually reads after the notification of a completion, and a plain `GETRANGE` reads the answer: a script
 //! that has not run for a while takes the server measurably longer. `GETRANGE` does not return the remaining life of
-//! the answer; see [`Store::glance`]. A script reads any other value, and marks a claim so that its end is published.
+//! the answer; see [`Store::poll`]. A script reads any other value, and marks a claim so that its end is published.
 //!
-//! [`Store::glance`]: crate::store::Store::glance
+//! [`Store::poll`]: crate::store::Store::poll
 
 use super::core::RedisCore;
 use crate::record::{Record, State};
 use crate::store::{ReadReply, RecordKey, StoreError, StoreErrorKind};
 
 impl RedisCore {
-    pub(super) async fn glance(&self, key: &RecordKey) -> Result<ReadReply, StoreError> {
+    pub(super) async fn poll(&self, key: &RecordKey) -> Result<ReadReply, StoreError> {
         let mut is_unmarked = false;
         match self.read_plain(&self.background, &key.name()).await {
             Ok(Some(bytes)) => {

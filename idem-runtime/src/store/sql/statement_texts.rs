@@ -1,6 +1,8 @@
 //! The statements of the store.
 //!
-//! All dialects share them, except the few that a [`Backend`](super::Backend) has itself.
+//! All dialects share them, except those of a [`Backend`](super::Backend): the claim is `const CLAIM` of `postgres.rs`,
+//! `mysql.rs` and `sqlite.rs`, as are `INSERT` and `PURGE`. [`Statements::new`] fills in the table, the clock and the
+//! columns of all of them.
 //!
 //! `{t}` is the table, `{now}` the database's clock, `?1` the first argument. Times are microseconds.
 

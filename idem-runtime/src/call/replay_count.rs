@@ -4,17 +4,17 @@ use std::cell::Cell;
 use std::future::Future;
 
 tokio::task_local! {
-    static SEEN: Cell<Replays>;
+    static SEEN: Cell<ReplayCount>;
 }
 
 /// The number of calls that a watched task has made, and of those replayed from their record.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Replays {
+pub(crate) struct ReplayCount {
     calls: u32,
     replayed: u32,
 }
 
-impl Replays {
+impl ReplayCount {
     /// Counts the calls that this future makes in its own task.
     pub(crate) async fn watch<F: Future>(future: F) -> F::Output {
         SEEN.scope(Cell::default(), future).await
@@ -38,7 +38,7 @@ impl Replays {
 }
 
 /// Does nothing in a task that is not watched.
-fn count(add: fn(&mut Replays)) {
+fn count(add: fn(&mut ReplayCount)) {
     let _ = SEEN.try_with(|cell| {
         let mut seen = cell.get();
         add(&mut seen);

@@ -1,4 +1,6 @@
-//! Begins a call: it gets the claim, an answer, or a refusal.
+//! Claims the key of a call, or follows another call of this process, until an answer or a refusal.
+//!
+//! `ClaimOrFollow::follow` is the wait with its deadline; `wait_for_remote` that for a body of another process.
 
 use std::ops::ControlFlow;
 use std::pin::pin;
@@ -11,7 +13,7 @@ use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::digest_key::CallName;
 use crate::identity::fingerprint::Fingerprint;
-use crate::lifecycle::acquire::Asked;
+use crate::lifecycle::acquire::TimedReply;
 use crate::lifecycle::claim::{Claim, granted};
 use crate::lifecycle::core::Core;
 use crate::lifecycle::in_flight::Entered;
@@ -40,8 +42,8 @@ struct Grant {
     leader: Option<Leader>,
 }
 
-/// A reply of the store that answers nothing.
-enum Led {
+/// A reply of the store without an answer.
+enum NoAnswer {
     Granted(Grant),
     /// No body runs and no answer is stored, and the request could not claim.
     Vacant(Option<Leader>),
@@ -52,7 +54,7 @@ enum Led {
 }
 
 /// A call that waits for its claim, or for the answer of another call.
-pub(crate) struct Begin {
+pub(crate) struct ClaimOrFollow {
     entered: Entered,
     name: CallName,
     fingerprint: Fingerprint,
@@ -62,24 +64,24 @@ pub(crate) struct Begin {
     now: Duration,
     waited: bool,
     /// The right to cache the store's answer.
-    permit: Option<Permit>,
+    cache_permit: Option<Permit>,
     /// Back-off between the claims of a call that waits alone.
     backoff: Option<Backoff>,
     gate: Option<Box<Gate>>,
-    /// The place of its body among the running ones, from before the claim.
-    place: Option<Box<RunPermit>>,
+    /// The permit to run its body, where the number of running bodies is limited; taken before the claim.
+    run_permit: Option<Box<RunPermit>>,
     /// Its own name and fingerprint during the lookup under the former ones. That lookup begins nothing.
     own: Option<Box<(CallName, Fingerprint)>>,
 }
 
-impl Begin {
+impl ClaimOrFollow {
     pub(crate) fn new(
         entered: Entered,
         name: CallName,
         (fingerprint, expired): (Fingerprint, bool),
         policy: EffectivePolicy,
         now: Duration,
-        (permit, gate): (Option<Permit>, Option<Box<Gate>>),
+        (cache_permit, gate): (Option<Permit>, Option<Box<Gate>>),
     ) -> Self {
         Self {
             now,
@@ -89,16 +91,16 @@ impl Begin {
             policy,
             expired,
             waited: false,
-            permit,
+            cache_permit,
             backoff: None,
             gate,
-            place: None,
+            run_permit: None,
             own: None,
         }
     }
 
     /// Looks the record up under this name first.
-    pub(crate) fn formerly(mut self, former: Option<Box<(CallName, Fingerprint)>>) -> Self {
+    pub(crate) fn with_former_name(mut self, former: Option<Box<(CallName, Fingerprint)>>) -> Self {
         self.own = former;
         self.swap_names();
         self
@@ -121,36 +123,37 @@ impl Begin {
         self.entered.core()
     }
 
-    /// Until when it waits for an answer.
-    fn patience(&self) -> Duration {
+    /// The moment until which it waits for an answer.
+    fn wait_deadline(&self) -> Duration {
         self.now + self.policy.wait()
     }
 
     /// Claims the key, waits for its answer, or returns an error.
     pub(crate) fn run(mut self) -> Pending {
         Box::pin(async move {
-            let reached = self.ask().await;
+            let result = self.claim_or_follow().await;
             if self.own.is_some() {
-                match &reached {
+                match &result {
                     ControlFlow::Break(Err(error))
                         if matches!(error.kind(), ErrorKind::StoreUnavailable) =>
                     {
                         self.leave_former();
                     }
-                    _ => self.core().tell(&self.name.key, EventKind::FormerDigestKey),
+                    _ => self.core().emit(&self.name.key, EventKind::FormerDigestKey),
                 }
             }
-            match reached {
+            match result {
                 ControlFlow::Continue(grant) => Ok(self.claim(grant)),
                 ControlFlow::Break(Ok(stored)) => Ok(Start::Replay(stored)),
                 ControlFlow::Break(Err(error)) => {
                     // A call whose token has expired must not run its body at all.
                     let is_outage = error.is_outage() && !self.expired;
                     let error = error.outage(is_outage);
-                    let place = self.place.take();
+                    let run_permit = self.run_permit.take();
                     let (core, gate) = (self.core(), self.gate.as_deref());
-                    let place = || place.map_or_else(|| core.place(gate), |place| Ok(Some(place)));
-                    core.not_begun(&self.name, &self.policy, error, place)
+                    let run_permit =
+                        || run_permit.map_or_else(|| core.take_run_permit(gate), |it| Ok(Some(it)));
+                    core.not_begun(&self.name, &self.policy, error, run_permit)
                 }
             }
         })
@@ -171,7 +174,7 @@ impl Begin {
             entered,
             name,
             policy,
-            place,
+            run_permit,
             ..
         } = self;
         let header = granted(&request, state, fence, attempts);
@@ -181,14 +184,15 @@ impl Begin {
         };
         let claim =
             entered.arrive(|core| Claim::new(core, name, header, fresh, policy, sent, leader));
-        let claim = claim.in_place(place);
+        let claim = claim.with_run_permit(run_permit);
         match reconcile {
             Some(reconcile) => Start::Reconcile(claim, reconcile),
             None => Start::Run(claim),
         }
     }
 
-    async fn ask(&mut self) -> ControlFlow<Answered, Grant> {
+    /// Leads and claims, or follows, until this call has a grant or an answer.
+    async fn claim_or_follow(&mut self) -> ControlFlow<Answered, Grant> {
         let mut now = self.now;
         loop {
             let core = self.core();
@@ -197,9 +201,9 @@ impl Begin {
             let (flights, digest) = (&core.flights, self.name.key.digest());
             let leader = match flights.join(digest, self.fingerprint, now, within) {
                 Join::Lead(leader) => Some(leader),
-                Join::Follow(follower, lease_left) if now < self.patience() => {
+                Join::Follow(follower, lease_left) if now < self.wait_deadline() => {
                     // A call that waits runs nothing.
-                    self.place = None;
+                    self.run_permit = None;
                     // Boxed, as every long wait: most calls do not wait.
                     let answered = Box::pin(self.follow(follower, lease_left)).await;
                     if let Some(answered) = answered {
@@ -211,72 +215,76 @@ impl Begin {
                 // No leader to follow, or the wait budget is spent: query the store.
                 Join::Follow(..) | Join::Alone => None,
             };
-            let led = self.claim_or_look(leader, &mut now).await?;
-            let (leader, lease_left) = match led {
-                Led::Granted(grant) => return ControlFlow::Continue(grant),
-                Led::Absent(leader) if self.own.is_some() => {
+            let no_answer = self.claim_or_read(leader, &mut now).await?;
+            let (leader, lease_left) = match no_answer {
+                NoAnswer::Granted(grant) => return ControlFlow::Continue(grant),
+                NoAnswer::Absent(leader) if self.own.is_some() => {
                     if let Some(leader) = leader {
-                        leader.land(|| Some(SharedOutcome::Absent));
+                        leader.notify(|| Some(SharedOutcome::Absent));
                     }
                     self.leave_former();
                     now = self.core().clock.now();
                     continue;
                 }
-                Led::Absent(leader) | Led::Vacant(leader) => (leader, None),
-                Led::Elsewhere(leader, lease_left) => (leader, Some(lease_left)),
+                NoAnswer::Absent(leader) | NoAnswer::Vacant(leader) => (leader, None),
+                NoAnswer::Elsewhere(leader, lease_left) => (leader, Some(lease_left)),
             };
             // A call that waits runs nothing.
-            self.place = None;
-            if let Some(answered) = Box::pin(self.wait(leader, lease_left, now)).await {
+            self.run_permit = None;
+            if let Some(answered) = Box::pin(self.wait_for_remote(leader, lease_left, now)).await {
                 return ControlFlow::Break(answered);
             }
             now = self.core().clock.now();
         }
     }
 
-    /// Sends the claim. At a limit or with a quota, a request goes first that claims and writes nothing: a stored
+    /// Sends the claim. At a limit or with a quota, it first sends a request that claims and writes nothing: a stored
     /// answer is replayed, and a running body is waited for, whatever the limits are.
-    async fn claim_or_look(
+    async fn claim_or_read(
         &mut self,
         mut leader: Option<Leader>,
         now: &mut Duration,
-    ) -> ControlFlow<Answered, Led> {
-        let mut looks = !self.may_claim();
+    ) -> ControlFlow<Answered, NoAnswer> {
+        let mut reads_only = !self.may_claim();
         loop {
-            let request = self.request(looks);
-            let asked = {
+            let request = self.request(reads_only);
+            let reply = {
                 let (core, key) = (self.core(), &self.name.key);
                 let mut unacked = UnackedClaim::new(core, key, request.owner);
-                core.ask(key, &request, &mut unacked, *now).await
+                core.send_claim(key, &request, &mut unacked, *now).await
             };
-            leader = match self.led(leader, request, asked)? {
+            leader = match self.share_reply(leader, request, reply)? {
                 // After the former name the call continues under its own, where an answer may be stored.
-                led @ Led::Absent(_) if self.own.is_some() => return ControlFlow::Continue(led),
-                Led::Vacant(leader) | Led::Absent(leader) if looks => {
+                no_answer @ NoAnswer::Absent(_) if self.own.is_some() => {
+                    return ControlFlow::Continue(no_answer);
+                }
+                NoAnswer::Vacant(leader) | NoAnswer::Absent(leader) if reads_only => {
                     *now = self.core().clock.now();
-                    match self.pass() {
+                    match self.check_limits() {
                         Ok(()) => leader,
                         Err(error) => {
-                            return ControlFlow::Break(Err(self.refused(leader, error, *now)));
+                            return ControlFlow::Break(
+                                Err(self.share_refusal(leader, error, *now)),
+                            );
                         }
                     }
                 }
-                led => return ControlFlow::Continue(led),
+                no_answer => return ControlFlow::Continue(no_answer),
             };
-            looks = false;
+            reads_only = false;
         }
     }
 
-    /// Takes a place among the running bodies. Returns whether the call may claim without reading the record first.
+    /// Takes a permit to run. Returns whether the call may claim without reading the record first.
     fn may_claim(&mut self) -> bool {
         // An expired token starts nothing.
         if self.expired {
             return true;
         }
-        // The place may be held from before the call left its former name.
-        if self.place.is_none() {
-            match self.core().place(self.gate.as_deref()) {
-                Ok(place) => self.place = place,
+        // The call may have a permit from before it left its former name.
+        if self.run_permit.is_none() {
+            match self.core().take_run_permit(self.gate.as_deref()) {
+                Ok(permit) => self.run_permit = permit,
                 Err(_) => return false,
             }
         }
@@ -285,11 +293,11 @@ impl Begin {
     }
 
     /// Checks limits and quota. The call has found no answer and no running body.
-    fn pass(&mut self) -> Result<(), Error> {
-        if self.place.is_none() {
-            // Tried again: a replay may have held the last place, for no longer than this read took.
-            let place = self.core().place(self.gate.as_deref());
-            self.place = place.map_err(|full| full.error(self.name.key.operation()))?;
+    fn check_limits(&mut self) -> Result<(), Error> {
+        if self.run_permit.is_none() {
+            // Tried again: a replay may have had the last permit, for no longer than this read took.
+            let permit = self.core().take_run_permit(self.gate.as_deref());
+            self.run_permit = permit.map_err(|full| full.error(self.name.key.operation()))?;
         }
         // The quota is checked once.
         let quota = self.gate.as_mut().and_then(|gate| gate.quota.take());
@@ -297,22 +305,22 @@ impl Begin {
         granted.map_err(|retry_after| over_quota(self.name.key.operation(), retry_after))
     }
 
-    /// Waits for the outcome of another call of this process. `None`: join again.
+    /// Waits for the outcome of another call of this process, until the wait deadline. `None`: join again.
     async fn follow(
         &mut self,
         mut follower: Follower,
         lease_left: Option<Duration>,
     ) -> Option<Answered> {
         self.waited = true;
-        let (clock, patience) = (&*self.core().clock, self.patience());
-        let moment = lease_left.map_or(patience, |left| patience.min(clock.now() + left));
-        match deadline(clock, moment, pin!(follower.landing())).await {
+        let (clock, wait_deadline) = (&*self.core().clock, self.wait_deadline());
+        let moment = lease_left.map_or(wait_deadline, |left| wait_deadline.min(clock.now() + left));
+        match deadline(clock, moment, pin!(follower.outcome())).await {
             Ok(None) => None,
             Ok(Some(SharedOutcome::Absent)) => {
                 self.leave_former();
                 None
             }
-            Ok(Some(landing)) if !landing.is_for(self.now) => None,
+            Ok(Some(outcome)) if !outcome.is_for(self.now) => None,
             Ok(Some(SharedOutcome::Refused {
                 error,
                 max_attempts,
@@ -323,8 +331,10 @@ impl Begin {
                     ErrorKind::Exhausted { .. } => self.policy.reconciles,
                     // The other call may be of another function than this one.
                     ErrorKind::WrongType => true,
-                    // A body of this engine makes this call, or a place is free by now.
-                    ErrorKind::TooManyRunning => self.core().place(self.gate.as_deref()).is_ok(),
+                    // A body of this engine makes this call, or a permit is free by now.
+                    ErrorKind::TooManyRunning => {
+                        self.core().take_run_permit(self.gate.as_deref()).is_ok()
+                    }
                     ErrorKind::QuotaExceeded => {
                         let gate = self.gate.as_ref();
                         gate.is_none_or(|gate| gate.quota.is_none())
@@ -338,7 +348,7 @@ impl Begin {
                 record,
                 left,
                 at,
-                asked,
+                hook_ran,
                 dated,
                 ..
             })) => {
@@ -347,13 +357,13 @@ impl Begin {
                 }
                 let left = left.saturating_sub(clock.now().saturating_sub(at));
                 // This call can reconcile, which the other could not.
-                if self.policy.reconciles && !asked && record.header.is_unknown(left) {
+                if self.policy.reconciles && !hook_ran && record.header.is_unknown(left) {
                     return None;
                 }
-                Some(self.done(record, left))
+                Some(self.replay(record, left))
             }
             // Most likely renewed in the meantime, which joining again shows.
-            Err(_) if clock.now() < patience => None,
+            Err(_) if clock.now() < wait_deadline => None,
             Err(_) => {
                 let left = (self.core().flights).lease_left(self.name.key.digest(), clock.now());
                 let retry_after = left.unwrap_or(self.policy.lease());
@@ -363,16 +373,16 @@ impl Begin {
         }
     }
 
-    fn done(&self, record: Record, left: Duration) -> Answered {
+    fn replay(&self, record: Record, left: Duration) -> Answered {
         let key = &self.name.key;
         (self.core()).answer(key, record, left, &self.policy, self.waited, false)
     }
 
-    /// The request of this call; with `looks` it claims nothing.
-    fn request(&self, looks: bool) -> ClaimRequest {
+    /// The request of this call; with `reads_only` it claims and writes nothing.
+    fn request(&self, reads_only: bool) -> ClaimRequest {
         let needs = match self.own {
             // Its owner has no claim, so it is granted nothing.
-            _ if self.expired || looks => Needs::Verdict,
+            _ if self.expired || reads_only => Needs::Verdict,
             Some(_) => Needs::Record,
             None => Needs::Nothing,
         };
@@ -384,43 +394,43 @@ impl Begin {
             lease: self.policy.lease(),
             retain: self.policy.retain(),
             max_attempts: self.policy.max_attempts(),
-            reconciles: self.policy.reconciles && !looks,
+            reconciles: self.policy.reconciles && !reads_only,
             needs,
             dated: self.policy.dated(),
         }
     }
 
-    /// Maps the store's reply to the result of this call and of its followers.
-    fn led(
+    /// Shares the store's reply with the followers: an answer or a refusal ends the call.
+    fn share_reply(
         &self,
         leader: Option<Leader>,
         request: ClaimRequest,
-        asked: Result<Asked, Error>,
-    ) -> ControlFlow<Answered, Led> {
+        reply: Result<TimedReply, Error>,
+    ) -> ControlFlow<Answered, NoAnswer> {
         let (core, key) = (self.core(), &self.name.key);
         let operation = key.operation();
-        let asked = match asked {
-            Ok(asked) => asked,
+        let TimedReply { reply, sent } = match reply {
+            Ok(reply) => reply,
             Err(error) => {
                 let sent = core.clock.now();
-                return ControlFlow::Break(Err(self.refused(leader, error, sent)));
+                return ControlFlow::Break(Err(self.share_refusal(leader, error, sent)));
             }
         };
-        let (lease, sent) = (request.lease, asked.sent);
+        let lease = request.lease;
         let leader = leader.or_else(|| {
             let is_grant = matches!(
-                asked.reply,
+                reply,
                 ClaimReply::Granted { .. } | ClaimReply::Reconcile { .. }
             );
             let until = core.clock.now() + lease;
             is_grant.then(|| (core.flights).take_over(key.digest(), self.fingerprint, until))
         });
-        ControlFlow::Continue(match asked.reply {
+        ControlFlow::Continue(match reply {
             ClaimReply::Granted {
                 fence,
                 attempt,
                 fresh,
-            } => Led::Granted(Grant {
+            } => NoAnswer::Granted(Grant {
                 request,
                 state: State::Pending { lease },
                 fence,
@@ -429,7 +439,7 @@ impl Begin {
                 sent,
                 leader,
             }),
-            ClaimReply::Reconcile { fence, attempts } => Led::Granted(Grant {
+            ClaimReply::Reconcile { fence, attempts } => NoAnswer::Granted(Grant {
                 request,
                 state: State::Reconciling { lease },
                 fence,
@@ -438,27 +448,27 @@ impl Begin {
                 sent,
                 leader,
             }),
-            ClaimReply::Absent => Led::Absent(leader),
+            ClaimReply::Absent => NoAnswer::Absent(leader),
             ClaimReply::Running { lease_left }
                 if request.needs == Needs::Verdict && lease_left.is_zero() =>
             {
-                Led::Vacant(leader)
+                NoAnswer::Vacant(leader)
             }
-            // A claim that reconciles follows, once the call has a place for the hook.
+            // A claim that reconciles follows, once the call has a permit for the hook.
             ClaimReply::Done { record, left }
                 if self.policy.reconciles
                     && !request.reconciles
                     && record.header.is_unknown(left) =>
             {
-                Led::Vacant(leader)
+                NoAnswer::Vacant(leader)
             }
             ClaimReply::Running { lease_left } => {
-                if core.clock.now() >= self.patience() {
+                if core.clock.now() >= self.wait_deadline() {
                     let retry_after = lease_left;
                     let kind = ErrorKind::Running { retry_after };
                     return ControlFlow::Break(Err(Error::new(kind, operation.clone())));
                 }
-                Led::Elsewhere(leader, lease_left)
+                NoAnswer::Elsewhere(leader, lease_left)
             }
             ClaimReply::Done { record, left } => {
                 let life = Life {
@@ -467,33 +477,33 @@ impl Begin {
                     dated: request.dated,
                 };
                 // The cache holds answers under the calls' own names.
-                let permit = self.permit.filter(|_| self.own.is_none());
-                core.remember(permit, key, &record, life);
+                let permit = self.cache_permit.filter(|_| self.own.is_none());
+                core.cache_answer(permit, key, &record, life);
                 if let Some(leader) = leader {
-                    leader.land(|| {
+                    leader.notify(|| {
                         Some(SharedOutcome::Done {
                             record: record.clone(),
                             sent,
                             left,
                             at: core.clock.now(),
-                            asked: false,
+                            hook_ran: false,
                             dated: request.dated,
                         })
                     });
                 }
-                return ControlFlow::Break(self.done(record, left));
+                return ControlFlow::Break(self.replay(record, left));
             }
             reply => {
                 let error = refusal(operation, &reply);
-                return ControlFlow::Break(Err(self.refused(leader, error, sent)));
+                return ControlFlow::Break(Err(self.share_refusal(leader, error, sent)));
             }
         })
     }
 
-    /// Passes the refusal to the followers of this call.
-    fn refused(&self, leader: Option<Leader>, error: Error, sent: Duration) -> Error {
+    /// Notifies the followers of this call of its refusal.
+    fn share_refusal(&self, leader: Option<Leader>, error: Error, sent: Duration) -> Error {
         if let Some(leader) = leader {
-            leader.land(|| {
+            leader.notify(|| {
                 Some(SharedOutcome::Refused {
                     error: error.clone(),
                     sent,
@@ -508,7 +518,7 @@ impl Begin {
     ///
     /// Without `lease_left`, the token has expired and no body runs: the error of that is returned. At `seen` the store
     /// had not been queried yet.
-    async fn wait(
+    async fn wait_for_remote(
         &mut self,
         leader: Option<Leader>,
         lease_left: Option<Duration>,
@@ -518,12 +528,12 @@ impl Begin {
         let Some(lease_left) = lease_left else {
             let sent = core.clock.now();
             let error = core.expired(&self.name.key).await?;
-            return Some(Err(self.refused(leader, error, sent)));
+            return Some(Err(self.share_refusal(leader, error, sent)));
         };
         if let Some(leader) = leader {
             let running = Running { seen, lease_left };
-            let asked = (self.fingerprint, self.policy.dated());
-            let follower = core.watch_over(&self.name.key, asked, running, leader)?;
+            let request = (self.fingerprint, self.policy.dated());
+            let follower = core.start_remote_wait(&self.name.key, request, running, leader)?;
             return self.follow(follower, None).await;
         }
         // Another request has the key in this process. Its fingerprint differs from this one but matches, because one
@@ -534,7 +544,7 @@ impl Begin {
             .get_or_insert_with(|| Backoff::new(&Owner::random()));
         let pause = lease_left.min(backoff.poll());
         let clock = &*self.core().clock;
-        let moment = (clock.now() + pause).min(self.patience());
+        let moment = (clock.now() + pause).min(self.wait_deadline());
         clock.sleep_until(moment).await;
         None
     }

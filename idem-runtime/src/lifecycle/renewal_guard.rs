@@ -8,30 +8,30 @@ use crate::lifecycle::core::Core;
 use crate::lifecycle::lease::Lease;
 
 /// A registered lease: renewed until this is dropped.
-pub(crate) struct Renewal {
+pub(crate) struct RenewalGuard {
     pub(crate) core: Arc<Core>,
     pub(crate) lease: Arc<Lease>,
 }
 
-impl Renewal {
+impl RenewalGuard {
     /// Renews the lease every third of it, beginning a third after `granted`, until it is given up.
     pub(crate) fn begin(core: Arc<Core>, lease: Arc<Lease>, granted: Duration) -> Self {
-        core.keeper.register(&lease, granted);
+        core.background.register(&lease, granted);
         Self { core, lease }
     }
 }
 
-impl Drop for Renewal {
+impl Drop for RenewalGuard {
     fn drop(&mut self) {
-        self.core.keeper.leave(&self.lease);
+        self.core.background.unregister(&self.lease);
         self.core.left();
         // A call that waited for this claim without an answer queries the store.
-        self.lease.ended();
+        self.lease.wake_followers();
     }
 }
 
-impl fmt::Debug for Renewal {
+impl fmt::Debug for RenewalGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Renewal").finish_non_exhaustive()
+        f.debug_struct("RenewalGuard").finish_non_exhaustive()
     }
 }
