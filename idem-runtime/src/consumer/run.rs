@@ -58,7 +58,7 @@ impl Consumer {
                 .max_attempts(NonZeroU16::new(5))
                 .count_errors(true)
                 .on_lease_lost(OnLeaseLost::Cancel),
-            concurrency: NonZeroUsize::new(16).expect("16 is not 0"),
+            concurrency: NonZeroUsize::MIN.saturating_add(15),
             on_business_error: OnBusinessError::DeadLetter,
             retry_after: Duration::from_secs(1),
             drain: Duration::from_secs(30),
@@ -286,9 +286,10 @@ impl<I> Consumer<I> {
             .operation(self.operation.clone())
             .policy(policy)
             .key(&*id);
-        let call = match self.compares_payload {
-            true => call.fingerprint(&Bytes(delivery.payload())),
-            false => call,
+        let call = if self.compares_payload {
+            call.fingerprint(&Bytes(delivery.payload()))
+        } else {
+            call
         };
         let (context, attempt) = (OnceLock::<Context>::new(), AtomicU16::new(1));
         let call = call.run(|cx: Context| {
@@ -453,13 +454,10 @@ pub struct Summary {
 
 impl Summary {
     fn add(&mut self, end: Result<End, JoinError>) -> Result<(), ConsumerError> {
-        let End { decided, settled } = match end {
-            Ok(end) => end,
-            // An adapter panicked: its delivery is dropped, and the message delivered again.
-            Err(_) => {
-                self.unsettled += 1;
-                return Ok(());
-            }
+        // An adapter panicked: its delivery is dropped, and the message delivered again.
+        let Ok(End { decided, settled }) = end else {
+            self.unsettled += 1;
+            return Ok(());
         };
         match settled {
             Err(_) => self.unsettled += 1,
