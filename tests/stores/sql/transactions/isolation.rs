@@ -81,16 +81,10 @@ pub(crate) async fn an_old_snapshot_is_no_answer<D: Database>() {
             .await
             .done();
         if !level.contains("IMMEDIATE") {
-            let mut tx = fixture.begin().await;
-            let first = ordered(&fixture, fixture.order(), &mut tx, "mine").await;
-            assert_eq!(first, Ok(1));
-            D::commit(tx).await.done();
+            assert_eq!(fixture.committed(fixture.order()).await, Ok(1));
         }
         // It replays an answer outside of its snapshot, or must be retried; it never runs a second time.
-        let late = soon(
-            "it has an answer",
-            ordered(&fixture, fixture.order(), &mut old, "mine"),
-        );
+        let late = soon("it has an answer", fixture.ordered(&mut old));
         match late.await {
             Ok(1) => D::commit(old).await.done(),
             Err(OrderError::Idem(error)) => {

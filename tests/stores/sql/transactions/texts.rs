@@ -9,7 +9,7 @@ use idem_runtime::{
 use sqlx::{Connection, PgConnection};
 
 use crate::database::Database;
-use crate::fixture::{Answer, Done, Fixture, OrderError, answered, insert, make, ordered};
+use crate::fixture::{Answer, Done, Fixture, OrderError, insert, make, ordered};
 
 pub(crate) async fn operations_with_any_name<D: Database>() {
     let fixture = Fixture::<D>::new().await;
@@ -38,17 +38,12 @@ pub(crate) async fn operations_with_any_name<D: Database>() {
         let answer = ordered(&fixture, call(), &mut tx, "mine").await;
         assert_eq!(answer, Ok(run), "{name:?}");
         D::commit(tx).await.done();
-        let mut tx = fixture.begin().await;
-        assert_eq!(answered::<D>(call(), &mut tx).await, Ok(run), "{name:?}");
-        D::commit(tx).await.done();
+        assert_eq!(fixture.replayed(call()).await, Ok(run), "{name:?}");
         let entry = call().entry().await.unwrap();
         assert!(entry.is_some(), "{name:?}");
     }
     let all = i64::try_from(names.len()).unwrap();
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.records().await),
-        (all, all)
-    );
+    assert_eq!(fixture.kept("mine").await, (all, all));
 }
 
 /// 200 KiB with every byte in it.

@@ -49,10 +49,7 @@ pub(crate) async fn a_token_is_taken_with_the_commit<D: Database>() {
         assert_eq!(fixture.submitted(&token, ANN, false).await, Ok(2));
         clock.advance(Duration::from_mins(6));
     }
-    assert_eq!(
-        (fixture.orders(&token).await, fixture.records().await),
-        (1, 1)
-    );
+    assert_eq!(fixture.kept(&token).await, (1, 1));
 }
 
 pub(crate) async fn an_expired_token_leaves_nothing<D: Database>() {
@@ -71,8 +68,5 @@ pub(crate) async fn an_expired_token_leaves_nothing<D: Database>() {
         D::commit(tx).await.done();
         assert_eq!(fixture.orders(token).await, 0);
     }
-    assert_eq!(
-        (fixture.orders("around").await, fixture.records().await),
-        (2, 0)
-    );
+    assert_eq!(fixture.kept("around").await, (2, 0));
 }
