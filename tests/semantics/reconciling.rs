@@ -1,20 +1,8 @@
 //! Reconciling before a body runs again: when the hook runs, and the meaning of each of its verdicts.
 
-use std::sync::Arc;
-use std::time::Duration;
+use idem_runtime::IntoReconciled;
 
-use idem_runtime::{Context, Error, IntoReconciled, OnRunning, Reconciled, admin::EntryState};
-use idem_tests::faulty::{Fault, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Receipt, Runs};
-use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
-
-use crate::support::{
-    Answer, Body, LEASE_OVER, Pay, answered, assert_running, assert_unknown, comes_to_rest,
-    crashed, paid, panicked, receipt, refusal, refused_far, stands, timed_out, until,
-};
+use crate::prelude::*;
 
 on_every_store![
     the_hook_is_not_asked_on_a_first_call,
@@ -91,10 +79,7 @@ async fn the_hook_is_not_asked_on_a_replay(fixture: Fixture) {
 
 async fn the_hook_is_not_asked_after_a_system_error(fixture: Fixture) {
     let counts = Counts::default();
-    let down = fixture
-        .pay()
-        .run(|_| async { Err(PayError::Down) as Answer });
-    assert_eq!(down.await, Err(PayError::Down));
+    down(fixture.pay()).await;
     assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(1));
     assert_eq!(counts.both(), (0, 1));
 }
@@ -135,8 +120,7 @@ async fn the_hook_is_asked_after_a_panic(fixture: Fixture) {
 async fn the_hook_is_asked_after_a_system_error_that_counts(fixture: Fixture) {
     let counts = Counts::default();
     let call = fixture.pay().count_errors(true);
-    let down = call.run(|_| async { Err(PayError::Down) as Answer });
-    assert_eq!(down.await, Err(PayError::Down));
+    down(call).await;
     assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(7));
     assert_eq!(counts.both(), (1, 0));
 }
@@ -199,9 +183,7 @@ async fn a_hook_that_fails_leaves_it_unknown(fixture: Fixture) {
 async fn a_hook_that_panics_leaves_it_unknown(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let hook = |_| async { std::panic::panic_any("no ink") as Says };
-    let call = fixture
-        .pay()
-        .run_reconciled(hook, |_| async { crate::support::never() });
+    let call = fixture.pay().run_reconciled(hook, |_| async { never() });
     assert_unknown(&refusal(call.await));
     assert_eq!(fixture.events.count("undecided: the hook panicked"), 1);
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
@@ -210,9 +192,7 @@ async fn a_hook_that_panics_leaves_it_unknown(fixture: Fixture) {
 async fn a_hook_that_panics_before_it_begins_leaves_it_unknown(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let hook = |_| -> std::future::Ready<Says> { std::panic::panic_any("no ink") };
-    let call = fixture
-        .pay()
-        .run_reconciled(hook, |_| async { crate::support::never() });
+    let call = fixture.pay().run_reconciled(hook, |_| async { never() });
     assert_unknown(&refusal(call.await));
     assert_eq!(fixture.events.count("undecided: the hook panicked"), 1);
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
@@ -222,7 +202,7 @@ async fn a_hook_that_takes_too_long_leaves_it_unknown(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let asking = Asking::start(&fixture, fixture.pay()).await;
     fixture.clock.advance(Duration::from_millis(9_999));
-    crate::support::others().await;
+    others().await;
     assert!(!asking.task.is_finished());
     fixture.clock.advance(Duration::from_millis(1));
     assert_unknown(&refusal(asking.task.await.unwrap()));
@@ -326,21 +306,19 @@ async fn a_hook_whose_process_dies_leaves_it_unknown(fixture: Fixture) {
     crashed(&fixture, fixture.pay()).await;
     // It never reports again, not even at its end.
     let dead = Asking::start(&fixture, fixture.pay_far()).await;
-    assert_running(&refused_near(&fixture).await);
-    fixture
-        .store
-        .fail(StoreOperation::Release, [Fault::Refused]);
+    assert_running(&refused(&fixture).await);
+    fixture.fail(StoreOperation::Release, [Fault::Refused]);
     dead.task.abort();
     dead.task.await.unwrap_err();
     fixture.pass_in_store(LEASE_OVER);
-    assert_unknown(&refused_near(&fixture).await);
+    assert_unknown(&refused(&fixture).await);
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
     let counts = Counts::default();
     assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(7));
     assert_eq!(counts.both(), (1, 0));
 }
 
-async fn refused_near(fixture: &Fixture) -> Error {
+async fn refused(fixture: &Fixture) -> Error {
     let call = fixture.pay().on_running(OnRunning::Reject);
     refusal(answered(call).await)
 }

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use idem_harness::RedisServer;
 use idem_runtime::EngineBuilder;
 use idem_runtime::store::StoreError;
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
@@ -64,4 +65,13 @@ pub async fn until(what: &str, mut done: impl FnMut() -> bool) {
         }
     };
     patiently(what, polling).await;
+}
+
+/// Waits until a cluster of this one server serves all its slots.
+pub async fn cluster_is_up(server: &RedisServer) {
+    let is_up = || {
+        let state = server.cli(&["CLUSTER", "INFO"]);
+        state.contains("cluster_state:ok")
+    };
+    until("the cluster is up", is_up).await;
 }
