@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use idem_harness::{RedisServer, TcpProxy};
-use idem_runtime::store::StoreErrorKind;
-use idem_runtime::store::Watch;
+use idem_runtime::store::{StoreErrorKind, Watch};
 
 use crate::client::{Client, key, told, untold};
 

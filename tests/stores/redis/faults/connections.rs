@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use idem_harness::{RedisServer, TcpProxy};
-use idem_runtime::store::StoreErrorKind;
-use idem_runtime::store::redis::RedisStore;
-use idem_tests::shop::{Failure, Receipt, Shop, assert_store_says, assert_unavailable, refused};
+use idem_tests::shop::{Failure, Receipt, Shop, assert_unavailable, assert_unreachable};
 
 /// A server that has loaded the scripts, and a shop connected to it through a proxy.
 async fn behind_a_proxy() -> (RedisServer, TcpProxy, Shop) {
@@ -35,12 +33,8 @@ async fn assert_answered_once(shop: &Shop, key: &str, answer: Result<Receipt, Fa
 async fn scripts_that_the_server_forgot_are_sent_again() {
     let (server, _proxy, shop) = behind_a_proxy().await;
     server.cli(&["SCRIPT", "FLUSH"]);
-    let answer = shop
-        .pay_by("a", async |_| {
-            server.cli(&["SCRIPT", "FLUSH"]);
-            Ok(())
-        })
-        .await;
+    let change = || server.cli(&["SCRIPT", "FLUSH"]);
+    let answer = shop.pay_while("a", change).await;
     server.cli(&["SCRIPT", "FLUSH"]);
     assert_answered_once(&shop, "a", answer).await;
     server.cli(&["SCRIPT", "FLUSH"]);
@@ -99,12 +93,8 @@ async fn a_claim_by_source_whose_reply_is_lost_is_the_callers_all_the_same() {
 async fn a_completion_whose_reply_is_lost_is_stored_once() {
     let (_server, proxy, shop) = behind_a_proxy().await;
     let completed = shop.events.count("completed");
-    let answer = shop
-        .pay_by("a", async |_| {
-            proxy.drop_next_reply_to("EVALSHA");
-            Ok(())
-        })
-        .await;
+    let drops = || proxy.drop_next_reply_to("EVALSHA");
+    let answer = shop.pay_while("a", drops).await;
     assert_eq!(proxy.stats().dropped_replies, 1);
     assert_answered_once(&shop, "a", answer).await;
     assert_eq!(shop.events.count("completed"), completed + 1);
@@ -177,12 +167,10 @@ async fn a_server_that_is_not_there_is_named_as_the_reason() {
     let server = RedisServer::start();
     let shop = Shop::open_hasty(&server.url()).await;
     server.kill();
-    let (kind, message) = refused(RedisStore::builder(server.url())).await;
-    assert_eq!(kind, StoreErrorKind::Unavailable);
-    assert!(message.contains("nothing listens"), "{message}");
+    assert_unreachable(server.url(), "nothing listens").await;
     // The first command detects the closed connection, the next one that no server listens.
     assert_unavailable(shop.pay("a").await);
-    assert_store_says(&shop, StoreErrorKind::Unavailable, "nothing listens").await;
+    shop.says_unavailable("nothing listens").await;
     assert_eq!(shop.runs(), 0);
     server.restart();
     let answer = shop.pay("a").await;

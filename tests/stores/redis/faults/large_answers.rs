@@ -164,10 +164,7 @@ async fn servers_that_compare_and_set_need_no_script_for_it() {
         .await;
     assert_eq!(Some(answer), winner);
     assert_eq!(shop.events.count("adopted"), 1);
-    let full = shop.pay_by("full", async |_| {
-        server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
-        Ok(())
-    });
+    let full = shop.pay_while("full", || server.cli(&["CONFIG", "SET", "maxmemory", "1"]));
     full.await.unwrap();
     assert_eq!(shop.events.count("unsaved"), 0);
     assert_eq!(shop.pay("full").await.map(|receipt| receipt.attempt), Ok(1));

@@ -10,7 +10,8 @@ use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReadReply, RecordKey,
     ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
 };
-use idem_tests::shop::{connect, until};
+use idem_runtime::{Fingerprint, KeyDigest, Operation};
+use idem_tests::shop::{cluster_is_up, connect};
 
 use crate::access::{DOCUMENTED, with_user};
 
@@ -236,12 +237,7 @@ async fn in_a_cluster_each_end_is_notified_in_the_shard_of_its_key() {
         .arg("--cluster-enabled", "yes")
         .start();
     server.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
-    until("the cluster is up", || {
-        server
-            .cli(&["CLUSTER", "INFO"])
-            .contains("cluster_state:ok")
-    })
-    .await;
+    cluster_is_up(&server).await;
     let store = connect(server.url()).await.unwrap();
     assert_eq!(
         store.report().servers().next().unwrap().mode(),

@@ -14,7 +14,8 @@ use idem_runtime::{
     ErrorKind,
     key::{KeyDigest, Operation},
 };
-use idem_tests::shop::{Failure, Shop, asks, connect, patient};
+use idem_runtime::{ErrorKind, Fingerprint, KeyDigest, Operation};
+use idem_tests::shop::{Failure, Shop, asks, assert_contains, connect, patient};
 
 fn server() -> &'static RedisServer {
     static SERVER: OnceLock<RedisServer> = OnceLock::new();
@@ -217,10 +218,7 @@ async fn a_record_beyond_the_limit_is_refused_and_kept() {
     let before = dump(&name);
     let error = narrow.pay("a").await.unwrap_err().refused();
     assert_eq!(error.kind(), &ErrorKind::TooLarge);
-    assert!(
-        error.to_string().contains("`max_record_bytes` is 10000"),
-        "{error}"
-    );
+    assert_contains(&error, "`max_record_bytes` is 10000");
     assert_eq!((wide.runs(), narrow.runs()), (1, 0));
     assert_eq!(dump(&name), before);
     let replay = wide.pay_with_memo("a", 1, String::new(), async |_| Ok(()));
@@ -256,10 +254,7 @@ async fn a_waiting_call_does_not_fetch_a_record_beyond_the_limit() {
     let narrow = limited(record.len() - 1).await;
     let error = narrow.glance(&key).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::TooLarge);
-    assert!(
-        error.to_string().contains("`max_record_bytes` is"),
-        "{error}"
-    );
+    assert_contains(&error, "`max_record_bytes` is");
 }
 
 /// Bytes that the server has sent so far.

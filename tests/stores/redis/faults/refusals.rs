@@ -21,16 +21,11 @@ async fn a_full_memory_refuses_claims_and_nothing_else() {
     let shop = Shop::open_hasty(&server.url()).await;
     let stored = shop.pay("a").await;
     let mut completed = None;
-    let released = shop
-        .pay_by("released", async |_| {
-            let answer = shop.pay_by("b", async |_| {
-                full(&server, true);
-                Ok(())
-            });
-            completed = Some(answer.await);
-            Err(Failure::Down)
-        })
-        .await;
+    let released = shop.pay_by("released", async |_| {
+        completed = Some(shop.pay_while("b", || full(&server, true)).await);
+        Err(Failure::Down)
+    });
+    let released = released.await;
     let runs = shop.runs();
     assert_unavailable(shop.pay("c").await);
     assert_store_says(
@@ -80,12 +75,9 @@ async fn a_replica_replays_and_sends_claims_to_the_primary() {
     assert_eq!(beside.pay("a").await, answer);
     let refused = beside.pay("b").await;
     assert_unavailable(refused);
-    assert_store_says(
-        &beside,
-        StoreErrorKind::Unavailable,
-        "a replica; connect to the primary",
-    )
-    .await;
+    beside
+        .says_unavailable("a replica; connect to the primary")
+        .await;
     assert_eq!(beside.runs(), 0);
     // A record that is absent here may exist on the primary.
     let mut request = asks(Owner::random());
@@ -105,29 +97,16 @@ async fn a_primary_that_is_demoted_during_a_body_gets_the_answer_when_it_is_back
     let stored = shop.pay("a").await;
     // No primary listens there, so the data stay.
     let demote = || server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
-    let answer = shop
-        .pay_by("b", async |_| {
-            demote();
-            Ok(())
-        })
-        .await;
+    let answer = shop.pay_while("b", || demote()).await;
     assert_eq!(shop.events.count("unsaved"), 1);
     assert_eq!(shop.pay("a").await, stored);
     assert_unavailable(shop.pay("c").await);
-    assert_store_says(
-        &shop,
-        StoreErrorKind::Unavailable,
-        "a replica; connect to the primary",
-    )
-    .await;
+    shop.says_unavailable("a replica; connect to the primary")
+        .await;
     server.cli(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);
     assert_unavailable(shop.pay("a").await);
-    assert_store_says(
-        &shop,
-        StoreErrorKind::Unavailable,
-        "wait for the failover to finish",
-    )
-    .await;
+    shop.says_unavailable("wait for the failover to finish")
+        .await;
     server.cli(&["REPLICAOF", "NO", "ONE"]);
     happened(&shop.events, "completed", 2).await;
     assert_eq!(shop.pay("b").await, answer);
@@ -140,16 +119,11 @@ async fn too_few_replicas_refuse_claims_and_completions_but_no_replay() {
     let shop = Shop::open_hasty(&server.url()).await;
     let stored = shop.pay("a").await;
     let need = |replicas| server.cli(&["CONFIG", "SET", "min-replicas-to-write", replicas]);
-    let answer = shop
-        .pay_by("b", async |_| {
-            need("1");
-            Ok(())
-        })
-        .await;
+    let answer = shop.pay_while("b", || need("1")).await;
     assert_eq!(shop.events.count("unsaved"), 1);
     assert_eq!(shop.pay("a").await, stored);
     assert_unavailable(shop.pay("c").await);
-    assert_store_says(&shop, StoreErrorKind::Unavailable, "too few replicas").await;
+    shop.says_unavailable("too few replicas").await;
     need("0");
     happened(&shop.events, "completed", 2).await;
     assert_eq!(shop.pay("b").await, answer);
@@ -173,12 +147,7 @@ async fn a_snapshot_that_cannot_be_written_refuses_claims_but_no_replay() {
     })
     .await;
     assert_unavailable(shop.pay("b").await);
-    assert_store_says(
-        &shop,
-        StoreErrorKind::Unavailable,
-        "cannot write its snapshot",
-    )
-    .await;
+    shop.says_unavailable("cannot write its snapshot").await;
     assert_eq!(shop.pay("a").await, stored);
     server.cli(&["CONFIG", "SET", "save", ""]);
     shop.pay("b").await.unwrap();
@@ -201,7 +170,7 @@ async fn a_server_busy_with_a_script_is_named_and_retried() {
     })
     .await;
     assert_unavailable(shop.pay("a").await);
-    assert_store_says(&shop, StoreErrorKind::Unavailable, "somebody's long script").await;
+    shop.says_unavailable("somebody's long script").await;
     assert_eq!(
         other.command(&["SCRIPT", "KILL"]).unwrap().to_string(),
         "OK"
@@ -219,15 +188,10 @@ async fn stored_once_there_is_room_again(server: &RedisServer) {
         assert_eq!(reply.unwrap().to_string(), "OK");
         only.command(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
     };
-    let answer = shop
-        .pay_by("b", async |_| {
-            limit("1");
-            Ok(())
-        })
-        .await;
+    let answer = shop.pay_while("b", || limit("1")).await;
     assert_eq!(shop.events.count("unsaved"), 1);
     assert_unavailable(shop.pay("c").await);
-    assert_store_says(&shop, StoreErrorKind::Unavailable, "`maxclients`").await;
+    shop.says_unavailable("`maxclients`").await;
     limit("100");
     happened(&shop.events, "completed", 2).await;
     assert_eq!(shop.pay("a").await, stored);

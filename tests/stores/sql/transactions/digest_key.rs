@@ -2,6 +2,7 @@
 
 use idem_runtime::{CallBuilder, Engine, ErrorKind, admin::EntryState, store::OutcomeKind};
 use idem_tests::fixture::Classified;
+use idem_tests::shop::assert_contains;
 
 use crate::database::Database;
 use crate::fixture::{
@@ -104,10 +105,7 @@ pub(crate) async fn an_unfinished_record_from_before_is_not_taken_over<D: Databa
     let mut tx = fixture.begin().await;
     let refused = refusal(answered(call(&after, 5), &mut tx).await);
     assert_running(&refused);
-    assert!(
-        refused.to_string().contains("former digest key"),
-        "{refused}"
-    );
+    assert_contains(&refused, "former digest key");
     insert::<D>(&mut tx, "around").await.done();
     D::commit(tx).await.done();
     assert_eq!(fixture.kept("around").await, (1, 1));
