@@ -5,6 +5,7 @@
     reason = "a part of a test panics when it does not get what it needs"
 )]
 
+pub mod claims;
 pub mod events;
 pub mod faulty;
 pub mod fixture;

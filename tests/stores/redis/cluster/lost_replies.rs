@@ -1,5 +1,7 @@
 //! Commands whose reply is lost with a connection are sent again, and have no second effect.
 
+use idem_tests::claims::{finished, granted};
+use idem_tests::shop::asks;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +9,7 @@ use bytes::Bytes;
 use idem_harness::ClusterSetup;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, State, Store,
+    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, Store,
     StoreError,
 };
 use idem_tests::shop::{HASTE, connected, patiently, until};
@@ -15,9 +17,12 @@ use idem_tests::shop::{HASTE, connected, patiently, until};
 use crate::setup::{Behind, Keys, calls, primaries};
 
 fn request(owner: Owner) -> ClaimRequest {
-    let mut request = ClaimRequest::new(owner, Duration::from_hours(1), Duration::from_hours(24));
-    request.dated = false;
-    request
+    ClaimRequest {
+        lease: Duration::from_hours(1),
+        retain: Duration::from_hours(24),
+        dated: false,
+        ..asks(owner)
+    }
 }
 
 /// Retries until there is a reply, as the engine does.
@@ -36,31 +41,13 @@ async fn insist<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, StoreErro
 async fn claim(store: &dyn Store, key: &RecordKey, owner: Owner) -> Header {
     let request = request(owner);
     let reply = insist("a claim", async || store.claim(key, &request).await).await;
-    let ClaimReply::Granted { fence, attempt, .. } = reply else {
-        panic!("nobody else wants the key: {reply:?}");
-    };
-    assert_eq!(attempt, 1, "one claim is one attempt");
-    let mut header = Header::new(
-        State::Pending {
-            lease: request.lease,
-        },
-        owner,
-        fence,
-        request.retain,
-    );
-    header.attempts = attempt;
-    header.fingerprint = request.fingerprint;
+    let header = granted(&request, reply);
+    assert_eq!(header.attempts, 1, "one claim is one attempt");
     header
 }
 
 fn record(claim: &Header, answer: &[u8]) -> Bytes {
-    let state = State::Done {
-        outcome: OutcomeKind::Value,
-        schema: 1,
-    };
-    let mut done = *claim;
-    done.state = state;
-    [&done.encode()[..], answer].concat().into()
+    finished(claim, OutcomeKind::Value, answer)
 }
 
 /// Claims, completes and claims again; each command may be sent several times.

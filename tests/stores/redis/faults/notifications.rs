@@ -1,5 +1,7 @@
 //! Notifications of waiters: the scripts, the channel, and the rights that they need.
 
+use idem_tests::claims::{finished, take};
+use idem_tests::shop::asks;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -7,10 +9,10 @@ use idem_harness::{Edition, RedisServer, Reply, RespConn};
 use idem_runtime::key::{KeyDigest, Operation};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReadReply, RecordKey,
-    ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
+    ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReadReply, RecordKey, ReleaseReply,
+    Remains, RenewReply, ResolveReply, State, Store,
 };
-use idem_runtime::{Fingerprint, KeyDigest, Operation};
+use idem_runtime::{KeyDigest, Operation};
 use idem_tests::shop::{cluster_is_up, connect};
 
 use crate::access::{DOCUMENTED, with_user};
@@ -66,33 +68,17 @@ impl Listener {
 }
 
 async fn claim(store: &RedisStore, number: u8) -> Header {
-    let request = ClaimRequest::new(owner(number), LEASE, LEASE * 60);
-    match store.claim(&key(), &request).await.unwrap() {
-        ClaimReply::Granted { fence, attempt, .. } => {
-            let mut header = Header::new(
-                State::Pending { lease: LEASE },
-                request.owner,
-                fence,
-                request.retain,
-            );
-            header.attempts = attempt;
-            header.fingerprint = request.fingerprint;
-            header
-        }
-        other => panic!("expected a claim, the store said {other:?}"),
-    }
+    let request = ClaimRequest {
+        lease: LEASE,
+        retain: LEASE * 60,
+        dated: true,
+        ..asks(owner(number))
+    };
+    take(store, &key(), &request).await
 }
 
 fn done(claim: &Header, outcome: OutcomeKind) -> Bytes {
-    let state = State::Done { outcome, schema: 0 };
-    Bytes::copy_from_slice(
-        &{
-            let mut header = *claim;
-            header.state = state;
-            header
-        }
-        .encode(),
-    )
+    finished(claim, outcome, b"")
 }
 
 /// Marks the current claim as watched, so that its end is notified.

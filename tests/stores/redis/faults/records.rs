@@ -7,12 +7,8 @@ use bytes::Bytes;
 use idem_harness::{Edition, RedisServer, Reply};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
-    ClaimRequest, Fence, Header, OutcomeKind, Owner, ReadReply, RecordKey, Remains, State, Store,
-    StoreError, StoreErrorKind,
-};
-use idem_runtime::{
-    ErrorKind,
-    key::{KeyDigest, Operation},
+    AnswerTypes, ClaimRequest, Fence, Header, OutcomeKind, Owner, ReadReply, RecordKey, Remains,
+    State, Store, StoreError, StoreErrorKind,
 };
 use idem_runtime::{ErrorKind, Fingerprint, KeyDigest, Operation};
 use idem_tests::shop::{Failure, Shop, asks, assert_contains, connect, patient};
@@ -286,14 +282,11 @@ async fn a_record_beyond_the_limit_is_not_fetched() {
             Duration::from_hours(1),
         )
     };
-    let ask = |dated| {
-        let mut request = ClaimRequest::new(
-            Owner::random(),
-            Duration::from_secs(30),
-            Duration::from_hours(1),
-        );
-        request.dated = dated;
-        request
+    let ask = |dated| ClaimRequest {
+        lease: Duration::from_secs(30),
+        retain: Duration::from_hours(1),
+        dated,
+        ..asks(Owner::random())
     };
     let name = key.name();
     let header = done(1).encode();
