@@ -1,18 +1,12 @@
 //! Damaged or foreign values in the fast store.
 
-use std::time::Duration;
-
 use bytes::Bytes;
-use idem_harness::RedisServer;
-use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{
-    Fence, HEADER, Header, Owner, ReadCache, ReadReply, RecordKey, State, Store,
+    AnswerTypes, Fence, HEADER, Header, Owner, ReadCache, ReadReply, RecordKey, State,
 };
-use idem_runtime::{ErrorKind, key::Operation};
-use idem_tests::payment::{PayError, Receipt};
+use idem_runtime::{ErrorKind, Fingerprint, Operation};
 
-use crate::counted::Counted;
-use crate::fixture::{Fixture, patient};
+use crate::prelude::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreadable_copy_is_no_answer_and_stays() {

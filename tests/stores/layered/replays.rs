@@ -1,18 +1,14 @@
 //! The cost of calls.
 
-use std::sync::Arc;
-
-use idem_harness::{Edition, RedisServer};
+use idem_harness::Edition;
 use idem_runtime::Reconciled;
 use idem_runtime::store::redis::RedisStore;
-use idem_tests::payment::{PayError, Receipt};
-use idem_tests::shop::{self, patiently, until};
-use idem_tests::{Redis, Shape};
+use idem_tests::shop::{patiently, until};
+use idem_tests::{Redis, Shape, shop};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::counted::Counted;
-use crate::fixture::{Fixture, patient};
+use crate::prelude::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replay_is_one_command_and_no_question_to_the_durable_store() {

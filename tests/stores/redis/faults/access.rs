@@ -1,16 +1,13 @@
 //! Authentication and rights: users, passwords and sockets.
 
-use idem_harness::{RedisServer, RedisServerBuilder};
-use idem_runtime::store::StoreErrorKind;
-use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
-use idem_tests::shop::{
-    Failure, PASSWORD, Shop, assert_refused, assert_refused_by_store, assert_store_says,
-    assert_unavailable, happened, patient, persistent, refused,
-};
+use idem_harness::RedisServerBuilder;
+use idem_tests::shop::{assert_refused, assert_refused_by_store, assert_store_says};
+
+use crate::prelude::*;
 
 /// Every kind of call: short and long answers, errors, refusals, renewals.
 async fn everything_works(url: &str) -> Shop {
-    let lease = std::time::Duration::from_secs(3);
+    let lease = Duration::from_secs(3);
     let settings = |engine| persistent(engine).lease(lease);
     let shop = Shop::open_with(url, patient, settings).await;
     for _ in 0..2 {

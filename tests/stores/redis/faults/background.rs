@@ -1,11 +1,9 @@
 //! Work besides a call and after it: renewals, waits, and late completions.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use idem_harness::{RedisServer, TcpProxy};
 use idem_runtime::{ErrorKind, OnRunning};
-use idem_tests::shop::{PATIENCE, Shop, connect, happened, persistent, until};
+use idem_tests::shop::PATIENCE;
+
+use crate::prelude::*;
 
 /// Long enough to be renewed in time on a busy machine.
 const LEASE: Duration = Duration::from_secs(3);

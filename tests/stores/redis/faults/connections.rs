@@ -1,11 +1,10 @@
 //! Connections that break, and replies lost with them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
 
-use idem_harness::{RedisServer, TcpProxy};
-use idem_tests::shop::{Failure, Receipt, Shop, assert_unavailable, assert_unreachable};
+use idem_tests::shop::{Receipt, assert_unreachable};
+
+use crate::prelude::*;
 
 /// A server that has loaded the scripts, and a shop connected to it through a proxy.
 async fn behind_a_proxy() -> (RedisServer, TcpProxy, Shop) {

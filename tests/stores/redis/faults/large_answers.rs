@@ -1,9 +1,6 @@
 //! Large answers, which bypass the script that stores answers.
 
-use idem_harness::{Edition, RedisServer, TcpProxy};
-use idem_tests::shop::{Failure, PASSWORD, Shop};
-
-use crate::access::{DOCUMENTED, with_user};
+use crate::prelude::*;
 
 fn memo() -> String {
     "m".repeat(20_000)
@@ -116,7 +113,7 @@ async fn an_overtaken_call_moves_nothing() {
     let server = RedisServer::start();
     let shop = Shop::open(&server.url()).await;
     pays_once(&shop, "warm").await;
-    let minute = std::time::Duration::from_mins(1);
+    let minute = Duration::from_mins(1);
     let mut winner = None;
     let answer = shop
         .pay_with_memo("a", 1, memo(), async |_| {
@@ -153,7 +150,7 @@ async fn servers_that_compare_and_set_need_no_script_for_it() {
     shop.pay("small").await.unwrap();
     assert_eq!(monitor.names(), ["SET", "SET", "SET"]);
     // Any other record under the key is left to the script.
-    let minute = std::time::Duration::from_mins(1);
+    let minute = Duration::from_mins(1);
     let mut winner = None;
     let answer = shop
         .pay_by("a", async |_| {

@@ -1,21 +1,16 @@
 //! Notifications of waiters: the scripts, the channel, and the rights that they need.
 
-use idem_tests::claims::{finished, take};
-use idem_tests::shop::asks;
-use std::time::Duration;
-
 use bytes::Bytes;
-use idem_harness::{Edition, RedisServer, Reply, RespConn};
-use idem_runtime::key::{KeyDigest, Operation};
-use idem_runtime::store::redis::RedisStore;
+use idem_harness::RespConn;
+use idem_runtime::KeyDigest;
 use idem_runtime::store::{
-    ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReadReply, RecordKey, ReleaseReply,
-    Remains, RenewReply, ResolveReply, State, Store,
+    CompleteReply, Header, OutcomeKind, ReadReply, ReleaseReply, Remains, RenewReply, ResolveReply,
+    State,
 };
-use idem_runtime::{KeyDigest, Operation};
-use idem_tests::shop::{cluster_is_up, connect};
+use idem_tests::claims::{finished, take};
+use idem_tests::shop::cluster_is_up;
 
-use crate::access::{DOCUMENTED, with_user};
+use crate::prelude::*;
 
 const LEASE: Duration = Duration::from_mins(1);
 

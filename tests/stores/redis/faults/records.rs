@@ -1,17 +1,15 @@
 //! The value under a key: foreign values, damaged records, large ones.
 
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use idem_harness::{Edition, RedisServer, Reply};
-use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
-    AnswerTypes, ClaimRequest, Fence, Header, OutcomeKind, Owner, ReadReply, RecordKey, Remains,
-    State, Store, StoreError, StoreErrorKind,
+    AnswerTypes, Fence, Header, OutcomeKind, ReadReply, Remains, State, StoreError,
 };
-use idem_runtime::{ErrorKind, Fingerprint, KeyDigest, Operation};
-use idem_tests::shop::{Failure, Shop, asks, assert_contains, connect, patient};
+use idem_runtime::{ErrorKind, Fingerprint, KeyDigest};
+use idem_tests::shop::assert_contains;
+
+use crate::prelude::*;
 
 fn server() -> &'static RedisServer {
     static SERVER: OnceLock<RedisServer> = OnceLock::new();
@@ -325,8 +323,7 @@ async fn a_record_beyond_the_limit_is_not_fetched() {
 
 #[tokio::test]
 async fn an_answer_beyond_the_read_limit_is_not_written() {
-    let limited =
-        |store: idem_runtime::store::redis::RedisStoreBuilder| store.max_record_bytes(10_000);
+    let limited = |store: RedisStoreBuilder| store.max_record_bytes(10_000);
     let shop = Shop::open_with(&server().url(), limited, |engine| engine).await;
     let pay = || shop.pay_with_memo("a", 1, "m".repeat(20_000), async |_| Ok(()));
     assert_eq!(pay().await.unwrap().run, 1);

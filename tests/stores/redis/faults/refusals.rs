@@ -1,13 +1,11 @@
 //! A server that replies, and refuses to write.
 
-use idem_harness::{RedisServer, ReplicaPair, Reply, RespConn};
-use idem_runtime::key::{KeyBuilder, Operation};
-use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::{Needs, Owner, RecordKey, Store as _, StoreErrorKind};
-use idem_tests::shop::{
-    Failure, PASSWORD, Shop, asks, assert_store_says, assert_unavailable, happened, patient,
-    persistent, until,
-};
+use idem_harness::{ReplicaPair, RespConn};
+use idem_runtime::KeyBuilder;
+use idem_runtime::store::{Needs, Store as _};
+use idem_tests::shop::assert_store_says;
+
+use crate::prelude::*;
 
 /// Leaves the server without memory, or removes its limit.
 fn full(server: &RedisServer, is_full: bool) {
@@ -51,7 +49,7 @@ async fn a_full_memory_refuses_claims_and_nothing_else() {
 #[tokio::test]
 async fn a_renewal_needs_no_memory() {
     let server = RedisServer::start();
-    let lease = std::time::Duration::from_secs(3);
+    let lease = Duration::from_secs(3);
     let settings = |engine| persistent(engine).lease(lease);
     let shop = Shop::open_with(&server.url(), patient, settings).await;
     let long = shop.pay_by("a", async |_| {

@@ -1,17 +1,12 @@
 //! `durability = replicated(n)`: claims and answers are acknowledged once they are on the replicas.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use idem_harness::{RedisServer, ReplicaPair};
-use idem_runtime::store::redis::{Durability, RedisStore, RedisStoreBuilder};
-use idem_runtime::store::{Owner, Store, StoreErrorKind};
-use idem_tests::shop::{
-    Failure, HASTE, SLACK, Shop, asks, assert_unavailable, happened, hasty, persistent, until,
-};
+use idem_harness::ReplicaPair;
+use idem_runtime::store::redis::Durability;
+use idem_tests::shop::{HASTE, SLACK, hasty};
 use tokio::sync::Notify;
 
 use crate::key;
+use crate::prelude::*;
 
 async fn shop(pair: &ReplicaPair) -> Shop {
     Shop::open_with(&pair.primary.url(), replicated, hasty).await

@@ -1,10 +1,8 @@
 //! A server that goes down and comes back.
 
-use std::time::Duration;
+use idem_tests::shop::patiently;
 
-use idem_harness::RedisServer;
-use idem_runtime::store::StoreErrorKind;
-use idem_tests::shop::{Shop, assert_unavailable, happened, patiently};
+use crate::prelude::*;
 
 /// A server that loses no write in a crash, and a shop with one answered call.
 async fn durable() -> (RedisServer, Shop) {

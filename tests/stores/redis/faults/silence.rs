@@ -1,14 +1,9 @@
 //! A server or a network that sends no replies.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use idem_runtime::store::ClaimReply;
+use idem_tests::shop::{HASTE, SLACK, hasty};
 
-use idem_harness::{RedisServer, Reply, TcpProxy};
-use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::{ClaimReply, Owner, Store, StoreErrorKind};
-use idem_tests::shop::{
-    Failure, HASTE, SLACK, Shop, asks, assert_unavailable, happened, hasty, persistent, until,
-};
+use crate::prelude::*;
 
 async fn behind_a_proxy() -> (RedisServer, TcpProxy, Shop) {
     let server = RedisServer::start();

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use idem_harness::{RedisServer, RedisServerBuilder};
-use idem_runtime::store::Store;
-use idem_runtime::store::redis::RedisStore;
-use idem_tests::shop::{MARKERS, PASSWORD, assert_refused, assert_starts, connect, patient, until};
+use idem_harness::RedisServerBuilder;
+use idem_tests::shop::{MARKERS, assert_refused, assert_starts};
 
-use crate::access::{DOCUMENTED, with_user};
+use crate::prelude::*;
 
 /// Connects, and searches the report for confidential text.
 pub(crate) async fn store(url: &str) -> RedisStore {

@@ -1,15 +1,10 @@
 //! Several processes on one database, and a file locked by another writer.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use idem_harness::Worker;
-use idem_runtime::store::StoreErrorKind::Unavailable;
-use idem_runtime::store::sql::Sqlite;
-use tokio::time::sleep;
 
-use crate::fixture::{Fixture, assert_retryable, assert_says, claim};
-use crate::test_database::{Kind, on_each_database, open};
+use crate::prelude::*;
 
 on_each_database!(eight_processes_have_one_effect_a_key);
 

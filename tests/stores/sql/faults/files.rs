@@ -3,12 +3,10 @@
 use std::fs;
 
 use idem_harness::TestDir;
-use idem_runtime::store::StoreErrorKind::Refused;
-use idem_runtime::store::sql::{SqlSource, Sqlite, SqliteStore};
+use idem_runtime::store::sql::SqlSource;
 use sqlx::sqlite::SqliteConnectOptions;
 
-use crate::fixture::{Fixture, assert_permanent, assert_says, claim};
-use crate::test_database::{Kind, open};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn a_database_in_memory_is_refused() {

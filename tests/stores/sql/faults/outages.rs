@@ -1,15 +1,11 @@
 //! A server that is absent, or is lost in the middle of a call.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use idem_harness::TcpProxy;
-use idem_runtime::store::StoreErrorKind::Unavailable;
-use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqlStore};
-use idem_tests::shop::{Failure, happened, until};
-use tokio::task::JoinSet;
+use idem_runtime::store::sql::MySqlStore;
+use idem_tests::shop::{Failure, happened};
 
-use crate::fixture::{Fixture, HASTE, SLACK, assert_retryable, assert_says, claim};
-use crate::test_database::{Server, on_each_database, open, open_hasty};
+use crate::prelude::*;
 
 /// Response time-out of an impatient store.
 const SOON: Duration = Duration::from_secs(1);
@@ -170,7 +166,7 @@ async fn paid_in_the_end<B: Server>(store: &SqlStore<B>, fixture: &Fixture, key:
             }
         }
     };
-    idem_tests::shop::patiently("the key is free", trying).await
+    patiently("the key is free", trying).await
 }
 
 fn impatient<B: Server>(store: &SqlStore<B>) -> Fixture {

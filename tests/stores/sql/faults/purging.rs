@@ -1,18 +1,14 @@
 //! A purge deletes expired records only, and one process at a time purges.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use idem_harness::Worker;
-use idem_runtime::store::StoreErrorKind::Refused;
-use idem_runtime::store::sql::{MySql, Postgres, Purge, PurgeTask, SqlStore, SqlStoreBuilder};
-use idem_runtime::{Engine, Error, FOREVER};
-use idem_tests::shop::{patiently, until};
+use idem_runtime::FOREVER;
+use idem_runtime::store::sql::{PurgeTask, SqlStoreBuilder};
 use sqlx::{Connection, MySqlConnection};
 use tokio::runtime::Handle;
-use tokio::time::sleep;
 
-use crate::fixture::{Fixture, assert_says};
-use crate::test_database::{Kind, Server, TestDatabase, on_each_database, open, open_with};
+use crate::prelude::*;
 
 on_each_database!(
     expired_records_are_deleted,
@@ -165,7 +161,7 @@ async fn a_purge_ends_with_its_task<B: Kind>() {
 }
 
 /// Of 100,000 records, the expired ones are found by the index.
-async fn filled_server<B: Server>(settings: &[(&str, &str)]) -> crate::test_database::Served {
+async fn filled_server<B: Server>(settings: &[(&str, &str)]) -> Served {
     let server = B::serve(settings);
     let store = open::<B>(&server.url()).await;
     server.execute(&B::filled(100_000, ALIVE));

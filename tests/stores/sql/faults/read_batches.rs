@@ -1,15 +1,10 @@
 //! Concurrent reads: a statement serves several of them, and each gets its own record.
 
-use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::Poll;
 
-use idem_runtime::store::sql::{MySql, Postgres, SqlStore};
-use idem_runtime::store::{ClaimReply, Owner, ReadReply, RecordKey, Store};
-use idem_tests::shop::{asks, patiently, until};
+use idem_runtime::store::RecordKey;
 
-use crate::fixture::elsewhere;
-use crate::test_database::{Kind, Server, on_each_database, open};
+use crate::prelude::*;
 
 on_each_database!(
     each_reads_its_own,

@@ -1,19 +1,13 @@
 //! Reads that share a statement do not disturb each other.
 
-use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::Poll;
-use std::time::Duration;
 
-use idem_harness::TcpProxy;
-use idem_runtime::store::sql::{Postgres, SqlStore, Sqlite};
-use idem_runtime::store::{ClaimReply, Owner, ReadReply, Store, StoreError};
-use idem_tests::shop::{asks, patiently};
+use idem_runtime::store::StoreError;
 use tokio::runtime::Builder;
-use tokio::task::{JoinSet, block_in_place};
+use tokio::task::block_in_place;
 
 use crate::fixture::elsewhere as key;
-use crate::test_database::{Kind, Server, on_each_database, open};
+use crate::prelude::*;
 
 on_each_database!(a_reader_that_is_not_polled_blocks_no_other);
 

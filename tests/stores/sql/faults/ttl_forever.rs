@@ -1,15 +1,11 @@
 //! `ttl = forever`.
 
-use std::time::Duration;
-
 use idem_harness::RedisServer;
-use idem_runtime::store::Store;
+use idem_runtime::FOREVER;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::sql::Purge;
-use idem_runtime::{Engine, Error, ErrorKind, FOREVER};
 
-use crate::test_database::{Kind, on_each_database, open};
+use crate::prelude::*;
 
 const YEAR: Duration = Duration::from_hours(24 * 365);
 

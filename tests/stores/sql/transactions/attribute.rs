@@ -2,8 +2,7 @@
 
 use idem_runtime::idempotent;
 
-use crate::database::Database;
-use crate::fixture::{Answer, Done, Fixture, OrderError, insert, make};
+use crate::prelude::*;
 
 impl<D: Database> Fixture<D> {
     #[idempotent(op = "orders.place", key = order, engine = self.engine, tx = tx)]

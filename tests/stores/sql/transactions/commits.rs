@@ -1,18 +1,10 @@
 //! Commits that fail, that lose their reply, or that never come, and sessions that end during a call.
 
-use std::sync::Arc;
-
 use idem_harness::TcpProxy;
-use idem_runtime::ErrorKind;
 use idem_runtime::store::sql::Postgres;
-use sqlx::Connection;
 use tokio::sync::Barrier;
 
-use crate::database::Database;
-use crate::fixture::{
-    Answer, Done, Fixture, OrderError, PATIENCE, assert_aborted, insert, is_victim, make, refusal,
-    session_ends, soon, strong,
-};
+use crate::prelude::*;
 
 /// Calls on a connection that idem commits on, and makes an order of the key's name.
 async fn order<D: Database>(fixture: &Fixture<D>, conn: &mut D::Conn, key: &str) -> Answer {

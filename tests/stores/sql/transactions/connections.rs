@@ -1,20 +1,13 @@
 //! Connections without a transaction, for which idem begins and commits, and connections to another database than the
 //! store's.
 
-use std::sync::Arc;
-use std::task::Poll;
-
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::sql::{Postgres, SqliteStore};
-use idem_runtime::{Engine, ErrorKind};
+use sqlx::PgConnection;
 use sqlx::pool::PoolConnection;
-use sqlx::{Connection, PgConnection};
 use tokio::sync::Notify;
 
-use crate::database::{Database, Place};
-use crate::fixture::{
-    Answer, Done, Fixture, OrderError, assert_aborted, insert, make, orders, refusal, soon,
-};
+use crate::prelude::*;
 
 /// A call on a connection, which makes an order and ends like this.
 async fn call<D: Database>(fixture: &Fixture<D>, conn: &mut D::Conn, end: Answer) -> Answer {
@@ -222,7 +215,7 @@ pub(crate) async fn calls_are_spawned<D: Database>() {
     let spawned = Arc::clone(&fixture);
     let task = tokio::spawn(async move {
         let mut tx = spawned.begin().await;
-        let answer = crate::fixture::ordered(&spawned, spawned.order(), &mut tx, "mine").await;
+        let answer = ordered(&spawned, spawned.order(), &mut tx, "mine").await;
         D::commit(tx).await.done();
         answer
     });
@@ -251,13 +244,13 @@ pub(crate) async fn a_shutdown_waits_for_bodies<D: Database>() {
         })
     };
     soon("the body begins", begun.notified()).await;
-    let none = fixture.engine.shutdown(std::time::Duration::ZERO).await;
+    let none = fixture.engine.shutdown(Duration::ZERO).await;
     none.expect_err("the body runs");
     let mut tx = fixture.begin().await;
-    let error = refusal(crate::fixture::answered(fixture.call("other"), &mut tx).await);
+    let error = refusal(answered(fixture.call("other"), &mut tx).await);
     assert_eq!(*error.kind(), ErrorKind::ShuttingDown);
     D::rollback(tx).await.done();
-    let patience = crate::fixture::PATIENCE;
+    let patience = PATIENCE;
     let (ended, ()) = tokio::join!(fixture.engine.shutdown(patience), async {
         end.notify_one();
     });

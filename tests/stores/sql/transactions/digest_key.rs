@@ -1,13 +1,10 @@
 //! Record keys with a secret.
 
-use idem_runtime::{CallBuilder, Engine, ErrorKind, admin::EntryState, store::OutcomeKind};
+use idem_runtime::{CallBuilder, OutcomeKind};
 use idem_tests::fixture::Classified;
 use idem_tests::shop::assert_contains;
 
-use crate::database::Database;
-use crate::fixture::{
-    Done, Fixture, OrderError, answered, assert_running, insert, make, ordered, refusal,
-};
+use crate::prelude::*;
 
 pub(crate) async fn a_call_has_one_record_under_its_keyed_name<D: Database>() {
     let fixture = Fixture::<D>::new().await;

@@ -1,18 +1,11 @@
 //! Transactions that end during a call: by the database itself, or by a statement of the body.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
-use idem_runtime::admin::EntryState;
 use idem_runtime::store::sql::Sqlite;
-use sqlx::Connection;
 use tokio::sync::Barrier;
 
-use crate::database::Database;
-use crate::fixture::{
-    Answer, Done, Fixture, OrderError, PATIENCE, answered, assert_aborted, assert_unknown, insert,
-    is_victim, make, ordered, refusal, session_ends, soon, strong,
-};
+use crate::prelude::*;
 
 /// The ways in which a body ends.
 pub(crate) fn ends() -> [Answer; 3] {
@@ -38,7 +31,7 @@ pub(crate) async fn assert_usable<D: Database>(fixture: &Fixture<D>, pool: &sqlx
         let mut tx = D::begin_plain(pool).await.done();
         let call = fixture.call(key);
         if key == "undone" {
-            let answer = crate::fixture::failed(fixture, call, &mut tx, OrderError::Down).await;
+            let answer = failed(fixture, call, &mut tx, OrderError::Down).await;
             assert_eq!(answer, Err(OrderError::Down), "{key}");
             D::rollback(tx).await.done();
             assert_eq!(fixture.orders(key).await, 0, "{key}");

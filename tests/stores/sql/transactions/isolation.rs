@@ -1,13 +1,8 @@
 //! Many callers of few keys, at every level of isolation.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use idem_runtime::{ErrorKind, OnRunning};
 use tokio::task::JoinSet;
 
-use crate::database::Database;
-use crate::fixture::{Done, Fixture, OrderError, ordered, soon};
+use crate::prelude::*;
 
 const CALLERS: usize = 50;
 const KEYS: usize = 5;
@@ -88,7 +83,7 @@ pub(crate) async fn an_old_snapshot_is_no_answer<D: Database>() {
         match late.await {
             Ok(1) => D::commit(old).await.done(),
             Err(OrderError::Idem(error)) => {
-                crate::fixture::assert_aborted(&error);
+                assert_aborted(&error);
                 D::rollback(old).await.done();
             }
             other => panic!("{level}: {other:?}"),

@@ -3,20 +3,13 @@
 use std::fmt::Debug;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::task::Poll;
-use std::time::Duration;
 
 use idem_runtime::clock::{Clock as _, ManualClock};
 use idem_runtime::store::sql::SqlStore;
-use idem_runtime::{CallBuilder, Engine, Error, ErrorKind, OnRunning};
+use idem_runtime::{CallBuilder, Error};
 use idem_tests::fixture::Classified;
 
-use crate::database::Database;
-use crate::fixture::{
-    Answer, Done, Fixture, OrderError, answered, assert_aborted, assert_running, failed, insert,
-    make, ordered, orders, refusal, soon,
-};
+use crate::prelude::*;
 use crate::waiting::settings;
 
 /// The longest pause of a claim between two tries for the lock.

@@ -1,11 +1,6 @@
 //! Several calls in one transaction, consecutive and nested, and sqlx's own savepoints.
 
-use idem_runtime::ErrorKind;
-
-use crate::database::Database;
-use crate::fixture::{
-    Answer, Done, Fixture, OrderError, answered, failed, insert, make, ordered, refusal,
-};
+use crate::prelude::*;
 
 pub(crate) async fn calls_of_one_transaction_are_committed_together<D: Database>() {
     let fixture = Fixture::<D>::new().await;

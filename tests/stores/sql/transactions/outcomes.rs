@@ -3,16 +3,10 @@
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::task::Poll;
-use std::time::Duration;
 
-use idem_runtime::{ErrorKind, FOREVER, OnDuplicate, admin::EntryState, store::OutcomeKind};
+use idem_runtime::{FOREVER, OnDuplicate, OutcomeKind};
 
-use crate::database::Database;
-use crate::fixture::{
-    Answer, Done, Fixture, OrderError, answered, assert_unknown, failed, insert, make, ordered,
-    refusal,
-};
+use crate::prelude::*;
 
 pub(crate) async fn an_order_and_its_record_are_committed_together<D: Database>() {
     let fixture = Fixture::<D>::new().await;

@@ -1,15 +1,9 @@
 //! Records left by calls with leases, and records left to them by calls in transactions.
 
-use std::time::Duration;
-
-use idem_runtime::{Context, FOREVER, admin::EntryState};
+use idem_runtime::{Context, FOREVER};
 use tokio::sync::Notify;
 
-use crate::database::Database;
-use crate::fixture::{
-    Answer, Done, Fixture, OrderError, answered, assert_running, assert_unknown, insert, make,
-    ordered, refusal,
-};
+use crate::prelude::*;
 
 /// Runs the body of the key in a transaction, and commits.
 async fn runs<D: Database>(fixture: &Fixture<D>, run: u32) {

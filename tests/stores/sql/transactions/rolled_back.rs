@@ -2,16 +2,12 @@
 
 use std::process::Command;
 
-use idem_runtime::ErrorKind;
 use idem_runtime::store::sql::Sqlite;
 use sqlx::error::DatabaseError;
-use sqlx::{Connection, Executor, SqliteConnection, SqlitePool, SqliteTransaction};
+use sqlx::{Executor, SqliteConnection, SqlitePool, SqliteTransaction};
 
-use crate::database::Database;
 use crate::ended::{assert_usable, ends, pool_of_one};
-use crate::fixture::{
-    Answer, Done, Fixture, OrderError, answered, assert_aborted, insert, make, ordered, refusal,
-};
+use crate::prelude::*;
 
 type Pooled = <Sqlite as Database>::Pooled;
 

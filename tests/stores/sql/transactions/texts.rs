@@ -2,14 +2,10 @@
 
 use idem_harness::PostgresServer;
 use idem_runtime::store::sql::PostgresStore;
-use idem_runtime::{
-    Engine, Error,
-    codec::{AnswerFormat, EncryptionKeys},
-};
-use sqlx::{Connection, PgConnection};
+use idem_runtime::{AnswerFormat, EncryptionKeys, Error};
+use sqlx::PgConnection;
 
-use crate::database::Database;
-use crate::fixture::{Answer, Done, Fixture, OrderError, insert, make, ordered};
+use crate::prelude::*;
 
 pub(crate) async fn operations_with_any_name<D: Database>() {
     let fixture = Fixture::<D>::new().await;
@@ -29,7 +25,7 @@ pub(crate) async fn operations_with_any_name<D: Database>() {
         let call = || fixture.engine.operation(name.to_owned()).key(&number);
         for error in [OrderError::SoldOut { run: 7 }, OrderError::Down] {
             let mut tx = fixture.begin().await;
-            let answer = crate::fixture::failed(&fixture, call(), &mut tx, error.clone()).await;
+            let answer = failed(&fixture, call(), &mut tx, error.clone()).await;
             assert_eq!(answer, Err(error), "{name:?}");
             D::rollback(tx).await.done();
         }

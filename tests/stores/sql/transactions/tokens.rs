@@ -1,14 +1,9 @@
 //! One-time tokens as keys of calls in a transaction.
 
 use idem_runtime::clock::ManualClock;
-use idem_runtime::{
-    ErrorKind, idempotent,
-    token::{TokenIssuer, token},
-};
-use std::time::Duration;
+use idem_runtime::{TokenIssuer, idempotent, token};
 
-use crate::database::Database;
-use crate::fixture::{Answer, Done, Fixture, OrderError, make, refusal};
+use crate::prelude::*;
 
 const ANN: &str = "ann";
 
@@ -64,7 +59,7 @@ pub(crate) async fn an_expired_token_leaves_nothing<D: Database>() {
         let mut tx = fixture.begin().await;
         let error = refusal(fixture.submit(&mut tx, token, ANN, false).await);
         assert_eq!(*error.kind(), ErrorKind::TokenExpired, "{error}");
-        crate::fixture::insert::<D>(&mut tx, "around").await.done();
+        insert::<D>(&mut tx, "around").await.done();
         D::commit(tx).await.done();
         assert_eq!(fixture.orders(token).await, 0);
     }

@@ -1,17 +1,10 @@
 //! Duplicates on other connections while the first call's transaction is open.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use idem_runtime::OnRunning;
-use sqlx::Connection;
 use tokio::task::JoinHandle;
 
-use crate::database::Database;
-use crate::fixture::{
-    Answer, Done, Fixture, answered, assert_aborted, assert_running, insert, ordered, refusal, soon,
-};
+use crate::prelude::*;
 
 /// A short lock wait, on a database where a call can limit it.
 const SHORT: Duration = Duration::from_secs(1);
