@@ -18,7 +18,8 @@ use idem_runtime::{
 use serde::{Deserialize, Serialize};
 
 pub use self::patience::{
-    PATIENCE, cluster_is_up, connect, connected, happened, patient, patiently, persistent, until,
+    PATIENCE, cluster_is_up, connect, connected, happened, patient, patiently, persistent, proxied,
+    started, until,
 };
 use self::verdict::assert_no_marker;
 pub use self::verdict::{
@@ -132,6 +133,20 @@ impl Shop {
     /// quarter of that.
     pub async fn open_hasty(url: &str) -> Self {
         Self::open_with(url, |store| store.response_timeout(HASTE / 4), hasty).await
+    }
+
+    /// A shop of [`open`](Self::open), and its server.
+    pub async fn alone() -> (RedisServer, Self) {
+        let server = RedisServer::start();
+        let shop = Self::open(&server.url()).await;
+        (server, shop)
+    }
+
+    /// A shop of [`open_hasty`](Self::open_hasty), and its server.
+    pub async fn alone_and_hasty() -> (RedisServer, Self) {
+        let server = RedisServer::start();
+        let shop = Self::open_hasty(&server.url()).await;
+        (server, shop)
     }
 
     /// A shop with settings.

@@ -36,6 +36,13 @@ impl Client {
         Self(Arc::new(store(url).await))
     }
 
+    /// A client and its server.
+    pub(crate) async fn alone() -> (RedisServer, Self) {
+        let server = RedisServer::start();
+        let client = Self::of(&server.url()).await;
+        (server, client)
+    }
+
     /// A client with a short response time-out.
     pub(crate) async fn hasty(url: &str) -> Self {
         let store = RedisStore::builder(url).response_timeout(HASTE);

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use idem_harness::RedisServer;
+use idem_harness::{RedisServer, TcpProxy};
 use idem_runtime::EngineBuilder;
 use idem_runtime::store::StoreError;
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
@@ -25,6 +25,21 @@ pub fn patient(store: RedisStoreBuilder) -> RedisStoreBuilder {
 /// What it was refused with.
 pub async fn connect(url: impl AsRef<str>) -> Result<RedisStore, StoreError> {
     patient(RedisStore::builder(url.as_ref())).connect().await
+}
+
+/// A server, and a patient store on it.
+pub async fn started() -> (RedisServer, RedisStore) {
+    let server = RedisServer::start();
+    let store = connect(server.url()).await;
+    (server, store.expect("the server is up"))
+}
+
+/// A server, and a proxy in front of it.
+#[must_use]
+pub fn proxied() -> (RedisServer, TcpProxy) {
+    let server = RedisServer::start();
+    let proxy = TcpProxy::start(server.addr());
+    (server, proxy)
 }
 
 /// An engine that goes on asking its store for as long as a busy machine takes.

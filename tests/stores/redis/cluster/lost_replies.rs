@@ -1,7 +1,5 @@
 //! Commands whose reply is lost with a connection are sent again, and have no second effect.
 
-use idem_tests::claims::{finished, granted};
-use idem_tests::shop::asks;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +10,8 @@ use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, Store,
     StoreError,
 };
-use idem_tests::shop::{HASTE, connected, patiently, until};
+use idem_tests::claims::{finished, granted};
+use idem_tests::shop::{HASTE, asks, connected, patiently, until};
 
 use crate::setup::{Behind, Keys, calls, primaries};
 

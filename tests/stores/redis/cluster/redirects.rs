@@ -1,7 +1,5 @@
 //! Commands whose slot has moved, or is in migration.
 
-use idem_tests::claims::{complete, finished};
-use idem_tests::shop::asks;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +9,8 @@ use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReadReply, Record,
     RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
 };
+use idem_tests::claims::{complete, finished};
+use idem_tests::shop::asks;
 use tokio::task::JoinSet;
 
 use crate::client::{Client, store};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use idem_harness::ClusterSetup;
-use idem_runtime::store::redis::Durability::{self, Acknowledged, Replicated};
-use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::redis::Durability::{Acknowledged, Replicated};
+use idem_runtime::store::redis::{Durability, RedisStore};
 
 use crate::load::{Load, Traffic};
 use crate::plan::{CALLS, KEYS};

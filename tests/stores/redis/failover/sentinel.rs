@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idem_harness::SentinelSetup;
-use idem_runtime::store::redis::Durability::{self, Acknowledged, Replicated};
-use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::redis::Durability::{Acknowledged, Replicated};
+use idem_runtime::store::redis::{Durability, RedisStore};
 use idem_tests::sentinel_url;
 
 use crate::load::{Load, Traffic};

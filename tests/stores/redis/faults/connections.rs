@@ -2,14 +2,13 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use idem_tests::shop::{Receipt, assert_unreachable};
+use idem_tests::shop::{Receipt, assert_unreachable, proxied};
 
 use crate::prelude::*;
 
 /// A server that has loaded the scripts, and a shop connected to it through a proxy.
 async fn behind_a_proxy() -> (RedisServer, TcpProxy, Shop) {
-    let server = RedisServer::start();
-    let proxy = TcpProxy::start(server.addr());
+    let (server, proxy) = proxied();
     let shop = Shop::open(&proxy.url()).await;
     shop.pay_by("warm", async |_| Err(Failure::Down))
         .await
@@ -163,8 +162,7 @@ async fn several_lost_replies_in_a_row_are_as_good_as_one() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_named_as_the_reason() {
-    let server = RedisServer::start();
-    let shop = Shop::open_hasty(&server.url()).await;
+    let (server, shop) = Shop::alone_and_hasty().await;
     server.kill();
     assert_unreachable(server.url(), "nothing listens").await;
     // The first command detects the closed connection, the next one that no server listens.
@@ -178,8 +176,7 @@ async fn a_server_that_is_not_there_is_named_as_the_reason() {
 
 #[tokio::test]
 async fn an_abandoned_claim_names_its_cause() {
-    let server = RedisServer::start();
-    let shop = Shop::open_hasty(&server.url()).await;
+    let (server, shop) = Shop::alone_and_hasty().await;
     server.kill();
     let error = shop.pay("a").await.unwrap_err().refused();
     assert!(error.to_string().contains("nothing listens"), "{error}");
@@ -187,8 +184,7 @@ async fn an_abandoned_claim_names_its_cause() {
 
 #[tokio::test]
 async fn a_hundred_calls_are_no_more_to_a_server_that_is_down_than_one() {
-    let server = RedisServer::start();
-    let shop = Shop::open_hasty(&server.url()).await;
+    let (server, shop) = Shop::alone_and_hasty().await;
     shop.pay("warm").await.unwrap();
     server.kill();
     // In its place a listener that closes each connection, and counts them.

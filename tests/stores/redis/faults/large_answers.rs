@@ -1,5 +1,7 @@
 //! Large answers, which bypass the script that stores answers.
 
+use idem_tests::shop::proxied;
+
 use crate::prelude::*;
 
 fn memo() -> String {
@@ -29,8 +31,7 @@ fn strays(server: &RedisServer) -> Vec<String> {
 
 #[tokio::test]
 async fn a_large_answer_is_moved_to_its_place() {
-    let server = RedisServer::start();
-    let shop = Shop::open(&server.url()).await;
+    let (server, shop) = Shop::alone().await;
     pays_once(&shop, "warm").await;
     let mut monitor = server.monitor();
     pays_once(&shop, "a").await;
@@ -74,8 +75,7 @@ async fn a_user_without_the_right_to_move_still_stores() {
 
 #[tokio::test]
 async fn a_full_memory_takes_a_large_answer() {
-    let server = RedisServer::start();
-    let shop = Shop::open(&server.url()).await;
+    let (server, shop) = Shop::alone().await;
     pays_once(&shop, "warm").await;
     let answer = shop
         .pay_with_memo("a", 1, memo(), async |_| {
@@ -92,8 +92,7 @@ async fn a_full_memory_takes_a_large_answer() {
 
 #[tokio::test]
 async fn replies_that_are_lost_store_it_once() {
-    let server = RedisServer::start();
-    let proxy = TcpProxy::start(server.addr());
+    let (_server, proxy) = proxied();
     let shop = Shop::open_hasty(&proxy.url()).await;
     pays_once(&shop, "warm").await;
     let answer = shop
@@ -110,8 +109,7 @@ async fn replies_that_are_lost_store_it_once() {
 
 #[tokio::test]
 async fn an_overtaken_call_moves_nothing() {
-    let server = RedisServer::start();
-    let shop = Shop::open(&server.url()).await;
+    let (server, shop) = Shop::alone().await;
     pays_once(&shop, "warm").await;
     let minute = Duration::from_mins(1);
     let mut winner = None;

@@ -8,7 +8,7 @@ use idem_runtime::store::{
     State,
 };
 use idem_tests::claims::{finished, take};
-use idem_tests::shop::cluster_is_up;
+use idem_tests::shop::{cluster_is_up, started};
 
 use crate::prelude::*;
 
@@ -174,8 +174,7 @@ async fn the_end_of_an_unwatched_claim_is_not_notified() {
 /// The watch mark does not change the expiry of a claim, whichever way it ends.
 #[tokio::test]
 async fn a_watched_claim_expires_as_any_other() {
-    let server = RedisServer::start();
-    let store = connect(server.url()).await.unwrap();
+    let (server, store) = started().await;
     claim(&store, 1).await;
     server.cli(&["PEXPIRE", &key().name(), "3540500"]);
     wait(&store).await;
@@ -192,8 +191,7 @@ async fn a_watched_claim_expires_as_any_other() {
 /// While a server fails over to its replica it answers reads only, and calls continue to wait.
 #[tokio::test]
 async fn watching_continues_while_writes_are_refused() {
-    let server = RedisServer::start();
-    let store = connect(server.url()).await.unwrap();
+    let (server, store) = started().await;
     claim(&store, 1).await;
     // Loads the mark and a script unknown to the server, which cannot know that the script only reads.
     wait(&store).await;
@@ -205,8 +203,7 @@ async fn watching_continues_while_writes_are_refused() {
 
 #[tokio::test]
 async fn each_end_of_a_claim_is_notified_once() {
-    let server = RedisServer::start();
-    let store = connect(server.url()).await.unwrap();
+    let (server, store) = started().await;
     let mut listener = Listener::new(&server, "SUBSCRIBE", "PUBLISH");
     each_end_is_notified(&store, &mut listener, 1).await;
     a_lost_claim_is_notified(&server, &store, &mut listener).await;

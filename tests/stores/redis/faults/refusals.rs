@@ -15,8 +15,7 @@ fn full(server: &RedisServer, is_full: bool) {
 
 #[tokio::test]
 async fn a_full_memory_refuses_claims_and_nothing_else() {
-    let server = RedisServer::start();
-    let shop = Shop::open_hasty(&server.url()).await;
+    let (server, shop) = Shop::alone_and_hasty().await;
     let stored = shop.pay("a").await;
     let mut completed = None;
     let released = shop.pay_by("released", async |_| {
@@ -90,8 +89,7 @@ async fn a_replica_replays_and_sends_claims_to_the_primary() {
 
 #[tokio::test]
 async fn a_primary_that_is_demoted_during_a_body_gets_the_answer_when_it_is_back() {
-    let server = RedisServer::start();
-    let shop = Shop::open_hasty(&server.url()).await;
+    let (server, shop) = Shop::alone_and_hasty().await;
     let stored = shop.pay("a").await;
     // No primary listens there, so the data stay.
     let demote = || server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
@@ -113,8 +111,7 @@ async fn a_primary_that_is_demoted_during_a_body_gets_the_answer_when_it_is_back
 
 #[tokio::test]
 async fn too_few_replicas_refuse_claims_and_completions_but_no_replay() {
-    let server = RedisServer::start();
-    let shop = Shop::open_hasty(&server.url()).await;
+    let (server, shop) = Shop::alone_and_hasty().await;
     let stored = shop.pay("a").await;
     let need = |replicas| server.cli(&["CONFIG", "SET", "min-replicas-to-write", replicas]);
     let answer = shop.pay_while("b", || need("1")).await;

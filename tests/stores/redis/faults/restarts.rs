@@ -77,8 +77,7 @@ async fn a_server_killed_during_the_body_gets_the_answer_when_it_is_back() {
 
 #[tokio::test]
 async fn a_server_that_lost_the_claim_takes_the_answer() {
-    let server = RedisServer::start();
-    let shop = Shop::open(&server.url()).await;
+    let (server, shop) = Shop::alone().await;
     let answer = shop.pay_while("a", || server.restart()).await;
     assert_eq!(shop.events.count("completed value late"), 1);
     assert_eq!(shop.pay("a").await, answer);

@@ -45,8 +45,7 @@ async fn another_server_listens() {
 }
 
 async fn a_server_that_is_killed_is_waited_for<B: Server>() {
-    let server = B::serve(&[]);
-    let store = open::<B>(&server.url()).await;
+    let (server, store) = served::<B>().await;
     let fixture = Fixture::hasty(&store);
     let first = fixture.pay("a").await.unwrap();
     server.kill();
@@ -97,8 +96,7 @@ async fn warm(fixture: &Fixture) {
 }
 
 async fn stale_connections_are_replaced_at_once<B: Server>() {
-    let server = B::serve(&[]);
-    let store = open::<B>(&server.url()).await;
+    let (server, store) = served::<B>().await;
     warm(&Fixture::on(&store)).await;
     for kill in [true, false] {
         if kill {
@@ -137,8 +135,7 @@ async fn connections_that_the_server_closed_are_replaced_at_once<B: Server>() {
 }
 
 async fn an_answer_outlives_the_server<B: Server>() {
-    let server = B::serve(&[]);
-    let store = open::<B>(&server.url()).await;
+    let (server, store) = served::<B>().await;
     let fixture = Fixture::hasty(&store);
     let began = Instant::now();
     let kills = async |_| {

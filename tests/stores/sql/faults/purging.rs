@@ -32,8 +32,7 @@ async fn rows<B: Kind>(test_database: &TestDatabase) -> u64 {
 }
 
 async fn expired_records_are_deleted<B: Kind>() {
-    let test_database = B::test_database();
-    let store = open::<B>(&test_database.url).await;
+    let (test_database, store) = opened::<B>().await;
     test_database.sql(&B::filled(2_500, EXPIRED)).await;
     test_database.sql(&B::filled(100, ALIVE)).await;
     let fixture = Fixture::on(&store);
@@ -72,8 +71,7 @@ async fn a_moment<B: Kind>(store: &SqlStore<B>) {
 }
 
 async fn one_at_a_time_purges<B: Kind>() {
-    let test_database = B::test_database();
-    let store = open::<B>(&test_database.url).await;
+    let (test_database, store) = opened::<B>().await;
     let other = open::<B>(&test_database.url).await;
     test_database.sql(&B::filled(1_000, EXPIRED)).await;
     let purge = Purge::default().batch(100).pause(Duration::from_millis(10));
@@ -106,8 +104,7 @@ async fn one_at_a_time_purges<B: Kind>() {
 }
 
 async fn a_purger_that_dies_is_followed<B: Kind>() {
-    let test_database = B::test_database();
-    let store = open::<B>(&test_database.url).await;
+    let (test_database, store) = opened::<B>().await;
     test_database.sql(&B::filled(100, EXPIRED)).await;
     let worker = Worker::sibling("idem-sql-faults-worker");
     let mut worker = worker.args(["purge", &test_database.url]).spawn();
@@ -130,8 +127,7 @@ async fn a_purger_that_dies_is_followed<B: Kind>() {
 }
 
 async fn a_failed_purge_is_reported_and_the_next_one_runs<B: Kind>() {
-    let test_database = B::test_database();
-    let store = open::<B>(&test_database.url).await;
+    let (test_database, store) = opened::<B>().await;
     test_database
         .sql("ALTER TABLE idem_records RENAME TO elsewhere")
         .await;
@@ -151,8 +147,7 @@ async fn a_failed_purge_is_reported_and_the_next_one_runs<B: Kind>() {
 }
 
 async fn a_purge_ends_with_its_task<B: Kind>() {
-    let test_database = B::test_database();
-    let store = open::<B>(&test_database.url).await;
+    let (_test_database, store) = opened::<B>().await;
     let before = alive();
     let task = store.spawn_purge(Purge::default());
     assert_eq!(alive(), before + 1);

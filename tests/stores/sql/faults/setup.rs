@@ -91,8 +91,7 @@ async fn a_table_of_another_layout_is_refused<B: Kind>() {
         ("version", "another"),
         ("body", "another"),
     ] {
-        let test_database = B::test_database();
-        let store = open::<B>(&test_database.url).await;
+        let (test_database, store) = opened::<B>().await;
         let rename = format!("ALTER TABLE idem_records RENAME COLUMN {column} TO {another}");
         test_database.sql(&rename).await;
         // Another process, which has not prepared its statements yet.

@@ -12,8 +12,7 @@ const YEAR: Duration = Duration::from_hours(24 * 365);
 on_each_database!(an_answer_is_kept_for_ever);
 
 async fn an_answer_is_kept_for_ever<B: Kind>() {
-    let test_database = B::test_database();
-    let store = open::<B>(&test_database.url).await;
+    let (_test_database, store) = opened::<B>().await;
     let engines = [
         Engine::builder(store.clone()).ttl(FOREVER).build().unwrap(),
         Engine::new(store.clone()),
