@@ -125,11 +125,8 @@ async fn a_resolved_value_lives_for_its_ttl(fixture: Fixture) {
 async fn a_resolved_error_is_replayed(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let declined = PayError::Declined { run: 3 };
-    entry(&fixture)
-        .await
-        .resolve_error(&declined)
-        .await
-        .unwrap();
+    let seen = entry(&fixture).await;
+    seen.resolve_error(&declined).await.unwrap();
     assert_eq!(fixture.events.count("resolved error"), 1);
     for call in [fixture.pay(), fixture.pay_far()] {
         assert_eq!(answered(call).await, Err(declined.clone()));
@@ -281,11 +278,8 @@ async fn three(fixture: &Fixture) -> [Entry; 3] {
 async fn a_stale_entry_changes_nothing_after_a_resolution(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let seen = three(&fixture).await;
-    entry(&fixture)
-        .await
-        .resolve(&Receipt { run: 5 })
-        .await
-        .unwrap();
+    let other = entry(&fixture).await;
+    other.resolve(&Receipt { run: 5 }).await.unwrap();
     are_stale(seen).await;
     assert_eq!(answered(fixture.pay()).await, receipt(5));
 }

@@ -1,7 +1,5 @@
 //! Duplicates of a call that runs in another process.
 
-use tokio::task::JoinSet;
-
 use crate::prelude::*;
 
 on_every_store![
@@ -21,10 +19,6 @@ on_every_store![
     a_waiter_with_a_hook_asks_although_another_one_was_refused,
 ];
 
-fn patient(call: Pay) -> Pay {
-    call.on_running(OnRunning::Wait(Duration::from_mins(5)))
-}
-
 /// A call of this process that has claimed and has to wait.
 async fn waiting(fixture: &Fixture, call: Pay, runs: &Runs) -> JoinHandle<Answer> {
     let runs = runs.clone();
@@ -34,10 +28,16 @@ async fn waiting(fixture: &Fixture, call: Pay, runs: &Runs) -> JoinHandle<Answer
     task
 }
 
-async fn a_remote_follower_gets_the_answer(fixture: Fixture) {
+/// A body of another process, a call that waits for it, and the runs of that call.
+async fn followed(fixture: &Fixture, answer: Answer) -> (Body, JoinHandle<Answer>, Runs) {
     let runs = Runs::default();
-    let first = Body::start(fixture.pay_far(), receipt(7)).await;
-    let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
+    let first = Body::start(fixture.pay_far(), answer).await;
+    let second = waiting(fixture, patient(fixture.pay()), &runs).await;
+    (first, second, runs)
+}
+
+async fn a_remote_follower_gets_the_answer(fixture: Fixture) {
+    let (first, second, runs) = followed(&fixture, receipt(7)).await;
     assert_eq!(first.end().await, receipt(7));
     assert_eq!(until(&fixture, second).await.unwrap(), receipt(7));
     assert_eq!(runs.count(), 0);
@@ -46,11 +46,8 @@ async fn a_remote_follower_gets_the_answer(fixture: Fixture) {
 
 async fn all_followers_of_one_process_ask_once(fixture: Fixture) {
     let first = Body::start(fixture.pay_far(), receipt(7)).await;
-    let (runs, mut tasks) = (Runs::default(), JoinSet::new());
-    for _ in 0..50 {
-        let (call, runs) = (patient(fixture.pay()), runs.clone());
-        tasks.spawn(async move { paid(call, &runs).await });
-    }
+    let runs = Runs::default();
+    let tasks = duplicates(50, || patient(fixture.pay()), &runs);
     others().await;
     assert_eq!(first.end().await, receipt(7));
     let answers = until(&fixture, tasks.join_all()).await;
@@ -61,35 +58,27 @@ async fn all_followers_of_one_process_ask_once(fixture: Fixture) {
 
 async fn a_remote_follower_gets_the_business_error(fixture: Fixture) {
     let declined: Answer = Err(PayError::Declined { run: 1 });
-    let runs = Runs::default();
-    let first = Body::start(fixture.pay_far(), declined.clone()).await;
-    let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
+    let (first, second, runs) = followed(&fixture, declined.clone()).await;
     assert_eq!(first.end().await, declined);
     assert_eq!(until(&fixture, second).await.unwrap(), declined);
     assert_eq!(runs.count(), 0);
 }
 
 async fn a_remote_follower_gets_the_unknown_outcome(fixture: Fixture) {
-    let first = Body::start(fixture.pay_far(), Err(PayError::TimedOut)).await;
-    let runs = Runs::default();
-    let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
+    let (first, second, runs) = followed(&fixture, Err(PayError::TimedOut)).await;
     assert_eq!(first.end().await, Err(PayError::TimedOut));
     assert_unknown(&refusal(until(&fixture, second).await.unwrap()));
     assert_eq!(runs.count(), 0);
 }
 
 async fn a_remote_follower_runs_when_the_key_is_released(fixture: Fixture) {
-    let first = Body::start(fixture.pay_far(), Err(PayError::Down)).await;
-    let runs = Runs::default();
-    let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
+    let (first, second, _runs) = followed(&fixture, Err(PayError::Down)).await;
     assert_eq!(first.end().await, Err(PayError::Down));
     assert_eq!(until(&fixture, second).await.unwrap(), receipt(1));
 }
 
 async fn a_remote_follower_takes_over_an_expired_lease(fixture: Fixture) {
-    let runs = Runs::default();
-    let first = Body::start(fixture.pay_far(), receipt(7)).await;
-    let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
+    let (first, second, _runs) = followed(&fixture, receipt(7)).await;
     first.drop_caller().await;
     fixture.pass_in_store(LEASE_OVER);
     assert_eq!(until(&fixture, second).await.unwrap(), receipt(1));
@@ -167,9 +156,7 @@ async fn a_follower_of_a_silent_store_fails_in_time(fixture: Fixture) {
 }
 
 async fn a_follower_of_a_lost_record_runs_at_once(fixture: Fixture) {
-    let first = Body::start(fixture.pay_far(), receipt(7)).await;
-    let runs = Runs::default();
-    let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
+    let (first, second, _runs) = followed(&fixture, receipt(7)).await;
     let begun = fixture.clock.now();
     fixture.pass_in_store(Duration::from_hours(25));
     assert_eq!(until(&fixture, second).await.unwrap(), receipt(1));
@@ -196,11 +183,8 @@ async fn the_last_follower_leaves_no_watch(fixture: Fixture) {
 
 async fn ten_thousand_duplicates_claim_twice_at_most(fixture: Fixture) {
     let first = Body::start(fixture.pay_far(), receipt(7)).await;
-    let (runs, mut tasks) = (Runs::default(), JoinSet::new());
-    for _ in 0..10_000 {
-        let (call, runs) = (patient(fixture.pay()), runs.clone());
-        tasks.spawn(async move { paid(call, &runs).await });
-    }
+    let runs = Runs::default();
+    let tasks = duplicates(10_000, || patient(fixture.pay()), &runs);
     others().await;
     assert_eq!(first.end().await, receipt(7));
     let answers = until(&fixture, tasks.join_all()).await;

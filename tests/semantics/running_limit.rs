@@ -43,6 +43,17 @@ async fn gated(gate: Arc<Semaphore>, runs: Runs) -> Answer {
     receipt(run)
 }
 
+/// Polls a call until its body runs, or it is refused, and drops it.
+async fn runs_or_is_refused(call: impl Future<Output = Answer>, runs: impl Fn() -> bool) {
+    let mut call = Box::pin(call);
+    while !runs() {
+        if let Some(answer) = poll_once(call.as_mut()).await {
+            return assert_full(answer);
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
 async fn callers_that_leave_start_no_more_bodies_than_may_run(fixture: Fixture) {
     let fixture = limited(fixture, 2);
     let (gate, runs) = (Arc::new(Semaphore::new(0)), Runs::default());
@@ -50,18 +61,7 @@ async fn callers_that_leave_start_no_more_bodies_than_may_run(fixture: Fixture) 
         let before = runs.count();
         let (gate, body) = (Arc::clone(&gate), runs.clone());
         let call = other(&fixture, key).finish(move |_| gated(gate, body));
-        let mut call = Box::pin(call);
-        // Until it runs, or is refused.
-        loop {
-            if let Some(answer) = poll_once(call.as_mut()).await {
-                assert_full(answer);
-                break;
-            }
-            if runs.count() > before {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
+        runs_or_is_refused(call, || runs.count() > before).await;
     }
     assert_eq!(runs.count(), 2, "bodies without callers");
     gate.add_permits(2);
@@ -80,17 +80,7 @@ async fn inner_bodies_that_outlive_their_callers_count(fixture: Fixture) {
         let inner = other(&fixture, 1_000 + key);
         let (gate, body) = (Arc::clone(&gate), runs.clone());
         let call = other(&fixture, key).run(|_| inner.finish(move |_| gated(gate, body)));
-        let mut call = Box::pin(call);
-        loop {
-            if let Some(answer) = poll_once(call.as_mut()).await {
-                assert_full(answer);
-                break;
-            }
-            if runs.count() > before {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
+        runs_or_is_refused(call, || runs.count() > before).await;
     }
     assert_eq!(runs.count(), 2, "bodies without callers");
     gate.add_permits(2);

@@ -36,6 +36,15 @@ macro_rules! assert_waits {
     };
 }
 
+/// A shutdown waits for this, and ends with it.
+async fn is_waited_for<T>(fixture: &Fixture, ends: impl Future<Output = T>) -> T {
+    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
+    assert_waits!(shutdown);
+    let output = ends.await;
+    assert_eq!(shutdown.await, Ok(()));
+    output
+}
+
 async fn an_idle_engine_ends_at_once(fixture: Fixture) {
     assert_eq!(fixture.engine.shutdown(Duration::ZERO).await, Ok(()));
     let used = fixture.with(|engine| engine);
@@ -70,10 +79,8 @@ async fn another_engine_goes_on(fixture: Fixture) {
 
 async fn a_running_body_is_waited_for(fixture: Fixture) {
     let body = Body::start(fixture.pay(), receipt(7)).await;
-    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
-    assert_waits!(shutdown);
-    assert_eq!(body.end().await, receipt(7));
-    assert_eq!(shutdown.await, Ok(()));
+    let answer = is_waited_for(&fixture, body.end()).await;
+    assert_eq!(answer, receipt(7));
     assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
 
@@ -90,10 +97,7 @@ async fn a_body_that_outlived_its_caller_is_waited_for(fixture: Fixture) {
         begun = begun.acquire() => begun.unwrap().forget(),
     }
     drop(call);
-    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
-    assert_waits!(shutdown);
-    gate.add_permits(1);
-    assert_eq!(shutdown.await, Ok(()));
+    is_waited_for(&fixture, async { gate.add_permits(1) }).await;
     assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
 
@@ -103,10 +107,8 @@ async fn a_body_that_lost_its_lease_is_waited_for(fixture: Fixture) {
     assert_eq!(paid(fixture.pay_far(), &Runs::default()).await, receipt(1));
     wakes(&fixture, Duration::from_secs(10)).await;
     fixture.events.wait_for("lease lost", 1).await;
-    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
-    assert_waits!(shutdown);
-    assert_eq!(body.end().await, receipt(1));
-    assert_eq!(shutdown.await, Ok(()));
+    let answer = is_waited_for(&fixture, body.end()).await;
+    assert_eq!(answer, receipt(1));
 }
 
 async fn a_body_without_protection_is_waited_for(fixture: Fixture) {
@@ -117,27 +119,20 @@ async fn a_body_without_protection_is_waited_for(fixture: Fixture) {
     assert_waits!(shutdown);
     fixture.clock.advance(Duration::from_secs(1));
     assert_eq!(shutdown.await.unwrap_err().running, 1);
-    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
-    assert_waits!(shutdown);
-    assert_eq!(body.end().await, receipt(7));
-    assert_eq!(shutdown.await, Ok(()));
+    let answer = is_waited_for(&fixture, body.end()).await;
+    assert_eq!(answer, receipt(7));
 }
 
 async fn a_hook_is_waited_for(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let asking = Asking::start(&fixture, fixture.pay()).await;
-    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
-    assert_waits!(shutdown);
-    assert_eq!(asking.end().await, receipt(7));
-    assert_eq!(shutdown.await, Ok(()));
+    let answer = is_waited_for(&fixture, asking.end()).await;
+    assert_eq!(answer, receipt(7));
 }
 
 async fn a_claim_in_ones_hand_is_waited_for(fixture: Fixture) {
     let claim = claimed(fixture.pay()).await;
-    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
-    assert_waits!(shutdown);
-    claim.release().await;
-    assert_eq!(shutdown.await, Ok(()));
+    is_waited_for(&fixture, claim.release()).await;
 }
 
 async fn a_background_completion_is_waited_for(fixture: Fixture) {
@@ -148,10 +143,7 @@ async fn a_background_completion_is_waited_for(fixture: Fixture) {
         tokio::task::yield_now().await;
     }
     drop(call);
-    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
-    assert_waits!(shutdown);
-    fixture.store.deliver();
-    assert_eq!(shutdown.await, Ok(()));
+    is_waited_for(&fixture, async { fixture.store.deliver() }).await;
     assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
 
@@ -159,10 +151,7 @@ async fn a_background_release_is_waited_for(fixture: Fixture) {
     fixture.fail(StoreOperation::Release, [Fault::ReplyHeld]);
     let call = fixture.pay().on_cancel(OnCancel::Release);
     Body::start(call, receipt(7)).await.drop_caller().await;
-    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
-    assert_waits!(shutdown);
-    fixture.store.deliver();
-    assert_eq!(shutdown.await, Ok(()));
+    is_waited_for(&fixture, async { fixture.store.deliver() }).await;
 }
 
 async fn a_shutdown_waits_for_followers(fixture: Fixture) {
@@ -285,8 +274,6 @@ async fn a_shutdown_that_is_dropped_may_be_called_again(fixture: Fixture) {
         refusal(answered(call).await).kind(),
         &ErrorKind::ShuttingDown
     );
-    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
-    assert_waits!(shutdown);
-    assert_eq!(body.end().await, receipt(7));
-    assert_eq!(shutdown.await, Ok(()));
+    let answer = is_waited_for(&fixture, body.end()).await;
+    assert_eq!(answer, receipt(7));
 }

@@ -115,11 +115,8 @@ async fn an_error_of_another_type_by_hand_is_refused(fixture: Fixture) {
     assert_kind(result, &ErrorKind::WrongType);
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
     let declined = PayError::Declined { run: 3 };
-    entry(&fixture)
-        .await
-        .resolve_error(&declined)
-        .await
-        .unwrap();
+    let seen = entry(&fixture).await;
+    seen.resolve_error(&declined).await.unwrap();
     assert_eq!(answered(fixture.pay()).await, Err(declined));
 }
 
@@ -166,11 +163,8 @@ async fn a_claim_that_did_not_say_its_types_takes_any_answer(fixture: Fixture) {
 async fn an_answer_by_hand_may_be_corrected(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     assert!(!entry(&fixture).await.is_by_hand());
-    entry(&fixture)
-        .await
-        .resolve(&Receipt { run: 1 })
-        .await
-        .unwrap();
+    let seen = entry(&fixture).await;
+    seen.resolve(&Receipt { run: 1 }).await.unwrap();
     assert_eq!(answered(fixture.pay()).await, receipt(1));
     let seen = entry(&fixture).await;
     assert!(seen.is_by_hand());
@@ -180,11 +174,8 @@ async fn an_answer_by_hand_may_be_corrected(fixture: Fixture) {
         assert_eq!(answered(call).await, receipt(2));
     }
     let declined = PayError::Declined { run: 3 };
-    entry(&fixture)
-        .await
-        .resolve_error(&declined)
-        .await
-        .unwrap();
+    let seen = entry(&fixture).await;
+    seen.resolve_error(&declined).await.unwrap();
     entry(&fixture).await.resolve(&FOUND).await.unwrap();
     for call in [fixture.pay(), fixture.pay_far()] {
         assert_eq!(answered(call).await, receipt(9));
@@ -194,11 +185,8 @@ async fn an_answer_by_hand_may_be_corrected(fixture: Fixture) {
 async fn a_correction_of_an_unseen_record_changes_nothing(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let before = entry(&fixture).await;
-    entry(&fixture)
-        .await
-        .resolve(&Receipt { run: 1 })
-        .await
-        .unwrap();
+    let seen = entry(&fixture).await;
+    seen.resolve(&Receipt { run: 1 }).await.unwrap();
     let [first, second] = [entry(&fixture).await, entry(&fixture).await];
     first.resolve(&Receipt { run: 2 }).await.unwrap();
     for stale in [before, second] {
