@@ -2,7 +2,10 @@
 
 use idem_runtime::store::RecordKey;
 use idem_runtime::{
-    AnswerFormat, EncryptionKeys, EngineBuilder, Fingerprint, KeyBuilder, Operation,
+    EngineBuilder,
+    codec::{AnswerFormat, EncryptionKeys},
+    fingerprint::Fingerprint,
+    key::{KeyBuilder, Operation},
 };
 
 use crate::prelude::*;

@@ -1,6 +1,10 @@
 //! What goes wrong around a body that ran, or is about to: none of it may run the body again.
 
-use idem_runtime::{Completion, Event, EventKind, Observer};
+use idem_runtime::{
+    Observer,
+    claim::Completion,
+    observe::{Event, EventKind},
+};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::prelude::*;

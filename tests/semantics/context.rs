@@ -1,6 +1,6 @@
 //! What a body can ask about its call, and calls that bodies make.
 
-use idem_runtime::{Fence, KeyDigest};
+use idem_runtime::{key::KeyDigest, store::Fence};
 
 use crate::prelude::*;
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use idem_runtime::LocalCache;
+use idem_runtime::cache::LocalCache;
 use idem_runtime::conformance::Faulty;
 use idem_tests::shop::until;
 

@@ -1,7 +1,7 @@
 //! Inspecting a record and settling it by hand: the operator names the record that he saw, and nothing else is
 //! changed.
 
-use idem_runtime::{Entry, Fence};
+use idem_runtime::{admin::Entry, store::Fence};
 
 use crate::prelude::*;
 

@@ -1,6 +1,6 @@
 //! From an annotated function to the entry of a call of it, which is settled there.
 
-use idem_runtime::FormatKey;
+use idem_runtime::key::FormatKey;
 
 use crate::prelude::*;
 

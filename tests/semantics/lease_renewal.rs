@@ -1,6 +1,6 @@
 //! Which leases are renewed, when, and for how long.
 
-use idem_runtime::Claim;
+use idem_runtime::claim::Claim;
 
 use crate::prelude::*;
 

@@ -8,8 +8,8 @@ pub(crate) use idem_runtime::clock::Clock;
 pub(crate) use idem_runtime::store::memory::MemoryStore;
 pub(crate) use idem_runtime::store::{ReadReply, Store};
 pub(crate) use idem_runtime::{
-    Acquired, CallBuilder, Class, Context, Engine, EntryState, Error, ErrorKind, OnCancel,
-    OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnRunning, Reconciled, idempotent,
+    CallBuilder, Class, Context, Engine, Error, ErrorKind, OnCancel, OnDuplicate, OnLeaseLost,
+    OnOtherType, OnOutage, OnRunning, Reconciled, admin::EntryState, claim::Acquired, idempotent,
 };
 pub(crate) use idem_tests::faulty::{Fault, StoreOperation};
 pub(crate) use idem_tests::fixture::{Classified, Fixture};

@@ -1,6 +1,6 @@
 //! What an [`Answer`] says about how it came about.
 
-use idem_runtime::{Answer, AnswerFormat, AnswerSource};
+use idem_runtime::{Answer, AnswerSource, codec::AnswerFormat};
 
 use crate::prelude::*;
 

@@ -7,7 +7,11 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use idem_runtime::{Acquired, CallBuilder, Claim, EntryState, Error, ErrorKind, OnRunning};
+use idem_runtime::{
+    CallBuilder, Error, ErrorKind, OnRunning,
+    admin::EntryState,
+    claim::{Acquired, Claim},
+};
 use idem_tests::faulty::StoreOperation;
 use idem_tests::fixture::{Classified, Fixture};
 use idem_tests::payment::{PayError, Receipt, Runs};

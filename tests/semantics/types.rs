@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 
-use idem_runtime::{Entry, Outcome, OutcomeKind};
+use idem_runtime::{Outcome, admin::Entry, store::OutcomeKind};
 use serde::{Deserialize, Serialize};
 
 use crate::prelude::*;

@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, RecordKey, State,
-    Store,
+    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, RecordKey, State, Store,
 };
 
 /// Header of the claim that this request was granted.
@@ -12,17 +11,11 @@ pub fn granted(request: &ClaimRequest, reply: ClaimReply) -> Header {
     let ClaimReply::Granted { fence, attempt, .. } = reply else {
         panic!("no other owner has the key, and the store replied {reply:?}");
     };
-    Header {
-        state: State::Pending {
-            lease: request.lease,
-        },
-        owner: request.owner,
-        fence,
-        attempts: attempt,
-        retain: request.retain,
-        fingerprint: request.fingerprint,
-        types: AnswerTypes::UNKNOWN,
-    }
+    let lease = request.lease;
+    let state = State::Pending { lease };
+    let mut claim = Header::new(state, request.owner, fence, request.retain);
+    (claim.attempts, claim.fingerprint) = (attempt, request.fingerprint);
+    claim
 }
 
 /// Claims a key that no other owner has.
@@ -34,8 +27,8 @@ pub async fn take(store: &dyn Store, key: &RecordKey, request: &ClaimRequest) ->
 /// The record of a finished call.
 #[must_use]
 pub fn finished(claim: &Header, outcome: OutcomeKind, answer: &[u8]) -> Bytes {
-    let state = State::Done { outcome, schema: 1 };
-    let done = Header { state, ..*claim };
+    let mut done = *claim;
+    done.state = State::Done { outcome, schema: 1 };
     [&done.encode()[..], answer].concat().into()
 }
 

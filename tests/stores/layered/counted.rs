@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use idem_runtime::conformance::Forward;
+use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, ReadReply, Record, RecordKey, StoreFuture,
 };

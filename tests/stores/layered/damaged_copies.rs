@@ -1,10 +1,8 @@
 //! Damaged or foreign values in the fast store.
 
 use bytes::Bytes;
-use idem_runtime::store::{
-    AnswerTypes, Fence, HEADER, Header, Owner, ReadCache, ReadReply, RecordKey, State,
-};
-use idem_runtime::{ErrorKind, Fingerprint, Operation};
+use idem_runtime::store::{Fence, HEADER, Header, Owner, ReadCache, ReadReply, RecordKey, State};
+use idem_runtime::{ErrorKind, key::Operation};
 
 use crate::prelude::*;
 

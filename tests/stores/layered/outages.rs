@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use idem_harness::TcpProxy;
 use idem_runtime::store::{ClaimReply, ClaimRequest, Owner, Remains};
-use idem_tests::shop::{asks, connect, happened, patiently};
+use idem_tests::shop::{connect, happened, patiently};
 
 use crate::prelude::*;
 
@@ -154,12 +154,12 @@ async fn claims_seen_by_a_poll_are_notified_while_the_fast_store_is_down() {
     let (key, store) = (Fixture::key("a"), &fixture.store);
     let mut watch = store.watch(&key).await.unwrap().expect("it is told of");
     for owner in [1, 2] {
-        let request = ClaimRequest {
-            lease: Duration::from_mins(1),
-            retain: Duration::from_hours(1),
-            dated: false,
-            ..asks(Owner::from_bytes([owner; 16]))
-        };
+        let mut request = ClaimRequest::new(
+            Owner::from_bytes([owner; 16]),
+            Duration::from_mins(1),
+            Duration::from_hours(1),
+        );
+        request.dated = false;
         let claim = store.claim(&key, &request).await.unwrap();
         assert!(matches!(claim, ClaimReply::Granted { .. }), "{claim:?}");
         store.glance(&key).await.unwrap();

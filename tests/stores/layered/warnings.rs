@@ -3,7 +3,7 @@
 use std::future::pending;
 
 use idem_runtime::store::layered::LayeredStore;
-use idem_runtime::{EncryptionKeys, Engine, EngineBuilder};
+use idem_runtime::{Engine, EngineBuilder, codec::EncryptionKeys};
 use idem_tests::events::Events;
 
 use crate::prelude::*;

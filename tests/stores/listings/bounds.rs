@@ -7,7 +7,10 @@ use std::time::Duration;
 use idem_harness::{MariaDbServer, PostgresServer, RedisServer};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::{Backend, MySqlStore, PostgresStore, SqlStoreBuilder};
-use idem_runtime::store::{EntryFilter, ListRequest, Store};
+use idem_runtime::{
+    admin::EntryFilter,
+    store::{ListRequest, Store},
+};
 use idem_tests::shop::until;
 
 use crate::filled::{PREFIX, fill};

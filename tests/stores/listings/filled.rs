@@ -1,12 +1,14 @@
 //! A store of ten thousand records.
 
 use idem_tests::claims::{complete, finished, take};
-use idem_tests::shop::asks;
 use std::sync::Arc;
 use std::time::Duration;
 
 use idem_runtime::store::{ClaimRequest, OutcomeKind, Owner, RecordKey, Store};
-use idem_runtime::{Engine, KeyBuilder, KeyDigest, Operation};
+use idem_runtime::{
+    Engine,
+    key::{KeyBuilder, KeyDigest, Operation},
+};
 use tokio::task::JoinSet;
 
 pub(crate) const RECORDS: u32 = 10_000;
@@ -63,8 +65,9 @@ async fn put(store: Arc<dyn Store>, prefix: &str, number: u32) {
         Operation::new(operation(number)),
         digest(number),
     );
-    let request = ClaimRequest {
-        lease: match fate {
+    let mut request = ClaimRequest::new(
+        Owner::random(),
+        match fate {
             Fate::Running => Duration::from_hours(2),
             _ => Duration::from_millis(1),
         },
@@ -72,9 +75,8 @@ async fn put(store: Arc<dyn Store>, prefix: &str, number: u32) {
             Fate::Expired => Duration::from_millis(2),
             _ => Duration::from_hours(24),
         },
-        dated: false,
-        ..asks(Owner::random())
-    };
+    );
+    request.dated = false;
     let claim = take(&*store, &key, &request).await;
     if fate == Fate::Unknown {
         let record = finished(&claim, OutcomeKind::Unknown, b"");

@@ -1,14 +1,15 @@
 //! The memory store under many keys: it evicts expired records, and refuses claims when it is full.
 
-use idem_tests::shop::asks;
 use std::time::Duration;
 
 use idem_runtime::clock::ManualClock;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, Header, Owner, RecordKey, State, Store,
+use idem_runtime::store::{ClaimReply, ClaimRequest, Header, Owner, RecordKey, State, Store};
+use idem_runtime::{
+    Engine, ErrorKind, OnOutage,
+    key::{KeyDigest, Operation},
+    store::OutcomeKind,
 };
-use idem_runtime::{Engine, ErrorKind, KeyDigest, OnOutage, Operation, OutcomeKind};
 use idem_tests::payment::{PayError, Receipt};
 
 /// Resident pages of this process.
@@ -37,12 +38,11 @@ async fn finish(store: &MemoryStore, number: u32) {
         Operation::new("pay"),
         KeyDigest::from_bytes(digest),
     );
-    let request = ClaimRequest {
-        lease: Duration::from_secs(30),
-        retain: Duration::from_hours(24),
-        dated: true,
-        ..asks(Owner::from_bytes(digest[..16].try_into().unwrap()))
-    };
+    let request = ClaimRequest::new(
+        Owner::from_bytes(digest[..16].try_into().unwrap()),
+        Duration::from_secs(30),
+        Duration::from_hours(24),
+    );
     let ClaimReply::Granted { fence, attempt, .. } = store.claim(&key, &request).await.unwrap()
     else {
         panic!("the key is new")

@@ -13,9 +13,8 @@ use idem_runtime::store::{
     ClaimRequest, Header, OutcomeKind, Owner, RecordKey, ReleaseReply, Remains, Store, StoreError,
     Watch,
 };
-use idem_runtime::{KeyDigest, Operation};
 use idem_tests::claims::{complete, finished, take};
-use idem_tests::shop::{HASTE, asks, connect, connected, patiently};
+use idem_tests::shop::{HASTE, connect, connected, patiently};
 
 pub(crate) struct Client(pub(crate) Arc<dyn Store>);
 
@@ -50,11 +49,11 @@ impl Client {
     }
 
     pub(crate) async fn take(&self, key: &RecordKey) -> Header {
-        let request = ClaimRequest {
-            lease: Duration::from_hours(1),
-            retain: Duration::from_hours(24),
-            ..asks(Owner::random())
-        };
+        let request = ClaimRequest::new(
+            Owner::random(),
+            Duration::from_hours(1),
+            Duration::from_hours(24),
+        );
         take(&*self.0, key, &request).await
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idem_harness::RedisServer;
-use idem_runtime::LocalCache;
+use idem_runtime::cache::LocalCache;
 use idem_runtime::store::redis::RedisStore;
 use idem_tests::shop::{PATIENCE, connect, connected, patiently, proxied, until};
 

@@ -11,17 +11,14 @@ use idem_runtime::store::{
     StoreError,
 };
 use idem_tests::claims::{finished, granted};
-use idem_tests::shop::{HASTE, asks, connected, patiently, until};
+use idem_tests::shop::{HASTE, connected, patiently, until};
 
 use crate::setup::{Behind, Keys, calls, primaries};
 
 fn request(owner: Owner) -> ClaimRequest {
-    ClaimRequest {
-        lease: Duration::from_hours(1),
-        retain: Duration::from_hours(24),
-        dated: false,
-        ..asks(owner)
-    }
+    let mut request = ClaimRequest::new(owner, Duration::from_hours(1), Duration::from_hours(24));
+    request.dated = false;
+    request
 }
 
 /// Retries until there is a reply, as the engine does.

@@ -10,7 +10,6 @@ use idem_runtime::store::{
     RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
 };
 use idem_tests::claims::{complete, finished};
-use idem_tests::shop::asks;
 use tokio::task::JoinSet;
 
 use crate::client::{Client, store};
@@ -48,12 +47,7 @@ const DEEDS: [Deed; 10] = [
 ];
 
 pub(crate) fn request(owner: Owner) -> ClaimRequest {
-    ClaimRequest {
-        lease: Duration::from_hours(1),
-        retain: Duration::from_hours(24),
-        dated: true,
-        ..asks(owner)
-    }
+    ClaimRequest::new(owner, Duration::from_hours(1), Duration::from_hours(24))
 }
 
 fn seen(record: &Bytes) -> Header {

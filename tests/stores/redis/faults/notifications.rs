@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use idem_harness::RespConn;
-use idem_runtime::KeyDigest;
+use idem_runtime::key::KeyDigest;
 use idem_runtime::store::{
     CompleteReply, Header, OutcomeKind, ReadReply, ReleaseReply, Remains, RenewReply, ResolveReply,
     State,
@@ -63,12 +63,7 @@ impl Listener {
 }
 
 async fn claim(store: &RedisStore, number: u8) -> Header {
-    let request = ClaimRequest {
-        lease: LEASE,
-        retain: LEASE * 60,
-        dated: true,
-        ..asks(owner(number))
-    };
+    let request = ClaimRequest::new(owner(number), LEASE, LEASE * 60);
     take(store, &key(), &request).await
 }
 

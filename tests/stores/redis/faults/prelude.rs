@@ -4,7 +4,7 @@ pub(crate) use std::sync::Arc;
 pub(crate) use std::time::{Duration, Instant};
 
 pub(crate) use idem_harness::{Edition, RedisServer, Reply, TcpProxy};
-pub(crate) use idem_runtime::Operation;
+pub(crate) use idem_runtime::key::Operation;
 pub(crate) use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
 pub(crate) use idem_runtime::store::{ClaimRequest, Owner, RecordKey, Store, StoreErrorKind};
 pub(crate) use idem_tests::shop::{

@@ -3,10 +3,8 @@
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use idem_runtime::store::{
-    AnswerTypes, Fence, Header, OutcomeKind, ReadReply, Remains, State, StoreError,
-};
-use idem_runtime::{ErrorKind, Fingerprint, KeyDigest};
+use idem_runtime::store::{Fence, Header, OutcomeKind, ReadReply, Remains, State, StoreError};
+use idem_runtime::{ErrorKind, key::KeyDigest};
 use idem_tests::shop::assert_contains;
 
 use crate::prelude::*;
@@ -280,11 +278,14 @@ async fn a_record_beyond_the_limit_is_not_fetched() {
             Duration::from_hours(1),
         )
     };
-    let ask = |dated| ClaimRequest {
-        lease: Duration::from_secs(30),
-        retain: Duration::from_hours(1),
-        dated,
-        ..asks(Owner::random())
+    let ask = |dated| {
+        let mut ask = ClaimRequest::new(
+            Owner::random(),
+            Duration::from_secs(30),
+            Duration::from_hours(1),
+        );
+        ask.dated = dated;
+        ask
     };
     let name = key.name();
     let header = done(1).encode();

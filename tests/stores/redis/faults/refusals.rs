@@ -1,7 +1,7 @@
 //! A server that replies, and refuses to write.
 
 use idem_harness::{ReplicaPair, RespConn};
-use idem_runtime::KeyBuilder;
+use idem_runtime::key::KeyBuilder;
 use idem_runtime::store::{Needs, Store as _};
 use idem_tests::shop::assert_store_says;
 

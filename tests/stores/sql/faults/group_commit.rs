@@ -2,10 +2,10 @@
 
 use std::pin::pin;
 
+use idem_runtime::key::{KeyBuilder, Operation};
 use idem_runtime::store::{
-    AnswerTypes, ClaimRequest, CompleteReply, Header, OutcomeKind, RecordKey, State, StoreError,
+    ClaimRequest, CompleteReply, Header, OutcomeKind, RecordKey, State, StoreError,
 };
-use idem_runtime::{KeyBuilder, Operation};
 
 use crate::prelude::*;
 

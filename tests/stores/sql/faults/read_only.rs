@@ -4,7 +4,7 @@ use std::str::FromStr as _;
 
 use idem_runtime::store::StoreErrorKind::Full;
 use idem_runtime::store::sql::SqlSource;
-use idem_runtime::store::{ClaimRequest, Needs, Store as _};
+use idem_runtime::store::{Needs, Store as _};
 use idem_tests::shop::happened;
 use sqlx::sqlite::SqliteConnectOptions;
 

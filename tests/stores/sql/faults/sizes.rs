@@ -1,9 +1,8 @@
 //! Records larger than a store's read limit are refused without being fetched.
 
 use bytes::Bytes;
-use idem_runtime::Fingerprint;
 use idem_runtime::store::StoreErrorKind::TooLarge;
-use idem_runtime::store::{AnswerTypes, Fence, Header, OutcomeKind, State};
+use idem_runtime::store::{Fence, Header, OutcomeKind, State};
 
 use crate::prelude::*;
 

@@ -1,6 +1,6 @@
 //! Record keys with a secret.
 
-use idem_runtime::{CallBuilder, OutcomeKind};
+use idem_runtime::{CallBuilder, store::OutcomeKind};
 use idem_tests::fixture::Classified;
 use idem_tests::shop::assert_contains;
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_runtime::store::sql::{SqlSource, SqlStore, SqlTransaction};
-use idem_runtime::{CallBuilder, Classify, Engine, EngineBuilder, EntryState, Error, ErrorKind};
+use idem_runtime::{
+    CallBuilder, Classify, Engine, EngineBuilder, Error, ErrorKind, admin::EntryState,
+};
 use idem_tests::events::Events;
 use idem_tests::fixture::Classified;
 use idem_tests::payment::Runs;

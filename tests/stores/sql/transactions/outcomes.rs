@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 
-use idem_runtime::{FOREVER, OnDuplicate, OutcomeKind};
+use idem_runtime::{FOREVER, OnDuplicate, store::OutcomeKind};
 
 use crate::prelude::*;
 

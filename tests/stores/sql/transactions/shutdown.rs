@@ -4,7 +4,10 @@ use std::pin::Pin;
 use std::sync::{Mutex, OnceLock, Weak};
 use std::task::{Context, Wake, Waker};
 
-use idem_runtime::{Event, EventKind, Observer, ShutdownError};
+use idem_runtime::{
+    Observer, ShutdownError,
+    observe::{Event, EventKind},
+};
 
 use crate::prelude::*;
 

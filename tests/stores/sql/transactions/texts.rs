@@ -2,7 +2,10 @@
 
 use idem_harness::PostgresServer;
 use idem_runtime::store::sql::PostgresStore;
-use idem_runtime::{AnswerFormat, EncryptionKeys, Error};
+use idem_runtime::{
+    Error,
+    codec::{AnswerFormat, EncryptionKeys},
+};
 use sqlx::PgConnection;
 
 use crate::prelude::*;

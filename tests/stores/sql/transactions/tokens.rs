@@ -1,7 +1,10 @@
 //! One-time tokens as keys of calls in a transaction.
 
 use idem_runtime::clock::ManualClock;
-use idem_runtime::{TokenIssuer, idempotent, token};
+use idem_runtime::{
+    idempotent,
+    token::{TokenIssuer, token},
+};
 
 use crate::prelude::*;
 
