@@ -1,4 +1,9 @@
 //! Consumers: one effect per message, on a queue in memory and on real brokers.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a part of a test panics when it does not get what it needs"
+)]
+
 mod memory;
 mod redis_streams;

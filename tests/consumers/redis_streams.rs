@@ -131,7 +131,7 @@ async fn three_consumers_run_one_body_for_each_id() {
     send(&server, (0..2_000).map(|number| number % 500)).await;
     let (summaries, bodies) = consume(&server, 3, |_| false).await;
     let acknowledged: u64 = summaries.iter().map(|it| it.acknowledged).sum();
-    let bodies = bodies.lock().unwrap();
+    let bodies = bodies.lock().unwrap().clone();
     assert_eq!((bodies.len(), bodies.values().max()), (500, Some(&1)));
     assert!(acknowledged >= 2_000, "{summaries:?}");
     assert!(dead_letters(&server).await.is_empty());

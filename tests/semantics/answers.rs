@@ -1,16 +1,14 @@
 //! How answers are written and read when settings are deployed: the formats that meet in one store.
 
-use idem_runtime::store::{ReadReply, RecordKey, Store};
+use idem_runtime::store::RecordKey;
 use idem_runtime::{
-    EngineBuilder, ErrorKind,
-    claim::Acquired,
+    EngineBuilder,
     codec::{AnswerFormat, EncryptionKeys},
     fingerprint::Fingerprint,
     key::{KeyBuilder, Operation},
 };
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Receipt};
+
+use crate::prelude::*;
 
 on_every_store![
     every_setting_reads_the_answers_of_every_setting,
@@ -178,7 +176,7 @@ async fn an_answer_that_was_moved_to_another_key_is_refused(fixture: Fixture) {
 async fn an_answer_that_was_copied_to_another_prefix_is_refused(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.encrypt(keys()));
     let prefix = format!("{}-other", fixture.key().prefix());
-    let other = idem_runtime::Engine::builder(fixture.store.clone()).prefix(prefix.clone());
+    let other = Engine::builder(fixture.store.clone()).prefix(prefix.clone());
     let other = other.encrypt(keys()).build().unwrap();
     let paid = other
         .operation("pay")
@@ -308,9 +306,7 @@ async fn the_limit_holds_before_compression_and_after_encryption(mut fixture: Fi
 
 async fn a_claim_without_a_body_seals_its_answer(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.encrypt(keys()));
-    let Acquired::Run(claim) = fixture.pay().begin().await.unwrap() else {
-        unreachable!("it is the first call")
-    };
+    let claim = claimed(fixture.pay()).await;
     claim.complete(&MEMO.to_owned()).await.unwrap();
     let record = record(&fixture, 7).await;
     assert!(!record.windows(6).any(|part| part == b"marker"));
@@ -338,23 +334,20 @@ async fn an_answer_by_hand_is_sealed(fixture: Fixture) {
 }
 
 async fn secrets_are_in_no_message(fixture: Fixture) {
-    let builder = idem_runtime::Engine::builder(fixture.store.clone()).encrypt(keys());
+    let builder = Engine::builder(fixture.store.clone()).encrypt(keys());
     let mut told = vec![format!("{:?}", keys()), format!("{builder:?}")];
     let fixture = fixture.with(|engine| engine.encrypt(keys().also(8, SECRET)));
-    let Acquired::Run(claim) = fixture.pay().begin().await.unwrap() else {
-        unreachable!("it is the first call")
-    };
+    let claim = claimed(fixture.pay()).await;
     told.push(format!("{:?} {claim:?}", fixture.engine));
     let completion = claim.complete(&MEMO.to_owned()).await.unwrap();
     told.push(format!("{completion:?}"));
     let done = fixture.pay().begin().await.unwrap();
     told.push(format!("{done:?}"));
-    let twice =
-        idem_runtime::Engine::builder(fixture.store.clone()).encrypt(keys().also(7, SECRET));
+    let twice = Engine::builder(fixture.store.clone()).encrypt(keys().also(7, SECRET));
     let error = twice.build().unwrap_err();
     assert!(error.to_string().contains("two keys have the id 7"));
     told.push(format!("{error} {error:?}"));
-    let needless = idem_runtime::Engine::builder(fixture.store.clone()).accept_plaintext();
+    let needless = Engine::builder(fixture.store.clone()).accept_plaintext();
     let error = needless.build().unwrap_err();
     assert!(error.to_string().contains("`accept_plaintext` needs"));
     told.extend(fixture.events.all());

@@ -1,19 +1,10 @@
 //! How often a body may be started: what counts, where it ends, and what mends it.
 
 use std::num::NonZeroU16;
-use std::time::Duration;
 
-use idem_runtime::{ErrorKind, OnCancel, OnRunning, Reconciled, admin::EntryState};
-use idem_tests::faulty::{Fault, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Receipt};
+use idem_tests::shop::assert_contains;
 
-use crate::reconciling::{Counts, LANDED, Says, reconciled};
-use crate::support::{
-    Answer, Body, LEASE_OVER, Pay, abandon, answered, assert_running, comes_to_rest, crashed,
-    panicked, receipt, refusal, stands,
-};
+use crate::prelude::*;
 
 on_every_store![
     each_attempt_without_an_answer_counts,
@@ -51,11 +42,6 @@ fn once(call: Pay) -> Pay {
 async fn attempt(call: Pay) -> Answer {
     call.run(|cx| async move { receipt(cx.attempt().into()) })
         .await
-}
-
-async fn down(call: Pay) {
-    let call = call.run(|_| async { Err(PayError::Down) as Answer });
-    assert_eq!(call.await, Err(PayError::Down));
 }
 
 async fn exhausted(call: Pay, attempts: u32) {
@@ -119,10 +105,7 @@ async fn an_exhausted_key_reports_its_attempts(fixture: Fixture) {
     let error = refusal(answered(fixture.pay_far()).await);
     assert_eq!(error.kind(), &ErrorKind::Exhausted { attempts: 5 });
     assert!(!error.is_retryable() && error.retry_after().is_none());
-    assert!(
-        error.to_string().contains("5 attempts were abandoned"),
-        "{error}"
-    );
+    assert_contains(&error, "5 attempts were abandoned");
     assert_eq!(stands(&fixture).await, (EntryState::Abandoned, 5));
 }
 
@@ -166,10 +149,7 @@ async fn one_attempt_is_over_after_a_system_error(fixture: Fixture) {
 }
 
 async fn one_attempt_is_over_after_a_release_by_hand(fixture: Fixture) {
-    let begun = once(fixture.pay()).begin().await.unwrap();
-    let idem_runtime::claim::Acquired::Run(claim) = begun else {
-        panic!("nothing is stored")
-    };
+    let claim = claimed(once(fixture.pay())).await;
     claim.release().await;
     exhausted(once(fixture.pay()), 1).await;
 }
@@ -188,9 +168,7 @@ async fn one_attempt_is_over_after_a_panic(fixture: Fixture) {
 
 async fn one_attempt_that_never_began_is_not_over(fixture: Fixture) {
     use idem_tests::faulty::{Fault, StoreOperation};
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::ReplyHangs]);
+    fixture.fail(StoreOperation::Claim, [Fault::ReplyHangs]);
     let call = tokio::spawn(answered(once(fixture.pay())));
     while fixture.pay_far().entry().await.unwrap().is_none() {}
     fixture.clock.advance(Duration::from_secs(2));
@@ -260,9 +238,7 @@ async fn the_last_attempt_is_not_repeated_because_it_did_not_land(fixture: Fixtu
 async fn a_call_with_a_hook_does_not_share_the_refusal_of_one_without(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.max_attempts(NonZeroU16::new(1)));
     abandon(&fixture).await;
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
+    fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld]);
     let without = tokio::spawn(fixture.pay().run(|_| async { receipt(1) }));
     let landed = |_| async { Reconciled::Landed(Receipt { run: 1 }) };
     for _ in 0..100 {

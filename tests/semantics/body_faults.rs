@@ -1,20 +1,13 @@
 //! What goes wrong around a body that ran, or is about to: none of it may run the body again.
 
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
-use idem_runtime::clock::Clock;
-use idem_runtime::store::{ReadReply, Store};
 use idem_runtime::{
-    Class, ErrorKind, Observer, OnRunning,
-    claim::{Acquired, Completion},
+    Observer,
+    claim::Completion,
     observe::{Event, EventKind},
 };
-use idem_tests::faulty::{Fault, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Receipt, Runs};
 use serde::{Deserialize, Serialize, Serializer};
+
+use crate::prelude::*;
 
 on_every_store![
     a_serialize_that_panics_leaves_a_tombstone,
@@ -50,10 +43,7 @@ async fn a_serialize_that_panics_leaves_a_tombstone(fixture: Fixture) {
         .await;
     assert_eq!(again.unwrap_err().kind(), &ErrorKind::NotStored);
 
-    let begun = fixture.engine.operation("by hand").key(&1).begin().await;
-    let Acquired::Run(claim) = begun.unwrap() else {
-        panic!("nothing is stored")
-    };
+    let claim = claimed(fixture.engine.operation("by hand").key(&1)).await;
     assert!(matches!(
         claim.complete(&Booby).await.unwrap(),
         Completion::Own
@@ -85,7 +75,7 @@ async fn a_classification_that_panics_leaves_the_outcome_unknown(fixture: Fixtur
 }
 
 async fn paid(fixture: &Fixture, runs: &Runs) -> Result<Receipt, PayError> {
-    let body = |_| async { Ok(Receipt { run: runs.start() }) };
+    let body = |_| async { receipt(runs.start()) };
     fixture.pay().run(body).await
 }
 
@@ -103,24 +93,20 @@ async fn with_pauses(fixture: &Fixture, event: &str) {
 
 async fn a_completion_that_is_refused_is_sent_again(fixture: Fixture) {
     let runs = Runs::default();
-    fixture
-        .store
-        .fail(StoreOperation::Complete, [Fault::Refused, Fault::Refused]);
-    assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
+    fixture.fail(StoreOperation::Complete, [Fault::Refused, Fault::Refused]);
+    assert_eq!(paid(&fixture, &runs).await, receipt(1));
     assert_eq!(fixture.events.count("unsaved: an injected fault"), 1);
     with_pauses(&fixture, "completed value").await;
-    assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
-    assert_eq!(fixture.store.sent(StoreOperation::Complete).len(), 3);
+    assert_eq!(paid(&fixture, &runs).await, receipt(1));
+    assert_eq!(fixture.count(StoreOperation::Complete), 3);
 }
 
 async fn an_answer_is_given_up_when_it_would_have_expired(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.ttl(Duration::from_mins(3)));
     let begun = fixture.clock.now();
     let runs = Runs::default();
-    fixture
-        .store
-        .fail(StoreOperation::Complete, [Fault::Refused; 10_000]);
-    assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
+    fixture.fail(StoreOperation::Complete, [Fault::Refused; 10_000]);
+    assert_eq!(paid(&fixture, &runs).await, receipt(1));
     let given_up = "unsaved: an injected fault; storing is given up";
     with_pauses(&fixture, given_up).await;
     let tried = fixture.clock.now().saturating_sub(begun);
@@ -130,26 +116,17 @@ async fn an_answer_is_given_up_when_it_would_have_expired(fixture: Fixture) {
 async fn an_overtaken_call_whose_winner_cannot_be_read_does_not_return_its_own_answer(
     fixture: Fixture,
 ) {
-    fixture
-        .store
-        .fail(StoreOperation::Complete, [Fault::TooLarge]);
-    let answer = fixture
-        .pay()
-        .run(|_| async { Ok::<_, PayError>(Receipt { run: 1 }) });
+    fixture.fail(StoreOperation::Complete, [Fault::TooLarge]);
+    let answer = fixture.pay().run(|_| async { receipt(1) });
     assert_eq!(answer.await.unwrap_err().kind(), &ErrorKind::TooLarge);
 }
 
 /// Starts a call whose claim is granted and whose reply is on its way.
-async fn claiming(
-    fixture: &Fixture,
-    runs: &Runs,
-) -> tokio::task::JoinHandle<Result<Receipt, PayError>> {
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
+async fn claiming(fixture: &Fixture, runs: &Runs) -> JoinHandle<Result<Receipt, PayError>> {
+    fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld]);
     let (call, runs) = (fixture.pay(), runs.clone());
     let call = tokio::spawn(async move {
-        let body = |_| async { Ok(Receipt { run: runs.start() }) };
+        let body = |_| async { receipt(runs.start()) };
         call.run(body).await
     });
     while fixture.store.read(&fixture.key()).await.unwrap() == ReadReply::Absent {
@@ -169,10 +146,10 @@ async fn a_grant_that_comes_after_its_lease_runs_nothing(fixture: Fixture) {
     let first = claiming(&fixture, &runs).await;
     fixture.pass_in_store(Duration::from_secs(30));
     // The lease is over before its process notices, so another call runs.
-    let body = |_| async { Ok::<_, PayError>(Receipt { run: runs.start() }) };
-    assert_eq!(fixture.pay_far().run(body).await, Ok(Receipt { run: 1 }));
+    let body = |_| async { receipt(runs.start()) };
+    assert_eq!(fixture.pay_far().run(body).await, receipt(1));
     paused(&fixture, Duration::from_secs(30));
-    assert_eq!(first.await.unwrap(), Ok(Receipt { run: 1 }));
+    assert_eq!(first.await.unwrap(), receipt(1));
     assert_eq!(runs.count(), 1, "the late grant ran a second body");
 }
 
@@ -181,7 +158,7 @@ async fn a_late_unwanted_grant_is_renewed_before_the_body_runs(fixture: Fixture)
     let first = claiming(&fixture, &runs).await;
     fixture.pass_in_store(Duration::from_secs(31));
     paused(&fixture, Duration::from_secs(31));
-    assert_eq!(first.await.unwrap(), Ok(Receipt { run: 1 }));
+    assert_eq!(first.await.unwrap(), receipt(1));
     let sent = fixture.store.sent(StoreOperation::Claim);
     assert_eq!(sent.len(), 2);
     assert_eq!(sent[0], sent[1], "the same owner");
@@ -191,12 +168,10 @@ async fn a_late_unwanted_grant_is_renewed_before_the_body_runs(fixture: Fixture)
 async fn a_store_that_is_slower_than_the_lease_runs_nothing(fixture: Fixture) {
     let runs = Runs::default();
     let first = claiming(&fixture, &runs).await;
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::ReplyHeld; 9]);
+    fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld; 9]);
     for sent in 2.. {
         paused(&fixture, Duration::from_secs(30));
-        while !first.is_finished() && fixture.store.sent(StoreOperation::Claim).len() < sent {
+        while !first.is_finished() && claims(&fixture) < sent {
             tokio::task::yield_now().await;
         }
         if first.is_finished() {
@@ -245,24 +220,20 @@ async fn an_observer_that_panics_costs_no_answer_and_no_lease(fixture: Fixture) 
     let answer = fixture.pay().run(|_| async {
         for renewals in 1..=3 {
             let third = Duration::from_secs(10);
-            fixture.clock.sleeper_within(third).await;
-            fixture.clock.advance(third);
+            wakes(&fixture, third).await;
             while observer.count("renewed") < renewals {
                 tokio::task::yield_now().await;
             }
         }
-        Ok::<_, PayError>(Receipt { run: runs.start() })
+        receipt(runs.start())
     });
-    assert_eq!(answer.await, Ok(Receipt { run: 1 }));
+    assert_eq!(answer.await, receipt(1));
     assert_eq!(observer.count("completed"), 1);
-    assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
+    assert_eq!(paid(&fixture, &runs).await, receipt(1));
 }
 
 async fn a_renewal_asked_for_runs_on_the_engines_thread(fixture: Fixture) {
-    let begun = fixture.pay().begin().await.unwrap();
-    let Acquired::Run(claim) = begun else {
-        panic!("nothing is stored")
-    };
+    let claim = claimed(fixture.pay()).await;
     claim.renew().await.unwrap();
     let log = fixture.store.log();
     let mut renewals = log
@@ -272,7 +243,7 @@ async fn a_renewal_asked_for_runs_on_the_engines_thread(fixture: Fixture) {
         renewals.next().expect("it was renewed").thread,
         "idem-background"
     );
-    fixture.store.fail(StoreOperation::Renew, [Fault::Refused]);
+    fixture.fail(StoreOperation::Renew, [Fault::Refused]);
     let error = claim.renew().await.unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
     claim.release().await;

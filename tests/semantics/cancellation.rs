@@ -1,20 +1,13 @@
 //! A future that is dropped, wherever it stands: nothing that finished is lost or freed, and the key
 //! is treated as the operation says.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::PoisonError;
 
-use idem_runtime::{OnCancel, OnLeaseLost, OnPanic, OnRunning, admin::EntryState};
+use idem_runtime::OnPanic;
 use idem_tests::events::Events;
-use idem_tests::faulty::{Fault, Faulty, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Runs};
+use idem_tests::faulty::Faulty;
 
-use crate::support::{
-    Answer, Body, LEASE_OVER, Pay, answered, assert_running, assert_unknown, caught, comes_to_rest,
-    paid, poll_once, poll_times, receipt, refusal, refused_far, stands, until,
-};
+use crate::prelude::*;
 
 on_every_store![
     dropped_at_every_poll_and_held,
@@ -274,9 +267,7 @@ async fn an_unknown_body_is_gone_before_its_key_is_unknown(fixture: Fixture) {
 }
 
 async fn a_body_that_lost_its_lease_is_gone_before_its_key_is_free(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Renew, [Fault::Hangs; 1_000]);
+    fixture.fail(StoreOperation::Renew, [Fault::Hangs; 1_000]);
     let told = Arc::new(Mutex::new(None));
     let holds = Holds {
         events: fixture.events.clone(),
@@ -306,42 +297,32 @@ async fn a_panicked_body_is_gone_before_its_key_is_free(fixture: Fixture) {
 async fn dropped_after_sending(fixture: &Fixture, operation: StoreOperation, answer: Answer) {
     let call = fixture.pay().on_cancel(OnCancel::Release);
     let mut call = Box::pin(call.run(|_| async { answer }));
-    while fixture.store.count(operation) == 0 {
+    while fixture.count(operation) == 0 {
         assert!(poll_once(call.as_mut()).await.is_none());
         tokio::task::yield_now().await;
     }
 }
 
 async fn a_body_dropped_while_its_answer_travels_is_stored(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Complete, [Fault::ReplyHeld]);
+    fixture.fail(StoreOperation::Complete, [Fault::ReplyHeld]);
     dropped_after_sending(&fixture, StoreOperation::Complete, receipt(7)).await;
     comes_to_rest(&fixture).await;
-    assert_eq!(
-        fixture.store.count(StoreOperation::Release),
-        0,
-        "it has finished"
-    );
+    assert_eq!(fixture.count(StoreOperation::Release), 0, "it has finished");
     assert_eq!(fixture.events.count("dropped"), 0);
     assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
 
 async fn a_body_dropped_while_its_answer_is_lost_is_stored(fixture: Fixture) {
     let lost = [Fault::Hangs, Fault::Lost, Fault::ReplyLost, Fault::Lost];
-    fixture.store.fail(StoreOperation::Complete, lost);
+    fixture.fail(StoreOperation::Complete, lost);
     dropped_after_sending(&fixture, StoreOperation::Complete, receipt(7)).await;
     comes_to_rest(&fixture).await;
-    assert_eq!(
-        fixture.store.count(StoreOperation::Release),
-        0,
-        "it has finished"
-    );
+    assert_eq!(fixture.count(StoreOperation::Release), 0, "it has finished");
     assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
 
 async fn a_body_dropped_while_its_release_travels_is_released(fixture: Fixture) {
-    fixture.store.fail(StoreOperation::Release, [Fault::Hangs]);
+    fixture.fail(StoreOperation::Release, [Fault::Hangs]);
     dropped_after_sending(&fixture, StoreOperation::Release, Err(PayError::Down)).await;
     comes_to_rest(&fixture).await;
     assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
@@ -349,11 +330,11 @@ async fn a_body_dropped_while_its_release_travels_is_released(fixture: Fixture) 
 
 async fn a_release_on_drop_that_is_lost_is_sent_again(fixture: Fixture) {
     let lost = [Fault::Lost, Fault::ReplyLost, Fault::Lost];
-    fixture.store.fail(StoreOperation::Release, lost);
+    fixture.fail(StoreOperation::Release, lost);
     let call = fixture.pay().on_cancel(OnCancel::Release);
     Body::start(call, receipt(7)).await.drop_caller().await;
     comes_to_rest(&fixture).await;
-    assert_eq!(fixture.store.count(StoreOperation::Release), 4);
+    assert_eq!(fixture.count(StoreOperation::Release), 4);
     assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
 }
 
@@ -388,9 +369,7 @@ async fn a_hold_sends_nothing_to_the_store(fixture: Fixture) {
 
 async fn a_body_that_never_began_counts_for_nothing(fixture: Fixture) {
     drop(answered(fixture.pay()));
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
+    fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld]);
     let mut call = Box::pin(answered(fixture.pay().on_cancel(OnCancel::Unknown)));
     while fixture.pay_far().entry().await.unwrap().is_none() {
         assert!(poll_once(call.as_mut()).await.is_none());

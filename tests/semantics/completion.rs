@@ -1,13 +1,6 @@
 //! The last step: a success stays a success, whatever happens to its storing.
 
-use std::pin::pin;
-use std::time::Duration;
-
-use idem_runtime::{ErrorKind, OnRunning};
-use idem_tests::faulty::{Fault, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Receipt, Runs};
+use crate::prelude::*;
 
 on_every_store![
     a_completion_whose_reply_is_lost_is_sent_again,
@@ -19,7 +12,7 @@ on_every_store![
 ];
 
 async fn paid(fixture: &Fixture, runs: &Runs) -> Result<Receipt, PayError> {
-    let body = |_| async { Ok(Receipt { run: runs.start() }) };
+    let body = |_| async { receipt(runs.start()) };
     fixture.pay().run(body).await
 }
 
@@ -38,32 +31,30 @@ async fn with_pauses<T>(fixture: &Fixture, call: impl Future<Output = T>) -> T {
 
 /// Waits until the store has received so many commands.
 async fn asked(fixture: &Fixture, operation: StoreOperation, times: usize) {
-    while fixture.store.sent(operation).len() < times {
+    while fixture.count(operation) < times {
         tokio::task::yield_now().await;
     }
 }
 
 async fn a_completion_whose_reply_is_lost_is_sent_again(fixture: Fixture) {
     let runs = Runs::default();
-    fixture
-        .store
-        .fail(StoreOperation::Complete, [Fault::ReplyLost, Fault::Lost]);
+    fixture.fail(StoreOperation::Complete, [Fault::ReplyLost, Fault::Lost]);
     let first = with_pauses(&fixture, paid(&fixture, &runs)).await;
-    assert_eq!(first, Ok(Receipt { run: 1 }));
+    assert_eq!(first, receipt(1));
     let sent = fixture.store.sent(StoreOperation::Complete);
     assert_eq!(sent.len(), 3);
     assert!(
         sent.iter().all(|owner| *owner == sent[0]),
         "always the same owner"
     );
-    assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
+    assert_eq!(paid(&fixture, &runs).await, receipt(1));
     assert_eq!(fixture.events.count("completed value"), 1);
     assert_eq!(fixture.events.count("unsaved"), 0);
 }
 
 async fn a_success_is_returned_although_it_cannot_be_stored_yet(fixture: Fixture) {
     let runs = Runs::default();
-    fixture.store.fail(StoreOperation::Complete, [Fault::Hangs]);
+    fixture.fail(StoreOperation::Complete, [Fault::Hangs]);
     let mut first = pin!(paid(&fixture, &runs));
     tokio::select! {
         biased;
@@ -71,7 +62,7 @@ async fn a_success_is_returned_although_it_cannot_be_stored_yet(fixture: Fixture
         () = asked(&fixture, StoreOperation::Complete, 1) => {}
     }
     fixture.clock.advance(Duration::from_secs(2));
-    assert_eq!(first.await, Ok(Receipt { run: 1 }));
+    assert_eq!(first.await, receipt(1));
     assert_eq!(
         fixture
             .events
@@ -80,12 +71,12 @@ async fn a_success_is_returned_although_it_cannot_be_stored_yet(fixture: Fixture
     );
     // The engine's thread sends it again.
     fixture.events.wait_for("completed value", 1).await;
-    assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
+    assert_eq!(paid(&fixture, &runs).await, receipt(1));
 }
 
 async fn a_completion_goes_on_when_its_caller_is_dropped(fixture: Fixture) {
     let runs = Runs::default();
-    fixture.store.fail(StoreOperation::Complete, [Fault::Hangs]);
+    fixture.fail(StoreOperation::Complete, [Fault::Hangs]);
     {
         let mut call = Box::pin(paid(&fixture, &runs));
         while fixture.store.sent(StoreOperation::Complete).is_empty() {
@@ -98,32 +89,31 @@ async fn a_completion_goes_on_when_its_caller_is_dropped(fixture: Fixture) {
     }
     fixture.events.wait_for("completed value", 1).await;
     assert_eq!(fixture.events.count("dropped"), 0, "its body had ended");
-    assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
+    assert_eq!(paid(&fixture, &runs).await, receipt(1));
 }
 
 async fn a_completion_that_is_refused_is_reported_and_tried_again(fixture: Fixture) {
     let runs = Runs::default();
     let refused = [Fault::Refused, Fault::Refused, Fault::Refused];
-    fixture.store.fail(StoreOperation::Complete, refused);
-    assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
+    fixture.fail(StoreOperation::Complete, refused);
+    assert_eq!(paid(&fixture, &runs).await, receipt(1));
     let reported = "unsaved: an injected fault; storing goes on in the background";
     assert_eq!(fixture.events.count(reported), 1);
     // The missing right is granted: the engine's thread notices.
     with_pauses(&fixture, fixture.events.wait_for("completed value", 1)).await;
-    assert_eq!(fixture.store.sent(StoreOperation::Complete).len(), 4);
-    assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
+    assert_eq!(fixture.count(StoreOperation::Complete), 4);
+    assert_eq!(paid(&fixture, &runs).await, receipt(1));
 }
 
 async fn a_renewal_without_reply_is_tried_again(fixture: Fixture) {
-    fixture.store.fail(
+    fixture.fail(
         StoreOperation::Renew,
         [Fault::Lost, Fault::ReplyLost, Fault::ReplyHangs],
     );
     let claim = fixture.pay().begin().await.unwrap();
     for (failures, pause) in [(1, 10_000), (2, 2_500)] {
         let pause = Duration::from_millis(pause);
-        fixture.clock.sleeper_within(pause).await;
-        fixture.clock.advance(pause);
+        wakes(&fixture, pause).await;
         fixture.events.wait_for("renewal failed", failures).await;
     }
     fixture
@@ -132,8 +122,7 @@ async fn a_renewal_without_reply_is_tried_again(fixture: Fixture) {
         .await;
     fixture.clock.advance(Duration::from_millis(2_500));
     asked(&fixture, StoreOperation::Renew, 3).await;
-    fixture.clock.sleeper_within(Duration::from_secs(10)).await;
-    fixture.clock.advance(Duration::from_secs(10));
+    wakes(&fixture, Duration::from_secs(10)).await;
     fixture.events.wait_for("renewed", 1).await;
     assert_eq!(fixture.events.count("renewal failed"), 3);
     drop(claim);
@@ -147,14 +136,12 @@ async fn a_renewal_without_reply_is_tried_again(fixture: Fixture) {
 }
 
 async fn a_release_whose_reply_is_lost_is_sent_again(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Release, [Fault::ReplyLost, Fault::Lost]);
+    fixture.fail(StoreOperation::Release, [Fault::ReplyLost, Fault::Lost]);
     let call = fixture
         .pay()
         .run(|_| async { Err::<Receipt, _>(PayError::Down) });
     assert_eq!(with_pauses(&fixture, call).await, Err(PayError::Down));
-    assert_eq!(fixture.store.sent(StoreOperation::Release).len(), 3);
+    assert_eq!(fixture.count(StoreOperation::Release), 3);
     let runs = Runs::default();
-    assert_eq!(paid(&fixture, &runs).await, Ok(Receipt { run: 1 }));
+    assert_eq!(paid(&fixture, &runs).await, receipt(1));
 }

@@ -1,18 +1,8 @@
 //! What a body can ask about its call, and calls that bodies make.
 
-use std::time::Duration;
+use idem_runtime::{key::KeyDigest, store::Fence};
 
-use idem_runtime::{Context, ErrorKind, OnOtherType, OnRunning, key::KeyDigest, store::Fence};
-use idem_tests::faulty::StoreOperation;
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Runs};
-
-use crate::reconciling::Says;
-use crate::support::{
-    Answer, Body, LEASE_OVER, Pay, answered, assert_running, crashed, never, paid, panicked,
-    poll_once, receipt, refusal, timed_out,
-};
+use crate::prelude::*;
 
 on_every_store![
     a_body_knows_its_call,
@@ -152,7 +142,7 @@ async fn a_derived_key_reveals_nothing_about_the_key(fixture: Fixture) {
 }
 
 async fn a_context_outlives_its_body(fixture: Fixture) {
-    let kept = std::sync::Mutex::new(None);
+    let kept = Mutex::new(None);
     let call = fixture.pay().run(|cx| async {
         *kept.lock().unwrap() = Some(cx);
         receipt(1)
@@ -214,11 +204,7 @@ async fn is_reentered(call: Pay) {
 
 async fn a_body_that_calls_itself_is_refused_at_once(fixture: Fixture) {
     inside(&fixture, is_reentered(fixture.pay())).await;
-    assert_eq!(
-        fixture.store.count(StoreOperation::Claim),
-        1,
-        "nobody was asked"
-    );
+    assert_eq!(claims(&fixture), 1, "nobody was asked");
 }
 
 async fn a_body_that_calls_itself_two_levels_down_is_refused_at_once(fixture: Fixture) {
@@ -253,7 +239,7 @@ async fn a_hook_that_calls_itself_is_refused_at_once(fixture: Fixture) {
         Says::Unknown
     };
     let call = fixture.pay().run_reconciled(hook, |_| async { never() });
-    crate::support::assert_unknown(&refusal(call.await));
+    assert_unknown(&refusal(call.await));
 }
 
 async fn a_body_that_calls_itself_on_another_engine_waits_for_itself(fixture: Fixture) {

@@ -1,17 +1,12 @@
 //! A task whose calls are all answered at once lets other tasks have their turn.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use idem_runtime::cache::LocalCache;
 use idem_runtime::conformance::Faulty;
-use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{
-    CallBuilder, Engine, ErrorKind, OnDuplicate, cache::LocalCache, claim::Acquired,
-};
-use idem_tests::payment::PayError;
 use idem_tests::shop::until;
 
-use crate::support::refusal;
+use crate::prelude::*;
 
 type Call = CallBuilder;
 
@@ -105,12 +100,12 @@ async fn replays_of_the_local_cache_take_turns() {
 #[tokio::test]
 async fn refused_duplicates_take_turns() {
     let engine = Engine::new(MemoryStore::new());
-    let first = pay(&engine, 7).run(|_| async { crate::support::receipt(1) });
-    assert_eq!(first.await, crate::support::receipt(1));
+    let first = pay(&engine, 7).run(|_| async { receipt(1) });
+    assert_eq!(first.await, receipt(1));
     let calls = calls_before_another_turn(move |_| {
         let call = pay(&engine, 7).on_duplicate(OnDuplicate::Reject);
         async move {
-            let error = refusal(call.run(|_| async { crate::support::never() }).await);
+            let error = refusal(answered(call).await);
             assert!(matches!(error.kind(), ErrorKind::Duplicate { .. }));
         }
     });

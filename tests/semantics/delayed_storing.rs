@@ -1,19 +1,7 @@
 //! Endings that the store does not take at once: how long they are retried, the answer of their caller, and the
 //! work left to the engine's thread.
 
-use std::time::Duration;
-
-use idem_runtime::clock::Clock;
-use idem_runtime::{OnCancel, OnRunning, admin::EntryState, claim::Acquired};
-use idem_tests::faulty::{Fault, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Runs};
-
-use crate::support::{
-    Answer, Body, LEASE_OVER, Pay, answered, assert_running, comes_to_rest, comes_to_stand, others,
-    paid, receipt, refusal, refused_far, sent, stands, until,
-};
+use crate::prelude::*;
 
 on_every_store![
     an_answer_whose_key_another_request_has_is_not_stored,
@@ -55,7 +43,7 @@ async fn an_answer_whose_key_another_request_has_is_not_stored(fixture: Fixture)
     let second = Body::start(other(), receipt(2)).await;
     assert_eq!(first.end().await, receipt(1), "it did happen");
     unsaved(&fixture, "the record was lost");
-    assert_eq!(fixture.store.count(StoreOperation::Complete), 1);
+    assert_eq!(fixture.count(StoreOperation::Complete), 1);
     assert_eq!(second.end().await, receipt(2));
     assert_eq!(answered(other()).await, receipt(2));
 }
@@ -65,7 +53,7 @@ async fn an_answer_is_not_stored_over_an_unreadable_record(fixture: Fixture) {
     fixture.plant(b"what somebody else keeps under this name");
     assert_eq!(body.end().await, receipt(1), "it did happen");
     unsaved(&fixture, "");
-    assert_eq!(fixture.store.count(StoreOperation::Complete), 1);
+    assert_eq!(fixture.count(StoreOperation::Complete), 1);
 }
 
 /// Two bodies of one key; the first was paused for longer than its lease.
@@ -91,16 +79,13 @@ async fn pass(fixture: &Fixture, time: Duration) {
 
 async fn an_overtaken_call_is_refused_when_the_store_falls_silent(fixture: Fixture) {
     let (first, second) = overtaken(&fixture, fixture.pay(), receipt(1)).await;
-    fixture
-        .store
-        .fail(StoreOperation::Complete, [Fault::None, Fault::Hangs]);
+    fixture.fail(StoreOperation::Complete, [Fault::None, Fault::Hangs]);
     first.let_end();
     // Its completion is refused as overtaken, and it sleeps until it completes again.
     fixture.clock.sleeper_within(Duration::from_secs(1)).await;
     fixture.clock.advance(Duration::from_millis(20));
     sent(&fixture, StoreOperation::Complete, 2).await;
-    fixture.clock.sleeper_within(Duration::from_secs(2)).await;
-    fixture.clock.advance(Duration::from_secs(2));
+    wakes(&fixture, Duration::from_secs(2)).await;
     let patience = Duration::from_secs(20);
     let waited = tokio::time::timeout(patience, first.join()).await;
     let error = refusal(waited.expect("its caller waits no longer"));
@@ -117,9 +102,7 @@ async fn an_overtaken_call_outlasts_an_outage_while_it_waits(fixture: Fixture) {
     let first = tokio::spawn(first.end());
     // Longer than a store may be silent, and it answers all the time.
     pass(&fixture, Duration::from_secs(4)).await;
-    fixture
-        .store
-        .fail(StoreOperation::Complete, [Fault::Lost; 2]);
+    fixture.fail(StoreOperation::Complete, [Fault::Lost; 2]);
     pass(&fixture, Duration::from_secs(1)).await;
     assert!(!first.is_finished());
     assert_eq!(second.end().await, receipt(2));
@@ -135,7 +118,7 @@ async fn a_business_error_is_not_stored_behind_a_successor_that_gave_up(fixture:
 
 async fn a_business_error_of_a_caller_that_went_is_not_stored_behind_a_successor(fixture: Fixture) {
     let (first, second) = overtaken(&fixture, fixture.pay(), declined()).await;
-    fixture.store.fail(StoreOperation::Complete, [Fault::Hangs]);
+    fixture.fail(StoreOperation::Complete, [Fault::Hangs]);
     first.let_end();
     sent(&fixture, StoreOperation::Complete, 1).await;
     first.drop_caller().await;
@@ -147,10 +130,7 @@ async fn a_business_error_of_a_caller_that_went_is_not_stored_behind_a_successor
 async fn nobody_declines(fixture: &Fixture, second: Body) {
     second.drop_caller().await;
     fixture.pass_in_store(LEASE_OVER);
-    let third = fixture
-        .pay_far()
-        .run(|_| async { Err(PayError::Down) as Answer });
-    assert_eq!(third.await, Err(PayError::Down));
+    down(fixture.pay_far()).await;
     comes_to_rest(fixture).await;
     assert_eq!(stands(fixture).await.0, EntryState::Released);
     assert_eq!(paid(fixture.pay_far(), &Runs::default()).await, receipt(1));
@@ -158,19 +138,8 @@ async fn nobody_declines(fixture: &Fixture, second: Body) {
 
 async fn a_short_deadline_is_the_callers_and_not_the_stores(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.complete_deadline(Duration::from_millis(100)));
-    fixture
-        .store
-        .fail(StoreOperation::Complete, [Fault::Hangs, Fault::ReplyHeld]);
-    let Acquired::Run(other) = fixture
-        .engine
-        .operation("other")
-        .key(&1)
-        .begin()
-        .await
-        .unwrap()
-    else {
-        panic!("nothing is stored")
-    };
+    fixture.fail(StoreOperation::Complete, [Fault::Hangs, Fault::ReplyHeld]);
+    let other = claimed(fixture.engine.operation("other").key(&1)).await;
     let body = Body::start(fixture.pay(), receipt(1)).await;
     body.let_end();
     sent(&fixture, StoreOperation::Complete, 1).await;
@@ -184,14 +153,12 @@ async fn a_short_deadline_is_the_callers_and_not_the_stores(fixture: Fixture) {
     other.renew().await.unwrap();
     fixture.store.deliver();
     fixture.events.wait_for("completed value", 1).await;
-    assert_eq!(fixture.store.count(StoreOperation::Complete), 2);
+    assert_eq!(fixture.count(StoreOperation::Complete), 2);
     other.release().await;
 }
 
 async fn a_caller_waits_for_its_completion_until_the_deadline_and_no_longer(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Complete, [Fault::Lost; 100]);
+    fixture.fail(StoreOperation::Complete, [Fault::Lost; 100]);
     let begun = fixture.clock.now();
     let paid = until(&fixture, paid(fixture.pay(), &Runs::default())).await;
     assert_eq!(paid, receipt(1));
@@ -199,14 +166,12 @@ async fn a_caller_waits_for_its_completion_until_the_deadline_and_no_longer(fixt
         fixture.clock.now().saturating_sub(begun),
         Duration::from_secs(2)
     );
-    let tries = fixture.store.count(StoreOperation::Complete);
+    let tries = fixture.count(StoreOperation::Complete);
     assert!((8..=40).contains(&tries), "{tries} tries");
 }
 
 async fn a_caller_waits_for_its_release_until_the_deadline_and_no_longer(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Release, [Fault::Lost; 100]);
+    fixture.fail(StoreOperation::Release, [Fault::Lost; 100]);
     let begun = fixture.clock.now();
     let down = || {
         fixture
@@ -218,7 +183,7 @@ async fn a_caller_waits_for_its_release_until_the_deadline_and_no_longer(fixture
         fixture.clock.now().saturating_sub(begun),
         Duration::from_secs(2)
     );
-    let tries = fixture.store.count(StoreOperation::Release);
+    let tries = fixture.count(StoreOperation::Release);
     assert!((8..=40).contains(&tries), "{tries} tries");
     // The engine's thread sends it until it arrives.
     comes_to_rest(&fixture).await;
@@ -226,23 +191,16 @@ async fn a_caller_waits_for_its_release_until_the_deadline_and_no_longer(fixture
 }
 
 async fn a_release_that_is_refused_is_not_sent_again(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Release, [Fault::Refused; 100]);
-    let down = fixture
-        .pay()
-        .run(|_| async { Err(PayError::Down) as Answer });
-    assert_eq!(down.await, Err(PayError::Down));
+    fixture.fail(StoreOperation::Release, [Fault::Refused; 100]);
+    down(fixture.pay()).await;
     comes_to_rest(&fixture).await;
-    assert_eq!(fixture.store.count(StoreOperation::Release), 1);
+    assert_eq!(fixture.count(StoreOperation::Release), 1);
     assert_running(&refused_far(&fixture).await);
 }
 
 async fn a_completion_outlasts_an_outage_that_is_longer_than_the_lease(fixture: Fixture) {
     // Two seconds of the caller's, and 45 of the engine's thread: a try every 200 ms or so.
-    fixture
-        .store
-        .fail(StoreOperation::Complete, [Fault::Lost; 240]);
+    fixture.fail(StoreOperation::Complete, [Fault::Lost; 240]);
     let begun = fixture.clock.now();
     let paid = until(&fixture, paid(fixture.pay(), &Runs::default())).await;
     assert_eq!(paid, receipt(1));
@@ -254,15 +212,12 @@ async fn a_completion_outlasts_an_outage_that_is_longer_than_the_lease(fixture: 
 }
 
 async fn a_lease_is_not_reported_lost_after_its_caller_has_gone(fixture: Fixture) {
-    fixture.store.fail(StoreOperation::Renew, [Fault::Held]);
-    fixture
-        .store
-        .fail(StoreOperation::Release, [Fault::ReplyHeld]);
+    fixture.fail(StoreOperation::Renew, [Fault::Held]);
+    fixture.fail(StoreOperation::Release, [Fault::ReplyHeld]);
     let call = fixture.pay().on_cancel(OnCancel::Release);
     let body = Body::start(call, receipt(1)).await;
     let third = Duration::from_secs(10);
-    fixture.clock.sleeper_within(third).await;
-    fixture.clock.advance(third);
+    wakes(&fixture, third).await;
     sent(&fixture, StoreOperation::Renew, 1).await;
     let other = Body::start(fixture.engine.operation("other").key(&1), receipt(2)).await;
     body.drop_caller().await;
@@ -272,8 +227,7 @@ async fn a_lease_is_not_reported_lost_after_its_caller_has_gone(fixture: Fixture
     fixture.store.deliver();
     fixture.events.wait_for("released", 1).await;
     // The engine's thread reported on the first lease before it renewed the second one.
-    fixture.clock.sleeper_within(third).await;
-    fixture.clock.advance(third);
+    wakes(&fixture, third).await;
     fixture.events.wait_for("renewed", 1).await;
     assert_eq!(fixture.events.count("lease lost"), 0);
     assert_eq!(other.end().await, receipt(2));

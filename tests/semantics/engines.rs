@@ -1,15 +1,12 @@
 //! Engines: which one a call uses, and what it refuses by itself.
 
-use std::time::Duration;
+use idem_runtime::Classify;
 
-use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Class, Classify, Engine, Error, ErrorKind, idempotent};
-use idem_tests::fixture::Fixture;
-use idem_tests::payment::{PayError, Receipt, Runs};
+use crate::prelude::*;
 
 #[idempotent(op = "engines.pay", key = number)]
 async fn pay(number: u64, #[idem(skip)] runs: &Runs) -> Result<Receipt, PayError> {
-    Ok(Receipt { run: runs.start() })
+    receipt(runs.start())
 }
 
 #[tokio::test]
@@ -20,7 +17,7 @@ async fn an_engine_is_named_scoped_or_installed_in_this_order() {
         #[idem(skip)] engine: &Engine,
         #[idem(skip)] runs: &Runs,
     ) -> Result<Receipt, PayError> {
-        Ok(Receipt { run: runs.start() })
+        receipt(runs.start())
     }
 
     let engine = || Engine::new(MemoryStore::new());
@@ -33,18 +30,18 @@ async fn an_engine_is_named_scoped_or_installed_in_this_order() {
 
     installed.install().unwrap();
     assert!(scoped.install().is_err(), "one engine is installed, once");
-    assert_eq!(pay(1, &runs).await, Ok(Receipt { run: 1 }));
-    assert_eq!(scoped.scope(pay(1, &runs)).await, Ok(Receipt { run: 2 }));
-    assert_eq!(scoped.scope(pay(1, &runs)).await, Ok(Receipt { run: 2 }));
-    assert_eq!(pay(1, &runs).await, Ok(Receipt { run: 1 }));
+    assert_eq!(pay(1, &runs).await, receipt(1));
+    assert_eq!(scoped.scope(pay(1, &runs)).await, receipt(2));
+    assert_eq!(scoped.scope(pay(1, &runs)).await, receipt(2));
+    assert_eq!(pay(1, &runs).await, receipt(1));
     let both = scoped.scope(named(1, &named_engine, &runs)).await;
-    assert_eq!(both, Ok(Receipt { run: 3 }));
+    assert_eq!(both, receipt(3));
 }
 
 #[tokio::test]
 async fn a_useless_key_is_refused_and_nothing_runs() {
     let fixture = Fixture::memory();
-    let kind = |call: idem_runtime::CallBuilder<_>| async {
+    let kind = |call: CallBuilder<_>| async {
         let answer: Result<(), PayError> = call.run(|_| async { unreachable!("no key") }).await;
         let PayError::Idem(error) = answer.unwrap_err() else {
             unreachable!()
@@ -77,13 +74,7 @@ async fn a_useless_key_is_refused_and_nothing_runs() {
         "neither of the two is silently dropped"
     );
     assert_eq!(fixture.events.count("refused InvalidKey"), 7);
-    assert_eq!(
-        fixture
-            .store
-            .sent(idem_tests::faulty::StoreOperation::Claim)
-            .len(),
-        0
-    );
+    assert_eq!(fixture.count(StoreOperation::Claim), 0);
 }
 
 #[tokio::test]
@@ -152,7 +143,7 @@ async fn the_engine_ends_its_thread_when_it_is_dropped() {
     let fixture = Fixture::memory();
     let runs = Runs::default();
     let paid = fixture.engine.scope(pay(1, &runs)).await;
-    assert_eq!(paid, Ok(Receipt { run: 1 }));
+    assert_eq!(paid, receipt(1));
     let Fixture {
         engine, far, store, ..
     } = fixture;

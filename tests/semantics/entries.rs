@@ -1,23 +1,9 @@
 //! Inspecting a record and settling it by hand: the operator names the record that he saw, and nothing else is
 //! changed.
 
-use std::time::Duration;
+use idem_runtime::{admin::Entry, store::Fence};
 
-use idem_runtime::{
-    Error, ErrorKind, OnRunning,
-    admin::{Entry, EntryState},
-    store::Fence,
-};
-use idem_tests::faulty::{Fault, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Receipt, Runs};
-
-use crate::reconciling::Asking;
-use crate::support::{
-    Answer, Body, LEASE_OVER, answered, crashed, paid, panicked, receipt, refusal, stands,
-    timed_out, until,
-};
+use crate::prelude::*;
 
 on_every_store![
     an_entry_shows_where_a_call_stands,
@@ -139,11 +125,8 @@ async fn a_resolved_value_lives_for_its_ttl(fixture: Fixture) {
 async fn a_resolved_error_is_replayed(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let declined = PayError::Declined { run: 3 };
-    entry(&fixture)
-        .await
-        .resolve_error(&declined)
-        .await
-        .unwrap();
+    let seen = entry(&fixture).await;
+    seen.resolve_error(&declined).await.unwrap();
     assert_eq!(fixture.events.count("resolved error"), 1);
     for call in [fixture.pay(), fixture.pay_far()] {
         assert_eq!(answered(call).await, Err(declined.clone()));
@@ -236,10 +219,8 @@ async fn a_reset_key_runs_again_with_a_higher_fence(fixture: Fixture) {
 async fn an_answer_is_changed_by_a_reset_only(fixture: Fixture) {
     let runs = Runs::default();
     assert_eq!(paid(fixture.pay(), &runs).await, receipt(1));
-    assert_kind(
-        entry(&fixture).await.resolve(&FOUND).await,
-        &ErrorKind::Changed,
-    );
+    let result = entry(&fixture).await.resolve(&FOUND).await;
+    assert_kind(result, &ErrorKind::Changed);
     let declined = PayError::Declined { run: 3 };
     let error = entry(&fixture).await.resolve_error(&declined).await;
     assert_kind(error, &ErrorKind::Changed);
@@ -258,7 +239,7 @@ async fn cannot_be_settled(fixture: &Fixture) {
     ];
     for result in results {
         let error = result.unwrap_err();
-        let left = crate::support::assert_running(&error);
+        let left = assert_running(&error);
         assert!(left > Duration::from_secs(25), "{left:?}");
     }
 }
@@ -280,7 +261,8 @@ async fn a_record_in_reconciliation_cannot_be_settled(fixture: Fixture) {
 async fn are_stale(seen: [Entry; 3]) {
     let [first, second, third] = seen;
     let declined = PayError::Declined { run: 3 };
-    assert_kind(first.resolve(&FOUND).await, &ErrorKind::Changed);
+    let result = first.resolve(&FOUND).await;
+    assert_kind(result, &ErrorKind::Changed);
     assert_kind(second.resolve_error(&declined).await, &ErrorKind::Changed);
     assert_kind(third.reset().await, &ErrorKind::Changed);
 }
@@ -296,11 +278,8 @@ async fn three(fixture: &Fixture) -> [Entry; 3] {
 async fn a_stale_entry_changes_nothing_after_a_resolution(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let seen = three(&fixture).await;
-    entry(&fixture)
-        .await
-        .resolve(&Receipt { run: 5 })
-        .await
-        .unwrap();
+    let other = entry(&fixture).await;
+    other.resolve(&Receipt { run: 5 }).await.unwrap();
     are_stale(seen).await;
     assert_eq!(answered(fixture.pay()).await, receipt(5));
 }
@@ -323,10 +302,7 @@ async fn a_stale_entry_changes_nothing_after_another_claim(fixture: Fixture) {
     assert_eq!(second.end().await, Err(PayError::Down));
     // As it was, but for the fence.
     let [first, second, third] = three(&fixture).await;
-    let down = fixture
-        .pay_far()
-        .run(|_| async { Err(PayError::Down) as Answer });
-    assert_eq!(down.await, Err(PayError::Down));
+    down(fixture.pay_far()).await;
     are_stale([first, second, third]).await;
     assert_eq!(stands(&fixture).await, (EntryState::Released, 1));
 }
@@ -347,34 +323,30 @@ async fn a_resolution_whose_reply_is_lost_is_sent_again(fixture: Fixture) {
         Fault::ReplyLost,
         Fault::Twice,
     ];
-    fixture.store.fail(StoreOperation::Resolve, lost);
+    fixture.fail(StoreOperation::Resolve, lost);
     let seen = entry(&fixture).await;
     until(&fixture, seen.resolve(&FOUND)).await.unwrap();
-    assert_eq!(fixture.store.count(StoreOperation::Resolve), 4);
+    assert_eq!(fixture.count(StoreOperation::Resolve), 4);
     assert_eq!(answered(fixture.pay()).await, receipt(9));
 }
 
 async fn a_resolution_that_the_store_does_not_answer_is_reported(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let seen = entry(&fixture).await;
-    fixture.store.fail(StoreOperation::Resolve, [Fault::Hangs]);
+    fixture.fail(StoreOperation::Resolve, [Fault::Hangs]);
     let resolving = tokio::spawn(async move { seen.resolve(&FOUND).await });
-    while fixture.store.count(StoreOperation::Resolve) == 0 {
-        tokio::task::yield_now().await;
-    }
+    sent(&fixture, StoreOperation::Resolve, 1).await;
     fixture.clock.advance(Duration::from_secs(2));
     assert_kind(resolving.await.unwrap(), &ErrorKind::StoreUnavailable);
     let call = fixture.pay().on_running(OnRunning::Reject);
-    crate::support::assert_unknown(&refusal(answered(call).await));
+    assert_unknown(&refusal(answered(call).await));
 }
 
 async fn a_value_that_cannot_be_kept_resolves_nothing(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.max_value_bytes(1));
     timed_out(fixture.pay()).await;
-    assert_kind(
-        entry(&fixture).await.resolve(&FOUND).await,
-        &ErrorKind::NotStored,
-    );
+    let result = entry(&fixture).await.resolve(&FOUND).await;
+    assert_kind(result, &ErrorKind::NotStored);
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
 }
 

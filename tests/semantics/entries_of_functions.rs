@@ -1,13 +1,8 @@
 //! From an annotated function to the entry of a call of it, which is settled there.
 
-use std::time::Duration;
+use idem_runtime::key::FormatKey;
 
-use idem_runtime::{Engine, ErrorKind, admin::EntryState, idempotent, key::FormatKey};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Receipt, Runs};
-
-use crate::support::{Answer, receipt, refusal};
+use crate::prelude::*;
 
 on_every_store![
     an_unknown_call_is_found_resolved_and_replayed,

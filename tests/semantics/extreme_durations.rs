@@ -1,15 +1,11 @@
 //! Settings at the limits of a `Duration`: refused or sensible, never a panic.
 
-use std::time::Duration;
-
+use idem_runtime::EngineBuilder;
 use idem_runtime::clock::SystemClock;
-use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::{Engine, EngineBuilder, ErrorKind, OnRunning};
 use idem_tests::events::Events;
-use idem_tests::faulty::{Fault, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::payment::{PayError, Receipt};
+
+use crate::prelude::*;
 
 const ENDS: [Duration; 5] = [
     Duration::ZERO,
@@ -99,14 +95,10 @@ async fn without_a_complete_deadline_answers_are_stored_in_the_background() {
             .observer(events.clone())
             .complete_deadline(Duration::ZERO)
     });
-    let pay = || {
-        fixture
-            .pay()
-            .run(|_| async { Ok::<_, PayError>(Receipt { run: 1 }) })
-    };
-    assert_eq!(pay().await, Ok(Receipt { run: 1 }));
+    let pay = || fixture.pay().run(|_| async { receipt(1) });
+    assert_eq!(pay().await, receipt(1));
     events.wait_for("completed value", 1).await;
-    assert_eq!(pay().await, Ok(Receipt { run: 1 }));
+    assert_eq!(pay().await, receipt(1));
     assert_eq!(events.count("claimed"), 1);
 }
 
@@ -145,8 +137,7 @@ async fn a_call_that_waits_for_ever_waits() {
     let mut waiting = tokio::spawn(call.run(|_| async { Ok::<_, PayError>(1) }));
     let pause = Duration::from_secs(2);
     for _ in 0..100 {
-        fixture.clock.sleeper_within(pause).await;
-        fixture.clock.advance(pause);
+        wakes(&fixture, pause).await;
     }
     assert!(!waiting.is_finished());
     drop(held);
@@ -168,7 +159,7 @@ async fn an_overtaken_call_that_waits_for_ever_waits() {
     let fixture =
         Fixture::memory().with(|engine| engine.on_running(OnRunning::Wait(Duration::MAX)));
     fixture.clock.advance(Duration::from_secs(1));
-    fixture.store.fail(StoreOperation::Complete, [Fault::Lost]);
+    fixture.fail(StoreOperation::Complete, [Fault::Lost]);
     let call = tokio::spawn(fixture.pay().run(|_| async { Ok::<_, PayError>(1) }));
     fixture
         .clock

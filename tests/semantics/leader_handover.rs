@@ -2,20 +2,8 @@
 //! takes its place.
 
 use std::task::Poll;
-use std::time::Duration;
 
-use idem_runtime::clock::Clock;
-use idem_runtime::{ErrorKind, OnCancel, OnDuplicate, OnRunning, claim::Acquired};
-use idem_tests::faulty::{Fault, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Runs};
-
-use crate::reconciling::{Counts, LANDED, reconciled};
-use crate::support::{
-    Answer, Body, LEASE_OVER, answered, assert_running, caught, claims, comes_to_rest, duplicates,
-    others, paid, poll_once, receipt, refusal, until,
-};
+use crate::prelude::*;
 
 on_every_store![
     a_leader_that_is_dropped_while_it_asks_makes_another_one_ask,
@@ -38,9 +26,7 @@ async fn a_follower_asks_for_a_time_that_its_leader_lacks(fixture: Fixture) {
     let (runs, hour) = (Runs::default(), Duration::from_hours(1));
     assert_eq!(paid(fixture.pay(), &runs).await, receipt(1));
     fixture.pass_in_store(hour);
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
+    fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld]);
     let leader = tokio::spawn(answered(fixture.pay()));
     others().await;
     let cool_down = fixture.pay().on_duplicate(OnDuplicate::Reject);
@@ -60,7 +46,7 @@ async fn a_follower_asks_for_a_time_that_its_leader_lacks(fixture: Fixture) {
 }
 
 async fn a_leader_that_is_dropped_while_it_asks_makes_another_one_ask(fixture: Fixture) {
-    fixture.store.fail(StoreOperation::Claim, [Fault::Hangs]);
+    fixture.fail(StoreOperation::Claim, [Fault::Hangs]);
     let runs = Runs::default();
     let mut leader = Box::pin(answered(fixture.pay()));
     assert!(poll_once(leader.as_mut()).await.is_none());
@@ -68,19 +54,12 @@ async fn a_leader_that_is_dropped_while_it_asks_makes_another_one_ask(fixture: F
     others().await;
     assert_eq!(claims(&fixture), 1);
     drop(leader);
-    assert!(
-        until(&fixture, tasks.join_all())
-            .await
-            .iter()
-            .all(|answer| *answer == receipt(1))
-    );
+    assert_each(until(&fixture, tasks.join_all()).await, &receipt(1));
     assert_eq!((claims(&fixture), runs.count()), (2, 1));
 }
 
 async fn a_leader_that_is_dropped_with_its_claim_granted_makes_another_one_run(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::ReplyHangs]);
+    fixture.fail(StoreOperation::Claim, [Fault::ReplyHangs]);
     let runs = Runs::default();
     let mut leader = Box::pin(answered(fixture.pay()));
     while fixture.pay_far().entry().await.unwrap().is_none() {
@@ -89,40 +68,24 @@ async fn a_leader_that_is_dropped_with_its_claim_granted_makes_another_one_run(f
     let tasks = duplicates(10, || fixture.pay(), &runs);
     others().await;
     drop(leader);
-    assert!(
-        until(&fixture, tasks.join_all())
-            .await
-            .iter()
-            .all(|answer| *answer == receipt(1))
-    );
+    assert_each(until(&fixture, tasks.join_all()).await, &receipt(1));
     assert_eq!(runs.count(), 1);
     assert!(claims(&fixture) <= 3, "{} claims", claims(&fixture));
 }
 
 async fn a_leader_whose_body_is_dropped_makes_another_one_wait_for_its_lease(fixture: Fixture) {
     let runs = Runs::default();
-    let patient = || {
-        fixture
-            .pay()
-            .on_running(OnRunning::Wait(Duration::from_mins(5)))
-    };
+    let patient = || patient(fixture.pay());
     let first = Body::start(fixture.pay(), receipt(7)).await;
     let mut tasks = duplicates(10, patient, &runs);
     others().await;
     first.drop_caller().await;
     // A second claim has been sent; its caller has to wait.
-    while claims(&fixture) < 2 {
-        tokio::task::yield_now().await;
-    }
+    sent(&fixture, StoreOperation::Claim, 2).await;
     assert!(tasks.try_join_next().is_none());
     assert_eq!(runs.count(), 0);
     fixture.pass_in_store(LEASE_OVER);
-    assert!(
-        until(&fixture, tasks.join_all())
-            .await
-            .iter()
-            .all(|answer| *answer == receipt(1))
-    );
+    assert_each(until(&fixture, tasks.join_all()).await, &receipt(1));
     assert_eq!(runs.count(), 1);
 }
 
@@ -132,12 +95,7 @@ async fn a_leader_whose_body_is_dropped_and_released_makes_another_one_run(fixtu
     let tasks = duplicates(10, || fixture.pay(), &runs);
     others().await;
     first.drop_caller().await;
-    assert!(
-        until(&fixture, tasks.join_all())
-            .await
-            .iter()
-            .all(|answer| *answer == receipt(1))
-    );
+    assert_each(until(&fixture, tasks.join_all()).await, &receipt(1));
     assert_eq!(runs.count(), 1);
 }
 
@@ -156,12 +114,10 @@ async fn a_dropped_follower_leaves_the_others_waiting(fixture: Fixture) {
 
 async fn a_leader_that_is_not_polled_blocks_no_follower_for_ever(fixture: Fixture) {
     // It has sent its claim, and its task awaits something else.
-    fixture.store.fail(StoreOperation::Claim, [Fault::Hangs]);
+    fixture.fail(StoreOperation::Claim, [Fault::Hangs]);
     let mut leader = Box::pin(answered(fixture.pay()));
     assert!(poll_once(leader.as_mut()).await.is_none());
-    let runs = Runs::default();
-    let tasks = duplicates(3, || fixture.pay(), &runs);
-    others().await;
+    let (runs, tasks) = followers(3, &fixture).await;
     fixture.clock.advance(Duration::from_secs(5));
     for answer in tasks.join_all().await {
         assert_running(&refusal(answer));
@@ -174,7 +130,7 @@ async fn a_leader_that_is_not_polled_blocks_no_follower_for_ever(fixture: Fixtur
 }
 
 async fn a_follower_of_a_leader_that_is_not_polled_becomes_the_leader(fixture: Fixture) {
-    fixture.store.fail(StoreOperation::Claim, [Fault::Hangs]);
+    fixture.fail(StoreOperation::Claim, [Fault::Hangs]);
     let mut leader = Box::pin(answered(fixture.pay()));
     assert!(poll_once(leader.as_mut()).await.is_none());
     let runs = Runs::default();
@@ -194,9 +150,7 @@ async fn a_follower_of_a_leader_that_is_not_polled_becomes_the_leader(fixture: F
 }
 
 async fn a_follower_of_a_released_claim_runs_while_its_context_lives(fixture: Fixture) {
-    let Acquired::Run(claim) = fixture.pay().begin().await.unwrap() else {
-        panic!("nothing is stored")
-    };
+    let claim = claimed(fixture.pay()).await;
     let context = claim.context();
     let runs = Runs::default();
     let waits = duplicates(1, || fixture.pay(), &runs);
@@ -243,17 +197,9 @@ async fn a_call_of_another_request_waits_for_its_own_time(fixture: Fixture) {
 
 async fn after_a_system_error_exactly_one_of_them_runs(fixture: Fixture) {
     let first = Body::start(fixture.pay(), Err(PayError::Down)).await;
-    let runs = Runs::default();
-    let tasks = duplicates(20, || fixture.pay(), &runs);
-    others().await;
+    let (runs, tasks) = followers(20, &fixture).await;
     assert_eq!(first.end().await, Err(PayError::Down));
-    assert!(
-        tasks
-            .join_all()
-            .await
-            .iter()
-            .all(|answer| *answer == receipt(1))
-    );
+    assert_each(tasks.join_all().await, &receipt(1));
     assert_eq!((claims(&fixture), runs.count()), (2, 1));
 }
 
@@ -268,24 +214,16 @@ async fn after_a_panic_exactly_one_of_them_runs(fixture: Fixture) {
         assert!(poll_once(first.as_mut()).await.is_none());
         tokio::task::yield_now().await;
     }
-    let runs = Runs::default();
-    let tasks = duplicates(20, || fixture.pay(), &runs);
-    others().await;
+    let (runs, tasks) = followers(20, &fixture).await;
     end.notify_one();
     caught(first).await.unwrap_err();
-    assert!(
-        tasks
-            .join_all()
-            .await
-            .iter()
-            .all(|answer| *answer == receipt(1))
-    );
+    assert_each(tasks.join_all().await, &receipt(1));
     assert_eq!((claims(&fixture), runs.count()), (2, 1));
 }
 
 /// A future that is kept and not polled, as the loser of a `select!` by reference.
 async fn a_call_that_is_never_polled_does_not_block_its_key(fixture: Fixture) {
-    fixture.store.fail(StoreOperation::Claim, [Fault::Hangs]);
+    fixture.fail(StoreOperation::Claim, [Fault::Hangs]);
     let mut kept = Box::pin(fixture.pay().run(|_| async { receipt(1) }));
     std::future::poll_fn(|cx| {
         assert!(kept.as_mut().poll(cx).is_pending());

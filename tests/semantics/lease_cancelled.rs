@@ -1,19 +1,11 @@
 //! A body that is dropped because its lease is lost: the outcome of its caller, and the state of its key.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::PoisonError;
 
-use idem_runtime::{OnCancel, OnLeaseLost, OnRunning, admin::EntryState};
-use idem_tests::faulty::{Fault, Faulty, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Receipt, Runs};
+use idem_tests::faulty::Faulty;
 
 use crate::lease_lost::{taken_over, third};
-use crate::support::{
-    Answer, Body, LEASE_OVER, Pay, answered, assert_running, assert_unknown, paid, receipt,
-    refusal, refused_far, stands, until,
-};
+use crate::prelude::*;
 
 on_every_store![
     a_cancelled_body_gets_the_winners_answer,
@@ -66,9 +58,7 @@ async fn a_cancelled_body_is_dropped_with_its_locals(fixture: Fixture) {
 }
 
 async fn a_cancelled_body_waits_for_the_winner(fixture: Fixture) {
-    let patient = fixture
-        .pay()
-        .on_running(OnRunning::Wait(Duration::from_mins(5)));
+    let patient = patient(fixture.pay());
     let (first, second) = cancelled(&fixture, patient, receipt(8)).await;
     third(&fixture).await;
     fixture.events.wait_for("lease lost", 1).await;
@@ -102,9 +92,7 @@ async fn a_cancelled_body_without_a_successor_is_reported_at_once(fixture: Fixtu
 }
 
 async fn a_cancelled_body_reports_an_unknown_outcome(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Renew, [Fault::Hangs; 1_000]);
+    fixture.fail(StoreOperation::Renew, [Fault::Hangs; 1_000]);
     let call = cancels(fixture.pay()).on_cancel(OnCancel::Unknown);
     let body = Body::start(call, receipt(7)).await;
     fixture.clock.advance(LEASE_OVER);
@@ -117,15 +105,14 @@ async fn a_cancelled_body_whose_ending_is_late_is_waited_for(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.max_run(Duration::from_secs(15)));
     // For as long as its caller waits for it; then it goes on in the background.
     let faults = [Fault::Hangs, Fault::Held];
-    fixture.store.fail(StoreOperation::Complete, faults);
+    fixture.fail(StoreOperation::Complete, faults);
     let call = cancels(fixture.pay()).on_cancel(OnCancel::Unknown);
     let body = Body::start(call, receipt(7)).await;
     third(&fixture).await;
     fixture.events.wait_for("renewed", 1).await;
     fixture.clock.advance(Duration::from_secs(5));
     let patience = Duration::from_secs(2);
-    fixture.clock.sleeper_within(patience).await;
-    fixture.clock.advance(patience);
+    wakes(&fixture, patience).await;
     let call = tokio::spawn(body.join());
     // It polls, and sleeps until the next poll.
     let asleep = fixture.clock.sleeper_within(Duration::from_secs(1));
@@ -136,9 +123,7 @@ async fn a_cancelled_body_whose_ending_is_late_is_waited_for(fixture: Fixture) {
 }
 
 async fn a_cancelled_body_that_is_released_frees_its_key(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Renew, [Fault::Hangs; 1_000]);
+    fixture.fail(StoreOperation::Renew, [Fault::Hangs; 1_000]);
     let call = cancels(fixture.pay()).on_cancel(OnCancel::Release);
     let body = Body::start(call, receipt(7)).await;
     fixture.clock.advance(LEASE_OVER);
@@ -160,9 +145,7 @@ impl Drop for Holds {
 }
 
 async fn a_cancelled_body_is_gone_before_its_key_is_free(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Renew, [Fault::Hangs; 1_000]);
+    fixture.fail(StoreOperation::Renew, [Fault::Hangs; 1_000]);
     let given_back = Arc::new(Mutex::new(None));
     let holds = Holds(fixture.store.clone(), Arc::clone(&given_back));
     let call = cancels(fixture.pay()).on_cancel(OnCancel::Release);
@@ -225,8 +208,7 @@ async fn a_cancelled_call_does_not_adopt_the_answer_of_another_request(fixture: 
         .fingerprint(&2)
         .run(|_| async { receipt(2) });
     assert_eq!(other.await, receipt(2));
-    fixture.clock.sleeper_within(Duration::from_secs(10)).await;
-    fixture.clock.advance(Duration::from_secs(10));
+    wakes(&fixture, Duration::from_secs(10)).await;
     let cancelled = fixture.finished(first).await;
     assert_ne!(
         cancelled,

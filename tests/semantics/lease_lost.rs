@@ -1,20 +1,8 @@
 //! A lost lease: which tasks are notified, when, and the fate of the body and its answer.
 
-use std::pin::pin;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use idem_runtime::{Context, OnRunning, admin::EntryState};
-use idem_tests::faulty::{Fault, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::Runs;
-use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
-
-use crate::support::{
-    Body, LEASE_OVER, Pay, answered, comes_to_stand, others, paid, poll_once, receipt, sent,
-};
+use crate::prelude::*;
 
 on_every_store![
     a_body_is_notified_when_its_renewal_is_refused,
@@ -77,8 +65,7 @@ impl Watching {
 
 /// Lets a third of the lease pass here, when the renewal is due.
 pub(crate) async fn third(fixture: &Fixture) {
-    fixture.clock.sleeper_within(THIRD).await;
-    fixture.clock.advance(THIRD);
+    wakes(fixture, THIRD).await;
 }
 
 /// Another process takes the key over.
@@ -99,9 +86,7 @@ async fn a_body_is_notified_when_its_renewal_is_refused(fixture: Fixture) {
 }
 
 async fn a_body_is_notified_when_its_lease_expires(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Renew, [Fault::Hangs; 1_000]);
+    fixture.fail(StoreOperation::Renew, [Fault::Hangs; 1_000]);
     let watching = Watching::start(&fixture).await;
     fixture.clock.advance(Duration::from_millis(29_999));
     watching.knows_nothing().await;
@@ -152,7 +137,7 @@ async fn a_long_lease_is_not_cut_short(fixture: Fixture) {
 async fn a_body_is_not_notified_while_its_lease_is_renewed(fixture: Fixture) {
     // Most renewals fail, and one in time is enough.
     let lost = [Fault::Lost, Fault::ReplyLost, Fault::None];
-    fixture.store.fail(StoreOperation::Renew, lost.repeat(5));
+    fixture.fail(StoreOperation::Renew, lost.repeat(5));
     let watching = Watching::start(&fixture).await;
     // Only renewals move time here.
     watching.told.abort();
@@ -161,8 +146,7 @@ async fn a_body_is_not_notified_while_its_lease_is_renewed(fixture: Fixture) {
             1 => THIRD,
             _ => THIRD / 4,
         };
-        fixture.clock.sleeper_within(pause).await;
-        fixture.clock.advance(pause);
+        wakes(&fixture, pause).await;
         // Renewed, or a renewal that failed.
         fixture.events.wait_for("renew", tries).await;
         watching.has_its_lease().await;
@@ -202,8 +186,7 @@ async fn the_remaining_lease_is_counted_from_the_last_renewal(fixture: Fixture) 
     assert_eq!(remains(), Duration::from_secs(30));
     fixture.clock.advance(Duration::from_secs(4));
     assert_eq!(remains(), Duration::from_secs(26));
-    fixture.clock.sleeper_within(Duration::from_secs(6)).await;
-    fixture.clock.advance(Duration::from_secs(6));
+    wakes(&fixture, Duration::from_secs(6)).await;
     fixture.events.wait_for("renewed", 1).await;
     assert_eq!(remains(), Duration::from_secs(30));
     watching.told.abort();
@@ -246,9 +229,7 @@ async fn a_body_that_continues_gets_the_winners_answer(fixture: Fixture) {
 }
 
 async fn a_body_that_continues_may_complete_if_no_other_attempt_did(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Renew, [Fault::Hangs; 1_000]);
+    fixture.fail(StoreOperation::Renew, [Fault::Hangs; 1_000]);
     let watching = Watching::start(&fixture).await;
     fixture.pass_in_store(LEASE_OVER);
     fixture.clock.advance(LEASE_OVER);
@@ -258,10 +239,8 @@ async fn a_body_that_continues_may_complete_if_no_other_attempt_did(fixture: Fix
 }
 
 async fn a_lease_is_not_reported_lost_after_its_body_has_ended(fixture: Fixture) {
-    fixture.store.fail(StoreOperation::Renew, [Fault::Held]);
-    fixture
-        .store
-        .fail(StoreOperation::Complete, [Fault::ReplyHeld]);
+    fixture.fail(StoreOperation::Renew, [Fault::Held]);
+    fixture.fail(StoreOperation::Complete, [Fault::ReplyHeld]);
     let Watching { told, body, .. } = Watching::start(&fixture).await;
     third(&fixture).await;
     sent(&fixture, StoreOperation::Renew, 1).await;

@@ -1,20 +1,8 @@
 //! Which leases are renewed, when, and for how long.
 
-use std::time::Duration;
+use idem_runtime::claim::Claim;
 
-use idem_runtime::clock::Clock;
-use idem_runtime::{
-    Reconciled,
-    claim::{Acquired, Claim},
-};
-use idem_tests::faulty::{Fault, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Receipt};
-
-use crate::support::{
-    Body, LEASE_OVER, answered, assert_running, crashed, others, receipt, refused_far, sent, until,
-};
+use crate::prelude::*;
 
 on_every_store![
     claims_of_one_moment_are_all_renewed,
@@ -72,9 +60,7 @@ async fn a_renewal_by_hand_starts_the_lease_anew(fixture: Fixture) {
 async fn a_renewal_by_hand_waits_for_its_reply_however_short_the_deadline(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.complete_deadline(Duration::from_millis(100)));
     let claim = claimed(&fixture, 7).await;
-    fixture
-        .store
-        .fail(StoreOperation::Renew, [Fault::ReplyHeld]);
+    fixture.fail(StoreOperation::Renew, [Fault::ReplyHeld]);
     let renewed = async {
         let renewed = claim.renew().await;
         claim.release().await;
@@ -90,9 +76,7 @@ async fn a_renewal_by_hand_waits_for_its_reply_however_short_the_deadline(fixtur
 }
 
 async fn a_renewal_that_outlives_its_body_is_the_last_one(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Renew, [Fault::ReplyHeld]);
+    fixture.fail(StoreOperation::Renew, [Fault::ReplyHeld]);
     let body = Body::start(fixture.pay(), receipt(1)).await;
     third(&fixture).await;
     sent(&fixture, StoreOperation::Renew, 1).await;
@@ -106,11 +90,7 @@ async fn a_renewal_that_outlives_its_body_is_the_last_one(fixture: Fixture) {
         fixture.events.wait_for("renewed", renewed).await;
     }
     others().await;
-    assert_eq!(
-        fixture.store.count(StoreOperation::Renew),
-        4,
-        "of the other one"
-    );
+    assert_eq!(fixture.count(StoreOperation::Renew), 4, "of the other one");
     let again = fixture.pay_far().run(|_| async { receipt(3) });
     assert_eq!(until(&fixture, again).await, receipt(3));
     assert_eq!(other.end().await, receipt(2));
@@ -125,7 +105,7 @@ async fn a_body_that_starts_because_nothing_landed_has_a_whole_lease(fixture: Fi
     };
     let call = fixture.pay().run_reconciled(hook, |cx| async move {
         assert_eq!(cx.lease_remaining(), LEASE);
-        Ok::<_, PayError>(Receipt { run: 2 })
+        receipt(2)
     });
     assert_eq!(call.await, receipt(2));
     assert_eq!(answered(fixture.pay_far()).await, receipt(2));

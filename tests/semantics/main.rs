@@ -25,6 +25,7 @@ mod on_cancel_finish;
 mod outages;
 mod outcomes;
 mod panics_and_drops;
+mod prelude;
 mod provenance;
 mod reconciling;
 mod reconciling_faults;

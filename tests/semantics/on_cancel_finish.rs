@@ -1,19 +1,6 @@
 //! Bodies that run to their end whatever becomes of their caller (`on_cancel = finish`).
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use idem_runtime::{Context, Engine, ErrorKind, OnRunning, admin::EntryState};
-use idem_tests::faulty::{Fault, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Receipt, Runs};
-use tokio::sync::Semaphore;
-
-use crate::support::{
-    Answer, Pay, answered, assert_running, caught, comes_to_rest, paid, poll_once, poll_times,
-    receipt, refusal, refused_far, stands,
-};
+use crate::prelude::*;
 
 on_every_store![
     a_finished_body_answers_its_caller_and_the_next_one,
@@ -69,7 +56,7 @@ impl Gate {
 async fn a_finished_body_answers_its_caller_and_the_next_one(fixture: Fixture) {
     let finish = fixture.pay().finish(|_| async { receipt(7) });
     assert_eq!(finish.await, receipt(7));
-    let replay = fixture.pay().finish(|_| async { crate::support::never() });
+    let replay = fixture.pay().finish(|_| async { never() });
     assert_eq!(replay.await, receipt(7));
     assert_eq!(fixture.events.count("replayed"), 1);
 }
@@ -155,11 +142,7 @@ async fn a_finished_body_is_renewed_after_its_caller_is_gone(fixture: Fixture) {
     let gate = Gate::new();
     gate.start_and_leave(fixture.pay(), receipt(7)).await;
     for renewals in 1..=6 {
-        let third = Duration::from_secs(10);
-        fixture.clock.sleeper_within(third).await;
-        fixture.pass_in_store(third);
-        fixture.clock.advance(third);
-        fixture.events.wait_for("renewed", renewals).await;
+        renewed(&fixture, THIRD, renewals).await;
         assert_running(&refused_far(&fixture).await);
     }
     gate.let_end();
@@ -169,7 +152,7 @@ async fn a_finished_body_is_renewed_after_its_caller_is_gone(fixture: Fixture) {
 
 async fn a_finished_body_waits_for_a_slow_store_after_its_caller_is_gone(fixture: Fixture) {
     let lost = [Fault::Lost, Fault::ReplyLost, Fault::Lost];
-    fixture.store.fail(StoreOperation::Complete, lost);
+    fixture.fail(StoreOperation::Complete, lost);
     let gate = Gate::new();
     gate.start_and_leave(fixture.pay(), receipt(7)).await;
     gate.let_end();
@@ -202,7 +185,7 @@ async fn a_finished_body_may_not_call_itself(fixture: Fixture) {
     // Nor may a finished call inside a body of the same key.
     let again = fixture.engine.operation("pay").key(&8);
     let outer = fixture.engine.operation("pay").key(&8).run(|_| async move {
-        let error = refusal(again.finish(|_| async { crate::support::never() }).await);
+        let error = refusal(again.finish(|_| async { never() }).await);
         assert_eq!(error.kind(), &ErrorKind::Reentered);
         receipt(8)
     });
@@ -266,7 +249,7 @@ fn without_a_runtime_the_body_runs_in_its_callers_place() {
     let caller = std::thread::current().id();
     let body = move |_| async move {
         assert_eq!(std::thread::current().id(), caller);
-        Ok::<_, PayError>(Receipt { run: 7 })
+        receipt(7)
     };
     assert_eq!(block_on(fixture.pay().finish(body)), receipt(7));
     assert_eq!(block_on(answered(fixture.pay())), receipt(7));

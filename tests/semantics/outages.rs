@@ -1,16 +1,9 @@
 //! A store that does not answer before the body runs: nothing runs.
 
-use std::time::Duration;
-
-use idem_runtime::ErrorKind;
 use idem_runtime::clock::Clock as _;
-use idem_runtime::store::{ReadReply, Store};
-use idem_tests::faulty::{Fault, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Receipt, Runs};
+use idem_tests::shop::assert_contains;
 
-use crate::support::{Pay, answered, others, paid, receipt, refusal, sent};
+use crate::prelude::*;
 
 on_every_store![
     a_silent_store_fails_the_call_at_its_deadline,
@@ -28,35 +21,23 @@ on_every_store![
     a_caller_that_vanishes_while_claiming_gives_the_key_back,
 ];
 
-fn never() -> Result<Receipt, PayError> {
-    unreachable!("the store did not grant the claim")
-}
-
 async fn a_silent_store_fails_the_call_at_its_deadline(fixture: Fixture) {
-    fixture.store.fail(StoreOperation::Claim, [Fault::Hangs]);
-    let call = tokio::spawn(fixture.pay().run(|_| async { never() }));
+    fixture.fail(StoreOperation::Claim, [Fault::Hangs]);
+    let call = tokio::spawn(answered(fixture.pay()));
     fixture.clock.sleeper_within(Duration::from_secs(2)).await;
     fixture.clock.advance(Duration::from_millis(1_999));
     tokio::task::yield_now().await;
     assert!(!call.is_finished());
     fixture.clock.advance(Duration::from_millis(1));
-    let error = call.await.unwrap().unwrap_err();
+    let error = refusal(call.await.unwrap());
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
-    let PayError::Idem(error) = error else {
-        unreachable!()
-    };
     assert!(error.is_retryable());
-    assert!(
-        error.to_string().contains("no reply to a claim within 2s"),
-        "{error}"
-    );
+    assert_contains(&error, "no reply to a claim within 2s");
 }
 
 async fn a_failing_store_is_asked_again_until_the_deadline(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::Lost; 1_000]);
-    let call = tokio::spawn(fixture.pay().run(|_| async { never() }));
+    fixture.fail(StoreOperation::Claim, [Fault::Lost; 1_000]);
+    let call = tokio::spawn(answered(fixture.pay()));
     let mut waited = Duration::ZERO;
     while waited < Duration::from_secs(2) {
         fixture.clock.sleeper_within(Duration::from_secs(1)).await;
@@ -65,15 +46,9 @@ async fn a_failing_store_is_asked_again_until_the_deadline(fixture: Fixture) {
         fixture.clock.advance(step);
     }
     assert_eq!(waited, Duration::from_secs(2), "to the moment");
-    let error = call.await.unwrap().unwrap_err();
+    let error = refusal(call.await.unwrap());
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
-    let PayError::Idem(error) = error else {
-        unreachable!()
-    };
-    assert!(
-        error.to_string().contains("an injected fault"),
-        "the reason: {error}"
-    );
+    assert_contains(&error, "an injected fault");
     let tries = fixture.store.sent(StoreOperation::Claim);
     assert!((8..=40).contains(&tries.len()), "{} tries", tries.len());
     assert!(
@@ -87,7 +62,7 @@ const SHORT: Duration = Duration::from_millis(250);
 
 /// Calls until the store is unavailable; how long that took, and how many claims.
 async fn fails(fixture: &Fixture, call: Pay) -> (Duration, usize) {
-    let claims = fixture.store.sent(StoreOperation::Claim).len();
+    let before = claims(fixture);
     let began = fixture.clock.now();
     let mut call = tokio::spawn(answered(call));
     let error = loop {
@@ -106,15 +81,13 @@ async fn fails(fixture: &Fixture, call: Pay) -> (Duration, usize) {
     assert!(error.is_retryable());
     let message = error.to_string();
     assert!(message.contains("an injected fault"), "{message}");
-    let claims = fixture.store.sent(StoreOperation::Claim).len() - claims;
+    let claims = claims(fixture) - before;
     (fixture.clock.now().saturating_sub(began), claims)
 }
 
 /// A store fails for the whole deadline of one call, and goes on failing.
 async fn outage(fixture: &Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::Lost; 1_000]);
+    fixture.fail(StoreOperation::Claim, [Fault::Lost; 1_000]);
     let (took, _) = fails(fixture, fixture.pay()).await;
     assert_eq!(took, Duration::from_secs(2));
 }
@@ -139,7 +112,7 @@ async fn the_first_call_after_an_outage_succeeds(fixture: Fixture) {
     outage(&fixture).await;
     // A connection remembers its last failure, and the next attempt is under way.
     fixture.store.heal();
-    fixture.store.fail(StoreOperation::Claim, [Fault::Lost; 2]);
+    fixture.fail(StoreOperation::Claim, [Fault::Lost; 2]);
     let call = other(&fixture, 0);
     let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
     assert_eq!(fixture.finished(call).await, receipt(1));
@@ -148,13 +121,11 @@ async fn the_first_call_after_an_outage_succeeds(fixture: Fixture) {
 async fn a_call_in_an_outage_awaits_the_try_that_is_under_way(fixture: Fixture) {
     outage(&fixture).await;
     fixture.store.heal();
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
-    let claims = fixture.store.sent(StoreOperation::Claim).len();
+    fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld]);
+    let before = claims(&fixture);
     let call = other(&fixture, 0);
     let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
-    sent(&fixture, StoreOperation::Claim, claims + 1).await;
+    sent(&fixture, StoreOperation::Claim, before + 1).await;
     fixture.clock.advance(SHORT * 2);
     others().await;
     fixture.store.deliver();
@@ -165,9 +136,7 @@ async fn an_outage_ends_with_a_reply(fixture: Fixture) {
     outage(&fixture).await;
     fixture.store.heal();
     assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::Lost; 1_000]);
+    fixture.fail(StoreOperation::Claim, [Fault::Lost; 1_000]);
     let (took, _) = fails(&fixture, other(&fixture, 0)).await;
     assert_eq!(took, Duration::from_secs(2));
 }
@@ -180,14 +149,11 @@ async fn an_outage_that_no_call_has_seen_for_long_is_over(fixture: Fixture) {
 }
 
 async fn a_store_that_fails_before_it_falls_silent_keeps_its_error(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::Lost, Fault::Hangs]);
+    fixture.fail(StoreOperation::Claim, [Fault::Lost, Fault::Hangs]);
     let call = tokio::spawn(answered(fixture.pay()));
     sent(&fixture, StoreOperation::Claim, 1).await;
     let pause = Duration::from_millis(100);
-    fixture.clock.sleeper_within(pause).await;
-    fixture.clock.advance(pause);
+    wakes(&fixture, pause).await;
     sent(&fixture, StoreOperation::Claim, 2).await;
     fixture.clock.advance(Duration::from_secs(2));
     let error = refusal(call.await.unwrap());
@@ -200,7 +166,7 @@ async fn a_store_that_fails_before_it_falls_silent_keeps_its_error(fixture: Fixt
 fn slow(fixture: Fixture, claims: usize) -> Fixture {
     let fixture = fixture.with(|engine| engine.lease(Duration::from_secs(1)));
     let held = std::iter::repeat_n(Fault::ReplyHeld, claims);
-    fixture.store.fail(StoreOperation::Claim, held);
+    fixture.fail(StoreOperation::Claim, held);
     fixture
 }
 
@@ -242,10 +208,10 @@ async fn a_store_that_grants_after_the_lease_is_given_up() {
 }
 
 async fn a_store_that_refuses_is_not_asked_again(fixture: Fixture) {
-    fixture.store.fail(StoreOperation::Claim, [Fault::Refused]);
-    let error = fixture.pay().run(|_| async { never() }).await.unwrap_err();
+    fixture.fail(StoreOperation::Claim, [Fault::Refused]);
+    let error = answered(fixture.pay()).await.unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
-    assert_eq!(fixture.store.sent(StoreOperation::Claim).len(), 1);
+    assert_eq!(claims(&fixture), 1);
     let PayError::Idem(error) = error else {
         unreachable!()
     };
@@ -255,12 +221,10 @@ async fn a_store_that_refuses_is_not_asked_again(fixture: Fixture) {
 }
 
 async fn a_claim_whose_reply_is_lost_does_not_block_itself(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::ReplyLost, Fault::ReplyLost]);
+    fixture.fail(StoreOperation::Claim, [Fault::ReplyLost, Fault::ReplyLost]);
     let call = tokio::spawn(fixture.pay().run(|cx| async move {
         assert_eq!(cx.attempt(), 1, "one claim, sent three times");
-        Ok::<_, PayError>(Receipt { run: 1 })
+        receipt(1)
     }));
     for _ in 0..2 {
         fixture
@@ -269,15 +233,13 @@ async fn a_claim_whose_reply_is_lost_does_not_block_itself(fixture: Fixture) {
             .await;
         fixture.clock.advance(Duration::from_millis(100));
     }
-    assert_eq!(call.await.unwrap(), Ok(Receipt { run: 1 }));
-    assert_eq!(fixture.store.sent(StoreOperation::Claim).len(), 3);
+    assert_eq!(call.await.unwrap(), receipt(1));
+    assert_eq!(claims(&fixture), 3);
 }
 
 async fn a_claim_that_was_given_up_is_given_back(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::ReplyHangs]);
-    let call = tokio::spawn(fixture.pay().run(|_| async { never() }));
+    fixture.fail(StoreOperation::Claim, [Fault::ReplyHangs]);
+    let call = tokio::spawn(answered(fixture.pay()));
     claimed_in_store(&fixture).await;
     fixture.clock.advance(Duration::from_secs(2));
     call.await.unwrap().unwrap_err();
@@ -285,10 +247,8 @@ async fn a_claim_that_was_given_up_is_given_back(fixture: Fixture) {
 }
 
 async fn a_caller_that_vanishes_while_claiming_gives_the_key_back(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::ReplyHangs]);
-    let call = tokio::spawn(fixture.pay().run(|_| async { never() }));
+    fixture.fail(StoreOperation::Claim, [Fault::ReplyHangs]);
+    let call = tokio::spawn(answered(fixture.pay()));
     claimed_in_store(&fixture).await;
     call.abort();
     freed(&fixture).await;
@@ -306,8 +266,8 @@ async fn freed(fixture: &Fixture) {
     fixture.events.wait_for("released", 1).await;
     let call = fixture.pay().run(|cx| async move {
         assert_eq!(cx.attempt(), 1, "the claim that nobody saw does not count");
-        Ok::<_, PayError>(Receipt { run: 1 })
+        receipt(1)
     });
-    assert_eq!(call.await, Ok(Receipt { run: 1 }));
-    assert_eq!(fixture.store.sent(StoreOperation::Release).len(), 1);
+    assert_eq!(call.await, receipt(1));
+    assert_eq!(fixture.count(StoreOperation::Release), 1);
 }

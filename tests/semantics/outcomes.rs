@@ -1,11 +1,6 @@
 //! The stored part of a result, and the outcome of a later call.
 
-use std::time::Duration;
-
-use idem_runtime::{Context, ErrorKind, OnOtherType};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Receipt, Runs};
+use crate::prelude::*;
 
 on_every_store![
     a_success_is_replayed,
@@ -27,11 +22,9 @@ on_every_store![
 async fn a_success_is_replayed(fixture: Fixture) {
     let runs = Runs::default();
     for _ in 0..3 {
-        let answer: Result<_, PayError> = fixture
-            .pay()
-            .run(|_| async { Ok(Receipt { run: runs.start() }) })
-            .await;
-        assert_eq!(answer, Ok(Receipt { run: 1 }));
+        let answer: Result<_, PayError> =
+            fixture.pay().run(|_| async { receipt(runs.start()) }).await;
+        assert_eq!(answer, receipt(1));
     }
     assert_eq!(runs.count(), 1);
     assert_eq!(
@@ -70,10 +63,10 @@ async fn a_system_error_gives_the_key_back(fixture: Fixture) {
         .pay()
         .run(|cx| {
             assert_eq!(cx.attempt(), 1, "an attempt given back does not count");
-            async { Ok(Receipt { run: runs.start() }) }
+            async { receipt(runs.start()) }
         })
         .await;
-    assert_eq!(answer, Ok(Receipt { run: 1 }));
+    assert_eq!(answer, receipt(1));
     assert_eq!(
         fixture.events.all(),
         ["claimed 1", "released", "claimed 1", "completed value"]
@@ -97,27 +90,9 @@ async fn system_errors_never_use_attempts_up(fixture: Fixture) {
 }
 
 async fn an_unknown_outcome_is_kept(fixture: Fixture) {
-    let first: Result<Receipt, _> = fixture
-        .pay()
-        .run(|_| async { Err(PayError::TimedOut) })
-        .await;
-    assert_eq!(
-        first,
-        Err(PayError::TimedOut),
-        "the first caller sees what happened"
-    );
-    let again: Result<Receipt, PayError> = fixture
-        .pay()
-        .run(|_| async { unreachable!("nobody knows whether it was paid") })
-        .await;
-    let error = again.unwrap_err();
-    assert!(
-        matches!(error.kind(), ErrorKind::Unknown { .. }),
-        "{error:?}"
-    );
-    let PayError::Idem(error) = error else {
-        unreachable!()
-    };
+    timed_out(fixture.pay()).await;
+    let error = refusal(answered(fixture.pay()).await);
+    assert_unknown(&error);
     assert!(!error.is_retryable());
 }
 
@@ -175,17 +150,13 @@ async fn an_answer_lives_for_its_ttl(fixture: Fixture) {
     let runs = Runs::default();
     let pay = || {
         let call = fixture.pay().ttl(Duration::from_hours(1));
-        call.run(|_| async { Ok::<_, PayError>(Receipt { run: runs.start() }) })
+        call.run(|_| async { receipt(runs.start()) })
     };
-    assert_eq!(pay().await, Ok(Receipt { run: 1 }));
+    assert_eq!(pay().await, receipt(1));
     fixture.pass_in_store(Duration::from_mins(59));
-    assert_eq!(pay().await, Ok(Receipt { run: 1 }));
+    assert_eq!(pay().await, receipt(1));
     fixture.pass_in_store(Duration::from_mins(1));
-    assert_eq!(
-        pay().await,
-        Ok(Receipt { run: 2 }),
-        "after its ttl the key is new"
-    );
+    assert_eq!(pay().await, receipt(2), "after its ttl the key is new");
 }
 
 async fn a_kept_error_lives_for_its_own_ttl(fixture: Fixture) {
@@ -306,10 +277,7 @@ async fn a_foreign_value_is_refused_and_not_run(fixture: Fixture) {
 async fn refused(fixture: &Fixture, bytes: &[u8]) {
     fixture.plant(bytes);
     for _ in 0..2 {
-        let answer = fixture
-            .pay()
-            .run(|_| async { unreachable!("the key is taken") as Result<Receipt, PayError> })
-            .await;
+        let answer = answered(fixture.pay()).await;
         assert_eq!(answer.unwrap_err().kind(), &ErrorKind::UnknownRecord);
     }
     assert_eq!(fixture.events.count("claimed"), 0);

@@ -1,20 +1,8 @@
 //! What an [`Answer`] says about how it came about.
 
-use std::pin::pin;
-use std::sync::Arc;
-use std::time::Duration;
+use idem_runtime::{Answer, AnswerSource, codec::AnswerFormat};
 
-use idem_runtime::{
-    Answer, AnswerSource, CallBuilder, Engine, Reconciled, claim::Acquired, codec::AnswerFormat,
-    idempotent,
-};
-use idem_tests::fixture::{Classified, Fixture};
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Receipt};
-use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
-
-use crate::support::until;
+use crate::prelude::*;
 
 on_every_store![
     an_answer_is_executed_first_and_then_replayed,
@@ -172,7 +160,7 @@ async fn an_answer_that_a_duplicate_asked_for_has_its_own_age(fixture: Fixture) 
     let first = Body::start(&fixture, fixture.pay(), 1).await;
     assert!(first.end().await.was_executed());
     fixture.pass_in_store(Duration::from_mins(5));
-    let leader = fixture.pay().run(|_| async { never::<Receipt>() });
+    let leader = answered(fixture.pay());
     let follower = fixture.pay().run(|_| async { never::<Answer<Receipt>>() });
     let (leader, follower) = tokio::join!(biased; leader, follower);
     assert_eq!(leader.unwrap(), Receipt { run: 1 });
@@ -186,7 +174,7 @@ async fn a_type_may_become_an_answer_and_back(mut fixture: Fixture) {
     {
         fixture = fixture.with(|engine| engine.answer_format(*format));
         let call = |op| fixture.engine.operation(op).key(&key);
-        let written = call("old").run(|_| async { Ok::<_, PayError>(Receipt { run: 1 }) });
+        let written = call("old").run(|_| async { receipt(1) });
         written.await.unwrap();
         let read = call("old").run(|_| async { never::<Answer<Receipt>>() });
         assert_eq!(
@@ -197,7 +185,7 @@ async fn a_type_may_become_an_answer_and_back(mut fixture: Fixture) {
             call("new").run(|_| async { Ok::<_, PayError>(Answer::from(Receipt { run: 2 })) });
         written.await.unwrap();
         let read = call("new").run(|_| async { never::<Receipt>() });
-        assert_eq!(read.await, Ok(Receipt { run: 2 }));
+        assert_eq!(read.await, receipt(2));
     }
     let Acquired::Replay(stored) = fixture
         .engine

@@ -1,20 +1,8 @@
 //! Reconciling before a body runs again: when the hook runs, and the meaning of each of its verdicts.
 
-use std::sync::Arc;
-use std::time::Duration;
+use idem_runtime::IntoReconciled;
 
-use idem_runtime::{Context, Error, IntoReconciled, OnRunning, Reconciled, admin::EntryState};
-use idem_tests::faulty::{Fault, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Receipt, Runs};
-use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
-
-use crate::support::{
-    Answer, Body, LEASE_OVER, Pay, answered, assert_running, assert_unknown, comes_to_rest,
-    crashed, paid, panicked, receipt, refusal, refused_far, stands, timed_out, until,
-};
+use crate::prelude::*;
 
 on_every_store![
     the_hook_is_not_asked_on_a_first_call,
@@ -70,6 +58,20 @@ pub(crate) async fn reconciled<R: IntoReconciled<Receipt>>(
     call.run_reconciled(hook, body).await
 }
 
+/// The hook is asked, and its effect is the answer.
+async fn lands(call: Pay) {
+    let counts = Counts::default();
+    assert_eq!(reconciled(call, LANDED, &counts).await, receipt(7));
+    assert_eq!(counts.both(), (1, 0));
+}
+
+/// The hook is not asked, and the body runs.
+async fn runs_unasked(call: Pay) {
+    let counts = Counts::default();
+    assert_eq!(reconciled(call, LANDED, &counts).await, receipt(1));
+    assert_eq!(counts.both(), (0, 1));
+}
+
 /// The verdict of a hook.
 pub(crate) type Says = Reconciled<Receipt>;
 
@@ -77,9 +79,7 @@ pub(crate) type Says = Reconciled<Receipt>;
 pub(crate) const LANDED: Says = Reconciled::Landed(Receipt { run: 7 });
 
 async fn the_hook_is_not_asked_on_a_first_call(fixture: Fixture) {
-    let counts = Counts::default();
-    assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(1));
-    assert_eq!(counts.both(), (0, 1));
+    runs_unasked(fixture.pay()).await;
 }
 
 async fn the_hook_is_not_asked_on_a_replay(fixture: Fixture) {
@@ -90,22 +90,15 @@ async fn the_hook_is_not_asked_on_a_replay(fixture: Fixture) {
 }
 
 async fn the_hook_is_not_asked_after_a_system_error(fixture: Fixture) {
-    let counts = Counts::default();
-    let down = fixture
-        .pay()
-        .run(|_| async { Err(PayError::Down) as Answer });
-    assert_eq!(down.await, Err(PayError::Down));
-    assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(1));
-    assert_eq!(counts.both(), (0, 1));
+    down(fixture.pay()).await;
+    runs_unasked(fixture.pay()).await;
 }
 
 async fn the_hook_is_not_asked_after_a_reset(fixture: Fixture) {
-    let counts = Counts::default();
     timed_out(fixture.pay()).await;
     let entry = fixture.pay().entry().await.unwrap().unwrap();
     entry.reset().await.unwrap();
-    assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(1));
-    assert_eq!(counts.both(), (0, 1));
+    runs_unasked(fixture.pay()).await;
 }
 
 async fn the_hook_is_asked_before_a_lapsed_key_runs_again(fixture: Fixture) {
@@ -119,26 +112,19 @@ async fn the_hook_is_asked_before_a_lapsed_key_runs_again(fixture: Fixture) {
 }
 
 async fn the_hook_runs_before_an_unknown_key_runs_again(fixture: Fixture) {
-    let counts = Counts::default();
     timed_out(fixture.pay()).await;
-    assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(7));
-    assert_eq!(counts.both(), (1, 0));
+    lands(fixture.pay()).await;
 }
 
 async fn the_hook_is_asked_after_a_panic(fixture: Fixture) {
-    let counts = Counts::default();
     panicked(fixture.pay()).await;
-    assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(7));
-    assert_eq!(counts.both(), (1, 0));
+    lands(fixture.pay()).await;
 }
 
 async fn the_hook_is_asked_after_a_system_error_that_counts(fixture: Fixture) {
-    let counts = Counts::default();
     let call = fixture.pay().count_errors(true);
-    let down = call.run(|_| async { Err(PayError::Down) as Answer });
-    assert_eq!(down.await, Err(PayError::Down));
-    assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(7));
-    assert_eq!(counts.both(), (1, 0));
+    down(call).await;
+    lands(fixture.pay()).await;
 }
 
 async fn a_landed_effect_is_replayed_to_all_callers(fixture: Fixture) {
@@ -196,33 +182,31 @@ async fn a_hook_that_fails_leaves_it_unknown(fixture: Fixture) {
     stays_unknown(&fixture, failure, "the hook cannot say").await;
 }
 
+async fn its_panic_leaves_it_unknown(fixture: &Fixture, call: impl Future<Output = Answer>) {
+    assert_unknown(&refusal(call.await));
+    assert_eq!(fixture.events.count("undecided: the hook panicked"), 1);
+    assert_eq!(stands(fixture).await, (EntryState::Unknown, 1));
+}
+
 async fn a_hook_that_panics_leaves_it_unknown(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let hook = |_| async { std::panic::panic_any("no ink") as Says };
-    let call = fixture
-        .pay()
-        .run_reconciled(hook, |_| async { crate::support::never() });
-    assert_unknown(&refusal(call.await));
-    assert_eq!(fixture.events.count("undecided: the hook panicked"), 1);
-    assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
+    let call = (fixture.pay()).run_reconciled(hook, |_| async { never() });
+    its_panic_leaves_it_unknown(&fixture, call).await;
 }
 
 async fn a_hook_that_panics_before_it_begins_leaves_it_unknown(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let hook = |_| -> std::future::Ready<Says> { std::panic::panic_any("no ink") };
-    let call = fixture
-        .pay()
-        .run_reconciled(hook, |_| async { crate::support::never() });
-    assert_unknown(&refusal(call.await));
-    assert_eq!(fixture.events.count("undecided: the hook panicked"), 1);
-    assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
+    let call = (fixture.pay()).run_reconciled(hook, |_| async { never() });
+    its_panic_leaves_it_unknown(&fixture, call).await;
 }
 
 async fn a_hook_that_takes_too_long_leaves_it_unknown(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let asking = Asking::start(&fixture, fixture.pay()).await;
     fixture.clock.advance(Duration::from_millis(9_999));
-    crate::support::others().await;
+    others().await;
     assert!(!asking.task.is_finished());
     fixture.clock.advance(Duration::from_millis(1));
     assert_unknown(&refusal(asking.task.await.unwrap()));
@@ -326,21 +310,17 @@ async fn a_hook_whose_process_dies_leaves_it_unknown(fixture: Fixture) {
     crashed(&fixture, fixture.pay()).await;
     // It never reports again, not even at its end.
     let dead = Asking::start(&fixture, fixture.pay_far()).await;
-    assert_running(&refused_near(&fixture).await);
-    fixture
-        .store
-        .fail(StoreOperation::Release, [Fault::Refused]);
+    assert_running(&refused(&fixture).await);
+    fixture.fail(StoreOperation::Release, [Fault::Refused]);
     dead.task.abort();
     dead.task.await.unwrap_err();
     fixture.pass_in_store(LEASE_OVER);
-    assert_unknown(&refused_near(&fixture).await);
+    assert_unknown(&refused(&fixture).await);
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
-    let counts = Counts::default();
-    assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(7));
-    assert_eq!(counts.both(), (1, 0));
+    lands(fixture.pay()).await;
 }
 
-async fn refused_near(fixture: &Fixture) -> Error {
+async fn refused(fixture: &Fixture) -> Error {
     let call = fixture.pay().on_running(OnRunning::Reject);
     refusal(answered(call).await)
 }

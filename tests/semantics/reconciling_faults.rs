@@ -1,21 +1,7 @@
 //! Reconciling while the store, the lease or another process is in the way: the body starts only with a claim
 //! of its own, and no answer is lost.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use idem_runtime::{ErrorKind, OnLeaseLost, OnOtherType, Reconciled, admin::EntryState};
-use idem_tests::faulty::{Fault, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Receipt};
-use tokio::sync::Semaphore;
-
-use crate::reconciling::{Asking, Counts, LANDED, Says, reconciled};
-use crate::support::{
-    LEASE_OVER, abandon, answered, assert_running, assert_unknown, comes_to_rest, crashed, never,
-    others, receipt, refusal, refused_far, stands, timed_out, until,
-};
+use crate::prelude::*;
 
 on_every_store![
     the_lease_is_renewed_during_a_long_hook,
@@ -44,11 +30,7 @@ async fn the_lease_is_renewed_during_a_long_hook(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let asking = Asking::start(&fixture, fixture.pay()).await;
     for renewals in 1..=6 {
-        let third = lease / 3;
-        fixture.clock.sleeper_within(third).await;
-        fixture.pass_in_store(third);
-        fixture.clock.advance(third);
-        fixture.events.wait_for("renewed", renewals).await;
+        renewed(&fixture, lease / 3, renewals).await;
         assert_running(&refused_far(&fixture).await);
     }
     assert_eq!(asking.end().await, receipt(7));
@@ -109,7 +91,7 @@ async fn the_claim_to_ask_survives_lost_replies(fixture: Fixture) {
         Fault::ReplyLost,
         Fault::Twice,
     ];
-    fixture.store.fail(StoreOperation::Claim, lost);
+    fixture.fail(StoreOperation::Claim, lost);
     let answer = until(&fixture, reconciled(fixture.pay(), LANDED, &counts)).await;
     assert_eq!(answer, receipt(7));
     assert_eq!(counts.both(), (1, 0));
@@ -119,8 +101,8 @@ async fn the_claim_to_run_survives_lost_replies(fixture: Fixture) {
     let counts = Counts::default();
     timed_out(fixture.pay()).await;
     let lost = [Fault::None, Fault::ReplyLost, Fault::Lost, Fault::ReplyLost];
-    fixture.store.fail(StoreOperation::Claim, lost);
-    fixture.store.fail(StoreOperation::Claim, [Fault::Twice]);
+    fixture.fail(StoreOperation::Claim, lost);
+    fixture.fail(StoreOperation::Claim, [Fault::Twice]);
     let answer = until(
         &fixture,
         reconciled(fixture.pay(), Says::NotLanded, &counts),
@@ -138,9 +120,7 @@ async fn the_claim_to_run_survives_lost_replies(fixture: Fixture) {
 async fn a_store_that_is_silent_before_the_hook_is_not_asked_around(fixture: Fixture) {
     let counts = Counts::default();
     timed_out(fixture.pay()).await;
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::ReplyHangs]);
+    fixture.fail(StoreOperation::Claim, [Fault::ReplyHangs]);
     let call = tokio::spawn({
         let (call, counts) = (fixture.pay(), counts.clone());
         async move { reconciled(call, LANDED, &counts).await }
@@ -158,17 +138,13 @@ async fn a_store_that_is_silent_before_the_hook_is_not_asked_around(fixture: Fix
 /// call has given up.
 async fn gives_up_claiming(fixture: &Fixture, fault: Fault) {
     timed_out(fixture.pay()).await;
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::None, fault]);
+    fixture.fail(StoreOperation::Claim, [Fault::None, fault]);
     let counts = Counts::default();
     let call = tokio::spawn({
         let (call, counts) = (fixture.pay(), counts.clone());
         async move { reconciled(call, Says::NotLanded, &counts).await }
     });
-    while fixture.store.count(StoreOperation::Claim) < 3 {
-        tokio::task::yield_now().await;
-    }
+    sent(fixture, StoreOperation::Claim, 3).await;
     if fault == Fault::ReplyHangs {
         while stands(fixture).await.1 < 2 {}
     }
@@ -198,7 +174,7 @@ async fn a_claim_to_run_that_was_granted_unseen_is_given_back(fixture: Fixture) 
 async fn a_caller_dropped_while_it_claims_to_run_gives_the_key_back(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let faults = [Fault::None, Fault::ReplyHeld];
-    fixture.store.fail(StoreOperation::Claim, faults);
+    fixture.fail(StoreOperation::Claim, faults);
     let hook = |_| async { Says::NotLanded };
     let call = tokio::spawn(fixture.pay().run_reconciled(hook, |_| async { never() }));
     while stands(&fixture).await.1 < 2 {}
@@ -212,7 +188,7 @@ async fn a_landed_effect_is_stored_although_replies_are_lost(fixture: Fixture) {
     let counts = Counts::default();
     timed_out(fixture.pay()).await;
     let lost = [Fault::Lost, Fault::ReplyLost, Fault::Twice];
-    fixture.store.fail(StoreOperation::Complete, lost);
+    fixture.fail(StoreOperation::Complete, lost);
     let answer = until(&fixture, reconciled(fixture.pay(), LANDED, &counts)).await;
     assert_eq!(answer, receipt(7));
     assert_eq!(answered(fixture.pay_far()).await, receipt(7));
@@ -221,10 +197,10 @@ async fn a_landed_effect_is_stored_although_replies_are_lost(fixture: Fixture) {
 async fn a_landed_effect_is_stored_although_its_caller_is_gone(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let asking = Asking::start(&fixture, fixture.pay()).await;
-    let before = fixture.store.count(StoreOperation::Complete);
-    fixture.store.fail(StoreOperation::Complete, [Fault::Hangs]);
+    let before = fixture.count(StoreOperation::Complete);
+    fixture.fail(StoreOperation::Complete, [Fault::Hangs]);
     asking.gate.add_permits(1);
-    while fixture.store.count(StoreOperation::Complete) == before {
+    while fixture.count(StoreOperation::Complete) == before {
         tokio::task::yield_now().await;
     }
     asking.task.abort();
@@ -237,7 +213,7 @@ async fn an_unknown_outcome_is_stored_although_replies_are_lost(fixture: Fixture
     let counts = Counts::default();
     crashed(&fixture, fixture.pay()).await;
     let lost = [Fault::Lost, Fault::ReplyLost, Fault::Twice];
-    fixture.store.fail(StoreOperation::Complete, lost);
+    fixture.fail(StoreOperation::Complete, lost);
     let answer = until(&fixture, reconciled(fixture.pay(), Says::Unknown, &counts)).await;
     assert_unknown(&refusal(answer));
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
@@ -279,8 +255,7 @@ async fn a_body_that_starts_after_its_hook_was_overtaken_holds_a_lease(fixture: 
         .run_reconciled(nothing, |_| async { Err(PayError::Down) });
     assert_eq!(failed.await, Err(PayError::Down));
     let third = lease / 3;
-    fixture.clock.sleeper_within(third).await;
-    fixture.clock.advance(third);
+    wakes(&fixture, third).await;
     fixture.events.wait_for("lease lost", 1).await;
     gate.add_permits(1);
     // To be refused is as good as to hold a lease.
@@ -297,7 +272,7 @@ async fn a_body_that_starts_after_its_hook_was_overtaken_holds_a_lease(fixture: 
 async fn a_verdict_from_before_another_body_starts_nothing(fixture: Fixture) {
     abandon(&fixture).await;
     let lost = std::iter::repeat_n(Fault::Lost, 100);
-    fixture.store.fail(StoreOperation::Renew, lost);
+    fixture.fail(StoreOperation::Renew, lost);
     let gate = Arc::new(Semaphore::new(0));
     let end = Arc::clone(&gate);
     let hook = |_| async move {

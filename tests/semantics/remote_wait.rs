@@ -1,19 +1,6 @@
 //! Duplicates of a call that runs in another process.
 
-use std::time::Duration;
-
-use idem_runtime::clock::Clock;
-use idem_runtime::{Error, ErrorKind, OnRunning, Reconciled};
-use idem_tests::faulty::{Fault, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Runs};
-use tokio::task::JoinSet;
-
-use crate::support::{
-    Answer, Body, LEASE_OVER, Pay, answered, assert_running, assert_unknown, comes_to_rest, never,
-    others, paid, panicked, poll_once, receipt, refusal, until,
-};
+use crate::prelude::*;
 
 on_every_store![
     a_remote_follower_gets_the_answer,
@@ -32,27 +19,25 @@ on_every_store![
     a_waiter_with_a_hook_asks_although_another_one_was_refused,
 ];
 
-fn patient(call: Pay) -> Pay {
-    call.on_running(OnRunning::Wait(Duration::from_mins(5)))
-}
-
 /// A call of this process that has claimed and has to wait.
-async fn waiting(fixture: &Fixture, call: Pay, runs: &Runs) -> tokio::task::JoinHandle<Answer> {
+async fn waiting(fixture: &Fixture, call: Pay, runs: &Runs) -> JoinHandle<Answer> {
     let runs = runs.clone();
     let task = tokio::spawn(async move { paid(call, &runs).await });
     // The watch is the first command of a waiting call.
-    while fixture.store.count(StoreOperation::Watch) == 0 {
-        tokio::task::yield_now().await;
-    }
+    sent(fixture, StoreOperation::Watch, 1).await;
     task
 }
 
+/// A body of another process, a call that waits for it, and the runs of that call.
+async fn followed(fixture: &Fixture, answer: Answer) -> (Body, JoinHandle<Answer>, Runs) {
+    let runs = Runs::default();
+    let first = Body::start(fixture.pay_far(), answer).await;
+    let second = waiting(fixture, patient(fixture.pay()), &runs).await;
+    (first, second, runs)
+}
+
 async fn a_remote_follower_gets_the_answer(fixture: Fixture) {
-    let (runs, first) = (
-        Runs::default(),
-        Body::start(fixture.pay_far(), receipt(7)).await,
-    );
-    let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
+    let (first, second, runs) = followed(&fixture, receipt(7)).await;
     assert_eq!(first.end().await, receipt(7));
     assert_eq!(until(&fixture, second).await.unwrap(), receipt(7));
     assert_eq!(runs.count(), 0);
@@ -61,68 +46,47 @@ async fn a_remote_follower_gets_the_answer(fixture: Fixture) {
 
 async fn all_followers_of_one_process_ask_once(fixture: Fixture) {
     let first = Body::start(fixture.pay_far(), receipt(7)).await;
-    let (runs, mut tasks) = (Runs::default(), JoinSet::new());
-    for _ in 0..50 {
-        let (call, runs) = (patient(fixture.pay()), runs.clone());
-        tasks.spawn(async move { paid(call, &runs).await });
-    }
+    let runs = Runs::default();
+    let tasks = duplicates(50, || patient(fixture.pay()), &runs);
     others().await;
     assert_eq!(first.end().await, receipt(7));
     let answers = until(&fixture, tasks.join_all()).await;
-    assert!(answers.iter().all(|answer| *answer == receipt(7)));
-    assert_eq!(
-        fixture.store.count(StoreOperation::Claim),
-        2,
-        "one a process"
-    );
+    assert_each(answers, &receipt(7));
+    assert_eq!(claims(&fixture), 2, "one a process");
     assert_eq!(runs.count(), 0);
 }
 
 async fn a_remote_follower_gets_the_business_error(fixture: Fixture) {
     let declined: Answer = Err(PayError::Declined { run: 1 });
-    let (runs, first) = (
-        Runs::default(),
-        Body::start(fixture.pay_far(), declined.clone()).await,
-    );
-    let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
+    let (first, second, runs) = followed(&fixture, declined.clone()).await;
     assert_eq!(first.end().await, declined);
     assert_eq!(until(&fixture, second).await.unwrap(), declined);
     assert_eq!(runs.count(), 0);
 }
 
 async fn a_remote_follower_gets_the_unknown_outcome(fixture: Fixture) {
-    let first = Body::start(fixture.pay_far(), Err(PayError::TimedOut)).await;
-    let runs = Runs::default();
-    let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
+    let (first, second, runs) = followed(&fixture, Err(PayError::TimedOut)).await;
     assert_eq!(first.end().await, Err(PayError::TimedOut));
     assert_unknown(&refusal(until(&fixture, second).await.unwrap()));
     assert_eq!(runs.count(), 0);
 }
 
 async fn a_remote_follower_runs_when_the_key_is_released(fixture: Fixture) {
-    let first = Body::start(fixture.pay_far(), Err(PayError::Down)).await;
-    let runs = Runs::default();
-    let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
+    let (first, second, _runs) = followed(&fixture, Err(PayError::Down)).await;
     assert_eq!(first.end().await, Err(PayError::Down));
     assert_eq!(until(&fixture, second).await.unwrap(), receipt(1));
 }
 
 async fn a_remote_follower_takes_over_an_expired_lease(fixture: Fixture) {
-    let (runs, first) = (
-        Runs::default(),
-        Body::start(fixture.pay_far(), receipt(7)).await,
-    );
-    let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
+    let (first, second, _runs) = followed(&fixture, receipt(7)).await;
     first.drop_caller().await;
     fixture.pass_in_store(LEASE_OVER);
     assert_eq!(until(&fixture, second).await.unwrap(), receipt(1));
 }
 
 async fn a_remote_follower_gets_the_remaining_lease(fixture: Fixture) {
-    let (runs, first) = (
-        Runs::default(),
-        Body::start(fixture.pay_far(), receipt(7)).await,
-    );
+    let runs = Runs::default();
+    let first = Body::start(fixture.pay_far(), receipt(7)).await;
     fixture.pass_in_store(Duration::from_secs(10));
     let call = fixture
         .pay()
@@ -136,21 +100,13 @@ async fn a_remote_follower_gets_the_remaining_lease(fixture: Fixture) {
 }
 
 async fn a_follower_that_cannot_reach_the_store_is_refused(fixture: Fixture) {
-    let (runs, first) = (
-        Runs::default(),
-        Body::start(fixture.pay_far(), receipt(7)).await,
-    );
-    fixture
-        .store
-        .fail(StoreOperation::Watch, [Fault::Refused; 10]);
-    fixture
-        .store
-        .fail(StoreOperation::Read, [Fault::Refused; 1_000]);
+    let runs = Runs::default();
+    let first = Body::start(fixture.pay_far(), receipt(7)).await;
+    fixture.fail(StoreOperation::Watch, [Fault::Refused; 10]);
+    fixture.fail(StoreOperation::Read, [Fault::Refused; 1_000]);
     // The refused claim of a running key is the last reply that this process receives.
-    fixture.store.fail(StoreOperation::Claim, [Fault::None]);
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::Refused; 10]);
+    fixture.fail(StoreOperation::Claim, [Fault::None]);
+    fixture.fail(StoreOperation::Claim, [Fault::Refused; 10]);
     let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
     let error = refusal(until(&fixture, second).await.unwrap());
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
@@ -161,9 +117,9 @@ async fn a_follower_that_cannot_reach_the_store_is_refused(fixture: Fixture) {
 /// The refusal of a waiting call whose reads and later claims all meet this fault, and its delay.
 async fn refused_after(fixture: &Fixture, fault: Fault) -> (Error, Duration) {
     let first = Body::start(fixture.pay_far(), receipt(7)).await;
-    fixture.store.fail(StoreOperation::Read, [fault; 1_000]);
-    fixture.store.fail(StoreOperation::Claim, [Fault::None]);
-    fixture.store.fail(StoreOperation::Claim, [fault; 1_000]);
+    fixture.fail(StoreOperation::Read, [fault; 1_000]);
+    fixture.fail(StoreOperation::Claim, [Fault::None]);
+    fixture.fail(StoreOperation::Claim, [fault; 1_000]);
     let begun = fixture.clock.now();
     let runs = Runs::default();
     let mut second = waiting(fixture, patient(fixture.pay()), &runs).await;
@@ -200,9 +156,7 @@ async fn a_follower_of_a_silent_store_fails_in_time(fixture: Fixture) {
 }
 
 async fn a_follower_of_a_lost_record_runs_at_once(fixture: Fixture) {
-    let first = Body::start(fixture.pay_far(), receipt(7)).await;
-    let runs = Runs::default();
-    let second = waiting(&fixture, patient(fixture.pay()), &runs).await;
+    let (first, second, _runs) = followed(&fixture, receipt(7)).await;
     let begun = fixture.clock.now();
     fixture.pass_in_store(Duration::from_hours(25));
     assert_eq!(until(&fixture, second).await.unwrap(), receipt(1));
@@ -229,16 +183,13 @@ async fn the_last_follower_leaves_no_watch(fixture: Fixture) {
 
 async fn ten_thousand_duplicates_claim_twice_at_most(fixture: Fixture) {
     let first = Body::start(fixture.pay_far(), receipt(7)).await;
-    let (runs, mut tasks) = (Runs::default(), JoinSet::new());
-    for _ in 0..10_000 {
-        let (call, runs) = (patient(fixture.pay()), runs.clone());
-        tasks.spawn(async move { paid(call, &runs).await });
-    }
+    let runs = Runs::default();
+    let tasks = duplicates(10_000, || patient(fixture.pay()), &runs);
     others().await;
     assert_eq!(first.end().await, receipt(7));
     let answers = until(&fixture, tasks.join_all()).await;
-    assert!(answers.iter().all(|answer| *answer == receipt(7)));
-    let claims = fixture.store.count(StoreOperation::Claim);
+    assert_each(answers, &receipt(7));
+    let claims = claims(&fixture);
     assert!(claims <= 2, "{claims} claims of two processes");
     assert_eq!(runs.count(), 0);
 }
@@ -247,12 +198,10 @@ async fn a_waiter_with_a_hook_asks_although_another_one_was_refused(fixture: Fix
     for _ in 0..5 {
         panicked(fixture.pay()).await;
     }
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
+    fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld]);
     let mut plain = Box::pin(answered(fixture.pay()));
     assert!(poll_once(plain.as_mut()).await.is_none());
-    let hook = |_| async { Reconciled::Landed(idem_tests::payment::Receipt { run: 7 }) };
+    let hook = |_| async { Reconciled::Landed(Receipt { run: 7 }) };
     let call = fixture.pay().run_reconciled(hook, |_| async { never() });
     let mut asks = Box::pin(call);
     assert!(poll_once(asks.as_mut()).await.is_none());

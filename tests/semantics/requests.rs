@@ -1,11 +1,6 @@
 //! Which request a key takes after its first attempt ended without an answer.
 
-use idem_runtime::{ErrorKind, OnCancel, claim::Acquired};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Receipt};
-
-use crate::support::{Answer, Body, answered, comes_to_rest, receipt, refusal};
+use crate::prelude::*;
 
 on_every_store![
     a_key_that_was_given_back_takes_another_request,
@@ -51,16 +46,14 @@ async fn a_key_that_was_given_back_takes_another_request(fixture: Fixture) {
 
 async fn a_claim_that_was_given_back_takes_another_request(fixture: Fixture) {
     let call = fixture.pay().fingerprint(&"wrong");
-    let Acquired::Run(claim) = call.begin().await.unwrap() else {
-        panic!("nothing is stored")
-    };
+    let claim = claimed(call).await;
     claim.release().await;
     assert_eq!(pay(&fixture, "corrected", receipt(1)).await, receipt(1));
 }
 
 async fn a_key_that_another_system_may_know_keeps_its_request(fixture: Fixture) {
     let call = fixture.pay().fingerprint(&"first");
-    let body = |context: idem_runtime::Context| async move {
+    let body = |context: Context| async move {
         // Sent to the bank, say, which did not answer.
         assert_eq!(context.derive_key("charge").len(), 43);
         Err::<Receipt, _>(PayError::Down)
@@ -125,7 +118,7 @@ async fn a_key_whose_errors_count_keeps_its_request(fixture: Fixture) {
 
 async fn a_later_attempt_keeps_the_request_of_an_earlier_one(fixture: Fixture) {
     let call = fixture.pay().fingerprint(&"first");
-    let body = |context: idem_runtime::Context| async move {
+    let body = |context: Context| async move {
         let _ = context.derive_key("charge");
         Err::<Receipt, _>(PayError::Down)
     };

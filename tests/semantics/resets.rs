@@ -1,26 +1,13 @@
 //! A call that begins after a reset elsewhere does not receive the reply to the query of an earlier call.
 
-use std::time::Duration;
-
-use idem_runtime::ErrorKind;
-use idem_tests::faulty::{Fault, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::payment::Runs;
-use tokio::task::JoinHandle;
-
-use crate::support::{
-    Answer, Body, Pay, answered, claims, duplicates, others, paid, panicked, receipt, refusal,
-    sent, until,
-};
+use crate::prelude::*;
 
 /// Longer than calls count as made at once.
 const LATER: Duration = Duration::from_millis(10);
 
 /// A call whose claim is answered, while the reply is held.
 async fn claim_held(fixture: &Fixture, call: Pay) -> JoinHandle<Answer> {
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
+    fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld]);
     let asked = claims(fixture);
     let call = tokio::spawn(answered(call));
     sent(fixture, StoreOperation::Claim, asked + 1).await;
@@ -75,9 +62,7 @@ async fn a_refusal_that_was_read_before_is_not_repeated() {
 async fn an_answer_that_was_stored_before_is_not_handed_on() {
     let (fixture, runs) = (Fixture::memory(), Runs::default());
     let body = Body::start(fixture.pay(), receipt(7)).await;
-    fixture
-        .store
-        .fail(StoreOperation::Complete, [Fault::ReplyHeld]);
+    fixture.fail(StoreOperation::Complete, [Fault::ReplyHeld]);
     body.let_end();
     sent(&fixture, StoreOperation::Complete, 1).await;
     others().await;
@@ -96,7 +81,7 @@ async fn an_answer_that_was_looked_at_before_is_not_handed_on() {
     let waiting = tokio::spawn(async move { paid(call, &waits).await });
     // The first poll sees a running body.
     sent(&fixture, StoreOperation::Read, 1).await;
-    fixture.store.fail(StoreOperation::Read, [Fault::ReplyHeld]);
+    fixture.fail(StoreOperation::Read, [Fault::ReplyHeld]);
     assert_eq!(body.end().await, receipt(7));
     sent(&fixture, StoreOperation::Read, 2).await;
     reset_far(&fixture).await;
@@ -121,15 +106,13 @@ async fn calls_that_begin_later_ask_once_for_all() {
         let tasks = duplicates(64, || fixture.pay(), &runs);
         others().await;
         // The reply to one more claim takes its time as well.
-        fixture
-            .store
-            .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
+        fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld]);
         fixture.store.deliver();
         others().await;
         fixture.store.deliver();
         assert_eq!(until(&fixture, leader).await.unwrap(), receipt(1));
         let answers = until(&fixture, tasks.join_all()).await;
-        assert!(answers.iter().all(|answer| *answer == receipt(1)));
+        assert_each(answers, &receipt(1));
         assert_eq!(claims(&fixture) - before, asked, "{later:?} later");
     }
 }

@@ -1,20 +1,8 @@
 //! How many bodies of an engine run at once (`EngineBuilder::max_running`).
 
-use std::sync::Arc;
-use std::time::Duration;
+use idem_runtime::Classify as _;
 
-use idem_runtime::{
-    Class, Classify as _, Engine, ErrorKind, OnCancel, OnOutage, OnRunning, claim::Acquired,
-};
-use idem_tests::faulty::{Fault, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Runs};
-use tokio::sync::Semaphore;
-
-use crate::support::{
-    Answer, Body, Pay, answered, assert_running, never, others, paid, poll_once, receipt, refusal,
-};
+use crate::prelude::*;
 
 on_every_store![
     callers_that_leave_start_no_more_bodies_than_may_run,
@@ -55,6 +43,17 @@ async fn gated(gate: Arc<Semaphore>, runs: Runs) -> Answer {
     receipt(run)
 }
 
+/// Polls a call until its body runs, or it is refused, and drops it.
+async fn runs_or_is_refused(call: impl Future<Output = Answer>, runs: impl Fn() -> bool) {
+    let mut call = Box::pin(call);
+    while !runs() {
+        if let Some(answer) = poll_once(call.as_mut()).await {
+            return assert_full(answer);
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
 async fn callers_that_leave_start_no_more_bodies_than_may_run(fixture: Fixture) {
     let fixture = limited(fixture, 2);
     let (gate, runs) = (Arc::new(Semaphore::new(0)), Runs::default());
@@ -62,18 +61,7 @@ async fn callers_that_leave_start_no_more_bodies_than_may_run(fixture: Fixture) 
         let before = runs.count();
         let (gate, body) = (Arc::clone(&gate), runs.clone());
         let call = other(&fixture, key).finish(move |_| gated(gate, body));
-        let mut call = Box::pin(call);
-        // Until it runs, or is refused.
-        loop {
-            if let Some(answer) = poll_once(call.as_mut()).await {
-                assert_full(answer);
-                break;
-            }
-            if runs.count() > before {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
+        runs_or_is_refused(call, || runs.count() > before).await;
     }
     assert_eq!(runs.count(), 2, "bodies without callers");
     gate.add_permits(2);
@@ -92,17 +80,7 @@ async fn inner_bodies_that_outlive_their_callers_count(fixture: Fixture) {
         let inner = other(&fixture, 1_000 + key);
         let (gate, body) = (Arc::clone(&gate), runs.clone());
         let call = other(&fixture, key).run(|_| inner.finish(move |_| gated(gate, body)));
-        let mut call = Box::pin(call);
-        loop {
-            if let Some(answer) = poll_once(call.as_mut()).await {
-                assert_full(answer);
-                break;
-            }
-            if runs.count() > before {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
+        runs_or_is_refused(call, || runs.count() > before).await;
     }
     assert_eq!(runs.count(), 2, "bodies without callers");
     gate.add_permits(2);
@@ -127,9 +105,9 @@ async fn an_answer_is_replayed_at_the_limit(fixture: Fixture) {
     let runs = Runs::default();
     assert_eq!(paid(fixture.pay().fingerprint(&1), &runs).await, receipt(1));
     let body = Body::start(other(&fixture, 1), receipt(1)).await;
-    let before = fixture.store.count(StoreOperation::Claim);
+    let before = claims(&fixture);
     assert_eq!(answered(fixture.pay().fingerprint(&1)).await, receipt(1));
-    let trips = fixture.store.count(StoreOperation::Claim) - before;
+    let trips = claims(&fixture) - before;
     assert!(trips <= 1, "one round trip, as for every replay: {trips}");
     let mismatch = refusal(answered(fixture.pay().fingerprint(&2)).await);
     assert_eq!(mismatch.kind(), &ErrorKind::Mismatch);
@@ -142,19 +120,15 @@ async fn a_replay_does_not_refuse_another_call(fixture: Fixture) {
     let fixture = limited(fixture, 1);
     let runs = Runs::default();
     assert_eq!(paid(fixture.pay(), &runs).await, receipt(1));
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::ReplyHeld; 2]);
+    fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld; 2]);
     let ask = |call: Pay| {
         let runs = runs.clone();
         tokio::spawn(async move { paid(call, &runs).await })
     };
     let asked = async |claims: usize| {
-        while fixture.store.count(StoreOperation::Claim) < claims {
-            tokio::task::yield_now().await;
-        }
+        sent(&fixture, StoreOperation::Claim, claims).await;
     };
-    let claims = fixture.store.count(StoreOperation::Claim);
+    let claims = claims(&fixture);
     let replay = ask(fixture.pay());
     asked(claims + 1).await;
     let new = ask(other(&fixture, 1));
@@ -235,9 +209,7 @@ async fn a_claim_by_hand_holds_a_place(fixture: Fixture) {
     let fixture = limited(fixture, 1);
     for complete in [true, false] {
         let key = usize::from(complete);
-        let Acquired::Run(claim) = other(&fixture, key).begin().await.unwrap() else {
-            panic!("nothing is stored")
-        };
+        let claim = claimed(other(&fixture, key)).await;
         assert_full(answered(other(&fixture, 9)).await);
         let refused = other(&fixture, 9).begin().await.unwrap_err();
         assert_eq!(refused.kind(), &ErrorKind::TooManyRunning);
@@ -293,21 +265,15 @@ async fn a_body_that_calls_on_is_not_refused_with_the_call_that_it_follows(fixtu
     while begun.count() == 0 {
         tokio::task::yield_now().await;
     }
-    let claims = fixture.store.count(StoreOperation::Claim);
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
+    let before = claims(&fixture);
+    fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld]);
     let outside = tokio::spawn(answered(other(&fixture, 1)));
-    while fixture.store.count(StoreOperation::Claim) == claims {
+    while claims(&fixture) == before {
         tokio::task::yield_now().await;
     }
     gate.add_permits(1);
     others().await;
-    assert_eq!(
-        fixture.store.count(StoreOperation::Claim),
-        claims + 1,
-        "it follows"
-    );
+    assert_eq!(claims(&fixture), before + 1, "it follows");
     fixture.store.deliver();
     assert_full(outside.await.unwrap());
     assert_eq!(body.await.unwrap(), receipt(1));
@@ -316,9 +282,7 @@ async fn a_body_that_calls_on_is_not_refused_with_the_call_that_it_follows(fixtu
 
 async fn bodies_without_protection_count(fixture: Fixture) {
     let fixture = limited(fixture, 1).with(|engine| engine.max_running(1).on_outage(OnOutage::Run));
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::Lost; 10_000]);
+    fixture.fail(StoreOperation::Claim, [Fault::Lost; 10_000]);
     let starting = Body::start(other(&fixture, 1), receipt(1));
     let body = fixture.finished(tokio::spawn(starting)).await;
     let second = tokio::spawn(answered(other(&fixture, 2)));
@@ -357,7 +321,7 @@ async fn a_runtime_that_shuts_down_gives_the_place_back(fixture: Fixture) {
 
 #[test]
 fn a_limit_of_none_is_refused() {
-    let store = idem_runtime::store::memory::MemoryStore::new();
+    let store = MemoryStore::new();
     let error = Engine::builder(store).max_running(0).build().unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::InvalidPolicy);
     assert!(error.to_string().contains("`max_running` is 0"), "{error}");
@@ -368,7 +332,7 @@ fn a_limit_of_none_is_refused() {
 async fn a_refusal_at_the_limit_names_the_setting() {
     let fixture = limited(Fixture::memory(), 1);
     let body = Body::start(other(&fixture, 1), receipt(1)).await;
-    let error = refusal(fixture.pay().run(|_| async { never() }).await);
+    let error = refusal(answered(fixture.pay()).await);
     assert_eq!(
         error.to_string(),
         "`pay`: as many bodies run as may at once, so nothing was run; call again later, and if it goes on find out \

@@ -1,22 +1,10 @@
 //! The orderly end of an engine: running calls may finish, with all calls that they make, and nothing new
 //! begins.
 
-use std::pin::pin;
-use std::sync::Arc;
-use std::time::Duration;
+use idem_runtime::ShutdownError;
+use idem_tests::shop::assert_contains;
 
-use idem_runtime::{ErrorKind, OnCancel, OnOutage, OnRunning, ShutdownError};
-use idem_tests::faulty::{Fault, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Runs};
-use tokio::sync::Semaphore;
-
-use crate::reconciling::{Asking, Counts, LANDED, reconciled};
-use crate::support::{
-    Answer, Body, LEASE_OVER, answered, comes_to_rest, never, others, paid, poll_once, receipt,
-    refusal, timed_out,
-};
+use crate::prelude::*;
 
 on_every_store![
     an_idle_engine_ends_at_once,
@@ -46,6 +34,15 @@ macro_rules! assert_waits {
         others().await;
         assert_eq!(poll_once($shutdown.as_mut()).await, None);
     };
+}
+
+/// A shutdown waits for this, and ends with it.
+async fn is_waited_for<T>(fixture: &Fixture, ends: impl Future<Output = T>) -> T {
+    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
+    assert_waits!(shutdown);
+    let output = ends.await;
+    assert_eq!(shutdown.await, Ok(()));
+    output
 }
 
 async fn an_idle_engine_ends_at_once(fixture: Fixture) {
@@ -82,10 +79,8 @@ async fn another_engine_goes_on(fixture: Fixture) {
 
 async fn a_running_body_is_waited_for(fixture: Fixture) {
     let body = Body::start(fixture.pay(), receipt(7)).await;
-    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
-    assert_waits!(shutdown);
-    assert_eq!(body.end().await, receipt(7));
-    assert_eq!(shutdown.await, Ok(()));
+    let answer = is_waited_for(&fixture, body.end()).await;
+    assert_eq!(answer, receipt(7));
     assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
 
@@ -102,10 +97,7 @@ async fn a_body_that_outlived_its_caller_is_waited_for(fixture: Fixture) {
         begun = begun.acquire() => begun.unwrap().forget(),
     }
     drop(call);
-    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
-    assert_waits!(shutdown);
-    gate.add_permits(1);
-    assert_eq!(shutdown.await, Ok(()));
+    is_waited_for(&fixture, async { gate.add_permits(1) }).await;
     assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
 
@@ -113,78 +105,53 @@ async fn a_body_that_lost_its_lease_is_waited_for(fixture: Fixture) {
     let body = Body::start(fixture.pay(), receipt(7)).await;
     fixture.pass_in_store(LEASE_OVER);
     assert_eq!(paid(fixture.pay_far(), &Runs::default()).await, receipt(1));
-    fixture.clock.sleeper_within(Duration::from_secs(10)).await;
-    fixture.clock.advance(Duration::from_secs(10));
+    wakes(&fixture, Duration::from_secs(10)).await;
     fixture.events.wait_for("lease lost", 1).await;
-    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
-    assert_waits!(shutdown);
-    assert_eq!(body.end().await, receipt(1));
-    assert_eq!(shutdown.await, Ok(()));
+    let answer = is_waited_for(&fixture, body.end()).await;
+    assert_eq!(answer, receipt(1));
 }
 
 async fn a_body_without_protection_is_waited_for(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::Lost; 10_000]);
+    fixture.fail(StoreOperation::Claim, [Fault::Lost; 10_000]);
     let starting = Body::start(fixture.pay().on_outage(OnOutage::Run), receipt(7));
     let body = fixture.finished(tokio::spawn(starting)).await;
     let mut shutdown = pin!(fixture.engine.shutdown(Duration::from_secs(1)));
     assert_waits!(shutdown);
     fixture.clock.advance(Duration::from_secs(1));
     assert_eq!(shutdown.await.unwrap_err().running, 1);
-    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
-    assert_waits!(shutdown);
-    assert_eq!(body.end().await, receipt(7));
-    assert_eq!(shutdown.await, Ok(()));
+    let answer = is_waited_for(&fixture, body.end()).await;
+    assert_eq!(answer, receipt(7));
 }
 
 async fn a_hook_is_waited_for(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let asking = Asking::start(&fixture, fixture.pay()).await;
-    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
-    assert_waits!(shutdown);
-    assert_eq!(asking.end().await, receipt(7));
-    assert_eq!(shutdown.await, Ok(()));
+    let answer = is_waited_for(&fixture, asking.end()).await;
+    assert_eq!(answer, receipt(7));
 }
 
 async fn a_claim_in_ones_hand_is_waited_for(fixture: Fixture) {
-    let begun = fixture.pay().begin().await.unwrap();
-    let idem_runtime::claim::Acquired::Run(claim) = begun else {
-        panic!("nothing is stored")
-    };
-    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
-    assert_waits!(shutdown);
-    claim.release().await;
-    assert_eq!(shutdown.await, Ok(()));
+    let claim = claimed(fixture.pay()).await;
+    is_waited_for(&fixture, claim.release()).await;
 }
 
 async fn a_background_completion_is_waited_for(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Complete, [Fault::Hangs, Fault::ReplyHeld]);
+    fixture.fail(StoreOperation::Complete, [Fault::Hangs, Fault::ReplyHeld]);
     let mut call = Box::pin(fixture.pay().run(|_| async { receipt(7) }));
-    while fixture.store.count(StoreOperation::Complete) == 0 {
+    while fixture.count(StoreOperation::Complete) == 0 {
         assert_eq!(poll_once(call.as_mut()).await, None);
         tokio::task::yield_now().await;
     }
     drop(call);
-    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
-    assert_waits!(shutdown);
-    fixture.store.deliver();
-    assert_eq!(shutdown.await, Ok(()));
+    is_waited_for(&fixture, async { fixture.store.deliver() }).await;
     assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
 
 async fn a_background_release_is_waited_for(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Release, [Fault::ReplyHeld]);
+    fixture.fail(StoreOperation::Release, [Fault::ReplyHeld]);
     let call = fixture.pay().on_cancel(OnCancel::Release);
     Body::start(call, receipt(7)).await.drop_caller().await;
-    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
-    assert_waits!(shutdown);
-    fixture.store.deliver();
-    assert_eq!(shutdown.await, Ok(()));
+    is_waited_for(&fixture, async { fixture.store.deliver() }).await;
 }
 
 async fn a_shutdown_waits_for_followers(fixture: Fixture) {
@@ -264,7 +231,7 @@ async fn calls_unfinished_at_the_deadline_are_counted(fixture: Fixture) {
     let patient = OnRunning::Wait(HOUR);
     let waits = [(); 2].map(|()| tokio::spawn(answered(fixture.pay().on_running(patient))));
     let faults = [Fault::Hangs, Fault::ReplyHeld];
-    fixture.store.fail(StoreOperation::Complete, faults);
+    fixture.fail(StoreOperation::Complete, faults);
     let mut call = Box::pin(
         fixture
             .engine
@@ -272,14 +239,12 @@ async fn calls_unfinished_at_the_deadline_are_counted(fixture: Fixture) {
             .key(&8)
             .run(|_| async { receipt(8) }),
     );
-    while fixture.store.count(StoreOperation::Complete) == 0 {
+    while fixture.count(StoreOperation::Complete) == 0 {
         assert_eq!(poll_once(call.as_mut()).await, None);
         tokio::task::yield_now().await;
     }
     drop(call);
-    while fixture.store.count(StoreOperation::Complete) < 2 {
-        tokio::task::yield_now().await;
-    }
+    sent(&fixture, StoreOperation::Complete, 2).await;
     let mut shutdown = pin!(fixture.engine.shutdown(Duration::from_secs(1)));
     assert_waits!(shutdown);
     fixture.clock.advance(Duration::from_secs(1));
@@ -288,10 +253,7 @@ async fn calls_unfinished_at_the_deadline_are_counted(fixture: Fixture) {
     // The claim whose outcome is being stored is held as well.
     assert_eq!((unfinished.running, unfinished.storing), (2, 1));
     let told = unfinished.to_string();
-    assert!(
-        told.contains("calls that wait: 2, bodies that run"),
-        "{told}"
-    );
+    assert_contains(&told, "calls that wait: 2, bodies that run");
     assert!(told.contains("outcomes that are being stored: 1"), "{told}");
     assert_eq!(running.end().await, receipt(7));
     for waits in waits {
@@ -312,8 +274,6 @@ async fn a_shutdown_that_is_dropped_may_be_called_again(fixture: Fixture) {
         refusal(answered(call).await).kind(),
         &ErrorKind::ShuttingDown
     );
-    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
-    assert_waits!(shutdown);
-    assert_eq!(body.end().await, receipt(7));
-    assert_eq!(shutdown.await, Ok(()));
+    let answer = is_waited_for(&fixture, body.end()).await;
+    assert_eq!(answer, receipt(7));
 }

@@ -1,17 +1,6 @@
 //! Duplicates of a running call, in its process: they share one claim and one answer.
 
-use std::time::Duration;
-
-use idem_runtime::{ErrorKind, OnDuplicate, OnRunning};
-use idem_tests::faulty::{Fault, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Runs};
-
-use crate::support::{
-    Answer, Body, LEASE_OVER, answered, assert_running, assert_unknown, claims, duplicates, others,
-    paid, panicked, poll_once, receipt, refusal, until,
-};
+use crate::prelude::*;
 
 on_every_store![
     duplicates_of_one_process_share_one_claim,
@@ -33,69 +22,39 @@ on_every_store![
 ];
 
 async fn duplicates_of_one_process_share_one_claim(fixture: Fixture) {
-    let (runs, first) = (
-        Runs::default(),
-        Body::start(fixture.pay(), receipt(7)).await,
-    );
+    let runs = Runs::default();
+    let first = Body::start(fixture.pay(), receipt(7)).await;
     let tasks = duplicates(50, || fixture.pay(), &runs);
     others().await;
     assert_eq!(first.end().await, receipt(7));
-    assert!(
-        tasks
-            .join_all()
-            .await
-            .iter()
-            .all(|answer| *answer == receipt(7))
-    );
+    assert_each(tasks.join_all().await, &receipt(7));
     assert_eq!((claims(&fixture), runs.count()), (1, 0));
     assert_eq!(fixture.events.count("replayed value after a wait"), 50);
 }
 
 async fn the_answer_reaches_all_followers_without_the_store(fixture: Fixture) {
-    let (runs, first) = (
-        Runs::default(),
-        Body::start(fixture.pay(), receipt(7)).await,
-    );
+    let runs = Runs::default();
+    let first = Body::start(fixture.pay(), receipt(7)).await;
     let tasks = duplicates(10, || fixture.pay(), &runs);
     others().await;
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::Refused; 100]);
-    fixture
-        .store
-        .fail(StoreOperation::Read, [Fault::Refused; 100]);
+    fixture.fail(StoreOperation::Claim, [Fault::Refused; 100]);
+    fixture.fail(StoreOperation::Read, [Fault::Refused; 100]);
     assert_eq!(first.end().await, receipt(7));
-    assert!(
-        tasks
-            .join_all()
-            .await
-            .iter()
-            .all(|answer| *answer == receipt(7))
-    );
+    assert_each(tasks.join_all().await, &receipt(7));
 }
 
 async fn a_business_error_reaches_all_followers(fixture: Fixture) {
     let declined: Answer = Err(PayError::Declined { run: 1 });
     let first = Body::start(fixture.pay(), declined.clone()).await;
-    let runs = Runs::default();
-    let tasks = duplicates(5, || fixture.pay(), &runs);
-    others().await;
+    let (runs, tasks) = followers(5, &fixture).await;
     assert_eq!(first.end().await, declined);
-    assert!(
-        tasks
-            .join_all()
-            .await
-            .iter()
-            .all(|answer| *answer == declined)
-    );
+    assert_each(tasks.join_all().await, &declined);
     assert_eq!((claims(&fixture), runs.count()), (1, 0));
 }
 
 async fn an_unknown_outcome_reaches_all_followers(fixture: Fixture) {
     let first = Body::start(fixture.pay(), Err(PayError::TimedOut)).await;
-    let runs = Runs::default();
-    let tasks = duplicates(5, || fixture.pay(), &runs);
-    others().await;
+    let (runs, tasks) = followers(5, &fixture).await;
     assert_eq!(first.end().await, Err(PayError::TimedOut));
     for answer in tasks.join_all().await {
         assert_unknown(&refusal(answer));
@@ -106,9 +65,7 @@ async fn an_unknown_outcome_reaches_all_followers(fixture: Fixture) {
 async fn a_tombstone_reaches_all_followers(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.max_value_bytes(1));
     let first = Body::start(fixture.pay(), receipt(7)).await;
-    let runs = Runs::default();
-    let tasks = duplicates(5, || fixture.pay(), &runs);
-    others().await;
+    let (runs, tasks) = followers(5, &fixture).await;
     assert_eq!(first.end().await, receipt(7), "its own caller gets it");
     for answer in tasks.join_all().await {
         assert_eq!(refusal(answer).kind(), &ErrorKind::NotStored);
@@ -117,10 +74,8 @@ async fn a_tombstone_reaches_all_followers(fixture: Fixture) {
 }
 
 async fn a_refusal_reaches_all_followers(fixture: Fixture) {
-    fixture.store.fail(StoreOperation::Claim, [Fault::Hangs]);
-    let runs = Runs::default();
-    let tasks = duplicates(10, || fixture.pay(), &runs);
-    others().await;
+    fixture.fail(StoreOperation::Claim, [Fault::Hangs]);
+    let (runs, tasks) = followers(10, &fixture).await;
     fixture.clock.advance(Duration::from_secs(2));
     for answer in tasks.join_all().await {
         assert_eq!(refusal(answer).kind(), &ErrorKind::StoreUnavailable);
@@ -132,12 +87,8 @@ async fn an_exhausted_key_is_refused_to_all_followers(fixture: Fixture) {
     for _ in 0..5 {
         panicked(fixture.pay()).await;
     }
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
-    let runs = Runs::default();
-    let tasks = duplicates(10, || fixture.pay(), &runs);
-    others().await;
+    fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld]);
+    let (runs, tasks) = followers(10, &fixture).await;
     fixture.store.deliver();
     for answer in tasks.join_all().await {
         assert_eq!(
@@ -221,25 +172,18 @@ async fn each_follower_waits_for_its_own_time(fixture: Fixture) {
 
 async fn a_call_that_may_not_wait_does_not(fixture: Fixture) {
     let first = Body::start(fixture.pay(), receipt(7)).await;
-    let call = fixture.pay().on_running(OnRunning::Reject);
-    assert_running(&refusal(answered(call).await));
+    assert_running(&refused(&fixture).await);
     assert_eq!(first.end().await, receipt(7));
 }
 
 async fn followers_ask_the_store_when_the_local_lease_expires(fixture: Fixture) {
-    let patient = || {
-        fixture
-            .pay()
-            .on_running(OnRunning::Wait(Duration::from_mins(5)))
-    };
+    let patient = || patient(fixture.pay());
     let first = Body::start(fixture.pay(), receipt(7)).await;
     let runs = Runs::default();
     let mut second = Box::pin(paid(patient(), &runs));
     assert!(poll_once(second.as_mut()).await.is_none());
     // The process was paused: its clock and the store's have gone on, and nothing was renewed.
-    fixture
-        .store
-        .fail(StoreOperation::Renew, [Fault::Hangs; 100]);
+    fixture.fail(StoreOperation::Renew, [Fault::Hangs; 100]);
     fixture.pass_in_store(LEASE_OVER);
     fixture.clock.advance(LEASE_OVER);
     assert_eq!(second.await, receipt(1), "it took over");
@@ -247,20 +191,12 @@ async fn followers_ask_the_store_when_the_local_lease_expires(fixture: Fixture) 
 }
 
 async fn a_body_that_is_renewed_is_waited_for_longer_than_its_lease(fixture: Fixture) {
-    let patient = || {
-        fixture
-            .pay()
-            .on_running(OnRunning::Wait(Duration::from_mins(5)))
-    };
+    let patient = || patient(fixture.pay());
     let first = Body::start(fixture.pay(), receipt(7)).await;
     let mut second = Box::pin(answered(patient()));
     for renewals in 1..=6 {
         assert!(poll_once(second.as_mut()).await.is_none());
-        let third = Duration::from_secs(10);
-        fixture.clock.sleeper_within(third).await;
-        fixture.pass_in_store(third);
-        fixture.clock.advance(third);
-        fixture.events.wait_for("renewed", renewals).await;
+        renewed(&fixture, THIRD, renewals).await;
     }
     assert_eq!(claims(&fixture), 1, "nobody had to ask");
     assert_eq!(first.end().await, receipt(7));

@@ -7,7 +7,11 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use idem_runtime::{CallBuilder, Error, ErrorKind, OnRunning, admin::EntryState};
+use idem_runtime::{
+    CallBuilder, Error, ErrorKind, OnRunning,
+    admin::EntryState,
+    claim::{Acquired, Claim},
+};
 use idem_tests::faulty::StoreOperation;
 use idem_tests::fixture::{Classified, Fixture};
 use idem_tests::payment::{PayError, Receipt, Runs};
@@ -56,6 +60,39 @@ pub(crate) fn refusal(answer: Answer) -> Error {
 pub(crate) async fn refused_far(fixture: &Fixture) -> Error {
     let call = fixture.pay_far().on_running(OnRunning::Reject);
     refusal(answered(call).await)
+}
+
+/// The refusal of a call of this process that neither waits nor runs.
+pub(crate) async fn refused(fixture: &Fixture) -> Error {
+    let call = fixture.pay().on_running(OnRunning::Reject);
+    refusal(answered(call).await)
+}
+
+/// A call that waits for five minutes.
+pub(crate) fn patient(call: Pay) -> Pay {
+    call.on_running(OnRunning::Wait(Duration::from_mins(5)))
+}
+
+/// A call whose body ends with a system error.
+pub(crate) async fn down(call: Pay) {
+    let answer = call.run(|_| async { Err(PayError::Down) as Answer });
+    assert_eq!(answer.await, Err(PayError::Down));
+}
+
+/// A claim without a body, of a key that has no answer.
+pub(crate) async fn claimed(call: Pay) -> Claim {
+    match call.begin().await.unwrap() {
+        Acquired::Run(claim) => claim,
+        other => panic!("the key has an answer: {other:?}"),
+    }
+}
+
+/// Panics unless every call got this answer.
+#[track_caller]
+pub(crate) fn assert_each(answers: Vec<Answer>, expected: &Answer) {
+    for answer in answers {
+        assert_eq!(answer, *expected);
+    }
 }
 
 /// Panics unless the call was refused because another one runs; returns its `retry_after`.
@@ -222,6 +259,23 @@ pub(crate) async fn until<T>(fixture: &Fixture, work: impl Future<Output = T>) -
     }
 }
 
+/// A third of the lease, after which it is renewed.
+pub(crate) const THIRD: Duration = Duration::from_secs(10);
+
+/// Waits until a task sleeps for no longer than this, and lets the time pass.
+pub(crate) async fn wakes(fixture: &Fixture, pause: Duration) {
+    fixture.clock.sleeper_within(pause).await;
+    fixture.clock.advance(pause);
+}
+
+/// Lets this time pass here and in the store, and waits for that number of renewals.
+pub(crate) async fn renewed(fixture: &Fixture, third: Duration, renewals: usize) {
+    fixture.clock.sleeper_within(third).await;
+    fixture.pass_in_store(third);
+    fixture.clock.advance(third);
+    fixture.events.wait_for("renewed", renewals).await;
+}
+
 /// The engine comes to an end: nothing runs, nothing is renewed, nothing is being stored.
 pub(crate) async fn comes_to_rest(fixture: &Fixture) {
     let rest = fixture.engine.shutdown(Duration::from_hours(1));
@@ -238,9 +292,17 @@ pub(crate) fn duplicates(number: usize, call: impl Fn() -> Pay, runs: &Runs) -> 
     tasks
 }
 
+/// Calls of the key that have begun to wait, and the runs of their bodies.
+pub(crate) async fn followers(number: usize, fixture: &Fixture) -> (Runs, JoinSet<Answer>) {
+    let runs = Runs::default();
+    let tasks = duplicates(number, || fixture.pay(), &runs);
+    others().await;
+    (runs, tasks)
+}
+
 /// How many claims were sent so far.
 pub(crate) fn claims(fixture: &Fixture) -> usize {
-    fixture.store.count(StoreOperation::Claim)
+    fixture.count(StoreOperation::Claim)
 }
 
 /// Waits until the record of the key of [`Fixture::pay`] is in such a state.
@@ -258,7 +320,7 @@ pub(crate) async fn comes_to_stand(fixture: &Fixture, like_this: impl Fn(EntrySt
 /// Waits until so many operations of this kind are on their way.
 pub(crate) async fn sent(fixture: &Fixture, operation: StoreOperation, times: usize) {
     let sent = async {
-        while fixture.store.count(operation) < times {
+        while fixture.count(operation) < times {
             tokio::task::yield_now().await;
         }
     };

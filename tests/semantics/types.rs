@@ -2,24 +2,11 @@
 //! the answer of the other, and no answer of another type is given by hand.
 
 use std::fmt::Debug;
-use std::time::Duration;
 
-use idem_runtime::{
-    Error, ErrorKind, OnOtherType, OnRunning,
-    admin::{Entry, EntryState},
-    claim::Acquired,
-};
-use idem_runtime::{Outcome, Reconciled, store::OutcomeKind};
-use idem_tests::faulty::{Fault, StoreOperation};
-use idem_tests::fixture::{Classified, Fixture};
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Receipt, Runs};
+use idem_runtime::{Outcome, admin::Entry, store::OutcomeKind};
 use serde::{Deserialize, Serialize};
 
-use crate::support::{
-    Answer, Body, LEASE_OVER, Pay, answered, crashed, others, paid, receipt, refusal, stands,
-    timed_out, until,
-};
+use crate::prelude::*;
 
 on_every_store![
     a_value_of_another_type_by_hand_is_refused_before_anything_is_written,
@@ -96,17 +83,13 @@ fn assert_wrong(error: &Error) {
 
 async fn a_value_of_another_type_by_hand_is_refused_before_anything_is_written(fixture: Fixture) {
     timed_out(fixture.pay()).await;
-    let resolutions = fixture.store.count(StoreOperation::Resolve);
-    let message = assert_kind(
-        entry(&fixture).await.resolve(&5_u32).await,
-        &ErrorKind::WrongType,
-    );
+    let resolutions = fixture.count(StoreOperation::Resolve);
+    let result = entry(&fixture).await.resolve(&5_u32).await;
+    let message = assert_kind(result, &ErrorKind::WrongType);
     assert!(message.contains("`u32`"), "{message}");
-    assert_kind(
-        entry(&fixture).await.resolve(&"marker".to_owned()).await,
-        &ErrorKind::WrongType,
-    );
-    assert_eq!(fixture.store.count(StoreOperation::Resolve), resolutions);
+    let result = entry(&fixture).await.resolve(&"marker".to_owned()).await;
+    assert_kind(result, &ErrorKind::WrongType);
+    assert_eq!(fixture.count(StoreOperation::Resolve), resolutions);
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
     entry(&fixture).await.resolve(&FOUND).await.unwrap();
     assert_eq!(answered(fixture.pay()).await, receipt(9));
@@ -125,22 +108,15 @@ async fn a_value_of_another_type_by_hand_is_accepted_on_request(fixture: Fixture
 async fn an_error_of_another_type_by_hand_is_refused(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let other = RefundError::Declined { run: 3 };
-    assert_kind(
-        entry(&fixture).await.resolve_error(&other).await,
-        &ErrorKind::WrongType,
-    );
+    let result = entry(&fixture).await.resolve_error(&other).await;
+    assert_kind(result, &ErrorKind::WrongType);
     // A value is no error.
-    assert_kind(
-        entry(&fixture).await.resolve_error(&FOUND).await,
-        &ErrorKind::WrongType,
-    );
+    let result = entry(&fixture).await.resolve_error(&FOUND).await;
+    assert_kind(result, &ErrorKind::WrongType);
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
     let declined = PayError::Declined { run: 3 };
-    entry(&fixture)
-        .await
-        .resolve_error(&declined)
-        .await
-        .unwrap();
+    let seen = entry(&fixture).await;
+    seen.resolve_error(&declined).await.unwrap();
     assert_eq!(answered(fixture.pay()).await, Err(declined));
 }
 
@@ -168,10 +144,7 @@ async fn the_types_are_known_in_every_state(fixture: Fixture) {
     refused().await;
     fixture.pass_in_store(LEASE_OVER);
     refused().await;
-    let again = fixture
-        .pay_far()
-        .run(|_| async { Err(PayError::Down) as Answer });
-    assert_eq!(again.await, Err(PayError::Down));
+    down(fixture.pay_far()).await;
     assert_eq!(stands(&fixture).await, (EntryState::Released, 1));
     refused().await;
     entry(&fixture).await.resolve(&FOUND).await.unwrap();
@@ -179,9 +152,7 @@ async fn the_types_are_known_in_every_state(fixture: Fixture) {
 }
 
 async fn a_claim_that_did_not_say_its_types_takes_any_answer(fixture: Fixture) {
-    let Acquired::Run(claim) = fixture.pay().begin().await.unwrap() else {
-        unreachable!("it is the first call")
-    };
+    let claim = claimed(fixture.pay()).await;
     drop(claim);
     fixture.pass_in_store(LEASE_OVER);
     entry(&fixture).await.resolve(&5_u32).await.unwrap();
@@ -192,11 +163,8 @@ async fn a_claim_that_did_not_say_its_types_takes_any_answer(fixture: Fixture) {
 async fn an_answer_by_hand_may_be_corrected(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     assert!(!entry(&fixture).await.is_by_hand());
-    entry(&fixture)
-        .await
-        .resolve(&Receipt { run: 1 })
-        .await
-        .unwrap();
+    let seen = entry(&fixture).await;
+    seen.resolve(&Receipt { run: 1 }).await.unwrap();
     assert_eq!(answered(fixture.pay()).await, receipt(1));
     let seen = entry(&fixture).await;
     assert!(seen.is_by_hand());
@@ -206,11 +174,8 @@ async fn an_answer_by_hand_may_be_corrected(fixture: Fixture) {
         assert_eq!(answered(call).await, receipt(2));
     }
     let declined = PayError::Declined { run: 3 };
-    entry(&fixture)
-        .await
-        .resolve_error(&declined)
-        .await
-        .unwrap();
+    let seen = entry(&fixture).await;
+    seen.resolve_error(&declined).await.unwrap();
     entry(&fixture).await.resolve(&FOUND).await.unwrap();
     for call in [fixture.pay(), fixture.pay_far()] {
         assert_eq!(answered(call).await, receipt(9));
@@ -220,18 +185,13 @@ async fn an_answer_by_hand_may_be_corrected(fixture: Fixture) {
 async fn a_correction_of_an_unseen_record_changes_nothing(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let before = entry(&fixture).await;
-    entry(&fixture)
-        .await
-        .resolve(&Receipt { run: 1 })
-        .await
-        .unwrap();
+    let seen = entry(&fixture).await;
+    seen.resolve(&Receipt { run: 1 }).await.unwrap();
     let [first, second] = [entry(&fixture).await, entry(&fixture).await];
     first.resolve(&Receipt { run: 2 }).await.unwrap();
     for stale in [before, second] {
-        assert_kind(
-            stale.resolve(&Receipt { run: 3 }).await,
-            &ErrorKind::Changed,
-        );
+        let result = stale.resolve(&Receipt { run: 3 }).await;
+        assert_kind(result, &ErrorKind::Changed);
     }
     assert_eq!(answered(fixture.pay()).await, receipt(2));
 }
@@ -245,7 +205,8 @@ async fn an_answer_of_a_body_is_not_corrected(fixture: Fixture) {
     assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
     let seen = entry(&fixture).await;
     assert!(!seen.is_by_hand());
-    assert_kind(seen.resolve(&FOUND).await, &ErrorKind::Changed);
+    let result = seen.resolve(&FOUND).await;
+    assert_kind(result, &ErrorKind::Changed);
     let declined = PayError::Declined { run: 3 };
     let result = entry(&fixture).await.resolve_error(&declined).await;
     assert_kind(result, &ErrorKind::Changed);
@@ -269,10 +230,7 @@ async fn a_second_function_takes_nothing_over(fixture: Fixture) {
     assert_wrong(&other::<Bill>(fixture.pay_far()).await);
     assert_eq!(stands(&fixture).await, (EntryState::Abandoned, 1));
     // Released, after an attempt that counts.
-    let down = fixture
-        .pay()
-        .run(|_| async { Err(PayError::Down) as Answer });
-    assert_eq!(down.await, Err(PayError::Down));
+    down(fixture.pay()).await;
     assert_wrong(&other::<Bill>(fixture.pay_far()).await);
     assert_eq!(stands(&fixture).await, (EntryState::Released, 1));
     // Unknown: its hook knows nothing of the other's effect.
@@ -303,9 +261,7 @@ async fn a_second_function_waits_and_gets_no_answer(fixture: Fixture) {
 /// Calls of one key share the query that one of them sends to the store.
 async fn a_refusal_of_a_second_function_is_not_that_of_the_first(fixture: Fixture) {
     crashed(&fixture, fixture.pay()).await;
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::ReplyHeld]);
+    fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld]);
     let second = tokio::spawn(other::<Bill>(fixture.pay_far()));
     others().await;
     let first = tokio::spawn({
@@ -320,7 +276,7 @@ async fn a_refusal_of_a_second_function_is_not_that_of_the_first(fixture: Fixtur
 
 async fn a_cool_down_of_another_function_is_none(fixture: Fixture) {
     assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
-    let call = (fixture.pay_far()).on_duplicate(idem_runtime::OnDuplicate::Reject);
+    let call = (fixture.pay_far()).on_duplicate(OnDuplicate::Reject);
     assert_wrong(&other::<Bill>(call).await);
 }
 
@@ -358,10 +314,7 @@ async fn a_reset_key_is_free_for_a_corrected_function(fixture: Fixture) {
 }
 
 async fn a_released_key_is_free_for_a_corrected_function(fixture: Fixture) {
-    let down = fixture
-        .pay()
-        .run(|_| async { Err(PayError::Down) as Answer });
-    assert_eq!(down.await, Err(PayError::Down));
+    down(fixture.pay()).await;
     let answer = fixture
         .pay_far()
         .run(|_| async { Ok::<_, PayError>(Bill { run: 1 }) });

@@ -1,17 +1,9 @@
 //! Answers that the store has not confirmed: which callers get them, and how they end.
 
-use std::time::Duration;
+use idem_runtime::{OnUnconfirmed, ShutdownError};
+use idem_tests::shop::assert_contains;
 
-use idem_runtime::clock::Clock;
-use idem_runtime::{Error, ErrorKind, OnUnconfirmed, ShutdownError};
-use idem_tests::faulty::{Fault, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Runs};
-
-use crate::support::{
-    Answer, Body, LEASE_OVER, answered, comes_to_rest, others, paid, receipt, refusal, sent, until,
-};
+use crate::prelude::*;
 
 on_every_store![
     within_the_lease_a_success_is_returned,
@@ -29,12 +21,8 @@ on_every_store![
 
 /// The store takes neither answers nor renewals.
 fn cut_off(fixture: &Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Complete, [Fault::Lost; 10_000]);
-    fixture
-        .store
-        .fail(StoreOperation::Renew, [Fault::Lost; 10_000]);
+    fixture.fail(StoreOperation::Complete, [Fault::Lost; 10_000]);
+    fixture.fail(StoreOperation::Renew, [Fault::Lost; 10_000]);
 }
 
 fn back(fixture: &Fixture) {
@@ -47,7 +35,7 @@ fn assert_unconfirmed(error: &Error) {
 }
 
 /// A body that ends after its lease, with its store away.
-async fn lapsed(fixture: &Fixture, call: crate::support::Pay, answer: Answer) -> Answer {
+async fn lapsed(fixture: &Fixture, call: Pay, answer: Answer) -> Answer {
     let body = Body::start(call, answer).await;
     cut_off(fixture);
     fixture.clock.advance(LEASE_OVER);
@@ -84,9 +72,7 @@ async fn a_business_error_is_an_answer_as_well(fixture: Fixture) {
 
 async fn a_strict_call_returns_no_answer_that_is_not_stored(fixture: Fixture) {
     let call = fixture.pay().on_unconfirmed(OnUnconfirmed::Fail);
-    fixture
-        .store
-        .fail(StoreOperation::Complete, [Fault::Lost; 10_000]);
+    fixture.fail(StoreOperation::Complete, [Fault::Lost; 10_000]);
     let answer = until(&fixture, paid(call, &Runs::default())).await;
     assert_unconfirmed(&refusal(answer));
     back(&fixture);
@@ -100,16 +86,12 @@ async fn a_lenient_call_returns_its_answer_even_without_its_lease(fixture: Fixtu
 
 async fn two_callers_of_one_key_never_get_two_answers(fixture: Fixture) {
     let first = Body::start(fixture.pay(), receipt(1)).await;
-    fixture
-        .store
-        .fail(StoreOperation::Renew, [Fault::Lost; 10_000]);
+    fixture.fail(StoreOperation::Renew, [Fault::Lost; 10_000]);
     fixture.clock.advance(LEASE_OVER);
     fixture.pass_in_store(LEASE_OVER);
     let second = fixture.pay_far().run(|_| async { receipt(2) });
     assert_eq!(second.await, receipt(2));
-    fixture
-        .store
-        .fail(StoreOperation::Complete, [Fault::Lost; 10_000]);
+    fixture.fail(StoreOperation::Complete, [Fault::Lost; 10_000]);
     let first = until(&fixture, first.end()).await;
     assert_unconfirmed(&refusal(first));
     back(&fixture);
@@ -118,9 +100,7 @@ async fn two_callers_of_one_key_never_get_two_answers(fixture: Fixture) {
 
 async fn an_answer_is_stored_however_long_the_store_was_away(fixture: Fixture) {
     // A try every quarter of a second at most, so for longer than five minutes.
-    fixture
-        .store
-        .fail(StoreOperation::Complete, [Fault::Lost; 1_600]);
+    fixture.fail(StoreOperation::Complete, [Fault::Lost; 1_600]);
     let begun = fixture.clock.now();
     let answer = until(&fixture, paid(fixture.pay(), &Runs::default())).await;
     assert_eq!(answer, receipt(1), "within the lease");
@@ -165,7 +145,7 @@ async fn a_repeat_of_a_corrected_request_waits_for_its_answer(fixture: Fixture) 
     let first = Body::start(wrong(), Err(PayError::Down)).await;
     let again = tokio::spawn(answered(wrong()));
     others().await;
-    fixture.store.fail(StoreOperation::Claim, [Fault::Hangs]);
+    fixture.fail(StoreOperation::Claim, [Fault::Hangs]);
     assert_eq!(first.end().await, Err(PayError::Down));
     // It leads by now, and the corrected request claims beside it.
     sent(&fixture, StoreOperation::Claim, 2).await;
@@ -182,9 +162,7 @@ async fn a_repeat_of_a_corrected_request_waits_for_its_answer(fixture: Fixture) 
 }
 
 async fn a_shutdown_counts_the_answers_that_are_not_stored(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Complete, [Fault::Lost; 10_000]);
+    fixture.fail(StoreOperation::Complete, [Fault::Lost; 10_000]);
     let answer = until(&fixture, paid(fixture.pay(), &Runs::default())).await;
     assert_eq!(answer, receipt(1));
     sent(&fixture, StoreOperation::Complete, 2).await;
@@ -193,9 +171,9 @@ async fn a_shutdown_counts_the_answers_that_are_not_stored(fixture: Fixture) {
         matches!(unfinished, ShutdownError { unstored: 1, .. }),
         "{unfinished:?}"
     );
-    assert!(
-        unfinished.to_string().contains("answers that are not stored, so that their calls may run again if the process ends now: 1"),
-        "{unfinished}"
+    assert_contains(
+        &unfinished,
+        "answers that are not stored, so that their calls may run again if the process ends now: 1",
     );
     back(&fixture);
     comes_to_rest(&fixture).await;

@@ -1,21 +1,10 @@
 //! Unknown outcomes: how they come about, the refusals of callers, and how they end.
 
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use idem_runtime::clock::Clock;
-use idem_runtime::{
-    Error, ErrorKind, OnCancel, OnDuplicate, OnPanic, OnRunning, admin::EntryState,
-};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Receipt, Runs};
-use tokio::sync::Semaphore;
+use idem_runtime::OnPanic;
 
-use crate::support::{
-    Answer, Body, LEASE_OVER, answered, assert_unknown, comes_to_rest, crashed, paid, panicked,
-    receipt, refusal, refused_far, stands, timed_out,
-};
+use crate::prelude::*;
 
 on_every_store![
     an_error_of_class_unknown_leaves_it_unknown,
@@ -88,12 +77,10 @@ async fn no_policy_runs_an_unknown_key_again(fixture: Fixture) {
     for call in calls {
         assert_unknown(&refusal(answered(call).await));
     }
-    let finish = fixture.pay().finish(|_| async { crate::support::never() });
+    let finish = fixture.pay().finish(|_| async { never() });
     assert_unknown(&refusal(finish.await));
-    let kept = fixture
-        .pay()
-        .on_error(idem_runtime::on_error::Keep)
-        .run(|_| async { crate::support::never() });
+    let kept = fixture.pay().on_error(idem_runtime::on_error::Keep);
+    let kept = kept.run(|_| async { never() });
     assert_unknown(&refusal(kept.await));
     fixture.pass_in_store(Duration::from_hours(20));
     assert_unknown(&refused_far(&fixture).await);

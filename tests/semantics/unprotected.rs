@@ -1,17 +1,8 @@
 //! Bodies that run without protection, as configured: on an outage, or switched off.
 
 use std::process::Command;
-use std::time::Duration;
 
-use idem_runtime::{Context, Engine, ErrorKind, OnOutage};
-use idem_tests::faulty::{Fault, StoreOperation};
-use idem_tests::fixture::Fixture;
-use idem_tests::on_every_store;
-use idem_tests::payment::{PayError, Runs};
-
-use crate::support::{
-    Answer, Body, Pay, answered, assert_running, caught, comes_to_rest, paid, receipt, refusal,
-};
+use crate::prelude::*;
 
 on_every_store![
     on_outage_run_of_the_operation_runs_the_body,
@@ -42,9 +33,7 @@ fn runs_bare(call: Pay) -> Pay {
 
 /// No claim reaches the store any more.
 fn cut_off(fixture: &Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::Lost; 10_000]);
+    fixture.fail(StoreOperation::Claim, [Fault::Lost; 10_000]);
 }
 
 /// The outcome of a call while time passes.
@@ -89,11 +78,10 @@ async fn an_outage_runs_nothing_by_default(fixture: Fixture) {
 }
 
 async fn a_silent_store_is_an_outage_too(fixture: Fixture) {
-    fixture.store.fail(StoreOperation::Claim, [Fault::Hangs]);
+    fixture.fail(StoreOperation::Claim, [Fault::Hangs]);
     let call = runs_bare(fixture.pay());
     let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
-    fixture.clock.sleeper_within(Duration::from_secs(2)).await;
-    fixture.clock.advance(Duration::from_secs(2));
+    wakes(&fixture, Duration::from_secs(2)).await;
     assert_eq!(call.await.unwrap(), receipt(1));
     assert_eq!(fixture.events.count("unprotected"), 1);
 }
@@ -106,7 +94,7 @@ async fn a_body_without_protection_stores_nothing_and_is_not_replayed(fixture: F
         assert_eq!(answer, receipt(run));
     }
     comes_to_rest(&fixture).await;
-    assert_eq!(fixture.store.count(StoreOperation::Complete), 0);
+    assert_eq!(fixture.count(StoreOperation::Complete), 0);
     assert!(fixture.pay_far().entry().await.unwrap().is_none());
 }
 
@@ -120,7 +108,7 @@ async fn a_body_without_protection_knows_that_it_has_none(fixture: Fixture) {
         assert_eq!(cx.lease_remaining(), Duration::ZERO);
         assert_eq!(cx.derive_key("bank").len(), 43);
         let lost = std::pin::pin!(cx.lease_lost());
-        assert!(crate::support::poll_once(lost).await.is_none());
+        assert!(poll_once(lost).await.is_none());
         assert_eq!(idem_runtime::context().attempt(), 0);
         receipt(1)
     });
@@ -147,9 +135,7 @@ async fn a_body_without_protection_may_be_finished(fixture: Fixture) {
 }
 
 async fn a_claim_that_was_granted_unseen_is_given_back(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::ReplyHangs]);
+    fixture.fail(StoreOperation::Claim, [Fault::ReplyHangs]);
     let call = runs_bare(fixture.pay());
     let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
     while fixture.pay_far().entry().await.unwrap().is_none() {}
@@ -167,7 +153,7 @@ async fn a_claim_by_hand_is_never_without_protection(fixture: Fixture) {
 }
 
 async fn a_refusal_by_the_store_is_no_outage(fixture: Fixture) {
-    let call = || runs_bare(fixture.pay()).on_running(idem_runtime::OnRunning::Reject);
+    let call = || runs_bare(fixture.pay()).on_running(OnRunning::Reject);
     let body = Body::start(fixture.pay_far().fingerprint(&"ten"), receipt(7)).await;
     assert_running(&refusal(answered(call()).await));
     let other = refusal(answered(call().fingerprint(&"eleven")).await);
@@ -181,9 +167,7 @@ async fn a_refusal_by_the_store_is_no_outage(fixture: Fixture) {
 }
 
 async fn an_outage_after_the_claim_is_none(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Complete, [Fault::Refused]);
+    fixture.fail(StoreOperation::Complete, [Fault::Refused]);
     let call = runs_bare(fixture.pay()).run(|cx| async move { receipt(cx.attempt().into()) });
     assert_eq!(call.await, receipt(1));
     assert_eq!(fixture.events.count("unprotected"), 0);
@@ -192,13 +176,13 @@ async fn an_outage_after_the_claim_is_none(fixture: Fixture) {
 }
 
 async fn an_outage_while_reconciling_runs_nothing(fixture: Fixture) {
-    crate::support::timed_out(fixture.pay()).await;
+    timed_out(fixture.pay()).await;
     let faults = [Fault::None]
         .into_iter()
         .chain([Fault::Unreachable; 10_000]);
-    fixture.store.fail(StoreOperation::Claim, faults);
-    let hook = |_| async { crate::reconciling::Says::NotLanded };
-    let call = runs_bare(fixture.pay()).run_reconciled(hook, |_| async { crate::support::never() });
+    fixture.fail(StoreOperation::Claim, faults);
+    let hook = |_| async { Says::NotLanded };
+    let call = runs_bare(fixture.pay()).run_reconciled(hook, |_| async { never() });
     let error = refusal(in_time(&fixture, call).await);
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
     assert_eq!(fixture.events.count("unprotected"), 0);
@@ -208,7 +192,7 @@ async fn an_outage_while_reconciling_runs_nothing(fixture: Fixture) {
 async fn a_store_that_is_full_busy_or_refuses_is_no_outage(fixture: Fixture) {
     let faults = [Fault::Full, Fault::Overloaded, Fault::Busy, Fault::Refused];
     for (key, fault) in (0..).zip(faults) {
-        fixture.store.fail(StoreOperation::Claim, [fault; 10_000]);
+        fixture.fail(StoreOperation::Claim, [fault; 10_000]);
         let call = runs_bare(fixture.engine.operation("pay").key(&(key, "a full store")));
         let error = refusal(in_time(&fixture, answered(call)).await);
         assert_eq!(error.kind(), &ErrorKind::StoreUnavailable, "{fault:?}");
@@ -219,9 +203,7 @@ async fn a_store_that_is_full_busy_or_refuses_is_no_outage(fixture: Fixture) {
 
 /// Load does not turn a store that is gone into one that is busy.
 async fn a_queue_in_front_of_a_store_that_is_gone_is_an_outage(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::Overloaded; 10_000]);
+    fixture.fail(StoreOperation::Claim, [Fault::Overloaded; 10_000]);
     let error = refusal(in_time(&fixture, answered(runs_bare(fixture.pay()))).await);
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
     // Half of the claim's deadline without a reply.
@@ -237,9 +219,7 @@ async fn a_queue_in_front_of_a_store_that_is_gone_is_an_outage(fixture: Fixture)
     fixture.store.heal();
     let other = fixture.engine.operation("pay").key(&"beside");
     assert_eq!(paid(other, &Runs::default()).await, receipt(1));
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::Overloaded]);
+    fixture.fail(StoreOperation::Claim, [Fault::Overloaded]);
     let error = refusal(in_time(&fixture, answered(runs_bare(fixture.pay()))).await);
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
 }
@@ -247,10 +227,10 @@ async fn a_queue_in_front_of_a_store_that_is_gone_is_an_outage(fixture: Fixture)
 /// A claim hangs until its deadline is over; this long before, the store replies to another call.
 async fn hangs_beside(fixture: &Fixture, quiet: Duration) -> Answer {
     let deadline = Duration::from_secs(2);
-    fixture.store.fail(StoreOperation::Claim, [Fault::Hangs]);
+    fixture.fail(StoreOperation::Claim, [Fault::Hangs]);
     let call = runs_bare(fixture.pay());
     let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
-    crate::support::sent(fixture, StoreOperation::Claim, 1).await;
+    sent(fixture, StoreOperation::Claim, 1).await;
     fixture.clock.sleeper_within(deadline).await;
     fixture.clock.advance(deadline.saturating_sub(quiet));
     let other = fixture.engine.operation("pay").key(&"beside");
@@ -276,9 +256,7 @@ async fn a_server_that_is_not_there_is_an_outage_while_others_reply(fixture: Fix
     for run in 1..=3 {
         let other = fixture.engine.operation("pay").key(&(run, "elsewhere"));
         assert_eq!(paid(other, &Runs::default()).await, receipt(1));
-        fixture
-            .store
-            .fail(StoreOperation::Claim, [Fault::Unreachable; 10_000]);
+        fixture.fail(StoreOperation::Claim, [Fault::Unreachable; 10_000]);
         let answer = bare(&fixture, runs_bare(fixture.pay()), &Runs::default()).await;
         assert_eq!(answer, receipt(1));
         fixture.store.heal();
@@ -287,16 +265,16 @@ async fn a_server_that_is_not_there_is_an_outage_while_others_reply(fixture: Fix
 }
 
 async fn all_callers_of_an_unavailable_store_run_without_it(fixture: Fixture) {
-    fixture.store.fail(StoreOperation::Claim, [Fault::Hangs]);
+    fixture.fail(StoreOperation::Claim, [Fault::Hangs]);
     let runs = Runs::default();
-    let tasks = crate::support::duplicates(5, || runs_bare(fixture.pay()), &runs);
-    crate::support::others().await;
+    let tasks = duplicates(5, || runs_bare(fixture.pay()), &runs);
+    others().await;
     fixture.clock.advance(Duration::from_secs(2));
     let answers = tasks.join_all().await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     assert_eq!(runs.count(), 5);
     assert_eq!(fixture.events.count("unprotected"), 5);
-    assert_eq!(crate::support::claims(&fixture), 1, "they asked together");
+    assert_eq!(claims(&fixture), 1, "they asked together");
 }
 
 /// Two calls of one key, both of which run.
@@ -361,9 +339,7 @@ async fn no_environment_variable_disables_an_engine() {
 
 /// The documented `timeout_at(cx.deadline(), …)` must not fail at once where nothing is protected.
 async fn a_body_without_protection_has_a_deadline(fixture: Fixture) {
-    fixture
-        .store
-        .fail(StoreOperation::Claim, [Fault::Lost; 10_000]);
+    fixture.fail(StoreOperation::Claim, [Fault::Lost; 10_000]);
     let call = fixture.pay().on_outage(OnOutage::Run);
     let deadline = call.run(|cx| async move {
         let time = cx

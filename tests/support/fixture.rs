@@ -16,7 +16,7 @@ use idem_runtime::{
 use tokio::task::JoinHandle;
 
 use crate::events::Events;
-use crate::faulty::Faulty;
+use crate::faulty::{Fault, Faulty, StoreOperation};
 use crate::shop::connect;
 
 /// The classification that a call starts with.
@@ -121,6 +121,17 @@ impl Fixture {
     pub fn key(&self) -> RecordKey {
         let digest = KeyBuilder::new("pay", 1024).key(&7).expect("a good key");
         RecordKey::new(self.prefix.clone().into(), Operation::new("pay"), digest)
+    }
+
+    /// Injects these faults into the next operations of this kind, one each.
+    pub fn fail(&self, operation: StoreOperation, faults: impl IntoIterator<Item = Fault>) {
+        self.store.fail(operation, faults);
+    }
+
+    /// The number of operations of this kind so far.
+    #[must_use]
+    pub fn count(&self, operation: StoreOperation) -> usize {
+        self.store.count(operation)
     }
 
     /// Waits for a task, and advances the engines' time whenever a task sleeps for it.

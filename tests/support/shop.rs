@@ -18,11 +18,13 @@ use idem_runtime::{
 use serde::{Deserialize, Serialize};
 
 pub use self::patience::{
-    PATIENCE, connect, connected, happened, patient, patiently, persistent, until,
+    PATIENCE, cluster_is_up, connect, connected, happened, patient, patiently, persistent, proxied,
+    started, until,
 };
 use self::verdict::assert_no_marker;
 pub use self::verdict::{
-    assert_discreet, assert_refused_by_store, assert_store_says, assert_unavailable, refused,
+    assert_contains, assert_discreet, assert_refused, assert_refused_by_store, assert_starts,
+    assert_store_says, assert_unavailable, assert_unreachable, refused,
 };
 use crate::events::Events;
 
@@ -133,6 +135,20 @@ impl Shop {
         Self::open_with(url, |store| store.response_timeout(HASTE / 4), hasty).await
     }
 
+    /// A shop of [`open`](Self::open), and its server.
+    pub async fn alone() -> (RedisServer, Self) {
+        let server = RedisServer::start();
+        let shop = Self::open(&server.url()).await;
+        (server, shop)
+    }
+
+    /// A shop of [`open_hasty`](Self::open_hasty), and its server.
+    pub async fn alone_and_hasty() -> (RedisServer, Self) {
+        let server = RedisServer::start();
+        let shop = Self::open_hasty(&server.url()).await;
+        (server, shop)
+    }
+
     /// A shop with settings.
     pub async fn open_with(
         url: &str,
@@ -241,6 +257,28 @@ impl Shop {
         F: AsyncFnOnce(Context) -> Result<(), Failure>,
     {
         self.pay_for(key, 1, body).await
+    }
+
+    /// Calls with a body that makes this change, and succeeds.
+    ///
+    /// # Errors
+    ///
+    /// The refusal of the call.
+    pub async fn pay_while<T>(
+        &self,
+        key: &str,
+        change: impl FnOnce() -> T,
+    ) -> Result<Receipt, Failure> {
+        let body = async |_| {
+            change();
+            Ok(())
+        };
+        self.pay_by(key, body).await
+    }
+
+    /// Panics unless its store refuses claims as unavailable, with this in its message.
+    pub async fn says_unavailable(&self, part: &str) {
+        assert_store_says(self, StoreErrorKind::Unavailable, part).await;
     }
 
     /// Calls with this amount as the payload.

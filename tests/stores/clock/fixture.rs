@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use idem_harness::FakeClock;
 use idem_runtime::clock::{Clock, ManualClock, SystemClock};
 use idem_runtime::store::Store;
 use idem_runtime::{Engine, Error, ErrorKind, OnDuplicate, OnRunning, admin::EntryState};
@@ -11,6 +12,8 @@ use idem_tests::events::Events;
 use idem_tests::shop::{happened, patiently, persistent};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+
+use crate::servers::ClockedServer;
 
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 
@@ -38,7 +41,20 @@ impl Running {
     }
 }
 
+/// A server with its clock, and a process on it.
+pub(crate) async fn started<P: ClockedServer>() -> (FakeClock, P, Fixture) {
+    let clock = FakeClock::new();
+    let server = P::start(&clock);
+    let fixture = Fixture::of(&server).await;
+    (clock, server, fixture)
+}
+
 impl Fixture {
+    /// A process with its own connections to this server.
+    pub(crate) async fn of<P: ClockedServer>(server: &P) -> Self {
+        Self::on(&server.store().await)
+    }
+
     pub(crate) fn on(store: &Arc<dyn Store>) -> Self {
         let clock = ManualClock::new();
         Self::by(clock.clone(), clock, store)

@@ -10,7 +10,7 @@ use idem_tests::sentinel_url;
 use idem_tests::shop::{connect, patiently};
 use tokio::time::sleep;
 
-use crate::fixture::{Fixture, LEASE};
+use crate::fixture::{Fixture, LEASE, started};
 use crate::servers::{ClockedServer, on_each_server};
 
 on_each_server!(
@@ -20,14 +20,14 @@ on_each_server!(
     renewals_are_no_step,
 );
 
+fn assert_no_step(fixture: &Fixture) {
+    let events = fixture.events.all();
+    assert_eq!(fixture.events.count("clock stepped"), 0, "{events:?}");
+}
+
 /// Shows that a test without a reported step would have reported one.
 async fn sees_steps(clock: &FakeClock, fixture: &Fixture) {
-    assert_eq!(
-        fixture.events.count("clock stepped"),
-        0,
-        "{:?}",
-        fixture.events.all()
-    );
+    assert_no_step(fixture);
     clock.set(7);
     fixture.pay_until("clock stepped forward", 1).await;
 }
@@ -48,7 +48,7 @@ async fn slow_replies_are_no_step<P: ClockedServer>() {
 async fn a_server_that_stands_still_is_no_step<P: ClockedServer>() {
     let clock = FakeClock::new();
     let server = P::start(&clock);
-    let fixture = Fixture::going_on(&P::open(&P::url(server.addr())).await);
+    let fixture = Fixture::going_on(&server.store().await);
     fixture.pay_anew().await;
     server.pause();
     let call = fixture.pay("a");
@@ -64,7 +64,7 @@ async fn a_server_that_stands_still_is_no_step<P: ClockedServer>() {
 async fn a_restart_is_no_step<P: ClockedServer>() {
     let clock = FakeClock::new();
     let server = P::start(&clock);
-    let fixture = Fixture::going_on(&P::open(&P::url(server.addr())).await);
+    let fixture = Fixture::going_on(&server.store().await);
     fixture.pay_anew().await;
     server.restart();
     fixture.pay_anew().await;
@@ -72,9 +72,7 @@ async fn a_restart_is_no_step<P: ClockedServer>() {
 }
 
 async fn renewals_are_no_step<P: ClockedServer>() {
-    let clock = FakeClock::new();
-    let server = P::start(&clock);
-    let fixture = Fixture::on(&P::open(&P::url(server.addr())).await);
+    let (clock, _server, fixture) = started::<P>().await;
     let running = fixture.begin("a").await;
     for renewal in 1..=5 {
         // By the engine's clock ten seconds pass; by the machine's, which decides, none.
@@ -96,12 +94,7 @@ async fn a_failover_to_a_replica_with_the_same_time_is_no_step() {
     for _ in 0..3 {
         fixture.pay_anew().await;
     }
-    assert_eq!(
-        fixture.events.count("clock stepped"),
-        0,
-        "{:?}",
-        fixture.events.all()
-    );
+    assert_no_step(&fixture);
 }
 
 /// The clock is the engine's or the test's, and its movement is never a step.
@@ -114,10 +107,5 @@ async fn a_clock_that_a_test_moves_is_no_step() {
         fixture.pay_anew().await;
         clock.advance(Duration::from_hours(1));
     }
-    assert_eq!(
-        fixture.events.count("clock stepped"),
-        0,
-        "{:?}",
-        fixture.events.all()
-    );
+    assert_no_step(&fixture);
 }

@@ -24,6 +24,12 @@ pub(crate) trait ClockedServer: Send + Sync + Sized + 'static {
     /// A store as in another process: with separate connections.
     fn open(url: &str) -> impl Future<Output = Arc<dyn Store>> + Send;
 
+    /// The same for this server.
+    fn store(&self) -> impl Future<Output = Arc<dyn Store>> + Send {
+        let url = Self::url(self.addr());
+        async move { Self::open(&url).await }
+    }
+
     fn pause(&self);
 
     fn resume(&self);

@@ -3,7 +3,7 @@
 use idem_harness::FakeClock;
 use idem_tests::shop::{happened, until};
 
-use crate::fixture::{Fixture, LEASE};
+use crate::fixture::{Fixture, LEASE, started};
 use crate::servers::{ClockedServer, on_each_server};
 
 on_each_server!(
@@ -17,9 +17,7 @@ on_each_server!(
 );
 
 async fn a_step_is_reported<P: ClockedServer>() {
-    let clock = FakeClock::new();
-    let server = P::start(&clock);
-    let fixture = Fixture::on(&P::open(&P::url(server.addr())).await);
+    let (clock, _server, fixture) = started::<P>().await;
     fixture.pay_anew().await;
     clock.set(31);
     fixture.pay_until("clock stepped", 1).await;
@@ -34,9 +32,7 @@ async fn a_step_is_reported<P: ClockedServer>() {
 }
 
 async fn a_renewal_sees_a_step<P: ClockedServer>() {
-    let clock = FakeClock::new();
-    let server = P::start(&clock);
-    let fixture = Fixture::on(&P::open(&P::url(server.addr())).await);
+    let (clock, _server, fixture) = started::<P>().await;
     let running = fixture.begin("a").await;
     clock.set(-40);
     fixture.clock.sleeper_within(LEASE / 3).await;
@@ -47,13 +43,8 @@ async fn a_renewal_sees_a_step<P: ClockedServer>() {
 }
 
 async fn a_step_within_a_lease_renews_it_at_once<P: ClockedServer>() {
-    let clock = FakeClock::new();
-    let server = P::start(&clock);
-    let url = P::url(server.addr());
-    let (fixture, other) = (
-        Fixture::on(&P::open(&url).await),
-        Fixture::on(&P::open(&url).await),
-    );
+    let (clock, server, fixture) = started::<P>().await;
+    let other = Fixture::of(&server).await;
     let running = fixture.begin("a").await;
     clock.set(20);
     fixture.pay_until("clock stepped forward", 1).await;
@@ -66,13 +57,8 @@ async fn a_step_within_a_lease_renews_it_at_once<P: ClockedServer>() {
 }
 
 async fn a_lease_that_a_step_has_ended_is_renewed_unless_taken_over<P: ClockedServer>() {
-    let clock = FakeClock::new();
-    let server = P::start(&clock);
-    let url = P::url(server.addr());
-    let (fixture, other) = (
-        Fixture::on(&P::open(&url).await),
-        Fixture::on(&P::open(&url).await),
-    );
+    let (clock, server, fixture) = started::<P>().await;
+    let other = Fixture::of(&server).await;
     let running = fixture.begin("a").await;
     clock.set(31);
     fixture.pay_until("clock stepped forward", 1).await;
@@ -83,13 +69,8 @@ async fn a_lease_that_a_step_has_ended_is_renewed_unless_taken_over<P: ClockedSe
 }
 
 async fn a_step_back_keeps_claims_longer<P: ClockedServer>() {
-    let clock = FakeClock::new();
-    let server = P::start(&clock);
-    let url = P::url(server.addr());
-    let (fixture, other) = (
-        Fixture::on(&P::open(&url).await),
-        Fixture::on(&P::open(&url).await),
-    );
+    let (clock, server, fixture) = started::<P>().await;
+    let other = Fixture::of(&server).await;
     let running = fixture.begin("a").await;
     clock.set(-100);
     other.pay_until("claimed", 1).await;
@@ -103,13 +84,8 @@ async fn a_step_back_keeps_claims_longer<P: ClockedServer>() {
 
 /// Documented as a limit of leases: no store of this kind works without a clock.
 async fn limit_a_step_of_more_than_the_lease_starts_a_second_body<P: ClockedServer>() {
-    let clock = FakeClock::new();
-    let server = P::start(&clock);
-    let url = P::url(server.addr());
-    let (fixture, other) = (
-        Fixture::on(&P::open(&url).await),
-        Fixture::on(&P::open(&url).await),
-    );
+    let (clock, server, fixture) = started::<P>().await;
+    let other = Fixture::of(&server).await;
     let running = fixture.begin("a").await;
     clock.set(31);
     let second = other.begin("a").await;
@@ -125,7 +101,7 @@ async fn limit_a_step_of_more_than_the_lease_starts_a_second_body<P: ClockedServ
 async fn another_server_with_another_clock_is_reported<P: ClockedServer>() {
     let clock = FakeClock::new();
     let server = P::start(&clock);
-    let fixture = Fixture::going_on(&P::open(&P::url(server.addr())).await);
+    let fixture = Fixture::going_on(&server.store().await);
     fixture.pay_anew().await;
     clock.set(3);
     server.restart();

@@ -1,18 +1,16 @@
 //! A durable store that counts its claims and completions.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
 use idem_runtime::conformance::Forward;
 use idem_runtime::fingerprint::Fingerprint;
-use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, ReadReply, Record, RecordKey, Store,
-    StoreFuture,
+    ClaimReply, ClaimRequest, CompleteReply, Header, ReadReply, Record, RecordKey, StoreFuture,
 };
+
+use crate::prelude::*;
 
 #[derive(Default)]
 struct Counts {

@@ -1,23 +1,14 @@
 //! Damaged or foreign values in the fast store.
 
-use std::time::Duration;
-
 use bytes::Bytes;
-use idem_harness::RedisServer;
-use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::{
-    Fence, HEADER, Header, Owner, ReadCache, ReadReply, RecordKey, State, Store,
-};
+use idem_runtime::store::{Fence, HEADER, Header, Owner, ReadCache, ReadReply, RecordKey, State};
 use idem_runtime::{ErrorKind, key::Operation};
-use idem_tests::payment::{PayError, Receipt};
 
-use crate::counted::Counted;
-use crate::fixture::{Fixture, patient};
+use crate::prelude::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreadable_copy_is_no_answer_and_stays() {
-    let (server, durable) = (RedisServer::start(), Counted::memory());
-    let fixture = Fixture::on(&server, &durable).await;
+    let (server, _durable, fixture) = Fixture::alone().await;
     let long = "2".repeat(HEADER);
     for (n, poison) in ["2", "nothing of ours", &long].into_iter().enumerate() {
         let (key, name) = (n.to_string(), Fixture::copy_name(&n.to_string()));
@@ -38,8 +29,7 @@ async fn an_unreadable_copy_is_no_answer_and_stays() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_request_is_a_mismatch_in_every_layer() {
-    let (server, durable) = (RedisServer::start(), Counted::memory());
-    let fixture = Fixture::on(&server, &durable).await;
+    let (_server, _durable, fixture) = Fixture::alone().await;
     fixture.pay("a").await.unwrap();
     fixture.settle().await;
     let body = async |_| Ok::<_, PayError>(Receipt { run: 99 });
@@ -51,8 +41,7 @@ async fn another_request_is_a_mismatch_in_every_layer() {
 /// The copy of a completion without a fingerprint must not answer a call that has one.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_without_a_fingerprint_does_not_hide_a_mismatch() {
-    let (server, durable) = (RedisServer::start(), Counted::memory());
-    let fixture = Fixture::on(&server, &durable).await;
+    let (_server, _durable, fixture) = Fixture::alone().await;
     let down = async |_| Err::<Receipt, _>(PayError::Down);
     // An attempt that counts: the record keeps its fingerprint.
     let first = fixture.call("a").count_errors(true);
@@ -72,8 +61,7 @@ async fn an_answer_without_a_fingerprint_does_not_hide_a_mismatch() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_outcome_is_never_answered_from_the_fast_store() {
-    let (server, durable) = (RedisServer::start(), Counted::memory());
-    let fixture = Fixture::on(&server, &durable).await;
+    let (server, durable, fixture) = Fixture::alone().await;
     let timed_out = async |_| Err::<Receipt, _>(PayError::TimedOut);
     assert_eq!(
         fixture.call("a").run(timed_out).await,

@@ -28,6 +28,13 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
+    /// On servers of its own.
+    pub(crate) async fn alone() -> (RedisServer, Counted, Self) {
+        let (server, durable) = (RedisServer::start(), Counted::memory());
+        let fixture = Self::on(&server, &durable).await;
+        (server, durable, fixture)
+    }
+
     /// On a Redis that is up. Its deadlines suit a busy machine.
     pub(crate) async fn on(server: &RedisServer, durable: &Counted) -> Self {
         let fast = connect(server.url()).await.unwrap();

@@ -2,20 +2,16 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use idem_harness::{PostgresServer, RedisServer};
-use idem_runtime::store::layered::{LayeredStoreBuilder, LazyStore};
+use idem_harness::PostgresServer;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::PostgresStore;
-use idem_tests::payment::{PayError, Receipt};
 use idem_tests::shop::{PATIENCE, until};
 use tokio::task::JoinSet;
 
-use crate::counted::Counted;
-use crate::fixture::Fixture;
+use crate::prelude::*;
 
 const KILLS: u32 = 50;
 const PROCESSES: usize = 4;

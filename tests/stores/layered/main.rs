@@ -9,6 +9,7 @@ mod fixture;
 mod flapping;
 mod local_cache;
 mod outages;
+mod prelude;
 mod replays;
 mod resets;
 mod warnings;

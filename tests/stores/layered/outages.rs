@@ -1,15 +1,12 @@
 //! The fast store is unavailable, in each of the ways in which a store can fail.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use idem_harness::{RedisServer, TcpProxy};
-use idem_runtime::store::layered::{LayeredStoreBuilder, LazyStore};
-use idem_runtime::store::{ClaimReply, ClaimRequest, Owner, Remains, Store};
+use idem_harness::TcpProxy;
+use idem_runtime::store::{ClaimReply, ClaimRequest, Owner, Remains};
 use idem_tests::shop::{connect, happened, patiently};
 
-use crate::counted::Counted;
-use crate::fixture::{Fixture, patient};
+use crate::prelude::*;
 
 const PATIENCE: Duration = Duration::from_millis(500);
 

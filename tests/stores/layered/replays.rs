@@ -1,23 +1,18 @@
 //! The cost of calls.
 
-use std::sync::Arc;
-
-use idem_harness::{Edition, RedisServer};
+use idem_harness::Edition;
 use idem_runtime::Reconciled;
 use idem_runtime::store::redis::RedisStore;
-use idem_tests::payment::{PayError, Receipt};
-use idem_tests::shop::{self, patiently, until};
-use idem_tests::{Redis, Shape};
+use idem_tests::shop::{patiently, until};
+use idem_tests::{Redis, Shape, shop};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::counted::Counted;
-use crate::fixture::{Fixture, patient};
+use crate::prelude::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replay_is_one_command_and_no_question_to_the_durable_store() {
-    let (server, durable) = (RedisServer::start(), Counted::memory());
-    let fixture = Fixture::on(&server, &durable).await;
+    let (server, durable, fixture) = Fixture::alone().await;
     let first = fixture.pay("a").await.unwrap();
     assert_eq!(durable.asked(), (1, 1), "a first call claims and completes");
     fixture.settle().await;
@@ -36,8 +31,7 @@ async fn a_replay_is_one_command_and_no_question_to_the_durable_store() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_answer_is_replayed_with_two_commands() {
-    let (server, durable) = (RedisServer::start(), Counted::memory());
-    let fixture = Fixture::on(&server, &durable).await;
+    let (server, durable, fixture) = Fixture::alone().await;
     let pay = async || {
         let call = fixture.call("large");
         let text = call
@@ -95,8 +89,7 @@ async fn a_redis_of_another_age_may_be_in_front() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kept_error_is_replayed_from_the_fast_store() {
-    let (server, durable) = (RedisServer::start(), Counted::memory());
-    let fixture = Fixture::on(&server, &durable).await;
+    let (_server, durable, fixture) = Fixture::alone().await;
     for _ in 0..3 {
         let declined = async |_| {
             Err::<Receipt, _>(PayError::Declined {
@@ -112,8 +105,7 @@ async fn a_kept_error_is_replayed_from_the_fast_store() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_with_a_hook_is_answered_from_the_fast_store() {
-    let (server, durable) = (RedisServer::start(), Counted::memory());
-    let fixture = Fixture::on(&server, &durable).await;
+    let (_server, durable, fixture) = Fixture::alone().await;
     let first = fixture.pay("a").await.unwrap();
     fixture.settle().await;
     let hook = async |_| -> Reconciled<Receipt> { panic!("nobody need find out") };

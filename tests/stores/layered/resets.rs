@@ -1,14 +1,8 @@
 //! A reset removes an answer for all processes at once, whatever the fast stores still hold.
 
-use std::time::Duration;
-
-use idem_harness::RedisServer;
-use idem_runtime::store::layered::LayeredStoreBuilder;
-use idem_runtime::store::memory::MemoryStore;
 use idem_tests::shop::connect;
 
-use crate::counted::Counted;
-use crate::fixture::{Fixture, patient};
+use crate::prelude::*;
 
 async fn reset(fixture: &Fixture, key: &str) {
     let entry = fixture.call(key).entry().await.unwrap().unwrap();

@@ -2,11 +2,11 @@
 
 use std::future::pending;
 
-use idem_runtime::store::Store;
-use idem_runtime::store::layered::{LayeredStore, LazyStore};
-use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::store::layered::LayeredStore;
 use idem_runtime::{Engine, EngineBuilder, codec::EncryptionKeys};
 use idem_tests::events::Events;
+
+use crate::prelude::*;
 
 /// The warnings of an engine on this store.
 fn warnings(

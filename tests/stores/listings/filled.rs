@@ -1,12 +1,10 @@
 //! A store of ten thousand records.
 
+use idem_tests::claims::{complete, finished, take};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, State, Store,
-};
+use idem_runtime::store::{ClaimRequest, OutcomeKind, Owner, RecordKey, Store};
 use idem_runtime::{
     Engine,
     key::{KeyBuilder, KeyDigest, Operation},
@@ -79,26 +77,10 @@ async fn put(store: Arc<dyn Store>, prefix: &str, number: u32) {
         },
     );
     request.dated = false;
-    let reply = store.claim(&key, &request).await.unwrap();
-    let ClaimReply::Granted { fence, attempt, .. } = reply else {
-        panic!("{reply:?}")
-    };
+    let claim = take(&*store, &key, &request).await;
     if fate == Fate::Unknown {
-        let mut done = Header::new(
-            State::Done {
-                outcome: OutcomeKind::Unknown,
-                schema: 1,
-            },
-            request.owner,
-            fence,
-            request.retain,
-        );
-        done.attempts = attempt;
-        done.fingerprint = request.fingerprint;
-        done.types = request.types;
-        let record = Bytes::copy_from_slice(&done.encode());
-        let reply = store.complete(&key, &record).await.unwrap();
-        assert_eq!(reply, CompleteReply::Stored { late: false });
+        let record = finished(&claim, OutcomeKind::Unknown, b"");
+        complete(&*store, &key, &record).await;
     }
 }
 

@@ -10,8 +10,7 @@ use idem_tests::shop::{Failure, MARKERS, Shop, connect, happened, patient, persi
 
 /// A server with a warm script cache, and a shop on it whose commands are monitored.
 async fn watched() -> (RedisServer, Shop, Monitor) {
-    let server = RedisServer::start();
-    let shop = Shop::open(&server.url()).await;
+    let (server, shop) = Shop::alone().await;
     shop.pay("warm").await.unwrap();
     shop.pay_by("warmer", async |_| Err(Failure::Down))
         .await

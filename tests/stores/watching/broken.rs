@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use idem_harness::{RedisServer, TcpProxy};
-use idem_runtime::store::StoreErrorKind;
-use idem_runtime::store::Watch;
+use idem_runtime::store::{StoreErrorKind, Watch};
+use idem_tests::shop::proxied;
 
 use crate::client::{Client, key, told, untold};
 
 /// A watch through a proxy, and a client with a direct connection.
 async fn behind_a_proxy() -> (RedisServer, TcpProxy, Client, Client, Watch) {
-    let server = RedisServer::start();
-    let proxy = TcpProxy::start(server.addr());
+    let (server, proxy) = proxied();
     let (mine, other) = (
         Client::hasty(&proxy.url()).await,
         Client::of(&server.url()).await,
@@ -26,8 +25,7 @@ fn kill_subscribers(server: &RedisServer) -> String {
 
 #[tokio::test]
 async fn a_killed_connection_is_made_again_and_its_watchers_are_woken() {
-    let server = RedisServer::start();
-    let client = Client::of(&server.url()).await;
+    let (server, client) = Client::alone().await;
     let mut watches = Vec::new();
     for number in [1, 1, 2, 3] {
         watches.push(client.watch(&key(number)).await);
@@ -45,8 +43,7 @@ async fn a_killed_connection_is_made_again_and_its_watchers_are_woken() {
 
 #[tokio::test]
 async fn a_key_without_watchers_is_not_subscribed_again() {
-    let server = RedisServer::start();
-    let client = Client::of(&server.url()).await;
+    let (server, client) = Client::alone().await;
     let mut stays = client.watch(&key(1)).await;
     let leaves = client.watch(&key(2)).await;
     let mut monitor = server.monitor();
@@ -68,8 +65,7 @@ async fn a_key_without_watchers_is_not_subscribed_again() {
 
 #[tokio::test]
 async fn a_connection_that_breaks_without_watchers_is_made_for_the_next() {
-    let server = RedisServer::start();
-    let client = Client::of(&server.url()).await;
+    let (server, client) = Client::alone().await;
     drop(client.watch(&key(1)).await);
     assert_eq!(kill_subscribers(&server), "1");
     let mut watch = client.watch_in_the_end(&key(1)).await;
@@ -79,8 +75,7 @@ async fn a_connection_that_breaks_without_watchers_is_made_for_the_next() {
 
 #[tokio::test]
 async fn a_server_that_is_down_fails_watches_and_notifies_when_it_is_up() {
-    let server = RedisServer::start();
-    let client = Client::of(&server.url()).await;
+    let (server, client) = Client::alone().await;
     let mut watch = client.watch(&key(1)).await;
     server.kill();
     let error = client.try_watch(&key(2)).await.unwrap_err();
@@ -151,8 +146,7 @@ async fn a_watch_that_begins_in_a_black_hole_does_not_wait_for_long() {
 
 #[tokio::test]
 async fn a_thousand_watchers_that_miss_a_message_cost_one_connection() {
-    let server = RedisServer::start();
-    let proxy = TcpProxy::start(server.addr());
+    let (_server, proxy) = proxied();
     let client = Client::of(&proxy.url()).await;
     let mut watch = client.watch(&key(1)).await;
     let before = proxy.stats().connections;
@@ -184,8 +178,7 @@ async fn a_server_that_stalls_briefly_loses_no_watcher() {
 
 #[tokio::test]
 async fn a_claim_is_marked_while_the_subscription_is_not_confirmed_yet() {
-    let server = RedisServer::start();
-    let proxy = TcpProxy::start(server.addr());
+    let (server, proxy) = proxied();
     let (mine, other) = (
         Client::of(&proxy.url()).await,
         Client::of(&server.url()).await,

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
 use idem_harness::{RedisServer, RespConn};
 use idem_runtime::key::{KeyDigest, Operation};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, ReleaseReply,
-    Remains, State, Store, StoreError, Watch,
+    ClaimRequest, Header, OutcomeKind, Owner, RecordKey, ReleaseReply, Remains, Store, StoreError,
+    Watch,
 };
+use idem_tests::claims::{complete, finished, take};
 use idem_tests::shop::{HASTE, connect, connected, patiently};
 
 pub(crate) struct Client(pub(crate) Arc<dyn Store>);
@@ -35,6 +35,13 @@ impl Client {
         Self(Arc::new(store(url).await))
     }
 
+    /// A client and its server.
+    pub(crate) async fn alone() -> (RedisServer, Self) {
+        let server = RedisServer::start();
+        let client = Self::of(&server.url()).await;
+        (server, client)
+    }
+
     /// A client with a short response time-out.
     pub(crate) async fn hasty(url: &str) -> Self {
         let store = RedisStore::builder(url).response_timeout(HASTE);
@@ -47,32 +54,12 @@ impl Client {
             Duration::from_hours(1),
             Duration::from_hours(24),
         );
-        let reply = self.0.claim(key, &request).await.unwrap();
-        let ClaimReply::Granted { fence, attempt, .. } = reply else {
-            panic!("nobody holds the key, but {reply:?}");
-        };
-        let mut header = Header::new(
-            State::Pending {
-                lease: request.lease,
-            },
-            request.owner,
-            fence,
-            request.retain,
-        );
-        header.attempts = attempt;
-        header.fingerprint = request.fingerprint;
-        header
+        take(&*self.0, key, &request).await
     }
 
     pub(crate) async fn complete(&self, key: &RecordKey, claim: &Header) {
-        let mut done = *claim;
-        done.state = State::Done {
-            outcome: OutcomeKind::Value,
-            schema: 1,
-        };
-        let record = Bytes::copy_from_slice(&done.encode());
-        let stored = self.0.complete(key, &record).await.unwrap();
-        assert_eq!(stored, CompleteReply::Stored { late: false });
+        let record = finished(claim, OutcomeKind::Value, b"");
+        complete(&*self.0, key, &record).await;
     }
 
     pub(crate) async fn release(&self, key: &RecordKey, claim: &Header) {

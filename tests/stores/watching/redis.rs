@@ -36,8 +36,7 @@ async fn another_client_notifies_of_completions_and_releases() {
 
 #[tokio::test]
 async fn the_completion_of_a_lost_record_is_notified() {
-    let server = RedisServer::start();
-    let client = Client::of(&server.url()).await;
+    let (server, client) = Client::alone().await;
     let claim = client.take(&key(1)).await;
     let mut watch = client.watch(&key(1)).await;
     server.cli(&["FLUSHALL"]);
@@ -53,8 +52,7 @@ async fn the_completion_of_a_lost_record_is_notified() {
 
 #[tokio::test]
 async fn a_store_without_watchers_makes_no_connection_for_them() {
-    let server = RedisServer::start();
-    let client = Client::of(&server.url()).await;
+    let (server, client) = Client::alone().await;
     client.pass(&key(1)).await;
     assert_eq!(subscribers(&server), 0);
     let _watch = client.watch(&key(1)).await;
@@ -88,8 +86,7 @@ async fn ten_thousand_watches_of_a_key_are_one_subscription() {
 
 #[tokio::test]
 async fn a_key_with_a_watcher_stays_subscribed() {
-    let server = RedisServer::start();
-    let client = Client::of(&server.url()).await;
+    let (server, client) = Client::alone().await;
     let mut monitor = server.monitor();
     let mut stays = client.watch(&key(1)).await;
     for _ in 0..10 {
@@ -104,8 +101,7 @@ async fn a_key_with_a_watcher_stays_subscribed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_is_watched_again_at_once_is_notified() {
-    let server = RedisServer::start();
-    let client = Client::of(&server.url()).await;
+    let (_server, client) = Client::alone().await;
     for round in 0..300 {
         let key = key(round % 3);
         drop(client.watch(&key).await);
@@ -153,8 +149,7 @@ async fn many_keys_are_watched_on_one_connection() {
 
 #[tokio::test]
 async fn a_watch_that_is_given_up_half_way_leaves_nothing_behind() {
-    let server = RedisServer::start();
-    let client = Client::of(&server.url()).await;
+    let (server, client) = Client::alone().await;
     let mut admin = server.connect();
     for polls in 1..6 {
         let key = key(1);
@@ -179,8 +174,7 @@ async fn a_watch_that_is_given_up_half_way_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn a_store_that_is_dropped_hangs_up() {
-    let server = RedisServer::start();
-    let client = Client::of(&server.url()).await;
+    let (server, client) = Client::alone().await;
     let watch = client.watch(&key(1)).await;
     assert_eq!(subscribers(&server), 1);
     drop(client);

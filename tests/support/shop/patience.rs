@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use idem_harness::{RedisServer, TcpProxy};
 use idem_runtime::EngineBuilder;
 use idem_runtime::store::StoreError;
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
@@ -24,6 +25,21 @@ pub fn patient(store: RedisStoreBuilder) -> RedisStoreBuilder {
 /// What it was refused with.
 pub async fn connect(url: impl AsRef<str>) -> Result<RedisStore, StoreError> {
     patient(RedisStore::builder(url.as_ref())).connect().await
+}
+
+/// A server, and a patient store on it.
+pub async fn started() -> (RedisServer, RedisStore) {
+    let server = RedisServer::start();
+    let store = connect(server.url()).await;
+    (server, store.expect("the server is up"))
+}
+
+/// A server, and a proxy in front of it.
+#[must_use]
+pub fn proxied() -> (RedisServer, TcpProxy) {
+    let server = RedisServer::start();
+    let proxy = TcpProxy::start(server.addr());
+    (server, proxy)
 }
 
 /// An engine that goes on asking its store for as long as a busy machine takes.
@@ -64,4 +80,13 @@ pub async fn until(what: &str, mut done: impl FnMut() -> bool) {
         }
     };
     patiently(what, polling).await;
+}
+
+/// Waits until a cluster of this one server serves all its slots.
+pub async fn cluster_is_up(server: &RedisServer) {
+    let is_up = || {
+        let state = server.cli(&["CLUSTER", "INFO"]);
+        state.contains("cluster_state:ok")
+    };
+    until("the cluster is up", is_up).await;
 }

@@ -1,7 +1,7 @@
 //! What a call or a connection must have ended with.
 
 use std::error::Error as StdError;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::time::{Duration, Instant};
 
 use idem_runtime::ErrorKind;
@@ -32,6 +32,36 @@ pub async fn refused(builder: RedisStoreBuilder) -> (StoreErrorKind, String) {
     let error = outcome.expect_err("the store must not connect");
     assert_discreet(&error);
     (error.kind(), error.to_string())
+}
+
+/// Panics unless this server is refused as a store, with this in the message.
+pub async fn assert_refused(url: impl AsRef<str>, part: &str) {
+    assert_no_store(url.as_ref(), StoreErrorKind::Refused, part).await;
+}
+
+/// Panics unless there is no server to connect to, with this in the message.
+pub async fn assert_unreachable(url: impl AsRef<str>, part: &str) {
+    assert_no_store(url.as_ref(), StoreErrorKind::Unavailable, part).await;
+}
+
+async fn assert_no_store(url: &str, kind: StoreErrorKind, part: &str) {
+    let (said, message) = refused(RedisStore::builder(url)).await;
+    assert_eq!(said, kind, "{message}");
+    assert_contains(&message, part);
+}
+
+/// Panics unless the text contains this.
+#[track_caller]
+pub fn assert_contains(text: &(impl Display + ?Sized), part: &str) {
+    let text = text.to_string();
+    assert!(text.contains(part), "{part:?} is not in: {text}");
+}
+
+/// Panics unless the text starts with this.
+#[track_caller]
+pub fn assert_starts(text: &(impl Display + ?Sized), start: &str) {
+    let text = text.to_string();
+    assert!(text.starts_with(start), "{start:?} does not begin: {text}");
 }
 
 /// Panics unless the call was refused because the store is not to be had.

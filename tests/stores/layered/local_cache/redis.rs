@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idem_harness::{RedisServer, TcpProxy};
+use idem_harness::RedisServer;
 use idem_runtime::cache::LocalCache;
 use idem_runtime::store::redis::RedisStore;
-use idem_tests::shop::{PATIENCE, connect, connected, patiently, until};
+use idem_tests::shop::{PATIENCE, connect, connected, patiently, proxied, until};
 
 use super::fixture::Fixture;
 
@@ -192,8 +192,7 @@ async fn a_connection_that_is_killed_is_made_again_each_time() {
 /// A dead connection looks like one without traffic.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_falls_silent_is_noticed_soon() {
-    let server = RedisServer::start();
-    let proxy = TcpProxy::start(server.addr());
+    let (server, proxy) = proxied();
     let hasty = |url: String| RedisStore::builder(url).response_timeout(Duration::from_secs(2));
     let store = Arc::new(connected(hasty(proxy.url())).await);
     let behind = Fixture::with(store, lasting(), idem_tests::shop::persistent).await;

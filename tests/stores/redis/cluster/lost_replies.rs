@@ -7,9 +7,10 @@ use bytes::Bytes;
 use idem_harness::ClusterSetup;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, State, Store,
+    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, Store,
     StoreError,
 };
+use idem_tests::claims::{finished, granted};
 use idem_tests::shop::{HASTE, connected, patiently, until};
 
 use crate::setup::{Behind, Keys, calls, primaries};
@@ -36,31 +37,13 @@ async fn insist<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, StoreErro
 async fn claim(store: &dyn Store, key: &RecordKey, owner: Owner) -> Header {
     let request = request(owner);
     let reply = insist("a claim", async || store.claim(key, &request).await).await;
-    let ClaimReply::Granted { fence, attempt, .. } = reply else {
-        panic!("nobody else wants the key: {reply:?}");
-    };
-    assert_eq!(attempt, 1, "one claim is one attempt");
-    let mut header = Header::new(
-        State::Pending {
-            lease: request.lease,
-        },
-        owner,
-        fence,
-        request.retain,
-    );
-    header.attempts = attempt;
-    header.fingerprint = request.fingerprint;
+    let header = granted(&request, &reply);
+    assert_eq!(header.attempts, 1, "one claim is one attempt");
     header
 }
 
 fn record(claim: &Header, answer: &[u8]) -> Bytes {
-    let state = State::Done {
-        outcome: OutcomeKind::Value,
-        schema: 1,
-    };
-    let mut done = *claim;
-    done.state = state;
-    [&done.encode()[..], answer].concat().into()
+    finished(claim, OutcomeKind::Value, answer)
 }
 
 /// Claims, completes and claims again; each command may be sent several times.

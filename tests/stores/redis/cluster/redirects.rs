@@ -7,8 +7,9 @@ use idem_harness::{ClusterSetup, RedisServer, SlotMigration};
 use idem_runtime::store::redis::{Durability, RedisStore};
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReadReply, Record,
-    RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
+    RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
 };
+use idem_tests::claims::{complete, finished};
 use tokio::task::JoinSet;
 
 use crate::client::{Client, store};
@@ -49,14 +50,6 @@ pub(crate) fn request(owner: Owner) -> ClaimRequest {
     ClaimRequest::new(owner, Duration::from_hours(1), Duration::from_hours(24))
 }
 
-/// The record of a finished call.
-fn finished(claim: &Header, outcome: OutcomeKind, answer: &[u8]) -> Bytes {
-    let state = State::Done { outcome, schema: 1 };
-    let mut done = *claim;
-    done.state = state;
-    [&done.encode()[..], answer].concat().into()
-}
-
 fn seen(record: &Bytes) -> Header {
     Record::decode(record.clone()).unwrap().header
 }
@@ -92,8 +85,7 @@ impl Case {
                 deed,
                 Deed::ClaimOfRunning | Deed::Renew | Deed::Complete | Deed::Release
             ) {
-                let stored = client.0.complete(&key, &record).await.unwrap();
-                assert_eq!(stored, CompleteReply::Stored { late: false });
+                complete(&*client.0, &key, &record).await;
             }
         }
         Self {

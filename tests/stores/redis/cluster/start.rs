@@ -6,7 +6,9 @@ use std::time::Duration;
 use idem_harness::{ClusterSetup, RedisServer, TcpProxy};
 use idem_runtime::store::redis::{RedisStore, Server};
 use idem_runtime::store::{Store, StoreErrorKind};
-use idem_tests::shop::{Shop, connect, refused, until};
+use idem_tests::shop::{
+    Shop, assert_refused, assert_unreachable, cluster_is_up, connect, refused, until,
+};
 
 use crate::client::{Client, told};
 use crate::setup::{Keys, other_than, primaries, shared, until_answered};
@@ -66,9 +68,7 @@ async fn a_replica_is_a_good_seed_and_no_reason_to_warn() {
 #[tokio::test]
 async fn dead_seeds_are_reported() {
     let url = seeds(&[nowhere(), nowhere()]);
-    let (kind, message) = refused(RedisStore::builder(&url)).await;
-    assert_eq!(kind, StoreErrorKind::Unavailable, "{message}");
-    assert!(message.contains("nothing listens"), "{message}");
+    assert_unreachable(&url, "nothing listens").await;
 }
 
 #[tokio::test]
@@ -111,12 +111,7 @@ async fn a_slot_without_an_owner_is_reported() {
         .start();
     server.cli(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
     server.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "8000"]);
-    until("the cluster is up", || {
-        server
-            .cli(&["CLUSTER", "INFO"])
-            .contains("cluster_state:ok")
-    })
-    .await;
+    cluster_is_up(&server).await;
     let store = connect(server.url()).await.unwrap();
     let (mut had, mut missed) = (0, 0);
     for number in 0..40 {
@@ -177,9 +172,7 @@ async fn each_evicting_node_is_refused() {
         node.cli(&["CONFIG", "SET", "maxmemory", "100mb"]);
         node.cli(&["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]);
         for url in cluster.urls() {
-            let (kind, message) = refused(RedisStore::builder(&url)).await;
-            assert_eq!(kind, StoreErrorKind::Refused, "{message}");
-            assert!(message.contains("volatile-lru"), "{message}");
+            assert_refused(&url, "volatile-lru").await;
         }
         node.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     }
@@ -235,9 +228,7 @@ async fn a_password_and_the_newer_protocol_are_used_on_every_node() {
         shop.pay(&number.to_string()).await.unwrap();
     }
     let bare = format!("redis://{}", cluster.addrs()[0]);
-    let (kind, message) = refused(RedisStore::builder(&bare)).await;
-    assert_eq!(kind, StoreErrorKind::Refused, "{message}");
-    assert!(message.contains("user or password"), "{message}");
+    assert_refused(&bare, "user or password").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

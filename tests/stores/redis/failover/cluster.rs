@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use idem_harness::ClusterSetup;
+use idem_runtime::store::redis::Durability::{Acknowledged, Replicated};
 use idem_runtime::store::redis::{Durability, RedisStore};
 
 use crate::load::{Load, Traffic};
@@ -61,27 +62,25 @@ fn killed(setup: &ClusterSetup, _: &Traffic) -> Fault {
     Fault { at, served }
 }
 
-/// For a moment the returning old primary acknowledges writes from clients still connected to it.
-fn stopped(setup: &ClusterSetup, _: &Traffic) -> Fault {
+fn stands_still(setup: &ClusterSetup, meanwhile: impl FnOnce()) -> Fault {
     let old = &setup.nodes()[HIT];
     old.pause();
     let at = Instant::now();
     setup.await_new_primary(0, old);
     let served = Instant::now();
+    meanwhile();
     old.resume();
     Fault { at, served }
 }
 
+/// For a moment the returning old primary acknowledges writes from clients still connected to it.
+fn stopped(setup: &ClusterSetup, _: &Traffic) -> Fault {
+    stands_still(setup, || ())
+}
+
+/// In the end no client uses the old primary any more.
 fn stopped_for_long(setup: &ClusterSetup, traffic: &Traffic) -> Fault {
-    let old = &setup.nodes()[HIT];
-    old.pause();
-    let at = Instant::now();
-    setup.await_new_primary(0, old);
-    let served = Instant::now();
-    // By then no client uses the old primary any more.
-    traffic.go_on(calls() / 5);
-    old.resume();
-    Fault { at, served }
+    stands_still(setup, || traffic.go_on(calls() / 5))
 }
 
 fn asked(setup: &ClusterSetup, _: &Traffic) -> Fault {
@@ -92,67 +91,45 @@ fn asked(setup: &ClusterSetup, _: &Traffic) -> Fault {
     Fault { at, served }
 }
 
+/// A fault after which no claim is granted before the group has settled.
+fn settled(setup: &ClusterSetup, fault: Fault) -> Fault {
+    setup.await_settled();
+    let served = Instant::now();
+    Fault { served, ..fault }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_is_killed() {
-    let name = "cluster, killed";
-    run(name, Durability::Acknowledged, Promise::Equal, killed).await;
+    run("cluster, killed", Acknowledged, Promise::Equal, killed).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_stands_still_and_comes_back() {
     let name = "cluster, stopped";
-    run(
-        name,
-        Durability::Acknowledged,
-        Promise::Equal,
-        stopped_for_long,
-    )
-    .await;
+    run(name, Acknowledged, Promise::Equal, stopped_for_long).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_comes_back_at_once() {
     let name = "cluster, stopped for a moment";
-    run(name, Durability::Acknowledged, Promise::Forgetful, stopped).await;
+    run(name, Acknowledged, Promise::Forgetful, stopped).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_is_asked_for() {
-    let name = "cluster, asked";
-    run(name, Durability::Acknowledged, Promise::Kept, asked).await;
+    run("cluster, asked", Acknowledged, Promise::Kept, asked).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_is_killed_whose_writes_wait_for_its_replica() {
     let name = "cluster, replicated(1), killed";
-    run(
-        name,
-        Durability::Replicated(1),
-        Promise::Kept,
-        |setup, traffic| {
-            let killed = killed(setup, traffic);
-            // No claim is granted until the old primary is the replica of the new one.
-            setup.await_settled();
-            let served = Instant::now();
-            Fault { served, ..killed }
-        },
-    )
-    .await;
+    let fault = |setup: &ClusterSetup, traffic: &Traffic| settled(setup, killed(setup, traffic));
+    run(name, Replicated(1), Promise::Kept, fault).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_comes_back_at_once_whose_writes_wait_for_its_replica() {
     let name = "cluster, replicated(1), stopped for a moment";
-    run(
-        name,
-        Durability::Replicated(1),
-        Promise::Kept,
-        |setup, traffic| {
-            let stopped = stopped(setup, traffic);
-            setup.await_settled();
-            let served = Instant::now();
-            Fault { served, ..stopped }
-        },
-    )
-    .await;
+    let fault = |setup: &ClusterSetup, traffic: &Traffic| settled(setup, stopped(setup, traffic));
+    run(name, Replicated(1), Promise::Kept, fault).await;
 }

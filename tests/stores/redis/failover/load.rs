@@ -117,14 +117,9 @@ impl Load {
 
     /// Waits until all planned calls have ended, then calls every key once more in both processes. The faults are
     /// over.
-    pub(crate) async fn finish(mut self) -> Arc<Shared> {
+    pub(crate) async fn finish(self) -> Arc<Shared> {
         self.shared.stop.store(true, Ordering::SeqCst);
-        let all = async {
-            while let Some(worker) = self.workers.join_next().await {
-                worker.expect("a worker does not panic");
-            }
-        };
-        self.shared.within(all).await;
+        self.shared.within(self.workers.join_all()).await;
         let mut asked = JoinSet::new();
         for process in 0..2 {
             for shard in 0..self.shared.queues.len() {
@@ -136,12 +131,7 @@ impl Load {
                 });
             }
         }
-        let all = async {
-            while let Some(worker) = asked.join_next().await {
-                worker.expect("a worker does not panic");
-            }
-        };
-        self.shared.within(all).await;
+        self.shared.within(asked.join_all()).await;
         self.shared
     }
 }
@@ -162,7 +152,7 @@ impl Shared {
         *self.answered.borrow()
     }
 
-    async fn within(&self, all: impl Future<Output = ()>) {
+    async fn within<T>(&self, all: impl Future<Output = T>) {
         if timeout(PATIENCE, all).await.is_err() {
             let open = self.journal.open();
             panic!("after {PATIENCE:?} without a fault these go on: {open:#?}");

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idem_harness::SentinelSetup;
+use idem_runtime::store::redis::Durability::{Acknowledged, Replicated};
 use idem_runtime::store::redis::{Durability, RedisStore};
 use idem_tests::sentinel_url;
 
@@ -48,27 +49,25 @@ fn killed(setup: &SentinelSetup, _: &Traffic) -> Fault {
     Fault { at, served }
 }
 
-/// For a moment the returning old primary acknowledges writes from clients still connected to it.
-fn stopped(setup: &SentinelSetup, _: &Traffic) -> Fault {
+fn stands_still(setup: &SentinelSetup, meanwhile: impl FnOnce()) -> Fault {
     let old = setup.primary();
     old.pause();
     let at = Instant::now();
     setup.await_new_primary(old);
     let served = Instant::now();
+    meanwhile();
     old.resume();
     Fault { at, served }
 }
 
+/// For a moment the returning old primary acknowledges writes from clients still connected to it.
+fn stopped(setup: &SentinelSetup, _: &Traffic) -> Fault {
+    stands_still(setup, || ())
+}
+
+/// In the end no client uses the old primary any more.
 fn stopped_for_long(setup: &SentinelSetup, traffic: &Traffic) -> Fault {
-    let old = setup.primary();
-    old.pause();
-    let at = Instant::now();
-    setup.await_new_primary(old);
-    let served = Instant::now();
-    // By then no client uses the old primary any more.
-    traffic.go_on(calls() / 5);
-    old.resume();
-    Fault { at, served }
+    stands_still(setup, || traffic.go_on(calls() / 5))
 }
 
 fn asked(setup: &SentinelSetup, _: &Traffic) -> Fault {
@@ -78,66 +77,54 @@ fn asked(setup: &SentinelSetup, _: &Traffic) -> Fault {
     Fault { at, served }
 }
 
+/// A fault after which no claim is granted before the group has settled.
+fn settled(setup: &SentinelSetup, fault: Fault) -> Fault {
+    setup.await_settled();
+    let served = Instant::now();
+    Fault { served, ..fault }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_is_killed() {
-    let name = "sentinel, killed";
-    run(name, Durability::Acknowledged, Promise::Equal, killed).await;
+    run("sentinel, killed", Acknowledged, Promise::Equal, killed).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_stands_still_and_comes_back() {
     let name = "sentinel, stopped";
-    run(
-        name,
-        Durability::Acknowledged,
-        Promise::Equal,
-        stopped_for_long,
-    )
-    .await;
+    run(name, Acknowledged, Promise::Equal, stopped_for_long).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_comes_back_at_once() {
     let name = "sentinel, stopped for a moment";
-    run(name, Durability::Acknowledged, Promise::Forgetful, stopped).await;
+    run(name, Acknowledged, Promise::Forgetful, stopped).await;
 }
 
 /// Sentinels do not stop the old primary's writes while they promote another server: writes acknowledged meanwhile
 /// are lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_is_asked_for() {
-    let name = "sentinel, asked";
-    run(name, Durability::Acknowledged, Promise::Forgetful, asked).await;
+    run("sentinel, asked", Acknowledged, Promise::Forgetful, asked).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_is_killed_whose_writes_wait_for_a_replica() {
     let name = "sentinel, replicated(1), killed";
-    run(name, Durability::Replicated(1), Promise::Kept, killed).await;
+    run(name, Replicated(1), Promise::Kept, killed).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_stands_still_whose_writes_wait_for_a_replica() {
     let name = "sentinel, replicated(1), stopped";
-    run(name, Durability::Replicated(1), Promise::Kept, stopped).await;
+    run(name, Replicated(1), Promise::Kept, stopped).await;
 }
 
 /// With one replica promoted, only the other is left to confirm the old primary's writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_is_asked_for_and_writes_wait_for_all_replicas() {
     let name = "sentinel, replicated(2), asked";
-    run(
-        name,
-        Durability::Replicated(2),
-        Promise::Kept,
-        |setup, _| {
-            let at = Instant::now();
-            setup.failover();
-            // No claim is granted until both others follow the new primary.
-            setup.await_settled();
-            let served = Instant::now();
-            Fault { at, served }
-        },
-    )
-    .await;
+    // No claim is granted until both others follow the new primary.
+    let fault = |setup: &SentinelSetup, traffic: &Traffic| settled(setup, asked(setup, traffic));
+    run(name, Replicated(2), Promise::Kept, fault).await;
 }

@@ -1,16 +1,13 @@
 //! Authentication and rights: users, passwords and sockets.
 
-use idem_harness::{RedisServer, RedisServerBuilder};
-use idem_runtime::store::StoreErrorKind;
-use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
-use idem_tests::shop::{
-    Failure, PASSWORD, Shop, assert_refused_by_store, assert_store_says, assert_unavailable,
-    happened, patient, persistent, refused,
-};
+use idem_harness::RedisServerBuilder;
+use idem_tests::shop::{assert_refused, assert_refused_by_store, assert_store_says};
+
+use crate::prelude::*;
 
 /// Every kind of call: short and long answers, errors, refusals, renewals.
 async fn everything_works(url: &str) -> Shop {
-    let lease = std::time::Duration::from_secs(3);
+    let lease = Duration::from_secs(3);
     let settings = |engine| persistent(engine).lease(lease);
     let shop = Shop::open_with(url, patient, settings).await;
     for _ in 0..2 {
@@ -54,12 +51,8 @@ pub(crate) const DOCUMENTED: &str = "~idem:* +eval +evalsha +get +getrange +set 
 async fn a_wrong_password_is_refused_without_repeating_it() {
     let server = RedisServer::builder().password(PASSWORD).start();
     let wrong = server.url_as("", "another-password-marker");
-    let (kind, message) = refused(RedisStore::builder(&wrong)).await;
-    assert_eq!(kind, StoreErrorKind::Refused, "{message}");
-    assert!(message.contains("user or password"), "{message}");
-    let (kind, message) = refused(RedisStore::builder(format!("{wrong}?protocol=resp3"))).await;
-    assert_eq!(kind, StoreErrorKind::Refused, "{message}");
-    assert!(message.contains("user or password"), "{message}");
+    assert_refused(&wrong, "user or password").await;
+    assert_refused(format!("{wrong}?protocol=resp3"), "user or password").await;
     everything_works(&server.url()).await;
 }
 
@@ -67,18 +60,14 @@ async fn a_wrong_password_is_refused_without_repeating_it() {
 async fn a_missing_password_is_refused() {
     let server = RedisServer::builder().password(PASSWORD).start();
     let bare = format!("redis://{}", server.addr());
-    let (kind, message) = refused(RedisStore::builder(&bare)).await;
-    assert_eq!(kind, StoreErrorKind::Refused, "{message}");
-    assert!(message.contains("user or password"), "{message}");
+    assert_refused(&bare, "user or password").await;
 }
 
 #[tokio::test]
 async fn a_wrong_user_is_refused() {
     let server = RedisServer::start();
     let wrong = server.url_as("nobody", PASSWORD);
-    let (kind, message) = refused(RedisStore::builder(&wrong)).await;
-    assert_eq!(kind, StoreErrorKind::Refused, "{message}");
-    assert!(message.contains("user or password"), "{message}");
+    assert_refused(&wrong, "user or password").await;
 }
 
 #[tokio::test]
@@ -100,15 +89,10 @@ async fn a_password_that_is_changed_during_a_body_costs_no_answer() {
         server.cli(&["CONFIG", "SET", "requirepass", password]);
         server.cli(&["CLIENT", "KILL", "TYPE", "normal"]);
     };
-    let answer = shop
-        .pay_by("a", async |_| {
-            change("changed");
-            Ok(())
-        })
-        .await;
+    let answer = shop.pay_while("a", || change("changed")).await;
     assert_eq!(shop.events.count("unsaved"), 1);
     assert_unavailable(shop.pay("b").await);
-    assert_store_says(&shop, StoreErrorKind::Unavailable, "user or password").await;
+    shop.says_unavailable("user or password").await;
     change(PASSWORD);
     happened(&shop.events, "completed", 1).await;
     assert_eq!(shop.pay("a").await, answer);
@@ -119,9 +103,7 @@ async fn a_password_that_is_changed_during_a_body_costs_no_answer() {
 async fn an_unknown_database_is_refused() {
     let server = RedisServer::start();
     let url = format!("{}/99", server.url());
-    let (kind, message) = refused(RedisStore::builder(&url)).await;
-    assert_eq!(kind, StoreErrorKind::Refused, "{message}");
-    assert!(message.contains("database"), "{message}");
+    assert_refused(&url, "database").await;
     let shop = everything_works(&format!("{}/3", server.url())).await;
     let pattern = format!("{}:*", shop.prefix());
     assert_eq!(server.cli(&["KEYS", &pattern]), "");
@@ -251,12 +233,8 @@ async fn a_server_that_hides_its_version_is_warned_about() {
     assert_eq!(shop.events.count(version), 1);
     // Its scripts carry no declarations, and still find room for an answer.
     let shop = Shop::open_hasty(&url).await;
-    let answer = shop
-        .pay_by("a", async |_| {
-            server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
-            Ok(())
-        })
-        .await;
+    let change = || server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    let answer = shop.pay_while("a", change).await;
     assert_eq!(shop.events.count("unsaved"), 0);
     assert_unavailable(shop.pay("b").await);
     assert_eq!(shop.pay("a").await, answer);

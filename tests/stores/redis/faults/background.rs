@@ -1,11 +1,9 @@
 //! Work besides a call and after it: renewals, waits, and late completions.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use idem_harness::{RedisServer, TcpProxy};
 use idem_runtime::{ErrorKind, OnRunning};
-use idem_tests::shop::{PATIENCE, Shop, connect, happened, persistent, until};
+use idem_tests::shop::{PATIENCE, proxied};
+
+use crate::prelude::*;
 
 /// Long enough to be renewed in time on a busy machine.
 const LEASE: Duration = Duration::from_secs(3);
@@ -41,8 +39,7 @@ async fn renewals_go_on_when_their_connection_is_killed() {
 
 #[tokio::test]
 async fn renewals_go_on_after_a_black_hole() {
-    let server = RedisServer::start();
-    let proxy = TcpProxy::start(server.addr());
+    let (_server, proxy) = proxied();
     let shop = with_a_short_lease(&proxy.url()).await;
     let answer = shop
         .pay_by("a", async |_| {
@@ -138,8 +135,7 @@ fn a_store_outlives_the_runtime_that_it_was_made_on() {
 
 #[test]
 fn an_answer_is_stored_after_its_runtime_and_its_engine_are_gone() {
-    let server = RedisServer::start();
-    let proxy = TcpProxy::start(server.addr());
+    let (server, proxy) = proxied();
     let first = runtime();
     let shop = first.block_on(Shop::open_hasty(&proxy.url()));
     let answer = first.block_on(shop.pay_by("a", async |_| {

@@ -1,12 +1,11 @@
 //! How often 200 callers connect while no server accepts them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
-use idem_harness::{RedisServer, SentinelSetup};
+use idem_harness::SentinelSetup;
 use idem_tests::sentinel_url;
-use idem_tests::shop::Shop;
+
+use crate::prelude::*;
 
 /// New connections a second, while 200 calls fail.
 async fn rate(url: &str, connections: impl Fn() -> u64, break_it: impl FnOnce()) -> u64 {

@@ -1,18 +1,14 @@
 //! Connections that break, and replies lost with them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
 
-use idem_harness::{RedisServer, TcpProxy};
-use idem_runtime::store::StoreErrorKind;
-use idem_runtime::store::redis::RedisStore;
-use idem_tests::shop::{Failure, Receipt, Shop, assert_store_says, assert_unavailable, refused};
+use idem_tests::shop::{Receipt, assert_unreachable, proxied};
+
+use crate::prelude::*;
 
 /// A server that has loaded the scripts, and a shop connected to it through a proxy.
 async fn behind_a_proxy() -> (RedisServer, TcpProxy, Shop) {
-    let server = RedisServer::start();
-    let proxy = TcpProxy::start(server.addr());
+    let (server, proxy) = proxied();
     let shop = Shop::open(&proxy.url()).await;
     shop.pay_by("warm", async |_| Err(Failure::Down))
         .await
@@ -35,12 +31,8 @@ async fn assert_answered_once(shop: &Shop, key: &str, answer: Result<Receipt, Fa
 async fn scripts_that_the_server_forgot_are_sent_again() {
     let (server, _proxy, shop) = behind_a_proxy().await;
     server.cli(&["SCRIPT", "FLUSH"]);
-    let answer = shop
-        .pay_by("a", async |_| {
-            server.cli(&["SCRIPT", "FLUSH"]);
-            Ok(())
-        })
-        .await;
+    let change = || server.cli(&["SCRIPT", "FLUSH"]);
+    let answer = shop.pay_while("a", change).await;
     server.cli(&["SCRIPT", "FLUSH"]);
     assert_answered_once(&shop, "a", answer).await;
     server.cli(&["SCRIPT", "FLUSH"]);
@@ -99,12 +91,8 @@ async fn a_claim_by_source_whose_reply_is_lost_is_the_callers_all_the_same() {
 async fn a_completion_whose_reply_is_lost_is_stored_once() {
     let (_server, proxy, shop) = behind_a_proxy().await;
     let completed = shop.events.count("completed");
-    let answer = shop
-        .pay_by("a", async |_| {
-            proxy.drop_next_reply_to("EVALSHA");
-            Ok(())
-        })
-        .await;
+    let drops = || proxy.drop_next_reply_to("EVALSHA");
+    let answer = shop.pay_while("a", drops).await;
     assert_eq!(proxy.stats().dropped_replies, 1);
     assert_answered_once(&shop, "a", answer).await;
     assert_eq!(shop.events.count("completed"), completed + 1);
@@ -174,15 +162,12 @@ async fn several_lost_replies_in_a_row_are_as_good_as_one() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_named_as_the_reason() {
-    let server = RedisServer::start();
-    let shop = Shop::open_hasty(&server.url()).await;
+    let (server, shop) = Shop::alone_and_hasty().await;
     server.kill();
-    let (kind, message) = refused(RedisStore::builder(server.url())).await;
-    assert_eq!(kind, StoreErrorKind::Unavailable);
-    assert!(message.contains("nothing listens"), "{message}");
+    assert_unreachable(server.url(), "nothing listens").await;
     // The first command detects the closed connection, the next one that no server listens.
     assert_unavailable(shop.pay("a").await);
-    assert_store_says(&shop, StoreErrorKind::Unavailable, "nothing listens").await;
+    shop.says_unavailable("nothing listens").await;
     assert_eq!(shop.runs(), 0);
     server.restart();
     let answer = shop.pay("a").await;
@@ -191,8 +176,7 @@ async fn a_server_that_is_not_there_is_named_as_the_reason() {
 
 #[tokio::test]
 async fn an_abandoned_claim_names_its_cause() {
-    let server = RedisServer::start();
-    let shop = Shop::open_hasty(&server.url()).await;
+    let (server, shop) = Shop::alone_and_hasty().await;
     server.kill();
     let error = shop.pay("a").await.unwrap_err().refused();
     assert!(error.to_string().contains("nothing listens"), "{error}");
@@ -200,8 +184,7 @@ async fn an_abandoned_claim_names_its_cause() {
 
 #[tokio::test]
 async fn a_hundred_calls_are_no_more_to_a_server_that_is_down_than_one() {
-    let server = RedisServer::start();
-    let shop = Shop::open_hasty(&server.url()).await;
+    let (server, shop) = Shop::alone_and_hasty().await;
     shop.pay("warm").await.unwrap();
     server.kill();
     // In its place a listener that closes each connection, and counts them.

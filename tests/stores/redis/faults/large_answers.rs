@@ -1,9 +1,8 @@
 //! Large answers, which bypass the script that stores answers.
 
-use idem_harness::{Edition, RedisServer, TcpProxy};
-use idem_tests::shop::{Failure, PASSWORD, Shop};
+use idem_tests::shop::proxied;
 
-use crate::access::{DOCUMENTED, with_user};
+use crate::prelude::*;
 
 fn memo() -> String {
     "m".repeat(20_000)
@@ -32,8 +31,7 @@ fn strays(server: &RedisServer) -> Vec<String> {
 
 #[tokio::test]
 async fn a_large_answer_is_moved_to_its_place() {
-    let server = RedisServer::start();
-    let shop = Shop::open(&server.url()).await;
+    let (server, shop) = Shop::alone().await;
     pays_once(&shop, "warm").await;
     let mut monitor = server.monitor();
     pays_once(&shop, "a").await;
@@ -77,8 +75,7 @@ async fn a_user_without_the_right_to_move_still_stores() {
 
 #[tokio::test]
 async fn a_full_memory_takes_a_large_answer() {
-    let server = RedisServer::start();
-    let shop = Shop::open(&server.url()).await;
+    let (server, shop) = Shop::alone().await;
     pays_once(&shop, "warm").await;
     let answer = shop
         .pay_with_memo("a", 1, memo(), async |_| {
@@ -95,8 +92,7 @@ async fn a_full_memory_takes_a_large_answer() {
 
 #[tokio::test]
 async fn replies_that_are_lost_store_it_once() {
-    let server = RedisServer::start();
-    let proxy = TcpProxy::start(server.addr());
+    let (_server, proxy) = proxied();
     let shop = Shop::open_hasty(&proxy.url()).await;
     pays_once(&shop, "warm").await;
     let answer = shop
@@ -113,10 +109,9 @@ async fn replies_that_are_lost_store_it_once() {
 
 #[tokio::test]
 async fn an_overtaken_call_moves_nothing() {
-    let server = RedisServer::start();
-    let shop = Shop::open(&server.url()).await;
+    let (server, shop) = Shop::alone().await;
     pays_once(&shop, "warm").await;
-    let minute = std::time::Duration::from_mins(1);
+    let minute = Duration::from_mins(1);
     let mut winner = None;
     let answer = shop
         .pay_with_memo("a", 1, memo(), async |_| {
@@ -153,7 +148,7 @@ async fn servers_that_compare_and_set_need_no_script_for_it() {
     shop.pay("small").await.unwrap();
     assert_eq!(monitor.names(), ["SET", "SET", "SET"]);
     // Any other record under the key is left to the script.
-    let minute = std::time::Duration::from_mins(1);
+    let minute = Duration::from_mins(1);
     let mut winner = None;
     let answer = shop
         .pay_by("a", async |_| {
@@ -164,10 +159,7 @@ async fn servers_that_compare_and_set_need_no_script_for_it() {
         .await;
     assert_eq!(Some(answer), winner);
     assert_eq!(shop.events.count("adopted"), 1);
-    let full = shop.pay_by("full", async |_| {
-        server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
-        Ok(())
-    });
+    let full = shop.pay_while("full", || server.cli(&["CONFIG", "SET", "maxmemory", "1"]));
     full.await.unwrap();
     assert_eq!(shop.events.count("unsaved"), 0);
     assert_eq!(shop.pay("full").await.map(|receipt| receipt.attempt), Ok(1));

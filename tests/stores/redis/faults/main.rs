@@ -10,6 +10,7 @@ mod connections;
 mod large_answers;
 mod missing_rights;
 mod notifications;
+mod prelude;
 mod records;
 mod refusals;
 mod replicated;

@@ -2,12 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use idem_harness::Reply;
-use idem_runtime::store::Store;
-use idem_runtime::store::redis::RedisStore;
-use idem_tests::shop::{PASSWORD, patient, refused, until};
-
-use crate::access::DOCUMENTED;
+use crate::prelude::*;
 use crate::start_up_report::{healthy, line, store, user};
 
 const PROBE: &str = include_str!("../../../../idem-runtime/src/store/redis/probe/probe.lua");

@@ -1,18 +1,16 @@
 //! Notifications of waiters: the scripts, the channel, and the rights that they need.
 
-use std::time::Duration;
-
 use bytes::Bytes;
-use idem_harness::{Edition, RedisServer, Reply, RespConn};
-use idem_runtime::key::{KeyDigest, Operation};
-use idem_runtime::store::redis::RedisStore;
+use idem_harness::RespConn;
+use idem_runtime::key::KeyDigest;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReadReply, RecordKey,
-    ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
+    CompleteReply, Header, OutcomeKind, ReadReply, ReleaseReply, Remains, RenewReply, ResolveReply,
+    State,
 };
-use idem_tests::shop::{connect, until};
+use idem_tests::claims::{finished, take};
+use idem_tests::shop::{cluster_is_up, started};
 
-use crate::access::{DOCUMENTED, with_user};
+use crate::prelude::*;
 
 const LEASE: Duration = Duration::from_mins(1);
 
@@ -66,32 +64,11 @@ impl Listener {
 
 async fn claim(store: &RedisStore, number: u8) -> Header {
     let request = ClaimRequest::new(owner(number), LEASE, LEASE * 60);
-    match store.claim(&key(), &request).await.unwrap() {
-        ClaimReply::Granted { fence, attempt, .. } => {
-            let mut header = Header::new(
-                State::Pending { lease: LEASE },
-                request.owner,
-                fence,
-                request.retain,
-            );
-            header.attempts = attempt;
-            header.fingerprint = request.fingerprint;
-            header
-        }
-        other => panic!("expected a claim, the store said {other:?}"),
-    }
+    take(store, &key(), &request).await
 }
 
 fn done(claim: &Header, outcome: OutcomeKind) -> Bytes {
-    let state = State::Done { outcome, schema: 0 };
-    Bytes::copy_from_slice(
-        &{
-            let mut header = *claim;
-            header.state = state;
-            header
-        }
-        .encode(),
-    )
+    finished(claim, outcome, b"")
 }
 
 /// Marks the current claim as watched, so that its end is notified.
@@ -192,8 +169,7 @@ async fn the_end_of_an_unwatched_claim_is_not_notified() {
 /// The watch mark does not change the expiry of a claim, whichever way it ends.
 #[tokio::test]
 async fn a_watched_claim_expires_as_any_other() {
-    let server = RedisServer::start();
-    let store = connect(server.url()).await.unwrap();
+    let (server, store) = started().await;
     claim(&store, 1).await;
     server.cli(&["PEXPIRE", &key().name(), "3540500"]);
     wait(&store).await;
@@ -210,8 +186,7 @@ async fn a_watched_claim_expires_as_any_other() {
 /// While a server fails over to its replica it answers reads only, and calls continue to wait.
 #[tokio::test]
 async fn watching_continues_while_writes_are_refused() {
-    let server = RedisServer::start();
-    let store = connect(server.url()).await.unwrap();
+    let (server, store) = started().await;
     claim(&store, 1).await;
     // Loads the mark and a script unknown to the server, which cannot know that the script only reads.
     wait(&store).await;
@@ -223,8 +198,7 @@ async fn watching_continues_while_writes_are_refused() {
 
 #[tokio::test]
 async fn each_end_of_a_claim_is_notified_once() {
-    let server = RedisServer::start();
-    let store = connect(server.url()).await.unwrap();
+    let (server, store) = started().await;
     let mut listener = Listener::new(&server, "SUBSCRIBE", "PUBLISH");
     each_end_is_notified(&store, &mut listener, 1).await;
     a_lost_claim_is_notified(&server, &store, &mut listener).await;
@@ -236,12 +210,7 @@ async fn in_a_cluster_each_end_is_notified_in_the_shard_of_its_key() {
         .arg("--cluster-enabled", "yes")
         .start();
     server.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
-    until("the cluster is up", || {
-        server
-            .cli(&["CLUSTER", "INFO"])
-            .contains("cluster_state:ok")
-    })
-    .await;
+    cluster_is_up(&server).await;
     let store = connect(server.url()).await.unwrap();
     assert_eq!(
         store.report().servers().next().unwrap().mode(),

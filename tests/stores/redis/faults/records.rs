@@ -1,20 +1,13 @@
 //! The value under a key: foreign values, damaged records, large ones.
 
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use idem_harness::{Edition, RedisServer, Reply};
-use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::{
-    ClaimRequest, Fence, Header, OutcomeKind, Owner, ReadReply, RecordKey, Remains, State, Store,
-    StoreError, StoreErrorKind,
-};
-use idem_runtime::{
-    ErrorKind,
-    key::{KeyDigest, Operation},
-};
-use idem_tests::shop::{Failure, Shop, asks, connect, patient};
+use idem_runtime::store::{Fence, Header, OutcomeKind, ReadReply, Remains, State, StoreError};
+use idem_runtime::{ErrorKind, key::KeyDigest};
+use idem_tests::shop::assert_contains;
+
+use crate::prelude::*;
 
 fn server() -> &'static RedisServer {
     static SERVER: OnceLock<RedisServer> = OnceLock::new();
@@ -217,10 +210,7 @@ async fn a_record_beyond_the_limit_is_refused_and_kept() {
     let before = dump(&name);
     let error = narrow.pay("a").await.unwrap_err().refused();
     assert_eq!(error.kind(), &ErrorKind::TooLarge);
-    assert!(
-        error.to_string().contains("`max_record_bytes` is 10000"),
-        "{error}"
-    );
+    assert_contains(&error, "`max_record_bytes` is 10000");
     assert_eq!((wide.runs(), narrow.runs()), (1, 0));
     assert_eq!(dump(&name), before);
     let replay = wide.pay_with_memo("a", 1, String::new(), async |_| Ok(()));
@@ -256,10 +246,7 @@ async fn a_waiting_call_does_not_fetch_a_record_beyond_the_limit() {
     let narrow = limited(record.len() - 1).await;
     let error = narrow.poll(&key).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::TooLarge);
-    assert!(
-        error.to_string().contains("`max_record_bytes` is"),
-        "{error}"
-    );
+    assert_contains(&error, "`max_record_bytes` is");
 }
 
 /// Bytes that the server has sent so far.
@@ -292,13 +279,13 @@ async fn a_record_beyond_the_limit_is_not_fetched() {
         )
     };
     let ask = |dated| {
-        let mut request = ClaimRequest::new(
+        let mut ask = ClaimRequest::new(
             Owner::random(),
             Duration::from_secs(30),
             Duration::from_hours(1),
         );
-        request.dated = dated;
-        request
+        ask.dated = dated;
+        ask
     };
     let name = key.name();
     let header = done(1).encode();
@@ -337,8 +324,7 @@ async fn a_record_beyond_the_limit_is_not_fetched() {
 
 #[tokio::test]
 async fn an_answer_beyond_the_read_limit_is_not_written() {
-    let limited =
-        |store: idem_runtime::store::redis::RedisStoreBuilder| store.max_record_bytes(10_000);
+    let limited = |store: RedisStoreBuilder| store.max_record_bytes(10_000);
     let shop = Shop::open_with(&server().url(), limited, |engine| engine).await;
     let pay = || shop.pay_with_memo("a", 1, "m".repeat(20_000), async |_| Ok(()));
     assert_eq!(pay().await.unwrap().run, 1);

@@ -1,13 +1,11 @@
 //! A server that replies, and refuses to write.
 
-use idem_harness::{RedisServer, ReplicaPair, Reply, RespConn};
-use idem_runtime::key::{KeyBuilder, Operation};
-use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::{Needs, Owner, RecordKey, Store as _, StoreErrorKind};
-use idem_tests::shop::{
-    Failure, PASSWORD, Shop, asks, assert_store_says, assert_unavailable, happened, patient,
-    persistent, until,
-};
+use idem_harness::{ReplicaPair, RespConn};
+use idem_runtime::key::KeyBuilder;
+use idem_runtime::store::{Needs, Store as _};
+use idem_tests::shop::assert_store_says;
+
+use crate::prelude::*;
 
 /// Leaves the server without memory, or removes its limit.
 fn full(server: &RedisServer, is_full: bool) {
@@ -17,20 +15,14 @@ fn full(server: &RedisServer, is_full: bool) {
 
 #[tokio::test]
 async fn a_full_memory_refuses_claims_and_nothing_else() {
-    let server = RedisServer::start();
-    let shop = Shop::open_hasty(&server.url()).await;
+    let (server, shop) = Shop::alone_and_hasty().await;
     let stored = shop.pay("a").await;
     let mut completed = None;
-    let released = shop
-        .pay_by("released", async |_| {
-            let answer = shop.pay_by("b", async |_| {
-                full(&server, true);
-                Ok(())
-            });
-            completed = Some(answer.await);
-            Err(Failure::Down)
-        })
-        .await;
+    let released = shop.pay_by("released", async |_| {
+        completed = Some(shop.pay_while("b", || full(&server, true)).await);
+        Err(Failure::Down)
+    });
+    let released = released.await;
     let runs = shop.runs();
     assert_unavailable(shop.pay("c").await);
     assert_store_says(
@@ -56,7 +48,7 @@ async fn a_full_memory_refuses_claims_and_nothing_else() {
 #[tokio::test]
 async fn a_renewal_needs_no_memory() {
     let server = RedisServer::start();
-    let lease = std::time::Duration::from_secs(3);
+    let lease = Duration::from_secs(3);
     let settings = |engine| persistent(engine).lease(lease);
     let shop = Shop::open_with(&server.url(), patient, settings).await;
     let long = shop.pay_by("a", async |_| {
@@ -80,12 +72,9 @@ async fn a_replica_replays_and_sends_claims_to_the_primary() {
     assert_eq!(beside.pay("a").await, answer);
     let refused = beside.pay("b").await;
     assert_unavailable(refused);
-    assert_store_says(
-        &beside,
-        StoreErrorKind::Unavailable,
-        "a replica; connect to the primary",
-    )
-    .await;
+    beside
+        .says_unavailable("a replica; connect to the primary")
+        .await;
     assert_eq!(beside.runs(), 0);
     // A record that is absent here may exist on the primary.
     let mut request = asks(Owner::random());
@@ -100,34 +89,20 @@ async fn a_replica_replays_and_sends_claims_to_the_primary() {
 
 #[tokio::test]
 async fn a_primary_that_is_demoted_during_a_body_gets_the_answer_when_it_is_back() {
-    let server = RedisServer::start();
-    let shop = Shop::open_hasty(&server.url()).await;
+    let (server, shop) = Shop::alone_and_hasty().await;
     let stored = shop.pay("a").await;
     // No primary listens there, so the data stay.
     let demote = || server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
-    let answer = shop
-        .pay_by("b", async |_| {
-            demote();
-            Ok(())
-        })
-        .await;
+    let answer = shop.pay_while("b", demote).await;
     assert_eq!(shop.events.count("unsaved"), 1);
     assert_eq!(shop.pay("a").await, stored);
     assert_unavailable(shop.pay("c").await);
-    assert_store_says(
-        &shop,
-        StoreErrorKind::Unavailable,
-        "a replica; connect to the primary",
-    )
-    .await;
+    shop.says_unavailable("a replica; connect to the primary")
+        .await;
     server.cli(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);
     assert_unavailable(shop.pay("a").await);
-    assert_store_says(
-        &shop,
-        StoreErrorKind::Unavailable,
-        "wait for the failover to finish",
-    )
-    .await;
+    shop.says_unavailable("wait for the failover to finish")
+        .await;
     server.cli(&["REPLICAOF", "NO", "ONE"]);
     happened(&shop.events, "completed", 2).await;
     assert_eq!(shop.pay("b").await, answer);
@@ -136,20 +111,14 @@ async fn a_primary_that_is_demoted_during_a_body_gets_the_answer_when_it_is_back
 
 #[tokio::test]
 async fn too_few_replicas_refuse_claims_and_completions_but_no_replay() {
-    let server = RedisServer::start();
-    let shop = Shop::open_hasty(&server.url()).await;
+    let (server, shop) = Shop::alone_and_hasty().await;
     let stored = shop.pay("a").await;
     let need = |replicas| server.cli(&["CONFIG", "SET", "min-replicas-to-write", replicas]);
-    let answer = shop
-        .pay_by("b", async |_| {
-            need("1");
-            Ok(())
-        })
-        .await;
+    let answer = shop.pay_while("b", || need("1")).await;
     assert_eq!(shop.events.count("unsaved"), 1);
     assert_eq!(shop.pay("a").await, stored);
     assert_unavailable(shop.pay("c").await);
-    assert_store_says(&shop, StoreErrorKind::Unavailable, "too few replicas").await;
+    shop.says_unavailable("too few replicas").await;
     need("0");
     happened(&shop.events, "completed", 2).await;
     assert_eq!(shop.pay("b").await, answer);
@@ -173,12 +142,7 @@ async fn a_snapshot_that_cannot_be_written_refuses_claims_but_no_replay() {
     })
     .await;
     assert_unavailable(shop.pay("b").await);
-    assert_store_says(
-        &shop,
-        StoreErrorKind::Unavailable,
-        "cannot write its snapshot",
-    )
-    .await;
+    shop.says_unavailable("cannot write its snapshot").await;
     assert_eq!(shop.pay("a").await, stored);
     server.cli(&["CONFIG", "SET", "save", ""]);
     shop.pay("b").await.unwrap();
@@ -201,7 +165,7 @@ async fn a_server_busy_with_a_script_is_named_and_retried() {
     })
     .await;
     assert_unavailable(shop.pay("a").await);
-    assert_store_says(&shop, StoreErrorKind::Unavailable, "somebody's long script").await;
+    shop.says_unavailable("somebody's long script").await;
     assert_eq!(
         other.command(&["SCRIPT", "KILL"]).unwrap().to_string(),
         "OK"
@@ -219,15 +183,10 @@ async fn stored_once_there_is_room_again(server: &RedisServer) {
         assert_eq!(reply.unwrap().to_string(), "OK");
         only.command(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
     };
-    let answer = shop
-        .pay_by("b", async |_| {
-            limit("1");
-            Ok(())
-        })
-        .await;
+    let answer = shop.pay_while("b", || limit("1")).await;
     assert_eq!(shop.events.count("unsaved"), 1);
     assert_unavailable(shop.pay("c").await);
-    assert_store_says(&shop, StoreErrorKind::Unavailable, "`maxclients`").await;
+    shop.says_unavailable("`maxclients`").await;
     limit("100");
     happened(&shop.events, "completed", 2).await;
     assert_eq!(shop.pay("a").await, stored);

@@ -1,18 +1,12 @@
 //! `durability = replicated(n)`: claims and answers are acknowledged once they are on the replicas.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use idem_harness::{RedisServer, ReplicaPair};
-use idem_runtime::store::redis::{Durability, RedisStore, RedisStoreBuilder};
-use idem_runtime::store::{Owner, Store, StoreErrorKind};
-use idem_tests::shop::{
-    Failure, HASTE, SLACK, Shop, asks, assert_store_says, assert_unavailable, happened, hasty,
-    persistent, until,
-};
+use idem_harness::ReplicaPair;
+use idem_runtime::store::redis::Durability;
+use idem_tests::shop::{HASTE, SLACK, hasty};
 use tokio::sync::Notify;
 
 use crate::key;
+use crate::prelude::*;
 
 async fn shop(pair: &ReplicaPair) -> Shop {
     Shop::open_with(&pair.primary.url(), replicated, hasty).await
@@ -70,12 +64,7 @@ async fn without_its_replica_nothing_is_granted_and_answers_are_replayed() {
     assert_unavailable(shop.pay("b").await);
     let took = began.elapsed();
     assert!(took < HASTE + SLACK, "{took:?}");
-    assert_store_says(
-        &shop,
-        StoreErrorKind::Unavailable,
-        "0 of 1 replicas have it",
-    )
-    .await;
+    shop.says_unavailable("0 of 1 replicas have it").await;
     // Replays do not wait for replicas; this one would wait in vain.
     assert_eq!(shop.pay("a").await, stored);
     assert_eq!(shop.runs(), 1);
@@ -101,12 +90,7 @@ fn shop_record(shop: &Shop, server: &RedisServer, state: &str) -> Option<String>
 async fn an_answer_without_its_replica_is_given_and_stored_when_that_is_back() {
     let pair = ReplicaPair::start();
     let shop = shop(&pair).await;
-    let answer = shop
-        .pay_by("a", async |_| {
-            pair.replica.pause();
-            Ok(())
-        })
-        .await;
+    let answer = shop.pay_while("a", || pair.replica.pause()).await;
     assert!(answer.is_ok());
     assert_eq!(shop.events.count("unsaved"), 1);
     assert_eq!(shop.events.count("completed"), 0);
@@ -149,12 +133,7 @@ async fn more_replicas_than_there_are_grant_nothing() {
     )
     .await;
     assert_unavailable(shop.pay("a").await);
-    assert_store_says(
-        &shop,
-        StoreErrorKind::Unavailable,
-        "1 of 2 replicas have it",
-    )
-    .await;
+    shop.says_unavailable("1 of 2 replicas have it").await;
     assert_eq!(shop.runs(), 0);
 }
 

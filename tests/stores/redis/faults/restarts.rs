@@ -1,10 +1,8 @@
 //! A server that goes down and comes back.
 
-use std::time::Duration;
+use idem_tests::shop::patiently;
 
-use idem_harness::RedisServer;
-use idem_runtime::store::StoreErrorKind;
-use idem_tests::shop::{Shop, assert_store_says, assert_unavailable, happened, patiently};
+use crate::prelude::*;
 
 /// A server that loses no write in a crash, and a shop with one answered call.
 async fn durable() -> (RedisServer, Shop) {
@@ -17,12 +15,7 @@ async fn durable() -> (RedisServer, Shop) {
 #[tokio::test]
 async fn a_restart_between_claim_and_completion_is_not_noticed() {
     let (server, shop) = durable().await;
-    let answer = shop
-        .pay_by("a", async |_| {
-            server.restart();
-            Ok(())
-        })
-        .await;
+    let answer = shop.pay_while("a", || server.restart()).await;
     let receipt = answer.unwrap();
     assert_eq!(shop.pay("a").await, Ok(receipt));
     assert_eq!(shop.runs(), 2);
@@ -64,7 +57,7 @@ async fn a_server_killed_before_the_claim_keeps_the_body_from_running() {
     let (server, shop) = durable().await;
     server.kill();
     assert_unavailable(shop.pay("a").await);
-    assert_store_says(&shop, StoreErrorKind::Unavailable, "nothing listens").await;
+    shop.says_unavailable("nothing listens").await;
     assert_eq!(shop.runs(), 1);
     server.restart();
     assert_eq!(shop.pay("a").await.unwrap().attempt, 1);
@@ -73,12 +66,7 @@ async fn a_server_killed_before_the_claim_keeps_the_body_from_running() {
 #[tokio::test]
 async fn a_server_killed_during_the_body_gets_the_answer_when_it_is_back() {
     let (server, shop) = durable().await;
-    let answer = shop
-        .pay_by("a", async |_| {
-            server.kill();
-            Ok(())
-        })
-        .await;
+    let answer = shop.pay_while("a", || server.kill()).await;
     let receipt = answer.expect("the body has succeeded, and so has the call");
     assert_eq!(shop.events.count("unsaved"), 1);
     server.restart();
@@ -89,14 +77,8 @@ async fn a_server_killed_during_the_body_gets_the_answer_when_it_is_back() {
 
 #[tokio::test]
 async fn a_server_that_lost_the_claim_takes_the_answer() {
-    let server = RedisServer::start();
-    let shop = Shop::open(&server.url()).await;
-    let answer = shop
-        .pay_by("a", async |_| {
-            server.restart();
-            Ok(())
-        })
-        .await;
+    let (server, shop) = Shop::alone().await;
+    let answer = shop.pay_while("a", || server.restart()).await;
     assert_eq!(shop.events.count("completed value late"), 1);
     assert_eq!(shop.pay("a").await, answer);
     assert_eq!(shop.runs(), 1);

@@ -1,18 +1,12 @@
 //! A server or a network that sends no replies.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use idem_runtime::store::ClaimReply;
+use idem_tests::shop::{HASTE, SLACK, hasty, proxied};
 
-use idem_harness::{RedisServer, Reply, TcpProxy};
-use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::{ClaimReply, Owner, Store, StoreErrorKind};
-use idem_tests::shop::{
-    Failure, HASTE, SLACK, Shop, asks, assert_unavailable, happened, hasty, persistent, until,
-};
+use crate::prelude::*;
 
 async fn behind_a_proxy() -> (RedisServer, TcpProxy, Shop) {
-    let server = RedisServer::start();
-    let proxy = TcpProxy::start(server.addr());
+    let (server, proxy) = proxied();
     let shop = Shop::open_hasty(&proxy.url()).await;
     shop.pay("warm").await.unwrap();
     (server, proxy, shop)
@@ -76,8 +70,7 @@ async fn a_claim_that_landed_unseen_is_given_back() {
 
 #[tokio::test]
 async fn a_claim_that_lands_after_its_callers_left_ends_with_its_lease() {
-    let server = RedisServer::start();
-    let shop = Shop::open_hasty(&server.url()).await;
+    let (server, shop) = Shop::alone_and_hasty().await;
     shop.pay("warm").await.unwrap();
     server.pause();
     assert_unavailable(shop.pay("a").await);
@@ -111,8 +104,7 @@ async fn a_black_hole_during_a_completion_costs_neither_answer_nor_record() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_is_silent_three_times_is_replaced() {
-    let server = RedisServer::start();
-    let proxy = TcpProxy::start(server.addr());
+    let (_server, proxy) = proxied();
     let shop = asking(&proxy.url()).await;
     shop.pay("warm").await.unwrap();
     let before = proxy.stats().connections;
@@ -131,8 +123,7 @@ async fn a_connection_that_is_silent_three_times_is_replaced() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_pauses_for_longer_than_a_reply_may_take_is_waited_for() {
-    let server = RedisServer::start();
-    let proxy = TcpProxy::start(server.addr());
+    let (server, proxy) = proxied();
     let shop = asking(&proxy.url()).await;
     shop.pay("warm").await.unwrap();
     let before = proxy.stats().passed_bytes;
@@ -177,8 +168,7 @@ async fn a_server_that_pauses_during_a_completion_stores_it_once() {
 
 #[tokio::test]
 async fn a_connection_that_is_silent_for_hasty_callers_is_replaced_as_well() {
-    let server = RedisServer::start();
-    let proxy = TcpProxy::start(server.addr());
+    let (_server, proxy) = proxied();
     let shop = Shop::open_with(
         &proxy.url(),
         |store| store.response_timeout(HASTE * 10),
@@ -196,8 +186,7 @@ async fn a_connection_that_is_silent_for_hasty_callers_is_replaced_as_well() {
 
 #[tokio::test]
 async fn no_call_outlives_its_deadline_while_a_connection_is_being_made() {
-    let server = RedisServer::start();
-    let proxy = TcpProxy::start(server.addr());
+    let (_server, proxy) = proxied();
     let shop = Shop::open_with(
         &proxy.url(),
         |store| store.connect_timeout(Duration::from_mins(1)),
@@ -230,8 +219,7 @@ async fn no_call_outlives_its_deadline_while_a_connection_is_being_made() {
 
 #[tokio::test]
 async fn a_late_reply_reaches_no_other_caller() {
-    let server = RedisServer::start();
-    let proxy = TcpProxy::start(server.addr());
+    let (_server, proxy) = proxied();
     let shop = asking(&proxy.url()).await;
     let mut stored = Vec::new();
     for number in 0..20 {
@@ -291,8 +279,7 @@ async fn a_server_that_does_not_say_whether_it_evicts_is_no_store() {
 /// The time in a reply is as old as the reply, and the retention of an answer is computed from it.
 #[tokio::test]
 async fn a_late_reply_does_not_date_later_claims() {
-    let server = RedisServer::start();
-    let proxy = TcpProxy::start(server.addr());
+    let (server, proxy) = proxied();
     let store = RedisStore::builder(proxy.url()).response_timeout(SLACK);
     let store = store.connect().await.unwrap();
     let claim = async |number| {

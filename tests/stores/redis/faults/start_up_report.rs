@@ -2,12 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use idem_harness::{RedisServer, RedisServerBuilder};
-use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::{Store, StoreErrorKind};
-use idem_tests::shop::{MARKERS, PASSWORD, connect, patient, refused, until};
+use idem_harness::RedisServerBuilder;
+use idem_tests::shop::{MARKERS, assert_refused, assert_starts};
 
-use crate::access::{DOCUMENTED, with_user};
+use crate::prelude::*;
 
 /// Connects, and searches the report for confidential text.
 pub(crate) async fn store(url: &str) -> RedisStore {
@@ -111,16 +109,10 @@ Redis #, standalone, primary
 async fn the_loss_by_a_restart_is_reported() {
     let server = RedisServer::start();
     let nothing = warning(&server.url()).await;
-    assert!(
-        nothing.starts_with("Redis keeps nothing on disk"),
-        "{nothing}"
-    );
+    assert_starts(&nothing, "Redis keeps nothing on disk");
     server.cli(&["CONFIG", "SET", "save", "3600 1"]);
     let snapshots = warning(&server.url()).await;
-    assert!(
-        snapshots.starts_with("Redis keeps snapshots only"),
-        "{snapshots}"
-    );
+    assert_starts(&snapshots, "Redis keeps snapshots only");
     for (fsync, costs) in [
         ("always", "append-only file (on disk before each reply)"),
         ("everysec", "append-only file (to disk once a second;"),
@@ -146,10 +138,7 @@ async fn a_user_without_the_right_to_read_settings_gets_a_partial_report() {
     assert_eq!(store.warnings(), [""; 0]);
     server.cli(&["CONFIG", "SET", "appendonly", "no"]);
     let warning = warning(&url).await;
-    assert!(
-        warning.starts_with("Redis has no append-only file"),
-        "{warning}"
-    );
+    assert_starts(&warning, "Redis has no append-only file");
 }
 
 #[tokio::test]
@@ -194,16 +183,13 @@ async fn a_disk_that_cannot_be_written_is_reported() {
     })
     .await;
     let refuses = warning(&server.url()).await;
-    assert!(
-        refuses.starts_with("Redis could not write its last snapshot and refuses writes"),
-        "{refuses}"
+    assert_starts(
+        &refuses,
+        "Redis could not write its last snapshot and refuses writes",
     );
     server.cli(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
     let may = warning(&server.url()).await;
-    assert!(
-        may.starts_with("Redis could not write its last snapshot, and may"),
-        "{may}"
-    );
+    assert_starts(&may, "Redis could not write its last snapshot, and may");
     server.cli(&["CONFIG", "SET", "save", ""]);
     assert_eq!(store(&server.url()).await.warnings(), [""; 0]);
 }
@@ -230,12 +216,7 @@ async fn an_evicting_policy_is_reported_with_and_without_a_limit() {
     let will = warning(&server.url()).await;
     assert!(will.contains("as soon as a `maxmemory` is set"), "{will}");
     server.cli(&["CONFIG", "SET", "maxmemory", "1gb"]);
-    let (kind, message) = refused(RedisStore::builder(server.url())).await;
-    assert_eq!(kind, StoreErrorKind::Refused);
-    assert!(
-        message.contains("`maxmemory-policy allkeys-lru`"),
-        "{message}"
-    );
+    assert_refused(server.url(), "`maxmemory-policy allkeys-lru`").await;
     let allowed = patient(RedisStore::builder(server.url())).allow_eviction();
     let report = allowed.connect().await.unwrap().report().to_string();
     assert!(report.contains("the guarantee ends there"), "{report}");
@@ -254,10 +235,7 @@ async fn a_replica_is_reported_with_its_link() {
     };
     until("the replica follows", || link("up")).await;
     let follows = warning(&replica.url()).await;
-    assert!(
-        follows.starts_with("this Redis is a replica: claims"),
-        "{follows}"
-    );
+    assert_starts(&follows, "this Redis is a replica: claims");
     let store = store(&replica.url()).await;
     assert_eq!(
         line(&store, "replicas"),
@@ -299,10 +277,7 @@ async fn a_loading_server_is_reported() {
     })
     .await;
     let warning = warning(&server.url()).await;
-    assert!(
-        warning.starts_with("Redis is loading its data"),
-        "{warning}"
-    );
+    assert_starts(&warning, "Redis is loading its data");
 }
 
 #[tokio::test]

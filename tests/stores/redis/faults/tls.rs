@@ -1,10 +1,9 @@
 //! TLS: the certificates that the store trusts, and the one that it presents.
 
-use idem_harness::{Certificates, RedisServer, TcpProxy};
+use idem_harness::Certificates;
 use idem_runtime::OnRunning;
-use idem_runtime::store::StoreErrorKind;
-use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
-use idem_tests::shop::{PASSWORD, Shop, refused, until};
+
+use crate::prelude::*;
 
 fn trusting(url: String, made: &Certificates) -> RedisStoreBuilder {
     RedisStore::builder(url).root_certificate(made.ca_pem())
@@ -94,7 +93,7 @@ async fn a_password_works_with_tls_and_waiting_calls_are_notified() {
     let url = url.replace(&server.tls_addr().to_string(), &proxy.addr().to_string());
     let root = server.certificates().ca_pem().to_owned();
     let store = move |store: RedisStoreBuilder| store.root_certificate(root);
-    let patience = OnRunning::Wait(std::time::Duration::from_secs(20));
+    let patience = OnRunning::Wait(Duration::from_secs(20));
     let shop = Shop::open_with(&url, store, |engine| engine.on_running(patience)).await;
     let far = shop.far();
     let (first, second) = tokio::join!(
@@ -114,10 +113,7 @@ async fn a_password_works_with_tls_and_waiting_calls_are_notified() {
     // Reconnecting works as without TLS.
     proxy.cut();
     assert_eq!(shop.pay("a").await, first);
-    let again = shop.pay_by("b", async |_| {
-        proxy.cut();
-        Ok(())
-    });
+    let again = shop.pay_while("b", || proxy.cut());
     assert!(again.await.is_ok());
     assert_eq!(shop.events.count("unsaved"), 0);
 }

@@ -1,10 +1,9 @@
 //! Mistakes in a URL or a setting: the error names the remedy.
 
-use idem_harness::{ClusterSetup, RedisServer, SentinelSetup};
-use idem_runtime::store::StoreErrorKind;
-use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
+use idem_harness::{ClusterSetup, SentinelSetup};
 use idem_tests::sentinel_url;
-use idem_tests::shop::{PASSWORD, refused};
+
+use crate::prelude::*;
 
 async fn assert_refused(builder: RedisStoreBuilder, kind: StoreErrorKind, part: &str) {
     let (actual, message) = refused(builder).await;

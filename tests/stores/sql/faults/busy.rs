@@ -1,15 +1,10 @@
 //! Several processes on one database, and a file locked by another writer.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use idem_harness::Worker;
-use idem_runtime::store::StoreErrorKind::Unavailable;
-use idem_runtime::store::sql::Sqlite;
-use tokio::time::sleep;
 
-use crate::fixture::{Fixture, assert_retryable, assert_says, claim};
-use crate::test_database::{Kind, on_each_database, open};
+use crate::prelude::*;
 
 on_each_database!(eight_processes_have_one_effect_a_key);
 
@@ -56,8 +51,7 @@ async fn eight_processes_have_one_effect_a_key<B: Kind>() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_stays_locked_is_reported() {
-    let test_database = Sqlite::test_database();
-    let store = open::<Sqlite>(&test_database.url).await;
+    let (test_database, store) = opened::<Sqlite>().await;
     let fixture = Fixture::hasty(&store);
     let first = fixture.pay("a").await.unwrap();
     let held = Sqlite::hold(&test_database.url).await;
@@ -77,8 +71,7 @@ async fn a_file_that_stays_locked_is_reported() {
 /// Longer than the time-out of one statement, shorter than the deadline of a call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_is_unlocked_in_time_delays_a_call() {
-    let test_database = Sqlite::test_database();
-    let store = open::<Sqlite>(&test_database.url).await;
+    let (test_database, store) = opened::<Sqlite>().await;
     let fixture = Fixture::with(&store, |engine| {
         engine.claim_deadline(Duration::from_secs(30))
     });
@@ -98,8 +91,7 @@ async fn a_file_that_is_unlocked_in_time_delays_a_call() {
 /// The file is locked while a body runs and when it ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_waits_for_a_locked_file() {
-    let test_database = Sqlite::test_database();
-    let store = open::<Sqlite>(&test_database.url).await;
+    let (test_database, store) = opened::<Sqlite>().await;
     let fixture = Fixture::hasty(&store);
     let mut held = None;
     let locks = async |_| {

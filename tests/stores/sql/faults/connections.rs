@@ -1,21 +1,12 @@
 //! Too few connections: of the store, of the server, of the application.
 
-use std::time::Duration;
-
-use idem_runtime::store::StoreErrorKind::Unavailable;
-use idem_runtime::store::sql::{Postgres, PostgresStore, SqlStore, SqlStoreBuilder};
-use idem_runtime::{Engine, Error, ErrorKind};
-use idem_tests::shop::{Failure, patiently, until};
+use idem_runtime::store::sql::SqlStoreBuilder;
+use idem_tests::shop::Failure;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection, PgConnection};
 use tokio::sync::Barrier;
-use tokio::task::JoinSet;
-use tokio::time::sleep;
 
-use crate::fixture::{Fixture, assert_says, claim};
-use crate::test_database::{
-    Kind, Server, TestDatabase, on_each_database, open, open_hasty, open_with,
-};
+use crate::prelude::*;
 
 on_each_database!(
     one_connection_serves_two_hundred_calls,

@@ -1,11 +1,6 @@
 //! Number of statements that a call sends to the database.
 
-use std::time::Duration;
-
-use idem_runtime::store::sql::{MySql, Postgres};
-
-use crate::fixture::Fixture;
-use crate::test_database::{Server, open};
+use crate::prelude::*;
 
 /// Statements on the table caused by `work`, as the server logged them.
 async fn caused<B: Server>(

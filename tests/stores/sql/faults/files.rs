@@ -3,12 +3,10 @@
 use std::fs;
 
 use idem_harness::TestDir;
-use idem_runtime::store::StoreErrorKind::Refused;
-use idem_runtime::store::sql::{SqlSource, Sqlite, SqliteStore};
+use idem_runtime::store::sql::SqlSource;
 use sqlx::sqlite::SqliteConnectOptions;
 
-use crate::fixture::{Fixture, assert_permanent, assert_says, claim};
-use crate::test_database::{Kind, open};
+use crate::prelude::*;
 
 #[tokio::test]
 async fn a_database_in_memory_is_refused() {
@@ -96,8 +94,7 @@ async fn a_read_only_file_is_reported() {
 /// only detect this by reading the directory before each statement; new connections do detect it.
 #[tokio::test]
 async fn a_deleted_file_is_reported_on_open() {
-    let test_database = Sqlite::test_database();
-    let store = open::<Sqlite>(&test_database.url).await;
+    let (test_database, store) = opened::<Sqlite>().await;
     Fixture::on(&store).pay("a").await.unwrap();
     let path = test_database.url.strip_prefix("sqlite:").unwrap();
     for end in ["", "-wal", "-shm"] {
@@ -109,8 +106,7 @@ async fn a_deleted_file_is_reported_on_open() {
 
 #[tokio::test]
 async fn a_damaged_file_is_reported() {
-    let test_database = Sqlite::test_database();
-    let store = open::<Sqlite>(&test_database.url).await;
+    let (test_database, store) = opened::<Sqlite>().await;
     let fixture = Fixture::on(&store);
     for number in 0..50 {
         fixture.pay(&number.to_string()).await.unwrap();

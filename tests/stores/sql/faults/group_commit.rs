@@ -1,21 +1,13 @@
 //! Concurrent writes to a file: one commit for all, and no reply before that commit.
 
-use std::future::poll_fn;
 use std::pin::pin;
-use std::task::Poll;
-use std::time::Duration;
 
 use idem_runtime::key::{KeyBuilder, Operation};
-use idem_runtime::store::sql::{Sqlite, SqliteStore};
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, State, Store,
-    StoreError,
+    ClaimRequest, CompleteReply, Header, OutcomeKind, RecordKey, State, StoreError,
 };
-use idem_tests::shop::{asks, patiently};
-use tokio::task::JoinSet;
 
-use crate::fixture::{assert_says, elsewhere};
-use crate::test_database::{Kind, TestDatabase, open};
+use crate::prelude::*;
 
 /// A record key whose commit the file refuses; see [`spoil`].
 fn spoilt(number: u64) -> RecordKey {
@@ -346,7 +338,7 @@ async fn the_thread_ends_with_the_store() {
     drop(store);
     patiently("the file is closed", async {
         while open() > 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            sleep(Duration::from_millis(5)).await;
         }
     })
     .await;

@@ -2,13 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use idem_runtime::store::sql::{MySql, Postgres, Purge, SqlStore};
-use tokio::task::JoinSet;
-
-use crate::fixture::Fixture;
-use crate::test_database::{Kind, Server, on_each_database, open, open_with};
+use crate::prelude::*;
 
 on_each_database!(a_purge_beside_heavy_load_is_not_noticed);
 

@@ -13,6 +13,7 @@ mod load;
 mod notices;
 mod outages;
 mod overload;
+mod prelude;
 mod purging;
 mod read_batches;
 mod read_only;

@@ -1,12 +1,9 @@
 //! `NOTIFY` on PostgreSQL: waiting calls are notified, and get their answer without a notification too.
 
 use idem_runtime::clock::ManualClock;
-use idem_runtime::store::sql::{Postgres, PostgresStore};
-use idem_tests::shop::{patiently, until};
 use tokio::sync::oneshot;
 
-use crate::fixture::Fixture;
-use crate::test_database::{Served, Server, open_with};
+use crate::prelude::*;
 
 const LISTENERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
 

@@ -1,15 +1,11 @@
 //! A server that is absent, or is lost in the middle of a call.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use idem_harness::TcpProxy;
-use idem_runtime::store::StoreErrorKind::Unavailable;
-use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqlStore};
-use idem_tests::shop::{Failure, happened, until};
-use tokio::task::JoinSet;
+use idem_runtime::store::sql::MySqlStore;
+use idem_tests::shop::{Failure, happened};
 
-use crate::fixture::{Fixture, HASTE, SLACK, assert_retryable, assert_says, claim};
-use crate::test_database::{Server, on_each_database, open, open_hasty};
+use crate::prelude::*;
 
 /// Response time-out of an impatient store.
 const SOON: Duration = Duration::from_secs(1);
@@ -49,8 +45,7 @@ async fn another_server_listens() {
 }
 
 async fn a_server_that_is_killed_is_waited_for<B: Server>() {
-    let server = B::serve(&[]);
-    let store = open::<B>(&server.url()).await;
+    let (server, store) = served::<B>().await;
     let fixture = Fixture::hasty(&store);
     let first = fixture.pay("a").await.unwrap();
     server.kill();
@@ -101,8 +96,7 @@ async fn warm(fixture: &Fixture) {
 }
 
 async fn stale_connections_are_replaced_at_once<B: Server>() {
-    let server = B::serve(&[]);
-    let store = open::<B>(&server.url()).await;
+    let (server, store) = served::<B>().await;
     warm(&Fixture::on(&store)).await;
     for kill in [true, false] {
         if kill {
@@ -141,8 +135,7 @@ async fn connections_that_the_server_closed_are_replaced_at_once<B: Server>() {
 }
 
 async fn an_answer_outlives_the_server<B: Server>() {
-    let server = B::serve(&[]);
-    let store = open::<B>(&server.url()).await;
+    let (server, store) = served::<B>().await;
     let fixture = Fixture::hasty(&store);
     let began = Instant::now();
     let kills = async |_| {
@@ -170,7 +163,7 @@ async fn paid_in_the_end<B: Server>(store: &SqlStore<B>, fixture: &Fixture, key:
             }
         }
     };
-    idem_tests::shop::patiently("the key is free", trying).await
+    patiently("the key is free", trying).await
 }
 
 fn impatient<B: Server>(store: &SqlStore<B>) -> Fixture {

@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use idem_runtime::store::sql::SqlStore;
-use idem_runtime::{Engine, EngineBuilder, Error, ErrorKind};
-use tokio::task::JoinSet;
+use idem_runtime::EngineBuilder;
 
-use crate::test_database::{Kind, on_each_database, open_with};
+use crate::prelude::*;
 
 on_each_database!(
     no_answer_is_lost_under_overload,

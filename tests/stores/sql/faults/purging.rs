@@ -1,18 +1,14 @@
 //! A purge deletes expired records only, and one process at a time purges.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use idem_harness::Worker;
-use idem_runtime::store::StoreErrorKind::Refused;
-use idem_runtime::store::sql::{MySql, Postgres, Purge, PurgeTask, SqlStore, SqlStoreBuilder};
-use idem_runtime::{Engine, Error, FOREVER};
-use idem_tests::shop::{patiently, until};
+use idem_runtime::FOREVER;
+use idem_runtime::store::sql::{PurgeTask, SqlStoreBuilder};
 use sqlx::{Connection, MySqlConnection};
 use tokio::runtime::Handle;
-use tokio::time::sleep;
 
-use crate::fixture::{Fixture, assert_says};
-use crate::test_database::{Kind, Server, TestDatabase, on_each_database, open, open_with};
+use crate::prelude::*;
 
 on_each_database!(
     expired_records_are_deleted,
@@ -36,8 +32,7 @@ async fn rows<B: Kind>(test_database: &TestDatabase) -> u64 {
 }
 
 async fn expired_records_are_deleted<B: Kind>() {
-    let test_database = B::test_database();
-    let store = open::<B>(&test_database.url).await;
+    let (test_database, store) = opened::<B>().await;
     test_database.sql(&B::filled(2_500, EXPIRED)).await;
     test_database.sql(&B::filled(100, ALIVE)).await;
     let fixture = Fixture::on(&store);
@@ -76,8 +71,7 @@ async fn a_moment<B: Kind>(store: &SqlStore<B>) {
 }
 
 async fn one_at_a_time_purges<B: Kind>() {
-    let test_database = B::test_database();
-    let store = open::<B>(&test_database.url).await;
+    let (test_database, store) = opened::<B>().await;
     let other = open::<B>(&test_database.url).await;
     test_database.sql(&B::filled(1_000, EXPIRED)).await;
     let purge = Purge::default().batch(100).pause(Duration::from_millis(10));
@@ -110,8 +104,7 @@ async fn one_at_a_time_purges<B: Kind>() {
 }
 
 async fn a_purger_that_dies_is_followed<B: Kind>() {
-    let test_database = B::test_database();
-    let store = open::<B>(&test_database.url).await;
+    let (test_database, store) = opened::<B>().await;
     test_database.sql(&B::filled(100, EXPIRED)).await;
     let worker = Worker::sibling("idem-sql-faults-worker");
     let mut worker = worker.args(["purge", &test_database.url]).spawn();
@@ -134,8 +127,7 @@ async fn a_purger_that_dies_is_followed<B: Kind>() {
 }
 
 async fn a_failed_purge_is_reported_and_the_next_one_runs<B: Kind>() {
-    let test_database = B::test_database();
-    let store = open::<B>(&test_database.url).await;
+    let (test_database, store) = opened::<B>().await;
     test_database
         .sql("ALTER TABLE idem_records RENAME TO elsewhere")
         .await;
@@ -155,8 +147,7 @@ async fn a_failed_purge_is_reported_and_the_next_one_runs<B: Kind>() {
 }
 
 async fn a_purge_ends_with_its_task<B: Kind>() {
-    let test_database = B::test_database();
-    let store = open::<B>(&test_database.url).await;
+    let (_test_database, store) = opened::<B>().await;
     let before = alive();
     let task = store.spawn_purge(Purge::default());
     assert_eq!(alive(), before + 1);
@@ -165,7 +156,7 @@ async fn a_purge_ends_with_its_task<B: Kind>() {
 }
 
 /// Of 100,000 records, the expired ones are found by the index.
-async fn filled_server<B: Server>(settings: &[(&str, &str)]) -> crate::test_database::Served {
+async fn filled_server<B: Server>(settings: &[(&str, &str)]) -> Served {
     let server = B::serve(settings);
     let store = open::<B>(&server.url()).await;
     server.execute(&B::filled(100_000, ALIVE));

@@ -1,15 +1,10 @@
 //! Concurrent reads: a statement serves several of them, and each gets its own record.
 
-use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::Poll;
 
-use idem_runtime::store::sql::{MySql, Postgres, SqlStore};
-use idem_runtime::store::{ClaimReply, Owner, ReadReply, RecordKey, Store};
-use idem_tests::shop::{asks, patiently, until};
+use idem_runtime::store::RecordKey;
 
-use crate::fixture::elsewhere;
-use crate::test_database::{Kind, Server, on_each_database, open};
+use crate::prelude::*;
 
 on_each_database!(
     each_reads_its_own,
@@ -72,8 +67,7 @@ async fn read_at_once<B: Kind>(
 }
 
 async fn each_reads_its_own<B: Kind>() {
-    let test_database = B::test_database();
-    let store = open::<B>(&test_database.url).await;
+    let (_test_database, store) = opened::<B>().await;
     let keys = claimed(&store).await;
     for _ in 0..5 {
         read_at_once(&store, &keys, 0).await;
@@ -81,8 +75,7 @@ async fn each_reads_its_own<B: Kind>() {
 }
 
 async fn a_client_that_disconnects_cancels_no_other<B: Kind>() {
-    let test_database = B::test_database();
-    let store = open::<B>(&test_database.url).await;
+    let (_test_database, store) = opened::<B>().await;
     let keys = claimed(&store).await;
     for leaving in [1, 2, 3, 64, 66] {
         read_at_once(&store, &keys, leaving).await;

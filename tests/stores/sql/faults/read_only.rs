@@ -2,15 +2,13 @@
 
 use std::str::FromStr as _;
 
-use idem_runtime::Error;
-use idem_runtime::store::StoreErrorKind::{Full, Unavailable};
-use idem_runtime::store::sql::{SqlSource, SqlStore, Sqlite, SqliteStore};
-use idem_runtime::store::{Needs, Owner, Store as _};
-use idem_tests::shop::{asks, happened};
+use idem_runtime::store::StoreErrorKind::Full;
+use idem_runtime::store::sql::SqlSource;
+use idem_runtime::store::{Needs, Store as _};
+use idem_tests::shop::happened;
 use sqlx::sqlite::SqliteConnectOptions;
 
-use crate::fixture::{Fixture, assert_retryable, assert_says, claim, elsewhere};
-use crate::test_database::{Kind, Server, TestDatabase, on_each_database, open};
+use crate::prelude::*;
 
 on_each_database!(; answers_are_replayed_by_a_read_only_server);
 

@@ -2,12 +2,9 @@
 
 use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer};
 use idem_runtime::store::Store as _;
-use idem_runtime::store::StoreErrorKind::Refused;
-use idem_runtime::store::sql::{MySql, MySqlStore, Postgres, PostgresStore, SqlStore, Sqlite};
-use tokio::task::JoinSet;
+use idem_runtime::store::sql::MySqlStore;
 
-use crate::fixture::{Fixture, assert_permanent, assert_says, claim, claim_of};
-use crate::test_database::{Kind, Server, on_each_database, open};
+use crate::prelude::*;
 
 on_each_database!(
     ten_may_create_the_table_at_once,
@@ -94,8 +91,7 @@ async fn a_table_of_another_layout_is_refused<B: Kind>() {
         ("version", "another"),
         ("body", "another"),
     ] {
-        let test_database = B::test_database();
-        let store = open::<B>(&test_database.url).await;
+        let (test_database, store) = opened::<B>().await;
         let rename = format!("ALTER TABLE idem_records RENAME COLUMN {column} TO {another}");
         test_database.sql(&rename).await;
         // Another process, which has not prepared its statements yet.
@@ -230,7 +226,7 @@ async fn each_right_is_needed<B: Kind>(server: &DatabaseServer, postgres: bool) 
         let told = ["SELECT, INSERT, UPDATE and DELETE"];
         if missing == "DELETE" {
             fixture.pay(missing).await.unwrap();
-            let purge = store.purge(idem_runtime::store::sql::Purge::default());
+            let purge = store.purge(Purge::default());
             assert_says(purge.await, Refused, &told);
         } else if missing == "UPDATE" {
             // The claim is granted; its answer is not stored, which is reported, and no second body runs.

@@ -1,19 +1,13 @@
 //! Reads that share a statement do not disturb each other.
 
-use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::Poll;
-use std::time::Duration;
 
-use idem_harness::TcpProxy;
-use idem_runtime::store::sql::{Postgres, SqlStore, Sqlite};
-use idem_runtime::store::{ClaimReply, Owner, ReadReply, Store, StoreError};
-use idem_tests::shop::{asks, patiently};
+use idem_runtime::store::StoreError;
 use tokio::runtime::Builder;
-use tokio::task::{JoinSet, block_in_place};
+use tokio::task::block_in_place;
 
 use crate::fixture::elsewhere as key;
-use crate::test_database::{Kind, Server, on_each_database, open};
+use crate::prelude::*;
 
 on_each_database!(a_reader_that_is_not_polled_blocks_no_other);
 
@@ -54,8 +48,7 @@ fn assert_its_own(number: u64, reply: Result<ReadReply, StoreError>) {
 /// Without a wake-up, each round would last until a time-out, and all rounds together longer than this test waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_reads_all_complete() {
-    let test_database = Sqlite::test_database();
-    let store = open::<Sqlite>(&test_database.url).await;
+    let (_test_database, store) = opened::<Sqlite>().await;
     claimed(&store).await;
     let rounds = async {
         for _ in 0..100 {
@@ -70,8 +63,7 @@ async fn concurrent_reads_all_complete() {
 /// Any column of SQLite holds any type.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_record_fails_only_its_own_reader() {
-    let test_database = Sqlite::test_database();
-    let store = open::<Sqlite>(&test_database.url).await;
+    let (test_database, store) = opened::<Sqlite>().await;
     claimed(&store).await;
     let last = u128::from(KEYS);
     test_database
@@ -121,8 +113,7 @@ async fn a_shared_read_waits_for_the_common_reply() {
 /// The leader of a shared read may no longer be polled, because its runtime is blocked or another branch of a
 /// `select!` was taken. Dropping it must not cancel the other reads either.
 async fn a_reader_that_is_not_polled_blocks_no_other<B: Kind>() {
-    let test_database = B::test_database();
-    let store = open::<B>(&test_database.url).await;
+    let (_test_database, store) = opened::<B>().await;
     claimed(&store).await;
     // Takes one of the two connections.
     let here = key(0);

@@ -1,15 +1,10 @@
 //! Records larger than a store's read limit are refused without being fetched.
 
-use std::time::Duration;
-
 use bytes::Bytes;
-use idem_harness::TcpProxy;
 use idem_runtime::store::StoreErrorKind::TooLarge;
-use idem_runtime::store::sql::SqlStore;
-use idem_runtime::store::{ClaimReply, Fence, Header, OutcomeKind, Owner, ReadReply, State, Store};
+use idem_runtime::store::{Fence, Header, OutcomeKind, State};
 
-use crate::fixture::{assert_says, claim_of, elsewhere};
-use crate::test_database::{Kind, Server, TestDatabase, on_each_database, open, open_with};
+use crate::prelude::*;
 
 on_each_database!(
     a_record_beyond_the_limit_is_refused_and_kept,

@@ -210,6 +210,20 @@ pub(crate) async fn open<B: Kind>(url: &str) -> SqlStore<B> {
     open_with(url, |builder| builder).await
 }
 
+/// A database, and a store with its table.
+pub(crate) async fn opened<B: Kind>() -> (TestDatabase, SqlStore<B>) {
+    let test_database = B::test_database();
+    let store = open(&test_database.url).await;
+    (test_database, store)
+}
+
+/// A server, and a store with its table.
+pub(crate) async fn served<B: Server>() -> (Served, SqlStore<B>) {
+    let server = B::serve(&[]);
+    let store = open(&server.url()).await;
+    (server, store)
+}
+
 /// A store with its table, and with settings.
 pub(crate) fn open_with<B: Kind>(
     url: &str,

@@ -1,23 +1,18 @@
 //! `ttl = forever`.
 
-use std::time::Duration;
-
 use idem_harness::RedisServer;
-use idem_runtime::store::Store;
+use idem_runtime::FOREVER;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::sql::Purge;
-use idem_runtime::{Engine, Error, ErrorKind, FOREVER};
 
-use crate::test_database::{Kind, on_each_database, open};
+use crate::prelude::*;
 
 const YEAR: Duration = Duration::from_hours(24 * 365);
 
 on_each_database!(an_answer_is_kept_for_ever);
 
 async fn an_answer_is_kept_for_ever<B: Kind>() {
-    let test_database = B::test_database();
-    let store = open::<B>(&test_database.url).await;
+    let (_test_database, store) = opened::<B>().await;
     let engines = [
         Engine::builder(store.clone()).ttl(FOREVER).build().unwrap(),
         Engine::new(store.clone()),

@@ -2,8 +2,7 @@
 
 use idem_runtime::idempotent;
 
-use crate::database::Database;
-use crate::fixture::{Answer, Done, Fixture, OrderError, insert, make};
+use crate::prelude::*;
 
 impl<D: Database> Fixture<D> {
     #[idempotent(op = "orders.place", key = order, engine = self.engine, tx = tx)]
@@ -36,10 +35,7 @@ pub(crate) async fn functions_in_the_callers_transaction<D: Database>() {
             D::rollback(tx).await.done();
         }
     }
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.records().await),
-        (1, 1)
-    );
+    assert_eq!(fixture.kept("mine").await, (1, 1));
     for _ in 0..2 {
         let mut tx = fixture.begin().await;
         insert::<D>(&mut tx, "around").await.done();
@@ -47,13 +43,7 @@ pub(crate) async fn functions_in_the_callers_transaction<D: Database>() {
         assert_eq!(fixture.place(&mut tx, "other", true).await, sold_out);
         D::commit(tx).await.done();
     }
-    assert_eq!(
-        (
-            fixture.orders("other").await,
-            fixture.orders("around").await
-        ),
-        (0, 2)
-    );
+    assert_eq!(fixture.orders_of(["other", "around"]).await, [0, 2]);
     assert_eq!(fixture.records().await, 2);
 }
 
@@ -65,10 +55,7 @@ pub(crate) async fn functions_on_a_connection<D: Database>() {
         assert_eq!(fixture.orders("mine").await, 1);
         let sold_out = Err(OrderError::SoldOut { run: 2 });
         assert_eq!(fixture.place_on(&mut conn, "other", true).await, sold_out);
-        assert_eq!(
-            (fixture.orders("other").await, fixture.records().await),
-            (0, 2)
-        );
+        assert_eq!(fixture.kept("other").await, (0, 2));
         insert::<D>(&mut conn, "after").await.done();
         // In a transaction of the caller's it is the same record.
         let mut tx = fixture.begin().await;

@@ -1,18 +1,10 @@
 //! Commits that fail, that lose their reply, or that never come, and sessions that end during a call.
 
-use std::sync::Arc;
-
 use idem_harness::TcpProxy;
-use idem_runtime::ErrorKind;
 use idem_runtime::store::sql::Postgres;
-use sqlx::Connection;
 use tokio::sync::Barrier;
 
-use crate::database::Database;
-use crate::fixture::{
-    Answer, Done, Fixture, OrderError, PATIENCE, answered, assert_aborted, insert, make, ordered,
-    refusal, soon,
-};
+use crate::prelude::*;
 
 /// Calls on a connection that idem commits on, and makes an order of the key's name.
 async fn order<D: Database>(fixture: &Fixture<D>, conn: &mut D::Conn, key: &str) -> Answer {
@@ -25,41 +17,19 @@ async fn order<D: Database>(fixture: &Fixture<D>, conn: &mut D::Conn, key: &str)
 async fn end<D: Database>(fixture: &Fixture<D>, session: i64) {
     let mut conn = fixture.connection().await;
     D::execute(&mut conn, &D::end_session(session)).await.done();
-    let sql = D::SESSIONS
-        .expect("it has sessions")
-        .replace("{}", &session.to_string());
-    let gone = async {
-        while D::number(&mut conn, &sql).await.done() > 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    soon("the session is gone", gone).await;
+    session_ends(fixture, session).await;
 }
 
 pub(crate) async fn a_session_that_ends_before_the_commit_leaves_nothing<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let mut tx = fixture.begin().await;
     let session = D::number(&mut tx, D::SESSION).await.done();
-    assert_eq!(
-        ordered(&fixture, fixture.order(), &mut tx, "mine").await,
-        Ok(1)
-    );
+    assert_eq!(fixture.ordered(&mut tx).await, Ok(1));
     end(&fixture, session).await;
     D::commit(tx).await.expect_err("the session is gone");
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.records().await),
-        (0, 0)
-    );
-    let mut tx = fixture.begin().await;
-    assert_eq!(
-        ordered(&fixture, fixture.order(), &mut tx, "mine").await,
-        Ok(2)
-    );
-    D::commit(tx).await.done();
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.records().await),
-        (1, 1)
-    );
+    assert_eq!(fixture.kept("mine").await, (0, 0));
+    assert_eq!(fixture.committed(fixture.order()).await, Ok(2));
+    assert_eq!(fixture.kept("mine").await, (1, 1));
 }
 
 /// The session is ended while the body runs; another caller runs, and then the body ends.
@@ -73,7 +43,7 @@ pub(crate) async fn a_zombie_cannot_finish<D: Database>() {
             let fixture = Arc::clone(&fixture);
             let other = tokio::spawn(async move {
                 let mut tx = fixture.begin().await;
-                let answer = ordered(&fixture, fixture.order(), &mut tx, "mine").await;
+                let answer = fixture.ordered(&mut tx).await;
                 D::commit(tx).await.done();
                 answer
             });
@@ -93,13 +63,8 @@ pub(crate) async fn a_zombie_cannot_finish<D: Database>() {
             answer
         };
         assert_aborted(&refusal(answer));
-        assert_eq!(
-            (fixture.orders("zombie").await, fixture.orders("mine").await),
-            (0, 1)
-        );
-        let mut tx = fixture.begin().await;
-        assert_eq!(answered::<D>(fixture.order(), &mut tx).await, Ok(1));
-        D::commit(tx).await.done();
+        assert_eq!(fixture.orders_of(["zombie", "mine"]).await, [0, 1]);
+        assert_eq!(fixture.replayed(fixture.order()).await, Ok(1));
     }
 }
 
@@ -199,10 +164,7 @@ pub(crate) async fn a_lost_reply_to_the_completion<D: Database>() {
     drop(tx);
     let mut conn = fixture.connection().await;
     assert_eq!(order(&fixture, &mut conn, "order-7").await, Ok(2));
-    assert_eq!(
-        (fixture.orders("order-7").await, fixture.records().await),
-        (1, 1)
-    );
+    assert_eq!(fixture.kept("order-7").await, (1, 1));
 }
 
 pub(crate) async fn a_lost_reply_to_the_claim<D: Database>() {
@@ -214,10 +176,7 @@ pub(crate) async fn a_lost_reply_to_the_claim<D: Database>() {
     assert_aborted(&error);
     let mut conn = fixture.connection().await;
     assert_eq!(order(&fixture, &mut conn, "order-7").await, Ok(1));
-    assert_eq!(
-        (fixture.orders("order-7").await, fixture.records().await),
-        (1, 1)
-    );
+    assert_eq!(fixture.kept("order-7").await, (1, 1));
 }
 
 pub(crate) async fn a_commit_that_is_refused_leaves_nothing<D: Database>() {
@@ -237,19 +196,13 @@ pub(crate) async fn a_commit_that_is_refused_leaves_nothing<D: Database>() {
     };
     assert_aborted(&refusal(run(&mut conn).await));
     insert::<D>(&mut conn, "after").await.done();
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.orders("after").await),
-        (0, 1)
-    );
+    assert_eq!(fixture.orders_of(["mine", "after"]).await, [0, 1]);
     assert_eq!(fixture.records().await, 0);
     D::execute(&mut conn, "INSERT INTO shelves VALUES ('a shelf', 1)")
         .await
         .done();
     assert_eq!(run(&mut conn).await, Ok(2));
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.records().await),
-        (1, 1)
-    );
+    assert_eq!(fixture.kept("mine").await, (1, 1));
 }
 
 /// A database that detects a deadlock may undo the whole transaction, not the statement alone. A caller that then
@@ -257,40 +210,14 @@ pub(crate) async fn a_commit_that_is_refused_leaves_nothing<D: Database>() {
 pub(crate) async fn a_body_that_deadlocks_loses_nothing_silently<D: Database>() {
     for business in [false, true] {
         let fixture = Arc::new(Fixture::<D>::new().await);
-        let mut conn = fixture.connection().await;
-        let shelves = "INSERT INTO shelves VALUES ('one', 1), ('two', 1)";
-        D::execute(&mut conn, shelves).await.done();
-        drop(conn);
-        let update = |name| format!("UPDATE shelves SET pieces = pieces + 1 WHERE name = '{name}'");
+        fixture.shelves().await;
         let both = Arc::new(Barrier::new(2));
-        // This transaction has written more, or has a longer time-out: the other one is the victim.
-        let strong = {
-            let (fixture, both) = (Arc::clone(&fixture), Arc::clone(&both));
-            tokio::spawn(async move {
-                let mut tx = fixture.begin().await;
-                if let Some(sql) = D::SURVIVE_DEADLOCKS {
-                    D::execute(&mut tx, sql).await.done();
-                }
-                for number in 0..100 {
-                    insert::<D>(&mut tx, &format!("strong-{number}"))
-                        .await
-                        .done();
-                }
-                D::execute(&mut tx, &update("two")).await.done();
-                both.wait().await;
-                D::execute(&mut tx, &update("one")).await.done();
-                D::commit(tx).await.done();
-            })
-        };
+        let strong = tokio::spawn(strong(Arc::clone(&fixture), Arc::clone(&both)));
         let mut tx = fixture.begin().await;
         insert::<D>(&mut tx, "before").await.done();
         let call = fixture.order().in_tx(&mut tx);
         let answer = call.run(async |tx: &mut D::Tx, _| -> Answer {
-            D::execute(tx, &update("one")).await?;
-            both.wait().await;
-            let deadlock = D::execute(tx, &update("two")).await;
-            let error = deadlock.expect_err("it is the victim");
-            assert!(D::collides(&error), "{error}");
+            let error = is_victim::<D>(tx, &both).await?;
             Err(if business {
                 OrderError::SoldOut { run: 1 }
             } else {

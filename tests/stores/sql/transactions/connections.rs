@@ -1,20 +1,13 @@
 //! Connections without a transaction, for which idem begins and commits, and connections to another database than the
 //! store's.
 
-use std::sync::Arc;
-use std::task::Poll;
-
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::sql::{Postgres, SqliteStore};
-use idem_runtime::{Engine, ErrorKind};
+use sqlx::PgConnection;
 use sqlx::pool::PoolConnection;
-use sqlx::{Connection, PgConnection};
 use tokio::sync::Notify;
 
-use crate::database::{Database, Place};
-use crate::fixture::{
-    Answer, Done, Fixture, OrderError, assert_aborted, insert, make, orders, refusal, soon,
-};
+use crate::prelude::*;
 
 /// A call on a connection, which makes an order and ends like this.
 async fn call<D: Database>(fixture: &Fixture<D>, conn: &mut D::Conn, end: Answer) -> Answer {
@@ -30,10 +23,7 @@ pub(crate) async fn a_plain_connection_is_committed_for_the_call<D: Database>() 
     let fixture = Fixture::<D>::new().await;
     let mut conn = fixture.alone().await;
     assert_eq!(call(&fixture, &mut conn, Ok(7)).await, Ok(7));
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.records().await),
-        (1, 1)
-    );
+    assert_eq!(fixture.kept("mine").await, (1, 1));
     assert_eq!(call(&fixture, &mut conn, Ok(8)).await, Ok(7));
     // No transaction is open on it: a write is visible at once.
     insert::<D>(&mut conn, "after").await.done();
@@ -49,10 +39,7 @@ pub(crate) async fn a_pool_connection_is_committed_for_the_call<D: Database>() {
         let answer =
             call.run(async |conn: &mut D::Pooled, _| make::<D>(conn, &fixture.runs, "mine").await);
         assert_eq!(answer.await, Ok(1));
-        assert_eq!(
-            (fixture.orders("mine").await, fixture.records().await),
-            (1, 1)
-        );
+        assert_eq!(fixture.kept("mine").await, (1, 1));
         insert::<D>(&mut conn, "after").await.done();
     }
     assert_eq!(fixture.orders("after").await, 2);
@@ -64,16 +51,10 @@ pub(crate) async fn errors_on_a_connection_without_a_transaction<D: Database>() 
     let answer = call(&fixture, &mut conn, Err(OrderError::Down)).await;
     assert_eq!(answer, Err(OrderError::Down));
     insert::<D>(&mut conn, "after").await.done();
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.records().await),
-        (0, 0)
-    );
+    assert_eq!(fixture.kept("mine").await, (0, 0));
     let sold_out = Err(OrderError::SoldOut { run: 2 });
     assert_eq!(call(&fixture, &mut conn, sold_out.clone()).await, sold_out);
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.records().await),
-        (0, 1)
-    );
+    assert_eq!(fixture.kept("mine").await, (0, 1));
     assert_eq!(call(&fixture, &mut conn, Ok(3)).await, sold_out);
     insert::<D>(&mut conn, "after").await.done();
     assert_eq!(
@@ -99,10 +80,7 @@ pub(crate) async fn dropped_half_way_nothing_stays_open<D: Database>() {
         }
     }
     insert::<D>(&mut conn, "after").await.done();
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.orders("after").await),
-        (0, 1)
-    );
+    assert_eq!(fixture.orders_of(["mine", "after"]).await, [0, 1]);
     assert_eq!(call(&fixture, &mut conn, Ok(2)).await, Ok(2));
     assert_eq!((fixture.orders("mine").await, fixture.runs.count()), (1, 2));
 }
@@ -112,16 +90,10 @@ pub(crate) async fn the_connection_of_a_transaction<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let mut tx = fixture.begin().await;
     assert_eq!(call(&fixture, &mut *tx, Ok(1)).await, Ok(1));
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.records().await),
-        (0, 0)
-    );
+    assert_eq!(fixture.kept("mine").await, (0, 0));
     assert_eq!(orders::<D>(&mut tx, "mine").await, 1);
     D::rollback(tx).await.done();
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.records().await),
-        (0, 0)
-    );
+    assert_eq!(fixture.kept("mine").await, (0, 0));
 }
 
 /// Savepoints of sqlx within a body, in a transaction of the caller's and in one of idem's.
@@ -133,10 +105,7 @@ pub(crate) async fn savepoints_of_sqlx_in_a_body<D: Database>() {
     tx.commit().await.done();
     assert_eq!(fixture.records().await, 1);
     with_savepoints(&fixture, "own", &mut conn).await;
-    assert_eq!(
-        (fixture.orders("kept").await, fixture.records().await),
-        (2, 2)
-    );
+    assert_eq!(fixture.kept("kept").await, (2, 2));
     assert_eq!(fixture.orders("undone").await, 0);
 }
 
@@ -194,10 +163,7 @@ pub(crate) async fn a_body_that_rolls_back_is_refused<D: Database>() {
     });
     assert_aborted(&refusal(answer.await));
     drop(tx);
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.records().await),
-        (0, 0)
-    );
+    assert_eq!(fixture.kept("mine").await, (0, 0));
 }
 
 /// The engine's store must be in the same database.
@@ -240,10 +206,7 @@ pub(crate) async fn a_refusal_leaves_nothing_open<D: Database>() {
     let error = refusal(run(&mut conn, "a pen").await);
     assert_eq!(*error.kind(), ErrorKind::Mismatch);
     insert::<D>(&mut conn, "after").await.done();
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.orders("after").await),
-        (1, 1)
-    );
+    assert_eq!(fixture.orders_of(["mine", "after"]).await, [1, 1]);
 }
 
 /// Calls whose futures move to other threads.
@@ -252,7 +215,7 @@ pub(crate) async fn calls_are_spawned<D: Database>() {
     let spawned = Arc::clone(&fixture);
     let task = tokio::spawn(async move {
         let mut tx = spawned.begin().await;
-        let answer = crate::fixture::ordered(&spawned, spawned.order(), &mut tx, "mine").await;
+        let answer = ordered(&spawned, spawned.order(), &mut tx, "mine").await;
         D::commit(tx).await.done();
         answer
     });
@@ -281,13 +244,13 @@ pub(crate) async fn a_shutdown_waits_for_bodies<D: Database>() {
         })
     };
     soon("the body begins", begun.notified()).await;
-    let none = fixture.engine.shutdown(std::time::Duration::ZERO).await;
+    let none = fixture.engine.shutdown(Duration::ZERO).await;
     none.expect_err("the body runs");
     let mut tx = fixture.begin().await;
-    let error = refusal(crate::fixture::answered::<D>(fixture.call("other"), &mut tx).await);
+    let error = refusal(answered(fixture.call("other"), &mut tx).await);
     assert_eq!(*error.kind(), ErrorKind::ShuttingDown);
     D::rollback(tx).await.done();
-    let patience = crate::fixture::PATIENCE;
+    let patience = PATIENCE;
     let (ended, ()) = tokio::join!(fixture.engine.shutdown(patience), async {
         end.notify_one();
     });

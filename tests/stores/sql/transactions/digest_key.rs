@@ -1,12 +1,10 @@
 //! Record keys with a secret.
 
-use idem_runtime::{CallBuilder, Engine, ErrorKind, admin::EntryState, store::OutcomeKind};
+use idem_runtime::{CallBuilder, store::OutcomeKind};
 use idem_tests::fixture::Classified;
+use idem_tests::shop::assert_contains;
 
-use crate::database::Database;
-use crate::fixture::{
-    Done, Fixture, OrderError, answered, assert_running, insert, make, ordered, refusal,
-};
+use crate::prelude::*;
 
 pub(crate) async fn a_call_has_one_record_under_its_keyed_name<D: Database>() {
     let fixture = Fixture::<D>::new().await;
@@ -31,13 +29,10 @@ pub(crate) async fn a_call_has_one_record_under_its_keyed_name<D: Database>() {
         .in_tx(&mut tx)
         .run(async |_: &mut D::Tx, _| unreachable!("it is replayed"));
     assert_eq!(again.await, Ok::<_, OrderError>(derived.clone()));
-    let other = refusal(answered::<D>(call(6), &mut tx).await);
+    let other = refusal(answered(call(6), &mut tx).await);
     assert_eq!(*other.kind(), ErrorKind::Mismatch, "{other}");
     D::rollback(tx).await.done();
-    assert_eq!(
-        (fixture.orders("order").await, fixture.records().await),
-        (1, 1)
-    );
+    assert_eq!(fixture.kept("order").await, (1, 1));
     let entry = call(5).entry().await.unwrap().expect("the record");
     assert_eq!(entry.state(), EntryState::Answered(OutcomeKind::Value));
 
@@ -83,21 +78,15 @@ pub(crate) async fn an_answer_from_before_the_secret_was_changed_is_replayed<D: 
     D::commit(tx).await.done();
 
     let mut tx = fixture.begin().await;
-    assert_eq!(answered::<D>(call(&after, 5), &mut tx).await, answer);
-    let other = refusal(answered::<D>(call(&after, 6), &mut tx).await);
+    assert_eq!(answered(call(&after, 5), &mut tx).await, answer);
+    let other = refusal(answered(call(&after, 6), &mut tx).await);
     assert_eq!(*other.kind(), ErrorKind::Mismatch, "{other}");
     // The transaction remains usable afterwards.
     insert::<D>(&mut tx, "around").await.done();
     D::commit(tx).await.done();
     let leased = call(&after, 5).run(|_| async { Err::<u32, _>(OrderError::Down) });
     assert_eq!(leased.await, answer, "of a call outside of a transaction");
-    assert_eq!(
-        (
-            fixture.orders("order").await,
-            fixture.orders("around").await
-        ),
-        (1, 1)
-    );
+    assert_eq!(fixture.orders_of(["order", "around"]).await, [1, 1]);
     assert_eq!(fixture.records().await, 1);
     assert_eq!(fixture.events.count("formerdigestkey"), 3);
 }
@@ -111,25 +100,17 @@ pub(crate) async fn an_unfinished_record_from_before_is_not_taken_over<D: Databa
     assert_eq!(down.await, Err(OrderError::Down));
 
     let mut tx = fixture.begin().await;
-    let refused = refusal(answered::<D>(call(&after, 5), &mut tx).await);
+    let refused = refusal(answered(call(&after, 5), &mut tx).await);
     assert_running(&refused);
-    assert!(
-        refused.to_string().contains("former digest key"),
-        "{refused}"
-    );
+    assert_contains(&refused, "former digest key");
     insert::<D>(&mut tx, "around").await.done();
     D::commit(tx).await.done();
-    assert_eq!(
-        (fixture.orders("around").await, fixture.records().await),
-        (1, 1)
-    );
+    assert_eq!(fixture.kept("around").await, (1, 1));
 
     // A call outside of a transaction takes the record over.
     let run = call(&after, 5).run(|cx| async move { Ok::<_, OrderError>(u32::from(cx.attempt())) });
     assert_eq!(run.await, Ok(2));
-    let mut tx = fixture.begin().await;
-    assert_eq!(answered::<D>(call(&after, 5), &mut tx).await, Ok(2));
-    D::rollback(tx).await.done();
+    assert_eq!(fixture.replayed(call(&after, 5)).await, Ok(2));
 }
 
 pub(crate) async fn a_call_after_the_change_begins_under_the_new_name<D: Database>() {
@@ -141,13 +122,8 @@ pub(crate) async fn a_call_after_the_change_begins_under_the_new_name<D: Databas
     let answer = ordered(&fixture, call(&after, 5), &mut tx, "order").await;
     D::commit(tx).await.done();
     for engine in [&after, &last] {
-        let mut tx = fixture.begin().await;
-        assert_eq!(answered::<D>(call(engine, 5), &mut tx).await, answer);
-        D::rollback(tx).await.done();
+        assert_eq!(fixture.replayed(call(engine, 5)).await, answer);
     }
-    assert_eq!(
-        (fixture.orders("order").await, fixture.records().await),
-        (1, 1)
-    );
+    assert_eq!(fixture.kept("order").await, (1, 1));
     assert_eq!(fixture.events.count("formerdigestkey"), 0);
 }

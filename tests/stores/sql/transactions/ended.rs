@@ -1,18 +1,11 @@
 //! Transactions that end during a call: by the database itself, or by a statement of the body.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
-use idem_runtime::admin::EntryState;
 use idem_runtime::store::sql::Sqlite;
-use sqlx::Connection;
 use tokio::sync::Barrier;
 
-use crate::database::Database;
-use crate::fixture::{
-    Answer, Done, Fixture, OrderError, PATIENCE, answered, assert_aborted, assert_unknown, insert,
-    make, ordered, refusal, soon,
-};
+use crate::prelude::*;
 
 /// The ways in which a body ends.
 pub(crate) fn ends() -> [Answer; 3] {
@@ -38,7 +31,7 @@ pub(crate) async fn assert_usable<D: Database>(fixture: &Fixture<D>, pool: &sqlx
         let mut tx = D::begin_plain(pool).await.done();
         let call = fixture.call(key);
         if key == "undone" {
-            let answer = crate::fixture::failed(fixture, call, &mut tx, OrderError::Down).await;
+            let answer = failed(fixture, call, &mut tx, OrderError::Down).await;
             assert_eq!(answer, Err(OrderError::Down), "{key}");
             D::rollback(tx).await.done();
             assert_eq!(fixture.orders(key).await, 0, "{key}");
@@ -117,7 +110,7 @@ pub(crate) async fn a_claim_without_its_transaction_is_refused<D: Database>() {
         let mut tx = D::begin_plain(&pool).await.done();
         insert::<D>(&mut tx, "before").await.done();
         D::execute(&mut tx, text).await.done();
-        assert_aborted(&refusal(answered::<D>(fixture.order(), &mut tx).await));
+        assert_aborted(&refusal(answered(fixture.order(), &mut tx).await));
         D::rollback(tx).await.ok();
         assert_eq!(fixture.records().await, 0, "{text}");
         assert_usable(&fixture, &pool).await;
@@ -143,15 +136,12 @@ pub(crate) async fn a_body_that_makes_a_table<D: Database>() {
             assert_eq!(fixture.orders("mine").await, 1);
             assert_eq!(fixture.stands().await, Some(EntryState::Unknown));
             let mut tx = D::begin_plain(&pool).await.done();
-            assert_unknown(&refusal(answered::<D>(fixture.order(), &mut tx).await));
+            assert_unknown(&refusal(answered(fixture.order(), &mut tx).await));
             D::rollback(tx).await.done();
         } else {
             assert_eq!(answer, end);
             D::rollback(tx).await.done();
-            assert_eq!(
-                (fixture.orders("mine").await, fixture.records().await),
-                (0, 0)
-            );
+            assert_eq!(fixture.kept("mine").await, (0, 0));
         }
         assert_usable(&fixture, &pool).await;
     }
@@ -161,48 +151,20 @@ pub(crate) async fn a_body_that_makes_a_table<D: Database>() {
 pub(crate) async fn a_body_that_swallows_a_deadlock<D: Database>() {
     let fixture = Arc::new(Fixture::<D>::new().await);
     let pool = pool_of_one(&fixture).await;
-    let mut conn = fixture.connection().await;
-    let shelves = "INSERT INTO shelves VALUES ('one', 1), ('two', 1)";
-    D::execute(&mut conn, shelves).await.done();
-    drop(conn);
-    let update = |name| format!("UPDATE shelves SET pieces = pieces + 1 WHERE name = '{name}'");
+    fixture.shelves().await;
     let both = Arc::new(Barrier::new(2));
-    // This transaction has written more, or has a longer time-out: the other one is the victim.
-    let strong = {
-        let (fixture, both) = (Arc::clone(&fixture), Arc::clone(&both));
-        tokio::spawn(async move {
-            let mut tx = fixture.begin().await;
-            if let Some(sql) = D::SURVIVE_DEADLOCKS {
-                D::execute(&mut tx, sql).await.done();
-            }
-            for number in 0..100 {
-                insert::<D>(&mut tx, &format!("strong-{number}"))
-                    .await
-                    .done();
-            }
-            D::execute(&mut tx, &update("two")).await.done();
-            both.wait().await;
-            D::execute(&mut tx, &update("one")).await.done();
-            D::commit(tx).await.done();
-        })
-    };
+    let strong = tokio::spawn(strong(Arc::clone(&fixture), Arc::clone(&both)));
     let mut tx = D::begin_plain(&pool).await.done();
     let call = fixture.order().in_tx(&mut tx);
     let answer = call.run(async |tx: &mut D::Tx, _| -> Answer {
-        D::execute(tx, &update("one")).await?;
-        both.wait().await;
-        let deadlock = D::execute(tx, &update("two")).await;
-        let error = deadlock.expect_err("it is the victim");
-        assert!(D::collides(&error), "{error}");
+        is_victim::<D>(tx, &both).await?;
         // Without its transaction no call within the body runs.
-        assert_aborted(&refusal(answered::<D>(fixture.call("inner"), tx).await));
+        assert_aborted(&refusal(answered(fixture.call("inner"), tx).await));
         Ok(1)
     });
     let answer = soon("the deadlock is found", answer).await;
     assert_aborted(&refusal(answer));
-    assert_aborted(&refusal(
-        answered::<D>(fixture.call("other"), &mut tx).await,
-    ));
+    assert_aborted(&refusal(answered(fixture.call("other"), &mut tx).await));
     D::rollback(tx).await.done();
     soon("the other one ends", strong).await.unwrap();
     assert_eq!(fixture.records().await, 0);
@@ -224,10 +186,7 @@ pub(crate) async fn a_body_that_leaves_a_transaction_open<D: Database>() {
     });
     assert_aborted(&refusal(answer.await));
     drop(conn);
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.records().await),
-        (0, 0)
-    );
+    assert_eq!(fixture.kept("mine").await, (0, 0));
     assert_usable(&fixture, &pool).await;
 }
 
@@ -237,29 +196,17 @@ pub(crate) async fn a_session_that_is_idle_for_too_long<D: Database>() {
     let pool = pool_of_one(&fixture).await;
     let mut tx = D::begin_plain(&pool).await.done();
     let session = D::number(&mut tx, D::SESSION).await.done();
-    let sessions = D::SESSIONS
-        .expect("it has sessions")
-        .replace("{}", &session.to_string());
     let call = fixture.order().in_tx(&mut tx);
     let answer = call.run(async |tx: &mut D::Tx, _| {
         make::<D>(tx, &fixture.runs, "mine").await?;
         let ends = D::END_WHEN_IDLE.expect("it has sessions");
         D::execute(tx, ends).await?;
-        let mut other = fixture.connection().await;
-        let gone = async {
-            while D::number(&mut other, &sessions).await.done() > 0 {
-                tokio::task::yield_now().await;
-            }
-        };
-        soon("the server ends the session", gone).await;
+        session_ends(&fixture, session).await;
         Answer::Ok(1)
     });
     assert_aborted(&refusal(answer.await));
     D::rollback(tx).await.ok();
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.records().await),
-        (0, 0)
-    );
+    assert_eq!(fixture.kept("mine").await, (0, 0));
     assert_usable(&fixture, &pool).await;
 }
 
@@ -269,10 +216,7 @@ pub(crate) async fn an_error_of_the_caller_after_the_call<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let pool = pool_of_one(&fixture).await;
     let mut tx = D::begin_plain(&pool).await.done();
-    assert_eq!(
-        ordered(&fixture, fixture.order(), &mut tx, "mine").await,
-        Ok(1)
-    );
+    assert_eq!(fixture.ordered(&mut tx).await, Ok(1));
     let refused = D::execute(&mut tx, "INSERT INTO orders (name) VALUES (NULL)").await;
     refused.expect_err("a name is needed");
     let claim = fixture.call("other").in_tx(&mut tx);
@@ -286,7 +230,7 @@ pub(crate) async fn an_error_of_the_caller_after_the_call<D: Database>() {
         1
     };
     // Together, or not at all.
-    let there = (fixture.orders("mine").await, fixture.records().await);
+    let there = fixture.kept("mine").await;
     assert_eq!(there, (kept, 2 * kept));
     assert_usable(&fixture, &pool).await;
 }

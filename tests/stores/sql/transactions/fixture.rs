@@ -1,9 +1,10 @@
 //! A shop in a database: a pool, a table of orders, and an engine whose store is in the same database.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
-use idem_runtime::store::sql::{SqlSource, SqlStore};
+use idem_runtime::store::sql::{SqlSource, SqlStore, SqlTransaction};
 use idem_runtime::{
     CallBuilder, Classify, Engine, EngineBuilder, Error, ErrorKind, admin::EntryState,
 };
@@ -12,7 +13,7 @@ use idem_tests::fixture::Classified;
 use idem_tests::payment::Runs;
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection, Pool};
-use tokio::sync::Mutex;
+use tokio::sync::{Barrier, Mutex};
 
 use crate::database::{Database, Place};
 
@@ -166,6 +167,51 @@ impl<D: Database> Fixture<D> {
         D::number(&mut conn, sql).await.done()
     }
 
+    /// Number of orders of that name, and number of records.
+    pub(crate) async fn kept(&self, name: &str) -> (i64, i64) {
+        (self.orders(name).await, self.records().await)
+    }
+
+    /// Number of orders of each name.
+    pub(crate) async fn orders_of<const N: usize>(&self, names: [&str; N]) -> [i64; N] {
+        let mut numbers = [0; N];
+        for (number, name) in numbers.iter_mut().zip(names) {
+            *number = self.orders(name).await;
+        }
+        numbers
+    }
+
+    /// The call of the key `order-7`, which makes the order `mine`.
+    pub(crate) async fn ordered(&self, tx: &mut D::Tx) -> Answer {
+        ordered(self, self.order(), tx, "mine").await
+    }
+
+    /// A call of another key, which makes an order of the key's name.
+    pub(crate) async fn ordered_as(&self, key: &str, tx: &mut D::Tx) -> Answer {
+        ordered(self, self.call(key), tx, key).await
+    }
+
+    /// The call in a transaction of its own, with the order `mine`.
+    pub(crate) async fn committed(&self, call: CallBuilder<Classified>) -> Answer {
+        let mut tx = self.begin().await;
+        let answer = ordered(self, call, &mut tx, "mine").await;
+        D::commit(tx).await.done();
+        answer
+    }
+
+    /// The call in a transaction of its own, which commits; its body must not run.
+    pub(crate) async fn replayed(&self, call: CallBuilder<Classified>) -> Answer {
+        let mut tx = self.begin().await;
+        let answer = answered(call, &mut tx).await;
+        D::commit(tx).await.done();
+        answer
+    }
+
+    /// Lets time pass for the records.
+    pub(crate) async fn age(&self, by: Duration) {
+        self.store.age(by).await.expect("the database is up");
+    }
+
     /// The committed state of the call of the key `order-7`.
     pub(crate) async fn stands(&self) -> Option<EntryState> {
         let entry = self.order().entry().await;
@@ -197,6 +243,13 @@ impl<D: Database> Fixture<D> {
             }
         };
         soon("so many wait for a lock", waits).await;
+    }
+
+    /// Two shelves, for transactions that lock them in opposite order.
+    pub(crate) async fn shelves(&self) {
+        let mut conn = self.connection().await;
+        let shelves = "INSERT INTO shelves VALUES ('one', 1), ('two', 1)";
+        D::execute(&mut conn, shelves).await.done();
     }
 
     /// A connection whose lock-wait setting is known.
@@ -242,10 +295,60 @@ pub(crate) async fn ordered<D: Database>(
 }
 
 /// A call that must be answered without its body.
-pub(crate) async fn answered<D: Database>(call: CallBuilder<Classified>, tx: &mut D::Tx) -> Answer {
+pub(crate) async fn answered<T: SqlTransaction>(
+    call: CallBuilder<Classified>,
+    tx: &mut T,
+) -> Answer {
     call.in_tx(tx)
-        .run(async |_: &mut D::Tx, _| unreachable!("this body must not run"))
+        .run(async |_: &mut T, _| unreachable!("this body must not run"))
         .await
+}
+
+/// A transaction that makes another one the victim of a deadlock: it has written more, or has a longer time-out.
+pub(crate) async fn strong<D: Database>(fixture: Arc<Fixture<D>>, both: Arc<Barrier>) {
+    let mut tx = fixture.begin().await;
+    if let Some(sql) = D::SURVIVE_DEADLOCKS {
+        D::execute(&mut tx, sql).await.done();
+    }
+    for number in 0..100 {
+        let name = format!("strong-{number}");
+        insert::<D>(&mut tx, &name).await.done();
+    }
+    D::execute(&mut tx, &update("two")).await.done();
+    both.wait().await;
+    D::execute(&mut tx, &update("one")).await.done();
+    D::commit(tx).await.done();
+}
+
+/// Locks one of the two shelves.
+pub(crate) fn update(shelf: &str) -> String {
+    format!("UPDATE shelves SET pieces = pieces + 1 WHERE name = '{shelf}'")
+}
+
+/// The victim of a deadlock with [`strong`].
+pub(crate) async fn is_victim<D: Database>(
+    tx: &mut D::Conn,
+    both: &Barrier,
+) -> sqlx::Result<sqlx::Error> {
+    D::execute(tx, &update("one")).await?;
+    both.wait().await;
+    let deadlock = D::execute(tx, &update("two")).await;
+    let error = deadlock.expect_err("it is the victim");
+    assert!(D::collides(&error), "{error}");
+    Ok(error)
+}
+
+/// Waits until the session with this id is gone.
+pub(crate) async fn session_ends<D: Database>(fixture: &Fixture<D>, session: i64) {
+    let mut conn = fixture.connection().await;
+    let sessions = D::SESSIONS.expect("it has sessions");
+    let sql = sessions.replace("{}", &session.to_string());
+    let gone = async {
+        while D::number(&mut conn, &sql).await.done() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("the session is gone", gone).await;
 }
 
 /// A body that writes and ends with an error.

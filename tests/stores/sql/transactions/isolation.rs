@@ -1,13 +1,8 @@
 //! Many callers of few keys, at every level of isolation.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use idem_runtime::{ErrorKind, OnRunning};
 use tokio::task::JoinSet;
 
-use crate::database::Database;
-use crate::fixture::{Done, Fixture, OrderError, ordered, soon};
+use crate::prelude::*;
 
 const CALLERS: usize = 50;
 const KEYS: usize = 5;
@@ -81,20 +76,14 @@ pub(crate) async fn an_old_snapshot_is_no_answer<D: Database>() {
             .await
             .done();
         if !level.contains("IMMEDIATE") {
-            let mut tx = fixture.begin().await;
-            let first = ordered(&fixture, fixture.order(), &mut tx, "mine").await;
-            assert_eq!(first, Ok(1));
-            D::commit(tx).await.done();
+            assert_eq!(fixture.committed(fixture.order()).await, Ok(1));
         }
         // It replays an answer outside of its snapshot, or must be retried; it never runs a second time.
-        let late = soon(
-            "it has an answer",
-            ordered(&fixture, fixture.order(), &mut old, "mine"),
-        );
+        let late = soon("it has an answer", fixture.ordered(&mut old));
         match late.await {
             Ok(1) => D::commit(old).await.done(),
             Err(OrderError::Idem(error)) => {
-                crate::fixture::assert_aborted(&error);
+                assert_aborted(&error);
                 D::rollback(old).await.done();
             }
             other => panic!("{level}: {other:?}"),

@@ -3,20 +3,13 @@
 use std::fmt::Debug;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::task::Poll;
-use std::time::Duration;
 
 use idem_runtime::clock::{Clock as _, ManualClock};
 use idem_runtime::store::sql::SqlStore;
-use idem_runtime::{CallBuilder, Engine, Error, ErrorKind, OnRunning};
+use idem_runtime::{CallBuilder, Error};
 use idem_tests::fixture::Classified;
 
-use crate::database::Database;
-use crate::fixture::{
-    Answer, Done, Fixture, OrderError, answered, assert_aborted, assert_running, failed, insert,
-    make, ordered, orders, refusal, soon,
-};
+use crate::prelude::*;
 use crate::waiting::settings;
 
 /// The longest pause of a claim between two tries for the lock.
@@ -27,8 +20,10 @@ const CLAIM_DEADLINE: Duration = Duration::from_secs(2);
 const REJECT: OnRunning = OnRunning::Reject;
 const WAIT: OnRunning = OnRunning::Wait(SECOND);
 
-async fn fixture<D: Database>(clock: &ManualClock) -> Arc<Fixture<D>> {
-    Arc::new(Fixture::with(|engine| engine.clock(clock.clone())).await)
+async fn fixture<D: Database>() -> (ManualClock, Arc<Fixture<D>>) {
+    let clock = ManualClock::new();
+    let fixture = Fixture::with(|engine| engine.clock(clock.clone())).await;
+    (clock, Arc::new(fixture))
 }
 
 /// Awaits a call. Time passes only while it pauses; returns that time with the output.
@@ -86,15 +81,14 @@ async fn repeat<D: Database>(
 ) -> (Answer, Duration) {
     let mut tx = fixture.begin().await;
     let call = fixture.order().on_running(on_running);
-    let told = timed(&clock, answered::<D>(call, &mut tx)).await;
+    let told = timed(&clock, answered(call, &mut tx)).await;
     D::rollback(tx).await.done();
     told
 }
 
 pub(crate) async fn a_repeat_waits_for_a_running_body_as_set<D: Database>() {
     for (on_running, patience) in [(REJECT, Duration::ZERO), (WAIT, SECOND)] {
-        let clock = ManualClock::new();
-        let fixture = fixture::<D>(&clock).await;
+        let (clock, fixture) = fixture::<D>().await;
         let mut tx = fixture.begin().await;
         let body = async |tx: &mut D::Tx, _| {
             let repeat = repeat(Arc::clone(&fixture), clock.clone(), on_running);
@@ -112,49 +106,40 @@ pub(crate) async fn a_repeat_waits_for_a_running_body_as_set<D: Database>() {
 pub(crate) async fn a_repeat_waits_a_moment_for_the_commit_after_a_body<D: Database>() {
     const COMMIT: Duration = Duration::from_millis(100);
     for (on_running, patience) in [(REJECT, COMMIT), (WAIT, SECOND)] {
-        let clock = ManualClock::new();
-        let fixture = fixture::<D>(&clock).await;
+        let (clock, fixture) = fixture::<D>().await;
         let mut first = fixture.begin().await;
-        assert_eq!(
-            ordered(&fixture, fixture.order(), &mut first, "mine").await,
-            Ok(1)
-        );
+        assert_eq!(fixture.ordered(&mut first).await, Ok(1));
         let mut tx = fixture.begin().await;
         let call = || fixture.order().on_running(on_running);
-        let (answer, passed) = timed(&clock, answered::<D>(call(), &mut tx)).await;
+        let (answer, passed) = timed(&clock, answered(call(), &mut tx)).await;
         assert_running(&refusal(answer));
         assert_eq!(passed, patience, "{on_running:?}");
         D::commit(first).await.done();
         // The transaction of the duplicate continues.
-        let again = timed(&clock, answered::<D>(call(), &mut tx)).await;
+        let again = timed(&clock, answered(call(), &mut tx)).await;
         assert_eq!(again, (Ok(1), Duration::ZERO));
         insert::<D>(&mut tx, "after").await.done();
         D::commit(tx).await.done();
-        assert_eq!(
-            (fixture.orders("mine").await, fixture.orders("after").await),
-            (1, 1)
-        );
+        assert_eq!(fixture.orders_of(["mine", "after"]).await, [1, 1]);
     }
 }
 
 pub(crate) async fn another_writer_is_waited_for_until_the_claim_deadline<D: Database>() {
     for by_idem in [false, true] {
         for (on_running, patience) in [(REJECT, CLAIM_DEADLINE), (WAIT, SECOND + CLAIM_DEADLINE)] {
-            let clock = ManualClock::new();
-            let fixture = fixture::<D>(&clock).await;
+            let (clock, fixture) = fixture::<D>().await;
             let mut tx = fixture.begin().await;
             // Its snapshot stays valid, since the other transaction commits nothing.
             assert_eq!(orders::<D>(&mut tx, "mine").await, 0);
             let mut writer = fixture.begin().await;
             if by_idem {
-                let answer = ordered(&fixture, fixture.call("other"), &mut writer, "other").await;
-                assert_eq!(answer, Ok(1));
+                assert_eq!(fixture.ordered_as("other", &mut writer).await, Ok(1));
             } else {
                 insert::<D>(&mut writer, "other").await.done();
             }
             let runs = fixture.runs.count();
             let call = || fixture.order().on_running(on_running);
-            let (answer, passed) = timed(&clock, answered::<D>(call(), &mut tx)).await;
+            let (answer, passed) = timed(&clock, answered(call(), &mut tx)).await;
             assert_unavailable(&refusal(answer));
             assert_eq!(passed, patience, "{on_running:?}");
             D::rollback(writer).await.done();
@@ -162,10 +147,7 @@ pub(crate) async fn another_writer_is_waited_for_until_the_claim_deadline<D: Dat
             let answer = ordered(&fixture, call(), &mut tx, "mine").await;
             assert_eq!(answer, Ok(runs + 1));
             D::commit(tx).await.done();
-            assert_eq!(
-                (fixture.orders("mine").await, fixture.orders("other").await),
-                (1, 0)
-            );
+            assert_eq!(fixture.orders_of(["mine", "other"]).await, [1, 0]);
         }
     }
 }
@@ -183,21 +165,17 @@ fn order_by(engine: &Engine) -> CallBuilder<Classified> {
 
 pub(crate) async fn a_transaction_of_another_engine_is_another_writer<D: Database>() {
     for (on_running, patience) in [(REJECT, CLAIM_DEADLINE), (WAIT, SECOND + CLAIM_DEADLINE)] {
-        let clock = ManualClock::new();
-        let fixture = fixture::<D>(&clock).await;
+        let (clock, fixture) = fixture::<D>().await;
         let other = another_engine(&fixture, &clock).await;
         let mut first = fixture.begin().await;
-        assert_eq!(
-            ordered(&fixture, fixture.order(), &mut first, "mine").await,
-            Ok(1)
-        );
+        assert_eq!(fixture.ordered(&mut first).await, Ok(1));
         let mut tx = fixture.begin().await;
         let call = || order_by(&other).on_running(on_running);
-        let (answer, passed) = timed(&clock, answered::<D>(call(), &mut tx)).await;
+        let (answer, passed) = timed(&clock, answered(call(), &mut tx)).await;
         assert_unavailable(&refusal(answer));
         assert_eq!(passed, patience, "{on_running:?}");
         D::commit(first).await.done();
-        let again = timed(&clock, answered::<D>(call(), &mut tx)).await;
+        let again = timed(&clock, answered(call(), &mut tx)).await;
         assert_eq!(again, (Ok(1), Duration::ZERO));
         D::commit(tx).await.done();
         assert_eq!(fixture.orders("mine").await, 1);
@@ -206,21 +184,17 @@ pub(crate) async fn a_transaction_of_another_engine_is_another_writer<D: Databas
 
 pub(crate) async fn a_repeat_that_waits_gets_the_committed_answer<D: Database>() {
     for by_another in [false, true] {
-        let clock = ManualClock::new();
-        let fixture = fixture::<D>(&clock).await;
+        let (clock, fixture) = fixture::<D>().await;
         let engine = if by_another {
             another_engine(&fixture, &clock).await
         } else {
             fixture.engine.clone()
         };
         let mut first = fixture.begin().await;
-        assert_eq!(
-            ordered(&fixture, fixture.order(), &mut first, "mine").await,
-            Ok(1)
-        );
+        assert_eq!(fixture.ordered(&mut first).await, Ok(1));
         let mut tx = fixture.begin().await;
         let call = order_by(&engine).on_running(WAIT);
-        let repeat = answered::<D>(call, &mut tx);
+        let repeat = answered(call, &mut tx);
         let answer = after(&clock, repeat, async { D::commit(first).await.done() }).await;
         assert_eq!(answer, Ok(1));
         D::commit(tx).await.done();
@@ -229,8 +203,7 @@ pub(crate) async fn a_repeat_that_waits_gets_the_committed_answer<D: Database>()
 }
 
 pub(crate) async fn committed_answers_need_no_lock<D: Database>() {
-    let clock = ManualClock::new();
-    let fixture = fixture::<D>(&clock).await;
+    let (clock, fixture) = fixture::<D>().await;
     let mut first = fixture.begin().await;
     let call = || fixture.order().fingerprint(&7).on_running(REJECT);
     assert_eq!(ordered(&fixture, call(), &mut first, "mine").await, Ok(1));
@@ -238,9 +211,9 @@ pub(crate) async fn committed_answers_need_no_lock<D: Database>() {
     let mut writer = fixture.begin().await;
     insert::<D>(&mut writer, "other").await.done();
     let mut tx = fixture.begin().await;
-    let replay = timed(&clock, answered::<D>(call(), &mut tx)).await;
+    let replay = timed(&clock, answered(call(), &mut tx)).await;
     assert_eq!(replay, (Ok(1), Duration::ZERO));
-    let (answer, passed) = timed(&clock, answered::<D>(call().fingerprint(&8), &mut tx)).await;
+    let (answer, passed) = timed(&clock, answered(call().fingerprint(&8), &mut tx)).await;
     assert_eq!(*refusal(answer).kind(), ErrorKind::Mismatch);
     assert_eq!(passed, Duration::ZERO);
     D::rollback(writer).await.done();
@@ -249,14 +222,13 @@ pub(crate) async fn committed_answers_need_no_lock<D: Database>() {
 
 /// Its snapshot is outdated by a commit: only then must a transaction be begun again.
 pub(crate) async fn a_transaction_that_has_read_is_aborted<D: Database>() {
-    let clock = ManualClock::new();
-    let fixture = fixture::<D>(&clock).await;
+    let (clock, fixture) = fixture::<D>().await;
     let mut tx = fixture.begin().await;
     assert_eq!(orders::<D>(&mut tx, "other").await, 0);
     let mut writer = fixture.begin().await;
     insert::<D>(&mut writer, "other").await.done();
     let before = settings::<D>(&mut tx).await;
-    let call = answered::<D>(fixture.order(), &mut tx);
+    let call = answered(fixture.order(), &mut tx);
     let answer = after(&clock, call, async { D::commit(writer).await.done() }).await;
     assert_aborted(&refusal(answer));
     assert_eq!(settings::<D>(&mut tx).await, before);
@@ -265,14 +237,13 @@ pub(crate) async fn a_transaction_that_has_read_is_aborted<D: Database>() {
 
 /// After a system error the transaction is open, and the key is free.
 pub(crate) async fn a_claim_that_is_undone_is_no_running_call<D: Database>() {
-    let clock = ManualClock::new();
-    let fixture = fixture::<D>(&clock).await;
+    let (clock, fixture) = fixture::<D>().await;
     let mut first = fixture.begin().await;
     let answer = failed(&fixture, fixture.order(), &mut first, OrderError::Down).await;
     assert_eq!(answer, Err(OrderError::Down));
     let mut tx = fixture.begin().await;
     let call = fixture.order().on_running(REJECT);
-    let (answer, passed) = timed(&clock, answered::<D>(call, &mut tx)).await;
+    let (answer, passed) = timed(&clock, answered(call, &mut tx)).await;
     assert_unavailable(&refusal(answer));
     assert_eq!(passed, CLAIM_DEADLINE);
     D::commit(first).await.done();
@@ -305,11 +276,9 @@ pub(crate) async fn a_dropped_claim_restores_the_connection<D: Database>() {
     /// More steps than it has before it pauses.
     const STEPS: usize = 20;
     const ROUNDS: usize = 10;
-    let clock = ManualClock::new();
-    let fixture = fixture::<D>(&clock).await;
+    let (clock, fixture) = fixture::<D>().await;
     let mut first = fixture.begin().await;
-    let answer = ordered(&fixture, fixture.order(), &mut first, "mine").await;
-    assert_eq!(answer, Ok(1));
+    assert_eq!(fixture.ordered(&mut first).await, Ok(1));
     for steps in (0..ROUNDS).flat_map(|_| 1..=STEPS) {
         let mut tx = fixture.begin().await;
         if let Some(sql) = D::SET_SESSION {
@@ -317,7 +286,7 @@ pub(crate) async fn a_dropped_claim_restores_the_connection<D: Database>() {
         }
         let before = settings::<D>(&mut tx).await;
         {
-            let call = pin!(answered::<D>(fixture.order().on_running(WAIT), &mut tx));
+            let call = pin!(answered(fixture.order().on_running(WAIT), &mut tx));
             let is_under_way = soon("a step", polled(&clock, call, steps)).await;
             assert!(is_under_way, "the first call is not committed");
         }

@@ -19,6 +19,7 @@ mod isolation;
 mod locked_file;
 mod nesting;
 mod outcomes;
+mod prelude;
 mod records;
 mod rolled_back;
 mod shutdown;

@@ -1,50 +1,27 @@
 //! Several calls in one transaction, consecutive and nested, and sqlx's own savepoints.
 
-use idem_runtime::ErrorKind;
-
-use crate::database::Database;
-use crate::fixture::{
-    Answer, Done, Fixture, OrderError, answered, failed, insert, make, ordered, refusal,
-};
+use crate::prelude::*;
 
 pub(crate) async fn calls_of_one_transaction_are_committed_together<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let mut tx = fixture.begin().await;
-    assert_eq!(
-        ordered(&fixture, fixture.call("a"), &mut tx, "a").await,
-        Ok(1)
-    );
+    assert_eq!(fixture.ordered_as("a", &mut tx).await, Ok(1));
     let answer = failed(&fixture, fixture.call("b"), &mut tx, OrderError::Down).await;
     assert_eq!(answer, Err(OrderError::Down));
     let sold_out = OrderError::SoldOut { run: 3 };
     let answer = failed(&fixture, fixture.call("c"), &mut tx, sold_out.clone()).await;
     assert_eq!(answer, Err(sold_out.clone()));
-    assert_eq!(
-        ordered(&fixture, fixture.call("d"), &mut tx, "d").await,
-        Ok(4)
-    );
-    assert_eq!(answered::<D>(fixture.call("a"), &mut tx).await, Ok(1));
+    assert_eq!(fixture.ordered_as("d", &mut tx).await, Ok(4));
+    assert_eq!(answered(fixture.call("a"), &mut tx).await, Ok(1));
     D::commit(tx).await.done();
-    assert_eq!(
-        (fixture.orders("a").await, fixture.orders("d").await),
-        (1, 1)
-    );
-    assert_eq!(
-        (fixture.orders("undone").await, fixture.records().await),
-        (0, 3)
-    );
+    assert_eq!(fixture.orders_of(["a", "d"]).await, [1, 1]);
+    assert_eq!(fixture.kept("undone").await, (0, 3));
     let mut tx = fixture.begin().await;
-    assert_eq!(
-        answered::<D>(fixture.call("c"), &mut tx).await,
-        Err(sold_out)
-    );
-    assert_eq!(answered::<D>(fixture.call("d"), &mut tx).await, Ok(4));
-    assert_eq!(
-        ordered(&fixture, fixture.call("b"), &mut tx, "b").await,
-        Ok(5)
-    );
+    assert_eq!(answered(fixture.call("c"), &mut tx).await, Err(sold_out));
+    assert_eq!(answered(fixture.call("d"), &mut tx).await, Ok(4));
+    assert_eq!(fixture.ordered_as("b", &mut tx).await, Ok(5));
     D::rollback(tx).await.done();
-    assert_eq!((fixture.orders("b").await, fixture.records().await), (0, 3));
+    assert_eq!(fixture.kept("b").await, (0, 3));
 }
 
 /// A body that makes an order, calls another key, and ends like this.
@@ -64,13 +41,10 @@ pub(crate) async fn an_inner_call_is_committed_with_the_outer_one<D: Database>()
     let mut tx = fixture.begin().await;
     assert_eq!(outer(&fixture, &mut tx, Ok(7)).await, Ok(7));
     D::commit(tx).await.done();
-    assert_eq!(
-        (fixture.orders("outer").await, fixture.orders("inner").await),
-        (2, 1)
-    );
+    assert_eq!(fixture.orders_of(["outer", "inner"]).await, [2, 1]);
     let mut tx = fixture.begin().await;
-    assert_eq!(answered::<D>(fixture.call("outer"), &mut tx).await, Ok(7));
-    assert_eq!(answered::<D>(fixture.call("inner"), &mut tx).await, Ok(2));
+    assert_eq!(answered(fixture.call("outer"), &mut tx).await, Ok(7));
+    assert_eq!(answered(fixture.call("inner"), &mut tx).await, Ok(2));
     D::commit(tx).await.done();
 }
 
@@ -84,21 +58,11 @@ pub(crate) async fn an_inner_call_is_undone_with_the_outer_one<D: Database>() {
         assert_eq!(answer, Err(error));
         insert::<D>(&mut tx, "after").await.done();
         D::commit(tx).await.done();
-        assert_eq!(
-            (fixture.orders("outer").await, fixture.orders("inner").await),
-            (0, 0)
-        );
-        assert_eq!(
-            (
-                fixture.orders("before").await,
-                fixture.orders("after").await
-            ),
-            (1, 1)
-        );
+        assert_eq!(fixture.orders_of(["outer", "inner"]).await, [0, 0]);
+        assert_eq!(fixture.orders_of(["before", "after"]).await, [1, 1]);
         assert_eq!(fixture.records().await, kept);
         let mut tx = fixture.begin().await;
-        let answer = ordered(&fixture, fixture.call("inner"), &mut tx, "inner").await;
-        assert_eq!(answer, Ok(3));
+        assert_eq!(fixture.ordered_as("inner", &mut tx).await, Ok(3));
         D::commit(tx).await.done();
     }
 }
@@ -117,13 +81,7 @@ pub(crate) async fn an_inner_call_that_fails_leaves_the_outer_one<D: Database>()
         });
         assert_eq!(answer.await, Ok(1));
         D::commit(tx).await.done();
-        assert_eq!(
-            (
-                fixture.orders("outer").await,
-                fixture.orders("undone").await
-            ),
-            (1, 0)
-        );
+        assert_eq!(fixture.orders_of(["outer", "undone"]).await, [1, 0]);
         assert_eq!(fixture.records().await, 1 + kept);
     }
 }
@@ -131,25 +89,19 @@ pub(crate) async fn an_inner_call_that_fails_leaves_the_outer_one<D: Database>()
 pub(crate) async fn an_inner_replay_leaves_the_outer_one<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let mut tx = fixture.begin().await;
-    assert_eq!(
-        ordered(&fixture, fixture.call("inner"), &mut tx, "inner").await,
-        Ok(1)
-    );
+    assert_eq!(fixture.ordered_as("inner", &mut tx).await, Ok(1));
     D::commit(tx).await.done();
     for end in [Ok(2), Err(OrderError::SoldOut { run: 2 })] {
         let mut tx = fixture.begin().await;
         let call = fixture.call("outer").in_tx(&mut tx);
         let answer = call.run(async |tx: &mut D::Tx, _| {
             make::<D>(tx, &fixture.runs, "outer").await?;
-            assert_eq!(answered::<D>(fixture.call("inner"), tx).await, Ok(1));
+            assert_eq!(answered(fixture.call("inner"), tx).await, Ok(1));
             end.clone()
         });
         assert_eq!(answer.await, end);
         D::rollback(tx).await.done();
-        assert_eq!(
-            (fixture.orders("outer").await, fixture.records().await),
-            (0, 1)
-        );
+        assert_eq!(fixture.kept("outer").await, (0, 1));
     }
 }
 
@@ -158,7 +110,7 @@ pub(crate) async fn a_body_that_calls_itself_is_refused<D: Database>() {
     let mut tx = fixture.begin().await;
     let call = fixture.order().in_tx(&mut tx);
     let answer = call.run(async |tx: &mut D::Tx, _| {
-        let error = refusal(answered::<D>(fixture.order(), tx).await);
+        let error = refusal(answered(fixture.order(), tx).await);
         assert_eq!(*error.kind(), ErrorKind::Reentered);
         make::<D>(tx, &fixture.runs, "mine").await
     });
@@ -171,22 +123,13 @@ pub(crate) async fn a_savepoint_of_sqlx_around_a_call<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let mut tx = fixture.begin().await;
     D::execute(&mut tx, "SAVEPOINT mine").await.done();
-    assert_eq!(
-        ordered(&fixture, fixture.order(), &mut tx, "mine").await,
-        Ok(1)
-    );
+    assert_eq!(fixture.ordered(&mut tx).await, Ok(1));
     D::execute(&mut tx, "ROLLBACK TO SAVEPOINT mine")
         .await
         .done();
     // The claim was rolled back with it.
-    assert_eq!(
-        ordered(&fixture, fixture.order(), &mut tx, "mine").await,
-        Ok(2)
-    );
+    assert_eq!(fixture.ordered(&mut tx).await, Ok(2));
     D::execute(&mut tx, "RELEASE SAVEPOINT mine").await.done();
     D::commit(tx).await.done();
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.records().await),
-        (1, 1)
-    );
+    assert_eq!(fixture.kept("mine").await, (1, 1));
 }

@@ -3,42 +3,22 @@
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::task::Poll;
-use std::time::Duration;
 
-use idem_runtime::{ErrorKind, FOREVER, OnDuplicate, admin::EntryState, store::OutcomeKind};
+use idem_runtime::{FOREVER, OnDuplicate, store::OutcomeKind};
 
-use crate::database::Database;
-use crate::fixture::{
-    Answer, Done, Fixture, OrderError, answered, assert_unknown, failed, insert, make, ordered,
-    refusal,
-};
+use crate::prelude::*;
 
 pub(crate) async fn an_order_and_its_record_are_committed_together<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let mut tx = fixture.begin().await;
-    assert_eq!(
-        ordered(&fixture, fixture.order(), &mut tx, "mine").await,
-        Ok(1)
-    );
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.records().await),
-        (0, 0)
-    );
+    assert_eq!(fixture.ordered(&mut tx).await, Ok(1));
+    assert_eq!(fixture.kept("mine").await, (0, 0));
     D::commit(tx).await.done();
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.records().await),
-        (1, 1)
-    );
+    assert_eq!(fixture.kept("mine").await, (1, 1));
     for _ in 0..3 {
-        let mut tx = fixture.begin().await;
-        assert_eq!(answered::<D>(fixture.order(), &mut tx).await, Ok(1));
-        D::commit(tx).await.done();
+        assert_eq!(fixture.replayed(fixture.order()).await, Ok(1));
     }
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.records().await),
-        (1, 1)
-    );
+    assert_eq!(fixture.kept("mine").await, (1, 1));
     for event in ["claimed 1", "completed value"] {
         assert_eq!(fixture.events.count(event), 1, "{event}");
     }
@@ -49,47 +29,26 @@ pub(crate) async fn a_rollback_takes_the_record_with_it<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     for run in 1..=2 {
         let mut tx = fixture.begin().await;
-        let answer = ordered(&fixture, fixture.order(), &mut tx, "mine").await;
-        assert_eq!(answer, Ok(run));
+        assert_eq!(fixture.ordered(&mut tx).await, Ok(run));
         D::rollback(tx).await.done();
-        assert_eq!(
-            (fixture.orders("mine").await, fixture.records().await),
-            (0, 0)
-        );
+        assert_eq!(fixture.kept("mine").await, (0, 0));
     }
     // A dropped transaction is rolled back.
     let mut tx = fixture.begin().await;
-    assert_eq!(
-        ordered(&fixture, fixture.order(), &mut tx, "mine").await,
-        Ok(3)
-    );
+    assert_eq!(fixture.ordered(&mut tx).await, Ok(3));
     drop(tx);
-    let mut tx = fixture.begin().await;
-    assert_eq!(
-        ordered(&fixture, fixture.order(), &mut tx, "mine").await,
-        Ok(4)
-    );
-    D::commit(tx).await.done();
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.records().await),
-        (1, 1)
-    );
+    assert_eq!(fixture.committed(fixture.order()).await, Ok(4));
+    assert_eq!(fixture.kept("mine").await, (1, 1));
 }
 
 pub(crate) async fn a_replay_in_the_same_transaction_is_one<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let mut tx = fixture.begin().await;
-    assert_eq!(
-        ordered(&fixture, fixture.order(), &mut tx, "mine").await,
-        Ok(1)
-    );
-    assert_eq!(answered::<D>(fixture.order(), &mut tx).await, Ok(1));
+    assert_eq!(fixture.ordered(&mut tx).await, Ok(1));
+    assert_eq!(answered(fixture.order(), &mut tx).await, Ok(1));
     insert::<D>(&mut tx, "after").await.done();
     D::commit(tx).await.done();
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.orders("after").await),
-        (1, 1)
-    );
+    assert_eq!(fixture.orders_of(["mine", "after"]).await, [1, 1]);
 }
 
 pub(crate) async fn a_business_error_undoes_the_writes_of_the_body_and_is_kept<D: Database>() {
@@ -102,16 +61,8 @@ pub(crate) async fn a_business_error_undoes_the_writes_of_the_body_and_is_kept<D
     insert::<D>(&mut tx, "after").await.done();
     D::commit(tx).await.done();
     assert_eq!(fixture.orders("undone").await, 0);
-    assert_eq!(
-        (
-            fixture.orders("before").await,
-            fixture.orders("after").await
-        ),
-        (1, 1)
-    );
-    let mut tx = fixture.begin().await;
-    assert_eq!(answered::<D>(fixture.order(), &mut tx).await, Err(sold_out));
-    D::commit(tx).await.done();
+    assert_eq!(fixture.orders_of(["before", "after"]).await, [1, 1]);
+    assert_eq!(fixture.replayed(fixture.order()).await, Err(sold_out));
     let kept = EntryState::Answered(OutcomeKind::Error);
     assert_eq!(fixture.stands().await, Some(kept));
     assert_eq!(fixture.events.count("completed error"), 1);
@@ -132,13 +83,7 @@ pub(crate) async fn a_business_error_after_an_error_of_the_database_is_kept<D: D
     insert::<D>(&mut tx, "after").await.done();
     D::commit(tx).await.done();
     assert_eq!(fixture.orders("undone").await, 0);
-    assert_eq!(
-        (
-            fixture.orders("before").await,
-            fixture.orders("after").await
-        ),
-        (1, 1)
-    );
+    assert_eq!(fixture.orders_of(["before", "after"]).await, [1, 1]);
     let kept = EntryState::Answered(OutcomeKind::Error);
     assert_eq!(fixture.stands().await, Some(kept));
 }
@@ -161,24 +106,10 @@ pub(crate) async fn a_commit_after_a_system_error_commits_nothing_of_the_call<D:
     assert_eq!(answer, Err(OrderError::Down));
     insert::<D>(&mut tx, "after").await.done();
     D::commit(tx).await.done();
-    assert_eq!(
-        (fixture.orders("undone").await, fixture.records().await),
-        (0, 0)
-    );
-    assert_eq!(
-        (
-            fixture.orders("before").await,
-            fixture.orders("after").await
-        ),
-        (1, 1)
-    );
+    assert_eq!(fixture.kept("undone").await, (0, 0));
+    assert_eq!(fixture.orders_of(["before", "after"]).await, [1, 1]);
     assert_eq!(fixture.events.count("released"), 1);
-    let mut tx = fixture.begin().await;
-    assert_eq!(
-        ordered(&fixture, fixture.order(), &mut tx, "mine").await,
-        Ok(2)
-    );
-    D::commit(tx).await.done();
+    assert_eq!(fixture.committed(fixture.order()).await, Ok(2));
     assert_eq!(fixture.orders("mine").await, 1);
 }
 
@@ -189,15 +120,9 @@ pub(crate) async fn the_same_transaction_may_try_again_after_a_system_error<D: D
         let answer = failed(&fixture, fixture.order(), &mut tx, OrderError::Down).await;
         assert_eq!(answer, Err(OrderError::Down));
     }
-    assert_eq!(
-        ordered(&fixture, fixture.order(), &mut tx, "mine").await,
-        Ok(4)
-    );
+    assert_eq!(fixture.ordered(&mut tx).await, Ok(4));
     D::commit(tx).await.done();
-    assert_eq!(
-        (fixture.orders("undone").await, fixture.orders("mine").await),
-        (0, 1)
-    );
+    assert_eq!(fixture.orders_of(["undone", "mine"]).await, [0, 1]);
 }
 
 pub(crate) async fn after_an_error_of_class_unknown_no_body_runs_again<D: Database>() {
@@ -208,7 +133,7 @@ pub(crate) async fn after_an_error_of_class_unknown_no_body_runs_again<D: Databa
     D::commit(tx).await.done();
     assert_eq!(fixture.orders("undone").await, 0);
     let mut tx = fixture.begin().await;
-    assert_unknown(&refusal(answered::<D>(fixture.order(), &mut tx).await));
+    assert_unknown(&refusal(answered(fixture.order(), &mut tx).await));
     insert::<D>(&mut tx, "after").await.done();
     D::commit(tx).await.done();
     assert_eq!(fixture.orders("after").await, 1);
@@ -243,24 +168,10 @@ pub(crate) async fn a_panic_undoes_the_call<D: Database>() {
     assert!(panics(call).await);
     insert::<D>(&mut tx, "after").await.done();
     D::commit(tx).await.done();
-    assert_eq!(
-        (fixture.orders("undone").await, fixture.records().await),
-        (0, 0)
-    );
-    assert_eq!(
-        (
-            fixture.orders("before").await,
-            fixture.orders("after").await
-        ),
-        (1, 1)
-    );
+    assert_eq!(fixture.kept("undone").await, (0, 0));
+    assert_eq!(fixture.orders_of(["before", "after"]).await, [1, 1]);
     assert_eq!(fixture.events.count("panicked"), 1);
-    let mut tx = fixture.begin().await;
-    assert_eq!(
-        ordered(&fixture, fixture.order(), &mut tx, "mine").await,
-        Ok(2)
-    );
-    D::commit(tx).await.done();
+    assert_eq!(fixture.committed(fixture.order()).await, Ok(2));
 }
 
 /// Runs the body up to the point after its write, and drops the call there.
@@ -282,11 +193,9 @@ pub(crate) async fn dropped_half_way_and_committed_no_body_runs_again<D: Databas
     let mut tx = fixture.begin().await;
     drop_half_way(&fixture, &mut tx).await;
     // Not in the same transaction either.
-    assert_unknown(&refusal(answered::<D>(fixture.order(), &mut tx).await));
+    assert_unknown(&refusal(answered(fixture.order(), &mut tx).await));
     D::commit(tx).await.done();
-    let mut tx = fixture.begin().await;
-    assert_unknown(&refusal(answered::<D>(fixture.order(), &mut tx).await));
-    D::commit(tx).await.done();
+    assert_unknown(&refusal(fixture.replayed(fixture.order()).await));
     assert_eq!((fixture.orders("half").await, fixture.runs.count()), (1, 1));
     assert_eq!(fixture.stands().await, Some(EntryState::Unknown));
 }
@@ -296,20 +205,9 @@ pub(crate) async fn dropped_half_way_and_rolled_back_it_runs_again<D: Database>(
     let mut tx = fixture.begin().await;
     drop_half_way(&fixture, &mut tx).await;
     D::rollback(tx).await.done();
-    assert_eq!(
-        (fixture.orders("half").await, fixture.records().await),
-        (0, 0)
-    );
-    let mut tx = fixture.begin().await;
-    assert_eq!(
-        ordered(&fixture, fixture.order(), &mut tx, "mine").await,
-        Ok(2)
-    );
-    D::commit(tx).await.done();
-    assert_eq!(
-        (fixture.orders("half").await, fixture.orders("mine").await),
-        (0, 1)
-    );
+    assert_eq!(fixture.kept("half").await, (0, 0));
+    assert_eq!(fixture.committed(fixture.order()).await, Ok(2));
+    assert_eq!(fixture.orders_of(["half", "mine"]).await, [0, 1]);
 }
 
 pub(crate) async fn another_request_with_the_same_key_is_refused<D: Database>() {
@@ -318,14 +216,14 @@ pub(crate) async fn another_request_with_the_same_key_is_refused<D: Database>() 
     let call = || fixture.order().fingerprint("a book");
     assert_eq!(ordered(&fixture, call(), &mut tx, "mine").await, Ok(1));
     let other = fixture.order().fingerprint("a pen");
-    let error = refusal(answered::<D>(other, &mut tx).await);
+    let error = refusal(answered(other, &mut tx).await);
     assert_eq!(*error.kind(), ErrorKind::Mismatch);
     D::commit(tx).await.done();
     let mut tx = fixture.begin().await;
     let other = fixture.order().fingerprint("a pen");
-    let error = refusal(answered::<D>(other, &mut tx).await);
+    let error = refusal(answered(other, &mut tx).await);
     assert_eq!(*error.kind(), ErrorKind::Mismatch);
-    assert_eq!(answered::<D>(call(), &mut tx).await, Ok(1));
+    assert_eq!(answered(call(), &mut tx).await, Ok(1));
     D::commit(tx).await.done();
     assert_eq!(fixture.orders("mine").await, 1);
 }
@@ -336,11 +234,9 @@ pub(crate) async fn a_cool_down_refuses_until_it_is_over<D: Database>() {
         let call = fixture.order().on_duplicate(OnDuplicate::Reject);
         call.ttl(Duration::from_mins(1))
     };
+    assert_eq!(fixture.committed(call()).await, Ok(1));
     let mut tx = fixture.begin().await;
-    assert_eq!(ordered(&fixture, call(), &mut tx, "mine").await, Ok(1));
-    D::commit(tx).await.done();
-    let mut tx = fixture.begin().await;
-    let error = refusal(answered::<D>(call(), &mut tx).await);
+    let error = refusal(answered(call(), &mut tx).await);
     let left = error.retry_after().expect("it says when");
     assert!(
         matches!(error.kind(), ErrorKind::Duplicate { .. }),
@@ -351,18 +247,9 @@ pub(crate) async fn a_cool_down_refuses_until_it_is_over<D: Database>() {
         "{left:?}"
     );
     D::commit(tx).await.done();
-    fixture
-        .store
-        .age(Duration::from_mins(1))
-        .await
-        .expect("it is up");
-    let mut tx = fixture.begin().await;
-    assert_eq!(ordered(&fixture, call(), &mut tx, "mine").await, Ok(2));
-    D::commit(tx).await.done();
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.records().await),
-        (2, 1)
-    );
+    fixture.age(Duration::from_mins(1)).await;
+    assert_eq!(fixture.committed(call()).await, Ok(2));
+    assert_eq!(fixture.kept("mine").await, (2, 1));
 }
 
 pub(crate) async fn an_answer_may_be_kept_for_ever<D: Database>() {
@@ -372,10 +259,8 @@ pub(crate) async fn an_answer_may_be_kept_for_ever<D: Database>() {
     assert_eq!(ordered(&fixture, call(), &mut tx, "mine").await, Ok(1));
     D::commit(tx).await.done();
     let decades = Duration::from_hours(24 * 365 * 50);
-    fixture.store.age(decades).await.expect("it is up");
-    let mut tx = fixture.begin().await;
-    assert_eq!(answered::<D>(call(), &mut tx).await, Ok(1));
-    D::commit(tx).await.done();
+    fixture.age(decades).await;
+    assert_eq!(fixture.replayed(call()).await, Ok(1));
 }
 
 pub(crate) async fn a_kept_error_has_a_life_of_its_own<D: Database>() {
@@ -389,28 +274,10 @@ pub(crate) async fn a_kept_error_has_a_life_of_its_own<D: Database>() {
     let answer = failed(&fixture, call(), &mut tx, sold_out.clone()).await;
     assert_eq!(answer, Err(sold_out.clone()));
     D::commit(tx).await.done();
-    fixture
-        .store
-        .age(Duration::from_mins(9))
-        .await
-        .expect("it is up");
-    let mut tx = fixture.begin().await;
-    assert_eq!(answered::<D>(call(), &mut tx).await, Err(sold_out));
-    D::commit(tx).await.done();
-    fixture
-        .store
-        .age(Duration::from_mins(1))
-        .await
-        .expect("it is up");
-    let mut tx = fixture.begin().await;
-    assert_eq!(ordered(&fixture, call(), &mut tx, "mine").await, Ok(2));
-    D::commit(tx).await.done();
-    fixture
-        .store
-        .age(Duration::from_hours(23))
-        .await
-        .expect("it is up");
-    let mut tx = fixture.begin().await;
-    assert_eq!(answered::<D>(call(), &mut tx).await, Ok(2));
-    D::commit(tx).await.done();
+    fixture.age(Duration::from_mins(9)).await;
+    assert_eq!(fixture.replayed(call()).await, Err(sold_out));
+    fixture.age(Duration::from_mins(1)).await;
+    assert_eq!(fixture.committed(call()).await, Ok(2));
+    fixture.age(Duration::from_hours(23)).await;
+    assert_eq!(fixture.replayed(call()).await, Ok(2));
 }

@@ -1,15 +1,9 @@
 //! Records left by calls with leases, and records left to them by calls in transactions.
 
-use std::time::Duration;
-
-use idem_runtime::{Context, FOREVER, admin::EntryState};
+use idem_runtime::{Context, FOREVER};
 use tokio::sync::Notify;
 
-use crate::database::Database;
-use crate::fixture::{
-    Answer, Done, Fixture, OrderError, answered, assert_running, assert_unknown, insert, make,
-    ordered, refusal,
-};
+use crate::prelude::*;
 
 /// Runs the body of the key in a transaction, and commits.
 async fn runs<D: Database>(fixture: &Fixture<D>, run: u32) {
@@ -17,13 +11,8 @@ async fn runs<D: Database>(fixture: &Fixture<D>, run: u32) {
     let answer = ordered(fixture, fixture.order(), &mut tx, "mine").await;
     assert_eq!(answer, Ok(run));
     D::commit(tx).await.done();
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.records().await),
-        (1, 1)
-    );
-    let mut tx = fixture.begin().await;
-    assert_eq!(answered::<D>(fixture.order(), &mut tx).await, Ok(run));
-    D::commit(tx).await.done();
+    assert_eq!(fixture.kept("mine").await, (1, 1));
+    assert_eq!(fixture.replayed(fixture.order()).await, Ok(run));
 }
 
 /// A call with a lease that is dropped in its body.
@@ -53,7 +42,7 @@ pub(crate) async fn a_key_that_was_given_back_is_claimed<D: Database>() {
 pub(crate) async fn a_lapsed_lease_is_taken_over<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     abandoned(&fixture).await;
-    fixture.store.age(Duration::from_mins(1)).await.unwrap();
+    fixture.age(Duration::from_mins(1)).await;
     let mut tx = fixture.begin().await;
     let call = fixture.order().in_tx(&mut tx);
     let answer: Answer = call
@@ -71,19 +60,13 @@ pub(crate) async fn a_lease_that_runs_is_respected<D: Database>() {
     abandoned(&fixture).await;
     let mut tx = fixture.begin().await;
     insert::<D>(&mut tx, "before").await.done();
-    let error = refusal(answered::<D>(fixture.order(), &mut tx).await);
+    let error = refusal(answered(fixture.order(), &mut tx).await);
     assert_running(&error);
     let left = error.retry_after().expect("it says when");
     assert!(left > Duration::from_secs(1), "{left:?}");
     insert::<D>(&mut tx, "after").await.done();
     D::commit(tx).await.done();
-    assert_eq!(
-        (
-            fixture.orders("before").await,
-            fixture.orders("after").await
-        ),
-        (1, 1)
-    );
+    assert_eq!(fixture.orders_of(["before", "after"]).await, [1, 1]);
 }
 
 pub(crate) async fn an_expired_record_is_taken_over<D: Database>() {
@@ -91,7 +74,7 @@ pub(crate) async fn an_expired_record_is_taken_over<D: Database>() {
     let answer: Answer = fixture.order().run(|_| async { Ok(77) }).await;
     assert_eq!(answer, Ok(77));
     let years = Duration::from_hours(24 * 365 * 5);
-    fixture.store.age(years).await.unwrap();
+    fixture.age(years).await;
     runs(&fixture, 1).await;
 }
 
@@ -103,9 +86,7 @@ pub(crate) async fn an_unknown_outcome_is_respected<D: Database>() {
         .run(timed_out)
         .await
         .expect_err("it timed out");
-    let mut tx = fixture.begin().await;
-    assert_unknown(&refusal(answered::<D>(fixture.order(), &mut tx).await));
-    D::commit(tx).await.done();
+    assert_unknown(&refusal(fixture.replayed(fixture.order()).await));
     // An operator resets the unknown outcome.
     let entry = fixture
         .order()

@@ -2,16 +2,12 @@
 
 use std::process::Command;
 
-use idem_runtime::ErrorKind;
 use idem_runtime::store::sql::Sqlite;
 use sqlx::error::DatabaseError;
-use sqlx::{Connection, Executor, SqliteConnection, SqlitePool, SqliteTransaction};
+use sqlx::{Executor, SqliteConnection, SqlitePool, SqliteTransaction};
 
-use crate::database::Database;
 use crate::ended::{assert_usable, ends, pool_of_one};
-use crate::fixture::{
-    Answer, Done, Fixture, OrderError, answered, assert_aborted, insert, make, ordered, refusal,
-};
+use crate::prelude::*;
 
 type Pooled = <Sqlite as Database>::Pooled;
 
@@ -104,9 +100,15 @@ async fn shop() -> (Fixture<Sqlite>, SqlitePool) {
     (fixture, pool)
 }
 
+/// Calls on a connection of the pool, and makes the order `mine`.
+async fn ordered_on(fixture: &Fixture<Sqlite>, key: &str, conn: &mut Pooled) -> Answer {
+    let body = async |conn: &mut Pooled, _| make::<Sqlite>(conn, &fixture.runs, "mine").await;
+    fixture.call(key).in_tx(conn).run(body).await
+}
+
 /// Panics unless nothing of the call exists.
 async fn assert_nothing(fixture: &Fixture<Sqlite>, case: &str) {
-    let there = (fixture.orders("mine").await, fixture.records().await);
+    let there = fixture.kept("mine").await;
     assert_eq!(there, (0, 0), "{case}");
 }
 
@@ -126,7 +128,7 @@ async fn in_the_callers_transaction() {
                 });
                 assert_aborted(&refusal(answer.await));
                 // In the same transaction no body runs any more, and no record is written.
-                let again = answered::<Sqlite>(fixture.order(), &mut tx).await;
+                let again = answered(fixture.order(), &mut tx).await;
                 assert_aborted(&refusal(again));
                 insert::<Sqlite>(&mut tx, "mine")
                     .await
@@ -150,8 +152,8 @@ async fn in_idems_transaction(
     end: &Answer,
 ) {
     let call = fixture.order().in_tx(conn);
-    let answer = call.run(async |conn: &mut Pooled, _| way.body(fixture, conn, end.clone()).await);
-    let answer = answer.await;
+    let body = async |conn: &mut Pooled, _| way.body(fixture, conn, end.clone()).await;
+    let answer = call.run(body).await;
     // Nothing of the call remains, and its transaction is idem's: its error may be its answer.
     if answer != Err(OrderError::Down) {
         assert_aborted(&refusal(answer));
@@ -167,10 +169,11 @@ async fn in_idems_transaction_on_a_pools_connection() {
             let mut conn = pool.acquire().await.done();
             in_idems_transaction(&fixture, &mut conn, way, &end).await;
             // The connection remains usable.
-            let call = fixture.order().in_tx(&mut conn);
-            let body =
-                async |conn: &mut Pooled, _| make::<Sqlite>(conn, &fixture.runs, "mine").await;
-            assert_eq!(call.run(body).await, Ok(2), "{case}");
+            assert_eq!(
+                ordered_on(&fixture, "order-7", &mut conn).await,
+                Ok(2),
+                "{case}"
+            );
             drop(conn);
             assert_eq!(fixture.orders("mine").await, 1, "{case}");
             assert_usable(&fixture, &pool).await;
@@ -221,7 +224,7 @@ async fn before_idem_has_seen_the_connection() {
                 tx.rollback().await.done();
             }
             let mut tx = pool.begin().await.done();
-            let error = refusal(answered::<Sqlite>(fixture.order(), &mut tx).await);
+            let error = refusal(answered(fixture.order(), &mut tx).await);
             assert_aborted(&error);
             drop(tx);
             assert_nothing(&fixture, case).await;
@@ -236,11 +239,7 @@ async fn within_two_transactions_of_sqlx() {
     let (fixture, pool) = shop().await;
     let mut tx = pool.begin().await.done();
     let mut inner = tx.begin().await.done();
-    let call = fixture.order().in_tx(&mut inner);
-    let answer: Answer = call
-        .run(async |_: &mut SqliteTransaction<'_>, _| unreachable!("nothing runs"))
-        .await;
-    let error = refusal(answer);
+    let error = refusal(answered(fixture.order(), &mut inner).await);
     assert_aborted(&error);
     assert!(error.to_string().contains("SAVEPOINT"), "{error}");
     inner.commit().await.expect_err("the connection is closed");
@@ -262,11 +261,7 @@ async fn before_idem_begins() {
             insert::<Sqlite>(&mut tx, "mine").await.done();
             tx.rollback().await.done();
         }
-        let call = fixture.order().in_tx(&mut conn);
-        let answer: Answer = call
-            .run(async |_: &mut Pooled, _| unreachable!("nothing runs"))
-            .await;
-        assert_aborted(&refusal(answer));
+        assert_aborted(&refusal(answered(fixture.order(), &mut conn).await));
         drop(conn);
         assert_nothing(&fixture, "own").await;
         assert_usable(&fixture, &pool).await;
@@ -278,10 +273,7 @@ async fn before_idem_begins() {
 async fn a_commit_of_the_caller_that_fails() {
     let (fixture, pool) = shop().await;
     let mut tx = pool.begin().await.done();
-    assert_eq!(
-        ordered(&fixture, fixture.order(), &mut tx, "mine").await,
-        Ok(1)
-    );
+    assert_eq!(fixture.ordered(&mut tx).await, Ok(1));
     let mut handle = tx.lock_handle().await.done();
     handle.set_commit_hook(|| false);
     drop(handle);
@@ -291,7 +283,7 @@ async fn a_commit_of_the_caller_that_fails() {
     drop(conn);
     assert_nothing(&fixture, "commit").await;
     let mut tx = pool.begin().await.done();
-    assert_aborted(&refusal(answered::<Sqlite>(fixture.order(), &mut tx).await));
+    assert_aborted(&refusal(answered(fixture.order(), &mut tx).await));
     drop(tx);
     assert_usable(&fixture, &pool).await;
 }
@@ -302,11 +294,10 @@ async fn a_commit_of_idem_that_fails() {
     let (fixture, pool) = shop().await;
     let mut conn = pool.acquire().await.done();
     conn.lock_handle().await.done().set_commit_hook(|| false);
-    let body = async |conn: &mut Pooled, _| make::<Sqlite>(conn, &fixture.runs, "mine").await;
-    assert_aborted(&refusal(fixture.order().in_tx(&mut conn).run(body).await));
+    assert_aborted(&refusal(ordered_on(&fixture, "order-7", &mut conn).await));
     conn.lock_handle().await.done().remove_commit_hook();
     assert_nothing(&fixture, "commit").await;
-    assert_eq!(fixture.order().in_tx(&mut conn).run(body).await, Ok(2));
+    assert_eq!(ordered_on(&fixture, "order-7", &mut conn).await, Ok(2));
     drop(conn);
     assert_eq!(fixture.orders("mine").await, 1);
     assert_usable(&fixture, &pool).await;
@@ -321,9 +312,8 @@ async fn a_rollback_on_its_way() {
         let mut tx = conn.begin().await.done();
         insert::<Sqlite>(&mut tx, "undone").await.done();
         drop(tx);
-        let call = fixture.call(&format!("order-{run}")).in_tx(&mut conn);
-        let body = async |conn: &mut Pooled, _| make::<Sqlite>(conn, &fixture.runs, "mine").await;
-        assert_eq!(call.run(body).await, Ok(run));
+        let key = format!("order-{run}");
+        assert_eq!(ordered_on(&fixture, &key, &mut conn).await, Ok(run));
         assert_eq!(fixture.orders("mine").await, i64::from(run));
     }
     assert_eq!(fixture.orders("undone").await, 0);
@@ -403,7 +393,7 @@ async fn small_files_in_the_callers_transaction() {
             assert_eq!(answer, Ok(1));
             tx.commit().await.expect_err("the file is too large");
             let mut tx = pool.begin().await.done();
-            assert_aborted(&refusal(answered::<Sqlite>(fixture.order(), &mut tx).await));
+            assert_aborted(&refusal(answered(fixture.order(), &mut tx).await));
         }
         assert_nothing(&fixture, "small files").await;
         assert_usable(&fixture, &pool).await;
@@ -431,9 +421,7 @@ async fn small_files_in_idems_transaction() {
             assert_eq!(*error.kind(), ErrorKind::CommitUnknown);
         }
         assert_nothing(&fixture, "small files").await;
-        let call = fixture.order().in_tx(&mut conn);
-        let body = async |conn: &mut Pooled, _| make::<Sqlite>(conn, &fixture.runs, "mine").await;
-        assert_eq!(call.run(body).await, Ok(2));
+        assert_eq!(ordered_on(&fixture, "order-7", &mut conn).await, Ok(2));
         drop(conn);
         assert_eq!(fixture.orders("mine").await, 1);
         assert_usable(&fixture, &pool).await;

@@ -1,17 +1,15 @@
 //! A shutdown that begins while a call in a transaction has its claim, and is polled at every wake.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Mutex, OnceLock, Weak};
 use std::task::{Context, Wake, Waker};
-use std::time::Duration;
 
 use idem_runtime::{
-    Engine, Observer, ShutdownError,
+    Observer, ShutdownError,
     observe::{Event, EventKind},
 };
 
-use crate::database::Database;
-use crate::fixture::{Done, Fixture, make};
+use crate::prelude::*;
 
 type Shutdown = Pin<Box<dyn Future<Output = Result<(), ShutdownError>> + Send>>;
 

@@ -3,13 +3,12 @@
 use idem_harness::PostgresServer;
 use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::{
-    Engine, Error,
+    Error,
     codec::{AnswerFormat, EncryptionKeys},
 };
-use sqlx::{Connection, PgConnection};
+use sqlx::PgConnection;
 
-use crate::database::Database;
-use crate::fixture::{Answer, Done, Fixture, OrderError, answered, insert, make, ordered};
+use crate::prelude::*;
 
 pub(crate) async fn operations_with_any_name<D: Database>() {
     let fixture = Fixture::<D>::new().await;
@@ -29,7 +28,7 @@ pub(crate) async fn operations_with_any_name<D: Database>() {
         let call = || fixture.engine.operation(name.to_owned()).key(&number);
         for error in [OrderError::SoldOut { run: 7 }, OrderError::Down] {
             let mut tx = fixture.begin().await;
-            let answer = crate::fixture::failed(&fixture, call(), &mut tx, error.clone()).await;
+            let answer = failed(&fixture, call(), &mut tx, error.clone()).await;
             assert_eq!(answer, Err(error), "{name:?}");
             D::rollback(tx).await.done();
         }
@@ -38,17 +37,12 @@ pub(crate) async fn operations_with_any_name<D: Database>() {
         let answer = ordered(&fixture, call(), &mut tx, "mine").await;
         assert_eq!(answer, Ok(run), "{name:?}");
         D::commit(tx).await.done();
-        let mut tx = fixture.begin().await;
-        assert_eq!(answered::<D>(call(), &mut tx).await, Ok(run), "{name:?}");
-        D::commit(tx).await.done();
+        assert_eq!(fixture.replayed(call()).await, Ok(run), "{name:?}");
         let entry = call().entry().await.unwrap();
         assert!(entry.is_some(), "{name:?}");
     }
     let all = i64::try_from(names.len()).unwrap();
-    assert_eq!(
-        (fixture.orders("mine").await, fixture.records().await),
-        (all, all)
-    );
+    assert_eq!(fixture.kept("mine").await, (all, all));
 }
 
 /// 200 KiB with every byte in it.

@@ -2,13 +2,11 @@
 
 use idem_runtime::clock::ManualClock;
 use idem_runtime::{
-    ErrorKind, idempotent,
+    idempotent,
     token::{TokenIssuer, token},
 };
-use std::time::Duration;
 
-use crate::database::Database;
-use crate::fixture::{Answer, Done, Fixture, OrderError, make, refusal};
+use crate::prelude::*;
 
 const ANN: &str = "ann";
 
@@ -49,10 +47,7 @@ pub(crate) async fn a_token_is_taken_with_the_commit<D: Database>() {
         assert_eq!(fixture.submitted(&token, ANN, false).await, Ok(2));
         clock.advance(Duration::from_mins(6));
     }
-    assert_eq!(
-        (fixture.orders(&token).await, fixture.records().await),
-        (1, 1)
-    );
+    assert_eq!(fixture.kept(&token).await, (1, 1));
 }
 
 pub(crate) async fn an_expired_token_leaves_nothing<D: Database>() {
@@ -67,12 +62,9 @@ pub(crate) async fn an_expired_token_leaves_nothing<D: Database>() {
         let mut tx = fixture.begin().await;
         let error = refusal(fixture.submit(&mut tx, token, ANN, false).await);
         assert_eq!(*error.kind(), ErrorKind::TokenExpired, "{error}");
-        crate::fixture::insert::<D>(&mut tx, "around").await.done();
+        insert::<D>(&mut tx, "around").await.done();
         D::commit(tx).await.done();
         assert_eq!(fixture.orders(token).await, 0);
     }
-    assert_eq!(
-        (fixture.orders("around").await, fixture.records().await),
-        (2, 0)
-    );
+    assert_eq!(fixture.kept("around").await, (2, 0));
 }

@@ -2,13 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::thread;
 
-use sqlx::Connection;
-
-use crate::database::Database;
-use crate::fixture::{Answer, Done, Fixture, insert, make};
+use crate::prelude::*;
 
 /// A proxy for one connection that counts round trips: client messages that follow a server message.
 #[derive(Debug, Default)]

@@ -1,17 +1,10 @@
 //! Duplicates on other connections while the first call's transaction is open.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use idem_runtime::OnRunning;
-use sqlx::Connection;
 use tokio::task::JoinHandle;
 
-use crate::database::Database;
-use crate::fixture::{
-    Answer, Done, Fixture, answered, assert_aborted, assert_running, insert, ordered, refusal, soon,
-};
+use crate::prelude::*;
 
 /// A short lock wait, on a database where a call can limit it.
 const SHORT: Duration = Duration::from_secs(1);
@@ -34,38 +27,32 @@ fn duplicate<D: Database>(
     })
 }
 
-pub(crate) async fn a_duplicate_waits_for_the_commit_and_replays<D: Database>() {
+/// The duplicate of a transaction that ends like this gets its answer only afterwards.
+async fn waits_for_the_end<D: Database>(commits: bool, answer: Answer, runs: u32) {
     let fixture = Arc::new(Fixture::<D>::new().await);
     let ended = Arc::new(AtomicBool::new(false));
     let mut tx = fixture.begin().await;
-    assert_eq!(
-        ordered(&fixture, fixture.order(), &mut tx, "mine").await,
-        Ok(1)
-    );
+    assert_eq!(fixture.ordered(&mut tx).await, Ok(1));
     let waits = duplicate(&fixture, &ended);
     fixture.until_waiting(1).await;
     ended.store(true, Ordering::SeqCst);
-    D::commit(tx).await.done();
-    let answer = soon("the duplicate has its answer", waits).await;
-    assert_eq!(answer.unwrap(), (Ok(1), true));
-    assert_eq!((fixture.orders("mine").await, fixture.runs.count()), (1, 1));
+    if commits {
+        D::commit(tx).await.done();
+    } else {
+        D::rollback(tx).await.done();
+    }
+    let seen = soon("the duplicate has its answer", waits).await;
+    assert_eq!(seen.unwrap(), (answer, true));
+    let kept = (fixture.orders("mine").await, fixture.runs.count());
+    assert_eq!(kept, (1, runs));
+}
+
+pub(crate) async fn a_duplicate_waits_for_the_commit_and_replays<D: Database>() {
+    waits_for_the_end::<D>(true, Ok(1), 1).await;
 }
 
 pub(crate) async fn a_duplicate_waits_for_the_rollback_and_runs<D: Database>() {
-    let fixture = Arc::new(Fixture::<D>::new().await);
-    let ended = Arc::new(AtomicBool::new(false));
-    let mut tx = fixture.begin().await;
-    assert_eq!(
-        ordered(&fixture, fixture.order(), &mut tx, "mine").await,
-        Ok(1)
-    );
-    let waits = duplicate(&fixture, &ended);
-    fixture.until_waiting(1).await;
-    ended.store(true, Ordering::SeqCst);
-    D::rollback(tx).await.done();
-    let answer = soon("the duplicate runs", waits).await;
-    assert_eq!(answer.unwrap(), (Ok(2), true));
-    assert_eq!((fixture.orders("mine").await, fixture.runs.count()), (1, 2));
+    waits_for_the_end::<D>(false, Ok(2), 2).await;
 }
 
 /// The settings of a session that a call must restore.
@@ -81,8 +68,7 @@ pub(crate) async fn a_caller_that_does_not_wait_gets_running_and_continues<D: Da
     for on_running in [OnRunning::Reject, OnRunning::Wait(SHORT)] {
         let fixture = Fixture::<D>::new().await;
         let mut first = fixture.begin().await;
-        let answer = ordered(&fixture, fixture.order(), &mut first, "mine").await;
-        assert_eq!(answer, Ok(1));
+        assert_eq!(fixture.ordered(&mut first).await, Ok(1));
         // Settings of the session and of the transaction stay the same.
         let mut conn = fixture.connection().await;
         let session = settings::<D>(&mut conn).await;
@@ -94,13 +80,12 @@ pub(crate) async fn a_caller_that_does_not_wait_gets_running_and_continues<D: Da
         let local = settings::<D>(&mut tx).await;
         insert::<D>(&mut tx, "before").await.done();
         let call = fixture.order().on_running(on_running);
-        let error = refusal(answered::<D>(call, &mut tx).await);
+        let error = refusal(answered(call, &mut tx).await);
         assert_running(&error);
         assert_eq!(settings::<D>(&mut tx).await, local);
         insert::<D>(&mut tx, "after").await.done();
         // Another key is free.
-        let answer = ordered(&fixture, fixture.call("other"), &mut tx, "other").await;
-        assert_eq!(answer, Ok(2));
+        assert_eq!(fixture.ordered_as("other", &mut tx).await, Ok(2));
         assert_eq!(settings::<D>(&mut tx).await, local);
         D::commit(tx).await.done();
         for name in ["before", "after", "other"] {
@@ -134,15 +119,25 @@ pub(crate) async fn a_session_keeps_its_settings<D: Database>() {
     assert_eq!(run(&mut conn, "a").await, Ok(1));
     assert_eq!(settings::<D>(&mut conn).await, before, "after a replay");
     let mut first = fixture.begin().await;
-    assert_eq!(
-        ordered(&fixture, fixture.call("b"), &mut first, "b").await,
-        Ok(1)
-    );
+    assert_eq!(fixture.ordered_as("b", &mut first).await, Ok(1));
     assert_running(&refusal(run(&mut conn, "b").await));
     assert_eq!(settings::<D>(&mut conn).await, before, "after a refusal");
     D::rollback(first).await.done();
     assert_eq!(run(&mut conn, "b").await, Ok(1));
     assert_eq!(settings::<D>(&mut conn).await, before, "at last");
+}
+
+/// A call that waits for so long, and is dropped while it waits.
+async fn dropped_while_it_waits<D: Database>(
+    fixture: &Fixture<D>,
+    wait: Duration,
+    conn: &mut D::Conn,
+) {
+    let call = fixture.order().on_running(OnRunning::Wait(wait));
+    tokio::select! {
+        answer = answered(call, conn) => panic!("the first call is not committed: {answer:?}"),
+        () = fixture.until_waiting(1) => {}
+    }
 }
 
 /// A claim that is dropped while it waits.
@@ -151,25 +146,10 @@ pub(crate) async fn a_dropped_claim_leaves_a_usable_connection<D: Database>() {
     let mut conn = fixture.connection().await;
     let before = settings::<D>(&mut conn).await;
     let mut first = fixture.begin().await;
-    assert_eq!(
-        ordered(&fixture, fixture.order(), &mut first, "mine").await,
-        Ok(1)
-    );
-    {
-        let call = fixture
-            .order()
-            .on_running(OnRunning::Wait(Duration::from_secs(20)));
-        let call = call.in_tx(&mut *conn);
-        let call = call.run(async |_: &mut D::Conn, _| -> Answer { unreachable!() });
-        tokio::select! {
-            answer = call => panic!("the first call is not committed: {answer:?}"),
-            () = fixture.until_waiting(1) => {}
-        }
-    }
+    assert_eq!(fixture.ordered(&mut first).await, Ok(1));
+    dropped_while_it_waits(&fixture, Duration::from_secs(20), &mut conn).await;
     D::commit(first).await.done();
-    let call = fixture.order().in_tx(&mut *conn);
-    let answer: Answer = call.run(async |_: &mut D::Conn, _| unreachable!()).await;
-    assert_eq!(answer, Ok(1));
+    assert_eq!(answered(fixture.order(), &mut *conn).await, Ok(1));
     assert_eq!(settings::<D>(&mut conn).await, before);
 }
 
@@ -209,10 +189,7 @@ pub(crate) async fn a_deadlock_ends_with_one_of_two_aborted<D: Database>() {
     let both = async { one.await.unwrap() + other.await.unwrap() };
     let aborted = soon("the deadlock is found", both).await;
     assert!(aborted >= 1, "nobody was told");
-    assert_eq!(
-        (fixture.orders("a").await, fixture.orders("b").await),
-        (1, 1)
-    );
+    assert_eq!(fixture.orders_of(["a", "b"]).await, [1, 1]);
     assert_eq!(fixture.records().await, 2);
 }
 
@@ -222,24 +199,13 @@ pub(crate) async fn a_claim_that_gives_up_unheard_spoils_no_setting<D: Database>
     let mut conn = fixture.connection().await;
     let before = settings::<D>(&mut conn).await;
     let mut first = fixture.begin().await;
-    let answer = ordered(&fixture, fixture.order(), &mut first, "mine").await;
-    assert_eq!(answer, Ok(1));
-    {
-        // Long enough to be observed, and short enough to be waited for.
-        let call = fixture.order().on_running(OnRunning::Wait(SHORT * 5));
-        let call = call.in_tx(&mut *conn);
-        let call = call.run(async |_: &mut D::Conn, _| -> Answer { unreachable!() });
-        tokio::select! {
-            answer = call => panic!("nobody has seen it wait: {answer:?}"),
-            () = fixture.until_waiting(1) => {}
-        }
-    }
+    assert_eq!(fixture.ordered(&mut first).await, Ok(1));
+    // Long enough to be observed, and short enough to be waited for.
+    dropped_while_it_waits(&fixture, SHORT * 5, &mut conn).await;
     fixture.until_none_waits().await;
     D::commit(first).await.done();
     // The pending reply of the server is read now.
     drop(conn.ping().await);
-    let call = fixture.order().in_tx(&mut *conn);
-    let answer: Answer = call.run(async |_: &mut D::Conn, _| unreachable!()).await;
-    assert_eq!(answer, Ok(1));
+    assert_eq!(answered(fixture.order(), &mut *conn).await, Ok(1));
     assert_eq!(settings::<D>(&mut conn).await, before);
 }

@@ -1,0 +1,15 @@
+//! What most files of these tests use.
+
+pub(crate) use std::sync::Arc;
+pub(crate) use std::time::{Duration, Instant};
+
+pub(crate) use idem_harness::{Edition, RedisServer, Reply, TcpProxy};
+pub(crate) use idem_runtime::key::Operation;
+pub(crate) use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
+pub(crate) use idem_runtime::store::{ClaimRequest, Owner, RecordKey, Store, StoreErrorKind};
+pub(crate) use idem_tests::shop::{
+    Failure, PASSWORD, Shop, asks, assert_unavailable, connect, happened, patient, persistent,
+    refused, until,
+};
+
+pub(crate) use crate::access::{DOCUMENTED, with_user};

@@ -1,0 +1,19 @@
+//! What most files of these tests use.
+
+pub(crate) use std::future::poll_fn;
+pub(crate) use std::task::Poll;
+pub(crate) use std::time::Duration;
+
+pub(crate) use idem_harness::TcpProxy;
+pub(crate) use idem_runtime::store::StoreErrorKind::{Refused, Unavailable};
+pub(crate) use idem_runtime::store::sql::{
+    MySql, Postgres, PostgresStore, Purge, SqlStore, Sqlite, SqliteStore,
+};
+pub(crate) use idem_runtime::store::{ClaimReply, Owner, ReadReply, Store};
+pub(crate) use idem_runtime::{Engine, Error, ErrorKind};
+pub(crate) use idem_tests::shop::{asks, patiently, until};
+pub(crate) use tokio::task::JoinSet;
+pub(crate) use tokio::time::sleep;
+
+pub(crate) use crate::fixture::*;
+pub(crate) use crate::test_database::*;

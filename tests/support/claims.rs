@@ -1,0 +1,40 @@
+//! The records of claims and completions, as the engine writes them.
+
+use bytes::Bytes;
+use idem_runtime::store::{
+    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, RecordKey, State, Store,
+};
+
+/// Header of the claim that this request was granted.
+#[must_use]
+pub fn granted(request: &ClaimRequest, reply: &ClaimReply) -> Header {
+    let ClaimReply::Granted { fence, attempt, .. } = reply else {
+        panic!("no other owner has the key, and the store replied {reply:?}");
+    };
+    let lease = request.lease;
+    let state = State::Pending { lease };
+    let mut claim = Header::new(state, request.owner, *fence, request.retain);
+    (claim.attempts, claim.fingerprint) = (*attempt, request.fingerprint);
+    claim
+}
+
+/// Claims a key that no other owner has.
+pub async fn take(store: &dyn Store, key: &RecordKey, request: &ClaimRequest) -> Header {
+    let reply = store.claim(key, request).await;
+    granted(request, &reply.expect("the store is up"))
+}
+
+/// The record of a finished call.
+#[must_use]
+pub fn finished(claim: &Header, outcome: OutcomeKind, answer: &[u8]) -> Bytes {
+    let mut done = *claim;
+    done.state = State::Done { outcome, schema: 1 };
+    [&done.encode()[..], answer].concat().into()
+}
+
+/// Completes a claim that is not lost.
+pub async fn complete(store: &dyn Store, key: &RecordKey, record: &Bytes) {
+    let stored = store.complete(key, record).await;
+    let stored = stored.expect("the store is up");
+    assert_eq!(stored, CompleteReply::Stored { late: false });
+}
