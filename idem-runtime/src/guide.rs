@@ -11,6 +11,7 @@ macro_rules! pages {
                     not(doctest),
                     all(
                         feature = "axum",
+                        feature = "consumer",
                         feature = "macros",
                         feature = "postgres",
                         feature = "redis",

@@ -33,7 +33,7 @@ pub trait Delivery: Send + Sync {
     /// Called every third of the lease, from the delivery on, and no more once the lease is lost.
     fn extend(&self, time: Duration) -> impl Future<Output = Result<(), BrokerError>> + Send;
 
-    /// Tells the broker the verdict. A dead letter is acknowledged only after it is where a person looks.
+    /// Tells the broker the verdict. A dead letter is acknowledged only after it is in the dead-letter queue.
     ///
     /// The call's answer is in the store by now: after an error, or where this is dropped, the message is delivered
     /// again and gets the same verdict.

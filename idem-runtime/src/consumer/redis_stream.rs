@@ -14,7 +14,7 @@ use super::delivery::{BrokerError, Delivery, Source};
 use super::verdict::Verdict;
 use crate::record::Owner;
 
-/// The longest wait for a new entry, and the longest time between two looks for entries of other consumers.
+/// The longest wait for a new entry, and the longest time between two take-overs of entries of other consumers.
 const LONGEST_BLOCK: Duration = Duration::from_secs(1);
 
 /// The time that a command may take.
@@ -33,7 +33,7 @@ type Entry = (String, Fields);
 /// A consumer group of a Redis stream, as the [`Source`] of a [`Consumer`](super::Consumer).
 ///
 /// Needs Redis 6.2 or newer, or Valkey; one server, not a cluster. An entry that its consumer neither settled nor
-/// extended for [`visibility`](Self::visibility) is taken over (`XAUTOCLAIM`), by whichever process looks first.
+/// extended for [`visibility`](Self::visibility) is taken over (`XAUTOCLAIM`), by the first process that finds it.
 ///
 /// | verdict | commands |
 /// | --- | --- |
@@ -403,7 +403,7 @@ impl Link {
         if let Some(connection) = &*connection {
             return Ok(connection.clone());
         }
-        // A server that is silent while an entry is waited for is found out by the take-over, which goes first.
+        // The take-over, which precedes every read, detects a silent server.
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(PATIENCE))
             .set_response_timeout(self.patience.or(Some(LONGEST_BLOCK + PATIENCE)));

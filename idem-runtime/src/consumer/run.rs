@@ -375,7 +375,7 @@ impl Serialize for Bytes<'_> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnBusinessError {
-    /// It goes to where a person looks.
+    /// It goes to the dead-letter queue.
     #[default]
     DeadLetter,
     /// It is acknowledged: the error is an answer like any other, and the record keeps it.

@@ -16,7 +16,7 @@ pub enum Verdict {
     Acknowledge,
     /// Give the message back: the broker delivers it again, after this time if it can delay.
     Retry(Option<Duration>),
-    /// Move the message to where a person looks: no redelivery would change the result.
+    /// Move the message to the dead-letter queue: no redelivery would change the result.
     DeadLetter(DeadLetterReason),
     /// Give the message back and stop consuming: no message is at fault, and every other one would fare the same. The
     /// service or its store is to be mended first.
