@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use idem_runtime::OnRunning;
-use idem_runtime::http::{IdempotencyLayer, KeyRules, StatusPolicy, Verdict};
+use idem_runtime::http::{IdempotencyLayer, KeyRules, KeyVerdict, StatusPolicy};
 
 use super::caller::Caller;
 use super::session::with_session;
@@ -63,7 +63,7 @@ fn api(shop: &Shop) -> Router<Shop> {
         .keys(KeyRules::default().bare(true))
         // The provider and the books recognize a repeat, so a failed request may run again.
         .status_policy(
-            StatusPolicy::careful().on(StatusCode::SERVICE_UNAVAILABLE, Verdict::Release),
+            StatusPolicy::careful().on(StatusCode::SERVICE_UNAVAILABLE, KeyVerdict::Release),
         )
         .ttl(RETENTION)
         .lease(Duration::from_secs(3))
@@ -73,7 +73,9 @@ fn api(shop: &Shop) -> Router<Shop> {
         .documented_at(DOCUMENTED_AT);
     let charges = IdempotencyLayer::scoped(shop.engine.clone(), "charges.create", Caller::of)
         .keys(KeyRules::default().bare(true))
-        .status_policy(StatusPolicy::stripe().on(StatusCode::SERVICE_UNAVAILABLE, Verdict::Release))
+        .status_policy(
+            StatusPolicy::stripe().on(StatusCode::SERVICE_UNAVAILABLE, KeyVerdict::Release),
+        )
         .ttl(RETENTION)
         .lease(Duration::from_secs(3))
         // As Stripe does: its SDKs retry by themselves.

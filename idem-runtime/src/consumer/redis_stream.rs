@@ -60,14 +60,14 @@ type Entry = (String, Fields);
 pub struct RedisStream {
     group: Arc<Group>,
     /// Waits in `XREADGROUP`, which holds up every other command of its connection.
-    reader: Link,
+    reader: Reconnecting,
     read: VecDeque<(Entry, Option<u32>)>,
     taken_over: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Group {
-    link: Link,
+    link: Reconnecting,
     stream: String,
     name: String,
     consumer: String,
@@ -92,7 +92,7 @@ impl RedisStream {
             .map_err(|_| BrokerError::new("the URL of the Redis server is none"))?;
         let stream = stream.into();
         let group = Group {
-            link: Link::new(client.clone(), Some(PATIENCE)),
+            link: Reconnecting::new(client.clone(), Some(PATIENCE)),
             dead_letters: format!("{stream}:dead"),
             stream,
             name: group.into(),
@@ -107,7 +107,7 @@ impl RedisStream {
         group.create().await.map_err(BrokerError::new)?;
         Ok(Self {
             group: Arc::new(group),
-            reader: Link::new(client, None),
+            reader: Reconnecting::new(client, None),
             read: VecDeque::new(),
             taken_over: None,
         })
@@ -382,13 +382,13 @@ impl Delivery for RedisStreamDelivery {
 
 /// A connection that is made anew after it was lost.
 #[derive(Debug)]
-struct Link {
+struct Reconnecting {
     client: Client,
     patience: Option<Duration>,
     connection: Mutex<Option<MultiplexedConnection>>,
 }
 
-impl Link {
+impl Reconnecting {
     /// `patience`: the time for the reply to a command; `None` where the command itself waits.
     fn new(client: Client, patience: Option<Duration>) -> Self {
         Self {

@@ -287,7 +287,7 @@ impl<I> Consumer<I> {
             .policy(policy)
             .key(&*id);
         let call = if self.compares_payload {
-            call.fingerprint(&Bytes(delivery.payload()))
+            call.fingerprint(&PayloadBytes(delivery.payload()))
         } else {
             call
         };
@@ -363,9 +363,9 @@ async fn extend<D: Delivery>(
 }
 
 /// The payload, compared byte by byte.
-struct Bytes<'a>(&'a [u8]);
+struct PayloadBytes<'a>(&'a [u8]);
 
-impl Serialize for Bytes<'_> {
+impl Serialize for PayloadBytes<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bytes(self.0)
     }

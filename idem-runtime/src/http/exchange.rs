@@ -10,7 +10,7 @@ use http_body::Body;
 
 use super::body::{BodyEnd, Buffered, Frames, read};
 use super::headers::{StoredHeaders, media_type};
-use super::status::{StatusPolicy, Verdict};
+use super::status::{KeyVerdict, StatusPolicy};
 use super::wire::{self, EncodableResponse};
 use crate::error::Error;
 use crate::outcome::codec::{Body as Opened, Encoded, Format, Undecodable, Unencodable, schema_of};
@@ -93,7 +93,7 @@ pub(super) enum Disposition {
     /// The body ended with an error.
     Broken,
     /// The key is released, or its outcome is unknown.
-    Nothing(Verdict),
+    Nothing(KeyVerdict),
 }
 
 impl<B: Body, E> Exchange<B, E> {
@@ -112,16 +112,16 @@ impl<B: Body, E> Exchange<B, E> {
             Ok(response) => response,
             Err(error) => return Self::executed(Ended::Failed(error)),
         };
-        let verdict = response.extensions().get::<Verdict>().copied();
+        let verdict = response.extensions().get::<KeyVerdict>().copied();
         let verdict = verdict.unwrap_or_else(|| rules.status.verdict(response.status()));
         let is_stream = is_stream(&response);
         let (parts, body) = response.into_parts();
         let (body, disposition) = match verdict {
-            Verdict::Store if is_stream => (
+            KeyVerdict::Store if is_stream => (
                 Buffered::passing(body),
                 Disposition::Lost(Unencodable::Stream),
             ),
-            Verdict::Store => {
+            KeyVerdict::Store => {
                 let (frames, end) = read(body, max_bytes, |_| ()).await;
                 let disposition = match &end {
                     BodyEnd::Whole => Disposition::Whole(frames.clone()),
@@ -175,9 +175,9 @@ fn is_stream<B>(response: &Response<B>) -> bool {
 }
 
 /// The settlement of a response without a stored answer. `status` is `None` if there is no complete response.
-fn settled_as(verdict: Verdict, status: Option<StatusCode>) -> Encoded {
+fn settled_as(verdict: KeyVerdict, status: Option<StatusCode>) -> Encoded {
     match verdict {
-        Verdict::Release => Encoded::Release(match status {
+        KeyVerdict::Release => Encoded::Release(match status {
             // A layer inside may answer 408 for a handler that it cut off.
             Some(StatusCode::REQUEST_TIMEOUT) => Remains::Request,
             // The client may correct the request: the key accepts another one.
@@ -185,7 +185,7 @@ fn settled_as(verdict: Verdict, status: Option<StatusCode>) -> Encoded {
             // Only the same request may be repeated.
             _ => Remains::Request,
         }),
-        Verdict::Store | Verdict::Unknown => Encoded::empty(OutcomeKind::Unknown, None),
+        KeyVerdict::Store | KeyVerdict::Unknown => Encoded::empty(OutcomeKind::Unknown, None),
     }
 }
 
@@ -227,7 +227,7 @@ impl<B: Body, E> Outcome<Arc<Rules>> for Exchange<B, E> {
         *response.headers_mut() = stored.headers;
         Ok(Self::executed(Ended::Answered {
             response,
-            disposition: Disposition::Nothing(Verdict::Store),
+            disposition: Disposition::Nothing(KeyVerdict::Store),
         }))
     }
 

@@ -63,7 +63,7 @@ use crate::policy::{
 /// [`EventKind::Unsaved`](crate::observe::EventKind::Unsaved) with the reason.
 ///
 /// A stream of another type (`application/x-ndjson`, gRPC) is treated as a response: held back until it ends or is too
-/// large to be stored. Leave its routes out, or let their handlers return [`Verdict::Release`](super::Verdict::Release). gRPC sends its errors
+/// large to be stored. Leave its routes out, or let their handlers return [`KeyVerdict::Release`](super::KeyVerdict::Release). gRPC sends its errors
 /// in trailers under status 200, so that a policy by status does not fit it.
 ///
 /// # Settings of the calls

@@ -69,4 +69,4 @@ pub use self::problem::Problem;
 pub use self::replayed::IDEMPOTENT_REPLAYED;
 pub use self::reply::Reply;
 pub use self::service::Idempotency;
-pub use self::status::{StatusPolicy, Verdict};
+pub use self::status::{KeyVerdict, StatusPolicy};

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::key::KeyRefusal;
-use super::status::Verdict;
+use super::status::KeyVerdict;
 use crate::error::{Error, ErrorKind};
 
 /// A problem document ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)): the response of a refusal.
@@ -45,8 +45,8 @@ use crate::error::{Error, ErrorKind};
 /// | <a id="unavailable"></a>`unavailable` | 503 | the store cannot be queried, or the server shuts down; sending it again with the same key is safe; `Retry-After` |
 ///
 /// Behind an [`IdempotencyLayer`](super::IdempotencyLayer), a response made of one releases the layer's key
-/// ([`Verdict::Release`]): nothing was done, or the executed call has a record of its own. A handler that had another
-/// effect before that, and answers `error.into_response()` of a call that it made, sets [`Verdict::Unknown`] itself.
+/// ([`KeyVerdict::Release`]): nothing was done, or the executed call has a record of its own. A handler that had another
+/// effect before that, and answers `error.into_response()` of a call that it made, sets [`KeyVerdict::Unknown`] itself.
 ///
 /// ```
 /// use idem_runtime::http::{KeyRefusal, Problem};
@@ -298,7 +298,7 @@ impl Problem {
         *response.status_mut() = self.status;
         if self.is_refusal {
             // An outer layer does not store it: the next request is checked again.
-            response.extensions_mut().insert(Verdict::Release);
+            response.extensions_mut().insert(KeyVerdict::Release);
         }
         let headers = response.headers_mut();
         headers.insert(

@@ -19,7 +19,7 @@ use super::problem::Problem;
 use super::replayed::mark_replayed;
 use super::request;
 use super::settings::Settings;
-use super::status::Verdict;
+use super::status::KeyVerdict;
 use crate::call::CallBuilder;
 use crate::error::ErrorKind;
 use crate::lifecycle::reconcile::{reconciled, unsettled};
@@ -182,7 +182,7 @@ where
                 Disposition::Whole(_) | Disposition::Lost(_) => true,
                 Disposition::Broken => false,
                 // The next request runs the hook.
-                Disposition::Nothing(Verdict::Unknown) => settings.reconcile.is_none(),
+                Disposition::Nothing(KeyVerdict::Unknown) => settings.reconcile.is_none(),
                 Disposition::Nothing(_) => is_replayed,
             };
             if is_final {

@@ -16,7 +16,7 @@ use super::fingerprint::Fingerprinter;
 use super::key::{IdempotencyKey, KeyRules};
 use super::problem::Problem;
 use super::scope::CallerScope;
-use super::status::Verdict;
+use super::status::KeyVerdict;
 use crate::call::CallBuilder;
 use crate::engine::Engine;
 use crate::env::clock::Clock;
@@ -118,8 +118,8 @@ impl Settings {
     /// The calls of all requests with this key.
     pub(super) fn named(&self, scope: Option<&str>, key: &str) -> CallBuilder<Arc<Rules>> {
         let by_status = Policy::new().on_panic(match self.rules.status.without_response() {
-            Verdict::Release => OnPanic::Release,
-            Verdict::Store | Verdict::Unknown => OnPanic::Unknown,
+            KeyVerdict::Release => OnPanic::Release,
+            KeyVerdict::Store | KeyVerdict::Unknown => OnPanic::Unknown,
         });
         let call = self.engine.operation(self.name.clone());
         let call = match scope {
@@ -180,8 +180,8 @@ impl Settings {
             .status
             .advise(response.headers_mut(), is_retryable);
         // A layer around this one must not store the refusal, however it is worded.
-        let said = response.extensions().get::<Verdict>().copied();
-        let verdict = said.unwrap_or(Verdict::Release);
+        let said = response.extensions().get::<KeyVerdict>().copied();
+        let verdict = said.unwrap_or(KeyVerdict::Release);
         response.extensions_mut().insert(verdict);
         response
     }

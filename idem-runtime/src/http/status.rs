@@ -12,19 +12,19 @@ const SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");
 /// ```
 /// use axum::http::StatusCode;
 /// use axum::response::{IntoResponse, Response};
-/// use idem_runtime::http::Verdict;
+/// use idem_runtime::http::KeyVerdict;
 ///
 /// fn try_again_later() -> Response {
 ///     let mut response = (StatusCode::BAD_GATEWAY, "the provider refused the connection").into_response();
 ///     // Nothing was sent, so nothing can have happened.
-///     response.extensions_mut().insert(Verdict::Release);
+///     response.extensions_mut().insert(KeyVerdict::Release);
 ///     response
 /// }
-/// # assert_eq!(try_again_later().extensions().get(), Some(&Verdict::Release));
+/// # assert_eq!(try_again_later().extensions().get(), Some(&KeyVerdict::Release));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Verdict {
+pub enum KeyVerdict {
     /// The response is stored, and every repeat of the request gets it.
     Store,
     /// Nothing was done: the key is released, and the next request with it is executed. After a 4xx other than 408 it
@@ -54,7 +54,7 @@ pub enum Verdict {
 /// A layer *inside* this one answers in the handler's place: before the handler was called (authentication, limits,
 /// load shedding, routing), with the statuses above, or after it had begun (time-outs, caught panics), for which it
 /// should answer 408, 500 or 504. A layer that answers 503 for a handler that it cut off belongs outside, where this
-/// layer lets the handler run to its end; or its status is named: `.on(SERVICE_UNAVAILABLE, Verdict::Unknown)`.
+/// layer lets the handler run to its end; or its status is named: `.on(SERVICE_UNAVAILABLE, KeyVerdict::Unknown)`.
 ///
 /// [`ambiguous`](Self::ambiguous) changes the last line of the table, and [`on`](Self::on) changes any single status.
 /// idem's own refusals are never stored.
@@ -67,23 +67,23 @@ pub enum Verdict {
 ///
 /// ```
 /// use http::StatusCode;
-/// use idem_runtime::http::{StatusPolicy, Verdict};
+/// use idem_runtime::http::{StatusPolicy, KeyVerdict};
 ///
-/// let policy = StatusPolicy::careful().on(StatusCode::NOT_FOUND, Verdict::Store);
-/// assert_eq!(policy.verdict(StatusCode::CREATED), Verdict::Store);
-/// assert_eq!(policy.verdict(StatusCode::NOT_FOUND), Verdict::Store);
-/// assert_eq!(policy.verdict(StatusCode::UNPROCESSABLE_ENTITY), Verdict::Release);
-/// assert_eq!(policy.verdict(StatusCode::BAD_GATEWAY), Verdict::Unknown);
+/// let policy = StatusPolicy::careful().on(StatusCode::NOT_FOUND, KeyVerdict::Store);
+/// assert_eq!(policy.verdict(StatusCode::CREATED), KeyVerdict::Store);
+/// assert_eq!(policy.verdict(StatusCode::NOT_FOUND), KeyVerdict::Store);
+/// assert_eq!(policy.verdict(StatusCode::UNPROCESSABLE_ENTITY), KeyVerdict::Release);
+/// assert_eq!(policy.verdict(StatusCode::BAD_GATEWAY), KeyVerdict::Unknown);
 ///
-/// let bold = StatusPolicy::careful().ambiguous(Verdict::Release);
-/// assert_eq!(bold.verdict(StatusCode::BAD_GATEWAY), Verdict::Release);
+/// let bold = StatusPolicy::careful().ambiguous(KeyVerdict::Release);
+/// assert_eq!(bold.verdict(StatusCode::BAD_GATEWAY), KeyVerdict::Release);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusPolicy {
     released: &'static [u16],
-    ambiguous: Verdict,
+    ambiguous: KeyVerdict,
     /// Verdicts for single statuses; the last one for a status applies.
-    own: Vec<(StatusCode, Verdict)>,
+    own: Vec<(StatusCode, KeyVerdict)>,
     /// Whether responses carry the retry hint for SDKs.
     advises: bool,
 }
@@ -121,7 +121,7 @@ impl StatusPolicy {
     pub fn careful() -> Self {
         Self {
             released: CAREFUL,
-            ambiguous: Verdict::Unknown,
+            ambiguous: KeyVerdict::Unknown,
             own: Vec::new(),
             advises: false,
         }
@@ -135,7 +135,7 @@ impl StatusPolicy {
     pub fn draft() -> Self {
         Self {
             released: &[],
-            ambiguous: Verdict::Store,
+            ambiguous: KeyVerdict::Store,
             ..Self::careful()
         }
     }
@@ -152,7 +152,7 @@ impl StatusPolicy {
     pub fn stripe() -> Self {
         Self {
             released: STRIPE,
-            ambiguous: Verdict::Store,
+            ambiguous: KeyVerdict::Store,
             advises: true,
             ..Self::careful()
         }
@@ -163,31 +163,31 @@ impl StatusPolicy {
     /// That is after 408, 500, 502, 504 and every other 5xx but 501, 503, 505, 506, 510 and 511; when the handler
     /// panics, its service fails, or the body of its response breaks off.
     ///
-    /// [`Verdict::Release`] risks that it is done twice. [`Verdict::Store`] stores a response; if there is no response
+    /// [`KeyVerdict::Release`] risks that it is done twice. [`KeyVerdict::Store`] stores a response; if there is no response
     /// to store, the outcome is unknown.
     #[must_use]
-    pub fn ambiguous(mut self, verdict: Verdict) -> Self {
+    pub fn ambiguous(mut self, verdict: KeyVerdict) -> Self {
         self.ambiguous = verdict;
         self
     }
 
     /// Sets the treatment of a key after this status.
     #[must_use]
-    pub fn on(mut self, status: StatusCode, verdict: Verdict) -> Self {
+    pub fn on(mut self, status: StatusCode, verdict: KeyVerdict) -> Self {
         self.own.push((status, verdict));
         self
     }
 
     /// The treatment of a key after this status.
     #[must_use]
-    pub fn verdict(&self, status: StatusCode) -> Verdict {
+    pub fn verdict(&self, status: StatusCode) -> KeyVerdict {
         let own = self.own.iter().rev().find(|(of, _)| *of == status);
         let code = status.as_u16();
         match own {
             Some((_, verdict)) => *verdict,
-            None if self.released.contains(&code) => Verdict::Release,
+            None if self.released.contains(&code) => KeyVerdict::Release,
             None if is_ambiguous(code) => self.ambiguous,
-            None => Verdict::Store,
+            None => KeyVerdict::Store,
         }
     }
 
@@ -210,10 +210,10 @@ impl StatusPolicy {
     }
 
     /// The treatment of a key whose request has no response.
-    pub(super) fn without_response(&self) -> Verdict {
+    pub(super) fn without_response(&self) -> KeyVerdict {
         match self.ambiguous {
-            Verdict::Release => Verdict::Release,
-            Verdict::Store | Verdict::Unknown => Verdict::Unknown,
+            KeyVerdict::Release => KeyVerdict::Release,
+            KeyVerdict::Store | KeyVerdict::Unknown => KeyVerdict::Unknown,
         }
     }
 }
@@ -226,7 +226,7 @@ mod tests {
         (100..1_000).filter_map(|code| StatusCode::from_u16(code).ok())
     }
 
-    fn with(policy: &StatusPolicy, verdict: Verdict) -> Vec<u16> {
+    fn with(policy: &StatusPolicy, verdict: KeyVerdict) -> Vec<u16> {
         all()
             .filter(|status| policy.verdict(*status) == verdict)
             .map(|status| status.as_u16())
@@ -241,11 +241,11 @@ mod tests {
     #[test]
     fn careful_releases_refusals_and_does_not_guess() {
         let policy = StatusPolicy::default();
-        assert_eq!(with(&policy, Verdict::Release), CAREFUL);
+        assert_eq!(with(&policy, KeyVerdict::Release), CAREFUL);
         let unknown: Vec<u16> = [408].into_iter().chain(rest(500, NOT_TRIED)).collect();
-        assert_eq!(with(&policy, Verdict::Unknown), unknown);
+        assert_eq!(with(&policy, KeyVerdict::Unknown), unknown);
         let released: Vec<u16> = CAREFUL.iter().copied().filter(|code| *code < 500).collect();
-        let stored = with(&policy, Verdict::Store);
+        let stored = with(&policy, KeyVerdict::Store);
         assert_eq!(stored.len(), 400 - released.len() - 1);
         for code in [101, 200, 201, 204, 303, 402, 409, 410, 451] {
             assert!(stored.contains(&code), "{code}");
@@ -254,14 +254,17 @@ mod tests {
 
     #[test]
     fn the_draft_repeats_successes_and_errors() {
-        assert_eq!(with(&StatusPolicy::draft(), Verdict::Store), rest(100, &[]));
+        assert_eq!(
+            with(&StatusPolicy::draft(), KeyVerdict::Store),
+            rest(100, &[])
+        );
     }
 
     #[test]
     fn stripe_stores_what_the_endpoint_answered() {
         let policy = StatusPolicy::stripe();
-        assert_eq!(with(&policy, Verdict::Release), STRIPE);
-        assert_eq!(with(&policy, Verdict::Store), rest(100, STRIPE));
+        assert_eq!(with(&policy, KeyVerdict::Release), STRIPE);
+        assert_eq!(with(&policy, KeyVerdict::Store), rest(100, STRIPE));
     }
 
     #[test]
@@ -272,7 +275,7 @@ mod tests {
             StatusPolicy::stripe(),
         ];
         for preset in presets {
-            for verdict in [Verdict::Store, Verdict::Release, Verdict::Unknown] {
+            for verdict in [KeyVerdict::Store, KeyVerdict::Release, KeyVerdict::Unknown] {
                 let policy = preset.clone().ambiguous(verdict);
                 for status in all() {
                     let code = status.as_u16();
@@ -290,9 +293,9 @@ mod tests {
     #[test]
     fn the_last_word_on_a_status_counts() {
         let policy = StatusPolicy::draft()
-            .on(StatusCode::BAD_GATEWAY, Verdict::Store)
-            .on(StatusCode::BAD_GATEWAY, Verdict::Release);
-        assert_eq!(with(&policy, Verdict::Release), [502]);
+            .on(StatusCode::BAD_GATEWAY, KeyVerdict::Store)
+            .on(StatusCode::BAD_GATEWAY, KeyVerdict::Release);
+        assert_eq!(with(&policy, KeyVerdict::Release), [502]);
     }
 
     #[test]
@@ -302,8 +305,8 @@ mod tests {
                 .ambiguous(verdict)
                 .without_response()
         };
-        assert_eq!(of(Verdict::Store), Verdict::Unknown);
-        assert_eq!(of(Verdict::Unknown), Verdict::Unknown);
-        assert_eq!(of(Verdict::Release), Verdict::Release);
+        assert_eq!(of(KeyVerdict::Store), KeyVerdict::Unknown);
+        assert_eq!(of(KeyVerdict::Unknown), KeyVerdict::Unknown);
+        assert_eq!(of(KeyVerdict::Release), KeyVerdict::Release);
     }
 }

@@ -158,13 +158,13 @@ mod tests {
     const START: i64 = 1_700_000_000_000_000;
 
     /// A server whose clock agrees with the local one until a step.
-    struct Case {
+    struct StepCase {
         began: Instant,
         step: i64,
         known: Option<ClockBounds>,
     }
 
-    impl Case {
+    impl StepCase {
         fn new() -> Self {
             Self {
                 began: Instant::now(),
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn a_step_is_as_far_as_the_bounds_are_apart() {
         for step in [31_000_000, -31_000_000, 300_000, -300_000] {
-            let mut case = Case::new();
+            let mut case = StepCase::new();
             assert_eq!(case.narrow(0, 1, 2), None);
             case.step = step;
             let told = case.narrow(1_000, 1_001, 1_002).unwrap();
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn neither_slow_replies_nor_a_server_that_stands_still_are_a_step() {
-        let mut case = Case::new();
+        let mut case = StepCase::new();
         let replies = [
             (0, 1, 2),
             (10, 11, 5_000),
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_reply_that_was_overtaken_is_not_compared() {
-        let mut case = Case::new();
+        let mut case = StepCase::new();
         assert_eq!(case.narrow(0, 1, 2), None);
         case.step = 31_000_000;
         assert!(case.narrow(100, 101, 102).is_some());
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn clocks_that_are_slewed_apart_have_not_stepped() {
-        let mut case = Case::new();
+        let mut case = StepCase::new();
         let mut moment = 0;
         for gap in [10, 1_000, 10_000, 600_000, 86_400_000] {
             assert_eq!(case.narrow(moment, moment, moment + 1), None);
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn servers_that_answer_in_turn_with_two_clocks_are_told_of_once_a_second() {
-        let mut case = Case::new();
+        let mut case = StepCase::new();
         let mut told = 0;
         for moment in 0..2_500_u64 {
             case.step = if moment % 2 == 0 { 0 } else { 5_000_000 };

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body::{Body as _, Frame};
 use idem_harness::{MariaDbServer, PostgresServer, RedisServer, TestDir};
-use idem_runtime::http::{Buffered, IdempotencyLayer, StatusPolicy, Verdict};
+use idem_runtime::http::{Buffered, IdempotencyLayer, KeyVerdict, StatusPolicy};
 use idem_runtime::store::Store;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqliteStore};
@@ -311,7 +311,7 @@ async fn a_response_that_breaks_off_is_unknown() {
         assert_eq!(again.problem(), (500, "outcome-unknown"));
         assert_eq!(fixture.runs(), 1);
     }
-    let bold = StatusPolicy::careful().ambiguous(Verdict::Release);
+    let bold = StatusPolicy::careful().ambiguous(KeyVerdict::Release);
     let (fixture, _) = breaks_off(bold).await;
     assert_eq!(fixture.events.count("released"), 1);
 }

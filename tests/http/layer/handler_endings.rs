@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::post;
 use http::{Request, Response};
-use idem_runtime::http::{Buffered, IdempotencyLayer, StatusPolicy, Verdict};
+use idem_runtime::http::{Buffered, IdempotencyLayer, KeyVerdict, StatusPolicy};
 use idem_runtime::{OnPanic, OnRunning, Policy};
 use tokio::sync::Notify;
 use tower::{Layer as _, ServiceExt as _};
@@ -85,14 +85,14 @@ async fn a_panic_has_the_ambiguity_of_the_layer() {
     let unknown = (500, "outcome-unknown");
     assert_eq!(panicked(StatusPolicy::careful()).await.problem(), unknown);
     assert_eq!(panicked(StatusPolicy::stripe()).await.problem(), unknown);
-    let bold = StatusPolicy::careful().ambiguous(Verdict::Release);
+    let bold = StatusPolicy::careful().ambiguous(KeyVerdict::Release);
     assert_eq!(panicked(bold).await.body, "done");
 }
 
 #[tokio::test]
 async fn a_layer_decides_about_panics_itself_if_it_is_set_so() {
     let unknown = (500, "outcome-unknown");
-    let bold = || StatusPolicy::careful().ambiguous(Verdict::Release);
+    let bold = || StatusPolicy::careful().ambiguous(KeyVerdict::Release);
     let strict = panicked_behind(|layer| layer.status_policy(bold()).on_panic(OnPanic::Unknown));
     assert_eq!(strict.await.problem(), unknown);
     let released = Policy::new().on_panic(OnPanic::Release);
@@ -128,7 +128,7 @@ async fn the_error_of_a_service_has_the_ambiguity_of_the_layer() {
     let status = |result: Result<Response<_>, String>| result.unwrap().status();
     assert_eq!(status(failed(StatusPolicy::careful()).await), 500);
     assert_eq!(status(failed(StatusPolicy::draft()).await), 500);
-    let bold = StatusPolicy::careful().ambiguous(Verdict::Release);
+    let bold = StatusPolicy::careful().ambiguous(KeyVerdict::Release);
     assert_eq!(status(failed(bold).await), 200);
 }
 

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::routing::post;
 use http::StatusCode;
-use idem_runtime::http::{IdempotencyKey, IdempotencyLayer, StatusPolicy, Verdict};
+use idem_runtime::http::{IdempotencyKey, IdempotencyLayer, KeyVerdict, StatusPolicy};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Engine, OnDuplicate};
 use idem_tests::faulty::{Fault, Faulty, StoreOperation};
@@ -49,7 +49,7 @@ async fn problems(set: impl Fn(IdempotencyLayer) -> IdempotencyLayer) -> Vec<(An
     let fixture = Fixture::new();
     let shop = fixture.orders(set(fixture.layer()), |_| {
         let mut response = axum::response::Response::new(Body::empty());
-        response.extensions_mut().insert(Verdict::Unknown);
+        response.extensions_mut().insert(KeyVerdict::Unknown);
         response
     });
     send(&shop, order("")).await;
@@ -147,7 +147,7 @@ async fn a_final_failure_reaches_sdks_at_once_and_is_replayed() {
         [None, None],
         "it is worked on again"
     );
-    let ambiguous = stripe().ambiguous(Verdict::Unknown);
+    let ambiguous = stripe().ambiguous(KeyVerdict::Unknown);
     assert_eq!(told(ambiguous, 502, None).await, [no.clone(), no]);
     let yes = Some("true".to_owned());
     assert_eq!(told(stripe(), 500, Some("true")).await, [yes.clone(), yes]);

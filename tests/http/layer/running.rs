@@ -9,7 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use bytes::Bytes;
 use http::StatusCode;
-use idem_runtime::http::{IdempotencyLayer, Verdict};
+use idem_runtime::http::{IdempotencyLayer, KeyVerdict};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Engine, OnOutage, OnRunning, Reconciled};
 use idem_tests::faulty::{Fault, Faulty, StoreOperation};
@@ -55,7 +55,7 @@ fn respond(order: &[u8]) -> Response {
         b"stream" => ([("content-type", "text/event-stream")], "data: 1\n\n").into_response(),
         b"passes" => {
             let mut response = "passes".into_response();
-            response.extensions_mut().insert(Verdict::Release);
+            response.extensions_mut().insert(KeyVerdict::Release);
             response
         }
         order => Bytes::copy_from_slice(order).into_response(),

@@ -8,7 +8,7 @@ use axum::extract::Request;
 use axum::response::IntoResponse;
 use axum::routing::post;
 use http::{Method, StatusCode};
-use idem_runtime::http::{IdempotencyLayer, Problem, StatusPolicy, Verdict};
+use idem_runtime::http::{IdempotencyLayer, KeyVerdict, Problem, StatusPolicy};
 use idem_runtime::{Error, OnDuplicate};
 
 use crate::client::{Answer, Fixture, KEY, order, send};
@@ -34,41 +34,49 @@ async fn the_policy_decides_the_response_to_a_repeat() {
         StatusPolicy::stripe,
     );
     let cases = [
-        (careful(), 201, Verdict::Store),
-        (careful(), 303, Verdict::Store),
-        (careful(), 409, Verdict::Store),
-        (careful(), 422, Verdict::Release),
-        (careful(), 503, Verdict::Release),
-        (careful(), 500, Verdict::Unknown),
-        (draft(), 422, Verdict::Store),
-        (draft(), 500, Verdict::Store),
-        (stripe(), 500, Verdict::Store),
-        (stripe(), 402, Verdict::Store),
-        (stripe(), 429, Verdict::Release),
-        (careful().ambiguous(Verdict::Store), 502, Verdict::Store),
-        (careful().ambiguous(Verdict::Release), 502, Verdict::Release),
+        (careful(), 201, KeyVerdict::Store),
+        (careful(), 303, KeyVerdict::Store),
+        (careful(), 409, KeyVerdict::Store),
+        (careful(), 422, KeyVerdict::Release),
+        (careful(), 503, KeyVerdict::Release),
+        (careful(), 500, KeyVerdict::Unknown),
+        (draft(), 422, KeyVerdict::Store),
+        (draft(), 500, KeyVerdict::Store),
+        (stripe(), 500, KeyVerdict::Store),
+        (stripe(), 402, KeyVerdict::Store),
+        (stripe(), 429, KeyVerdict::Release),
         (
-            careful().on(StatusCode::CREATED, Verdict::Unknown),
+            careful().ambiguous(KeyVerdict::Store),
+            502,
+            KeyVerdict::Store,
+        ),
+        (
+            careful().ambiguous(KeyVerdict::Release),
+            502,
+            KeyVerdict::Release,
+        ),
+        (
+            careful().on(StatusCode::CREATED, KeyVerdict::Unknown),
             201,
-            Verdict::Unknown,
+            KeyVerdict::Unknown,
         ),
     ];
     for (policy, status, verdict) in cases {
         let what = format!("{policy:?}: {status}");
         let (fixture, second) = twice(policy, status).await;
         match verdict {
-            Verdict::Store => {
+            KeyVerdict::Store => {
                 assert!(second.is_replayed(), "{what}");
                 assert_eq!(second.status.as_u16(), status, "{what}");
                 assert_eq!(second.body, "1", "{what}");
             }
-            Verdict::Release => assert_eq!(second.body, "2", "{what}"),
+            KeyVerdict::Release => assert_eq!(second.body, "2", "{what}"),
             _ => {
                 let unknown = (500, "outcome-unknown");
                 assert_eq!(second.problem(), unknown, "{what}");
             }
         }
-        let runs = if verdict == Verdict::Release { 2 } else { 1 };
+        let runs = if verdict == KeyVerdict::Release { 2 } else { 1 };
         assert_eq!(fixture.runs(), runs, "{what}");
     }
 }
@@ -78,7 +86,7 @@ async fn a_handler_knows_better_than_its_status() {
     let fixture = Fixture::new();
     let shop = fixture.orders(fixture.layer(), |run| {
         let mut response = (StatusCode::BAD_GATEWAY, run.to_string()).into_response();
-        response.extensions_mut().insert(Verdict::Release);
+        response.extensions_mut().insert(KeyVerdict::Release);
         response
     });
     assert_eq!(send(&shop, order("")).await.body, "1");
