@@ -5,5 +5,6 @@
     reason = "a part of a test panics when it does not get what it needs"
 )]
 
+mod faulty_adapters;
 mod memory;
 mod redis_streams;

@@ -36,7 +36,7 @@ pub trait Delivery: Send + Sync {
     /// Tells the broker the verdict. A dead letter is acknowledged only after it is in the dead-letter queue.
     ///
     /// The call's answer is in the store by now: after an error, or where this is dropped, the message is delivered
-    /// again and gets the same verdict.
+    /// again and gets the same verdict. It is dropped after 30 s.
     fn settle(self, verdict: Verdict) -> impl Future<Output = Result<(), BrokerError>> + Send;
 }
 
@@ -53,6 +53,17 @@ pub trait Source: Send + 'static {
     ///
     /// Dropped when the consumer stops, and only then. The broker delivers again what was received and not returned.
     fn next(&mut self) -> impl Future<Output = Result<Option<Self::Delivery>, BrokerError>> + Send;
+
+    /// Gives back what was received and not returned, so that other consumers need not wait for it. Default: nothing.
+    ///
+    /// Called when the consumer stops, also after an error of [`next`](Self::next). Deliveries that were returned are
+    /// still to be settled.
+    fn close(self) -> impl Future<Output = ()> + Send
+    where
+        Self: Sized,
+    {
+        async move { drop(self) }
+    }
 }
 
 /// A message that a handler takes: every type that can be deserialized from JSON, and [`Raw`].

@@ -27,6 +27,9 @@ use crate::policy::{EffectivePolicy, OnLeaseLost, OnRunning, Policy};
 /// The longest pause before a failed message is delivered again.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
+/// The time that a broker may take for a verdict. A settlement that hangs would keep its place for good.
+const SETTLED_WITHIN: Duration = Duration::from_secs(30);
+
 /// Runs a handler once for each message of a [`Source`].
 ///
 /// See [the module](super) for an example and for the verdicts.
@@ -180,7 +183,8 @@ impl<I> Consumer<I> {
     /// # Errors
     ///
     /// [`ConsumerError::Source`] if the source fails for good, [`ConsumerError::Refused`] if a call is refused with the
-    /// verdict [`Stop`](Verdict::Stop). Running handlers are waited for as well.
+    /// verdict [`Stop`](Verdict::Stop). Running handlers are waited for as well, and deliveries that no handler has
+    /// begun are given back.
     ///
     /// # Cancel safety
     ///
@@ -211,14 +215,25 @@ impl<I> Consumer<I> {
         // A task of its own, so that `next` is dropped only when the consumer stops.
         let mut pump = JoinSet::new();
         pump.spawn(async move {
-            while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-                let next = source.next().await.transpose();
+            // The permit comes first, so that a delivery is received by the consumer even if that stops meanwhile.
+            while let Ok(permit) = deliveries.reserve().await {
+                let next = async {
+                    let place = Arc::clone(&places).acquire_owned().await.ok()?;
+                    Some((source.next().await.transpose()?, place))
+                };
+                let next = tokio::select! {
+                    biased;
+                    next = next => next,
+                    () = deliveries.closed() => None,
+                };
                 let Some(next) = next else { break };
-                let failed = next.is_err();
-                if deliveries.send((next, place)).await.is_err() || failed {
+                let failed = next.0.is_err();
+                permit.send(next);
+                if failed {
                     break;
                 }
             }
+            source.close().await;
         });
         let mut end = loop {
             tokio::select! {
@@ -233,7 +248,7 @@ impl<I> Consumer<I> {
                         handlers.spawn(async move {
                             let (consumer, handler) = &*this;
                             let decided = consumer.handle(&delivery, handler).await;
-                            let settled = delivery.settle(decided.verdict).await;
+                            let settled = settle(delivery, decided.verdict).await;
                             drop(place);
                             End { decided, settled }
                         });
@@ -243,17 +258,39 @@ impl<I> Consumer<I> {
                 },
             }
         };
-        pump.shutdown().await;
+        delivered.close();
         let drained = async {
+            while let Some((next, _)) = delivered.recv().await {
+                if let Ok(delivery) = next {
+                    handlers.spawn(async move {
+                        let decided = Decided::of(Verdict::Stop);
+                        let settled = settle(delivery, decided.verdict).await;
+                        End { decided, settled }
+                    });
+                }
+            }
             while let Some(ended) = handlers.join_next().await {
                 let added = summary.add(ended);
                 end = std::mem::replace(&mut end, Ok(())).and(added);
             }
+            if let Some(Err(error)) = pump.join_next().await
+                && error.is_panic()
+            {
+                let panicked = BrokerError::new("the source of the deliveries panicked");
+                end = std::mem::replace(&mut end, Ok(())).and(Err(ConsumerError::Source(panicked)));
+            }
         };
         if timeout(drain, drained).await.is_err() {
-            summary.abandoned += handlers.len() as u64;
-            handlers.shutdown().await;
+            handlers.abort_all();
+            while let Some(ended) = handlers.join_next().await {
+                if ended.as_ref().is_err_and(JoinError::is_cancelled) {
+                    summary.abandoned += 1;
+                } else {
+                    end = end.and(summary.add(ended));
+                }
+            }
         }
+        pump.shutdown().await;
         end.map(|()| summary)
     }
 
@@ -341,6 +378,15 @@ fn pause(first: Duration, attempt: u16) -> Duration {
     first.saturating_mul(1 << doublings).min(LONGEST_PAUSE)
 }
 
+async fn settle<D: Delivery>(delivery: D, verdict: Verdict) -> Result<(), BrokerError> {
+    let settled = timeout(SETTLED_WITHIN, delivery.settle(verdict)).await;
+    settled.unwrap_or_else(|_| {
+        Err(BrokerError::new(
+            "the broker did not take the verdict in time",
+        ))
+    })
+}
+
 /// Extends the broker's deadline for as long as the call waits, or holds its lease.
 async fn extend<D: Delivery>(
     delivery: &D,
@@ -349,16 +395,18 @@ async fn extend<D: Delivery>(
 ) -> std::convert::Infallible {
     let mut next = Instant::now();
     loop {
-        next += lease / 3;
+        // A process that was stalled makes up for no extension.
+        next = Instant::now().max(next + lease / 3);
         tokio::time::sleep_until(next).await;
-        if context
-            .get()
-            .is_some_and(|cx| cx.lease_remaining().is_zero())
-        {
-            std::future::pending::<()>().await;
+        // A lease that seems lost after a stall may be renewed all the same.
+        let lost = |cx: &Context| cx.lease_remaining().is_zero();
+        if context.get().is_some_and(lost) {
+            continue;
         }
-        // After an error the broker delivers the message again, and the record refuses a second body.
-        let _ = timeout(lease / 3, delivery.extend(lease)).await;
+        // After an error the broker delivers the message again, and the record refuses a second body. So does a panic,
+        // which is not to drop the body.
+        let extended = pin!(async { delivery.extend(lease).await });
+        let _ = timeout(lease / 3, catch_unwind::unwind(extended)).await;
     }
 }
 
