@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_harness::RedisServer;
-use idem_runtime::consumer::{Consumer, DeadLetterReason, Raw, RedisStream, Summary};
+use idem_runtime::consumer::{
+    Consumer, DeadLetterReason, Delivery as _, Raw, RedisStream, RedisStreamDelivery, Source as _,
+    Summary, Verdict,
+};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Class, Classify, Context, Engine};
 use redis::aio::MultiplexedConnection;
@@ -155,6 +158,49 @@ async fn a_message_that_always_fails_is_a_dead_letter_with_all_its_fields() {
     );
 }
 
+async fn next(source: &mut RedisStream) -> RedisStreamDelivery {
+    let next = timeout(PATIENCE, source.next()).await.unwrap();
+    next.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn an_entry_that_two_consumers_refuse_is_one_dead_letter() {
+    let server = server();
+    send(&server, [1]).await;
+    let visibility = Duration::from_millis(1);
+    let mut stalled = source(&server).await.visibility(visibility);
+    let mut other = source(&server).await.visibility(visibility);
+    let deliveries = [next(&mut stalled).await, next(&mut other).await];
+    for delivery in deliveries {
+        let verdict = Verdict::DeadLetter(DeadLetterReason::Exhausted);
+        delivery.settle(verdict).await.unwrap();
+    }
+    assert_eq!(dead_letters(&server).await.len(), 1);
+    assert_eq!(open(&server).await, 0);
+}
+
+/// The stream of the dead letters is of another type.
+#[tokio::test]
+async fn a_dead_letter_that_cannot_be_written_stays_in_the_queue() {
+    let server = server();
+    send(&server, [1]).await;
+    server.cli(&["SET", &format!("{STREAM}:dead"), "no stream"]);
+    let delivery = next(&mut source(&server).await).await;
+    let verdict = Verdict::DeadLetter(DeadLetterReason::Exhausted);
+    assert!(delivery.settle(verdict).await.is_err());
+    assert_eq!(open(&server).await, 1, "it would be lost");
+}
+
+#[tokio::test]
+async fn a_password_that_was_changed_stops_the_reader() {
+    let server = RedisServer::builder().password("former").start();
+    let mut source = source(&server).await;
+    server.cli(&["CONFIG", "SET", "requirepass", "present"]);
+    server.cli(&["CLIENT", "KILL", "TYPE", "normal", "USER", "default"]);
+    let next = timeout(PATIENCE, source.next()).await.unwrap();
+    assert!(next.is_err(), "{next:?}");
+}
+
 /// The reader reconnects, and the group is there again.
 #[tokio::test]
 async fn a_server_that_lost_its_data_gets_its_group_again() {
@@ -163,7 +209,6 @@ async fn a_server_that_lost_its_data_gets_its_group_again() {
     server.kill();
     server.restart();
     send(&server, [1]).await;
-    let next = idem_runtime::consumer::Source::next(&mut source);
-    let delivery = timeout(PATIENCE, next).await.unwrap().unwrap().unwrap();
+    let delivery = next(&mut source).await;
     assert_eq!(delivery.field("id"), Some(&b"m-1"[..]));
 }

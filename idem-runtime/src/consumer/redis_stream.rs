@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisError, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisError, Value};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
@@ -39,10 +39,9 @@ type Entry = (String, Fields);
 /// | --- | --- |
 /// | acknowledge | `XACK` |
 /// | retry | `XCLAIM … IDLE`, so that the entry is taken over after the pause, at most after [`visibility`](Self::visibility) |
-/// | dead letter | `XADD` of all fields, `idem-id` and `idem-reason` to [`dead_letters`](Self::dead_letters), and `XACK`, in one transaction |
+/// | dead letter | `XADD` of all fields, `idem-id` and `idem-reason` to [`dead_letters`](Self::dead_letters), and `XACK`, in one script (`EVAL`), which does nothing where the entry is acknowledged |
 ///
-/// Acknowledged entries stay in the stream: let its producers trim it (`XADD … MAXLEN ~`), or trim it by age. A dead
-/// letter is there twice if the reply to that transaction was lost.
+/// Acknowledged entries stay in the stream: let its producers trim it (`XADD … MAXLEN ~`), or trim it by age.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -246,14 +245,23 @@ impl Source for RedisStream {
             }
         }
     }
+
+    async fn close(self) {
+        if !self.read.is_empty() {
+            let ids = self.read.iter().map(|((id, _), _)| &**id);
+            // After an error they are taken over when `visibility` has passed.
+            let _ = self.group.hold(ids, Duration::ZERO).await;
+        }
+    }
 }
 
 /// Whether the server refuses, and would refuse again.
 fn lasts(error: &RedisError) -> bool {
-    matches!(
-        error.code(),
-        Some("NOAUTH" | "WRONGPASS" | "NOPERM" | "WRONGTYPE" | "ERR")
-    )
+    error.kind() == ErrorKind::AuthenticationFailed
+        || matches!(
+            error.code(),
+            Some("NOAUTH" | "WRONGPASS" | "NOPERM" | "WRONGTYPE" | "ERR")
+        )
 }
 
 impl Group {
@@ -271,15 +279,21 @@ impl Group {
         }
     }
 
-    /// Keeps the entry from being taken over for `time`, or for `visibility` where that is shorter.
-    async fn hold(&self, id: &str, time: Duration) -> Result<(), RedisError> {
+    /// Keeps the entries from being taken over for `time`, or for `visibility` where that is shorter.
+    async fn hold(
+        &self,
+        ids: impl IntoIterator<Item = &str> + Send,
+        time: Duration,
+    ) -> Result<(), RedisError> {
         let mut command = redis::cmd("XCLAIM");
         command
             .arg(&self.stream)
             .arg(&self.name)
             .arg(&self.consumer)
-            .arg(0)
-            .arg(id);
+            .arg(0);
+        for id in ids {
+            command.arg(id);
+        }
         command
             .arg("IDLE")
             .arg(millis(self.visibility.saturating_sub(time)))
@@ -320,22 +334,18 @@ impl RedisStreamDelivery {
         self.fields.get(name).map(Vec::as_slice)
     }
 
-    fn dead_letter(&self, reason: &str) -> Pipeline {
-        let mut add = redis::cmd("XADD");
-        add.arg(&self.group.dead_letters).arg("*");
+    fn dead_letter(&self, reason: &str) -> Cmd {
+        let mut eval = redis::cmd("EVAL");
+        eval.arg(include_str!("redis_stream_dead_letter.lua"))
+            .arg(2);
+        eval.arg(&self.group.stream).arg(&self.group.dead_letters);
+        eval.arg(&self.group.name).arg(&self.id);
         for (name, value) in &self.fields {
-            add.arg(name).arg(value);
+            eval.arg(name).arg(value);
         }
-        add.arg("idem-id")
-            .arg(&self.id)
-            .arg("idem-reason")
-            .arg(reason);
-        let mut pipeline = redis::pipe();
-        pipeline.atomic().add_command(add).ignore();
-        pipeline
-            .add_command(self.group.acknowledgement(&self.id))
-            .ignore();
-        pipeline
+        eval.arg("idem-id").arg(&self.id);
+        eval.arg("idem-reason").arg(reason);
+        eval
     }
 }
 
@@ -358,7 +368,7 @@ impl Delivery for RedisStreamDelivery {
 
     async fn extend(&self, time: Duration) -> Result<(), BrokerError> {
         self.group
-            .hold(&self.id, time)
+            .hold([&*self.id], time)
             .await
             .map_err(BrokerError::new)
     }
@@ -367,13 +377,10 @@ impl Delivery for RedisStreamDelivery {
         let group = &*self.group;
         let settled = match verdict {
             Verdict::Acknowledge => group.link.query(&group.acknowledgement(&self.id)).await,
-            Verdict::Retry(after) => group.hold(&self.id, after.unwrap_or_default()).await,
-            Verdict::Stop => group.hold(&self.id, Duration::ZERO).await,
+            Verdict::Retry(after) => group.hold([&*self.id], after.unwrap_or_default()).await,
+            Verdict::Stop => group.hold([&*self.id], Duration::ZERO).await,
             Verdict::DeadLetter(reason) => {
-                group
-                    .link
-                    .transact(&self.dead_letter(reason.as_str()))
-                    .await
+                group.link.query(&self.dead_letter(reason.as_str())).await
             }
         };
         settled.map_err(BrokerError::new)
@@ -422,14 +429,6 @@ impl Reconnecting {
 
     async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisError> {
         let result = command.query_async(&mut self.connection().await?).await;
-        if let Err(error) = &result {
-            self.lost(error).await;
-        }
-        result
-    }
-
-    async fn transact(&self, pipeline: &Pipeline) -> Result<(), RedisError> {
-        let result = pipeline.query_async(&mut self.connection().await?).await;
         if let Err(error) = &result {
             self.lost(error).await;
         }
