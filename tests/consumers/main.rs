@@ -6,5 +6,6 @@
 )]
 
 mod faulty_adapters;
+mod killed;
 mod memory;
 mod redis_streams;

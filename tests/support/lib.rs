@@ -6,6 +6,7 @@
 )]
 
 pub mod bounds;
+pub mod brokers;
 pub mod claims;
 pub mod events;
 pub mod faulty;

@@ -1,0 +1,195 @@
+//! Three consumer processes, and what befalls them.
+
+use std::time::{Duration, Instant};
+
+use idem_harness::Worker;
+use idem_tests::brokers::Broker;
+use idem_tests::seeded::Seeded;
+
+use super::HELD;
+use super::bank::Bank;
+
+/// Number of consumer processes.
+const SEATS: usize = 3;
+
+/// Settings of the consumers of a trial.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) lease: Duration,
+    pub(super) concurrency: usize,
+    pub(super) attempts: u16,
+    pub(super) tx: bool,
+}
+
+/// What befalls a consumer, or the broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// `kill -9`, and another consumer takes its place.
+    Kill,
+    /// SIGSTOP for longer than the lease.
+    Stall,
+    /// It ends in order, and another one joins.
+    Leave,
+    RestartBroker,
+}
+
+#[derive(Debug)]
+struct Seat {
+    consumer: Worker,
+    name: u32,
+    /// When it is to go on.
+    stalled: Option<Instant>,
+}
+
+/// Consumer processes of a broker.
+#[derive(Debug)]
+pub(super) struct Fleet<'a> {
+    broker: (&'static str, String),
+    store: &'a str,
+    bank: &'a Bank,
+    settings: &'a Settings,
+    seats: Vec<Seat>,
+    names: u32,
+    /// The number of deliveries to consumers that are gone.
+    deliveries: usize,
+}
+
+impl<'a> Fleet<'a> {
+    pub(super) fn start<B: Broker>(
+        broker: &B,
+        store: &'a str,
+        bank: &'a Bank,
+        settings: &'a Settings,
+    ) -> Self {
+        let mut fleet = Self {
+            broker: (B::NAME, broker.url()),
+            store,
+            bank,
+            settings,
+            seats: Vec::new(),
+            names: 0,
+            deliveries: 0,
+        };
+        for _ in 0..SEATS {
+            let seat = fleet.seat();
+            fleet.seats.push(seat);
+        }
+        fleet
+    }
+
+    fn seat(&mut self) -> Seat {
+        self.names += 1;
+        let (kind, url) = &self.broker;
+        let Settings {
+            lease,
+            concurrency,
+            attempts,
+            tx,
+        } = self.settings;
+        let mut consumer = Worker::sibling("idem-consumer")
+            .args(["--broker", kind, "--url", url, "--store", self.store])
+            .args(["--bank".to_owned(), self.bank.addr().to_string()])
+            .args(["--name".to_owned(), self.names.to_string()])
+            .args(["--lease".to_owned(), lease.as_millis().to_string()])
+            .args(["--concurrency".to_owned(), concurrency.to_string()])
+            .args(["--attempts".to_owned(), attempts.to_string()])
+            .args(tx.then_some("--tx"))
+            .spawn();
+        assert_eq!(consumer.line(), "ready");
+        Seat {
+            consumer,
+            name: self.names,
+            stalled: None,
+        }
+    }
+
+    /// Waits until the bank holds a request.
+    pub(super) fn wait_for_a_body(&self) {
+        self.bank.held(HELD);
+    }
+
+    /// A consumer that is not stalled, one with a request that the bank holds if there is one.
+    fn victim(&self, seeded: &mut Seeded) -> Option<usize> {
+        let held = self.bank.held(HELD);
+        let awake: Vec<_> = (0..SEATS)
+            .filter(|seat| self.seats[*seat].stalled.is_none())
+            .collect();
+        let busy = awake.iter().copied();
+        let busy: Vec<_> = busy
+            .filter(|seat| held.contains(&self.seats[*seat].name))
+            .collect();
+        let from = if busy.is_empty() { awake } else { busy };
+        let place = usize::try_from(seeded.below(from.len().max(1) as u64)).expect("a few seats");
+        from.get(place).copied()
+    }
+
+    /// Strikes a consumer; false where all are stalled.
+    pub(super) fn strike(&mut self, fault: Fault, seeded: &mut Seeded) -> bool {
+        let Some(victim) = self.victim(seeded) else {
+            return false;
+        };
+        let seat = &mut self.seats[victim];
+        match fault {
+            Fault::Kill => {
+                seat.consumer.kill9();
+                self.deliveries += deliveries(&seat.consumer.rest()).0;
+                self.seats[victim] = self.seat();
+            }
+            Fault::Stall => {
+                let percent = u32::try_from(150 + seeded.below(100)).expect("a few hundred");
+                seat.consumer.pause();
+                seat.stalled = Some(Instant::now() + self.settings.lease * percent / 100);
+            }
+            Fault::Leave => {
+                seat.consumer.close();
+                self.bank.leaves(seat.name);
+                assert!(seat.consumer.wait().success(), "it ends in order");
+                self.deliveries += deliveries(&seat.consumer.rest()).0;
+                self.seats[victim] = self.seat();
+            }
+            Fault::RestartBroker => unreachable!("no consumer is at fault"),
+        }
+        true
+    }
+
+    /// Lets consumers go on whose stall is over; true while one is stalled.
+    pub(super) fn resume(&mut self) -> bool {
+        for seat in &mut self.seats {
+            if seat.stalled.is_some_and(|until| until <= Instant::now()) {
+                seat.consumer.resume();
+                seat.stalled = None;
+            }
+        }
+        self.seats.iter().any(|seat| seat.stalled.is_some())
+    }
+
+    /// Ends all in order. Returns the number of all deliveries, and what the last consumers settled: acknowledged,
+    /// retried, dead letters, unsettled, abandoned.
+    pub(super) fn end(mut self) -> (usize, Vec<[u64; 5]>) {
+        for seat in &mut self.seats {
+            seat.consumer.close();
+        }
+        let mut settled = Vec::new();
+        for seat in &mut self.seats {
+            assert!(seat.consumer.wait().success(), "it ends in order");
+            let (delivered, ends) = deliveries(&seat.consumer.rest());
+            self.deliveries += delivered;
+            settled.extend(ends);
+        }
+        (self.deliveries, settled)
+    }
+}
+
+/// The number of deliveries in the lines of a consumer, and what it settled.
+fn deliveries(lines: &[String]) -> (usize, Option<[u64; 5]>) {
+    let delivered = lines.iter().filter(|line| *line == "delivery").count();
+    let settled = lines.iter().find_map(|line| line.strip_prefix("settled "));
+    let settled = settled.map(|line| {
+        let numbers: Vec<u64> = line
+            .split(' ')
+            .map(|word| word.parse().expect("a number"))
+            .collect();
+        numbers.try_into().expect("five numbers")
+    });
+    (delivered, settled)
+}

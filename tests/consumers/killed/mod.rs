@@ -1,0 +1,257 @@
+//! Consumers that are killed, stalled past their lease and replaced, and a broker that is restarted: one effect of
+//! each id, no message lost, and a dead letter of each message that always fails.
+
+mod bank;
+mod fleet;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use idem_harness::{PostgresServer, RedisServer};
+use idem_runtime::store::sql::PostgresStore;
+use idem_tests::bounds::bound;
+use idem_tests::brokers::{Broker, RedisStreams};
+use idem_tests::seeded::Seeded;
+use sqlx::PgPool;
+
+use self::bank::{Bank, Books, Fate};
+use self::fleet::{Fault, Fleet, Settings};
+
+/// The time that a trial may take.
+const PATIENCE: Duration = Duration::from_mins(5);
+
+/// How long a fault waits for a body that it interrupts.
+const HELD: Duration = Duration::from_secs(2);
+
+/// The sizes of a trial.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    ids: u64,
+    kills: usize,
+    stalls: usize,
+    leaves: usize,
+}
+
+/// 2,000 messages of 500 ids, and 20,000 of 5,000 in a full run.
+fn sizes() -> Sizes {
+    let (ordinary, full) = (
+        Sizes {
+            ids: 500,
+            kills: 6,
+            stalls: 3,
+            leaves: 2,
+        },
+        Sizes {
+            ids: 5_000,
+            kills: 40,
+            stalls: 20,
+            leaves: 10,
+        },
+    );
+    bound(ordinary, full)
+}
+
+/// The number of an id's messages, four in the middle. Half of the ids have one, whose loss no other message hides.
+fn messages_of(id: u64) -> usize {
+    [1, 1, 2, 12][usize::try_from(id % 4).expect("less than four")]
+}
+
+fn name(id: u64) -> String {
+    format!("m-{id}")
+}
+
+/// Every 25th id always fails, every 7th one at first.
+fn fate(name: &str) -> Fate {
+    let id: u64 = name[2..].parse().expect("as it was sent");
+    match (id % 25, id % 7) {
+        (3, _) => Fate::Fails,
+        (_, 2) => Fate::FailsOnce,
+        _ => Fate::Charged,
+    }
+}
+
+fn shuffled<T>(mut all: Vec<T>, seeded: &mut Seeded) -> Vec<T> {
+    for last in (1..all.len()).rev() {
+        let other = seeded.below(last as u64 + 1);
+        all.swap(last, usize::try_from(other).expect("an index"));
+    }
+    all
+}
+
+/// The messages, in their order.
+fn messages(ids: u64, seeded: &mut Seeded) -> Vec<String> {
+    let all = (0..ids).flat_map(|id| std::iter::repeat_n(name(id), messages_of(id)));
+    shuffled(all.collect(), seeded)
+}
+
+/// The faults, the broker's in the middle.
+fn faults(sizes: Sizes, seeded: &mut Seeded) -> Vec<Fault> {
+    let of = |fault, count| std::iter::repeat_n(fault, count);
+    let all = of(Fault::Kill, sizes.kills)
+        .chain(of(Fault::Stall, sizes.stalls))
+        .chain(of(Fault::Leave, sizes.leaves));
+    let mut all = shuffled(all.collect(), seeded);
+    all.insert(all.len() / 2, Fault::RestartBroker);
+    all
+}
+
+/// Sends the messages, strikes the consumers until every message is settled, and checks the books.
+async fn trial<B: Broker>(store: &str, tx: bool) {
+    let (_, mut seeded) = Seeded::from_env();
+    let (sizes, began) = (sizes(), Instant::now());
+    let settings = Settings {
+        lease: Duration::from_secs(1),
+        concurrency: 8,
+        attempts: 5,
+        tx,
+    };
+    let faults = faults(sizes, &mut seeded);
+    // A fault after each share of the ids' first bodies.
+    let share = sizes.ids / (faults.len() as u64 + 2);
+    let bank = Bank::open(fate, share);
+    let broker = B::start().await;
+    let sent = messages(sizes.ids, &mut seeded);
+    broker.send(&sent).await;
+    let mut fleet = Fleet::start(&broker, store, &bank, &settings);
+    for (fault, number) in faults.iter().zip(2..) {
+        strike(*fault, &broker, &mut fleet, &mut seeded, began).await;
+        bank.proceed(share * number);
+    }
+    bank.proceed(u64::MAX);
+    loop {
+        let stalled = fleet.resume();
+        let unsettled = broker.unsettled().await;
+        if unsettled == 0 && !stalled {
+            break;
+        }
+        let late = began.elapsed() > PATIENCE;
+        assert!(!late, "{unsettled} messages are not settled");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let (deliveries, settled) = fleet.end();
+    assert_eq!(broker.unsettled().await, 0, "nothing is pending");
+
+    let mut letters = Letters::new();
+    for (id, reason) in broker.dead_letters().await {
+        letters.entry(id).or_default().push(reason);
+    }
+    let books = bank.books();
+    eprintln!(
+        "| broker | messages | ids | deliveries | redeliveries | bodies | second bodies | effects | dead letters | kills \
+         | stalls | replaced | restarts | seconds |"
+    );
+    eprintln!(
+        "| {}{} | {} | {} | {deliveries} | {} | {} | {} | {} | {} | {} | {} | {} | 1 | {:.1} |",
+        B::NAME,
+        if tx { ", tx" } else { "" },
+        sent.len(),
+        sizes.ids,
+        deliveries.saturating_sub(sent.len()),
+        books.total(),
+        books.total() - books.bodies.len() as u64,
+        books.effects.values().map(BTreeSet::len).sum::<usize>(),
+        letters.values().map(Vec::len).sum::<usize>(),
+        sizes.kills,
+        sizes.stalls,
+        sizes.leaves,
+        began.elapsed().as_secs_f64(),
+    );
+    eprintln!(
+        "settled by the last consumers (acknowledged, retried, dead, unsettled, abandoned): {settled:?}"
+    );
+    check::<B>(sizes, &settings, &books, letters);
+}
+
+async fn strike<B: Broker>(
+    fault: Fault,
+    broker: &B,
+    fleet: &mut Fleet<'_>,
+    seeded: &mut Seeded,
+    began: Instant,
+) {
+    if fault == Fault::RestartBroker {
+        fleet.wait_for_a_body();
+        return broker.restart().await;
+    }
+    while !fleet.strike(fault, seeded) {
+        assert!(began.elapsed() < PATIENCE, "the faults take too long");
+        fleet.resume();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    fleet.resume();
+}
+
+/// The reasons of the dead letters of each id.
+type Letters = BTreeMap<String, Vec<String>>;
+
+fn check<B: Broker>(sizes: Sizes, settings: &Settings, books: &Books, mut letters: Letters) {
+    let (mut wrong, mut planned) = (Vec::new(), 0);
+    for id in 0..sizes.ids {
+        let (name, fate) = (name(id), fate(&name(id)));
+        let effects = books.effects.get(&name).map_or(0, BTreeSet::len);
+        let bodies = books.bodies.get(&name).copied().unwrap_or_default();
+        let letters = letters.remove(&name).unwrap_or_default();
+        let attempts = u32::from(settings.attempts);
+        let (expected, dead, least) = match fate {
+            Fate::Fails => (0, messages_of(id), attempts),
+            Fate::FailsOnce => (1, 0, 2),
+            Fate::Charged => (1, 0, 1),
+        };
+        planned += least;
+        if effects != expected {
+            wrong.push(format!("{name}, {fate:?}: {effects} effects"));
+        }
+        let too_many = letters.len() > dead && (B::ONE_LETTER || dead == 0);
+        let other = letters.iter().any(|reason| reason != "exhausted");
+        if letters.len() < dead || too_many || other {
+            wrong.push(format!(
+                "{name}, {fate:?}: {dead} dead letters, not {letters:?}"
+            ));
+        }
+        if bodies > attempts {
+            wrong.push(format!("{name}, {fate:?}: {bodies} bodies"));
+        }
+    }
+    assert!(letters.is_empty(), "they were not sent: {letters:?}");
+    assert!(wrong.is_empty(), "{} wrong: {wrong:#?}", wrong.len());
+    // A fault interrupts at most the bodies of one consumer; the factor is for stalls of the machine.
+    let interrupted = (sizes.kills + sizes.stalls) * settings.concurrency * 2;
+    let (bodies, most) = (books.total(), u64::from(planned) + interrupted as u64);
+    assert!(
+        bodies <= most,
+        "{bodies} bodies; {planned} were planned, and the faults interrupted at most {interrupted}"
+    );
+}
+
+async fn on_redis<B: Broker>() {
+    let store = RedisServer::builder().append_only_every_second().start();
+    trial::<B>(&store.url(), false).await;
+}
+
+/// The row of an id and a record of it are committed together, with no constraint that keeps a second row out.
+async fn in_a_transaction<B: Broker>() {
+    let store = PostgresServer::builder().durable().start();
+    let records = PostgresStore::connect(&store.url()).await.unwrap();
+    records.migrate().await.unwrap();
+    let pool = PgPool::connect(&store.url()).await.unwrap();
+    let create = sqlx::query("CREATE TABLE bills (id TEXT)");
+    create.execute(&pool).await.unwrap();
+    trial::<B>(&store.url(), true).await;
+    let rows = sqlx::query_as("SELECT id, count(*) FROM bills GROUP BY id");
+    let rows: BTreeMap<String, i64> = rows.fetch_all(&pool).await.unwrap().into_iter().collect();
+    let expected = (0..sizes().ids)
+        .filter(|id| fate(&name(*id)) != Fate::Fails)
+        .map(|id| (name(id), 1))
+        .collect();
+    assert_eq!(rows, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_consumers_of_redis_streams_have_one_effect_of_each_id() {
+    on_redis::<RedisStreams>().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_consumers_of_redis_streams_write_one_row_of_each_id() {
+    in_a_transaction::<RedisStreams>().await;
+}

@@ -1,0 +1,114 @@
+//! A consumer process, to be killed and stalled.
+//!
+//! It prints `ready`, then `delivery` for each one, and ends in order when its stdin is closed, with the line
+//! `settled <acknowledged> <retried> <dead letters> <unsettled> <abandoned>`.
+
+#[path = "worker/handler.rs"]
+mod handler;
+
+use std::io::{self, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use clap::Parser;
+use idem_runtime::consumer::{Consumer, Delivery, Raw, Source};
+use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::sql::PostgresStore;
+use idem_runtime::{Context, Engine, Policy};
+use idem_tests::brokers::{Broker, RedisStreams};
+use tokio::sync::oneshot;
+
+use self::handler::Handler;
+
+/// Settings of a consumer process.
+#[derive(Debug, Parser)]
+struct Options {
+    /// Kind of the broker
+    #[arg(long)]
+    broker: String,
+    /// URL of the broker
+    #[arg(long)]
+    url: String,
+    /// URL of the store of the records: redis://… or postgres://…
+    #[arg(long)]
+    store: String,
+    /// Address of the bank
+    #[arg(long)]
+    bank: SocketAddr,
+    /// What the bank calls this process
+    #[arg(long)]
+    name: u32,
+    /// The lease in milliseconds
+    #[arg(long)]
+    lease: u64,
+    /// Number of messages at once
+    #[arg(long)]
+    concurrency: usize,
+    /// Number of attempts of a message
+    #[arg(long)]
+    attempts: u16,
+    /// Writes a row in the transaction of a record of its own, in the store
+    #[arg(long)]
+    tx: bool,
+}
+
+#[tokio::main(worker_threads = 2)]
+async fn main() {
+    let options = Options::parse();
+    match &*options.broker {
+        RedisStreams::NAME => work::<RedisStreams>(options).await,
+        other => panic!("no broker: {other}"),
+    }
+}
+
+fn say(line: &str) {
+    writeln!(io::stdout().lock(), "{line}").expect("the test reads");
+}
+
+async fn engine(url: &str) -> Engine {
+    if url.starts_with("redis:") {
+        Engine::new(RedisStore::connect(url).await.expect("the store is up"))
+    } else {
+        Engine::new(PostgresStore::connect(url).await.expect("the store is up"))
+    }
+}
+
+async fn work<B: Broker>(options: Options) {
+    let lease = Duration::from_millis(options.lease);
+    let engine = engine(&options.store).await;
+    let handler = Arc::new(Handler::new(
+        engine.clone(),
+        (options.name, options.bank),
+        options.tx.then_some(&*options.store),
+    ));
+    let source = B::source(&options.url, lease).await;
+    let source = source.expect("the broker is up");
+    let consumer = Consumer::new(engine, "bills.collect")
+        .concurrency(options.concurrency)
+        .dead_letter_after(options.attempts)
+        .retry_after(Duration::from_millis(50))
+        .policy(Policy::new().lease(lease))
+        .id(|delivery: &<B::Source as Source>::Delivery| {
+            say("delivery");
+            delivery.id().map(std::borrow::Cow::into_owned)
+        });
+    let (closed, shutdown) = oneshot::channel();
+    thread::spawn(move || {
+        drop(io::stdin().lock().read_to_end(&mut Vec::new()));
+        let _ = closed.send(());
+    });
+    say("ready");
+    let handle = move |message: Raw, cx: Context| {
+        let handler = Arc::clone(&handler);
+        async move { handler.collect(message, cx).await }
+    };
+    let shutdown = async { drop(shutdown.await) };
+    let end = consumer.run_until(source, handle, shutdown).await;
+    let it = end.expect("neither broker nor store refuses");
+    say(&format!(
+        "settled {} {} {} {} {}",
+        it.acknowledged, it.retried, it.dead_letters, it.unsettled, it.abandoned
+    ));
+}

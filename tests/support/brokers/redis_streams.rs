@@ -1,0 +1,92 @@
+//! Redis Streams.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use idem_harness::RedisServer;
+use idem_runtime::consumer::{BrokerError, RedisStream};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value};
+
+use super::Broker;
+
+const STREAM: &str = "bills";
+const GROUP: &str = "collectors";
+
+/// A consumer group of a stream.
+#[derive(Debug)]
+pub struct RedisStreams(RedisServer);
+
+impl RedisStreams {
+    async fn client(&self) -> MultiplexedConnection {
+        let client = redis::Client::open(self.0.url()).expect("a URL of a server");
+        let client = client.get_multiplexed_async_connection().await;
+        client.expect("the server is up")
+    }
+
+    async fn query<T: redis::FromRedisValue>(&self, command: &Cmd) -> T {
+        let reply = command.query_async(&mut self.client().await).await;
+        reply.expect("a reply of this type")
+    }
+}
+
+impl Broker for RedisStreams {
+    type Source = RedisStream;
+
+    const NAME: &'static str = "redis-streams";
+    const ONE_LETTER: bool = true;
+
+    async fn start() -> Self {
+        let this = Self(RedisServer::builder().append_only_every_second().start());
+        let mut command = redis::cmd("XGROUP");
+        command.arg("CREATE").arg(STREAM).arg(GROUP);
+        let () = this.query(command.arg("0").arg("MKSTREAM")).await;
+        this
+    }
+
+    fn url(&self) -> String {
+        self.0.url()
+    }
+
+    async fn send(&self, ids: &[String]) {
+        let mut pipeline = redis::pipe();
+        for id in ids {
+            let add = pipeline.cmd("XADD").arg(STREAM).arg("*");
+            add.arg("id").arg(id).arg("payload").arg(id).ignore();
+        }
+        let sent = pipeline.query_async(&mut self.client().await).await;
+        let () = sent.expect("every message is appended");
+    }
+
+    async fn restart(&self) {
+        self.0.kill();
+        self.0.restart();
+    }
+
+    async fn unsettled(&self) -> usize {
+        let mut command = redis::cmd("XINFO");
+        command.arg("GROUPS").arg(STREAM);
+        let groups: Vec<BTreeMap<String, Value>> = self.query(&command).await;
+        let mut command = redis::cmd("XINFO");
+        let stream: BTreeMap<String, Value> = self.query(command.arg("STREAM").arg(STREAM)).await;
+        // The group's `lag` is unknown after a restart.
+        let delivered = groups[0]["last-delivered-id"] == stream["last-generated-id"];
+        let pending = redis::from_redis_value::<usize>(groups[0]["pending"].clone());
+        pending.expect("a number") + usize::from(!delivered)
+    }
+
+    async fn dead_letters(&self) -> Vec<(String, String)> {
+        let mut command = redis::cmd("XRANGE");
+        command.arg(format!("{STREAM}:dead")).arg("-").arg("+");
+        let letters: Vec<(String, BTreeMap<String, String>)> = self.query(&command).await;
+        let letters = letters.into_iter();
+        letters
+            .map(|(_, letter)| (letter["id"].clone(), letter["idem-reason"].clone()))
+            .collect()
+    }
+
+    async fn source(url: &str, held: Duration) -> Result<RedisStream, BrokerError> {
+        let stream = RedisStream::connect(url, STREAM, GROUP).await?;
+        Ok(stream.visibility(held))
+    }
+}
