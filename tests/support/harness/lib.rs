@@ -1,4 +1,4 @@
-//! Real servers for tests: a [`RedisServer`], [`PostgresServer`], [`MariaDbServer`] or
+//! Real servers for tests: a [`RedisServer`], [`PostgresServer`], [`MariaDbServer`], [`NatsServer`] or
 //! [`ZooKeeperServer`] that lives as long as its value. And real clients: the browsers of a
 //! [`ChromeDriver`], and a [`PaymentSdk`] that repeats its requests.
 //!
@@ -29,6 +29,7 @@ mod edition;
 mod family;
 mod mariadb;
 mod monitor;
+mod nats;
 mod pair;
 mod partition;
 mod payment_sdk;
@@ -63,6 +64,7 @@ pub use dir::TestDir;
 pub use edition::Edition;
 pub use mariadb::{MariaDbServer, MariaDbServerBuilder};
 pub use monitor::{Command, Monitor};
+pub use nats::NatsServer;
 pub use pair::ReplicaPair;
 pub use partition::Partition;
 pub use payment_sdk::{PaymentSdk, PaymentSdkBuilder};
