@@ -8,4 +8,5 @@
 mod faulty_adapters;
 mod killed;
 mod memory;
+mod nats;
 mod redis_streams;

@@ -59,6 +59,8 @@
 
 mod delivery;
 mod handled;
+#[cfg(feature = "nats")]
+mod jet_stream;
 mod memory_queue;
 #[cfg(feature = "redis-streams")]
 mod redis_stream;
@@ -66,6 +68,8 @@ mod run;
 mod verdict;
 
 pub use self::delivery::{BrokerError, Delivery, Message, Raw, Source};
+#[cfg(feature = "nats")]
+pub use self::jet_stream::{JetStream, JetStreamDelivery};
 pub use self::memory_queue::{MemoryDelivery, MemoryQueue};
 #[cfg(feature = "redis-streams")]
 pub use self::redis_stream::{RedisStream, RedisStreamDelivery};

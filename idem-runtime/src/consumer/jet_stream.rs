@@ -1,0 +1,518 @@
+//! Durable consumers of NATS `JetStream`.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use async_nats::jetstream::context::{ContextBuilder, GetStreamByNameErrorKind};
+use async_nats::jetstream::stream::{ConsumerError, ConsumerErrorKind};
+use async_nats::jetstream::{AckKind, Context, Message};
+use async_nats::rustls::crypto::{CryptoProvider, ring};
+use async_nats::{
+    Client, ConnectErrorKind, ConnectOptions, Event, HeaderMap, HeaderName, ServerAddr,
+};
+use futures_core::Stream;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::delivery::{BrokerError, Delivery, Source};
+use super::verdict::{DeadLetterReason, Verdict};
+
+/// The time that a request may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The longest wait of one request for a new message.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// The pauses between two attempts to open the consumer.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// The number of messages of one request.
+const BATCH: usize = 16;
+
+/// A durable pull consumer of a `JetStream` stream, as the [`Source`] of a [`Consumer`](super::Consumer).
+///
+/// Needs NATS 2.9 or newer. The durable is created if it does not exist: explicit acknowledgements, every message of
+/// the stream, no limit of deliveries ([`Consumer::dead_letter_after`](super::Consumer::dead_letter_after) counts
+/// attempts). The settings of one that exists are kept: set its `max_deliver` to -1, because beyond that limit
+/// `JetStream` drops a message without a dead letter.
+///
+/// | verdict | commands, each confirmed by the server |
+/// | --- | --- |
+/// | acknowledge | `+ACK` |
+/// | retry | `-NAK` with the pause as its delay |
+/// | dead letter | a message to [`dead_letters`](Self::dead_letters), stored by its stream, then `+TERM` |
+/// | stop | `-NAK` |
+///
+/// A message that is neither settled nor extended (`+WPI`) for [`ack_wait`](Self::ack_wait) is delivered again.
+/// `JetStream` takes a late acknowledgement of an earlier delivery for one of the later delivery
+/// ([nats-server#4786](https://github.com/nats-io/nats-server/issues/4786)). Here this is harmless: an acknowledgement
+/// is sent only after the answer is stored, and the server confirms it.
+///
+/// # The id of a message
+///
+/// Its header `Nats-Msg-Id`; without one, stream, sequence and time of storage (`bills:17:1732371600000000000`; the
+/// time because a stream that is created anew counts from 1 again). `JetStream` itself uses that header against
+/// duplicates of publishing only, and only within the stream's window of 2 min by default: a producer that publishes
+/// again after that, or without the header, stores a second message, and no redelivery is prevented by it.
+///
+/// # Dead letters
+///
+/// They have the payload and the headers of the message, `idem-id`, `idem-reason` and `idem-subject`, and a
+/// `Nats-Msg-Id` of their own, so that a dead letter that is published again after a lost reply is stored once. Other
+/// `Nats-` headers are dropped, because they instruct the server. To send the message again, publish it to
+/// `idem-subject` with `idem-id` as its `Nats-Msg-Id`. A message whose headers leave no room below the server's
+/// `max_payload` has no dead letter and is delivered again and again.
+///
+/// # Errors
+///
+/// [`next`](Source::next) reconnects, and returns these errors: a refused password, a missing stream, a durable that
+/// is no pull consumer with explicit acknowledgements or has another filter, and no stream, or the same one, for dead
+/// letters.
+///
+/// ```no_run
+/// use idem_runtime::consumer::{Consumer, JetStream, Raw};
+/// use idem_runtime::{Context, Engine, Error, store::memory::MemoryStore};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let bills = JetStream::connect("nats://user:password@127.0.0.1", "bills", "collectors").await?;
+/// let bills = bills.filter_subject("bills.eu.>").dead_letters("dead.bills.eu");
+/// let consumer = Consumer::new(Engine::new(MemoryStore::new()), "bills.collect").dead_letter_after(5);
+/// consumer.run(bills, async |bill: Raw, _: Context| Ok::<usize, Error>(bill.0.len())).await?;
+/// # Ok(()) }
+/// ```
+pub struct JetStream {
+    broker: Arc<Broker>,
+    consumer: Option<PullConsumer>,
+    /// With the time of their receipt.
+    received: VecDeque<(Message, Instant)>,
+}
+
+struct Broker {
+    client: Client,
+    context: Context,
+    link: watch::Receiver<Link>,
+    stream: String,
+    durable: String,
+    ack_wait: Duration,
+    filter_subject: String,
+    dead_letters: String,
+}
+
+/// The state of the connection, which the client makes anew by itself.
+#[derive(Clone, Copy, PartialEq)]
+enum Link {
+    Up,
+    Down,
+    /// The server refused the login.
+    Refused,
+}
+
+impl JetStream {
+    /// Connects to the server, or to one of several, separated by commas: `nats://user:password@host:4222`,
+    /// `nats://token@host`, `tls://host`.
+    ///
+    /// # Errors
+    ///
+    /// No server can be reached within 5 s, the login is refused, or there is no such stream.
+    pub async fn connect(
+        url: &str,
+        stream: impl Into<String>,
+        durable: impl Into<String>,
+    ) -> Result<Self, BrokerError> {
+        // rustls panics without a provider in a process whose crates have several. An earlier choice stays.
+        if CryptoProvider::get_default().is_none() {
+            drop(ring::default_provider().install_default());
+        }
+        let (options, servers) =
+            options(url).ok_or_else(|| BrokerError::new("the URL of the NATS server is none"))?;
+        let (changed, link) = watch::channel(Link::Up);
+        let options = options.event_callback(move |event| {
+            match event {
+                Event::Connected => drop(changed.send_replace(Link::Up)),
+                Event::Disconnected => drop(changed.send_replace(Link::Down)),
+                Event::ClientError(error) if error.to_string().ends_with(&refusal()) => {
+                    changed.send_replace(Link::Refused);
+                }
+                _ => {}
+            }
+            std::future::ready(())
+        });
+        let client = options.connect(servers).await.map_err(BrokerError::new)?;
+        let (context, stream) = (ContextBuilder::new().timeout(PATIENCE), stream.into());
+        let context = context.build(client.clone());
+        context
+            .get_stream(&stream)
+            .await
+            .map_err(BrokerError::new)?;
+        let broker = Broker {
+            client,
+            context,
+            link,
+            dead_letters: format!("dead.{stream}"),
+            stream,
+            durable: durable.into(),
+            ack_wait: Duration::from_mins(1),
+            filter_subject: String::new(),
+        };
+        Ok(Self {
+            broker: Arc::new(broker),
+            consumer: None,
+            received: VecDeque::new(),
+        })
+    }
+
+    fn broker(&mut self) -> &mut Broker {
+        Arc::get_mut(&mut self.broker).expect("no delivery exists before the source is run")
+    }
+
+    /// The time without a verdict or an extension after which a message is delivered again; at least the lease.
+    /// Default 1 min. A durable that exists keeps its own.
+    #[must_use]
+    pub fn ack_wait(mut self, time: Duration) -> Self {
+        self.broker().ack_wait = time;
+        self
+    }
+
+    /// The subject of the messages, which may have wildcards. Default every message of the stream.
+    #[must_use]
+    pub fn filter_subject(mut self, subject: impl Into<String>) -> Self {
+        self.broker().filter_subject = subject.into();
+        self
+    }
+
+    /// The subject of the dead letters, which another stream stores. Default `dead.` and the name of the stream.
+    #[must_use]
+    pub fn dead_letters(mut self, subject: impl Into<String>) -> Self {
+        self.broker().dead_letters = subject.into();
+        self
+    }
+
+    /// Receives messages: what is there, or else the first one that comes.
+    ///
+    /// A request ends before this returns, because messages of an open one would wait, and age, unseen.
+    async fn fill(&mut self) -> Result<(), Failure> {
+        let consumer = match &mut self.consumer {
+            Some(consumer) => consumer,
+            closed => closed.insert(self.broker.open().await?),
+        };
+        let there = consumer.fetch().max_messages(BATCH).messages().await;
+        let mut there = there.map_err(Failure::passing)?;
+        let there = timeout(PATIENCE, receive(&mut there, &mut self.received)).await;
+        // A durable that is gone does not answer. An error, such as too many unsettled messages, is left to the other
+        // request.
+        let _ = there.map_err(Failure::passing)?;
+        if self.received.is_empty() {
+            let first = consumer.batch().max_messages(1).expires(LONGEST_WAIT);
+            let mut first = first.messages().await.map_err(Failure::passing)?;
+            receive(&mut first, &mut self.received)
+                .await
+                .map_err(Failure::passing)?;
+        }
+        Ok(())
+    }
+}
+
+/// Receives until the request ends.
+async fn receive(
+    batch: &mut pull::Batch,
+    received: &mut VecDeque<(Message, Instant)>,
+) -> Result<(), async_nats::Error> {
+    while let Some(message) = poll_fn(|cx| Pin::new(&mut *batch).poll_next(cx)).await {
+        received.push_back((message?, Instant::now()));
+    }
+    Ok(())
+}
+
+impl Source for JetStream {
+    type Delivery = JetStreamDelivery;
+
+    async fn next(&mut self) -> Result<Option<JetStreamDelivery>, BrokerError> {
+        let mut pause = SHORTEST_PAUSE;
+        loop {
+            while let Some((message, at)) = self.received.pop_front() {
+                // An older one is on its way to another consumer by now.
+                if at.elapsed() < self.broker.ack_wait
+                    && let Some(delivery) = JetStreamDelivery::new(&self.broker, message)
+                {
+                    return Ok(Some(delivery));
+                }
+            }
+            let mut link = self.broker.link.clone();
+            match link.wait_for(|link| *link != Link::Down).await.as_deref() {
+                Ok(Link::Refused) => return Err(BrokerError::new(refusal())),
+                Ok(_) => {}
+                Err(_) => return Err(BrokerError::new("the client has ended")),
+            }
+            let filled = tokio::select! {
+                filled = self.fill() => filled,
+                // A request is lost with its connection.
+                Ok(_) = link.wait_for(|link| *link != Link::Up) => continue,
+            };
+            match filled {
+                Ok(()) => pause = SHORTEST_PAUSE,
+                Err(Failure { error, lasts: true }) => return Err(error),
+                Err(_) => {
+                    self.consumer = None;
+                    sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+}
+
+impl Broker {
+    /// Finds or creates the durable.
+    async fn open(&self) -> Result<PullConsumer, Failure> {
+        match self.context.stream_by_subject(&self.dead_letters).await {
+            Ok(stream) if stream == self.stream => {
+                return Err(Failure::lasting(
+                    "the stream of the messages stores the dead letters too; choose a subject of another one",
+                ));
+            }
+            Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => {
+                return Err(Failure::lasting(
+                    "no stream stores the subject of the dead letters; create one",
+                ));
+            }
+            _ => {}
+        }
+        let config = pull::Config {
+            durable_name: Some(self.durable.clone()),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: self.ack_wait,
+            max_deliver: -1,
+            filter_subject: self.filter_subject.clone(),
+            ..pull::Config::default()
+        };
+        let stream = self.context.get_stream_no_info(&self.stream).await;
+        let stream = stream.map_err(Failure::lasting)?;
+        let consumer = stream.get_or_create_consumer(&self.durable, config).await?;
+        let found = &consumer.cached_info().config;
+        if found.ack_policy != AckPolicy::Explicit || found.filter_subject != self.filter_subject {
+            return Err(Failure::lasting(
+                "the durable exists with another filter, or without explicit acknowledgements",
+            ));
+        }
+        Ok(consumer)
+    }
+}
+
+/// An error, and whether it would be there again.
+struct Failure {
+    error: BrokerError,
+    lasts: bool,
+}
+
+impl Failure {
+    fn passing(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        let (error, lasts) = (BrokerError::new(error), false);
+        Self { error, lasts }
+    }
+
+    fn lasting(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        let (error, lasts) = (BrokerError::new(error), true);
+        Self { error, lasts }
+    }
+}
+
+impl From<ConsumerError> for Failure {
+    fn from(error: ConsumerError) -> Self {
+        let lasts = match error.kind() {
+            ConsumerErrorKind::JetStream(error) => error.code() < 500,
+            ConsumerErrorKind::InvalidConsumerType | ConsumerErrorKind::InvalidName => true,
+            _ => false,
+        };
+        let error = BrokerError::new(error);
+        Self { error, lasts }
+    }
+}
+
+/// The text of a refused login.
+fn refusal() -> String {
+    ConnectErrorKind::AuthorizationViolation.to_string()
+}
+
+/// The login in the options, and the servers without it, because the client writes their URLs to its log.
+fn options(urls: &str) -> Option<(ConnectOptions, Vec<ServerAddr>)> {
+    let mut options = ConnectOptions::new().request_timeout(Some(PATIENCE));
+    let mut servers = Vec::new();
+    for url in urls.split(',') {
+        let server: ServerAddr = url.trim().parse().ok()?;
+        if !matches!(server.scheme(), "nats" | "tls") {
+            return None;
+        }
+        options = match (server.username(), server.password()) {
+            (Some(user), Some(password)) => {
+                options.user_and_password(decoded(user)?, decoded(password)?)
+            }
+            (Some(token), None) => options.token(decoded(token)?),
+            (None, _) => options,
+        };
+        let mut url = server.into_inner();
+        url.set_password(None).ok()?;
+        url.set_username("").ok()?;
+        servers.push(ServerAddr::from_url(url).ok()?);
+    }
+    Some((options, servers))
+}
+
+/// The text without its percent-encoding.
+fn decoded(text: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((first, others)) = rest.split_first() {
+        rest = others;
+        bytes.push(match first {
+            b'%' => {
+                let (digits, others) = rest.split_at_checked(2)?;
+                rest = others;
+                u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?
+            }
+            other => *other,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+impl fmt::Debug for JetStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JetStream")
+            .field("stream", &self.broker.stream)
+            .field("durable", &self.broker.durable)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A delivery of a [`JetStream`].
+pub struct JetStreamDelivery {
+    broker: Arc<Broker>,
+    message: Message,
+    deliveries: u32,
+    sequence: u64,
+    /// When the server stored it: nanoseconds since 1970.
+    stored: u64,
+}
+
+impl JetStreamDelivery {
+    fn new(broker: &Arc<Broker>, message: Message) -> Option<Self> {
+        // `$JS.ACK.stream.durable.deliveries.sequence.number.time.pending`; newer servers put the domain and a hash of
+        // the account before the stream, and may append more.
+        let parts: Vec<&str> = message.reply.as_deref()?.split('.').collect();
+        let parts = parts.get(if parts.len() < 11 { 2 } else { 4 }..)?;
+        Some(Self {
+            deliveries: parts.get(2)?.parse().ok()?,
+            sequence: parts.get(3)?.parse().ok()?,
+            stored: parts.get(5)?.parse().ok()?,
+            broker: Arc::clone(broker),
+            message,
+        })
+    }
+
+    /// The subject of the message.
+    #[must_use]
+    pub fn subject(&self) -> &str {
+        &self.message.subject
+    }
+
+    /// The number of the message in its stream.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// A header of the message, by its exact name.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let name: HeaderName = name.parse().ok()?;
+        let value = self.message.headers.as_ref()?.get(name)?;
+        Some(value.as_str())
+    }
+
+    /// The id of a message that has none of its producer.
+    fn own_id(&self) -> String {
+        format!("{}:{}:{}", self.broker.stream, self.sequence, self.stored)
+    }
+
+    async fn publish_dead_letter(&self, reason: DeadLetterReason) -> Result<(), BrokerError> {
+        let mut headers = HeaderMap::new();
+        let values = self.message.headers.iter().flat_map(HeaderMap::iter);
+        for (name, value) in values.flat_map(|(name, all)| all.iter().map(move |it| (name, it))) {
+            // They instruct the server, such as `Nats-Expected-Stream`.
+            if !name.to_string().to_ascii_lowercase().starts_with("nats-") {
+                headers.append(name.clone(), value.clone());
+            }
+        }
+        let own_id = format!("{}:{}", self.broker.durable, self.own_id());
+        headers.insert("Nats-Msg-Id", own_id);
+        headers.insert("idem-id", &*self.id().unwrap_or_default());
+        headers.insert("idem-reason", reason.as_str());
+        headers.insert("idem-subject", self.subject());
+        let (broker, payload) = (&self.broker, self.message.payload.clone());
+        let subject = broker.dead_letters.clone();
+        let published = broker
+            .context
+            .publish_with_headers(subject, headers, payload);
+        let stored = published.await.map_err(BrokerError::new)?;
+        stored.await.map(drop).map_err(BrokerError::new)
+    }
+
+    /// Sends it, and waits until the server has confirmed it.
+    ///
+    /// A request, because `Message::double_ack_with` takes "no such consumer" for a confirmation.
+    async fn send(&self, kind: AckKind) -> Result<(), BrokerError> {
+        let reply = self.message.reply.clone();
+        let reply = reply.ok_or_else(|| BrokerError::new("the message is not of JetStream"))?;
+        let confirmed = self.broker.client.request(reply, kind.into()).await;
+        confirmed.map(drop).map_err(BrokerError::new)
+    }
+}
+
+impl Delivery for JetStreamDelivery {
+    fn id(&self) -> Option<Cow<'_, str>> {
+        Some(match self.header("Nats-Msg-Id") {
+            Some(id) => Cow::Borrowed(id),
+            None => Cow::Owned(self.own_id()),
+        })
+    }
+
+    fn attempt(&self) -> Option<u32> {
+        Some(self.deliveries)
+    }
+
+    fn payload(&self) -> &[u8] {
+        &self.message.payload
+    }
+
+    /// Keeps the broker from delivering the message again for `ack_wait` from now, whatever `time` is.
+    async fn extend(&self, _: Duration) -> Result<(), BrokerError> {
+        self.send(AckKind::Progress).await
+    }
+
+    async fn settle(self, verdict: Verdict) -> Result<(), BrokerError> {
+        match verdict {
+            Verdict::Acknowledge => self.send(AckKind::Ack).await,
+            Verdict::Retry(after) => self.send(AckKind::Nak(after)).await,
+            Verdict::Stop => self.send(AckKind::Nak(None)).await,
+            Verdict::DeadLetter(reason) => {
+                self.publish_dead_letter(reason).await?;
+                self.send(AckKind::Term).await
+            }
+        }
+    }
+}
+
+impl fmt::Debug for JetStreamDelivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JetStreamDelivery")
+            .field("sequence", &self.sequence)
+            .field("deliveries", &self.deliveries)
+            .finish_non_exhaustive()
+    }
+}
