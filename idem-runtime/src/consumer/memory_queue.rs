@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -36,13 +37,22 @@ struct Messages {
     closed: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Waiting {
     id: String,
     payload: Arc<[u8]>,
     deliveries: u32,
     /// When it is delivered next.
     visible: Option<Instant>,
+}
+
+/// Without the payload and the id.
+impl fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiting")
+            .field("deliveries", &self.deliveries)
+            .finish_non_exhaustive()
+    }
 }
 
 impl MemoryQueue {

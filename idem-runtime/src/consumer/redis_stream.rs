@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,7 +56,6 @@ type Entry = (String, Fields);
 /// consumer.run(bills, async |bill: Raw, _: Context| Ok::<usize, Error>(bill.0.len())).await?;
 /// # Ok(()) }
 /// ```
-#[derive(Debug)]
 pub struct RedisStream {
     group: Arc<Group>,
     /// Waits in `XREADGROUP`, which holds up every other command of its connection.
@@ -64,7 +64,6 @@ pub struct RedisStream {
     taken_over: Option<Instant>,
 }
 
-#[derive(Debug)]
 struct Group {
     link: Reconnecting,
     stream: String,
@@ -74,6 +73,17 @@ struct Group {
     visibility: Duration,
     id: Cow<'static, str>,
     payload: Cow<'static, str>,
+}
+
+/// Without the connection, whose URL may have a password, and without entries.
+impl fmt::Debug for RedisStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStream")
+            .field("stream", &self.group.stream)
+            .field("group", &self.group.name)
+            .field("consumer", &self.group.consumer)
+            .finish_non_exhaustive()
+    }
 }
 
 impl RedisStream {
@@ -313,12 +323,22 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// An entry of a Redis stream.
-#[derive(Debug)]
 pub struct RedisStreamDelivery {
     group: Arc<Group>,
     id: String,
     fields: Fields,
     attempt: Option<u32>,
+}
+
+/// Without the fields.
+impl fmt::Debug for RedisStreamDelivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStreamDelivery")
+            .field("stream", &self.group.stream)
+            .field("entry_id", &self.id)
+            .field("attempt", &self.attempt)
+            .finish_non_exhaustive()
+    }
 }
 
 impl RedisStreamDelivery {
@@ -388,7 +408,6 @@ impl Delivery for RedisStreamDelivery {
 }
 
 /// A connection that is made anew after it was lost.
-#[derive(Debug)]
 struct Reconnecting {
     client: Client,
     patience: Option<Duration>,
