@@ -97,7 +97,7 @@ pub struct JetStream {
 struct Broker {
     client: Client,
     context: Context,
-    link: watch::Receiver<Link>,
+    link: watch::Receiver<LinkState>,
     stream: String,
     durable: String,
     ack_wait: Duration,
@@ -107,7 +107,7 @@ struct Broker {
 
 /// The state of the connection, which the client makes anew by itself.
 #[derive(Clone, Copy, PartialEq)]
-enum Link {
+enum LinkState {
     Up,
     Down,
     /// The server refused the login.
@@ -132,13 +132,13 @@ impl JetStream {
         }
         let (options, servers) =
             options(url).ok_or_else(|| BrokerError::new("the URL of the NATS server is none"))?;
-        let (changed, link) = watch::channel(Link::Up);
+        let (changed, link) = watch::channel(LinkState::Up);
         let options = options.event_callback(move |event| {
             match event {
-                Event::Connected => drop(changed.send_replace(Link::Up)),
-                Event::Disconnected => drop(changed.send_replace(Link::Down)),
+                Event::Connected => drop(changed.send_replace(LinkState::Up)),
+                Event::Disconnected => drop(changed.send_replace(LinkState::Down)),
                 Event::ClientError(error) if error.to_string().ends_with(&refusal()) => {
-                    changed.send_replace(Link::Refused);
+                    changed.send_replace(LinkState::Refused);
                 }
                 _ => {}
             }
@@ -197,23 +197,23 @@ impl JetStream {
     /// Receives messages: what is there, or else the first one that comes.
     ///
     /// A request ends before this returns, because messages of an open one would wait, and age, unseen.
-    async fn fill(&mut self) -> Result<(), Failure> {
+    async fn fill(&mut self) -> Result<(), RequestFailure> {
         let consumer = match &mut self.consumer {
             Some(consumer) => consumer,
             closed => closed.insert(self.broker.open().await?),
         };
         let there = consumer.fetch().max_messages(BATCH).messages().await;
-        let mut there = there.map_err(Failure::passing)?;
+        let mut there = there.map_err(RequestFailure::passing)?;
         let there = timeout(PATIENCE, receive(&mut there, &mut self.received)).await;
         // A durable that is gone does not answer. An error, such as too many unsettled messages, is left to the other
         // request.
-        let _ = there.map_err(Failure::passing)?;
+        let _ = there.map_err(RequestFailure::passing)?;
         if self.received.is_empty() {
             let first = consumer.batch().max_messages(1).expires(LONGEST_WAIT);
-            let mut first = first.messages().await.map_err(Failure::passing)?;
+            let mut first = first.messages().await.map_err(RequestFailure::passing)?;
             receive(&mut first, &mut self.received)
                 .await
-                .map_err(Failure::passing)?;
+                .map_err(RequestFailure::passing)?;
         }
         Ok(())
     }
@@ -245,19 +245,23 @@ impl Source for JetStream {
                 }
             }
             let mut link = self.broker.link.clone();
-            match link.wait_for(|link| *link != Link::Down).await.as_deref() {
-                Ok(Link::Refused) => return Err(BrokerError::new(refusal())),
+            match link
+                .wait_for(|link| *link != LinkState::Down)
+                .await
+                .as_deref()
+            {
+                Ok(LinkState::Refused) => return Err(BrokerError::new(refusal())),
                 Ok(_) => {}
                 Err(_) => return Err(BrokerError::new("the client has ended")),
             }
             let filled = tokio::select! {
                 filled = self.fill() => filled,
                 // A request is lost with its connection.
-                Ok(_) = link.wait_for(|link| *link != Link::Up) => continue,
+                Ok(_) = link.wait_for(|link| *link != LinkState::Up) => continue,
             };
             match filled {
                 Ok(()) => pause = SHORTEST_PAUSE,
-                Err(Failure { error, lasts: true }) => return Err(error),
+                Err(RequestFailure { error, lasts: true }) => return Err(error),
                 Err(_) => {
                     self.consumer = None;
                     sleep(pause).await;
@@ -270,15 +274,15 @@ impl Source for JetStream {
 
 impl Broker {
     /// Finds or creates the durable.
-    async fn open(&self) -> Result<PullConsumer, Failure> {
+    async fn open(&self) -> Result<PullConsumer, RequestFailure> {
         match self.context.stream_by_subject(&self.dead_letters).await {
             Ok(stream) if stream == self.stream => {
-                return Err(Failure::lasting(
+                return Err(RequestFailure::lasting(
                     "the stream of the messages stores the dead letters too; choose a subject of another one",
                 ));
             }
             Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => {
-                return Err(Failure::lasting(
+                return Err(RequestFailure::lasting(
                     "no stream stores the subject of the dead letters; create one",
                 ));
             }
@@ -293,11 +297,11 @@ impl Broker {
             ..pull::Config::default()
         };
         let stream = self.context.get_stream_no_info(&self.stream).await;
-        let stream = stream.map_err(Failure::lasting)?;
+        let stream = stream.map_err(RequestFailure::lasting)?;
         let consumer = stream.get_or_create_consumer(&self.durable, config).await?;
         let found = &consumer.cached_info().config;
         if found.ack_policy != AckPolicy::Explicit || found.filter_subject != self.filter_subject {
-            return Err(Failure::lasting(
+            return Err(RequestFailure::lasting(
                 "the durable exists with another filter, or without explicit acknowledgements",
             ));
         }
@@ -306,12 +310,12 @@ impl Broker {
 }
 
 /// An error, and whether it would be there again.
-struct Failure {
+struct RequestFailure {
     error: BrokerError,
     lasts: bool,
 }
 
-impl Failure {
+impl RequestFailure {
     fn passing(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         let (error, lasts) = (BrokerError::new(error), false);
         Self { error, lasts }
@@ -323,7 +327,7 @@ impl Failure {
     }
 }
 
-impl From<ConsumerError> for Failure {
+impl From<ConsumerError> for RequestFailure {
     fn from(error: ConsumerError) -> Self {
         let lasts = match error.kind() {
             ConsumerErrorKind::JetStream(error) => error.code() < 500,
