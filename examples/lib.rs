@@ -3,4 +3,5 @@
 pub mod checkout;
 mod kept;
 pub mod payments;
+pub mod scenario;
 pub mod zookeeper_store;

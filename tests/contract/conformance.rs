@@ -4,7 +4,7 @@
 //!
 //! Every case runs where the deciding code differs, and the cases of the transport run on the other shapes as well.
 //!
-//! `cargo test --test conformance -- redis::` runs the cases whose names contain that.
+//! `cargo test -p idem-tests --test conformance -- redis::` runs the cases whose names contain that.
 
 use std::ops::Deref;
 use std::process::ExitCode;

@@ -315,6 +315,16 @@ async fn a_disabled_engine_runs_every_body() {
 }
 
 #[tokio::test]
+async fn a_disabled_engine_notifies_an_observer_of_ones_own() {
+    let events = idem_tests::events::Events::default();
+    let builder = Engine::builder(MemoryStore::new()).observer(events.clone());
+    let engine = builder.disabled().build().unwrap();
+    runs_twice(&engine).await;
+    assert_eq!(events.count("unprotected"), 4);
+    assert_eq!(events.count("warning: DISABLED"), 1);
+}
+
+#[tokio::test]
 async fn no_environment_variable_disables_an_engine() {
     const NAME: &str = "unprotected::no_environment_variable_disables_an_engine";
     const VARIABLE: &str = "IDEM_DISABLED";

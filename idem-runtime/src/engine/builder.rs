@@ -355,7 +355,23 @@ impl EngineBuilder {
         self
     }
 
-    pub(super) fn protection(mut self, protection: Protection) -> Self {
+    /// No protection, for tests of business code: as [`Engine::disabled`], with this builder's observer and settings.
+    ///
+    /// Every call runs its body and the store is not used. In a release build the engine refuses every call with
+    /// [`ErrorKind::NoEngine`](crate::ErrorKind::NoEngine).
+    pub fn disabled(self) -> Self {
+        self.disabled_in(cfg!(debug_assertions))
+    }
+
+    pub(super) fn disabled_in(self, debug_build: bool) -> Self {
+        self.protection(if debug_build {
+            Protection::Off
+        } else {
+            Protection::Refused
+        })
+    }
+
+    fn protection(mut self, protection: Protection) -> Self {
         self.protection = protection;
         // The tokens that it issues are valid in this engine only.
         self.tokens = Tokens::random();

@@ -1,7 +1,6 @@
 //! An engine without protection, for tests of business code.
 
 use super::handle::Engine;
-use crate::lifecycle::core::Protection;
 use crate::store::memory::MemoryStore;
 
 impl Engine {
@@ -9,6 +8,8 @@ impl Engine {
     ///
     /// Every call runs its body; nothing is stored, and nothing is replayed. The observer is notified when the engine
     /// is built, and of every call ([`Unprotected`](crate::observe::EventKind::Unprotected)).
+    ///
+    /// [`EngineBuilder::disabled`](crate::EngineBuilder::disabled) takes an observer of your own.
     ///
     /// In a release build this engine refuses every call with [`ErrorKind::NoEngine`](crate::ErrorKind::NoEngine),
     /// so that it cannot reach production. No environment variable disables an engine.
@@ -34,13 +35,8 @@ impl Engine {
     }
 
     fn disabled_in(debug_build: bool) -> Self {
-        let protection = if debug_build {
-            Protection::Off
-        } else {
-            Protection::Refused
-        };
         Self::builder(MemoryStore::new())
-            .protection(protection)
+            .disabled_in(debug_build)
             .build()
             .expect("the defaults are within their bounds")
     }

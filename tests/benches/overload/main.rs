@@ -1,5 +1,5 @@
 //! The behaviour of a store under more load than it can serve:
-//! `cargo bench --bench overload -- --json`; `-- --help` names the options.
+//! `cargo bench -p idem-tests --bench overload -- --json`; `-- --help` names the options.
 //!
 //! The peak of a store is the best of three closed loops of 16, 64 and 256 callers. Then an open loop offers
 //! multiples of it: calls of distinct keys with instant bodies arrive by schedule, whether or not others have

@@ -1,6 +1,6 @@
 //! Calls inside the caller's transaction, on `SQLite`, `PostgreSQL` and `MariaDB`.
 //!
-//! Every case runs on each of them: `cargo test --test transactions -- postgres::` runs those of one. The servers
+//! Every case runs on each of them: `cargo test -p idem-tests --test transactions -- postgres::` runs those of one. The servers
 //! start with the first case and serve all; each case has a separate database.
 
 #![allow(

@@ -1,0 +1,198 @@
+//! What the programs in `scenarios` share: their servers, their progress, and books that balance or end with 1.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use comfy_table::presets::UTF8_BORDERS_ONLY;
+use comfy_table::{CellAlignment, Table};
+use idem_harness::{PostgresServer, RedisServer};
+use idem_runtime::observe::Event;
+use idem_runtime::store::Store;
+use idem_runtime::{Engine, Observer};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// The options of every scenario.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Options {
+    /// Run every call's body, as without idem. Debug builds only.
+    #[arg(long)]
+    pub unprotected: bool,
+}
+
+impl Options {
+    /// An engine over the store, or one that protects nothing.
+    ///
+    /// # Panics
+    ///
+    /// Never: the defaults are within their bounds.
+    pub fn engine(self, store: impl Store) -> Engine {
+        if !self.unprotected {
+            return Engine::new(store);
+        }
+        let engine = Engine::builder(store).disabled().observer(Silent).build();
+        engine.expect("the defaults are within their bounds")
+    }
+}
+
+/// Keeps the terminal free for the books: the default observer has a line for each unprotected call.
+#[derive(Debug)]
+struct Silent;
+
+impl Observer for Silent {
+    fn observe(&self, _: &Event<'_>) {}
+}
+
+/// A server that a scenario uses: the one that a variable names, or one of its own, which ends with the value.
+#[derive(Debug)]
+pub struct Server<S> {
+    url: String,
+    /// The server, where the scenario has started it.
+    pub own: Option<S>,
+}
+
+impl<S> Server<S> {
+    /// Its URL, for a client.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl Server<RedisServer> {
+    /// `REDIS_URL`, or a `redis-server` of its own.
+    ///
+    /// # Panics
+    ///
+    /// If `redis-server` is not installed.
+    #[must_use]
+    pub fn redis() -> Self {
+        let start = || RedisServer::builder().append_only_every_second().start();
+        Self::named("REDIS_URL", start, RedisServer::url)
+    }
+}
+
+impl Server<PostgresServer> {
+    /// `DATABASE_URL`, or a `PostgreSQL` of its own.
+    ///
+    /// # Panics
+    ///
+    /// If `postgres` is not installed.
+    #[must_use]
+    pub fn postgres() -> Self {
+        Self::named("DATABASE_URL", PostgresServer::start, |server| server.url())
+    }
+}
+
+impl<S> Server<S> {
+    fn named(variable: &str, start: impl FnOnce() -> S, url: impl FnOnce(&S) -> String) -> Self {
+        if let Ok(url) = std::env::var(variable) {
+            return Self { url, own: None };
+        }
+        let own = start();
+        Self {
+            url: url(&own),
+            own: Some(own),
+        }
+    }
+}
+
+/// A bar on the terminal, for what takes longer than two seconds.
+///
+/// # Panics
+///
+/// Never: its template is valid.
+#[must_use]
+pub fn progress(what: &'static str, steps: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {elapsed}")
+        .expect("the template is valid");
+    ProgressBar::new(steps).with_message(what).with_style(style)
+}
+
+/// What a scenario has counted, and what it should have.
+#[derive(Debug)]
+pub struct Books {
+    table: Table,
+    wrong: u32,
+}
+
+impl Books {
+    /// Empty books under a title.
+    #[must_use]
+    pub fn new(title: &str) -> Self {
+        let mut table = Table::new();
+        table.load_preset(UTF8_BORDERS_ONLY);
+        table.set_header([title, "counted", "expected"]);
+        for column in [1, 2] {
+            if let Some(column) = table.column_mut(column) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        Self { table, wrong: 0 }
+    }
+
+    /// A figure that is as it is: a time, a rate, a number of retries.
+    pub fn note(&mut self, what: &str, value: impl Display) -> &mut Self {
+        self.table
+            .add_row([what.to_owned(), value.to_string(), String::new()]);
+        self
+    }
+
+    /// A figure that must be equal to the expected one.
+    pub fn check<T: Copy + Display + PartialEq>(
+        &mut self,
+        what: &str,
+        counted: T,
+        expected: T,
+    ) -> &mut Self {
+        let equal = counted == expected;
+        self.wrong += u32::from(!equal);
+        let expected = expected.to_string() + if equal { "" } else { "  WRONG" };
+        self.table
+            .add_row([what.to_owned(), counted.to_string(), expected]);
+        self
+    }
+
+    /// Prints the table, and is the exit code of the program: 1 unless every figure is as expected.
+    #[allow(clippy::print_stdout, reason = "the programs show their books")]
+    #[must_use]
+    pub fn close(&self) -> ExitCode {
+        println!("{}", self.table);
+        if self.wrong == 0 {
+            println!("the books balance");
+            ExitCode::SUCCESS
+        } else {
+            println!("THE BOOKS DO NOT BALANCE: {} figures are wrong", self.wrong);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The times of many calls.
+#[derive(Debug, Default)]
+pub struct Latencies(Vec<Duration>);
+
+impl Latencies {
+    /// Takes the time since the instant.
+    pub fn add(&mut self, since: Instant) {
+        self.0.push(since.elapsed());
+    }
+
+    /// Takes the times of another.
+    pub fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// The time that this part (0 to 1) of the calls did not exceed.
+    #[must_use]
+    pub fn quantile(&mut self, part: f64) -> Duration {
+        self.0.sort_unstable();
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_precision_loss,
+            clippy::cast_sign_loss,
+            reason = "an index of a list of calls"
+        )]
+        let index = (self.0.len().saturating_sub(1) as f64 * part) as usize;
+        self.0.get(index).copied().unwrap_or_default()
+    }
+}

@@ -1,0 +1,40 @@
+//! Each scenario's books balance on real servers, and do not balance without idem.
+
+#![cfg(unix)]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod support;
+
+use std::process::Command;
+
+/// Runs the program on servers of its own. Its output, and whether it ended well.
+fn run(scenario: &str, args: &[&str]) -> (String, bool) {
+    let mut command = Command::new(support::built(scenario));
+    command.env_remove("REDIS_URL").env_remove("DATABASE_URL");
+    let output = command.args(args).output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    (printed + &errors, output.status.success())
+}
+
+fn balances(scenario: &str) {
+    let (printed, ended_well) = run(scenario, &[]);
+    assert!(ended_well, "{printed}");
+    assert!(printed.contains("the books balance"), "{printed}");
+}
+
+/// The proof that the books can fail.
+fn does_not_balance_without_idem(scenario: &str) {
+    let (printed, ended_well) = run(scenario, &["--unprotected"]);
+    assert!(!ended_well, "{printed}");
+    assert!(printed.contains("DO NOT BALANCE"), "{printed}");
+}
+
+#[test]
+fn a_captcha_is_sent_once_a_minute() {
+    balances("captcha");
+    does_not_balance_without_idem("captcha");
+}
