@@ -61,7 +61,7 @@ impl Source for Faulty {
         }))
     }
 
-    async fn close(mut self) {
+    async fn give_back(mut self) {
         if let Some(closed) = self.closed.take() {
             closed.send(()).unwrap();
         }

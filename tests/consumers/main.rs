@@ -6,6 +6,7 @@
 )]
 
 mod faulty_adapters;
+mod in_tx;
 mod killed;
 mod memory;
 mod nats;
