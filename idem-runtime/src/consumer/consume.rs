@@ -12,6 +12,9 @@ use tokio::time::timeout;
 
 use super::delivery::{BrokerError, Delivery, Source};
 use super::verdict::{DeadLetterReason, Verdict};
+use crate::engine::Engine;
+use crate::env::catch_unwind;
+use crate::env::observer::{Event, EventKind};
 use crate::error::Error;
 
 /// The time that a broker may take for a verdict. A settlement that hangs would keep its place for good.
@@ -137,11 +140,13 @@ impl Decided {
 
     /// Tells the broker.
     pub(super) async fn settle<D: Delivery>(self, delivery: D) -> End {
-        let settled = timeout(SETTLED_WITHIN, delivery.settle(self.verdict)).await;
-        let settled = settled.unwrap_or_else(|_| {
-            let late = "the broker did not take the verdict in time";
-            Err(BrokerError::new(late))
-        });
+        let verdict = self.verdict;
+        let settled = pin!(async { delivery.settle(verdict).await });
+        let settled = match timeout(SETTLED_WITHIN, catch_unwind::unwind(settled)).await {
+            Ok(Ok(settled)) => settled,
+            Ok(Err(_panic)) => Err(BrokerError::new("the adapter panicked")),
+            Err(_) => Err(BrokerError::new("the broker did not reply in time")),
+        };
         End {
             decided: self,
             settled,
@@ -153,6 +158,32 @@ impl Decided {
 pub(super) struct End {
     decided: Decided,
     settled: Result<(), BrokerError>,
+}
+
+impl End {
+    /// Notifies the engine's observer of a dead letter, and of a broker that did not take the verdict.
+    pub(super) fn observed_by(self, engine: &Engine, operation: &str) -> Self {
+        let event = |kind| {
+            let key = None;
+            engine.core.observer.observe(&Event {
+                operation,
+                key,
+                kind,
+            });
+        };
+        match (&self.settled, self.decided.verdict) {
+            (Err(error), _) => {
+                let reason = &*error.to_string();
+                event(EventKind::Unsettled { reason });
+            }
+            (Ok(()), Verdict::DeadLetter(reason)) => {
+                let reason = reason.as_str();
+                event(EventKind::DeadLetter { reason });
+            }
+            _ => {}
+        }
+        self
+    }
 }
 
 /// What a consumer did with its deliveries.

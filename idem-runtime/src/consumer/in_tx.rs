@@ -178,7 +178,8 @@ where
             async move {
                 let (consumer, handler) = &*this;
                 let decided = consumer.handle(&delivery, handler).await;
-                decided.settle(delivery).await
+                let (end, consumer) = (decided.settle(delivery).await, &consumer.consumer);
+                end.observed_by(&consumer.engine, &consumer.operation)
             }
         };
         consume(source, handle, concurrency, drain, shutdown).await

@@ -208,7 +208,8 @@ impl<I> Consumer<I> {
             async move {
                 let (consumer, handler) = &*this;
                 let decided = consumer.handle(&delivery, handler).await;
-                decided.settle(delivery).await
+                let end = decided.settle(delivery).await;
+                end.observed_by(&consumer.engine, &consumer.operation)
             }
         };
         consume(source, handle, concurrency, drain, shutdown).await
