@@ -1,7 +1,11 @@
 //! What the programs in `scenarios` share: their servers, their progress, and books that balance or end with 1.
 
-use std::fmt::Display;
+use std::collections::HashMap;
+use std::fmt::{Debug, Display};
+use std::hash::Hash;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use comfy_table::presets::UTF8_BORDERS_ONLY;
@@ -11,6 +15,8 @@ use idem_runtime::observe::Event;
 use idem_runtime::store::Store;
 use idem_runtime::{Engine, Observer};
 use indicatif::{ProgressBar, ProgressStyle};
+use sqlx::PgPool;
+use tokio::task::JoinSet;
 
 /// The options of every scenario.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -167,6 +173,15 @@ impl Books {
     }
 }
 
+/// The number that a query returns.
+///
+/// # Errors
+///
+/// Those of the database.
+pub async fn count(pool: &PgPool, sql: &'static str) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(sql).fetch_one(pool).await
+}
+
 /// The times of many calls.
 #[derive(Debug, Default)]
 pub struct Latencies(Vec<Duration>);
@@ -194,5 +209,88 @@ impl Latencies {
         )]
         let index = (self.0.len().saturating_sub(1) as f64 * part) as usize;
         self.0.get(index).copied().unwrap_or_default()
+    }
+}
+
+/// What many callers have been told, and when.
+#[derive(Debug)]
+pub struct Load<C, A> {
+    /// Each call with its answer, in no order.
+    pub answers: Vec<(C, A)>,
+    latencies: Latencies,
+    elapsed: Duration,
+}
+
+/// Makes the calls, in their order, by so many callers at once, each with a clone of `shared`.
+pub async fn hammer<S, C, A, F>(
+    what: &'static str,
+    callers: usize,
+    calls: Vec<C>,
+    shared: S,
+    call: impl Fn(S, C) -> F + Clone + Send + 'static,
+) -> Load<C, A>
+where
+    S: Clone + Send + 'static,
+    C: Copy + Send + Sync + 'static,
+    A: Send + 'static,
+    F: Future<Output = A> + Send,
+{
+    let bar = progress(what, calls.len() as u64);
+    let (since, calls) = (Instant::now(), Arc::new((calls, AtomicUsize::new(0))));
+    let mut tasks = JoinSet::new();
+    for _ in 0..callers {
+        let (bar, calls) = (bar.clone(), calls.clone());
+        let (shared, call) = (shared.clone(), call.clone());
+        tasks.spawn(async move {
+            let (mut answers, mut latencies) = (Vec::new(), Latencies::default());
+            while let Some(&next) = calls.0.get(calls.1.fetch_add(1, Ordering::Relaxed)) {
+                let called = Instant::now();
+                answers.push((next, call(shared.clone(), next).await));
+                latencies.add(called);
+                bar.inc(1);
+            }
+            (answers, latencies)
+        });
+    }
+    let (mut answers, mut latencies) = (Vec::new(), Latencies::default());
+    for (some, times) in tasks.join_all().await {
+        answers.extend(some);
+        latencies.extend(times);
+    }
+    bar.finish_and_clear();
+    let elapsed = since.elapsed();
+    Load {
+        answers,
+        latencies,
+        elapsed,
+    }
+}
+
+impl<C: Copy + Eq + Hash, A: PartialEq> Load<C, A> {
+    /// The answers that meet a condition.
+    pub fn count(&self, which: impl Fn(&A) -> bool) -> i64 {
+        let met = self.answers.iter().map(|(_, answer)| which(answer));
+        met.map(i64::from).sum()
+    }
+
+    /// The answers that are other than the first one to the same call.
+    #[must_use]
+    pub fn contradictions(&self) -> i64 {
+        let mut first = HashMap::new();
+        let differs = |(call, answer)| *first.entry(call).or_insert(answer) != answer;
+        let pairs = self.answers.iter().map(|(call, answer)| (*call, answer));
+        pairs.map(differs).map(i64::from).sum()
+    }
+
+    /// Notes how fast the calls were.
+    pub fn speed(&mut self, books: &mut Books) {
+        let micros = self.elapsed.as_micros().max(1);
+        let rate = self.answers.len() as u128 * 1_000_000 / micros;
+        let [median, most] = [0.5, 0.99].map(|part| self.latencies.quantile(part));
+        books
+            .note("  calls", self.answers.len())
+            .note("  calls a second", rate)
+            .note("  median of a call", format!("{median:.1?}"))
+            .note("  99 % of the calls within", format!("{most:.1?}"));
     }
 }

@@ -38,3 +38,9 @@ fn a_captcha_is_sent_once_a_minute() {
     balances("captcha");
     does_not_balance_without_idem("captcha");
 }
+
+#[test]
+fn a_flash_sale_sells_each_item_once_and_one_to_a_buyer() {
+    balances("flash_sale");
+    does_not_balance_without_idem("flash_sale");
+}
