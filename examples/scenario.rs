@@ -85,7 +85,8 @@ impl Server<PostgresServer> {
     /// If `postgres` is not installed.
     #[must_use]
     pub fn postgres() -> Self {
-        Self::named("DATABASE_URL", PostgresServer::start, |server| server.url())
+        let start = || PostgresServer::builder().durable().start();
+        Self::named("DATABASE_URL", start, |server| server.url())
     }
 }
 

@@ -44,3 +44,9 @@ fn a_flash_sale_sells_each_item_once_and_one_to_a_buyer() {
     balances("flash_sale");
     does_not_balance_without_idem("flash_sale");
 }
+
+#[test]
+fn stock_is_not_oversold_in_any_of_three_ways() {
+    balances("stock");
+    does_not_balance_without_idem("stock");
+}
