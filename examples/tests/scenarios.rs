@@ -50,3 +50,9 @@ fn stock_is_not_oversold_in_any_of_three_ways() {
     balances("stock");
     does_not_balance_without_idem("stock");
 }
+
+#[test]
+fn an_order_takes_allowed_steps_only_and_each_once() {
+    balances("order_status");
+    does_not_balance_without_idem("order_status");
+}
