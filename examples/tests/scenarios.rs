@@ -56,3 +56,9 @@ fn an_order_takes_allowed_steps_only_and_each_once() {
     balances("order_status");
     does_not_balance_without_idem("order_status");
 }
+
+#[test]
+fn a_movement_of_money_is_booked_once_and_the_journal_explains_the_balance() {
+    balances("balance");
+    does_not_balance_without_idem("balance");
+}
