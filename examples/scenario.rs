@@ -13,7 +13,7 @@ use comfy_table::{CellAlignment, Table};
 use idem_harness::{PostgresServer, RedisServer};
 use idem_runtime::observe::Event;
 use idem_runtime::store::Store;
-use idem_runtime::{Engine, Observer};
+use idem_runtime::{Engine, EngineBuilder, Observer};
 use indicatif::{ProgressBar, ProgressStyle};
 use sqlx::PgPool;
 use tokio::task::JoinSet;
@@ -33,11 +33,22 @@ impl Options {
     ///
     /// Never: the defaults are within their bounds.
     pub fn engine(self, store: impl Store) -> Engine {
-        if !self.unprotected {
-            return Engine::new(store);
+        self.build(Engine::builder(store))
+    }
+
+    /// The builder's engine, or one that protects nothing.
+    ///
+    /// # Panics
+    ///
+    /// If a setting of the builder is out of its bounds.
+    #[must_use]
+    pub fn build(self, mut builder: EngineBuilder) -> Engine {
+        if self.unprotected {
+            builder = builder.disabled().observer(Silent);
         }
-        let engine = Engine::builder(store).disabled().observer(Silent).build();
-        engine.expect("the defaults are within their bounds")
+        builder
+            .build()
+            .expect("the settings are within their bounds")
     }
 }
 
@@ -283,14 +294,18 @@ impl<C: Copy + Eq + Hash, A: PartialEq> Load<C, A> {
         pairs.map(differs).map(i64::from).sum()
     }
 
+    /// Calls a second.
+    #[must_use]
+    pub fn per_second(&self) -> u128 {
+        self.answers.len() as u128 * 1_000_000 / self.elapsed.as_micros().max(1)
+    }
+
     /// Notes how fast the calls were.
     pub fn speed(&mut self, books: &mut Books) {
-        let micros = self.elapsed.as_micros().max(1);
-        let rate = self.answers.len() as u128 * 1_000_000 / micros;
         let [median, most] = [0.5, 0.99].map(|part| self.latencies.quantile(part));
         books
             .note("  calls", self.answers.len())
-            .note("  calls a second", rate)
+            .note("  calls a second", self.per_second())
             .note("  median of a call", format!("{median:.1?}"))
             .note("  99 % of the calls within", format!("{most:.1?}"));
     }

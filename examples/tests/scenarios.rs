@@ -62,3 +62,9 @@ fn a_movement_of_money_is_booked_once_and_the_journal_explains_the_balance() {
     balances("balance");
     does_not_balance_without_idem("balance");
 }
+
+#[test]
+fn a_redis_that_is_killed_in_front_of_a_database_costs_no_answer() {
+    balances("double_layer");
+    does_not_balance_without_idem("double_layer");
+}
