@@ -68,3 +68,9 @@ fn a_redis_that_is_killed_in_front_of_a_database_costs_no_answer() {
     balances("double_layer");
     does_not_balance_without_idem("double_layer");
 }
+
+#[test]
+fn a_licence_is_issued_once_by_engines_that_share_a_lock_service() {
+    balances("lock_service");
+    does_not_balance_without_idem("lock_service");
+}
