@@ -224,6 +224,27 @@ impl Latencies {
     }
 }
 
+/// A caller that repeats its call while the error tells to: a hundred times, then it gives up.
+///
+/// # Errors
+///
+/// The last one of the call.
+pub async fn repeat<T, E, F>(
+    mut call: impl FnMut() -> F,
+    tells_to: impl Fn(&E) -> bool,
+) -> Result<T, E>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    for _ in 1..100 {
+        match call().await {
+            Err(error) if tells_to(&error) => {}
+            answer => return answer,
+        }
+    }
+    call().await
+}
+
 /// What many callers have been told, and when.
 #[derive(Debug)]
 pub struct Load<C, A> {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::Parser;
 use idem_examples::scenario::{Books, Options, Server, count, hammer};
 use idem_runtime::store::sql::PostgresStore;
-use idem_runtime::{Classify, Engine, Error, ErrorKind, idempotent};
+use idem_runtime::{Classify, Engine, Error, idempotent};
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{PgPool, PgTransaction};
@@ -119,7 +119,8 @@ async fn send((engine, pool): (Engine, PgPool), movement: Movement) -> Result<i6
                 ROLLED_BACK.fetch_add(1, Relaxed);
                 tx.rollback().await?;
             }
-            Err(BankError::Idempotency(e)) if *e.kind() == ErrorKind::TransactionAborted => {}
+            // A deadlock, or another transaction that takes long: dropped, and called again in a new one.
+            Err(BankError::Idempotency(e)) if e.is_retryable() => {}
             Err(BankError::Database) => tx.commit().await?,
             // An error is committed as well: a business error is an answer.
             _ => {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use comfy_table::Table;
 use comfy_table::presets::UTF8_BORDERS_ONLY;
-use idem_examples::scenario::{Books, Options, Server, count, hammer};
+use idem_examples::scenario::{Books, Options, Server, count, hammer, repeat};
 use idem_harness::RedisServer;
 use idem_runtime::codec::EncryptionKeys;
 use idem_runtime::store::layered::LayeredStore;
@@ -84,12 +84,8 @@ async fn phase(
             let event = tokio::task::spawn_blocking(move || event(&shop.redis));
             event.await.expect("Redis stops and starts");
         }
-        loop {
-            match shop.engine.scope(pay(shop.clone(), payment)).await {
-                Err(PayError::Gateway) => {}
-                answer => return answer,
-            }
-        }
+        let call = || shop.engine.scope(pay(shop.clone(), payment));
+        repeat(call, |error| *error == PayError::Gateway).await
     };
     let load = hammer(what, 64, payments, shared, call).await;
     let after = shop.store.stats();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 
 use clap::Parser;
-use idem_examples::scenario::{Books, Options, hammer};
+use idem_examples::scenario::{Books, Options, hammer, repeat};
 use idem_examples::zookeeper_store::store::ZooKeeperStore;
 use idem_harness::{TcpProxy, ZooKeeperServer};
 use idem_runtime::observe::{Event, EventKind};
@@ -50,7 +50,7 @@ struct Seen {
     calls: AtomicUsize,
     cut: AtomicUsize,
     bodies: AtomicI64,
-    lost_claims: AtomicI64,
+    unreachable: AtomicI64,
     running: AtomicI64,
     stored_late: AtomicI64,
 }
@@ -100,20 +100,26 @@ async fn ask(site: Arc<Site>, (engine, licence): (usize, i64)) -> Result<i64, Li
         call if call == all / 2 => site.seen.cut.store(site.engines[0].1.cut(), Relaxed),
         _ => {}
     }
-    loop {
-        let call = issue(&site.registry, &site.seen, licence);
-        match site.engines[engine].0.scope(call).await {
-            Err(LicenceError::Busy) => {}
-            Err(LicenceError::Idempotency(error)) if error.is_retryable() => {
-                let counter = match error.kind() {
-                    ErrorKind::Running { .. } => &site.seen.running,
-                    _ => &site.seen.lost_claims,
-                };
-                counter.fetch_add(1, Relaxed);
-            }
-            answer => return answer,
+    let call = || {
+        site.engines[engine]
+            .0
+            .scope(issue(&site.registry, &site.seen, licence))
+    };
+    repeat(call, |error| match error {
+        LicenceError::Busy => true,
+        LicenceError::Idempotency(error) if error.is_retryable() => {
+            let running = matches!(error.kind(), ErrorKind::Running { .. });
+            let counter = if running {
+                &site.seen.running
+            } else {
+                &site.seen.unreachable
+            };
+            counter.fetch_add(1, Relaxed);
+            true
         }
-    }
+        _ => false,
+    })
+    .await
 }
 
 #[derive(Debug, Parser)]
@@ -171,7 +177,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         .note("connections that were cut", seen.cut.load(Relaxed))
         .note(
             "calls repeated: the store was not reached",
-            seen.lost_claims.load(Relaxed),
+            seen.unreachable.load(Relaxed),
         )
         .note(
             "calls repeated: the first one still ran",

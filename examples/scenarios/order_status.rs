@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use clap::Parser;
 use idem_examples::scenario::{Books, Load, Options, Server, count, hammer};
 use idem_runtime::store::sql::PostgresStore;
-use idem_runtime::{Classify, Engine, Error, ErrorKind, idempotent};
+use idem_runtime::{Classify, Engine, Error, idempotent};
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{PgPool, PgTransaction};
@@ -99,7 +99,8 @@ async fn send((engine, pool): (Engine, PgPool), request: Request) -> Result<(), 
         match &answer {
             // A crash before one commit of 40: dropped, and thereby rolled back.
             _ if COMMITS.fetch_add(1, Relaxed) % 40 == 39 => {}
-            Err(StepError::Idempotency(e)) if *e.kind() == ErrorKind::TransactionAborted => {}
+            // A deadlock, or another transaction that takes long: dropped, and called again in a new one.
+            Err(StepError::Idempotency(e)) if e.is_retryable() => {}
             Err(StepError::Database) => tx.commit().await?,
             // An error is committed as well: a business error is an answer.
             _ => {

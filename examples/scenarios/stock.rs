@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::Parser;
 use idem_examples::scenario::{Books, Options, Server, count, hammer};
 use idem_runtime::store::sql::PostgresStore;
-use idem_runtime::{Classify, Engine, Error, ErrorKind, idempotent};
+use idem_runtime::{Classify, Engine, Error, idempotent};
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{PgPool, PgTransaction};
@@ -133,7 +133,8 @@ async fn request(shop: (Engine, PgPool), way: Way, number: i64) -> Result<i64, S
         match &answer {
             // A crash before one commit of 40: dropped, and thereby rolled back.
             _ if COMMITS.fetch_add(1, Relaxed) % 40 == 39 => {}
-            Err(StockError::Idempotency(e)) if *e.kind() == ErrorKind::TransactionAborted => {}
+            // A deadlock, or another transaction that takes long: dropped, and called again in a new one.
+            Err(StockError::Idempotency(e)) if e.is_retryable() => {}
             Err(StockError::Database) => tx.commit().await?,
             // An error is committed as well: a business error is an answer.
             _ => {
