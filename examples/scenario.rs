@@ -33,22 +33,17 @@ impl Options {
     ///
     /// Never: the defaults are within their bounds.
     pub fn engine(self, store: impl Store) -> Engine {
-        self.build(Engine::builder(store))
+        let engine = self.builder(store).build();
+        engine.expect("the defaults are within their bounds")
     }
 
-    /// The builder's engine, or one that protects nothing.
-    ///
-    /// # Panics
-    ///
-    /// If a setting of the builder is out of its bounds.
-    #[must_use]
-    pub fn build(self, mut builder: EngineBuilder) -> Engine {
+    /// The same, for further settings.
+    pub fn builder(self, store: impl Store) -> EngineBuilder {
+        let builder = Engine::builder(store);
         if self.unprotected {
-            builder = builder.disabled().observer(Silent);
+            return builder.disabled().observer(Silent);
         }
         builder
-            .build()
-            .expect("the settings are within their bounds")
     }
 }
 

@@ -137,9 +137,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         "Redis failed",
     ]);
     let shop = Arc::new(Shop {
-        engine: args
-            .options
-            .build(Engine::builder(store.clone()).encrypt(keys)),
+        engine: args.options.builder(store.clone()).encrypt(keys).build()?,
         store: store.clone(),
         redis,
         pool: pool.clone(),

@@ -139,8 +139,8 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     for _ in 0..ENGINES {
         let proxy = TcpProxy::start(server.addr());
         let store = ZooKeeperStore::connect(&proxy.addr().to_string()).await?;
-        let engine = Engine::builder(store).observer(Events(seen.clone()));
-        engines.push((args.options.build(engine), proxy));
+        let engine = args.options.builder(store).observer(Events(seen.clone()));
+        engines.push((engine.build()?, proxy));
     }
     let site = Arc::new(Site {
         engines,
