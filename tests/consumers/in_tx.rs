@@ -12,7 +12,7 @@ use idem_runtime::consumer::{
 };
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqliteStore};
-use idem_runtime::{Classify, Context, Engine, ErrorKind, Policy};
+use idem_runtime::{Classify, Engine, ErrorKind, OnDuplicate, Policy};
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, MySqlPool, PgConnection, PgPool, SqlitePool};
@@ -30,37 +30,71 @@ enum BillError {
 
 type Collected = Result<(), BillError>;
 
-/// A queue whose broker does not count deliveries.
-struct Uncounted(MemoryQueue);
-struct UncountedDelivery(MemoryDelivery);
+/// A queue whose broker counts deliveries in its own way, and may lose the first verdict.
+struct Adapter {
+    queue: MemoryQueue,
+    attempt: fn(u32) -> Option<u32>,
+    loses_verdict: bool,
+    settled: Arc<Notify>,
+}
 
-impl Source for Uncounted {
-    type Delivery = UncountedDelivery;
+struct AdapterDelivery {
+    delivery: MemoryDelivery,
+    attempt: Option<u32>,
+    loses_verdict: bool,
+    settled: Arc<Notify>,
+}
 
-    async fn next(&mut self) -> Result<Option<UncountedDelivery>, BrokerError> {
-        Ok(self.0.next().await?.map(UncountedDelivery))
+impl Adapter {
+    fn new(queue: &MemoryQueue, attempt: fn(u32) -> Option<u32>) -> Self {
+        Self {
+            queue: queue.clone(),
+            attempt,
+            loses_verdict: false,
+            settled: Arc::default(),
+        }
     }
 }
 
-impl Delivery for UncountedDelivery {
+impl Source for Adapter {
+    type Delivery = AdapterDelivery;
+
+    async fn next(&mut self) -> Result<Option<AdapterDelivery>, BrokerError> {
+        let next = self.queue.next().await?;
+        Ok(next.map(|delivery| AdapterDelivery {
+            attempt: delivery.attempt().and_then(self.attempt),
+            delivery,
+            loses_verdict: std::mem::take(&mut self.loses_verdict),
+            settled: Arc::clone(&self.settled),
+        }))
+    }
+}
+
+impl Delivery for AdapterDelivery {
     fn id(&self) -> Option<Cow<'_, str>> {
-        self.0.id()
+        self.delivery.id()
     }
 
     fn attempt(&self) -> Option<u32> {
-        None
+        self.attempt
     }
 
     fn payload(&self) -> &[u8] {
-        self.0.payload()
+        self.delivery.payload()
     }
 
     async fn extend(&self, time: Duration) -> Result<(), BrokerError> {
-        self.0.extend(time).await
+        self.delivery.extend(time).await
     }
 
     async fn settle(self, verdict: Verdict) -> Result<(), BrokerError> {
-        self.0.settle(verdict).await
+        if self.loses_verdict {
+            self.delivery.settle(Verdict::Stop).await?;
+            return Err(BrokerError::new("the connection is closed"));
+        }
+        self.delivery.settle(verdict).await?;
+        self.settled.notify_one();
+        Ok(())
     }
 }
 
@@ -158,7 +192,8 @@ async fn a_system_error_undoes_the_rows_and_uses_up_an_attempt() {
         if counted {
             desk.run(queue, consumer, end).await;
         } else {
-            desk.run(Uncounted(queue), consumer, end).await;
+            desk.run(Adapter::new(&queue, |_| None), consumer, end)
+                .await;
         }
         assert_eq!((desk.bodies(), desk.rows().await), (3, 0), "{counted}");
         assert_eq!(desk.queue.dead_letters(), dead(DeadLetterReason::Exhausted));
@@ -200,7 +235,7 @@ async fn deliveries_of_a_finished_message_use_up_no_attempt() {
         desk.queue.send("m-1", "m-1");
     }
     let consumer = desk.consumer().dead_letter_after(2).concurrency(1);
-    let source = Uncounted(desk.queue.clone());
+    let source = Adapter::new(&desk.queue, |_| None);
     let summary = desk.run(source, consumer, |_| Ok(())).await;
     assert_eq!((summary.acknowledged, summary.dead_letters), (10, 0));
     assert_eq!((desk.bodies(), desk.rows().await), (1, 1));
@@ -231,7 +266,8 @@ async fn a_handler_that_is_dropped_at_shutdown_commits_nothing() {
     let desk = Desk::new().await;
     desk.queue.send("m-1", "m-1");
     let written = Arc::new(Notify::new());
-    let consumer = desk.consumer().drain(Duration::ZERO);
+    let short = Policy::new().lease(Duration::from_secs(1));
+    let consumer = desk.consumer().policy(short).drain(Duration::ZERO);
     let consumer = consumer.in_tx(desk.pool.clone());
     let (handler_has, shutdown) = (Arc::clone(&written), written.notified());
     let handled = consumer.run_until(
@@ -322,6 +358,118 @@ async fn a_store_without_transactions_stops_the_consumer() {
     assert_eq!(desk.queue.len(), 1);
 }
 
+/// A pool that the rest of the service uses up.
+#[tokio::test]
+async fn a_pool_that_is_exhausted_gives_the_message_back_and_uses_up_no_attempt() {
+    let mut desk = Desk::new().await;
+    let small = PgPoolOptions::new().max_connections(1);
+    let small = small.acquire_timeout(Duration::from_millis(100));
+    desk.pool = small.connect(&desk.server.url()).await.unwrap();
+    desk.queue.send("m-1", "m-1");
+    let source = Adapter::new(&desk.queue, |_| None);
+    let (settled, service) = (Arc::clone(&source.settled), desk.pool.acquire().await);
+    let consumer = desk.consumer().dead_letter_after(1);
+    let run = desk.run(source, consumer, |_| Ok(()));
+    let freed = async {
+        for _ in 0..3 {
+            settled.notified().await;
+        }
+        drop(service);
+    };
+    let (summary, ()) = tokio::join!(run, freed);
+    assert!(summary.retried >= 3, "{summary:?}");
+    assert_eq!((summary.acknowledged, summary.dead_letters), (1, 0));
+    assert_eq!((desk.bodies(), desk.rows().await), (1, 1));
+}
+
+#[tokio::test]
+async fn a_pool_that_is_closed_stops_the_consumer() {
+    let desk = Desk::new().await;
+    desk.queue.send("m-1", "m-1");
+    desk.pool.close().await;
+    let consumer = desk.consumer().in_tx(desk.pool.clone());
+    let handled = consumer.run(desk.queue.clone(), |_: Raw, _, _| {
+        Box::pin(async { Collected::Ok(()) })
+    });
+    let end = handled.await;
+    let Err(ConsumerError::Refused(error)) = end else {
+        panic!("{end:?}");
+    };
+    assert_eq!(*error.kind(), ErrorKind::StoreUnavailable);
+    assert_eq!(desk.queue.len(), 1);
+}
+
+/// One runs, the others wait for it, whatever the broker knows of their deliveries.
+#[tokio::test]
+async fn copies_at_once_use_up_no_attempt() {
+    for attempt in [(|_| None) as fn(u32) -> _, |count| Some(count + 1)] {
+        let desk = Desk::new().await;
+        for _ in 0..12 {
+            desk.queue.send("m-1", "m-1");
+        }
+        let source = Adapter::new(&desk.queue, attempt);
+        let summary = desk.run(source, desk.consumer(), |_| Ok(())).await;
+        assert_eq!((desk.bodies(), desk.rows().await), (1, 1));
+        assert_eq!((summary.acknowledged, summary.dead_letters), (12, 0));
+    }
+}
+
+/// As with a broker whose delayed retry is a new message.
+#[tokio::test]
+async fn a_transaction_that_the_handler_breaks_uses_up_an_attempt() {
+    let desk = Desk::new().await;
+    desk.queue.send("m-1", "m-1");
+    desk.queue.close();
+    let bodies = Arc::clone(&desk.bodies);
+    let consumer = desk.consumer().dead_letter_after(2);
+    let consumer = consumer.in_tx(desk.pool.clone());
+    let source = Adapter::new(&desk.queue, |_| Some(1));
+    let handled = consumer.run(source, move |_: Raw, db, _| {
+        bodies.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move {
+            let failed = sqlx::query("SELECT 1 / 0").execute(db).await;
+            assert!(failed.is_err());
+            Collected::Ok(())
+        })
+    });
+    handled.await.unwrap();
+    assert_eq!(desk.bodies(), 2);
+    assert_eq!(desk.queue.dead_letters(), dead(DeadLetterReason::Exhausted));
+}
+
+/// The verdict was lost, and the answer is found in the record, also where repeats are to be refused.
+#[tokio::test]
+async fn a_business_error_whose_verdict_is_lost_is_a_dead_letter() {
+    let desk = Desk::new().await;
+    desk.queue.send("m-1", "m-1");
+    let mut source = Adapter::new(&desk.queue, Some);
+    source.loses_verdict = true;
+    let rejects = Policy::new().on_duplicate(OnDuplicate::Reject);
+    let end = |_| Err(BillError::NoSuchAccount);
+    let summary = desk.run(source, desk.consumer().policy(rejects), end).await;
+    assert_eq!((summary.unsettled, summary.dead_letters), (1, 1));
+    assert_eq!((desk.bodies(), desk.rows().await), (1, 0));
+    assert_eq!(desk.queue.dead_letters(), dead(DeadLetterReason::Business));
+}
+
+#[tokio::test]
+async fn an_exhausted_message_whose_record_is_reset_runs_again() {
+    let desk = Desk::new().await;
+    desk.queue.send("m-1", "m-1");
+    let consumer = || desk.consumer().dead_letter_after(2);
+    let down = |_| Err(BillError::BankDown);
+    desk.run(desk.queue.clone(), consumer(), down).await;
+    assert_eq!(desk.queue.dead_letters(), dead(DeadLetterReason::Exhausted));
+    let record = desk.engine.operation("bills.collect").key("m-1");
+    let entry = record.entry().await.unwrap().expect("it is exhausted");
+    entry.reset().await.unwrap();
+    let again = MemoryQueue::new();
+    again.send("m-1", "m-1");
+    again.close();
+    let summary = desk.run(again, consumer(), |_| Ok(())).await;
+    assert_eq!((summary.acknowledged, summary.dead_letters), (1, 0));
+}
+
 /// The same consumer on the other databases: sent twice, one row; a system error, none.
 macro_rules! on_database {
     ($name:ident, $store:ident, $pool:ident, $connection:ident, $start:expr) => {
@@ -345,7 +493,7 @@ macro_rules! on_database {
             let summary = consumer
                 .run(
                     queue.clone(),
-                    |Raw(payload): Raw, db: &mut sqlx::$connection, _: Context| {
+                    |Raw(payload), db: &mut sqlx::$connection, _| {
                         Box::pin(async move {
                             let id = String::from_utf8(payload).unwrap();
                             let row = AssertSqlSafe(format!("INSERT INTO bills VALUES ('{id}')"));
@@ -392,3 +540,5 @@ on_database!(
         (dir, url)
     }
 );
+
+// ---- review: each of these fails ----

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use idem_runtime::clock::ManualClock;
 use idem_runtime::consumer::{
-    Consumer, ConsumerError, DeadLetterReason, Delivery, MemoryDelivery, MemoryQueue,
-    OnBusinessError, Raw, Summary,
+    BrokerError, Consumer, ConsumerError, DeadLetterReason, Delivery, MemoryDelivery, MemoryQueue,
+    Message, OnBusinessError, Raw, Summary,
 };
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Class, Classify, Context, Engine, ErrorKind, Policy};
@@ -170,6 +170,32 @@ async fn a_handler_that_panics_uses_up_its_attempts() {
     desk.run(consumer, |body| panic!("body {body}")).await;
     assert_eq!(desk.bodies(), 2);
     assert_eq!(desk.dead(), dead("m-1", DeadLetterReason::Exhausted));
+}
+
+/// Its decoder panics.
+#[derive(Debug)]
+struct Undecodable;
+
+impl Message for Undecodable {
+    fn decode(_: &[u8]) -> Result<Self, BrokerError> {
+        panic!("a decoder with an assertion")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decoder_or_an_id_that_panics_makes_a_dead_letter() {
+    let desk = Desk::new();
+    desk.send("m-1", 7);
+    desk.queue.close();
+    let handler = async |_: Undecodable, _: Context| Ok::<(), BillError>(());
+    let run = desk.consumer().run(desk.queue.clone(), handler);
+    run.await.unwrap();
+    assert_eq!(desk.dead(), dead("m-1", DeadLetterReason::InvalidPayload));
+    let desk = Desk::new();
+    desk.send("m-1", 7);
+    let id = |_: &MemoryDelivery| -> Option<String> { panic!("a header is missing") };
+    desk.run(desk.consumer().id(id), |_| Ok(())).await;
+    assert_eq!(desk.dead(), dead("m-1", DeadLetterReason::InvalidId));
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,7 +23,8 @@ impl<E: Classify> Classify for Handled<E> {
     fn class(&self) -> Class {
         match self {
             Self::Handler(error) => error.class(),
-            Self::Refused(error) => error.class(),
+            // Of a call inside the body: nothing of it is stored.
+            Self::Refused(_) => Class::System,
         }
     }
 }
@@ -32,7 +33,7 @@ impl<E: Replay> Replay for Handled<E> {
     fn write(&self, out: &mut Sink) -> Result<(), Unencodable> {
         match self {
             Self::Handler(error) => error.write(out),
-            Self::Refused(_) => unreachable!("a handler returns no refusal"),
+            Self::Refused(_) => unreachable!("a refusal is not stored"),
         }
     }
 

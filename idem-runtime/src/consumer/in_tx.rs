@@ -2,24 +2,21 @@
 
 use std::fmt;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use serde::{Deserialize, Serialize};
 use sqlx::pool::PoolConnection;
 use sqlx::{Database, Pool};
-use tokio::time::timeout;
 
 use super::consume::{ConsumerError, Decided, Summary, consume};
 use super::delivery::{Delivery, Message, Source};
 use super::handled::Handled;
 use super::run::{Consumer, DeliveryId, MessageId, extend};
-use super::verdict::DeadLetterReason;
-use crate::env::catch_unwind;
 use crate::error::{Error, ErrorKind};
 use crate::lifecycle::context::Context;
-use crate::outcome::class::{Class, Classify};
+use crate::outcome::class::Classify;
 use crate::outcome::codec::Replay;
+use crate::outcome::on_error::Release;
+use crate::policy::{EffectivePolicy, OnRunning, Policy};
 use crate::store::sql::SqlTransaction;
 
 /// The future of a handler that borrows its connection.
@@ -27,23 +24,28 @@ pub type TxFuture<'c, T> = Pin<Box<dyn Future<Output = T> + Send + 'c>>;
 
 /// Runs a handler inside a transaction, once for each message. Made by [`Consumer::in_tx`].
 ///
-/// This is an inbox: the message's record, the handler's rows and its answer are committed together, and then the
-/// message is acknowledged. A consumer that is killed at any moment has either committed all of it, and the next
-/// delivery is acknowledged without the handler, or nothing of it. There is no lease: a second delivery waits for the
-/// first one's transaction.
+/// This is an inbox: a record of the message, the handler's rows and its answer are committed together, and then the
+/// message is acknowledged. A consumer that is killed at any moment has either committed all of it, and no later delivery
+/// runs the handler again, or nothing of it. A process that is stalled for longer than its lease commits nothing that
+/// another one commits as well: the database makes the second transaction wait for the first.
 ///
-/// - **Business error**: the handler's rows are undone, and the error is committed as the answer.
-/// - **System error, panic, a handler longer than `max_run`**: all is undone. The attempt is counted in a record of
-///   its own, outside of the transaction, so that [`dead_letter_after`](Consumer::dead_letter_after) holds here too. A
-///   process that is killed during the first delivery of a message counts no attempt.
+/// Around it stands the call of a plain [`Consumer`], with its lease, its counted attempts and its answer, so that all
+/// of its verdicts apply:
+///
+/// - **Business error**: the rows are undone; the error is the answer.
+/// - **System error, panic, a handler longer than `max_run`**: the rows are undone, and the attempt counts.
+/// - **A pool that gives no connection**: the message is given back, and no attempt counts. A pool that is closed stops
+///   the consumer.
+/// - An operator's [`reset`](crate::admin::Entry::reset) of the message's record lets the handler run again only if its
+///   rows were not committed.
 ///
 /// The engine's store is in the same database as the pool, by
-/// [`PostgresStore`](crate::store::sql::PostgresStore) or another SQL store. Give the store a pool of its own (its
-/// default): a handler holds its connection while it runs, so the pool has at least as many as
-/// [`concurrency`](Consumer::concurrency).
+/// [`PostgresStore`](crate::store::sql::PostgresStore) or another SQL store. The store has connections of its own. A
+/// message holds one of the pool while it is handled, so the pool has at least as many as
+/// [`concurrency`](Consumer::concurrency). On SQLite, whose transactions are one after the other, a transaction also
+/// delays the renewals of leases: a handler takes less than a third of the lease.
 ///
-/// A message costs `BEGIN`, the claim, the handler's statements, the answer and `COMMIT`; one that was delivered before,
-/// or whose broker does not count deliveries, two more for the count.
+/// A message costs two round trips more than its transaction, and the transaction two more than its statements.
 ///
 /// ```
 /// # #[cfg(feature = "sqlite")]
@@ -103,7 +105,10 @@ impl<DB: Database, I: fmt::Debug> fmt::Debug for ConsumerInTx<DB, I> {
 }
 
 impl<I> Consumer<I> {
-    /// Commits each message's record, the handler's rows and its answer in one transaction of this pool.
+    /// Commits a record of each message, the handler's rows and its answer in one transaction of this pool.
+    ///
+    /// The handler is given to `run` as a closure that pins its future:
+    /// `|order, db, cx| Box::pin(place(order, db, cx))`.
     #[cfg_attr(
         docsrs,
         doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
@@ -185,7 +190,7 @@ where
         consume(source, handle, concurrency, drain, shutdown).await
     }
 
-    /// Runs the handler as one call in a transaction.
+    /// Runs the handler in a transaction, within the call of a plain consumer.
     async fn handle<D, M, V, E, H>(&self, delivery: &D, handler: &H) -> Decided
     where
         D: Delivery,
@@ -195,125 +200,52 @@ where
         E: Classify + Replay + Send,
         H: for<'c> Fn(M, &'c mut DB::Connection, Context) -> TxFuture<'c, Result<V, E>> + Sync,
     {
-        let lease = match self.consumer.call::<_, M>(delivery) {
-            Ok((_, _, settings)) => settings.lease(),
-            Err(decided) => return decided,
-        };
-        let no_lease = OnceLock::new();
-        let ended = pin!(self.attempt(delivery, handler));
-        tokio::select! {
+        // Before the call: a message that meets a busy pool has used up no attempt.
+        let (acquired, no_context) = (pin!(self.pool.acquire()), OnceLock::new());
+        let acquired = tokio::select! {
             biased;
-            Ok(decided) | Err(decided) = ended => decided,
-            never = extend(delivery, lease, &no_lease) => match never {},
-        }
+            acquired = acquired => acquired,
+            never = extend(delivery, self.consumer.lease(), &no_context) => match never {},
+        };
+        let mut connection = match acquired {
+            Ok(connection) => connection,
+            Err(error) => return self.consumer.refused(self.unavailable(&error)),
+        };
+        let body = async |message: M, cx: Context| {
+            let inbox = self
+                .consumer
+                .engine
+                .operation(self.consumer.operation.clone());
+            let inbox = inbox.policy(self.policy_of_inbox());
+            let inbox = inbox.key(&cx.derive_key("in_tx")).on_error(Release);
+            let rows = inbox.in_tx(&mut connection);
+            rows.run(async |connection: &mut PoolConnection<DB>, _: Context| {
+                let end = handler(message, &mut **connection, cx);
+                end.await.map_err(Handled::Handler)
+            })
+            .await
+        };
+        self.consumer.handle(delivery, body).await
     }
 
-    async fn attempt<D, M, V, E, H>(&self, delivery: &D, handler: &H) -> Result<Decided, Decided>
-    where
-        D: Delivery,
-        I: MessageId<D>,
-        M: Message + Send,
-        V: Replay + Send,
-        E: Classify + Replay + Send,
-        H: for<'c> Fn(M, &'c mut DB::Connection, Context) -> TxFuture<'c, Result<V, E>> + Sync,
-    {
-        let first = delivery.attempt() == Some(1);
-        let mut attempt = 1;
-        if !first {
-            // What an earlier delivery has committed is found without the handler, and uses up no attempt.
-            match self.call::<_, _, V, E, H>(delivery, None).await? {
-                Called::Begun => attempt = self.count(delivery).await?,
-                Called::Ended(end) => return Ok(self.consumer.decide(end, || attempt)),
-            }
-        }
-        let Called::Ended(end) = self.call(delivery, Some(handler)).await? else {
-            unreachable!("there is a handler");
-        };
-        let failed = match &end {
-            Some(Ok(_) | Err(Handled::Refused(_))) => false,
-            Some(Err(Handled::Handler(error))) => error.class() == Class::System,
-            None => true,
-        };
-        if first && failed {
-            attempt = self.count(delivery).await?;
-        }
-        Ok(self.consumer.decide(end, || attempt))
+    /// Waits for the transaction of a process that is stalled for as long as the handler may take: to give up sooner
+    /// would use up attempts.
+    fn policy_of_inbox(&self) -> Policy {
+        let policy = self.consumer.policy_of_calls();
+        let settings = EffectivePolicy::of_call(policy, &self.consumer.engine.core.defaults);
+        settings.map_or(policy, |settings| {
+            let wait = OnRunning::Wait(settings.max_run());
+            Policy::new().on_running(wait).or(policy)
+        })
     }
 
-    /// One call in a transaction. Without a handler, it is rolled back where its body would begin.
-    async fn call<D, M, V, E, H>(
-        &self,
-        delivery: &D,
-        handler: Option<&H>,
-    ) -> Result<Called<V, E>, Decided>
-    where
-        D: Delivery,
-        I: MessageId<D>,
-        M: Message + Send,
-        V: Replay + Send,
-        E: Classify + Replay + Send,
-        H: for<'c> Fn(M, &'c mut DB::Connection, Context) -> TxFuture<'c, Result<V, E>> + Sync,
-    {
-        let (call, message, settings) = self.consumer.call::<_, M>(delivery)?;
-        let Ok(mut connection) = self.pool.acquire().await else {
-            // The database is down, or all of its connections are in use: no attempt was made.
-            return Err(self.consumer.failed(Class::System, 1));
-        };
-        let begun = AtomicBool::new(false);
-        let body = async |connection: &mut PoolConnection<DB>, cx: Context| {
-            let Some(handler) = handler else {
-                begun.store(true, Ordering::Relaxed);
-                let operation = self.consumer.operation.clone();
-                return Err(Handled::Refused(Error::new(ErrorKind::Changed, operation)));
-            };
-            let end = handler(message, &mut **connection, cx);
-            end.await.map_err(Handled::Handler)
-        };
-        let run = pin!(call.in_tx(&mut connection).run(body));
-        let end = timeout(settings.max_run(), catch_unwind::unwind(run)).await;
-        if begun.load(Ordering::Relaxed) {
-            return Ok(Called::Begun);
-        }
-        Ok(Called::Ended(end.ok().and_then(Result::ok)))
-    }
-
-    /// Counts an attempt outside of the transaction, and refuses one too many.
-    async fn count<D: Delivery>(&self, delivery: &D) -> Result<u16, Decided>
-    where
-        I: MessageId<D>,
-    {
-        let Some(id) = self.consumer.id.of(delivery) else {
-            return Err(Decided::dead(DeadLetterReason::InvalidId));
-        };
-        let call = self
-            .consumer
-            .engine
-            .operation(self.consumer.operation.clone());
-        let call = call.policy(self.consumer.policy).key(&("attempts", &*id));
-        let attempt = AtomicU16::new(1);
-        let counted = call.run(|cx: Context| {
-            attempt.store(cx.attempt(), Ordering::Relaxed);
-            async { Err::<(), _>(Handled::Handler(Counted)) }
-        });
-        match counted.await {
-            Err(Handled::Refused(error)) => Err(self.consumer.refused(error)),
-            _ => Ok(attempt.into_inner()),
-        }
-    }
-}
-
-/// A call that ended, with no result after a panic; or one whose body would have begun.
-enum Called<V, E> {
-    Ended(Option<Result<V, Handled<E>>>),
-    Begun,
-}
-
-/// The system error of a call that does nothing but count.
-#[derive(Debug, Deserialize, Serialize)]
-struct Counted;
-
-impl Classify for Counted {
-    fn class(&self) -> Class {
-        Class::System
+    fn unavailable(&self, error: &sqlx::Error) -> Error {
+        let lasts = matches!(
+            error,
+            sqlx::Error::PoolClosed | sqlx::Error::Configuration(_)
+        );
+        Error::new(ErrorKind::StoreUnavailable, self.consumer.operation.clone())
+            .detail(format!("the consumer's pool gives no connection: {error}"))
+            .permanent(lasts)
     }
 }

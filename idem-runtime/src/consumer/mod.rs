@@ -24,7 +24,7 @@
 //!
 //! # Transactions
 //!
-//! With a SQL store, [`Consumer::in_tx`] commits the message's record, the handler's rows and its answer in one
+//! With a SQL store, [`Consumer::in_tx`] commits a record of the message, the handler's rows and its answer in one
 //! transaction, and acknowledges after the commit.
 //!
 //! # Examples

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::num::{NonZeroU16, NonZeroUsize};
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -17,11 +18,11 @@ use super::verdict::{DeadLetterReason, Verdict};
 use crate::call::CallBuilder;
 use crate::engine::Engine;
 use crate::env::catch_unwind;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::lifecycle::context::Context;
 use crate::outcome::class::{Class, Classify};
 use crate::outcome::codec::Replay;
-use crate::policy::{EffectivePolicy, OnLeaseLost, OnRunning, Policy};
+use crate::policy::{EffectivePolicy, OnDuplicate, OnLeaseLost, OnRunning, Policy};
 
 /// The longest pause before a failed message is delivered again.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
@@ -34,7 +35,7 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 pub struct Consumer<I = DeliveryId> {
     pub(super) engine: Engine,
     pub(super) operation: Cow<'static, str>,
-    pub(super) id: I,
+    id: I,
     pub(super) policy: Policy,
     pub(super) concurrency: NonZeroUsize,
     on_business_error: OnBusinessError,
@@ -207,7 +208,11 @@ impl<I> Consumer<I> {
             let this = Arc::clone(&this);
             async move {
                 let (consumer, handler) = &*this;
-                let decided = consumer.handle(&delivery, handler).await;
+                let body = |message, cx| {
+                    let end = handler(message, cx);
+                    async { end.await.map_err(Handled::Handler) }
+                };
+                let decided = consumer.handle(&delivery, body).await;
                 let end = decided.settle(delivery).await;
                 end.observed_by(&consumer.engine, &consumer.operation)
             }
@@ -215,18 +220,18 @@ impl<I> Consumer<I> {
         consume(source, handle, concurrency, drain, shutdown).await
     }
 
-    /// Runs the handler as one idempotent call.
-    async fn handle<D, M, V, E, H, F>(&self, delivery: &D, handler: &H) -> Decided
+    /// Runs the body as one idempotent call.
+    pub(super) async fn handle<D, M, V, E, B, F>(&self, delivery: &D, body: B) -> Decided
     where
         D: Delivery,
         I: MessageId<D>,
         M: Message + Send,
         V: Replay + Send,
         E: Classify + Replay + Send,
-        H: Fn(M, Context) -> F + Sync,
-        F: Future<Output = Result<V, E>> + Send,
+        B: FnOnce(M, Context) -> F + Send,
+        F: Future<Output = Result<V, Handled<E>>> + Send,
     {
-        let (call, message, settings) = match self.call::<_, M>(delivery) {
+        let (call, message, lease) = match self.call::<_, M>(delivery) {
             Ok(call) => call,
             Err(decided) => return decided,
         };
@@ -234,66 +239,61 @@ impl<I> Consumer<I> {
         let call = call.run(|cx: Context| {
             attempt.store(cx.attempt(), Ordering::Relaxed);
             let _ = context.set(cx.clone());
-            let end = handler(message, cx);
-            async { end.await.map_err(Handled::Handler) }
+            body(message, cx)
         });
         let mut call = pin!(call);
-        let extended = extend(delivery, settings.lease(), &context);
+        let extended = extend(delivery, lease, &context);
         let result = tokio::select! {
             biased;
             result = catch_unwind::unwind(call.as_mut()) => result,
             never = extended => match never {},
         };
-        self.decide(result.ok(), || attempt.load(Ordering::Relaxed))
+        let failed = |class| self.failed(class, attempt.load(Ordering::Relaxed));
+        match result {
+            Ok(Ok(_)) => Decided::of(Verdict::Acknowledge),
+            Ok(Err(Handled::Refused(error))) => self.refused(error),
+            Ok(Err(Handled::Handler(error))) => failed(error.class()),
+            Err(_panic) => failed(Class::System),
+        }
     }
 
-    /// The call of a delivery, its message, and its settings.
-    pub(super) fn call<D, M>(
-        &self,
-        delivery: &D,
-    ) -> Result<(CallBuilder, M, EffectivePolicy), Decided>
+    /// The call of a delivery, its message, and its lease.
+    fn call<D, M>(&self, delivery: &D) -> Result<(CallBuilder, M, Duration), Decided>
     where
         D: Delivery,
         I: MessageId<D>,
         M: Message,
     {
-        let Some(id) = self.id.of(delivery) else {
+        let id = contained(|| self.id.of(delivery)).flatten();
+        let Some(id) = id else {
             return Err(Decided::dead(DeadLetterReason::InvalidId));
         };
-        let Ok(message) = M::decode(delivery.payload()) else {
+        let Some(Ok(message)) = contained(|| M::decode(delivery.payload())) else {
             return Err(Decided::dead(DeadLetterReason::InvalidPayload));
         };
-        let settings = EffectivePolicy::of_call(self.policy, &self.engine.core.defaults);
-        let settings = settings.map_err(|detail| {
-            let error = Error::new(ErrorKind::InvalidPolicy, self.operation.clone());
-            Decided::refused(error.detail(detail))
-        })?;
-        // A message that another consumer handles is held here for as long as that one can be dead.
-        let policy = self
-            .policy
-            .or(Policy::new().on_running(OnRunning::Wait(settings.lease())));
         let call = self.engine.operation(self.operation.clone());
-        let call = call.policy(policy).key(&*id);
+        let call = call.policy(self.policy_of_calls()).key(&*id);
         let call = if self.compares_payload {
             call.fingerprint(&PayloadBytes(delivery.payload()))
         } else {
             call
         };
-        Ok((call, message, settings))
+        Ok((call, message, self.lease()))
     }
 
-    /// The verdict on the result of a call; none after a panic.
-    pub(super) fn decide<V, E: Classify>(
-        &self,
-        result: Option<Result<V, Handled<E>>>,
-        attempt: impl FnOnce() -> u16,
-    ) -> Decided {
-        match result {
-            Some(Ok(_)) => Decided::of(Verdict::Acknowledge),
-            Some(Err(Handled::Refused(error))) => self.refused(error),
-            Some(Err(Handled::Handler(error))) => self.failed(error.class(), attempt()),
-            None => self.failed(Class::System, attempt()),
-        }
+    /// The settings of the calls.
+    pub(super) fn policy_of_calls(&self) -> Policy {
+        // A stored error must reach the verdict again, after a dead letter that the broker did not take.
+        let fixed = Policy::new().on_duplicate(OnDuplicate::Replay);
+        // A message that another consumer handles is held here for as long as that one can be dead.
+        let wait = Policy::new().on_running(OnRunning::Wait(self.lease()));
+        fixed.or(self.policy).or(wait)
+    }
+
+    pub(super) fn lease(&self) -> Duration {
+        // Where the settings are out of range, the call is refused.
+        let settings = EffectivePolicy::of_call(self.policy, &self.engine.core.defaults);
+        settings.map_or(Duration::from_secs(30), |policy| policy.lease())
     }
 
     pub(super) fn refused(&self, error: Error) -> Decided {
@@ -304,7 +304,7 @@ impl<I> Consumer<I> {
         decided
     }
 
-    pub(super) fn failed(&self, class: Class, attempt: u16) -> Decided {
+    fn failed(&self, class: Class, attempt: u16) -> Decided {
         Decided::of(match class {
             Class::Business => match self.on_business_error {
                 OnBusinessError::Acknowledge => Verdict::Acknowledge,
@@ -314,6 +314,11 @@ impl<I> Consumer<I> {
             Class::Unknown => Verdict::DeadLetter(DeadLetterReason::Unknown),
         })
     }
+}
+
+/// The result of code of the user's; none if it panics.
+fn contained<T>(code: impl FnOnce() -> T) -> Option<T> {
+    std::panic::catch_unwind(AssertUnwindSafe(code)).ok()
 }
 
 /// The pause after this failed attempt: it doubles, up to a minute.
