@@ -46,8 +46,7 @@ const ORDER: &str = "
 WITH taken AS (UPDATE idem_sale.stock SET pieces = pieces - 1 WHERE segment = $1 AND pieces >= 1 RETURNING segment)
 INSERT INTO idem_sale.orders (buyer, segment) SELECT $2, segment FROM taken RETURNING number";
 
-const SOLD_IN: &str =
-    "SELECT (extract(epoch FROM max(at) - min(at)) * 1000)::bigint FROM idem_sale.orders";
+const SOLD_IN: &str = "SELECT coalesce(extract(epoch FROM max(at) - min(at)) * 1000, 0)::bigint FROM idem_sale.orders";
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, Classify)]
 enum SaleError {
