@@ -10,9 +10,10 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::time::Duration;
 
 use clap::Parser;
-use idem_examples::scenario::{Books, Options, Server, count, hammer, repeat};
+use idem_examples::scenario::{Books, Options, Server, count, hammer, pause, repeat};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Classify, Engine, Error, idempotent};
 use redis::aio::MultiplexedConnection;
@@ -172,9 +173,9 @@ async fn hold(
     let mut load = hammer(what, 256, calls, with, |(engine, sale), buyer| async move {
         let call = || engine.scope(buy(&sale, buyer));
         repeat(call, |error| match error {
-            SaleError::Busy => true,
-            SaleError::Idempotency(error) => error.is_retryable(),
-            _ => false,
+            SaleError::Busy => Some(Duration::ZERO),
+            SaleError::Idempotency(error) => pause(error),
+            _ => None,
         })
         .await
     })
