@@ -13,7 +13,7 @@ use comfy_table::{CellAlignment, Table};
 use idem_harness::{PostgresServer, RedisServer};
 use idem_runtime::observe::Event;
 use idem_runtime::store::Store;
-use idem_runtime::{Engine, EngineBuilder, Observer};
+use idem_runtime::{Engine, EngineBuilder, Error, Observer};
 use indicatif::{ProgressBar, ProgressStyle};
 use sqlx::PgPool;
 use tokio::task::JoinSet;
@@ -219,22 +219,32 @@ impl Latencies {
     }
 }
 
-/// A caller that repeats its call while the error tells to: a hundred times, then it gives up.
+/// The pause that idem's error asks for before a repeat, where there may be one.
+#[must_use]
+pub fn pause(error: &Error) -> Option<Duration> {
+    let pause = error.retry_after().unwrap_or_default();
+    error
+        .is_retryable()
+        .then(|| pause.min(Duration::from_secs(1)))
+}
+
+/// A caller that repeats its call, after the pause that its error asks for: a hundred times, then it gives up.
 ///
 /// # Errors
 ///
 /// The last one of the call.
 pub async fn repeat<T, E, F>(
     mut call: impl FnMut() -> F,
-    tells_to: impl Fn(&E) -> bool,
+    pause: impl Fn(&E) -> Option<Duration>,
 ) -> Result<T, E>
 where
     F: Future<Output = Result<T, E>>,
 {
     for _ in 1..100 {
-        match call().await {
-            Err(error) if tells_to(&error) => {}
-            answer => return answer,
+        let answer = call().await;
+        match answer.as_ref().err().and_then(&pause) {
+            Some(pause) => tokio::time::sleep(pause).await,
+            None => return answer,
         }
     }
     call().await

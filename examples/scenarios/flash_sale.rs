@@ -10,9 +10,10 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::time::Duration;
 
 use clap::Parser;
-use idem_examples::scenario::{Books, Options, Server, count, hammer, repeat};
+use idem_examples::scenario::{Books, Options, Server, count, hammer, pause, repeat};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Classify, Engine, Error, idempotent};
 use redis::aio::MultiplexedConnection;
@@ -46,8 +47,7 @@ const ORDER: &str = "
 WITH taken AS (UPDATE idem_sale.stock SET pieces = pieces - 1 WHERE segment = $1 AND pieces >= 1 RETURNING segment)
 INSERT INTO idem_sale.orders (buyer, segment) SELECT $2, segment FROM taken RETURNING number";
 
-const SOLD_IN: &str =
-    "SELECT (extract(epoch FROM max(at) - min(at)) * 1000)::bigint FROM idem_sale.orders";
+const SOLD_IN: &str = "SELECT coalesce(extract(epoch FROM max(at) - min(at)) * 1000, 0)::bigint FROM idem_sale.orders";
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, Classify)]
 enum SaleError {
@@ -173,9 +173,9 @@ async fn hold(
     let mut load = hammer(what, 256, calls, with, |(engine, sale), buyer| async move {
         let call = || engine.scope(buy(&sale, buyer));
         repeat(call, |error| match error {
-            SaleError::Busy => true,
-            SaleError::Idempotency(error) => error.is_retryable(),
-            _ => false,
+            SaleError::Busy => Some(Duration::ZERO),
+            SaleError::Idempotency(error) => pause(error),
+            _ => None,
         })
         .await
     })

@@ -9,9 +9,10 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use clap::Parser;
-use idem_examples::scenario::{Books, Options, hammer, repeat};
+use idem_examples::scenario::{Books, Options, hammer, pause, repeat};
 use idem_examples::zookeeper_store::store::ZooKeeperStore;
 use idem_harness::{TcpProxy, ZooKeeperServer};
 use idem_runtime::observe::{Event, EventKind};
@@ -106,7 +107,7 @@ async fn ask(site: Arc<Site>, (engine, licence): (usize, i64)) -> Result<i64, Li
             .scope(issue(&site.registry, &site.seen, licence))
     };
     repeat(call, |error| match error {
-        LicenceError::Busy => true,
+        LicenceError::Busy => Some(Duration::ZERO),
         LicenceError::Idempotency(error) if error.is_retryable() => {
             let running = matches!(error.kind(), ErrorKind::Running { .. });
             let counter = if running {
@@ -115,9 +116,9 @@ async fn ask(site: Arc<Site>, (engine, licence): (usize, i64)) -> Result<i64, Li
                 &site.seen.unreachable
             };
             counter.fetch_add(1, Relaxed);
-            true
+            pause(error)
         }
-        _ => false,
+        _ => None,
     })
     .await
 }
