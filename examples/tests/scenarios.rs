@@ -74,3 +74,9 @@ fn a_licence_is_issued_once_by_engines_that_share_a_lock_service() {
     balances("lock_service");
     does_not_balance_without_idem("lock_service");
 }
+
+#[test]
+fn every_repeat_of_an_order_gets_its_receipt() {
+    balances("order");
+    does_not_balance_without_idem("order");
+}
