@@ -80,3 +80,9 @@ fn every_repeat_of_an_order_gets_its_receipt() {
     balances("order");
     does_not_balance_without_idem("order");
 }
+
+#[test]
+fn every_notification_of_a_payment_is_answered_with_success() {
+    balances("payment_callback");
+    does_not_balance_without_idem("payment_callback");
+}
