@@ -86,3 +86,9 @@ fn every_notification_of_a_payment_is_answered_with_success() {
     balances("payment_callback");
     does_not_balance_without_idem("payment_callback");
 }
+
+#[test]
+fn each_notification_is_sent_once_by_a_gateway_that_fails() {
+    balances("notifications");
+    does_not_balance_without_idem("notifications");
+}
