@@ -92,3 +92,9 @@ fn each_notification_is_sent_once_by_a_gateway_that_fails() {
     balances("notifications");
     does_not_balance_without_idem("notifications");
 }
+
+#[test]
+fn two_partners_with_one_serial_number_are_two_calls() {
+    balances("partner");
+    does_not_balance_without_idem("partner");
+}
