@@ -98,3 +98,9 @@ fn two_partners_with_one_serial_number_are_two_calls() {
     balances("partner");
     does_not_balance_without_idem("partner");
 }
+
+#[test]
+fn a_form_is_submitted_once_by_its_user() {
+    balances("form_token");
+    does_not_balance_without_idem("form_token");
+}
