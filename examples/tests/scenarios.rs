@@ -104,3 +104,9 @@ fn a_form_is_submitted_once_by_its_user() {
     balances("form_token");
     does_not_balance_without_idem("form_token");
 }
+
+#[test]
+fn a_flow_that_is_killed_after_every_step_ends_once() {
+    balances("order_flow");
+    does_not_balance_without_idem("order_flow");
+}
