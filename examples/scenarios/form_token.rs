@@ -44,6 +44,9 @@ enum SubmitError {
     /// No order: the token is good for another click.
     #[class(system)]
     Database,
+    /// The commit has no reply: the order may be there, and the token stays used.
+    #[class(unknown)]
+    CommitLost,
     #[class(delegate)]
     Idempotency(Error),
 }
@@ -84,8 +87,8 @@ async fn submit(
         FAILURES.fetch_add(1, Ordering::Relaxed);
         return Err(SubmitError::Database); // drops the transaction, and thereby the row
     }
-    tx.commit().await?;
-    Ok(id)
+    let committed = tx.commit().await;
+    committed.map_or(Err(SubmitError::CommitLost), |()| Ok(id))
 }
 
 /// A user, who clicks again after "please try again".

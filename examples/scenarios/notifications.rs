@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 use idem_examples::scenario::{Books, Options, Server};
@@ -152,14 +152,19 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let store = RedisStore::connect(redis.url()).await?;
     args.options.engine(store).install()?;
 
+    // Records of an earlier run may still be in a Redis of yours.
+    let run = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
     let mut calls = JoinSet::new();
     for n in 0..CALLERS * TEXTS {
         // Two texts for each phone.
-        let (phone, text) = (n % (TEXTS / 2), format!("code {}", n % TEXTS));
+        let (phone, text) = (n % (TEXTS / 2), format!("code {run}-{}", n % TEXTS));
         calls.spawn(async move { insist(|| send_text(phone, text.clone())).await });
     }
     for n in 0..CALLERS * MAILS {
-        let (number, to) = (format!("bill-{}", n % MAILS), format!("user-{}", n % MAILS));
+        let (number, to) = (
+            format!("bill-{run}-{}", n % MAILS),
+            format!("user-{}", n % MAILS),
+        );
         calls.spawn(async move { insist(|| send_mail(number.clone(), to.clone())).await });
     }
     let answers = calls.join_all().await;
@@ -168,7 +173,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
 
     let mut refused = 0;
     for n in 0..MAILS {
-        let answer = send_mail(format!("bill-{n}"), "another-user".to_owned()).await;
+        let answer = send_mail(format!("bill-{run}-{n}"), "another-user".to_owned()).await;
         if let Err(SendError::Idempotency(error)) = answer {
             refused += u32::from(*error.kind() == ErrorKind::Mismatch);
         }

@@ -110,3 +110,9 @@ fn a_flow_that_is_killed_after_every_step_ends_once() {
     balances("order_flow");
     does_not_balance_without_idem("order_flow");
 }
+
+#[test]
+fn a_message_is_handled_once_or_becomes_a_dead_letter() {
+    balances("messages");
+    does_not_balance_without_idem("messages");
+}
