@@ -17,7 +17,7 @@ use idem_runtime::consumer::{Consumer, RedisStream};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Classify, Context, Policy};
 use redis::aio::MultiplexedConnection;
-use redis::{RedisError, RedisResult, Value, cmd};
+use redis::{AsyncConnectionConfig, RedisError, RedisResult, Value, cmd};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -30,7 +30,6 @@ const MESSAGES: u32 = 200;
 const POISON: u32 = 13; // fails in every attempt
 const NO_ACCOUNT: u32 = 17; // has a business error
 
-/// How often the handler ran, for each message.
 static BODIES: Mutex<BTreeMap<u32, u32>> = Mutex::new(BTreeMap::new());
 
 fn bodies() -> MutexGuard<'static, BTreeMap<u32, u32>> {
@@ -84,7 +83,6 @@ async fn collect(
     }
 }
 
-/// How often the message is sent.
 fn copies(message: u32) -> u32 {
     2 + message % 2
 }
@@ -129,7 +127,10 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let args = Args::parse();
     let server = Server::redis();
     let client = redis::Client::open(server.url())?;
-    let mut redis = client.get_multiplexed_async_connection().await?;
+    // The default, half a second, makes a busy machine lose replies.
+    let patient = AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(10)));
+    let redis = client.get_multiplexed_async_connection_with_config(&patient);
+    let mut redis = redis.await?;
     let entries = send(&mut redis).await?;
 
     let (stop, stopped) = watch::channel(());
