@@ -74,3 +74,45 @@ fn a_licence_is_issued_once_by_engines_that_share_a_lock_service() {
     balances("lock_service");
     does_not_balance_without_idem("lock_service");
 }
+
+#[test]
+fn every_repeat_of_an_order_gets_its_receipt() {
+    balances("order");
+    does_not_balance_without_idem("order");
+}
+
+#[test]
+fn every_notification_of_a_payment_is_answered_with_success() {
+    balances("payment_callback");
+    does_not_balance_without_idem("payment_callback");
+}
+
+#[test]
+fn each_notification_is_sent_once_by_a_gateway_that_fails() {
+    balances("notifications");
+    does_not_balance_without_idem("notifications");
+}
+
+#[test]
+fn two_partners_with_one_serial_number_are_two_calls() {
+    balances("partner");
+    does_not_balance_without_idem("partner");
+}
+
+#[test]
+fn a_form_is_submitted_once_by_its_user() {
+    balances("form_token");
+    does_not_balance_without_idem("form_token");
+}
+
+#[test]
+fn a_flow_that_is_killed_after_every_step_ends_once() {
+    balances("order_flow");
+    does_not_balance_without_idem("order_flow");
+}
+
+#[test]
+fn a_message_is_handled_once_or_becomes_a_dead_letter() {
+    balances("messages");
+    does_not_balance_without_idem("messages");
+}

@@ -15,7 +15,7 @@ use redis::aio::MultiplexedConnection;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 const STREAM: &str = "bills";
 const GROUP: &str = "collectors";
@@ -138,6 +138,21 @@ async fn three_consumers_run_one_body_for_each_id() {
     assert_eq!((bodies.len(), bodies.values().max()), (500, Some(&1)));
     assert!(acknowledged >= 2_000, "{summaries:?}");
     assert!(dead_letters(&server).await.is_empty());
+}
+
+#[tokio::test]
+async fn failed_messages_are_taken_over_as_fast_as_they_are_handled() {
+    let server = server();
+    send(&server, 0..160).await;
+    let since = Instant::now();
+    let (_, bodies) = consume(&server, 1, |_| true).await;
+    assert!(bodies.lock().unwrap().values().all(|bodies| *bodies == 3));
+    // 320 retries; at 16 in a second they take 20 s.
+    assert!(
+        since.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        since.elapsed()
+    );
 }
 
 #[tokio::test]

@@ -218,6 +218,10 @@ impl RedisStream {
         if self.taken_over.is_none_or(|at| at.elapsed() >= between) {
             self.taken_over = Some(Instant::now());
             self.take_over().await?;
+            if self.read.len() >= BATCH {
+                // There may be more of them.
+                self.taken_over = None;
+            }
         }
         if self.read.is_empty() {
             self.read().await?;

@@ -1,0 +1,219 @@
+//! An order is created once, and every repeat gets the receipt of that order.
+//!
+//! `cargo run --example order` creates orders in `PostgreSQL` (`DATABASE_URL`, or a server of its own): one that
+//! 1,000 callers send at once, then 200 that five callers send each. Order, stock and answer are one transaction; a
+//! fifth of the transactions is lost before its commit, and a seventh of the bodies fails. The same runs on the unique
+//! index alone: it protects the rows as well, but a repeat is told what the rows say by then, also for another amount.
+//! `--unprotected` is a plain insert: the rows are right, the repeats get errors, and the program exits with 1.
+
+use std::collections::{HashMap, HashSet};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use clap::Parser;
+use idem_examples::scenario::{Books, Latencies, Options, Server, progress};
+use idem_runtime::store::sql::PostgresStore;
+use idem_runtime::{Classify, Error, ErrorKind, idempotent};
+use serde::{Deserialize, Serialize};
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{PgPool, PgTransaction};
+use tokio::task::JoinSet;
+
+const SCHEMA: &str = "
+DROP SCHEMA IF EXISTS idem_order CASCADE;
+CREATE SCHEMA idem_order;
+CREATE TABLE idem_order.stock (pieces bigint NOT NULL);
+INSERT INTO idem_order.stock VALUES (1000);
+CREATE TABLE idem_order.orders (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, number text NOT NULL UNIQUE, cents bigint NOT NULL)";
+
+const CALLERS: u32 = 1_000;
+const ORDERS: u32 = 200;
+const PRICE: i64 = 1_250;
+const ATTEMPTS: u32 = 20;
+
+/// Counts what may fail.
+static STEPS: AtomicU32 = AtomicU32::new(0);
+
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Idem,
+    Index,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct NewOrder {
+    number: String,
+    cents: i64,
+}
+
+/// The id of the order, and the pieces that were left in stock: the answer of that moment.
+type Receipt = (i64, i64);
+
+#[derive(Debug, Serialize, Deserialize, Classify)]
+enum OrderError {
+    /// The last line of defence, the unique index: another order has this number.
+    #[class(business)]
+    NumberTaken,
+    /// Nothing is committed, and the next call runs the body.
+    #[class(system)]
+    Database,
+    #[class(delegate)]
+    Idempotency(Error),
+}
+
+impl From<Error> for OrderError {
+    fn from(error: Error) -> Self {
+        Self::Idempotency(error)
+    }
+}
+
+impl From<sqlx::Error> for OrderError {
+    fn from(error: sqlx::Error) -> Self {
+        match error.as_database_error() {
+            Some(error) if error.is_unique_violation() => Self::NumberTaken,
+            _ => Self::Database,
+        }
+    }
+}
+
+// An order number is never used again: the record stays.
+#[idempotent(op = "orders.create", key = order.number, ttl = forever, tx = tx)]
+async fn create(tx: &mut PgTransaction<'_>, order: NewOrder) -> Result<Receipt, OrderError> {
+    let insert = "INSERT INTO idem_order.orders (number, cents) VALUES ($1, $2) RETURNING id";
+    let insert = sqlx::query_scalar(insert).bind(order.number);
+    let id = insert.bind(order.cents).fetch_one(&mut **tx).await?;
+    Ok((id, take_piece(tx).await?))
+}
+
+/// The same by the unique index alone.
+async fn create_plain(tx: &mut PgTransaction<'_>, order: NewOrder) -> Result<Receipt, OrderError> {
+    let insert = "INSERT INTO idem_order.orders (number, cents) VALUES ($1, $2) \
+                  ON CONFLICT (number) DO NOTHING RETURNING id";
+    let insert = sqlx::query_scalar(insert).bind(&order.number);
+    if let Some(id) = insert.bind(order.cents).fetch_optional(&mut **tx).await? {
+        return Ok((id, take_piece(tx).await?));
+    }
+    let find = "SELECT id, pieces FROM idem_order.orders, idem_order.stock WHERE number = $1";
+    let find = sqlx::query_as(find).bind(&order.number);
+    Ok(find.fetch_one(&mut **tx).await?)
+}
+
+async fn take_piece(tx: &mut PgTransaction<'_>) -> Result<i64, OrderError> {
+    let take = "UPDATE idem_order.stock SET pieces = pieces - 1 RETURNING pieces";
+    let left = sqlx::query_scalar(take).fetch_one(&mut **tx).await?;
+    let fails = STEPS.fetch_add(1, Ordering::Relaxed).is_multiple_of(7);
+    (!fails).then_some(left).ok_or(OrderError::Database)
+}
+
+/// One request of a caller, who asks again after a failure: each time in a transaction of its own.
+async fn request(pool: &PgPool, order: NewOrder, way: Way) -> Result<Receipt, OrderError> {
+    for _ in 0..ATTEMPTS {
+        let mut tx = pool.begin().await?;
+        let told = match way {
+            Way::Idem => create(&mut tx, order.clone()).await,
+            Way::Index => create_plain(&mut tx, order.clone()).await,
+        };
+        let lost = STEPS.fetch_add(1, Ordering::Relaxed).is_multiple_of(5);
+        // A process that dies here leaves no rows, and no answer for the caller.
+        // Nor is there anything to commit after these errors. A business error is an answer, and committed as well.
+        let again = match &told {
+            Err(OrderError::Database) => true,
+            Err(OrderError::Idempotency(error)) => error.is_retryable(),
+            Ok(_) | Err(OrderError::NumberTaken) => lost,
+        };
+        if !again && tx.commit().await.is_ok() {
+            return told;
+        }
+    }
+    Err(OrderError::Database)
+}
+
+/// All callers at once, then late repeats. The books get what the callers were told.
+async fn hammer(pool: &PgPool, orders: u32, way: Way, books: &mut Books) -> sqlx::Result<()> {
+    let order = |caller: u32, cents| NewOrder {
+        number: format!("{orders} {way:?} {}", caller % orders),
+        cents,
+    };
+    let bar = progress("orders", (CALLERS + ORDERS).into());
+    let (mut calls, since) = (JoinSet::new(), Instant::now());
+    for caller in 0..CALLERS {
+        let (pool, order, bar) = (pool.clone(), order(caller, PRICE), bar.clone());
+        calls.spawn(async move {
+            let told = request(&pool, order, way).await;
+            bar.inc(1);
+            (caller % orders, told)
+        });
+    }
+    let mut answers = calls.join_all().await;
+    let per_second = u128::from(CALLERS) * 1_000 / since.elapsed().as_millis().max(1);
+    let (mut late, mut refused) = (Latencies::default(), 0);
+    for caller in 0..ORDERS {
+        let since = Instant::now();
+        let told = request(pool, order(caller, PRICE), way).await;
+        answers.push((caller % orders, told));
+        late.add(since);
+        let other = request(pool, order(caller, PRICE + 1), way).await;
+        if let Err(OrderError::Idempotency(error)) = other {
+            refused += u32::from(*error.kind() == ErrorKind::Mismatch);
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+
+    let rows = "SELECT count(*) FROM idem_order.orders WHERE number LIKE $1";
+    let rows = sqlx::query_scalar(rows).bind(format!("{orders} {way:?} %"));
+    let rows: i64 = rows.fetch_one(pool).await?;
+    let mut receipts: HashMap<u32, HashSet<Receipt>> = HashMap::new();
+    let mut answered = 0;
+    for (order, receipt) in answers {
+        answered += u32::from(receipt.is_ok());
+        receipts.entry(order).or_default().extend(receipt.ok());
+    }
+    let several = receipts.values().filter(|told| told.len() > 1).count();
+    let line = |what: &str| format!("{orders} by {way:?}: {what}");
+    books.check(&line("rows"), rows, orders.into());
+    books.check(&line("answered"), answered, CALLERS + ORDERS);
+    let (two, other) = (line("told of two receipts"), line("other amounts refused"));
+    match way {
+        Way::Idem => books.check(&two, several, 0).check(&other, refused, ORDERS),
+        Way::Index => books.note(&two, several).note(&other, refused),
+    };
+    books.note(&line("calls per second"), per_second);
+    books.note(&line("a late repeat, µs"), late.quantile(0.5).as_micros());
+    Ok(())
+}
+
+#[derive(Debug, Parser)]
+struct Args {
+    #[command(flatten)]
+    options: Options,
+}
+
+#[tokio::main]
+async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let args = Args::parse();
+    let postgres = Server::postgres();
+    let pool = PgPoolOptions::new().max_connections(20);
+    let pool = pool.connect(postgres.url()).await?;
+    sqlx::raw_sql(SCHEMA).execute(&pool).await?;
+    let store = PostgresStore::builder(&pool).table("idem_order.records");
+    let store = store.connect().await?;
+    store.migrate().await?;
+    args.options.engine(store).install()?;
+
+    let mut books = Books::new("order: PostgreSQL, in one transaction");
+    for orders in [1, ORDERS] {
+        hammer(&pool, orders, Way::Idem, &mut books).await?;
+        hammer(&pool, orders, Way::Index, &mut books).await?;
+    }
+    let left = sqlx::query_scalar("SELECT pieces FROM idem_order.stock");
+    let left: i64 = left.fetch_one(&pool).await?;
+    books.check(
+        "pieces taken from stock",
+        1_000 - left,
+        2 + 2 * i64::from(ORDERS),
+    );
+    Ok(books.close())
+}
