@@ -6,4 +6,5 @@
 )]
 
 mod memory;
+mod rabbitmq;
 mod redis_streams;

@@ -60,6 +60,8 @@
 mod delivery;
 mod handled;
 mod memory_queue;
+#[cfg(feature = "rabbitmq")]
+mod rabbit_queue;
 #[cfg(feature = "redis-streams")]
 mod redis_stream;
 mod run;
@@ -67,6 +69,8 @@ mod verdict;
 
 pub use self::delivery::{BrokerError, Delivery, Message, Raw, Source};
 pub use self::memory_queue::{MemoryDelivery, MemoryQueue};
+#[cfg(feature = "rabbitmq")]
+pub use self::rabbit_queue::{RabbitDelivery, RabbitQueue};
 #[cfg(feature = "redis-streams")]
 pub use self::redis_stream::{RedisStream, RedisStreamDelivery};
 pub use self::run::{Consumer, ConsumerError, DeliveryId, MessageId, OnBusinessError, Summary};
