@@ -9,4 +9,5 @@ mod faulty_adapters;
 mod killed;
 mod memory;
 mod nats;
+mod rabbitmq;
 mod redis_streams;

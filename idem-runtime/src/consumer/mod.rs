@@ -62,6 +62,8 @@ mod handled;
 #[cfg(feature = "nats")]
 mod jet_stream;
 mod memory_queue;
+#[cfg(feature = "rabbitmq")]
+mod rabbit_queue;
 #[cfg(feature = "redis-streams")]
 mod redis_stream;
 mod run;
@@ -71,6 +73,8 @@ pub use self::delivery::{BrokerError, Delivery, Message, Raw, Source};
 #[cfg(feature = "nats")]
 pub use self::jet_stream::{JetStream, JetStreamDelivery};
 pub use self::memory_queue::{MemoryDelivery, MemoryQueue};
+#[cfg(feature = "rabbitmq")]
+pub use self::rabbit_queue::{RabbitDelivery, RabbitQueue};
 #[cfg(feature = "redis-streams")]
 pub use self::redis_stream::{RedisStream, RedisStreamDelivery};
 pub use self::run::{Consumer, ConsumerError, DeliveryId, MessageId, OnBusinessError, Summary};
