@@ -59,6 +59,8 @@
 
 mod delivery;
 mod handled;
+#[cfg(feature = "kafka")]
+mod kafka_topic;
 mod memory_queue;
 #[cfg(feature = "redis-streams")]
 mod redis_stream;
@@ -66,6 +68,8 @@ mod run;
 mod verdict;
 
 pub use self::delivery::{BrokerError, Delivery, Message, Raw, Source};
+#[cfg(feature = "kafka")]
+pub use self::kafka_topic::{KafkaDelivery, KafkaTopic};
 pub use self::memory_queue::{MemoryDelivery, MemoryQueue};
 #[cfg(feature = "redis-streams")]
 pub use self::redis_stream::{RedisStream, RedisStreamDelivery};
