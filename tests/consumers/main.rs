@@ -6,6 +6,8 @@
 )]
 
 mod faulty_adapters;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod killed;
 mod memory;
 mod nats;

@@ -61,6 +61,8 @@ mod delivery;
 mod handled;
 #[cfg(feature = "nats")]
 mod jet_stream;
+#[cfg(feature = "kafka")]
+mod kafka_topic;
 mod memory_queue;
 #[cfg(feature = "rabbitmq")]
 mod rabbit_queue;
@@ -72,6 +74,8 @@ mod verdict;
 pub use self::delivery::{BrokerError, Delivery, Message, Raw, Source};
 #[cfg(feature = "nats")]
 pub use self::jet_stream::{JetStream, JetStreamDelivery};
+#[cfg(feature = "kafka")]
+pub use self::kafka_topic::{KafkaDelivery, KafkaTopic};
 pub use self::memory_queue::{MemoryDelivery, MemoryQueue};
 #[cfg(feature = "rabbitmq")]
 pub use self::rabbit_queue::{RabbitDelivery, RabbitQueue};
