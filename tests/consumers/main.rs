@@ -5,6 +5,7 @@
     reason = "a part of a test panics when it does not get what it needs"
 )]
 
+mod desk;
 mod faulty_adapters;
 #[cfg(feature = "kafka")]
 mod kafka;
@@ -13,3 +14,4 @@ mod memory;
 mod nats;
 mod rabbitmq;
 mod redis_streams;
+mod rules;

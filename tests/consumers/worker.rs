@@ -17,7 +17,9 @@ use idem_runtime::consumer::{Consumer, Delivery, Raw, Source};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::{Context, Engine, Policy};
-use idem_tests::brokers::{Broker, RedisStreams};
+#[cfg(feature = "kafka")]
+use idem_tests::brokers::Kafka;
+use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams};
 use tokio::sync::oneshot;
 
 use self::handler::Handler;
@@ -59,6 +61,10 @@ async fn main() {
     let options = Options::parse();
     match &*options.broker {
         RedisStreams::NAME => work::<RedisStreams>(options).await,
+        Nats::NAME => work::<Nats>(options).await,
+        Rabbit::<false>::NAME => work::<Rabbit<false>>(options).await,
+        #[cfg(feature = "kafka")]
+        Kafka::NAME => work::<Kafka>(options).await,
         other => panic!("no broker: {other}"),
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Settings {
 pub(super) enum Fault {
     /// `kill -9`, and another consumer takes its place.
     Kill,
-    /// SIGSTOP for longer than the lease.
+    /// SIGSTOP for longer than the lease, and than the broker waits.
     Stall,
     /// It ends in order, and another one joins.
     Leave,
@@ -45,6 +45,7 @@ struct Seat {
 #[derive(Debug)]
 pub(super) struct Fleet<'a> {
     broker: (&'static str, String),
+    silence: Duration,
     store: &'a str,
     bank: &'a Bank,
     settings: &'a Settings,
@@ -63,6 +64,7 @@ impl<'a> Fleet<'a> {
     ) -> Self {
         let mut fleet = Self {
             broker: (B::NAME, broker.url()),
+            silence: B::SILENCE,
             store,
             bank,
             settings,
@@ -138,7 +140,8 @@ impl<'a> Fleet<'a> {
             Fault::Stall => {
                 let percent = u32::try_from(150 + seeded.below(100)).expect("a few hundred");
                 seat.consumer.pause();
-                seat.stalled = Some(Instant::now() + self.settings.lease * percent / 100);
+                let stall = self.settings.lease * percent / 100 + self.silence;
+                seat.stalled = Some(Instant::now() + stall);
             }
             Fault::Leave => {
                 seat.consumer.close();
