@@ -50,8 +50,10 @@ const REASON: &str = "idem-reason";
 ///
 /// Kafka counts no deliveries and sets no deadline. A thread polls the client while handlers run, so that they may take
 /// longer than `max.poll.interval.ms`. Once a partition is revoked, extending or settling a delivery of it is an error:
-/// another consumer gets the message. A dead letter is there twice if the revocation, or a crash, came between sending
-/// and committing.
+/// another consumer gets the message.
+///
+/// **Dead letters** may be there several times: a message whose dead letter was sent, behind the committed offset, is
+/// delivered again after a crash or a rebalance, and its dead letter is sent again.
 ///
 /// **The id** is the header [`id`](Self::id_header), or `topic/partition/offset`. A topic that is created anew counts
 /// from 0 again: give its consumer another operation, or its messages an id.
