@@ -1,6 +1,6 @@
 //! How to do what takes more than one item of this crate.
 //!
-//! Begin with [`guarantee`], [`arguments`] and [`errors`]; then the page of your store.
+//! Begin with [`scenarios`], [`guarantee`], [`arguments`] and [`errors`]; then the page of your store.
 
 /// Pages whose examples are compiled where all features are there that they use: none hides a line for that.
 macro_rules! pages {
@@ -35,6 +35,7 @@ pages! {
     layered "docs/guide/layered.md"
     notes "docs/guide/notes.md"
     redis "docs/guide/redis.md"
+    scenarios "docs/guide/scenarios.md"
     sql "docs/guide/sql.md"
     stores "docs/guide/stores.md"
     testing "docs/guide/testing.md"

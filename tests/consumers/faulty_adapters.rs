@@ -10,6 +10,7 @@ use idem_runtime::consumer::{
 };
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Context, Engine, Error, Policy};
+use idem_tests::events::Events;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 
@@ -61,7 +62,7 @@ impl Source for Faulty {
         }))
     }
 
-    async fn close(mut self) {
+    async fn give_back(mut self) {
         if let Some(closed) = self.closed.take() {
             closed.send(()).unwrap();
         }
@@ -106,6 +107,7 @@ async fn consume(
     u32,
 ) {
     let (verdicts, bodies) = (Verdicts::default(), Arc::new(Mutex::new(0)));
+    let events = Events::default();
     let source = Faulty {
         ids: ids.to_owned(),
         fault,
@@ -125,11 +127,16 @@ async fn consume(
     };
     // Its leases lapse by no clock of the machine: time is that of tokio, which is paused.
     let engine = Engine::builder(MemoryStore::new()).clock(ManualClock::new());
+    let engine = engine.observer(events.clone());
     let end = Consumer::new(engine.build().unwrap(), "bills.collect")
         .concurrency(1)
         .policy(Policy::new().lease(Duration::from_secs(3)))
         .run(source, handler);
     let end = end.await;
+    if let Ok(summary) = &end {
+        let unsettled = events.count("unsettled") as u64;
+        assert_eq!(unsettled, summary.unsettled, "{:?}", events.all());
+    }
     let (verdicts, bodies) = (verdicts.lock().unwrap().clone(), *bodies.lock().unwrap());
     (end, verdicts, bodies)
 }

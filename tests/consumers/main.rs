@@ -7,6 +7,7 @@
 
 mod desk;
 mod faulty_adapters;
+mod in_tx;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod killed;

@@ -11,6 +11,7 @@ use idem_runtime::consumer::{
 };
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Class, Classify, Context, Engine, ErrorKind, Policy};
+use idem_tests::events::Events;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
@@ -139,6 +140,26 @@ async fn a_message_is_a_dead_letter_after_so_many_failed_attempts() {
     desk.run(consumer, |_| Err(BillError::DatabaseDown)).await;
     assert_eq!(desk.bodies(), 3);
     assert_eq!(desk.dead(), dead("m-1", DeadLetterReason::Exhausted));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_observer_is_notified_of_dead_letters_alone() {
+    let (mut desk, events) = (Desk::new(), Events::default());
+    let engine = Engine::builder(MemoryStore::new()).observer(events.clone());
+    desk.engine = engine.clock(ManualClock::new()).build().unwrap();
+    desk.send("m-1", 7);
+    desk.send("m-2", 7);
+    let end = |body| {
+        if body == 1 {
+            Err(BillError::NoSuchAccount)
+        } else {
+            Ok(())
+        }
+    };
+    desk.run(desk.consumer().concurrency(1), end).await;
+    assert_eq!(events.count("dead letter: business"), 1);
+    assert_eq!(events.count("dead letter"), 1);
+    assert_eq!(events.count("unsettled"), 0);
 }
 
 #[tokio::test(start_paused = true)]

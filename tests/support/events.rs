@@ -68,6 +68,8 @@ impl Events {
             EventKind::Unsaved { reason } => format!("unsaved: {reason}"),
             EventKind::LeaseLost { reason } => format!("lease lost: {reason}"),
             EventKind::RenewalFailed { reason } => format!("renewal failed: {reason}"),
+            EventKind::DeadLetter { reason } => format!("dead letter: {reason}"),
+            EventKind::Unsettled { reason } => format!("unsettled: {reason}"),
             EventKind::Warning { message } => format!("warning: {message}"),
             EventKind::Unprotected { reason } => format!("unprotected: {reason}"),
             EventKind::Reconciling { attempts } => format!("reconciling after {attempts}"),

@@ -35,8 +35,9 @@ pub trait Delivery: Send + Sync {
 
     /// Tells the broker the verdict. A dead letter is acknowledged only after it is in the dead-letter queue.
     ///
-    /// The call's answer is in the store by now: after an error, or where this is dropped, the message is delivered
-    /// again and gets the same verdict. It is dropped after 30 s.
+    /// The call has ended, and its answer is in the store unless the store fell silent. After an error, or where this is
+    /// dropped, the message is delivered again, and gets the same verdict from the stored answer. It is dropped after
+    /// 30 s.
     fn settle(self, verdict: Verdict) -> impl Future<Output = Result<(), BrokerError>> + Send;
 }
 
@@ -58,7 +59,7 @@ pub trait Source: Send + 'static {
     ///
     /// Called when the consumer stops, also after an error of [`next`](Self::next). Deliveries that were returned are
     /// still to be settled.
-    fn close(self) -> impl Future<Output = ()> + Send
+    fn give_back(self) -> impl Future<Output = ()> + Send
     where
         Self: Sized,
     {

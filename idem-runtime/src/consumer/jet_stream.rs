@@ -271,7 +271,7 @@ impl Source for JetStream {
         }
     }
 
-    async fn close(self) {
+    async fn give_back(self) {
         for (message, _) in self.received {
             if let Some(reply) = message.reply.clone() {
                 // After an error they are delivered again when `ack_wait` has passed.

@@ -22,6 +22,11 @@
 //! A delivery whose message is being handled elsewhere is held for at most one lease, so that redeliveries do not use
 //! up the broker's delivery limit, and then given back.
 //!
+//! # Transactions
+//!
+//! With a SQL store, [`Consumer::in_tx`] commits the message's record, the handler's rows and its answer in one
+//! transaction, and acknowledges after the commit.
+//!
 //! # Examples
 //!
 //! ```
@@ -57,8 +62,11 @@
 //! # Ok(()) }
 //! ```
 
+mod consume;
 mod delivery;
 mod handled;
+#[cfg(feature = "_sql")]
+mod in_tx;
 #[cfg(feature = "nats")]
 mod jet_stream;
 #[cfg(feature = "kafka")]
@@ -71,7 +79,10 @@ mod redis_stream;
 mod run;
 mod verdict;
 
+pub use self::consume::{ConsumerError, Summary};
 pub use self::delivery::{BrokerError, Delivery, Message, Raw, Source};
+#[cfg(feature = "_sql")]
+pub use self::in_tx::{ConsumerInTx, TxFuture};
 #[cfg(feature = "nats")]
 pub use self::jet_stream::{JetStream, JetStreamDelivery};
 #[cfg(feature = "kafka")]
@@ -81,5 +92,5 @@ pub use self::memory_queue::{MemoryDelivery, MemoryQueue};
 pub use self::rabbit_queue::{RabbitDelivery, RabbitQueue};
 #[cfg(feature = "redis-streams")]
 pub use self::redis_stream::{RedisStream, RedisStreamDelivery};
-pub use self::run::{Consumer, ConsumerError, DeliveryId, MessageId, OnBusinessError, Summary};
+pub use self::run::{Consumer, DeliveryId, MessageId, OnBusinessError};
 pub use self::verdict::{DeadLetterReason, Verdict};

@@ -309,7 +309,7 @@ async fn receive(consumer: &mut lapin::Consumer) -> Option<lapin::message::Deliv
 }
 
 /// Gives back what was received and not returned, while running handlers still settle.
-async fn give_back(session: Arc<RabbitSession>, mut consumer: lapin::Consumer) {
+async fn give_all_back(session: Arc<RabbitSession>, mut consumer: lapin::Consumer) {
     let options = BasicCancelOptions::default();
     // After an error there is no channel, and the broker has everything back.
     let _ = session.channel.basic_cancel(consumer.tag(), options).await;
@@ -329,7 +329,7 @@ impl Drop for OpenQueue {
     fn drop(&mut self) {
         if let Some(consumer) = self.consumer.take() {
             let session = Arc::clone(&self.session);
-            self.session.runtime.spawn(give_back(session, consumer));
+            self.session.runtime.spawn(give_all_back(session, consumer));
         }
     }
 }
@@ -360,11 +360,11 @@ impl Source for RabbitQueue {
         }
     }
 
-    async fn close(self) {
+    async fn give_back(self) {
         if let Some(mut open) = self.open
             && let Some(consumer) = open.consumer.take()
         {
-            give_back(Arc::clone(&open.session), consumer).await;
+            give_all_back(Arc::clone(&open.session), consumer).await;
         }
     }
 }

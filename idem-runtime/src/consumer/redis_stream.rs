@@ -256,7 +256,7 @@ impl Source for RedisStream {
         }
     }
 
-    async fn close(self) {
+    async fn give_back(self) {
         if !self.read.is_empty() {
             let ids = self.read.iter().map(|((id, _), _)| &**id);
             // After an error they are taken over when `visibility` has passed.

@@ -1,7 +1,6 @@
 //! The consumer: takes deliveries, runs the handler once per message, and settles.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -9,16 +8,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
-use tokio::sync::{Semaphore, mpsc};
-use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout};
 
-use super::delivery::{BrokerError, Delivery, Message, Source};
+use super::consume::{ConsumerError, Decided, Summary, consume};
+use super::delivery::{Delivery, Message, Source};
 use super::handled::Handled;
 use super::verdict::{DeadLetterReason, Verdict};
+use crate::call::CallBuilder;
 use crate::engine::Engine;
 use crate::env::catch_unwind;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::lifecycle::context::Context;
 use crate::outcome::class::{Class, Classify};
 use crate::outcome::codec::Replay;
@@ -27,23 +26,20 @@ use crate::policy::{EffectivePolicy, OnLeaseLost, OnRunning, Policy};
 /// The longest pause before a failed message is delivered again.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// The time that a broker may take for a verdict. A settlement that hangs would keep its place for good.
-const SETTLED_WITHIN: Duration = Duration::from_secs(30);
-
 /// Runs a handler once for each message of a [`Source`].
 ///
 /// See [the module](super) for an example and for the verdicts.
 #[derive(Clone, Debug)]
 #[must_use = "a consumer does nothing until it is run"]
 pub struct Consumer<I = DeliveryId> {
-    engine: Engine,
-    operation: Cow<'static, str>,
-    id: I,
-    policy: Policy,
-    concurrency: NonZeroUsize,
+    pub(super) engine: Engine,
+    pub(super) operation: Cow<'static, str>,
+    pub(super) id: I,
+    pub(super) policy: Policy,
+    pub(super) concurrency: NonZeroUsize,
     on_business_error: OnBusinessError,
     retry_after: Duration,
-    drain: Duration,
+    pub(super) drain: Duration,
     compares_payload: bool,
 }
 
@@ -192,7 +188,7 @@ impl<I> Consumer<I> {
     /// `shutdown`.
     pub async fn run_until<S, M, V, E, H, F>(
         self,
-        mut source: S,
+        source: S,
         handler: H,
         shutdown: impl Future<Output = ()>,
     ) -> Result<Summary, ConsumerError>
@@ -205,93 +201,18 @@ impl<I> Consumer<I> {
         H: Fn(M, Context) -> F + Send + Sync + 'static,
         F: Future<Output = Result<V, E>> + Send + 'static,
     {
-        let (concurrency, drain) = (self.concurrency.get(), self.drain);
-        let places = Arc::new(Semaphore::new(concurrency));
+        let (concurrency, drain) = (self.concurrency, self.drain);
         let this = Arc::new((self, handler));
-        let mut handlers = JoinSet::new();
-        let mut summary = Summary::default();
-        let mut shutdown = pin!(shutdown);
-        let (deliveries, mut delivered) = mpsc::channel(1);
-        // A task of its own, so that `next` is dropped only when the consumer stops.
-        let mut pump = JoinSet::new();
-        pump.spawn(async move {
-            // The permit comes first, so that a delivery is received by the consumer even if that stops meanwhile.
-            while let Ok(permit) = deliveries.reserve().await {
-                let next = async {
-                    let place = Arc::clone(&places).acquire_owned().await.ok()?;
-                    Some((source.next().await.transpose()?, place))
-                };
-                let next = tokio::select! {
-                    biased;
-                    next = next => next,
-                    () = deliveries.closed() => None,
-                };
-                let Some(next) = next else { break };
-                let failed = next.0.is_err();
-                permit.send(next);
-                if failed {
-                    break;
-                }
-            }
-            source.close().await;
-        });
-        let mut end = loop {
-            tokio::select! {
-                biased;
-                () = &mut shutdown => break Ok(()),
-                Some(end) = handlers.join_next() => if let Err(error) = summary.add(end) {
-                    break Err(error);
-                },
-                next = delivered.recv() => match next {
-                    Some((Ok(delivery), place)) => {
-                        let this = Arc::clone(&this);
-                        handlers.spawn(async move {
-                            let (consumer, handler) = &*this;
-                            let decided = consumer.handle(&delivery, handler).await;
-                            let settled = settle(delivery, decided.verdict).await;
-                            drop(place);
-                            End { decided, settled }
-                        });
-                    }
-                    Some((Err(error), _)) => break Err(ConsumerError::Source(error)),
-                    None => break Ok(()),
-                },
+        let handle = move |delivery| {
+            let this = Arc::clone(&this);
+            async move {
+                let (consumer, handler) = &*this;
+                let decided = consumer.handle(&delivery, handler).await;
+                let end = decided.settle(delivery).await;
+                end.observed_by(&consumer.engine, &consumer.operation)
             }
         };
-        delivered.close();
-        let drained = async {
-            while let Some((next, _)) = delivered.recv().await {
-                if let Ok(delivery) = next {
-                    handlers.spawn(async move {
-                        let decided = Decided::of(Verdict::Stop);
-                        let settled = settle(delivery, decided.verdict).await;
-                        End { decided, settled }
-                    });
-                }
-            }
-            while let Some(ended) = handlers.join_next().await {
-                let added = summary.add(ended);
-                end = std::mem::replace(&mut end, Ok(())).and(added);
-            }
-            if let Some(Err(error)) = pump.join_next().await
-                && error.is_panic()
-            {
-                let panicked = BrokerError::new("the source of the deliveries panicked");
-                end = std::mem::replace(&mut end, Ok(())).and(Err(ConsumerError::Source(panicked)));
-            }
-        };
-        if timeout(drain, drained).await.is_err() {
-            handlers.abort_all();
-            while let Some(ended) = handlers.join_next().await {
-                if ended.as_ref().is_err_and(JoinError::is_cancelled) {
-                    summary.abandoned += 1;
-                } else {
-                    end = end.and(summary.add(ended));
-                }
-            }
-        }
-        pump.shutdown().await;
-        end.map(|()| summary)
+        consume(source, handle, concurrency, drain, shutdown).await
     }
 
     /// Runs the handler as one idempotent call.
@@ -305,28 +226,9 @@ impl<I> Consumer<I> {
         H: Fn(M, Context) -> F + Sync,
         F: Future<Output = Result<V, E>> + Send,
     {
-        let Some(id) = self.id.of(delivery) else {
-            return Decided::dead(DeadLetterReason::InvalidId);
-        };
-        let Ok(message) = M::decode(delivery.payload()) else {
-            return Decided::dead(DeadLetterReason::InvalidPayload);
-        };
-        // Where the settings are out of range, the call is refused.
-        let settings = EffectivePolicy::of_call(self.policy, &self.engine.core.defaults);
-        let lease = settings.map_or(Duration::from_secs(30), |policy| policy.lease());
-        // A message that another consumer handles is held here for as long as that one can be dead.
-        let policy = self
-            .policy
-            .or(Policy::new().on_running(OnRunning::Wait(lease)));
-        let call = self
-            .engine
-            .operation(self.operation.clone())
-            .policy(policy)
-            .key(&*id);
-        let call = if self.compares_payload {
-            call.fingerprint(&PayloadBytes(delivery.payload()))
-        } else {
-            call
+        let (call, message, settings) = match self.call::<_, M>(delivery) {
+            Ok(call) => call,
+            Err(decided) => return decided,
         };
         let (context, attempt) = (OnceLock::<Context>::new(), AtomicU16::new(1));
         let call = call.run(|cx: Context| {
@@ -336,23 +238,65 @@ impl<I> Consumer<I> {
             async { end.await.map_err(Handled::Handler) }
         });
         let mut call = pin!(call);
-        let extended = extend(delivery, lease, &context);
+        let extended = extend(delivery, settings.lease(), &context);
         let result = tokio::select! {
             biased;
             result = catch_unwind::unwind(call.as_mut()) => result,
             never = extended => match never {},
         };
+        self.decide(result.ok(), || attempt.load(Ordering::Relaxed))
+    }
+
+    /// The call of a delivery, its message, and its settings.
+    pub(super) fn call<D, M>(
+        &self,
+        delivery: &D,
+    ) -> Result<(CallBuilder, M, EffectivePolicy), Decided>
+    where
+        D: Delivery,
+        I: MessageId<D>,
+        M: Message,
+    {
+        let Some(id) = self.id.of(delivery) else {
+            return Err(Decided::dead(DeadLetterReason::InvalidId));
+        };
+        let Ok(message) = M::decode(delivery.payload()) else {
+            return Err(Decided::dead(DeadLetterReason::InvalidPayload));
+        };
+        let settings = EffectivePolicy::of_call(self.policy, &self.engine.core.defaults);
+        let settings = settings.map_err(|detail| {
+            let error = Error::new(ErrorKind::InvalidPolicy, self.operation.clone());
+            Decided::refused(error.detail(detail))
+        })?;
+        // A message that another consumer handles is held here for as long as that one can be dead.
+        let policy = self
+            .policy
+            .or(Policy::new().on_running(OnRunning::Wait(settings.lease())));
+        let call = self.engine.operation(self.operation.clone());
+        let call = call.policy(policy).key(&*id);
+        let call = if self.compares_payload {
+            call.fingerprint(&PayloadBytes(delivery.payload()))
+        } else {
+            call
+        };
+        Ok((call, message, settings))
+    }
+
+    /// The verdict on the result of a call; none after a panic.
+    pub(super) fn decide<V, E: Classify>(
+        &self,
+        result: Option<Result<V, Handled<E>>>,
+        attempt: impl FnOnce() -> u16,
+    ) -> Decided {
         match result {
-            Ok(Ok(_)) => Decided::of(Verdict::Acknowledge),
-            Ok(Err(Handled::Refused(error))) => self.refused(error),
-            Ok(Err(Handled::Handler(error))) => {
-                self.failed(error.class(), attempt.load(Ordering::Relaxed))
-            }
-            Err(_panic) => self.failed(Class::System, attempt.load(Ordering::Relaxed)),
+            Some(Ok(_)) => Decided::of(Verdict::Acknowledge),
+            Some(Err(Handled::Refused(error))) => self.refused(error),
+            Some(Err(Handled::Handler(error))) => self.failed(error.class(), attempt()),
+            None => self.failed(Class::System, attempt()),
         }
     }
 
-    fn refused(&self, error: Error) -> Decided {
+    pub(super) fn refused(&self, error: Error) -> Decided {
         let mut decided = Decided::refused(error);
         if let Verdict::Retry(after @ None) = &mut decided.verdict {
             *after = Some(self.retry_after.min(LONGEST_PAUSE));
@@ -360,7 +304,7 @@ impl<I> Consumer<I> {
         decided
     }
 
-    fn failed(&self, class: Class, attempt: u16) -> Decided {
+    pub(super) fn failed(&self, class: Class, attempt: u16) -> Decided {
         Decided::of(match class {
             Class::Business => match self.on_business_error {
                 OnBusinessError::Acknowledge => Verdict::Acknowledge,
@@ -378,17 +322,8 @@ fn pause(first: Duration, attempt: u16) -> Duration {
     first.saturating_mul(1 << doublings).min(LONGEST_PAUSE)
 }
 
-async fn settle<D: Delivery>(delivery: D, verdict: Verdict) -> Result<(), BrokerError> {
-    let settled = timeout(SETTLED_WITHIN, delivery.settle(verdict)).await;
-    settled.unwrap_or_else(|_| {
-        Err(BrokerError::new(
-            "the broker did not take the verdict in time",
-        ))
-    })
-}
-
 /// Extends the broker's deadline for as long as the call waits, or holds its lease.
-async fn extend<D: Delivery>(
+pub(super) async fn extend<D: Delivery>(
     delivery: &D,
     lease: Duration,
     context: &OnceLock<Context>,
@@ -449,104 +384,5 @@ impl<D: Delivery> MessageId<D> for DeliveryId {
 impl<D, F: Fn(&D) -> Option<String> + Send + Sync + 'static> MessageId<D> for F {
     fn of(&self, delivery: &D) -> Option<String> {
         self(delivery)
-    }
-}
-
-/// The verdict on a message, and the refusal that led to it.
-struct Decided {
-    verdict: Verdict,
-    refusal: Option<Error>,
-}
-
-impl Decided {
-    fn of(verdict: Verdict) -> Self {
-        Self {
-            verdict,
-            refusal: None,
-        }
-    }
-
-    fn dead(reason: DeadLetterReason) -> Self {
-        Self::of(Verdict::DeadLetter(reason))
-    }
-
-    fn refused(error: Error) -> Self {
-        Self {
-            verdict: error.verdict(),
-            refusal: Some(error),
-        }
-    }
-}
-
-/// The end of one delivery.
-struct End {
-    decided: Decided,
-    settled: Result<(), BrokerError>,
-}
-
-/// What a consumer did with its deliveries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Summary {
-    /// The number of deliveries that were acknowledged.
-    pub acknowledged: u64,
-    /// The number of deliveries that were given back.
-    pub retried: u64,
-    /// The number of deliveries that became dead letters.
-    pub dead_letters: u64,
-    /// The number of verdicts that the broker did not take. Their messages are delivered again.
-    pub unsettled: u64,
-    /// The number of handlers that were dropped because they took longer than [`Consumer::drain`].
-    pub abandoned: u64,
-}
-
-impl Summary {
-    fn add(&mut self, end: Result<End, JoinError>) -> Result<(), ConsumerError> {
-        // An adapter panicked: its delivery is dropped, and the message delivered again.
-        let Ok(End { decided, settled }) = end else {
-            self.unsettled += 1;
-            return Ok(());
-        };
-        match settled {
-            Err(_) => self.unsettled += 1,
-            Ok(()) => match decided.verdict {
-                Verdict::Acknowledge => self.acknowledged += 1,
-                Verdict::DeadLetter(_) => self.dead_letters += 1,
-                Verdict::Retry(_) | Verdict::Stop => self.retried += 1,
-            },
-        }
-        match (decided.verdict, decided.refusal) {
-            (Verdict::Stop, Some(error)) => Err(ConsumerError::Refused(error)),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Why a consumer stopped.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum ConsumerError {
-    /// The source failed for good.
-    Source(BrokerError),
-    /// A call was refused, and every other one would be: the store refuses, or a setting is out of range. The message
-    /// was given back.
-    Refused(Error),
-}
-
-impl fmt::Display for ConsumerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Source(_) => "the broker gives no more messages; find out why, and start the consumer again",
-            Self::Refused(_) => "a call was refused as every other would be; mend the cause, and start the consumer again",
-        })
-    }
-}
-
-impl std::error::Error for ConsumerError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(match self {
-            Self::Source(error) => error,
-            Self::Refused(error) => error,
-        })
     }
 }

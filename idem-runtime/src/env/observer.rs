@@ -136,6 +136,16 @@ pub enum EventKind<'a> {
         /// Whether the server is ahead of the expected time: leases end sooner.
         forward: bool,
     },
+    /// A [consumer](crate::guide::consumers) has moved a message to the dead-letter queue.
+    DeadLetter {
+        /// The word for the reason, such as `exhausted`.
+        reason: &'a str,
+    },
+    /// The broker did not take a consumer's verdict: the message is delivered again, and answered by its record.
+    Unsettled {
+        /// Why, for a person.
+        reason: &'a str,
+    },
     /// A warning for an operator.
     Warning {
         /// A sentence.
@@ -199,7 +209,7 @@ impl<O: Observer> Observer for Contained<O> {
 /// The default observer: reports critical events on standard error.
 ///
 /// It writes a line for each event that must not go unseen (an answer that is not stored, a lost lease, a record that
-/// cannot be read, a warning of the store, a step of its server's clock, one of two layers that fails), and is silent
+/// cannot be read, a warning of the store, a step of its server's clock, one of two layers that fails, a dead letter), and is silent
 /// about everything else.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StderrObserver;
@@ -249,6 +259,12 @@ impl Observer for StderrObserver {
                      this machine was suspended"
                 )
             }
+            EventKind::DeadLetter { reason } => {
+                format!("idem: `{operation}`: a message has become a dead letter: {reason}")
+            }
+            EventKind::Unsettled { reason } => format!(
+                "idem: `{operation}`: the broker did not take a verdict, and delivers the message again: {reason}"
+            ),
             EventKind::Restored => "idem: restored: the fast store answers again".to_owned(),
             EventKind::Warning { message } => format!("idem: {message}"),
             _ => return,

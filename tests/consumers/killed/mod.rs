@@ -238,7 +238,7 @@ fn check<B: Broker>(sizes: Sizes, settings: &Settings, books: &Books, mut letter
         let other = letters.iter().any(|reason| reason != "exhausted");
         if letters.len() < dead || too_many || other {
             wrong.push(format!(
-                "{name}, {fate:?}: {dead} dead letters, not {letters:?}"
+                "{name}, {fate:?}: {dead} dead letters, not {letters:?}; {bodies} bodies"
             ));
         }
         if bodies > attempts {
