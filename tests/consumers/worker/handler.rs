@@ -29,13 +29,15 @@ impl From<io::Error> for Failure {
 }
 
 impl From<sqlx::Error> for Failure {
-    fn from(_: sqlx::Error) -> Self {
+    fn from(error: sqlx::Error) -> Self {
+        eprintln!("a row: {error}");
         Self::Database
     }
 }
 
 impl From<Error> for Failure {
-    fn from(_: Error) -> Self {
+    fn from(error: Error) -> Self {
+        eprintln!("a record: {error}");
         Self::Record
     }
 }
