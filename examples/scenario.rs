@@ -1,7 +1,11 @@
 //! What the programs in `scenarios` share: their servers, their progress, and books that balance or end with 1.
 
-use std::fmt::Display;
+use std::collections::HashMap;
+use std::fmt::{Debug, Display};
+use std::hash::Hash;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use comfy_table::presets::UTF8_BORDERS_ONLY;
@@ -9,8 +13,10 @@ use comfy_table::{CellAlignment, Table};
 use idem_harness::{PostgresServer, RedisServer};
 use idem_runtime::observe::Event;
 use idem_runtime::store::Store;
-use idem_runtime::{Engine, Observer};
+use idem_runtime::{Engine, EngineBuilder, Observer};
 use indicatif::{ProgressBar, ProgressStyle};
+use sqlx::PgPool;
+use tokio::task::JoinSet;
 
 /// The options of every scenario.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -27,11 +33,17 @@ impl Options {
     ///
     /// Never: the defaults are within their bounds.
     pub fn engine(self, store: impl Store) -> Engine {
-        if !self.unprotected {
-            return Engine::new(store);
-        }
-        let engine = Engine::builder(store).disabled().observer(Silent).build();
+        let engine = self.builder(store).build();
         engine.expect("the defaults are within their bounds")
+    }
+
+    /// The same, for further settings.
+    pub fn builder(self, store: impl Store) -> EngineBuilder {
+        let builder = Engine::builder(store);
+        if self.unprotected {
+            return builder.disabled().observer(Silent);
+        }
+        builder
     }
 }
 
@@ -79,7 +91,8 @@ impl Server<PostgresServer> {
     /// If `postgres` is not installed.
     #[must_use]
     pub fn postgres() -> Self {
-        Self::named("DATABASE_URL", PostgresServer::start, |server| server.url())
+        let start = || PostgresServer::builder().durable().start();
+        Self::named("DATABASE_URL", start, |server| server.url())
     }
 }
 
@@ -167,6 +180,15 @@ impl Books {
     }
 }
 
+/// The number that a query returns.
+///
+/// # Errors
+///
+/// Those of the database.
+pub async fn count(pool: &PgPool, sql: &'static str) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(sql).fetch_one(pool).await
+}
+
 /// The times of many calls.
 #[derive(Debug, Default)]
 pub struct Latencies(Vec<Duration>);
@@ -194,5 +216,113 @@ impl Latencies {
         )]
         let index = (self.0.len().saturating_sub(1) as f64 * part) as usize;
         self.0.get(index).copied().unwrap_or_default()
+    }
+}
+
+/// A caller that repeats its call while the error tells to: a hundred times, then it gives up.
+///
+/// # Errors
+///
+/// The last one of the call.
+pub async fn repeat<T, E, F>(
+    mut call: impl FnMut() -> F,
+    tells_to: impl Fn(&E) -> bool,
+) -> Result<T, E>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    for _ in 1..100 {
+        match call().await {
+            Err(error) if tells_to(&error) => {}
+            answer => return answer,
+        }
+    }
+    call().await
+}
+
+/// What many callers have been told, and when.
+#[derive(Debug)]
+pub struct Load<C, A> {
+    /// Each call with its answer, in no order.
+    pub answers: Vec<(C, A)>,
+    latencies: Latencies,
+    elapsed: Duration,
+}
+
+/// Makes the calls, in their order, by so many callers at once, each with a clone of `shared`.
+pub async fn hammer<S, C, A, F>(
+    what: &'static str,
+    callers: usize,
+    calls: Vec<C>,
+    shared: S,
+    call: impl Fn(S, C) -> F + Clone + Send + 'static,
+) -> Load<C, A>
+where
+    S: Clone + Send + 'static,
+    C: Copy + Send + Sync + 'static,
+    A: Send + 'static,
+    F: Future<Output = A> + Send,
+{
+    let bar = progress(what, calls.len() as u64);
+    let (since, calls) = (Instant::now(), Arc::new((calls, AtomicUsize::new(0))));
+    let mut tasks = JoinSet::new();
+    for _ in 0..callers {
+        let (bar, calls) = (bar.clone(), calls.clone());
+        let (shared, call) = (shared.clone(), call.clone());
+        tasks.spawn(async move {
+            let (mut answers, mut latencies) = (Vec::new(), Latencies::default());
+            while let Some(&next) = calls.0.get(calls.1.fetch_add(1, Ordering::Relaxed)) {
+                let called = Instant::now();
+                answers.push((next, call(shared.clone(), next).await));
+                latencies.add(called);
+                bar.inc(1);
+            }
+            (answers, latencies)
+        });
+    }
+    let (mut answers, mut latencies) = (Vec::new(), Latencies::default());
+    for (some, times) in tasks.join_all().await {
+        answers.extend(some);
+        latencies.extend(times);
+    }
+    bar.finish_and_clear();
+    let elapsed = since.elapsed();
+    Load {
+        answers,
+        latencies,
+        elapsed,
+    }
+}
+
+impl<C: Copy + Eq + Hash, A: PartialEq> Load<C, A> {
+    /// The answers that meet a condition.
+    pub fn count(&self, which: impl Fn(&A) -> bool) -> i64 {
+        let met = self.answers.iter().map(|(_, answer)| which(answer));
+        met.map(i64::from).sum()
+    }
+
+    /// The answers that are other than the first one to the same call.
+    #[must_use]
+    pub fn contradictions(&self) -> i64 {
+        let mut first = HashMap::new();
+        let differs = |(call, answer)| *first.entry(call).or_insert(answer) != answer;
+        let pairs = self.answers.iter().map(|(call, answer)| (*call, answer));
+        pairs.map(differs).map(i64::from).sum()
+    }
+
+    /// Calls a second.
+    #[must_use]
+    pub fn per_second(&self) -> u128 {
+        self.answers.len() as u128 * 1_000_000 / self.elapsed.as_micros().max(1)
+    }
+
+    /// Notes how fast the calls were.
+    pub fn speed(&mut self, books: &mut Books) {
+        let [median, most] = [0.5, 0.99].map(|part| self.latencies.quantile(part));
+        books
+            .note("  calls", self.answers.len())
+            .note("  calls a second", self.per_second())
+            .note("  median of a call", format!("{median:.1?}"))
+            .note("  99 % of the calls within", format!("{most:.1?}"));
     }
 }

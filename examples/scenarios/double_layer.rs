@@ -1,0 +1,213 @@
+//! Redis answers repeats, the database decides, and a Redis that is killed costs neither an answer nor a second charge.
+//!
+//! `cargo run --example double_layer` makes 1,600 payments, each sent several times by 64 callers, on a layered store:
+//! a Redis of its own in front of `PostgreSQL` (`DATABASE_URL`, or one of its own). One of 30 requests to the gateway
+//! fails. Redis is killed in the middle of the load, stays away, and comes back in the middle of the load. The
+//! first table has the phases, and the layer that was asked. `--unprotected` (debug builds) shows the same without
+//! idem, and exits with 1.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use comfy_table::Table;
+use comfy_table::presets::UTF8_BORDERS_ONLY;
+use idem_examples::scenario::{Books, Options, Server, count, hammer, repeat};
+use idem_harness::RedisServer;
+use idem_runtime::codec::EncryptionKeys;
+use idem_runtime::store::layered::LayeredStore;
+use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::sql::PostgresStore;
+use idem_runtime::{Classify, Engine, Error, idempotent};
+use serde::{Deserialize, Serialize};
+use sqlx::PgPool;
+use sqlx::postgres::PgPoolOptions;
+
+const SCHEMA: &str = "
+DROP SCHEMA IF EXISTS idem_layers CASCADE;
+CREATE SCHEMA idem_layers;
+CREATE TABLE idem_layers.charges (id bigserial PRIMARY KEY, payment bigint NOT NULL)";
+
+#[derive(Debug, PartialEq, Serialize, Deserialize, Classify)]
+enum PayError {
+    /// The gateway refused for now: nothing has happened, and a repeat runs.
+    #[class(system)]
+    Gateway,
+    #[class(delegate)]
+    Idempotency(Error),
+}
+
+impl From<Error> for PayError {
+    fn from(error: Error) -> Self {
+        Self::Idempotency(error)
+    }
+}
+
+/// The shop; its payment provider keeps its books in a table.
+struct Shop {
+    engine: Engine,
+    store: LayeredStore,
+    redis: RedisServer,
+    pool: PgPool,
+    requests: AtomicI64,
+}
+
+/// The id of the charge.
+#[idempotent(op = "payments.pay", key = payment, ttl = "30d", on_cancel = finish)]
+async fn pay(#[idem(skip)] shop: Arc<Shop>, payment: i64) -> Result<i64, PayError> {
+    if shop.requests.fetch_add(1, Relaxed) % 30 == 29 {
+        return Err(PayError::Gateway);
+    }
+    let charge = "INSERT INTO idem_layers.charges (payment) VALUES ($1) RETURNING id";
+    let charge = sqlx::query_scalar(charge).bind(payment);
+    let charge = charge.fetch_one(&shop.pool).await;
+    charge.map_err(|_| PayError::Gateway)
+}
+
+/// Many callers, and what happens to Redis in the middle of their calls.
+async fn phase(
+    shop: &Arc<Shop>,
+    what: &'static str,
+    event: fn(&RedisServer),
+    payments: Vec<i64>,
+    phases: &mut Table,
+) -> Vec<(i64, Result<i64, PayError>)> {
+    let (before, middle) = (shop.store.stats(), payments.len() / 2);
+    let shared = (shop.clone(), Arc::new(AtomicUsize::new(0)));
+    let call = move |(shop, calls): (Arc<Shop>, Arc<AtomicUsize>), payment| async move {
+        if calls.fetch_add(1, Relaxed) == middle {
+            let shop = shop.clone();
+            let event = tokio::task::spawn_blocking(move || event(&shop.redis));
+            event.await.expect("Redis stops and starts");
+        }
+        let call = || shop.engine.scope(pay(shop.clone(), payment));
+        repeat(call, |error| *error == PayError::Gateway).await
+    };
+    let load = hammer(what, 64, payments, shared, call).await;
+    let after = shop.store.stats();
+    let asked = after.misses + after.skipped - before.misses - before.skipped;
+    phases.add_row([
+        what.to_owned(),
+        load.answers.len().to_string(),
+        load.per_second().to_string(),
+        (after.hits - before.hits).to_string(),
+        asked.to_string(),
+        (after.failures - before.failures).to_string(),
+    ]);
+    load.answers
+}
+
+#[derive(Debug, Parser)]
+struct Args {
+    #[command(flatten)]
+    options: Options,
+}
+
+#[tokio::main]
+#[allow(clippy::print_stdout, reason = "the program shows its phases")]
+async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let args = Args::parse();
+    let redis = RedisServer::builder().append_only_every_second().start();
+    let postgres = Server::postgres();
+    let pool = PgPoolOptions::new().max_connections(10);
+    let pool = pool.connect(postgres.url()).await?;
+    sqlx::raw_sql(SCHEMA).execute(&pool).await?;
+    let durable = PostgresStore::builder(&pool).table("idem_layers.records");
+    let durable = durable.connect().await?;
+    durable.migrate().await?;
+    // `LazyStore` is for a program that may start without its Redis.
+    let fast = RedisStore::connect(redis.url()).await?;
+    let store = LayeredStore::builder(fast, durable)
+        .pause(Duration::from_millis(200))
+        .build();
+    // A writer of Redis can forge no answer: copies are sealed. The key is from your secret store.
+    let keys = EncryptionKeys::new(1, [7; 32]);
+    let mut phases = Table::new();
+    phases.load_preset(UTF8_BORDERS_ONLY);
+    phases.set_header([
+        "phase",
+        "calls",
+        "calls/s",
+        "Redis answered",
+        "PostgreSQL asked",
+        "Redis failed",
+    ]);
+    let shop = Arc::new(Shop {
+        engine: args.options.builder(store.clone()).encrypt(keys).build()?,
+        store: store.clone(),
+        redis,
+        pool: pool.clone(),
+        requests: 0.into(),
+    });
+    let mut answers = Vec::new();
+    let mut run = async |what, event, payments: Vec<i64>| {
+        answers.extend(phase(&shop, what, event, payments, &mut phases).await);
+    };
+    let (kill, restart): (fn(&_), fn(&_)) = (RedisServer::kill, RedisServer::restart);
+    let nothing = |_: &_| {};
+    let twice = |payments: Range<i64>| payments.flat_map(|payment| [payment; 2]);
+    run(
+        "payments, each twice at once",
+        nothing,
+        twice(0..400).collect(),
+    )
+    .await;
+    run("their repeats", nothing, twice(0..400).collect()).await;
+    let mixed = twice(400..800)
+        .zip(0..800)
+        .flat_map(|(new, old)| [new, old]);
+    run(
+        "new ones and repeats; Redis is killed",
+        kill,
+        mixed.collect(),
+    )
+    .await;
+    run("repeats without Redis", nothing, (0..800).collect()).await;
+    run(
+        "new ones without Redis",
+        nothing,
+        twice(800..1_200).collect(),
+    )
+    .await;
+    run(
+        "new ones; Redis comes back",
+        restart,
+        twice(1_200..1_600).collect(),
+    )
+    .await;
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while store.stats().degraded && Instant::now() < deadline {
+        drop(shop.engine.scope(pay(shop.clone(), 0)).await); // calls probe for its return
+    }
+    let restored = !store.stats().degraded;
+    run("repeats of all", nothing, (0..1_600).collect()).await;
+    run("once more", nothing, (0..1_600).collect()).await;
+    println!("{phases}");
+
+    let mut told = HashMap::new();
+    let mut differs = |(payment, answer)| *told.entry(payment).or_insert(answer) != answer;
+    let errors = answers.iter().filter(|(_, answer)| answer.is_err()).count();
+    let others = answers
+        .iter()
+        .map(|(payment, answer)| (payment, answer))
+        .filter(|told| differs(*told))
+        .count();
+    let charges = count(&pool, "SELECT count(*) FROM idem_layers.charges").await?;
+    let paid = count(
+        &pool,
+        "SELECT count(DISTINCT payment) FROM idem_layers.charges",
+    )
+    .await?;
+    let mut books = Books::new("double layer: 1,600 payments");
+    books
+        .check("payments with a charge", paid, 1_600)
+        .check("charges", charges, 1_600)
+        .check("repeats with another answer", others, 0)
+        .check("calls with an error", errors, 0)
+        .check("Redis is used again", restored, true);
+    Ok(books.close())
+}
