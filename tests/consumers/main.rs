@@ -5,9 +5,14 @@
     reason = "a part of a test panics when it does not get what it needs"
 )]
 
+mod desk;
 mod faulty_adapters;
 mod in_tx;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod killed;
 mod memory;
 mod nats;
+mod rabbitmq;
 mod redis_streams;
+mod rules;

@@ -17,7 +17,10 @@ use idem_runtime::consumer::{Consumer, Delivery, Raw, Source};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::{Context, Engine, Policy};
-use idem_tests::brokers::{Broker, RedisStreams};
+#[cfg(feature = "kafka")]
+use idem_tests::brokers::Kafka;
+use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams};
+use sqlx::postgres::PgPoolOptions;
 use tokio::sync::oneshot;
 
 use self::handler::Handler;
@@ -49,7 +52,7 @@ struct Options {
     /// Number of attempts of a message
     #[arg(long)]
     attempts: u16,
-    /// Writes a row in the transaction of a record of its own, in the store
+    /// Writes a row in the message's transaction, in the store
     #[arg(long)]
     tx: bool,
 }
@@ -59,6 +62,10 @@ async fn main() {
     let options = Options::parse();
     match &*options.broker {
         RedisStreams::NAME => work::<RedisStreams>(options).await,
+        Nats::NAME => work::<Nats>(options).await,
+        Rabbit::<false>::NAME => work::<Rabbit<false>>(options).await,
+        #[cfg(feature = "kafka")]
+        Kafka::NAME => work::<Kafka>(options).await,
         other => panic!("no broker: {other}"),
     }
 }
@@ -78,17 +85,17 @@ async fn engine(url: &str) -> Engine {
 async fn work<B: Broker>(options: Options) {
     let lease = Duration::from_millis(options.lease);
     let engine = engine(&options.store).await;
-    let handler = Arc::new(Handler::new(
-        engine.clone(),
-        (options.name, options.bank),
-        options.tx.then_some(&*options.store),
-    ));
+    let handler = Arc::new(Handler {
+        bank: (options.name, options.bank),
+    });
     let source = B::source(&options.url, lease).await;
     let source = source.expect("the broker is up");
     let consumer = Consumer::new(engine, "bills.collect")
         .concurrency(options.concurrency)
         .dead_letter_after(options.attempts)
         .retry_after(Duration::from_millis(50))
+        // The test waits for its end, and meanwhile no stalled process goes on, whose transaction may hold a row.
+        .drain(Duration::from_secs(5))
         .policy(Policy::new().lease(lease))
         .id(|delivery: &<B::Source as Source>::Delivery| {
             say("delivery");
@@ -100,12 +107,29 @@ async fn work<B: Broker>(options: Options) {
         let _ = closed.send(());
     });
     say("ready");
-    let handle = move |message: Raw, cx: Context| {
-        let handler = Arc::clone(&handler);
-        async move { handler.collect(message, cx).await }
-    };
     let shutdown = async { drop(shutdown.await) };
-    let end = consumer.run_until(source, handle, shutdown).await;
+    let end = if options.tx {
+        let pool = PgPoolOptions::new().max_connections(8);
+        let pool = pool
+            .connect_lazy(&options.store)
+            .expect("a URL of Postgres");
+        let consumer = consumer.in_tx(pool);
+        let ended = consumer.run_until(
+            source,
+            move |message: Raw, conn, cx| {
+                let handler = Arc::clone(&handler);
+                Box::pin(async move { handler.collect_in_tx(message, conn, cx).await })
+            },
+            shutdown,
+        );
+        ended.await
+    } else {
+        let handle = move |message: Raw, cx: Context| {
+            let handler = Arc::clone(&handler);
+            async move { handler.collect(message, cx).await }
+        };
+        consumer.run_until(source, handle, shutdown).await
+    };
     let it = end.expect("neither broker nor store refuses");
     say(&format!(
         "settled {} {} {} {} {}",

@@ -270,6 +270,20 @@ impl Source for JetStream {
             }
         }
     }
+
+    async fn give_back(self) {
+        for (message, _) in self.received {
+            if let Some(reply) = message.reply.clone() {
+                // After an error they are delivered again when `ack_wait` has passed.
+                let _ = self
+                    .broker
+                    .client
+                    .publish(reply, AckKind::Nak(None).into())
+                    .await;
+            }
+        }
+        let _ = self.broker.client.flush().await;
+    }
 }
 
 impl Broker {

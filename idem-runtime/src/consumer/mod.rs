@@ -69,7 +69,11 @@ mod handled;
 mod in_tx;
 #[cfg(feature = "nats")]
 mod jet_stream;
+#[cfg(feature = "kafka")]
+mod kafka_topic;
 mod memory_queue;
+#[cfg(feature = "rabbitmq")]
+mod rabbit_queue;
 #[cfg(feature = "redis-streams")]
 mod redis_stream;
 mod run;
@@ -81,7 +85,11 @@ pub use self::delivery::{BrokerError, Delivery, Message, Raw, Source};
 pub use self::in_tx::{ConsumerInTx, TxFuture};
 #[cfg(feature = "nats")]
 pub use self::jet_stream::{JetStream, JetStreamDelivery};
+#[cfg(feature = "kafka")]
+pub use self::kafka_topic::{KafkaDelivery, KafkaTopic};
 pub use self::memory_queue::{MemoryDelivery, MemoryQueue};
+#[cfg(feature = "rabbitmq")]
+pub use self::rabbit_queue::{RabbitDelivery, RabbitQueue};
 #[cfg(feature = "redis-streams")]
 pub use self::redis_stream::{RedisStream, RedisStreamDelivery};
 pub use self::run::{Consumer, DeliveryId, MessageId, OnBusinessError};

@@ -271,6 +271,10 @@ impl Source for RedisStream {
 
 /// Whether the server refuses, and would refuse again.
 fn lasts(error: &RedisError) -> bool {
+    let detail = error.detail().unwrap_or_default();
+    if detail.starts_with("max number of clients") {
+        return false;
+    }
     error.kind() == ErrorKind::AuthenticationFailed
         || matches!(
             error.code(),
@@ -456,5 +460,28 @@ impl Reconnecting {
             self.lost(error).await;
         }
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_without_room_for_another_client_is_asked_again() {
+        let says = |line: &str| {
+            let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
+            let Value::ServerError(error) = reply else {
+                panic!("{line} is an error")
+            };
+            lasts(&error.into())
+        };
+        assert!(!says("ERR max number of clients reached"));
+        assert!(!says(
+            "ERR max number of clients + cluster connections reached"
+        ));
+        assert!(!says("LOADING Redis is loading the dataset in memory"));
+        assert!(says("ERR unknown command 'XREADGROUP'"));
+        assert!(says("WRONGPASS invalid username-password pair"));
     }
 }

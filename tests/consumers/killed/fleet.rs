@@ -26,7 +26,7 @@ pub(super) struct Settings {
 pub(super) enum Fault {
     /// `kill -9`, and another consumer takes its place.
     Kill,
-    /// SIGSTOP for longer than the lease.
+    /// SIGSTOP for longer than the lease, and than the broker waits.
     Stall,
     /// It ends in order, and another one joins.
     Leave,
@@ -45,6 +45,10 @@ struct Seat {
 #[derive(Debug)]
 pub(super) struct Fleet<'a> {
     broker: (&'static str, String),
+    silence: Duration,
+    overlap: bool,
+    /// Without overlap: when the last consumer to go on has noticed that it was stalled.
+    quiet: Instant,
     store: &'a str,
     bank: &'a Bank,
     settings: &'a Settings,
@@ -63,6 +67,9 @@ impl<'a> Fleet<'a> {
     ) -> Self {
         let mut fleet = Self {
             broker: (B::NAME, broker.url()),
+            silence: B::SILENCE,
+            overlap: B::OVERLAP,
+            quiet: Instant::now(),
             store,
             bank,
             settings,
@@ -123,8 +130,12 @@ impl<'a> Fleet<'a> {
         from.get(place).copied()
     }
 
-    /// Strikes a consumer; false where all are stalled.
+    /// Strikes a consumer; false where all are stalled, or one too many.
     pub(super) fn strike(&mut self, fault: Fault, seeded: &mut Seeded) -> bool {
+        let is_stalled = |seat: &Seat| seat.stalled.is_some();
+        if !self.overlap && (self.seats.iter().any(is_stalled) || Instant::now() < self.quiet) {
+            return false;
+        }
         let Some(victim) = self.victim(seeded) else {
             return false;
         };
@@ -138,7 +149,8 @@ impl<'a> Fleet<'a> {
             Fault::Stall => {
                 let percent = u32::try_from(150 + seeded.below(100)).expect("a few hundred");
                 seat.consumer.pause();
-                seat.stalled = Some(Instant::now() + self.settings.lease * percent / 100);
+                let stall = self.settings.lease * percent / 100 + self.silence;
+                seat.stalled = Some(Instant::now() + stall);
             }
             Fault::Leave => {
                 seat.consumer.close();
@@ -158,6 +170,7 @@ impl<'a> Fleet<'a> {
             if seat.stalled.is_some_and(|until| until <= Instant::now()) {
                 seat.consumer.resume();
                 seat.stalled = None;
+                self.quiet = Instant::now() + self.settings.lease;
             }
         }
         self.seats.iter().any(|seat| seat.stalled.is_some())

@@ -4,10 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 
 use idem_runtime::consumer::Raw;
-use idem_runtime::{Classify, Context, Engine, Error};
+use idem_runtime::{Classify, Context};
 use serde::{Deserialize, Serialize};
-use sqlx::postgres::PgPoolOptions;
-use sqlx::{PgConnection, PgPool};
+use sqlx::PgConnection;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
@@ -18,8 +17,6 @@ pub(crate) enum Failure {
     Bank,
     #[class(system)]
     Database,
-    #[class(system)]
-    Record,
 }
 
 impl From<io::Error> for Failure {
@@ -29,57 +26,35 @@ impl From<io::Error> for Failure {
 }
 
 impl From<sqlx::Error> for Failure {
-    fn from(_: sqlx::Error) -> Self {
+    fn from(error: sqlx::Error) -> Self {
+        eprintln!("a row: {error}");
         Self::Database
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(_: Error) -> Self {
-        Self::Record
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct Handler {
-    engine: Engine,
     /// The name at the bank, and its address.
-    bank: (u32, SocketAddr),
-    rows: Option<PgPool>,
+    pub(crate) bank: (u32, SocketAddr),
 }
 
 impl Handler {
-    /// `rows`: the database of the rows.
-    pub(crate) fn new(engine: Engine, bank: (u32, SocketAddr), rows: Option<&str>) -> Self {
-        let rows = rows.map(|url| {
-            let pool = PgPoolOptions::new().max_connections(8);
-            pool.connect_lazy(url).expect("a URL of Postgres")
-        });
-        Self { engine, bank, rows }
-    }
-
     pub(crate) async fn collect(&self, message: Raw, cx: Context) -> Result<(), Failure> {
         let id = String::from_utf8(message.0).expect("as it was sent");
-        let key = cx.derive_key("bank");
-        let Some(rows) = &self.rows else {
-            return self.charge(&id, &key).await;
-        };
-        let mut tx = rows.begin().await?;
-        let call = self.engine.operation("bills.row").key(&id).in_tx(&mut *tx);
-        let row: Result<(), Failure> = call
-            .run(async |conn: &mut PgConnection, _| {
-                let insert = sqlx::query("INSERT INTO bills (id) VALUES ($1)");
-                insert.bind(&id).execute(conn).await?;
-                self.charge(&id, &key).await
-            })
-            .await;
-        match row {
-            Ok(()) => Ok(tx.commit().await?),
-            Err(failure) => {
-                tx.rollback().await?;
-                Err(failure)
-            }
-        }
+        self.charge(&id, &cx.derive_key("bank")).await
+    }
+
+    /// Writes a row as well.
+    pub(crate) async fn collect_in_tx(
+        &self,
+        message: Raw,
+        conn: &mut PgConnection,
+        cx: Context,
+    ) -> Result<(), Failure> {
+        let id = String::from_utf8(message.0).expect("as it was sent");
+        let insert = sqlx::query("INSERT INTO bills (id) VALUES ($1)");
+        insert.bind(&id).execute(conn).await?;
+        self.charge(&id, &cx.derive_key("bank")).await
     }
 
     /// Charges once by this key.

@@ -1,18 +1,26 @@
 //! Brokers for the tests of consumers: a server of its own for each test, and a source of its messages.
 
+#[cfg(feature = "kafka")]
+pub mod kafka;
+pub mod nats;
+pub mod rabbit;
 pub mod redis_streams;
 
 use std::time::Duration;
 
 use idem_runtime::consumer::{BrokerError, Source};
 
+#[cfg(feature = "kafka")]
+pub use self::kafka::Kafka;
+pub use self::nats::Nats;
+pub use self::rabbit::Rabbit;
 pub use self::redis_streams::RedisStreams;
 
 /// A broker with one queue, its consumers and its dead letters.
 ///
 /// A new broker is one file: this trait on a real server. `tests/consumers/worker.rs` lists the brokers for the
-/// consumer processes, and `tests/consumers/killed/mod.rs` for the tests.
-pub trait Broker: Sized + Send + Sync {
+/// consumer processes, `tests/consumers/killed/mod.rs` and `tests/consumers/rules.rs` for the tests.
+pub trait Broker: Sized + Send + Sync + 'static {
     /// The adapter under test.
     type Source: Source;
 
@@ -22,8 +30,26 @@ pub trait Broker: Sized + Send + Sync {
     /// Whether a kill at any moment leaves one dead letter of a message, and not two.
     const ONE_LETTER: bool;
 
-    /// Starts a server that keeps its data over a kill.
+    /// Whether the server keeps its data over a kill.
+    const RESTARTS: bool = true;
+
+    /// How long a consumer may be silent, beside the lease, before its messages are another's.
+    const SILENCE: Duration = Duration::ZERO;
+
+    /// Whether another fault may strike while a consumer is stalled.
+    const OVERLAP: bool = true;
+
+    /// The number of consumers that are killed, stalled and replaced in an ordinary run.
+    const FAULTS: (usize, usize, usize) = (6, 3, 2);
+
+    /// Starts a server that keeps its data over a kill, where it can.
     fn start() -> impl Future<Output = Self> + Send;
+
+    /// A queue of its own, on a server that others may use at the same time.
+    #[must_use]
+    fn shared() -> impl Future<Output = Self> + Send {
+        Self::start()
+    }
 
     /// What [`source`](Self::source) connects to, in a process of its own.
     fn url(&self) -> String;
@@ -36,6 +62,11 @@ pub trait Broker: Sized + Send + Sync {
 
     /// The number of messages that are not settled; at least 1 while one is not delivered.
     fn unsettled(&self) -> impl Future<Output = usize> + Send;
+
+    /// The ids of the messages that are settled; `None` if the broker does not tell.
+    fn settled(&self) -> impl Future<Output = Option<Vec<String>>> + Send {
+        async { None }
+    }
 
     /// The id and the reason of each dead letter.
     fn dead_letters(&self) -> impl Future<Output = Vec<(String, String)>> + Send;

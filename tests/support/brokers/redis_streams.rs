@@ -10,12 +10,14 @@ use redis::{Cmd, Value};
 
 use super::Broker;
 
-const STREAM: &str = "bills";
-const GROUP: &str = "collectors";
+/// The stream of the messages.
+pub const STREAM: &str = "bills";
+/// The consumer group.
+pub const GROUP: &str = "collectors";
 
 /// A consumer group of a stream.
 #[derive(Debug)]
-pub struct RedisStreams(RedisServer);
+pub struct RedisStreams(pub RedisServer);
 
 impl RedisStreams {
     async fn client(&self) -> MultiplexedConnection {
@@ -27,6 +29,14 @@ impl RedisStreams {
     async fn query<T: redis::FromRedisValue>(&self, command: &Cmd) -> T {
         let reply = command.query_async(&mut self.client().await).await;
         reply.expect("a reply of this type")
+    }
+
+    /// The fields of the dead letters.
+    pub async fn letters(&self) -> Vec<BTreeMap<String, String>> {
+        let mut command = redis::cmd("XRANGE");
+        command.arg(format!("{STREAM}:dead")).arg("-").arg("+");
+        let letters: Vec<(String, BTreeMap<String, String>)> = self.query(&command).await;
+        letters.into_iter().map(|(_, letter)| letter).collect()
     }
 }
 
@@ -76,12 +86,9 @@ impl Broker for RedisStreams {
     }
 
     async fn dead_letters(&self) -> Vec<(String, String)> {
-        let mut command = redis::cmd("XRANGE");
-        command.arg(format!("{STREAM}:dead")).arg("-").arg("+");
-        let letters: Vec<(String, BTreeMap<String, String>)> = self.query(&command).await;
-        let letters = letters.into_iter();
+        let letters = self.letters().await.into_iter();
         letters
-            .map(|(_, letter)| (letter["id"].clone(), letter["idem-reason"].clone()))
+            .map(|letter| (letter["id"].clone(), letter["idem-reason"].clone()))
             .collect()
     }
 

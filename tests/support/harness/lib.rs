@@ -1,5 +1,5 @@
-//! Real servers for tests: a [`RedisServer`], [`PostgresServer`], [`MariaDbServer`], [`NatsServer`] or
-//! [`ZooKeeperServer`] that lives as long as its value. And real clients: the browsers of a
+//! Real servers for tests: a [`RedisServer`], [`PostgresServer`], [`MariaDbServer`], [`NatsServer`], [`RabbitServer`]
+//! or [`ZooKeeperServer`] that lives as long as its value. And real clients: the browsers of a
 //! [`ChromeDriver`], and a [`PaymentSdk`] that repeats its requests.
 //!
 //! The harness panics on an error, with a message that names the remedy, because a test cannot
@@ -27,6 +27,7 @@ mod database_builder;
 mod dir;
 mod edition;
 mod family;
+mod kafka;
 mod mariadb;
 mod monitor;
 mod nats;
@@ -38,6 +39,7 @@ mod port;
 mod postgres;
 mod product;
 mod proxy;
+mod rabbit;
 mod replication;
 mod resp;
 mod role;
@@ -62,6 +64,7 @@ pub use database::DatabaseServer;
 pub use database_builder::DatabaseServerBuilder;
 pub use dir::TestDir;
 pub use edition::Edition;
+pub use kafka::KafkaCluster;
 pub use mariadb::{MariaDbServer, MariaDbServerBuilder};
 pub use monitor::{Command, Monitor};
 pub use nats::NatsServer;
@@ -70,6 +73,7 @@ pub use partition::Partition;
 pub use payment_sdk::{PaymentSdk, PaymentSdkBuilder};
 pub use postgres::{PostgresServer, PostgresServerBuilder};
 pub use proxy::{ProxyStats, TcpProxy};
+pub use rabbit::RabbitServer;
 pub use resp::{Reply, RespConn};
 pub use sentinel::{SentinelSetup, SentinelSetupBuilder};
 pub use server::RedisServer;

@@ -1,0 +1,592 @@
+//! Queues of `RabbitMQ`.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_core::Stream;
+use lapin::options::{
+    BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicNackOptions,
+    BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions, ExchangeDeclareOptions,
+    QueueDeclareOptions,
+};
+use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
+use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
+use lapin::uri::AMQPUri;
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, ErrorKind, ExchangeKind};
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex, watch};
+use tokio::time::{sleep, timeout};
+
+use super::delivery::{BrokerError, Delivery, Source};
+use super::verdict::{DeadLetterReason, Verdict};
+
+/// The time that the broker may take for a connection, or to confirm a dead letter.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The pauses between two attempts to reach a broker that is down.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Twice the default concurrency of a consumer.
+const PREFETCH: u16 = 32;
+
+/// Headers that a dead letter does not keep: copies that the exchange would send, and the queue's counts.
+const DROPPED_HEADERS: [&str; 4] = ["BCC", "CC", "x-acquired-count", "x-delivery-count"];
+
+/// A queue of `RabbitMQ`, as the [`Source`] of a [`Consumer`](super::Consumer).
+///
+/// For quorum queues and classic queues of `RabbitMQ` 3.8 or newer. The queue and that of the dead letters must exist,
+/// durable both: nothing is declared here. `amqps://` needs a TLS feature of the crate `lapin`, enabled by the
+/// application.
+///
+/// | verdict | commands |
+/// | --- | --- |
+/// | acknowledge | `basic.ack` |
+/// | retry | `basic.nack` with `requeue`, after the pause |
+/// | dead letter | `basic.publish`, persistent, with the headers `idem-reason` and `idem-id`; once it is confirmed, `basic.ack` |
+///
+/// - **The id** is the property `message_id`, which the producer sets. A message without it becomes a dead letter
+///   ([`InvalidId`](DeadLetterReason::InvalidId)), unless [`Consumer::id`](super::Consumer::id) takes another one:
+///   [`RabbitDelivery::header`].
+/// - **Pauses**: `RabbitMQ` delays no message, so that this process holds the message for the pause. It counts towards
+///   the [`prefetch`](Self::prefetch), and not towards the consumer's concurrency. When the consumer stops, held
+///   messages are given back at once.
+/// - **The delivery limit** of a quorum queue (`x-delivery-limit`) counts each retry up to `RabbitMQ` 4.2, and since 4.3
+///   only deliveries whose channel broke. Beyond the limit the broker drops the message, or dead-letters it by its own
+///   rules. Since 4.0 the default is 20. Set it far above [`dead_letter_after`](super::Consumer::dead_letter_after),
+///   or off (-1).
+/// - **The deadline** of a delivery is the broker's `consumer_timeout`, by default 30 min from the delivery, the wait for a
+///   free handler included. It cannot be extended. Raise it for longer handlers.
+/// - **A lost connection or channel** is opened again, after a pause that grows from 50 ms to 2 s. All its unsettled
+///   messages are delivered again, and their verdicts get an error. [`Source::next`] fails if the broker refuses the
+///   user, the virtual host, or a queue or exchange that is not there.
+/// - **A dead letter** is there twice if the reply to its publication, or its acknowledgement, was lost. If it cannot
+///   be routed or stored, its message stays in the queue and is delivered again.
+///
+/// ```no_run
+/// use idem_runtime::consumer::{Consumer, RabbitQueue, Raw};
+/// use idem_runtime::{Context, Engine, Error, store::memory::MemoryStore};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let engine = Engine::new(MemoryStore::new()); // in production, a store that all consumers share
+/// let bills = RabbitQueue::connect("amqp://collector:secret@127.0.0.1/%2f", "bills").await?;
+/// let bills = bills.prefetch(64).dead_letter_queue("bills.dead");
+/// let consumer = Consumer::new(engine, "bills.collect").concurrency(32).dead_letter_after(5);
+/// consumer.run(bills, async |bill: Raw, _: Context| Ok::<usize, Error>(bill.0.len())).await?;
+/// # Ok(()) }
+/// ```
+pub struct RabbitQueue {
+    settings: Arc<RabbitSettings>,
+    open: Option<OpenQueue>,
+}
+
+struct RabbitSettings {
+    uri: AMQPUri,
+    queue: ShortString,
+    prefetch: u16,
+    /// Empty: the exchange that routes to the queue whose name is the routing key.
+    dead_exchange: ShortString,
+    dead_routing_key: ShortString,
+}
+
+impl RabbitQueue {
+    /// Connects, and checks that the queue is there.
+    ///
+    /// # Errors
+    ///
+    /// The broker cannot be reached within 10 s, or refuses; there is no such queue.
+    pub async fn connect(url: &str, queue: impl Into<String>) -> Result<Self, BrokerError> {
+        // The error of the parser may have parts of the URL.
+        let uri = url
+            .parse()
+            .map_err(|_| BrokerError::new("the URL of the RabbitMQ broker is none"))?;
+        let queue = queue.into();
+        let dead_routing_key = ShortString::try_new(format!("{queue}.dead"));
+        let settings = RabbitSettings {
+            uri,
+            dead_exchange: ShortString::default(),
+            dead_routing_key: dead_routing_key.map_err(BrokerError::new)?,
+            queue: ShortString::try_new(queue).map_err(BrokerError::new)?,
+            prefetch: PREFETCH,
+        };
+        let connected = async {
+            let connection = settings.connect().await?;
+            let channel = connection.create_channel().await?;
+            expect_queue(&channel, &settings.queue).await
+        };
+        match timeout(PATIENCE, connected).await {
+            Ok(Ok(())) => Ok(Self {
+                settings: Arc::new(settings),
+                open: None,
+            }),
+            Ok(Err(error)) => Err(BrokerError::new(error)),
+            Err(_) => Err(BrokerError::new("the RabbitMQ broker does not answer")),
+        }
+    }
+
+    fn settings(&mut self) -> &mut RabbitSettings {
+        Arc::get_mut(&mut self.settings).expect("no delivery exists before the source is run")
+    }
+
+    /// How many unsettled messages the broker gives to this consumer; at least its concurrency. Default 32.
+    ///
+    /// The default is twice the default concurrency of a [`Consumer`](super::Consumer): a handler that ends finds the
+    /// next message here, and as many messages can be held until their next attempt. A consumer of concurrency `n`
+    /// needs `2 * n`. Too few leave handlers idle; too many wait here while other consumers are idle.
+    ///
+    /// # Panics
+    ///
+    /// If it is 0.
+    #[must_use]
+    pub fn prefetch(mut self, messages: u16) -> Self {
+        assert!(messages > 0, "a consumer takes at least one message");
+        self.settings().prefetch = messages;
+        self
+    }
+
+    /// The queue of the dead letters. Default that of the messages with `.dead` behind it.
+    ///
+    /// # Panics
+    ///
+    /// If the name is longer than 255 bytes.
+    #[must_use]
+    pub fn dead_letter_queue(self, queue: impl Into<String>) -> Self {
+        self.dead_letter_exchange("", queue)
+    }
+
+    /// The exchange of the dead letters and their routing key, in place of a queue.
+    ///
+    /// A queue must be bound to it. lapin logs a message that no queue takes, with its content, at the level `WARN` of
+    /// `lapin::returned_messages`.
+    ///
+    /// # Panics
+    ///
+    /// If one of the two is longer than 255 bytes.
+    #[must_use]
+    pub fn dead_letter_exchange(
+        mut self,
+        exchange: impl Into<String>,
+        routing_key: impl Into<String>,
+    ) -> Self {
+        let settings = self.settings();
+        settings.dead_exchange = exchange.into().into();
+        settings.dead_routing_key = routing_key.into().into();
+        self
+    }
+}
+
+/// Without the URL, which has a password.
+impl fmt::Debug for RabbitQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RabbitQueue")
+            .field("queue", &self.settings.queue.as_str())
+            .field("prefetch", &self.settings.prefetch)
+            .field("dead_exchange", &self.settings.dead_exchange.as_str())
+            .field("dead_routing_key", &self.settings.dead_routing_key.as_str())
+            .finish_non_exhaustive()
+    }
+}
+
+impl RabbitSettings {
+    async fn connect(&self) -> lapin::Result<Connection> {
+        let properties = ConnectionProperties::default().with_connection_name("idem".into());
+        Connection::connect_uri(self.uri.clone(), properties).await
+    }
+
+    /// Fails if the dead letters have no place to go. An error ends the channel.
+    async fn expect_dead_letters(&self, channel: &Channel) -> lapin::Result<()> {
+        if self.dead_exchange.as_str().is_empty() {
+            return expect_queue(channel, &self.dead_routing_key).await;
+        }
+        let (exchange, kind) = (self.dead_exchange.clone(), ExchangeKind::default());
+        let options = ExchangeDeclareOptions {
+            passive: true,
+            ..ExchangeDeclareOptions::default()
+        };
+        channel
+            .exchange_declare(exchange, kind, options, FieldTable::default())
+            .await
+    }
+}
+
+async fn expect_queue(channel: &Channel, queue: &ShortString) -> lapin::Result<()> {
+    let options = QueueDeclareOptions {
+        passive: true,
+        ..QueueDeclareOptions::default()
+    };
+    channel
+        .queue_declare(queue.clone(), options, FieldTable::default())
+        .await
+        .map(drop)
+}
+
+/// Whether the broker refuses, and would refuse again.
+fn lasts(error: &lapin::Error) -> bool {
+    let ErrorKind::ProtocolError(error) = error.kind() else {
+        return false;
+    };
+    match error.kind() {
+        AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED)
+        | AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED | AMQPHardError::NOTIMPLEMENTED) => true,
+        // `no queue` or `no exchange`, not a queue whose node is down.
+        AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND) => {
+            error.get_message().as_str().starts_with("NOT_FOUND - no ")
+        }
+        _ => false,
+    }
+}
+
+/// A consumer of the broker, until its channel is lost or the source is dropped.
+struct OpenQueue {
+    session: Arc<RabbitSession>,
+    /// `None` once dropped.
+    consumer: Option<lapin::Consumer>,
+    /// Its end ends the pauses.
+    _pauses: watch::Sender<()>,
+}
+
+/// A connection, shared with the deliveries: it ends after the last of them.
+struct RabbitSession {
+    settings: Arc<RabbitSettings>,
+    connection: Connection,
+    channel: Channel,
+    /// Of the dead letters, which are sent one by one: lapin cannot tell which of several was returned.
+    publisher: Mutex<Option<Channel>>,
+    pauses: watch::Receiver<()>,
+    runtime: Handle,
+}
+
+impl OpenQueue {
+    async fn new(settings: &Arc<RabbitSettings>) -> lapin::Result<Self> {
+        let connection = settings.connect().await?;
+        let publisher = connection.create_channel().await?;
+        settings.expect_dead_letters(&publisher).await?;
+        let channel = connection.create_channel().await?;
+        channel
+            .basic_qos(settings.prefetch, BasicQosOptions::default())
+            .await?;
+        let (queue, tag) = (settings.queue.clone(), ShortString::default());
+        let consumer = channel
+            .basic_consume(
+                queue,
+                tag,
+                BasicConsumeOptions::default(),
+                FieldTable::default(),
+            )
+            .await?;
+        let (sender, pauses) = watch::channel(());
+        let session = RabbitSession {
+            settings: Arc::clone(settings),
+            connection,
+            channel,
+            publisher: Mutex::new(None),
+            pauses,
+            runtime: Handle::current(),
+        };
+        Ok(Self {
+            session: Arc::new(session),
+            consumer: Some(consumer),
+            _pauses: sender,
+        })
+    }
+
+    /// `None` once the channel is lost.
+    async fn next(&mut self) -> Option<RabbitDelivery> {
+        let message = receive(self.consumer.as_mut()?).await?;
+        Some(RabbitDelivery::new(&self.session, message))
+    }
+}
+
+async fn receive(consumer: &mut lapin::Consumer) -> Option<lapin::message::Delivery> {
+    poll_fn(|cx| Pin::new(&mut *consumer).poll_next(cx))
+        .await?
+        .ok()
+}
+
+/// Gives back what was received and not returned, while running handlers still settle.
+async fn give_all_back(session: Arc<RabbitSession>, mut consumer: lapin::Consumer) {
+    let options = BasicCancelOptions::default();
+    // After an error there is no channel, and the broker has everything back.
+    let _ = session.channel.basic_cancel(consumer.tag(), options).await;
+    while let Some(message) = receive(&mut consumer).await {
+        let _ = message.acker.nack(requeued()).await;
+    }
+}
+
+fn requeued() -> BasicNackOptions {
+    BasicNackOptions {
+        requeue: true,
+        ..BasicNackOptions::default()
+    }
+}
+
+impl Drop for OpenQueue {
+    fn drop(&mut self) {
+        if let Some(consumer) = self.consumer.take() {
+            let session = Arc::clone(&self.session);
+            self.session.runtime.spawn(give_all_back(session, consumer));
+        }
+    }
+}
+
+impl Source for RabbitQueue {
+    type Delivery = RabbitDelivery;
+
+    async fn next(&mut self) -> Result<Option<RabbitDelivery>, BrokerError> {
+        let mut pause = SHORTEST_PAUSE;
+        loop {
+            if let Some(open) = &mut self.open {
+                if let Some(delivery) = open.next().await {
+                    return Ok(Some(delivery));
+                }
+                self.open = None;
+            } else {
+                match timeout(PATIENCE, OpenQueue::new(&self.settings)).await {
+                    Ok(Ok(open)) => {
+                        self.open = Some(open);
+                        continue;
+                    }
+                    Ok(Err(error)) if lasts(&error) => return Err(BrokerError::new(error)),
+                    Ok(Err(_)) | Err(_) => {}
+                }
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn give_back(self) {
+        if let Some(mut open) = self.open
+            && let Some(consumer) = open.consumer.take()
+        {
+            give_all_back(Arc::clone(&open.session), consumer).await;
+        }
+    }
+}
+
+impl RabbitSession {
+    /// Publishes, and waits for the confirmation.
+    async fn publish(&self, payload: &[u8], properties: BasicProperties) -> lapin::Result<bool> {
+        let mut place = self.publisher.lock().await;
+        // Taken out, so that a channel whose confirmation did not come is not used again.
+        let channel = match place.take() {
+            Some(channel) if channel.status().connected() => channel,
+            _ => {
+                let channel = self.connection.create_channel().await?;
+                channel
+                    .confirm_select(ConfirmSelectOptions::default())
+                    .await?;
+                channel
+            }
+        };
+        // lapin logs a returned message with its content: this leaves it few to log.
+        self.settings.expect_dead_letters(&channel).await?;
+        let (exchange, key) = (
+            self.settings.dead_exchange.clone(),
+            self.settings.dead_routing_key.clone(),
+        );
+        let options = BasicPublishOptions {
+            mandatory: true,
+            ..BasicPublishOptions::default()
+        };
+        let published = channel.basic_publish(exchange, key, options, payload, properties);
+        let confirmation = published.await?.await?;
+        *place = Some(channel);
+        Ok(confirmation.is_ack() && confirmation.take_message().is_none())
+    }
+}
+
+/// A message of a `RabbitMQ` queue.
+///
+/// Dropped unsettled, it is given back at once.
+pub struct RabbitDelivery {
+    session: Arc<RabbitSession>,
+    message: lapin::message::Delivery,
+    /// How long it is held before it is given back.
+    pause: Duration,
+}
+
+impl RabbitDelivery {
+    fn new(session: &Arc<RabbitSession>, message: lapin::message::Delivery) -> Self {
+        Self {
+            session: Arc::clone(session),
+            message,
+            pause: Duration::ZERO,
+        }
+    }
+
+    /// A header of the message that is a text or an integer, as a text.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<Cow<'_, str>> {
+        match self.value(name)? {
+            AMQPValue::LongString(text) => std::str::from_utf8(text.as_bytes()).ok().map(Cow::from),
+            AMQPValue::ShortString(text) => Some(text.as_str().into()),
+            value => integer(value).map(|number| number.to_string().into()),
+        }
+    }
+
+    /// The routing key with which the message was published.
+    #[must_use]
+    pub fn routing_key(&self) -> &str {
+        self.message.routing_key.as_str()
+    }
+
+    fn value(&self, name: &str) -> Option<&AMQPValue> {
+        let headers = self.message.properties.headers().as_ref()?;
+        headers.inner().get(name)
+    }
+
+    /// The properties of the message, without those that the broker would act on again: its expiration and its user.
+    fn dead_properties(&self, reason: DeadLetterReason) -> BasicProperties {
+        let of = &self.message.properties;
+        let mut headers: BTreeMap<ShortString, AMQPValue> = of
+            .headers()
+            .as_ref()
+            .map_or_else(BTreeMap::new, |headers| headers.inner().clone());
+        headers.retain(|name, _| !DROPPED_HEADERS.contains(&name.as_str()));
+        let mut add = |name: &str, text: &str| {
+            let text = AMQPValue::LongString(LongString::from(text));
+            headers.insert(name.into(), text);
+        };
+        add("idem-reason", reason.as_str());
+        if let Some(id) = of.message_id() {
+            add("idem-id", id.as_str());
+        }
+        let mut copy = BasicProperties::default()
+            .with_headers(headers.into())
+            .with_delivery_mode(2);
+        macro_rules! copy {
+            ($($get:ident $with:ident),*) => {
+                $(if let Some(value) = of.$get() {
+                    copy = copy.$with(value.clone());
+                })*
+            };
+        }
+        copy!(
+            content_type with_content_type,
+            content_encoding with_content_encoding,
+            priority with_priority,
+            correlation_id with_correlation_id,
+            reply_to with_reply_to,
+            message_id with_message_id,
+            timestamp with_timestamp,
+            kind with_type,
+            app_id with_app_id
+        );
+        copy
+    }
+
+    async fn acknowledge(&self) -> Result<(), BrokerError> {
+        match self.message.ack(BasicAckOptions::default()).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(lost()),
+            Err(error) => Err(BrokerError::new(error)),
+        }
+    }
+}
+
+fn integer(value: &AMQPValue) -> Option<i64> {
+    match *value {
+        AMQPValue::ShortShortInt(number) => Some(number.into()),
+        AMQPValue::ShortShortUInt(number) => Some(number.into()),
+        AMQPValue::ShortInt(number) => Some(number.into()),
+        AMQPValue::ShortUInt(number) => Some(number.into()),
+        AMQPValue::LongInt(number) => Some(number.into()),
+        AMQPValue::LongUInt(number) => Some(number.into()),
+        AMQPValue::LongLongInt(number) => Some(number),
+        _ => None,
+    }
+}
+
+fn lost() -> BrokerError {
+    BrokerError::new("the channel of the delivery was lost; the message is delivered again")
+}
+
+/// Without the content of the message.
+impl fmt::Debug for RabbitDelivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RabbitDelivery")
+            .field("queue", &self.session.settings.queue.as_str())
+            .field("tag", &self.message.delivery_tag)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Delivery for RabbitDelivery {
+    /// The property `message_id`.
+    fn id(&self) -> Option<Cow<'_, str>> {
+        let id = self.message.properties.message_id().as_ref();
+        id.map(|id| id.as_str().into())
+    }
+
+    /// As a quorum queue counts; in a classic queue 1 at the first delivery, and not known after it.
+    fn attempt(&self) -> Option<u32> {
+        let before = self.value("x-delivery-count").and_then(integer);
+        match u32::try_from(before.unwrap_or(0)).ok()? {
+            0 if self.message.redelivered => None,
+            before => before.checked_add(1),
+        }
+    }
+
+    fn payload(&self) -> &[u8] {
+        &self.message.data
+    }
+
+    /// Does nothing: see [`RabbitQueue`] for the broker's deadline.
+    async fn extend(&self, _: Duration) -> Result<(), BrokerError> {
+        Ok(())
+    }
+
+    async fn settle(mut self, verdict: Verdict) -> Result<(), BrokerError> {
+        match verdict {
+            Verdict::Acknowledge => self.acknowledge().await,
+            Verdict::DeadLetter(reason) => {
+                let properties = self.dead_properties(reason);
+                let published = self.session.publish(&self.message.data, properties);
+                let published = match timeout(PATIENCE, published).await {
+                    Ok(Ok(true)) => return self.acknowledge().await,
+                    Ok(Ok(false)) => {
+                        BrokerError::new("the dead letter was not stored by any queue")
+                    }
+                    Ok(Err(error)) => BrokerError::new(error),
+                    Err(_) => BrokerError::new("the dead letter was not confirmed"),
+                };
+                self.pause = LONGEST_PAUSE;
+                Err(published)
+            }
+            Verdict::Retry(_) | Verdict::Stop if !self.message.usable() => Err(lost()),
+            Verdict::Retry(after) => {
+                self.pause = after.unwrap_or_default();
+                Ok(())
+            }
+            Verdict::Stop => Ok(()),
+        }
+    }
+}
+
+/// Gives the message back after its pause, or when the source is dropped, unless it was acknowledged.
+impl Drop for RabbitDelivery {
+    fn drop(&mut self) {
+        if !self.message.usable() {
+            return;
+        }
+        let (acker, pause) = (self.message.acker.clone(), self.pause);
+        let session = Arc::clone(&self.session);
+        self.session.runtime.spawn(async move {
+            let mut pauses = session.pauses.clone();
+            if !pause.is_zero() {
+                tokio::select! {
+                    () = sleep(pause) => {}
+                    _ = pauses.changed() => {}
+                }
+            }
+            // After an error there is no channel, and the broker has the message back.
+            let _ = acker.nack(requeued()).await;
+        });
+    }
+}

@@ -1,0 +1,164 @@
+//! Consumers in this process, of any broker.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use idem_runtime::consumer::{BrokerError, Consumer, Delivery, MessageId, Raw, Source, Summary};
+use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::{Class, Classify, Context, Engine, Policy};
+use idem_tests::brokers::Broker;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The lease, and the time after which a broker delivers again.
+pub(crate) const LEASE: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Down;
+
+impl Classify for Down {
+    fn class(&self) -> Class {
+        Class::System
+    }
+}
+
+/// The ids of these numbers.
+pub(crate) fn ids(numbers: impl IntoIterator<Item = u32>) -> Vec<String> {
+    let numbers = numbers.into_iter();
+    numbers.map(|number| format!("m-{number}")).collect()
+}
+
+pub(crate) async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so().await {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+pub(crate) async fn until_settled<B: Broker>(broker: &B) {
+    until("every message is settled", async || {
+        broker.unsettled().await == 0
+    })
+    .await;
+}
+
+pub(crate) async fn source<B: Broker>(broker: &B) -> B::Source {
+    B::source(&broker.url(), LEASE).await.unwrap()
+}
+
+pub(crate) async fn next<S: Source>(source: &mut S) -> S::Delivery {
+    let next = timeout(PATIENCE, source.next()).await;
+    next.expect("a delivery in time").unwrap().unwrap()
+}
+
+pub(crate) async fn error<S: Source<Delivery: std::fmt::Debug>>(source: &mut S) -> BrokerError {
+    let next = timeout(PATIENCE, source.next()).await;
+    next.expect("an error in time").unwrap_err()
+}
+
+/// Consumers of one store that run until they are stopped, and what they did.
+pub(crate) struct Desk {
+    store: MemoryStore,
+    bodies: Arc<Mutex<BTreeMap<String, u32>>>,
+    deliveries: Arc<Mutex<u32>>,
+    running: JoinSet<Summary>,
+    stop: watch::Sender<bool>,
+}
+
+impl Desk {
+    pub(crate) fn new() -> Self {
+        Self {
+            store: MemoryStore::new(),
+            bodies: Arc::default(),
+            deliveries: Arc::default(),
+            running: JoinSet::new(),
+            stop: watch::Sender::new(false),
+        }
+    }
+
+    /// A consumer of this desk's store, which counts deliveries.
+    pub(crate) fn consumer<D: Delivery>(&self) -> Consumer<impl Fn(&D) -> Option<String> + use<D>> {
+        let deliveries = Arc::clone(&self.deliveries);
+        Consumer::new(Engine::new(self.store.clone()), "bills.collect")
+            .policy(Policy::new().lease(LEASE))
+            .dead_letter_after(3)
+            .retry_after(Duration::from_millis(10))
+            .id(move |delivery: &D| {
+                *deliveries.lock().unwrap() += 1;
+                delivery.id().map(std::borrow::Cow::into_owned)
+            })
+    }
+
+    /// Others of the same store, whose bodies are counted with those of this desk.
+    pub(crate) fn another(&self) -> Self {
+        Self {
+            store: self.store.clone(),
+            bodies: Arc::clone(&self.bodies),
+            ..Self::new()
+        }
+    }
+
+    /// Starts consumers whose bodies are counted, and then do this with the payload.
+    pub(crate) async fn open<B: Broker, F>(
+        &mut self,
+        broker: &B,
+        consumers: usize,
+        body: impl Fn(String) -> F + Clone + Send + Sync + 'static,
+    ) where
+        F: Future<Output = Result<(), Down>> + Send + 'static,
+    {
+        for _ in 0..consumers {
+            let source = source(broker).await;
+            self.run(self.consumer(), source, body.clone());
+        }
+    }
+
+    /// Starts a consumer whose bodies are counted, and then do this with the payload.
+    pub(crate) fn run<S: Source, I: MessageId<S::Delivery>, F>(
+        &mut self,
+        consumer: Consumer<I>,
+        source: S,
+        body: impl Fn(String) -> F + Send + Sync + 'static,
+    ) where
+        F: Future<Output = Result<(), Down>> + Send + 'static,
+    {
+        let bodies = Arc::clone(&self.bodies);
+        let handler = move |message: Raw, _: Context| {
+            let text = String::from_utf8(message.0).unwrap();
+            *bodies.lock().unwrap().entry(text.clone()).or_default() += 1;
+            body(text)
+        };
+        let mut stopped = self.stop.subscribe();
+        let stopped = async move {
+            let _ = stopped.wait_for(|stopped| *stopped).await;
+        };
+        self.running
+            .spawn(async move { consumer.run_until(source, handler, stopped).await.unwrap() });
+    }
+
+    /// The number of bodies of each payload.
+    pub(crate) fn bodies(&self) -> BTreeMap<String, u32> {
+        self.bodies.lock().unwrap().clone()
+    }
+
+    pub(crate) fn deliveries(&self) -> u32 {
+        *self.deliveries.lock().unwrap()
+    }
+
+    pub(crate) fn assert_one_body_for_each_of(&self, ids: usize) {
+        let bodies = self.bodies();
+        assert_eq!((bodies.len(), bodies.values().max()), (ids, Some(&1)));
+    }
+
+    pub(crate) async fn close(&mut self) -> Vec<Summary> {
+        self.stop.send_replace(true);
+        let running = std::mem::take(&mut self.running);
+        timeout(PATIENCE, running.join_all()).await.unwrap()
+    }
+}

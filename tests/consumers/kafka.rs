@@ -1,0 +1,236 @@
+//! Kafka, on the mock cluster of librdkafka: real protocol, groups and rebalances, in memory.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use idem_runtime::consumer::{DeadLetterReason, Delivery as _, KafkaTopic, Verdict};
+use idem_tests::brokers::kafka::{GROUP, TOPIC, header};
+use idem_tests::brokers::{Broker as _, Kafka};
+use rdkafka::message::Message as _;
+use tokio::sync::watch;
+use tokio::time::{Duration, sleep};
+
+use super::desk::{Desk, LEASE, ids, next, source, until, until_settled};
+
+/// Of a client that sends no heartbeat, and of one that is not polled.
+const SESSION: Duration = Duration::from_secs(4);
+
+/// The bodies of the first two wait, and their partitions are paused, until a third consumer has joined, handled
+/// messages, and left.
+#[tokio::test]
+async fn a_consumer_that_joins_and_leaves_costs_no_message_and_no_second_body() {
+    let (broker, mut desk) = (Kafka::with_partitions(4), Desk::new());
+    broker.send(&ids(0..1_000)).await;
+    let (gate, open) = watch::channel(false);
+    let body = move |_| {
+        let mut open = open.clone();
+        async move {
+            open.wait_for(|open| *open).await.unwrap();
+            Ok(())
+        }
+    };
+    for _ in 0..2 {
+        let source = source(&broker).await.max_uncommitted(20);
+        desk.run(desk.consumer().concurrency(200), source, body.clone());
+    }
+    until("both wait in all their bodies", async || {
+        desk.bodies().len() >= 80
+    })
+    .await;
+    let handled = Arc::new(Mutex::new(BTreeSet::new()));
+    let body = {
+        let handled = Arc::clone(&handled);
+        move |id| {
+            handled.lock().unwrap().insert(id);
+            async { Ok(()) }
+        }
+    };
+    let mut third = desk.another();
+    third.run(
+        third.consumer().concurrency(200),
+        source(&broker).await,
+        body,
+    );
+    until("the third one has handled messages", async || {
+        handled.lock().unwrap().len() >= 100
+    })
+    .await;
+    let third = third.close().await;
+    gate.send_replace(true);
+    until_settled(&broker).await;
+    desk.close().await;
+    desk.assert_one_body_for_each_of(1_000);
+    assert!(third[0].acknowledged >= 100, "{third:?}");
+}
+
+#[tokio::test]
+async fn no_offset_behind_an_unfinished_message_is_committed_and_a_restart_loses_none() {
+    let (broker, mut desk) = (Kafka::with_partitions(1), Desk::new());
+    broker.send(&ids(0..50)).await;
+    let body = async |id| {
+        if id == "m-10" {
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    };
+    let consumer = desk.consumer().drain(Duration::from_millis(100));
+    desk.run(consumer, source(&broker).await, body);
+    let handled = async |desk: &Desk, bodies| {
+        until("the others are handled", async || {
+            desk.bodies().len() == bodies
+        })
+        .await;
+    };
+    handled(&desk, 50).await;
+    until("they are committed", async || {
+        broker.committed().await == [10]
+    })
+    .await;
+    broker.send(&ids(50..70)).await;
+    handled(&desk, 70).await;
+    assert_eq!(broker.committed().await, [10]);
+    let first = desk.close().await[0];
+    assert_eq!((first.acknowledged, first.abandoned), (69, 1));
+    assert_eq!(broker.committed().await, [10]);
+
+    let mut desk = desk.another();
+    desk.open(&broker, 1, async |_| Ok(())).await;
+    until_settled(&broker).await;
+    let second = desk.close().await[0];
+    assert_eq!((second.acknowledged, second.dead_letters), (60, 0));
+    let mut bodies = desk.bodies();
+    assert_eq!(bodies.remove("m-10"), Some(2), "abandoned, then run");
+    assert_eq!((bodies.len(), bodies.values().max()), (69, Some(&1)));
+}
+
+#[tokio::test]
+async fn what_is_settled_is_committed_when_the_consumer_has_stopped() {
+    let (broker, mut desk) = (Kafka::with_partitions(4), Desk::new());
+    broker.send(&ids(0..40)).await;
+    desk.open(&broker, 1, async |_| Ok(())).await;
+    until("all are handled", async || desk.bodies().len() == 40).await;
+    let summary = desk.close().await;
+    assert_eq!(broker.unsettled().await, 0, "{summary:?}");
+}
+
+#[tokio::test]
+async fn a_dead_letter_of_kafka_has_the_headers_of_its_message() {
+    let broker = Kafka::with_partitions(1);
+    broker.send(&ids([7])).await;
+    let delivery = next(&mut source(&broker).await).await;
+    let reason = DeadLetterReason::Exhausted;
+    delivery.settle(Verdict::DeadLetter(reason)).await.unwrap();
+    let letters = broker.letters().await;
+    assert_eq!(letters.len(), 1);
+    assert_eq!(letters[0].payload(), Some(&b"m-7"[..]));
+    assert_eq!(header(&letters[0], "id"), Some("m-7"));
+    assert_eq!(header(&letters[0], "idem-id"), Some("m-7"));
+    assert_eq!(header(&letters[0], "idem-reason"), Some(reason.as_str()));
+}
+
+#[tokio::test]
+async fn a_partition_is_paused_while_its_first_message_is_unfinished() {
+    let (broker, mut desk) = (Kafka::with_partitions(1), Desk::new());
+    broker.send(&ids(0..200)).await;
+    let (gate, open) = watch::channel(false);
+    let body = move |id| {
+        let mut open = open.clone();
+        async move {
+            if id == "m-0" {
+                open.wait_for(|open| *open).await.unwrap();
+            }
+            Ok(())
+        }
+    };
+    let session = SESSION.as_millis().to_string();
+    let properties = ["session.timeout.ms", "max.poll.interval.ms"].map(|name| (name, &*session));
+    let source = KafkaTopic::connect_with(&broker.url(), TOPIC, GROUP, properties).await;
+    let source = source.unwrap().max_uncommitted(10);
+    desk.run(desk.consumer(), source, body);
+    until("the partition is full", async || desk.bodies().len() == 10).await;
+    // Longer than the client may go without a poll. Nothing is waited for: that it stays in its group is no event.
+    sleep(SESSION * 2).await;
+    assert_eq!(
+        (desk.bodies().len(), broker.committed().await),
+        (10, vec![0])
+    );
+    gate.send_replace(true);
+    until_settled(&broker).await;
+    let summary = desk.close().await[0];
+    desk.assert_one_body_for_each_of(200);
+    assert_eq!((summary.acknowledged, summary.unsettled), (200, 0));
+}
+
+#[tokio::test]
+async fn a_delivery_of_a_revoked_partition_is_another_consumer_s() {
+    let broker = Kafka::with_partitions(2);
+    broker.send(&ids([0, 1])).await;
+    let mut first = source(&broker).await;
+    let deliveries = [next(&mut first).await, next(&mut first).await];
+    for delivery in &deliveries {
+        delivery.extend(LEASE).await.unwrap();
+    }
+    let mut second = source(&broker).await;
+    let moved = next(&mut second).await;
+    for delivery in deliveries {
+        let is_moved = delivery.partition() == moved.partition();
+        assert_eq!(delivery.extend(LEASE).await.is_err(), is_moved);
+        assert_eq!(
+            delivery.settle(Verdict::Acknowledge).await.is_err(),
+            is_moved
+        );
+    }
+    moved.settle(Verdict::Acknowledge).await.unwrap();
+    until_settled(&broker).await;
+}
+
+#[tokio::test]
+async fn a_kafka_message_without_the_header_has_the_id_of_its_place() {
+    let broker = Kafka::with_partitions(1);
+    broker.send(&ids([7, 8])).await;
+    let mut source = source(&broker).await.id_header("ce_id");
+    let delivery = next(&mut source).await;
+    assert_eq!(delivery.id().as_deref(), Some("bills/0/0"));
+    assert_eq!(
+        (delivery.header("id"), delivery.attempt()),
+        (Some(&b"m-7"[..]), None)
+    );
+    assert_eq!(delivery.payload(), b"m-7");
+    let delivery = next(&mut source).await;
+    assert_eq!(delivery.id().as_deref(), Some("bills/0/1"));
+}
+
+#[tokio::test]
+async fn a_kafka_delivery_that_was_given_back_is_the_next_consumer_s() {
+    let broker = Kafka::with_partitions(1);
+    broker.send(&ids([7])).await;
+    let mut first = source(&broker).await;
+    next(&mut first).await.settle(Verdict::Stop).await.unwrap();
+    drop(first);
+    assert_eq!(broker.committed().await, [0]);
+    assert_eq!(next(&mut source(&broker).await).await.payload(), b"m-7");
+}
+
+#[tokio::test]
+async fn a_kafka_cluster_that_was_down_is_consumed_again() {
+    let (broker, mut desk) = (Kafka::with_partitions(2), Desk::new());
+    broker.send(&ids(0..20)).await;
+    desk.open(&broker, 1, async |_| Ok(())).await;
+    until_settled(&broker).await;
+    broker.cluster.take_down();
+    broker.cluster.bring_up();
+    broker.send(&ids(20..40)).await;
+    until_settled(&broker).await;
+    desk.close().await;
+    desk.assert_one_body_for_each_of(40);
+}
+
+#[tokio::test]
+async fn an_error_of_the_client_shows_no_value_of_a_property() {
+    let property = [("no.such.property", "secret")];
+    let refused = KafkaTopic::connect_with("127.0.0.1:1", TOPIC, GROUP, property).await;
+    let error = refused.unwrap_err();
+    let shown = format!("{error} {error:?}");
+    assert!(shown.contains("no.such.property"), "{shown}");
+    assert!(!shown.contains("secret"), "{shown}");
+}

@@ -1,0 +1,190 @@
+//! Queues of `RabbitMQ`, on a real broker.
+
+use std::time::{Duration, Instant};
+
+use idem_runtime::consumer::{DeadLetterReason, Delivery as _, RabbitQueue, Verdict};
+use idem_tests::brokers::rabbit::header;
+use idem_tests::brokers::{Broker, Rabbit};
+use lapin::BasicProperties;
+use lapin::types::{AMQPValue, FieldTable};
+use tokio::task::block_in_place;
+
+use super::desk::{Desk, error, ids, next, source, until_settled};
+
+type Quorum = Rabbit<false>;
+type Classic = Rabbit<true>;
+
+async fn a_dead_letter_keeps_its_properties<const CLASSIC: bool>() {
+    let broker = Rabbit::<CLASSIC>::shared().await;
+    broker.send(&ids([7])).await;
+    let mut source = source(&broker).await;
+    drop(next(&mut source).await);
+    let again = next(&mut source).await;
+    assert_eq!(again.attempt(), (!CLASSIC).then_some(2));
+    let reason = DeadLetterReason::Exhausted;
+    again.settle(Verdict::DeadLetter(reason)).await.unwrap();
+    until_settled(&broker).await;
+    let letters = broker.letters().await;
+    assert_eq!(letters.len(), 1);
+    let letter = &letters[0];
+    assert_eq!(*letter.properties.delivery_mode(), Some(2));
+    assert_eq!(&*letter.data, b"m-7");
+    assert_eq!(header(letter, "idem-id").unwrap(), "m-7");
+    assert_eq!(header(letter, "idem-reason").unwrap(), reason.as_str());
+    assert!(header(letter, "x-delivery-count").is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_letter_of_a_queue_is_persistent_and_has_no_count() {
+    a_dead_letter_keeps_its_properties::<false>().await;
+    a_dead_letter_keeps_its_properties::<true>().await;
+}
+
+/// Neither expires nor goes to its copies again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_without_an_id_is_a_dead_letter_that_stays_in_its_queue() {
+    let (broker, mut desk) = (Quorum::shared().await, Desk::new());
+    let mut headers = FieldTable::default();
+    let copies = AMQPValue::FieldArray(vec![AMQPValue::LongString("elsewhere".into())].into());
+    headers.insert("CC".into(), copies);
+    headers.insert("kept".into(), AMQPValue::LongString("yes".into()));
+    let properties = BasicProperties::default()
+        .with_expiration("600000".into())
+        .with_user_id("idem".into())
+        .with_content_type("text/plain".into())
+        .with_headers(headers);
+    broker.publish("no id", properties).await;
+    desk.open(&broker, 1, async |_| Ok(())).await;
+    until_settled(&broker).await;
+    desk.close().await;
+    assert_eq!(desk.bodies().len(), 0);
+    let letters = broker.letters().await;
+    assert_eq!(letters.len(), 1);
+    let (letter, properties) = (&letters[0], &letters[0].properties);
+    let reason = DeadLetterReason::InvalidId.as_str();
+    assert_eq!(header(letter, "idem-reason").unwrap(), reason);
+    assert_eq!(header(letter, "kept").unwrap(), "yes");
+    assert_eq!(header(letter, "idem-id"), None);
+    assert!(!properties.headers().as_ref().unwrap().contains_key("CC"));
+    assert_eq!(
+        (properties.expiration(), properties.user_id()),
+        (&None, &None)
+    );
+    assert_eq!(properties.content_type(), &Some("text/plain".into()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_id_may_come_from_a_header() {
+    let broker = Classic::shared().await;
+    let mut headers = FieldTable::default();
+    headers.insert("bill".into(), AMQPValue::LongLongInt(7));
+    let properties = BasicProperties::default().with_headers(headers);
+    broker.publish("m", properties).await;
+    let delivery = next(&mut source(&broker).await).await;
+    let found = (delivery.id(), delivery.header("bill").unwrap().into_owned());
+    assert_eq!(found, (None, "7".to_owned()));
+    assert_eq!(delivery.payload(), b"m");
+    assert_eq!(delivery.routing_key(), broker.queue);
+}
+
+/// Messages that wait for their next attempt are held by the source.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_that_is_dropped_gives_back_what_it_holds_and_keeps_what_is_handled() {
+    let broker = Quorum::shared().await;
+    broker.send(&ids([1, 2, 3])).await;
+    let mut first = source(&broker).await;
+    let handled = next(&mut first).await;
+    let long = Verdict::Retry(Some(Duration::from_hours(1)));
+    next(&mut first).await.settle(long).await.unwrap();
+    drop(first);
+    let mut second = source(&broker).await;
+    let mut others = Vec::new();
+    for _ in 0..2 {
+        let delivery = next(&mut second).await;
+        others.push(delivery.id().unwrap().into_owned());
+        delivery.settle(Verdict::Acknowledge).await.unwrap();
+    }
+    others.sort();
+    assert_eq!(others, ["m-2", "m-3"]);
+    handled.settle(Verdict::Acknowledge).await.unwrap();
+    until_settled(&broker).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_of_one_message_holds_up_no_other() {
+    let broker = Quorum::shared().await;
+    broker.send(&ids([1, 2])).await;
+    let mut source = source(&broker).await;
+    let (pause, first) = (Duration::from_secs(1), next(&mut source).await);
+    let begun = Instant::now();
+    first.settle(Verdict::Retry(Some(pause))).await.unwrap();
+    let second = next(&mut source).await;
+    assert_eq!(second.id().as_deref(), Some("m-2"));
+    assert_eq!(next(&mut source).await.id().as_deref(), Some("m-1"));
+    assert!(begun.elapsed() >= pause, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_password_is_an_error_that_names_no_password() {
+    let broker = Classic::shared().await;
+    let queue = broker.queue.as_str();
+    let url = broker.server.url_with("not-the-password");
+    let error = RabbitQueue::connect(&url, queue).await.unwrap_err();
+    let text = format!("{error} {error:?}");
+    assert!(text.contains("ACCESS_REFUSED"), "{text}");
+    assert!(!text.contains("not-the-password"), "{text}");
+    let url = "amqp://idem:not-the-password@127.0.0.1:none/%2f";
+    let error = RabbitQueue::connect(url, queue).await.unwrap_err();
+    assert!(!format!("{error} {error:?}").contains("not-the-password"));
+    let text = format!("{:?}", source(&broker).await);
+    assert!(!text.contains("secret"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_or_dead_letter_queue_that_is_not_there_is_an_error() {
+    let broker = Quorum::shared().await;
+    let missing = RabbitQueue::connect(&broker.server.url(), "not-there").await;
+    assert!(missing.unwrap_err().to_string().contains("NOT_FOUND"));
+    for mut source in [
+        source(&broker).await.dead_letter_queue("not-there"),
+        source(&broker)
+            .await
+            .dead_letter_exchange("not-there", "key"),
+    ] {
+        let text = error(&mut source).await.to_string();
+        assert!(text.contains("NOT_FOUND"), "{text}");
+    }
+}
+
+/// The exchange is there, and no queue is bound to it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_letter_that_no_queue_takes_keeps_its_message_in_the_queue() {
+    let broker = Quorum::shared().await;
+    broker.send(&ids([1])).await;
+    let source = source(&broker).await;
+    let mut source = source.dead_letter_exchange("amq.direct", "nothing");
+    let verdict = Verdict::DeadLetter(DeadLetterReason::Business);
+    let settled = next(&mut source).await.settle(verdict).await;
+    let text = settled.unwrap_err().to_string();
+    assert!(text.contains("not stored"), "{text}");
+    assert_eq!(next(&mut source).await.id().as_deref(), Some("m-1"));
+}
+
+async fn a_lost_connection_is_made_anew<const CLASSIC: bool>() {
+    let broker = Rabbit::<CLASSIC>::start().await;
+    broker.send(&ids([1])).await;
+    let mut source = source(&broker).await;
+    let lost = next(&mut source).await;
+    let _ = block_in_place(|| broker.server.ctl(&["close_all_connections", "by the test"]));
+    let again = next(&mut source).await;
+    assert_eq!(again.id().as_deref(), Some("m-1"));
+    assert!(lost.settle(Verdict::Acknowledge).await.is_err());
+    again.settle(Verdict::Acknowledge).await.unwrap();
+    until_settled(&broker).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_the_broker_closes_is_made_anew() {
+    a_lost_connection_is_made_anew::<false>().await;
+    a_lost_connection_is_made_anew::<true>().await;
+}

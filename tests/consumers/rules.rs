@@ -1,0 +1,187 @@
+//! What holds of every broker.
+
+use std::time::Duration;
+
+use idem_runtime::Context;
+use idem_runtime::consumer::{DeadLetterReason, Delivery as _, Source as _, Verdict};
+use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use super::desk::{Desk, Down, LEASE, PATIENCE, ids, next, source, until, until_settled};
+
+async fn one_body_for_each_id<B: Broker>() {
+    let (broker, mut desk) = (B::shared().await, Desk::new());
+    broker
+        .send(&ids((0..2_000).map(|number| number % 500)))
+        .await;
+    desk.open(&broker, 3, async |_| Ok(())).await;
+    until_settled(&broker).await;
+    let summaries = desk.close().await;
+    let acknowledged: u64 = summaries.iter().map(|it| it.acknowledged).sum();
+    desk.assert_one_body_for_each_of(500);
+    assert!(acknowledged >= 2_000, "{summaries:?}");
+    assert_eq!(broker.dead_letters().await, []);
+    assert_eq!(
+        broker.unsettled().await,
+        0,
+        "nothing is given back at the end"
+    );
+}
+
+async fn a_dead_letter_after_n_bodies<B: Broker>() {
+    let (broker, mut desk) = (B::shared().await, Desk::new());
+    broker.send(&ids(0..20)).await;
+    let body = async |text| if text == "m-7" { Err(Down) } else { Ok(()) };
+    desk.open(&broker, 2, body).await;
+    until_settled(&broker).await;
+    desk.close().await;
+    assert_eq!((desk.bodies().len(), desk.bodies()["m-7"]), (20, 3));
+    let reason = DeadLetterReason::Exhausted.to_string();
+    assert_eq!(broker.dead_letters().await, [("m-7".to_owned(), reason)]);
+}
+
+async fn an_unreadable_payload_is_a_dead_letter<B: Broker>() {
+    let (broker, desk) = (B::shared().await, Desk::new());
+    // The second one is JSON.
+    broker.send(&["none".to_owned(), "17".to_owned()]).await;
+    let (read, mut numbers) = watch::channel(0);
+    let handler = move |number: u64, _: Context| {
+        read.send_modify(|sum| *sum += number);
+        async { Ok::<(), Down>(()) }
+    };
+    let settled = until_settled(&broker);
+    let consumer = desk.consumer();
+    let summary = consumer
+        .run_until(source(&broker).await, handler, settled)
+        .await;
+    assert_eq!(*numbers.borrow_and_update(), 17);
+    assert_eq!(summary.unwrap().dead_letters, 1);
+    let reason = DeadLetterReason::InvalidPayload.to_string();
+    assert_eq!(broker.dead_letters().await, [("none".to_owned(), reason)]);
+}
+
+/// A consumer of one message at a time stops while it handles one. The others are not waited for.
+async fn a_stop_gives_back<B: Broker>() {
+    let (broker, desk) = (B::shared().await, Desk::new());
+    broker.send(&ids(0..12)).await;
+    let held = 2 * PATIENCE;
+    let (begun, mut one) = watch::channel(false);
+    let handler = move |_: idem_runtime::consumer::Raw, _: Context| {
+        begun.send_replace(true);
+        async {
+            sleep(LEASE / 4).await;
+            Ok::<(), Down>(())
+        }
+    };
+    let shutdown = async move {
+        let _ = one.wait_for(|one| *one).await;
+    };
+    let first = B::source(&broker.url(), held).await.unwrap();
+    let consumer = desk.consumer().concurrency(1);
+    let summary = consumer.run_until(first, handler, shutdown).await.unwrap();
+    assert_eq!((summary.acknowledged, summary.abandoned), (1, 0));
+    let mut second = B::source(&broker.url(), held).await.unwrap();
+    for _ in 0..11 {
+        let delivery = next(&mut second).await;
+        delivery.settle(Verdict::Acknowledge).await.unwrap();
+    }
+    until_settled(&broker).await;
+}
+
+async fn a_dropped_delivery_comes_again<B: Broker>() {
+    let broker = B::shared().await;
+    broker.send(&ids([1])).await;
+    let mut source = source(&broker).await;
+    drop(next(&mut source).await);
+    let again = next(&mut source).await;
+    assert_eq!(
+        (again.id().as_deref(), again.payload()),
+        (Some("m-1"), &b"m-1"[..])
+    );
+    again.settle(Verdict::Acknowledge).await.unwrap();
+    until_settled(&broker).await;
+}
+
+async fn a_retry_comes_after_its_pause<B: Broker>() {
+    let broker = B::shared().await;
+    broker.send(&ids([1])).await;
+    // Nothing comes again by itself.
+    let mut source = B::source(&broker.url(), 2 * PATIENCE).await.unwrap();
+    next(&mut source).await.settle(Verdict::Stop).await.unwrap();
+    let second = next(&mut source).await;
+    let (start, pause) = (std::time::Instant::now(), Duration::from_millis(300));
+    second.settle(Verdict::Retry(Some(pause))).await.unwrap();
+    let third = next(&mut source).await;
+    assert!(start.elapsed() >= pause, "{:?}", start.elapsed());
+    third.settle(Verdict::Acknowledge).await.unwrap();
+    assert!(
+        timeout(pause, source.next()).await.is_err(),
+        "it was acknowledged"
+    );
+}
+
+async fn a_long_handler_keeps_its_delivery<B: Broker>() {
+    let (broker, mut desk) = (B::shared().await, Desk::new());
+    broker.send(&ids([1])).await;
+    let body = async |_| {
+        sleep(3 * LEASE).await;
+        Ok(())
+    };
+    desk.open(&broker, 2, body).await;
+    until_settled(&broker).await;
+    desk.close().await;
+    desk.assert_one_body_for_each_of(1);
+    assert_eq!(desk.deliveries(), 1);
+}
+
+async fn a_restart_repeats_no_body<B: Broker>() {
+    let (broker, mut desk) = (B::start().await, Desk::new());
+    broker.send(&ids(0..500)).await;
+    let body = async |_| {
+        sleep(Duration::from_millis(20)).await;
+        Ok(())
+    };
+    desk.open(&broker, 3, body).await;
+    until("some bodies have run", async || desk.bodies().len() >= 100).await;
+    broker.restart().await;
+    assert!(desk.bodies().len() < 500, "it restarted in the middle");
+    until_settled(&broker).await;
+    desk.close().await;
+    desk.assert_one_body_for_each_of(500);
+    assert_eq!(broker.dead_letters().await, []);
+}
+
+/// A module for each broker with a test for each rule.
+macro_rules! rules {
+    ($module:ident: $broker:ty: $($test:ident = $rule:ident;)*) => {
+        mod $module {
+            use super::*;
+
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                $rule::<$broker>().await;
+            })*
+        }
+    };
+    ($module:ident: $broker:ty $(, $test:ident = $rule:ident)*) => {
+        rules! {
+            $module: $broker:
+            three_consumers_run_one_body_for_each_id = one_body_for_each_id;
+            a_message_that_always_fails_is_a_dead_letter = a_dead_letter_after_n_bodies;
+            a_payload_that_cannot_be_decoded_is_a_dead_letter = an_unreadable_payload_is_a_dead_letter;
+            a_consumer_that_stops_gives_back_what_it_has_not_begun = a_stop_gives_back;
+            a_delivery_that_is_dropped_unsettled_comes_again = a_dropped_delivery_comes_again;
+            a_delivery_that_is_given_back_comes_again_after_its_pause = a_retry_comes_after_its_pause;
+            a_handler_longer_than_the_deadline_keeps_its_delivery = a_long_handler_keeps_its_delivery;
+            $($test = $rule;)*
+        }
+    };
+}
+
+rules!(redis_streams: RedisStreams, a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body);
+rules!(nats: Nats, a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body);
+rules!(quorum_queues: Rabbit<false>, a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body);
+rules!(classic_queues: Rabbit<true>, a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body);
+#[cfg(feature = "kafka")]
+rules!(kafka: idem_tests::brokers::Kafka);

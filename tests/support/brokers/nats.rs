@@ -1,0 +1,132 @@
+//! NATS `JetStream`.
+
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::PullConsumer;
+use async_nats::jetstream::message::{PublishMessage, StreamMessage};
+use async_nats::jetstream::{self, stream};
+use idem_harness::NatsServer;
+use idem_runtime::consumer::{BrokerError, JetStream};
+
+use super::Broker;
+
+/// The stream of the messages, whose subjects begin with its name.
+pub const STREAM: &str = "bills";
+/// The durable of the stream.
+pub const DURABLE: &str = "collectors";
+
+/// The shortest time against duplicates that a stream can have. Later ones are stored.
+const SHORTEST_WINDOW: Duration = Duration::from_millis(100);
+
+/// The number of publications before their confirmations are waited for.
+const BATCH: usize = 1_000;
+
+/// A durable of a stream, and a stream of dead letters.
+#[derive(Debug)]
+pub struct Nats(pub NatsServer);
+
+impl Nats {
+    /// A connection.
+    pub async fn client(&self) -> jetstream::Context {
+        let client = async_nats::connect(self.0.url()).await;
+        jetstream::new(client.expect("the server is up"))
+    }
+
+    /// Creates the two streams.
+    pub async fn create_streams(client: &jetstream::Context) {
+        let window = Duration::from_mins(2);
+        for (name, duplicate_window) in [(STREAM, SHORTEST_WINDOW), ("dead", window)] {
+            let config = stream::Config {
+                name: name.to_owned(),
+                subjects: vec![format!("{name}.>")],
+                duplicate_window,
+                ..stream::Config::default()
+            };
+            let created = client.create_stream(config).await;
+            created.expect("a stream");
+        }
+    }
+
+    /// The dead letters.
+    pub async fn letters(&self) -> Vec<StreamMessage> {
+        let dead = self.client().await.get_stream("dead").await;
+        let mut dead = dead.expect("a stream of dead letters");
+        let info = dead.info().await.expect("its state");
+        let (last, mut letters) = (info.state.last_sequence, Vec::new());
+        for sequence in 1..=last {
+            let letter = dead.get_raw_message(sequence).await;
+            letters.push(letter.expect("no dead letter is deleted"));
+        }
+        letters
+    }
+}
+
+/// What the server counts as delivered and not settled, and as not delivered; nothing while there is no durable.
+pub async fn unsettled(client: &jetstream::Context) -> Option<usize> {
+    let consumer = client.get_consumer_from_stream(DURABLE, STREAM).await;
+    let consumer: PullConsumer = consumer.ok()?;
+    let info = consumer.cached_info();
+    let pending = usize::try_from(info.num_pending).expect("a few thousand");
+    Some(pending + info.num_ack_pending)
+}
+
+impl Broker for Nats {
+    type Source = JetStream;
+
+    const NAME: &'static str = "nats";
+    const ONE_LETTER: bool = true;
+
+    async fn start() -> Self {
+        let this = Self(NatsServer::start());
+        Self::create_streams(&this.client().await).await;
+        this
+    }
+
+    fn url(&self) -> String {
+        self.0.url()
+    }
+
+    async fn send(&self, ids: &[String]) {
+        let client = self.client().await;
+        for batch in ids.chunks(BATCH) {
+            let mut left: Vec<_> = batch.iter().collect();
+            while !left.is_empty() {
+                let mut sent = Vec::new();
+                for id in left.drain(..) {
+                    let message = PublishMessage::build().payload(id.clone().into());
+                    let publication = client.send_publish("bills.eu", message.message_id(id));
+                    sent.push((id, publication.await.expect("the server is up")));
+                }
+                for (id, confirmation) in sent {
+                    if confirmation.await.expect("it is stored").duplicate {
+                        left.push(id);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn restart(&self) {
+        tokio::task::block_in_place(|| self.0.restart());
+    }
+
+    async fn unsettled(&self) -> usize {
+        unsettled(&self.client().await).await.unwrap_or(1)
+    }
+
+    async fn dead_letters(&self) -> Vec<(String, String)> {
+        let letters = self.letters().await.into_iter();
+        letters
+            .map(|letter| {
+                let header = |name| letter.headers.get(name).map(ToString::to_string);
+                let id = header("idem-id").expect("an id");
+                (id, header("idem-reason").expect("a reason"))
+            })
+            .collect()
+    }
+
+    async fn source(url: &str, held: Duration) -> Result<JetStream, BrokerError> {
+        let source = JetStream::connect(url, STREAM, DURABLE).await?;
+        Ok(source.ack_wait(held))
+    }
+}

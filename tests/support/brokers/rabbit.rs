@@ -1,0 +1,199 @@
+//! Queues of `RabbitMQ`.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use idem_harness::RabbitServer;
+use idem_runtime::consumer::{BrokerError, RabbitQueue};
+use lapin::message::BasicGetMessage;
+use lapin::options::{
+    BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions,
+};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, PublisherConfirm};
+use tokio::task::block_in_place;
+
+use super::Broker;
+
+/// Of the tests that do not disturb it, each with queues of its own.
+static SHARED: LazyLock<Arc<RabbitServer>> = LazyLock::new(|| Arc::new(RabbitServer::start()));
+
+/// A quorum queue, or a classic one, and that of its dead letters.
+#[derive(Debug)]
+pub struct Rabbit<const CLASSIC: bool> {
+    /// The broker.
+    pub server: Arc<RabbitServer>,
+    /// The name of the queue.
+    pub queue: String,
+}
+
+/// Ends with its connection.
+#[derive(Debug)]
+pub struct Link {
+    /// With confirmations.
+    pub channel: Channel,
+    _connection: Connection,
+}
+
+/// The text of a header.
+#[must_use]
+pub fn header(letter: &BasicGetMessage, name: &str) -> Option<String> {
+    let headers = letter.properties.headers().as_ref()?;
+    let text = headers.inner().get(name)?.as_long_string()?;
+    Some(text.to_string())
+}
+
+impl<const CLASSIC: bool> Rabbit<CLASSIC> {
+    async fn on(server: Arc<RabbitServer>) -> Self {
+        static QUEUES: AtomicU32 = AtomicU32::new(0);
+        let number = QUEUES.fetch_add(1, Ordering::Relaxed);
+        let queue = format!("bills-{number}");
+        let this = Self { server, queue };
+        let mut arguments = FieldTable::default();
+        let kind = if CLASSIC { "classic" } else { "quorum" };
+        let kind = AMQPValue::LongString(kind.into());
+        arguments.insert("x-queue-type".into(), kind);
+        let link = this.link().await;
+        for name in [this.queue.clone(), this.dead()] {
+            let (options, arguments) = (QueueDeclareOptions::durable(), arguments.clone());
+            let declared = link.channel.queue_declare(name.into(), options, arguments);
+            declared.await.expect("a queue");
+        }
+        this
+    }
+
+    fn dead(&self) -> String {
+        format!("{}.dead", self.queue)
+    }
+
+    /// A connection of its own.
+    pub async fn link(&self) -> Link {
+        let properties = ConnectionProperties::default();
+        let connection = Connection::connect(&self.server.url(), properties).await;
+        let connection = connection.expect("the broker is up");
+        let channel = connection.create_channel().await.expect("a channel");
+        let confirmed = channel.confirm_select(ConfirmSelectOptions::default());
+        confirmed.await.expect("confirmations");
+        Link {
+            channel,
+            _connection: connection,
+        }
+    }
+
+    async fn publication(
+        &self,
+        link: &Link,
+        text: &str,
+        properties: BasicProperties,
+    ) -> PublisherConfirm {
+        let (exchange, key) = ("".into(), self.queue.as_str().into());
+        let (options, durable) = (
+            BasicPublishOptions::default(),
+            properties.with_delivery_mode(2),
+        );
+        let channel = &link.channel;
+        let publication = channel.basic_publish(exchange, key, options, text.as_bytes(), durable);
+        publication.await.expect("the broker is up")
+    }
+
+    /// Sends a message, and waits until the broker has stored it.
+    pub async fn publish(&self, text: &str, properties: BasicProperties) {
+        let link = self.link().await;
+        let sent = self.publication(&link, text, properties).await;
+        assert!(sent.await.expect("a confirmation").is_ack());
+    }
+
+    /// Takes the dead letters.
+    pub async fn letters(&self) -> Vec<BasicGetMessage> {
+        let (link, options) = (self.link().await, BasicGetOptions { no_ack: true });
+        let mut letters = Vec::new();
+        loop {
+            let letter = link.channel.basic_get(self.dead().into(), options).await;
+            let Some(letter) = letter.expect("the broker is up") else {
+                return letters;
+            };
+            letters.push(letter);
+        }
+    }
+}
+
+impl<const CLASSIC: bool> Broker for Rabbit<CLASSIC> {
+    type Source = RabbitQueue;
+
+    const NAME: &'static str = if CLASSIC {
+        "rabbitmq-classic"
+    } else {
+        "rabbitmq"
+    };
+    const ONE_LETTER: bool = false;
+    /// Two heartbeats.
+    const SILENCE: Duration = Duration::from_secs(2);
+    const FAULTS: (usize, usize, usize) = (2, 1, 1);
+
+    async fn start() -> Self {
+        let this = Self::on(Arc::new(block_in_place(RabbitServer::start))).await;
+        // RabbitMQ 3.10 writes the name of a quorum queue after seconds, and without it the queue has no leader.
+        let sync = "[ok = dets:sync(Table) || Table <- dets:all()].";
+        let _ = block_in_place(|| this.server.ctl(&["eval", sync]));
+        this
+    }
+
+    async fn shared() -> Self {
+        Self::on(Arc::clone(block_in_place(|| &*SHARED))).await
+    }
+
+    /// The broker gives up a consumer that is silent for two heartbeats.
+    fn url(&self) -> String {
+        format!("{}?heartbeat=1 {}", self.server.url(), self.queue)
+    }
+
+    async fn send(&self, ids: &[String]) {
+        let (link, mut sent) = (self.link().await, Vec::new());
+        for id in ids {
+            let properties = BasicProperties::default().with_message_id(id.as_str().into());
+            sent.push(self.publication(&link, id, properties).await);
+        }
+        for sent in sent {
+            assert!(sent.await.expect("a confirmation").is_ack());
+        }
+    }
+
+    async fn restart(&self) {
+        block_in_place(|| self.server.restart());
+    }
+
+    /// By the broker's tool, which takes a second, once all messages are delivered: a channel sees no others.
+    async fn unsettled(&self) -> usize {
+        let (link, table) = (self.link().await, FieldTable::default());
+        let passive = QueueDeclareOptions {
+            passive: true,
+            ..QueueDeclareOptions::default()
+        };
+        let queue = self.queue.as_str();
+        let found = link.channel.queue_declare(queue.into(), passive, table);
+        let ready = found.await.expect("the queue is there").message_count();
+        if ready > 0 {
+            return usize::try_from(ready).expect("a few thousand");
+        }
+        let counts = block_in_place(|| self.server.ctl(&["list_queues", "name", "messages"]));
+        let mut counts = counts.lines().filter_map(|line| line.split_once('\t'));
+        let count = counts.find(|(name, _)| *name == queue);
+        // Unknown while the queue starts.
+        count.and_then(|(_, count)| count.parse().ok()).unwrap_or(1)
+    }
+
+    async fn dead_letters(&self) -> Vec<(String, String)> {
+        let letters = self.letters().await;
+        let letters = letters.iter().map(|letter| {
+            let id = header(letter, "idem-id").expect("an id");
+            (id, header(letter, "idem-reason").expect("a reason"))
+        });
+        letters.collect()
+    }
+
+    async fn source(url: &str, _: Duration) -> Result<RabbitQueue, BrokerError> {
+        let (url, queue) = url.split_once(' ').expect("a URL and a queue");
+        RabbitQueue::connect(url, queue).await
+    }
+}
