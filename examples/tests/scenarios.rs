@@ -116,3 +116,17 @@ fn a_message_is_handled_once_or_becomes_a_dead_letter() {
     balances("messages");
     does_not_balance_without_idem("messages");
 }
+
+#[test]
+fn every_scenario_is_tested() {
+    let here = include_str!("scenarios.rs");
+    let programs = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios");
+    for entry in std::fs::read_dir(programs).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let scenario = name.strip_suffix(".rs").unwrap();
+        assert!(
+            here.contains(&format!("balances(\"{scenario}\")")),
+            "{scenario}"
+        );
+    }
+}

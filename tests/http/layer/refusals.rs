@@ -285,7 +285,7 @@ async fn the_layer_overrides_on_running_of_the_engine() {
 async fn while_the_store_is_down_nothing_runs() {
     let fixture = Fixture::new();
     let store = Faulty::new(MemoryStore::new());
-    let engine = Engine::builder(store.clone()).claim_deadline(Duration::from_millis(50));
+    let engine = Engine::builder(store.clone()).claim_deadline(Duration::from_secs(1));
     let engine = engine.build().unwrap();
     let shop = |on_outage| {
         let layer = IdempotencyLayer::public(&engine, "shop.api");

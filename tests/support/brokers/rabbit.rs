@@ -176,11 +176,15 @@ impl<const CLASSIC: bool> Broker for Rabbit<CLASSIC> {
         if ready > 0 {
             return usize::try_from(ready).expect("a few thousand");
         }
-        let counts = block_in_place(|| self.server.ctl(&["list_queues", "name", "messages"]));
-        let mut counts = counts.lines().filter_map(|line| line.split_once('\t'));
-        let count = counts.find(|(name, _)| *name == queue);
-        // Unknown while the queue starts.
-        count.and_then(|(_, count)| count.parse().ok()).unwrap_or(1)
+        // Twice: a queue that is being recovered may count no message.
+        let counts = [(); 2].map(|()| {
+            let counts = block_in_place(|| self.server.ctl(&["list_queues", "name", "messages"]));
+            let mut counts = counts.lines().filter_map(|line| line.split_once('\t'));
+            let count = counts.find(|(name, _)| *name == queue);
+            // Unknown while the queue starts.
+            count.and_then(|(_, count)| count.parse().ok()).unwrap_or(1)
+        });
+        counts.into_iter().max().unwrap_or_default()
     }
 
     async fn dead_letters(&self) -> Vec<(String, String)> {
