@@ -78,7 +78,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
             SENT.load(Ordering::Relaxed),
             PHONES,
         )
-        .check("callers who were told of a message", sent, PHONES)
+        .check("successful answers", sent, PHONES)
         .check("refusals", refused, REQUESTS - PHONES)
         .check("other errors", other, 0)
         .note("longest pause that a refusal named, s", longest);

@@ -185,7 +185,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
             seen.running.load(Relaxed),
         )
         .note("answers stored late", seen.stored_late.load(Relaxed))
-        .note("bodies, with those that failed", seen.bodies.load(Relaxed));
+        .note("bodies, failed ones included", seen.bodies.load(Relaxed));
     load.speed(&mut books);
     Ok(books.close())
 }

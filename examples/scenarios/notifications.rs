@@ -199,7 +199,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         .check("text messages", of("text"), TEXTS as usize)
         .check("mails", of("mail"), MAILS as usize)
         .check("  sent more than once", twice, 0)
-        .check("messages that callers were told of", told.len(), all)
+        .check("messages named in answers", told.len(), all)
         .check("callers with an answer", answered, all * CALLERS as usize)
         .check("mails to others refused", refused, MAILS)
         .note("the gateway was down", count(&gateway::DOWN))

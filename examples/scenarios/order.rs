@@ -3,7 +3,8 @@
 //! `cargo run --example order` creates orders in `PostgreSQL` (`DATABASE_URL`, or a server of its own): one that
 //! 1,000 callers send at once, then 200 that five callers send each. Order, stock and answer are one transaction; a
 //! fifth of the transactions is lost before its commit, and a seventh of the bodies fails. The same runs on the unique
-//! index alone: it protects the rows as well, but a repeat is told what the rows say by then, also for another amount.
+//! index alone: the index protects the rows as well, but the answer to a repeat is read from the rows of that moment,
+//! also for another amount.
 //! `--unprotected` is a plain insert: the rows are right, the repeats get errors, and the program exits with 1.
 
 use std::collections::{HashMap, HashSet};
@@ -130,7 +131,7 @@ async fn request(pool: &PgPool, order: NewOrder, way: Way) -> Result<Receipt, Or
     Err(OrderError::Database)
 }
 
-/// All callers at once, then late repeats. The books get what the callers were told.
+/// All callers at once, then late repeats. The books get the callers' answers.
 async fn hammer(pool: &PgPool, orders: u32, way: Way, books: &mut Books) -> sqlx::Result<()> {
     let order = |caller: u32, cents| NewOrder {
         number: format!("{orders} {way:?} {}", caller % orders),

@@ -163,7 +163,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     books
         .check("steps of orders paid or cancelled", rows - shipped, ORDERS)
         .check("steps that happened twice", twice, 0)
-        .check("shipped orders: those that were paid", shipped, paid)
+        .check("shipped orders, of the paid ones", shipped, paid)
         .check(
             "told to payments and cancellations: done",
             race.count(Result::is_ok),

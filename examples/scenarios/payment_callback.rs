@@ -125,7 +125,7 @@ async fn endpoint(pool: &PgPool, it: Notification) -> Result<(), CallbackError> 
     booked
 }
 
-/// Sends them all at once, and gives back those that were answered with FAIL.
+/// Sends all notifications at once, and returns the ones whose answer was FAIL.
 async fn send(pool: &PgPool, all: Vec<Notification>) -> Vec<Notification> {
     let mut calls = JoinSet::new();
     for it in all {

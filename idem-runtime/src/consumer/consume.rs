@@ -20,7 +20,7 @@ use crate::error::Error;
 /// The time that a broker may take for a verdict. A settlement that hangs would keep its place for good.
 const SETTLED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Handles deliveries until the source ends or `shutdown` is ready, then waits for those that are being handled.
+/// Handles deliveries until the source ends or `shutdown` is ready, then waits for running handlers.
 pub(super) async fn consume<S, F>(
     mut source: S,
     handle: impl Fn(S::Delivery) -> F,

@@ -231,7 +231,7 @@ where
     /// Waits for the transaction of a process that is stalled for as long as the handler may take: to give up sooner
     /// would use up attempts.
     fn policy_of_inbox(&self) -> Policy {
-        let policy = self.consumer.policy_of_calls();
+        let policy = self.consumer.policy_of_calls(self.consumer.lease());
         let settings = EffectivePolicy::of_call(policy, &self.consumer.engine.core.defaults);
         settings.map_or(policy, |settings| {
             let wait = OnRunning::Wait(settings.max_run());

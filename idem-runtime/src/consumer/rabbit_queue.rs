@@ -441,7 +441,7 @@ impl RabbitDelivery {
         headers.inner().get(name)
     }
 
-    /// The properties of the message, without those that the broker would act on again: its expiration and its user.
+    /// The properties of the message, without the expiration and the user, on which the broker would act again.
     fn dead_properties(&self, reason: DeadLetterReason) -> BasicProperties {
         let of = &self.message.properties;
         let mut headers: BTreeMap<ShortString, AMQPValue> = of

@@ -271,22 +271,23 @@ impl<I> Consumer<I> {
         let Some(Ok(message)) = contained(|| M::decode(delivery.payload())) else {
             return Err(Decided::dead(DeadLetterReason::InvalidPayload));
         };
+        let lease = self.lease();
         let call = self.engine.operation(self.operation.clone());
-        let call = call.policy(self.policy_of_calls()).key(&*id);
+        let call = call.policy(self.policy_of_calls(lease)).key(&*id);
         let call = if self.compares_payload {
             call.fingerprint(&PayloadBytes(delivery.payload()))
         } else {
             call
         };
-        Ok((call, message, self.lease()))
+        Ok((call, message, lease))
     }
 
     /// The settings of the calls.
-    pub(super) fn policy_of_calls(&self) -> Policy {
+    pub(super) fn policy_of_calls(&self, lease: Duration) -> Policy {
         // A stored error must reach the verdict again, after a dead letter that the broker did not take.
         let fixed = Policy::new().on_duplicate(OnDuplicate::Replay);
         // A message that another consumer handles is held here for as long as that one can be dead.
-        let wait = Policy::new().on_running(OnRunning::Wait(self.lease()));
+        let wait = Policy::new().on_running(OnRunning::Wait(lease));
         fixed.or(self.policy).or(wait)
     }
 

@@ -24,7 +24,7 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// The adapter under test.
     type Source: Source;
 
-    /// The name, as consumer processes are told.
+    /// The name in the options of a consumer process.
     const NAME: &'static str;
 
     /// Whether a kill at any moment leaves one dead letter of a message, and not two.

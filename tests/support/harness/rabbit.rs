@@ -227,7 +227,7 @@ impl RabbitServer {
         Ok(())
     }
 
-    /// What the broker and its tools are told, in place of the files of the service.
+    /// The environment of the broker and its tools, in place of the files of the service.
     fn environment<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let dir = self.dir.path();
         let number = |port: &Port| port.number().to_string();
