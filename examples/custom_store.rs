@@ -6,7 +6,7 @@
 //! `cargo run --example custom_store` prints:
 //!
 //! ```text
-//! all cases passed, of the rules {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}
+//! all cases passed, of the rules {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}
 //! ```
 
 #![allow(clippy::print_stdout, reason = "the program shows its results")]
@@ -19,9 +19,10 @@ use bytes::Bytes;
 use idem_runtime::clock::{Clock, ManualClock};
 use idem_runtime::conformance::{BoxFuture, Fixture, Plant, cases};
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Current, HEADER, Header, Owner, ReadReply, Record,
-    RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreFuture, Unreadable,
-    claim, complete, release, released_life, renew, resolve,
+    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Current, Header, Journal, Owner,
+    ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
+    StoreFuture, Unreadable, append, claim, complete, release, release_with_journal, released_life,
+    renew, resolve,
 };
 
 /// Each record with the moment at which it expires.
@@ -40,12 +41,11 @@ impl MapStore {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads, decides and writes at one moment. A written record is a header and `answer`.
+    /// Reads, decides and writes at one moment.
     fn operate<T>(
         &self,
         key: &RecordKey,
-        answer: &[u8],
-        decide: impl FnOnce(Option<Current<'_>>, u64) -> (T, Option<(Header, Duration)>),
+        decide: impl FnOnce(Option<Current<'_>>, u64) -> (T, Option<Write>),
         unreadable: fn(Unreadable) -> T,
     ) -> StoreFuture<'static, T> {
         let (mut rows, now) = (self.rows(), self.clock.now());
@@ -62,17 +62,27 @@ impl MapStore {
             .as_ref()
             .map(|(record, left)| Current::new(record, *left));
         let (reply, write) = decide(current, self.clock.calendar_us());
-        if let Some((header, life)) = write {
-            let bytes = [&header.encode()[..], answer].concat().into();
+        if let Some((record, life)) = write {
+            let bytes = Bytes::copy_from_slice(record.as_bytes());
             rows.insert(key.clone(), (bytes, now.saturating_add(life)));
         }
         StoreFuture::ready(Ok(reply))
     }
 }
 
-/// The record that is written lives as long as its header says.
-fn retained<T>((reply, write): (T, Option<Header>)) -> (T, Option<(Header, Duration)>) {
-    (reply, write.map(|header| (header, header.retain)))
+/// A record to write, and how long it then lives.
+type Write = (Record, Duration);
+
+/// A record lives as long as its header says.
+fn whole(record: Record) -> Write {
+    let life = record.header.retain;
+    (record, life)
+}
+
+/// Another header, with the steps that the record has.
+fn rewritten(header: Header, current: Option<Current<'_>>) -> Write {
+    let steps = current.map_or_else(Journal::default, |current| current.record.journal());
+    whole(Record::with_journal(header, &steps))
 }
 
 impl Store for MapStore {
@@ -81,8 +91,11 @@ impl Store for MapStore {
         key: &'a RecordKey,
         request: &'a ClaimRequest,
     ) -> StoreFuture<'a, ClaimReply> {
-        let decide = |current: Option<Current<'_>>, now| retained(claim(current, request, now));
-        self.operate(key, &[], decide, ClaimReply::Unreadable)
+        let decide = |current: Option<Current<'_>>, now| {
+            let (reply, write) = claim(current, request, now);
+            (reply, write.map(|header| rewritten(header, current)))
+        };
+        self.operate(key, decide, ClaimReply::Unreadable)
     }
 
     fn complete<'a>(
@@ -90,13 +103,15 @@ impl Store for MapStore {
         key: &'a RecordKey,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
-        match Header::decode(record) {
-            Ok(done) => {
-                let decide = |current: Option<Current<'_>>, _| retained(complete(current, &done));
-                self.operate(key, &record[HEADER..], decide, CompleteReply::Unreadable)
-            }
-            Err(why) => StoreFuture::ready(Ok(CompleteReply::Unreadable(why))),
-        }
+        let finished = match Record::decode(record.clone()) {
+            Ok(finished) => finished,
+            Err(why) => return StoreFuture::ready(Ok(CompleteReply::Unreadable(why))),
+        };
+        let decide = |current: Option<Current<'_>>, _| {
+            let (reply, write) = complete(current, &finished);
+            (reply, write.map(whole))
+        };
+        self.operate(key, decide, CompleteReply::Unreadable)
     }
 
     fn release<'a>(
@@ -107,17 +122,62 @@ impl Store for MapStore {
     ) -> StoreFuture<'a, ReleaseReply> {
         let decide = |current: Option<Current<'_>>, _| {
             let (reply, write) = release(current, *owner, remains);
-            // A release shortens the life of a record, or leaves it.
-            let shortened = current.and_then(|c| released_life(&c.record.header, remains));
-            let life = shortened.or(current.map(|c| c.left));
-            (reply, write.zip(life))
+            let write = current.zip(write).map(|(there, header)| {
+                // A release shortens the life of a record, or leaves it.
+                let shortened = released_life(&there.record.header, remains);
+                (
+                    rewritten(header, current).0,
+                    shortened.unwrap_or(there.left),
+                )
+            });
+            (reply, write)
         };
-        self.operate(key, &[], decide, ReleaseReply::Unreadable)
+        self.operate(key, decide, ReleaseReply::Unreadable)
+    }
+
+    fn release_with_journal<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        remains: Remains,
+        journal: &'a Journal,
+    ) -> StoreFuture<'a, ReleaseReply> {
+        let decide = |current: Option<Current<'_>>, _| {
+            let (reply, write) = release_with_journal(current, *owner, remains, journal);
+            let write = current.zip(write).map(|(there, record)| {
+                let shortened = released_life(&there.record.header, remains);
+                (record, shortened.unwrap_or(there.left))
+            });
+            (reply, write)
+        };
+        self.operate(key, decide, ReleaseReply::Unreadable)
     }
 
     fn renew<'a>(&'a self, key: &'a RecordKey, held: &'a Header) -> StoreFuture<'a, RenewReply> {
-        let decide = |current: Option<Current<'_>>, _| retained(renew(current, held));
-        self.operate(key, &[], decide, RenewReply::Unreadable)
+        let decide = |current: Option<Current<'_>>, _| {
+            let (reply, write) = renew(current, held);
+            (reply, write.map(|header| rewritten(header, current)))
+        };
+        self.operate(key, decide, RenewReply::Unreadable)
+    }
+
+    fn keeps_journals(&self) -> bool {
+        true
+    }
+
+    fn append<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        held: &'a Header,
+        journal: &'a Journal,
+        _known: usize,
+    ) -> StoreFuture<'a, AppendReply> {
+        let decide = |current: Option<Current<'_>>, _| {
+            let (reply, write) = append(current, held, journal);
+            let write = write.map(|(header, steps)| whole(Record::with_journal(header, &steps)));
+            (reply, write)
+        };
+        self.operate(key, decide, AppendReply::Unreadable)
     }
 
     fn resolve<'a>(
@@ -126,14 +186,15 @@ impl Store for MapStore {
         seen: &'a Header,
         record: &'a Bytes,
     ) -> StoreFuture<'a, ResolveReply> {
-        match Header::decode(record) {
-            Ok(new) => {
-                let decide =
-                    |current: Option<Current<'_>>, _| retained(resolve(current, seen, &new));
-                self.operate(key, &record[HEADER..], decide, ResolveReply::Unreadable)
-            }
-            Err(why) => StoreFuture::ready(Ok(ResolveReply::Unreadable(why))),
-        }
+        let new = match Record::decode(record.clone()) {
+            Ok(new) => new,
+            Err(why) => return StoreFuture::ready(Ok(ResolveReply::Unreadable(why))),
+        };
+        let decide = |current: Option<Current<'_>>, _| {
+            let (reply, write) = resolve(current, seen, &new);
+            (reply, write.map(whole))
+        };
+        self.operate(key, decide, ResolveReply::Unreadable)
     }
 
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
@@ -144,7 +205,7 @@ impl Store for MapStore {
             });
             (found.unwrap_or(ReadReply::Absent), None)
         };
-        self.operate(key, &[], decide, ReadReply::Unreadable)
+        self.operate(key, decide, ReadReply::Unreadable)
     }
 }
 

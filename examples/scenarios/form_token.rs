@@ -7,14 +7,18 @@
 //! ones are refused. `--unprotected` shows the same without idem, and exits with 1.
 //!
 //! This is the server's side. The browser's (the hidden field, the button that is disabled, reload, back, two tabs, no
-//! JavaScript) is `cargo run --example checkout`.
+//! JavaScript) is `cargo run --example checkout`, a shop whose page is loaded here at the end and posted twice.
 
 use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use clap::Parser;
+use idem_examples::checkout::args::Args as ShopArgs;
+use idem_examples::checkout::serve::serve;
+use idem_examples::checkout::shop::Shop;
 use idem_examples::scenario::{Books, Options, Server};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
@@ -23,6 +27,8 @@ use idem_runtime::{Classify, Engine, Error, ErrorKind, idempotent};
 use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
@@ -103,6 +109,44 @@ async fn insist(pool: &PgPool, form_token: &str, user: i32) -> Result<i64, Submi
     Err(SubmitError::Database)
 }
 
+/// Loads the page of `checkout`, and returns the order to which each of two posts of its form leads.
+async fn page_posted_twice() -> Result<[String; 2], Box<dyn std::error::Error>> {
+    let args = ShopArgs::read(["checkout", "--store", "memory"])?;
+    let (shop, _) = Shop::open(&args).await?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let mut serving = JoinSet::new(); // ends with it
+    serving.spawn(serve(listener, shop));
+    let page = exchange(address, "GET / HTTP/1.1", "").await?;
+    let cookie = between(&page, "set-cookie: ", ";");
+    let hidden = between(&page, "name=\"token\" value=\"", "\"");
+    let form = format!("token={hidden}&quantity=1&card=tok_visa");
+    let post = format!(
+        "POST /orders HTTP/1.1\r\nCookie: {cookie}\r\n\
+         Content-Type: application/x-www-form-urlencoded"
+    );
+    let first = exchange(address, &post, &form).await?;
+    let second = exchange(address, &post, &form).await?;
+    Ok([first, second].map(|answer| between(&answer, "location: /orders/", "\r").to_owned()))
+}
+
+async fn exchange(address: SocketAddr, head: &str, body: &str) -> std::io::Result<String> {
+    let length = body.len();
+    let end = format!("Host: shop\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}");
+    let mut connection = TcpStream::connect(address).await?;
+    connection
+        .write_all(format!("{head}\r\n{end}").as_bytes())
+        .await?;
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
+fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
+    let rest = text.split_once(before).map_or("", |(_, rest)| rest);
+    rest.split_once(after).map_or("", |(found, _)| found)
+}
+
 #[derive(Debug, Parser)]
 struct Args {
     #[command(flatten)]
@@ -155,6 +199,8 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     sleep_until(since + Duration::from_secs(2)).await; // the life of the token
     let late = insist(&pool, &expired, 0).await;
     let late = late.is_err_and(|e| e.is(&ErrorKind::TokenExpired));
+    let [first, second] = page_posted_twice().await?;
+    let page_is_one_order = !first.is_empty() && first == second;
     let later_bodies = BODIES.load(Ordering::Relaxed) - bodies;
 
     let rows = "SELECT count(*), count(DISTINCT customer) FROM idem_form.orders";
@@ -176,6 +222,11 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         .check("tokens with another order refused", changed, USERS)
         .check("expired tokens refused", i32::from(late), 1)
         .check("  bodies run for all these", later_bodies, 0)
+        .check(
+            "orders of a page posted twice",
+            i32::from(page_is_one_order),
+            1,
+        )
         .note("bodies run", bodies)
         .note(
             "  failed, so that the token was free again",

@@ -1,10 +1,11 @@
-//! Order, payment and parcel in a process that is killed after every step and started again until all is done.
+//! An order in a process that is killed after every step and started again until all is done.
 //!
-//! `cargo run --example order_flow` orders six times, in `PostgreSQL` (`DATABASE_URL`, or a server of its own). Each
-//! flow is a program of its own (this one, as its own child), which aborts after its first step, after its second in
-//! the next run, and so on: token, order, payment number, the states NEW, PAID and SHIPPED. The bank is another system:
-//! its table has its own transaction and guards nothing, so a payment without a record is looked up there
-//! (`reconcile`). `--unprotected` shows the same without idem, and exits with 1.
+//! `cargo run --example order_flow` orders six times, in `PostgreSQL` (`DATABASE_URL`, or a server of its own). One
+//! function writes the order, charges the card, takes the piece from the stock, prints the label and sends the mail. Each
+//! process aborts at the next point; the one after it gets the results of the finished steps, and runs the others. Order
+//! and stock are rows of this database, and are committed together with their step. The bank and the printer are other
+//! systems that guard nothing: after an interruption they are asked (`reconcile`). A mail cannot be looked for (`once`).
+//! `--unprotected` shows the same without idem, and exits with 1. `cargo run --example steps` needs no server.
 
 use std::process::{Command, ExitCode};
 use std::sync::OnceLock;
@@ -14,47 +15,52 @@ use clap::Parser;
 use idem_examples::scenario::{Books, Options, Server, progress};
 use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::token::{TokenIssuer, token};
-use idem_runtime::{Classify, Error, Reconciled, context, idempotent};
+use idem_runtime::{Classify, Error, Reconciled, idempotent, step, step_in_tx};
 use serde::{Deserialize, Serialize};
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{Executor, PgPool, PgTransaction};
 use tokio::task::JoinSet;
 
 const SCHEMA: &str = "
 DROP SCHEMA IF EXISTS idem_flow CASCADE;
 CREATE SCHEMA idem_flow;
-CREATE TABLE orders (payment_no text PRIMARY KEY DEFAULT gen_random_uuid(), customer int, state text DEFAULT 'NEW');
-CREATE TABLE moves (payment_no text, old text, new text);
-CREATE RULE moves AS ON UPDATE TO orders DO ALSO INSERT INTO moves VALUES (OLD.payment_no, OLD.state, NEW.state);
-CREATE TABLE parcels (payment_no text);
+CREATE TABLE orders (order_no text PRIMARY KEY DEFAULT gen_random_uuid(), customer int);
+CREATE TABLE stock (pieces int CHECK (pieces >= 0));
+INSERT INTO stock VALUES (100);
 CREATE TABLE bank (charge bigint GENERATED ALWAYS AS IDENTITY, key text, cents bigint);
-CREATE TABLE runs (body text);
+CREATE TABLE labels (label bigint GENERATED ALWAYS AS IDENTITY, key text);
+CREATE TABLE mails (order_no text);
+CREATE TABLE runs (what text);
 CREATE VIEW books (what, counted, expected) AS
+SELECT 'bodies of the function run', count(*), 66 FROM runs WHERE what = 'flow' UNION ALL
+SELECT 'charges begun', count(*), 12 FROM runs WHERE what = 'charge' UNION ALL
+SELECT 'questions to the bank', count(*), 12 FROM runs WHERE what = 'find charge' UNION ALL
+SELECT 'questions to the printer', count(*), 6 FROM runs WHERE what = 'find label' UNION ALL
 SELECT 'orders', count(*), 6 FROM orders UNION ALL
-SELECT old || ' to ' || new, count(*), 6 FROM moves GROUP BY old, new UNION ALL
-SELECT 'parcels', count(*), 6 FROM parcels UNION ALL
 SELECT 'charges at the bank', count(*), 6 FROM bank UNION ALL
 SELECT '  their cents', sum(cents), 7500 FROM bank UNION ALL
-SELECT 'bodies of payments run', count(*), 12 FROM runs WHERE body = 'pay' UNION ALL
-SELECT 'questions to the bank', count(*), 12 FROM runs WHERE body = 'find'";
+SELECT 'pieces left of 100', pieces, 94 FROM stock UNION ALL
+SELECT 'labels', count(*), 6 FROM labels UNION ALL
+SELECT 'mails', count(*), 6 FROM mails";
 
-const STEPS: [&str; 9] = [
+const POINTS: [&str; 10] = [
     "the order was written, not committed",
     "the order was committed",
-    "the payment had begun",
+    "the charge had begun",
     "the bank had charged, nothing was recorded",
-    "the payment was recorded",
-    "PAID was written, not committed",
-    "PAID was committed",
-    "the parcel was written, not committed",
-    "the parcel was committed",
+    "the charge was recorded",
+    "the piece was taken, not committed",
+    "the piece was committed",
+    "the label was printed, nothing was recorded",
+    "the label was recorded",
+    "the mail was recorded",
 ];
 
-/// The step after which this process is killed.
+/// The point at which this process is killed.
 static LAST: OnceLock<usize> = OnceLock::new();
 
-fn reached(step: usize) {
-    if LAST.get() == Some(&step) {
+fn reached(point: usize) {
+    if LAST.get() == Some(&point) {
         std::process::abort(); // no destructor, no rollback, no release
     }
 }
@@ -62,7 +68,7 @@ fn reached(step: usize) {
 #[derive(Debug, Serialize, Deserialize, Classify)]
 enum FlowError {
     #[class(business)]
-    WrongState,
+    SoldOut,
     #[class(system)]
     Database,
     #[class(delegate)]
@@ -81,77 +87,101 @@ impl From<sqlx::Error> for FlowError {
     }
 }
 
-/// The answer is the number of the payment, and the key of all that follows.
-#[idempotent(op = "flow.order", key = token(form, user), ttl = forever, tx = tx)]
-async fn order(tx: &mut PgTransaction<'_>, form: &str, user: i32) -> Result<String, FlowError> {
-    let insert = "INSERT INTO orders (customer) VALUES ($1) RETURNING payment_no";
-    let insert = sqlx::query_scalar(insert).bind(user);
-    Ok(insert.fetch_one(&mut **tx).await?)
+/// The whole flow. The answer is the number of the label.
+#[idempotent(op = "flow.order", key = token(form, user), ttl = forever, lease = "1s", max_attempts = 20)]
+async fn order(#[idem(skip)] pool: &PgPool, form: &str, user: i32) -> Result<i64, FlowError> {
+    ran(pool, "flow").await?;
+    let mut tx = pool.begin().await?;
+    let no: String = step_in_tx("order", &mut *tx, async |conn: &mut PgConnection, _| {
+        let insert = "INSERT INTO orders (customer) VALUES ($1) RETURNING order_no";
+        let insert = sqlx::query_scalar(insert).bind(user);
+        Ok::<_, FlowError>(insert.fetch_one(conn).await?)
+    })
+    .await?;
+    commit(tx, 0).await?;
+
+    let charge = step("charge", async |s| charge(pool, &s.key(), 1_250).await);
+    charge
+        .reconcile(async |s| find_charge(pool, &s.key()).await)
+        .await?;
+    reached(4);
+
+    let mut tx = pool.begin().await?;
+    step_in_tx("stock", &mut *tx, async |conn: &mut PgConnection, _| {
+        let take = sqlx::query("UPDATE stock SET pieces = pieces - 1 WHERE pieces > 0");
+        match take.execute(conn).await?.rows_affected() {
+            0 => Err(FlowError::SoldOut),
+            _ => Ok(()),
+        }
+    })
+    .await?;
+    commit(tx, 5).await?;
+
+    let label = step("label", async |s| print(pool, &s.key()).await);
+    let label = label
+        .reconcile(async |s| find_label(pool, &s.key()).await)
+        .await?;
+    reached(8);
+
+    let mail = step("mail", async |_| {
+        let mail = sqlx::query("INSERT INTO mails VALUES ($1)").bind(&no);
+        mail.execute(pool).await?;
+        Ok::<_, FlowError>(())
+    });
+    mail.once().await?;
+    reached(9);
+    Ok(label)
 }
 
-// After an error or a kill only the bank knows what happened: the next call asks it, once the lease is over.
-#[idempotent(op = "flow.pay", key = no, fingerprint(cents), ttl = forever, lease = "1s", on_error = unknown,
-    reconcile = find_charge(pool))]
-async fn pay(pool: &PgPool, no: &str, cents: i64) -> Result<i64, FlowError> {
-    pool.execute("INSERT INTO runs VALUES ('pay')").await?;
+async fn ran(pool: &PgPool, what: &str) -> Result<(), FlowError> {
+    let run = sqlx::query("INSERT INTO runs VALUES ($1)").bind(what);
+    run.execute(pool).await?;
+    Ok(())
+}
+
+async fn commit(tx: PgTransaction<'_>, point: usize) -> Result<(), FlowError> {
+    reached(point);
+    tx.commit().await?;
+    reached(point + 1);
+    Ok(())
+}
+
+async fn charge(pool: &PgPool, key: &str, cents: i64) -> Result<i64, FlowError> {
+    ran(pool, "charge").await?;
     reached(2);
     let charge = "INSERT INTO bank (key, cents) VALUES ($1, $2) RETURNING charge";
-    let charge = sqlx::query_scalar(charge).bind(context().derive_key("bank"));
-    let charge = charge.bind(cents).fetch_one(pool).await?;
+    let charge = sqlx::query_scalar(charge).bind(key).bind(cents);
+    let charge = charge.fetch_one(pool).await?;
     reached(3);
     Ok(charge)
 }
 
-async fn find_charge(pool: &PgPool) -> Result<Reconciled<i64>, FlowError> {
-    pool.execute("INSERT INTO runs VALUES ('find')").await?;
+async fn find_charge(pool: &PgPool, key: &str) -> Result<Reconciled<i64>, FlowError> {
+    ran(pool, "find charge").await?;
     let find = sqlx::query_scalar("SELECT charge FROM bank WHERE key = $1");
-    let find = find.bind(context().derive_key("bank"));
-    let found = find.fetch_optional(pool).await?;
+    let found = find.bind(key).fetch_optional(pool).await?;
     Ok(found.map_or(Reconciled::NotLanded, Reconciled::Landed))
 }
 
-/// The state machine: compare and set. What belongs to a state is in the same transaction.
-#[idempotent(op = "flow.go", key = (no, to), ttl = forever, tx = tx)]
-async fn go(tx: &mut PgTransaction<'_>, no: &str, from: &str, to: &str) -> Result<(), FlowError> {
-    let set = "UPDATE orders SET state = $3 WHERE payment_no = $1 AND state = $2";
-    let set = sqlx::query(set).bind(no).bind(from).bind(to);
-    if set.execute(&mut **tx).await?.rows_affected() == 0 {
-        return Err(FlowError::WrongState);
-    }
-    if to == "SHIPPED" {
-        let parcel = sqlx::query("INSERT INTO parcels VALUES ($1)").bind(no);
-        parcel.execute(&mut **tx).await?;
-    }
-    Ok(())
+async fn print(pool: &PgPool, key: &str) -> Result<i64, FlowError> {
+    let print = sqlx::query_scalar("INSERT INTO labels (key) VALUES ($1) RETURNING label");
+    let label = print.bind(key).fetch_one(pool).await?;
+    reached(7);
+    Ok(label)
 }
 
-async fn commit(tx: PgTransaction<'_>, step: usize) -> Result<(), FlowError> {
-    reached(step);
-    tx.commit().await?;
-    reached(step + 1);
-    Ok(())
-}
-
-/// The whole flow, from the beginning: what is done is not done again. An error ends the process.
-async fn flow(pool: &PgPool, form: &str, user: i32) -> Result<(), FlowError> {
-    let mut tx = pool.begin().await?;
-    let no = order(&mut tx, form, user).await?;
-    commit(tx, 0).await?;
-    pay(pool, &no, 1_250).await?;
-    reached(4);
-    let mut tx = pool.begin().await?;
-    go(&mut tx, &no, "NEW", "PAID").await?;
-    commit(tx, 5).await?;
-    let mut tx = pool.begin().await?;
-    go(&mut tx, &no, "PAID", "SHIPPED").await?;
-    commit(tx, 7).await
+async fn find_label(pool: &PgPool, key: &str) -> Result<Reconciled<i64>, FlowError> {
+    ran(pool, "find label").await?;
+    let find = sqlx::query_scalar("SELECT label FROM labels WHERE key = $1");
+    let found = find.bind(key).fetch_optional(pool).await?;
+    Ok(found.map_or(Reconciled::NotLanded, Reconciled::Landed))
 }
 
 #[derive(Debug, Parser)]
 struct Args {
     #[command(flatten)]
     options: Options,
-    /// Of a child: its customer, the token of the form, and the step after which it is killed.
+    /// Of a child: its customer, the token of the form, and the point at which it is killed.
     #[arg(long, hide = true, num_args = 3, allow_hyphen_values = true)]
     child: Vec<String>,
 }
@@ -181,18 +211,18 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     engine.install()?;
     if let [user, form, last] = &*args.child {
         let _ = LAST.set(last.parse()?);
-        let done = flow(&pool, form, user.parse()?).await;
-        return Ok(done.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS));
+        let done = order(&pool, form, user.parse()?).await;
+        return Ok(done.map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS));
     }
 
-    // Each customer's flow is killed after each step, runs to its end, and runs once more.
-    let bar = progress("processes", 6 * 11);
+    // Each customer's flow is killed at each point, runs to its end, and runs once more.
+    let bar = progress("processes", 6 * 12);
     let mut customers = JoinSet::new();
     for customer in 0..6 {
         let form = engine.issue_token("flow.order", &customer)?;
         let (url, bar) = (postgres.url().to_owned(), bar.clone());
         customers.spawn_blocking(move || {
-            let runs = (0..STEPS.len() + 2).map(|last| {
+            let runs = (0..POINTS.len() + 2).map(|last| {
                 bar.inc(1);
                 start(customer, &form, last, &url)
             });
@@ -203,9 +233,9 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let exits = exits?;
     bar.finish_and_clear();
 
-    let mut books = Books::new("order_flow: six flows, killed nine times each");
-    for (step, what) in STEPS.into_iter().enumerate() {
-        let killed = exits.iter().filter(|runs| runs[step].is_none());
+    let mut books = Books::new("order_flow: six flows, killed ten times each");
+    for (point, what) in POINTS.into_iter().enumerate() {
+        let killed = exits.iter().filter(|runs| runs[point].is_none());
         books.check(&format!("killed when {what}"), killed.count(), exits.len());
     }
     let ended = exits.iter().flatten().filter(|code| **code == Some(0));

@@ -63,6 +63,7 @@ fn examples_without_a_server() {
         "custom_store",
         "quickstart",
         "reconcile",
+        "steps",
     ] {
         prints_its_comment(example, None);
     }

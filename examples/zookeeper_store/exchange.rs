@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_runtime::store::{HEADER, Header, Record, Unreadable};
+use idem_runtime::store::{Current, Header, Journal, Record, Unreadable};
 use tokio::join;
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, MultiWriteError};
 
@@ -29,19 +29,21 @@ pub(super) struct Write {
 }
 
 impl Write {
-    pub(super) fn header(header: &Header, life: Duration) -> Self {
+    pub(super) fn record(record: &Record) -> Self {
         Self {
-            record: header.encode().to_vec(),
-            life,
+            life: record.header.retain,
+            record: record.as_bytes().to_vec(),
         }
     }
 
-    /// `record` with the given header.
-    pub(super) fn answer(header: &Header, record: &[u8]) -> Self {
-        Self {
-            record: [&header.encode(), &record[HEADER..]].concat(),
-            life: header.retain,
-        }
+    /// Another header, with the steps that the record has.
+    pub(super) fn header(header: Header, current: Option<Current<'_>>) -> Self {
+        let steps = current.map_or_else(Journal::default, |current| current.record.journal());
+        Self::record(&Record::with_journal(header, &steps))
+    }
+
+    pub(super) fn living_for(self, life: Duration) -> Self {
+        Self { life, ..self }
     }
 }
 

@@ -175,10 +175,10 @@ mod tests {
         let stranger = bytes(b"somebody else's".to_vec(), 1_000, 9_000);
         assert_eq!(stranger, Err(Unreadable::Type));
         assert_eq!(
-            record(data(b"3", life), 1_000, 1_000),
-            Err(Unreadable::Layout { byte: b'3' })
+            record(data(b"9", life), 1_000, 1_000),
+            Err(Unreadable::Layout { byte: b'9' })
         );
-        assert_eq!(record(data(b"3", life), 1_000, 1_500), Ok(None));
+        assert_eq!(record(data(b"9", life), 1_000, 1_500), Ok(None));
     }
 
     #[test]

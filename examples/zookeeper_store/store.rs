@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Current, Header, Owner, ReadReply, RecordKey,
-    ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreError, StoreErrorKind,
-    StoreFuture, Unreadable, Watch, claim, complete, release, released_life, renew, resolve,
+    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Current, HEADER, Header, Journal, Owner,
+    ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
+    StoreError, StoreErrorKind, StoreFuture, Unreadable, Watch, append, claim, complete, release,
+    release_with_journal, released_life, renew, resolve,
 };
 use zookeeper_client::Client;
 
@@ -132,16 +133,21 @@ impl ZooKeeperStore {
     }
 }
 
-/// Header of a whole record, if the server accepts a record of this size.
-fn header(record: &Bytes) -> Result<Result<Header, Unreadable>, StoreError> {
-    if record.len() > place::LARGEST {
-        let (bytes, most) = (record.len(), place::LARGEST);
+/// A whole record, if the server accepts one of this size.
+fn whole(record: &Bytes) -> Result<Result<Record, Unreadable>, StoreError> {
+    check_size(record.len())?;
+    Ok(Record::decode(record.clone()))
+}
+
+fn check_size(bytes: usize) -> Result<(), StoreError> {
+    let most = place::LARGEST;
+    if bytes > most {
         return Err(StoreError::new(
             StoreErrorKind::TooLarge,
             format!("{bytes} bytes are too many for a node of ZooKeeper, which takes {most}"),
         ));
     }
-    Ok(Header::decode(record))
+    Ok(())
 }
 
 impl Store for ZooKeeperStore {
@@ -152,7 +158,7 @@ impl Store for ZooKeeperStore {
     ) -> StoreFuture<'a, ClaimReply> {
         let decide = |current: Option<Current<'_>>, now_us| {
             let (reply, write) = claim(current, request, now_us);
-            (reply, write.map(|new| Write::header(&new, new.retain)))
+            (reply, write.map(|new| Write::header(new, current)))
         };
         self.operate(&self.calls, "a claim", key, decide, ClaimReply::Unreadable)
     }
@@ -162,14 +168,14 @@ impl Store for ZooKeeperStore {
         key: &'a RecordKey,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
-        let finished = match header(record) {
-            Ok(Ok(header)) => header,
+        let finished = match whole(record) {
+            Ok(Ok(finished)) => finished,
             Ok(Err(why)) => return StoreFuture::ready(Ok(CompleteReply::Unreadable(why))),
             Err(error) => return StoreFuture::ready(Err(error)),
         };
         let decide = move |current: Option<Current<'_>>, _| {
             let (reply, write) = complete(current, &finished);
-            (reply, write.map(|new| Write::answer(&new, record)))
+            (reply, write.as_ref().map(Write::record))
         };
         let what = "a completion";
         self.operate(&self.calls, what, key, decide, CompleteReply::Unreadable)
@@ -185,7 +191,30 @@ impl Store for ZooKeeperStore {
             let (reply, write) = release(current, *owner, remains);
             let write = current.zip(write).map(|(current, new)| {
                 let life = released_life(&current.record.header, remains);
-                Write::header(&new, life.unwrap_or(current.left))
+                let life = life.unwrap_or(current.left);
+                Write::header(new, Some(current)).living_for(life)
+            });
+            (reply, write)
+        };
+        let what = "a release";
+        self.operate(&self.calls, what, key, decide, ReleaseReply::Unreadable)
+    }
+
+    fn release_with_journal<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        remains: Remains,
+        journal: &'a Journal,
+    ) -> StoreFuture<'a, ReleaseReply> {
+        if let Err(error) = check_size(HEADER + journal.as_bytes().len()) {
+            return StoreFuture::ready(Err(error));
+        }
+        let decide = move |current: Option<Current<'_>>, _| {
+            let (reply, write) = release_with_journal(current, *owner, remains, journal);
+            let write = current.zip(write).map(|(current, record)| {
+                let life = released_life(&current.record.header, remains);
+                Write::record(&record).living_for(life.unwrap_or(current.left))
             });
             (reply, write)
         };
@@ -196,10 +225,38 @@ impl Store for ZooKeeperStore {
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
         let decide = |current: Option<Current<'_>>, _| {
             let (reply, write) = renew(current, claim);
-            (reply, write.map(|new| Write::header(&new, claim.retain)))
+            (reply, write.map(|new| Write::header(new, current)))
         };
         let what = "a renewal";
         self.operate(&self.background, what, key, decide, RenewReply::Unreadable)
+    }
+
+    fn keeps_journals(&self) -> bool {
+        true
+    }
+
+    fn append<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        journal: &'a Journal,
+        known: usize,
+    ) -> StoreFuture<'a, AppendReply> {
+        if let Err(error) = check_size(HEADER + journal.as_bytes().len()) {
+            return StoreFuture::ready(Err(error));
+        }
+        let decide = |current: Option<Current<'_>>, _| {
+            let (reply, write) = append(current, claim, journal);
+            let write = write.map(|(header, steps)| Record::with_journal(header, &steps));
+            (reply, write.as_ref().map(Write::record))
+        };
+        // Nothing new: a renewal.
+        let link = if known == journal.as_bytes().len() {
+            &self.background
+        } else {
+            &self.calls
+        };
+        self.operate(link, "an append", key, decide, AppendReply::Unreadable)
     }
 
     fn resolve<'a>(
@@ -208,14 +265,14 @@ impl Store for ZooKeeperStore {
         seen: &'a Header,
         record: &'a Bytes,
     ) -> StoreFuture<'a, ResolveReply> {
-        let known = match header(record) {
-            Ok(Ok(header)) => header,
+        let new = match whole(record) {
+            Ok(Ok(new)) => new,
             Ok(Err(why)) => return StoreFuture::ready(Ok(ResolveReply::Unreadable(why))),
             Err(error) => return StoreFuture::ready(Err(error)),
         };
         let decide = move |current: Option<Current<'_>>, _| {
-            let (reply, write) = resolve(current, seen, &known);
-            (reply, write.map(|new| Write::answer(&new, record)))
+            let (reply, write) = resolve(current, seen, &new);
+            (reply, write.as_ref().map(Write::record))
         };
         let what = "a resolution";
         self.operate(&self.calls, what, key, decide, ResolveReply::Unreadable)

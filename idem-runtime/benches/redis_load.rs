@@ -11,10 +11,12 @@ mod load;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use idem_runtime::store::Store;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Engine, Error, cache::LocalCache};
 use tokio::runtime::Runtime;
 
+use self::load::batch::batches;
 use self::load::compare::compare;
 use self::load::options::Options;
 use self::load::order::merchant;
@@ -100,6 +102,10 @@ fn suite<'a>(
         raw(&connection, raw::FENCED_AND_CLAIMED),
     );
     suite.add("first+replay", "idem", shop::FirstAndReplay(customer()));
+    let claimed: Arc<dyn Store> = Arc::new(store(runtime, server));
+    batches(&claimed, customer, |case, batch| {
+        suite.add(case, "idem", batch);
+    });
     suite
 }
 

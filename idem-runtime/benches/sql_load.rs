@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 
+use self::load::batch::batches;
 use self::load::options::Options;
 use self::load::order::merchant;
 use self::load::process_meter::ProcessMeter;
@@ -79,6 +80,12 @@ fn measure(options: &Options, store: &str, printer: &mut Printer) {
                 "first+replay",
                 "idem",
                 shop::FirstAndReplay(customer(mixed)),
+            );
+            let store = database.store(&runtime);
+            batches(
+                &store,
+                || customer(shop),
+                |case, batch| suite.add(case, "idem", batch),
             );
         }
         for &concurrency in &options.concurrency {

@@ -1,5 +1,6 @@
 //! Errors of idem itself, in place of an answer.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
@@ -34,6 +35,9 @@ struct ErrorParts {
     outage: bool,
     #[serde(skip)]
     source: Option<Arc<dyn StdError + Send + Sync>>,
+    /// What the caller would have received.
+    #[serde(skip)]
+    held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// The kind of an error. More kinds may come; match with a `_` arm.
@@ -126,6 +130,11 @@ pub enum ErrorKind {
     /// The cursor belongs to another listing or store, or the store has changed too much since. Begin the listing
     /// again.
     InvalidCursor,
+    /// A step cannot be run as it is written, and was not started.
+    ///
+    /// Its name was used before in this attempt, it is inside of another step or outside of a call, or the call has
+    /// too many steps. The message says which.
+    InvalidStep,
     /// A duration or limit is out of range, or a client-chosen key has no scope.
     InvalidPolicy,
     /// No engine is given, scoped or installed.
@@ -142,6 +151,7 @@ impl Error {
             retry_after: None,
             outage: false,
             source: None,
+            held: None,
         }))
     }
 
@@ -171,6 +181,16 @@ impl Error {
 
     pub(crate) fn is_outage(&self) -> bool {
         self.0.outage
+    }
+
+    /// Holds what the caller would have received.
+    pub(crate) fn holding(mut self, held: impl Any + Send + Sync) -> Self {
+        self.0.held = Some(Arc::new(held));
+        self
+    }
+
+    pub(crate) fn held(&self) -> Option<&(dyn Any + Send + Sync)> {
+        self.0.held.as_deref()
     }
 
     /// Takes the message of `cause` as the detail, and its source as the source.
@@ -361,6 +381,7 @@ impl fmt::Display for Error {
             ErrorKind::InvalidCursor => {
                 f.write_str("the cursor is not that of this listing; begin the listing again")
             }
+            ErrorKind::InvalidStep => f.write_str("a step cannot be run as it is written"),
             ErrorKind::InvalidPolicy => f.write_str("it is not set up right"),
             ErrorKind::NoEngine => f.write_str(
                 "no engine; call `Engine::install` at start-up, run inside `Engine::scope`, or \

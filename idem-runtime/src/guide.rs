@@ -37,6 +37,7 @@ pages! {
     redis "docs/guide/redis.md"
     scenarios "docs/guide/scenarios.md"
     sql "docs/guide/sql.md"
+    steps "docs/guide/steps.md"
     stores "docs/guide/stores.md"
     testing "docs/guide/testing.md"
     tokens "docs/guide/tokens.md"

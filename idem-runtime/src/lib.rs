@@ -42,13 +42,13 @@ pub mod __private;
 pub use env::clock;
 pub use outcome::on_error;
 
-pub use call::CallBuilder;
+pub use call::{CallBuilder, Step, StepCall, step};
 #[cfg(feature = "_sql")]
 #[cfg_attr(
     docsrs,
     doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
 )]
-pub use call::CallInTx;
+pub use call::{CallInTx, step_in_tx};
 pub use engine::{Engine, EngineBuilder, HasEngine, InstallError, ShutdownError};
 pub use env::observer::Observer;
 pub use error::{Error, ErrorKind};
@@ -68,7 +68,7 @@ pub use record::FOREVER;
 /// [`Engine::entries`] lists, [`CallBuilder::entry`] finds the record of one call.
 pub mod admin {
     pub use crate::lifecycle::entries::{Entries, EntryPage};
-    pub use crate::lifecycle::inspect::{Entry, EntryState};
+    pub use crate::lifecycle::inspect::{Entry, EntryState, RecordedStep, StepState};
     pub use crate::store::listing::EntryFilter;
 }
 
@@ -107,6 +107,11 @@ pub mod key {
         ParseKeyDigestError, ToKey,
     };
     pub use crate::identity::operation::Operation;
+}
+
+/// The types behind [`step()`].
+pub mod steps {
+    pub use crate::call::{Hook, NoHook, StepHook, StepName};
 }
 
 /// What an [`Observer`] is given.

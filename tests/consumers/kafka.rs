@@ -8,7 +8,7 @@ use idem_tests::brokers::kafka::{GROUP, TOPIC, header};
 use idem_tests::brokers::{Broker as _, Kafka};
 use rdkafka::message::Message as _;
 use tokio::sync::watch;
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, Instant, sleep};
 
 use super::desk::{Desk, LEASE, ids, next, source, until, until_settled};
 
@@ -223,6 +223,48 @@ async fn a_kafka_cluster_that_was_down_is_consumed_again() {
     until_settled(&broker).await;
     desk.close().await;
     desk.assert_one_body_for_each_of(40);
+}
+
+#[tokio::test]
+async fn a_commit_that_the_cluster_refused_is_repeated() {
+    let (broker, mut desk) = (Kafka::with_partitions(1), Desk::new());
+    broker.cluster.refuse_commits(2);
+    broker.send(&ids(0..20)).await;
+    desk.open(&broker, 1, async |_| Ok(())).await;
+    until_settled(&broker).await;
+    desk.close().await;
+    desk.assert_one_body_for_each_of(20);
+}
+
+#[tokio::test]
+async fn what_is_settled_is_committed_soon() {
+    let (broker, mut desk) = (Kafka::with_partitions(1), Desk::new());
+    desk.open(&broker, 1, async |_| Ok(())).await;
+    broker.send(&ids([0])).await;
+    until_settled(&broker).await;
+    let start = Instant::now();
+    for id in 1..5 {
+        broker.send(&ids([id])).await;
+        until_settled(&broker).await;
+    }
+    assert!(start.elapsed() < SESSION, "{:?}", start.elapsed());
+    desk.close().await;
+}
+
+/// The cluster stands still while they join, so long that their session has lapsed, and answers neither of them.
+#[tokio::test]
+async fn consumers_that_the_cluster_forgot_while_they_joined_join_again() {
+    let (broker, mut desk) = (Kafka::with_partitions(2), Desk::new());
+    broker.send(&ids(0..20)).await;
+    desk.open(&broker, 2, async |_| Ok(())).await;
+    // No event tells that they wait; the cluster waits for others for 3 s.
+    sleep(SESSION / 4).await;
+    broker.cluster.pause();
+    sleep(SESSION).await;
+    broker.cluster.resume();
+    until_settled(&broker).await;
+    desk.close().await;
+    desk.assert_one_body_for_each_of(20);
 }
 
 #[tokio::test]

@@ -14,5 +14,6 @@ mod killed;
 mod memory;
 mod nats;
 mod rabbitmq;
+mod rabbitmq_tls;
 mod redis_streams;
 mod rules;

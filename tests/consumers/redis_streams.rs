@@ -8,7 +8,7 @@ use idem_tests::brokers::redis_streams::{GROUP, STREAM};
 use idem_tests::brokers::{Broker as _, RedisStreams};
 use tokio::time::{Instant, sleep};
 
-use super::desk::{Desk, Down, PATIENCE, error, ids, next, source, until_settled};
+use super::desk::{Desk, Down, PATIENCE, error, ids, next, source, until, until_settled};
 
 const EXHAUSTED: Verdict = Verdict::DeadLetter(DeadLetterReason::Exhausted);
 
@@ -94,6 +94,32 @@ async fn a_server_without_a_place_for_another_client_is_asked_again() {
     let reply = operator.command(&["CONFIG", "SET", "maxclients", "100"]);
     assert_eq!(reply.unwrap().as_error(), None);
     assert_eq!(waiting.await.unwrap().field("id"), Some(&b"m-1"[..]));
+}
+
+#[tokio::test]
+async fn a_consumer_is_told_that_the_server_has_no_place_and_connects_when_a_client_leaves() {
+    for builder in [
+        RedisServer::builder(),
+        RedisServer::builder().password("open"),
+    ] {
+        let server = builder.start();
+        let (mut operator, other) = (server.connect(), server.connect());
+        let limited = operator.command(&["CONFIG", "SET", "maxclients", "2"]);
+        assert_eq!(limited.unwrap().as_error(), None);
+        let refused = RedisStream::connect(&server.url(), STREAM, GROUP).await;
+        let text = refused.unwrap_err().to_string();
+        assert!(
+            text.contains("takes no more connections (`maxclients`); raise the limit"),
+            "{text}"
+        );
+        drop(other);
+        until("the client has left", async || {
+            RedisStream::connect(&server.url(), STREAM, GROUP)
+                .await
+                .is_ok()
+        })
+        .await;
+    }
 }
 
 #[tokio::test]

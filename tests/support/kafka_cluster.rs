@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! topic <name> <partitions>   creates a topic
+//! refuse <commits>            the next so many commits of offsets are refused
 //! down                        all brokers close their connections and refuse new ones
 //! up                          all brokers accept connections again
 //! ```
@@ -13,6 +14,7 @@ use std::env;
 use std::io::{self, BufRead, Write};
 
 use rdkafka::mocking::MockCluster;
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 
 /// The id that stands for all brokers.
 const ALL: i32 = -1;
@@ -28,6 +30,12 @@ fn main() {
             ["topic", name, partitions] => {
                 let partitions = partitions.parse().expect("a number of partitions");
                 cluster.create_topic(name, partitions, brokers)
+            }
+            ["refuse", commits] => {
+                let refused = RDKafkaRespErr::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS;
+                let refused = vec![refused; commits.parse().expect("a number of commits")];
+                cluster.request_errors(RDKafkaApiKey::OffsetCommit, &refused);
+                Ok(())
             }
             ["down"] => cluster.broker_down(ALL),
             ["up"] => cluster.broker_up(ALL),

@@ -49,7 +49,7 @@ fn write(life: Duration) -> Write {
         Fence::new(1),
         HOUR,
     );
-    Write::header(&header, life)
+    Write::header(header, None).living_for(life)
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@
     reason = "numbers of calls are small, and figures are rounded"
 )]
 
+pub(crate) mod batch;
 pub(crate) mod compare;
 pub(crate) mod driver;
 pub(crate) mod options;

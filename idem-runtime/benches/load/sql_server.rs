@@ -1,6 +1,7 @@
 //! The databases that are measured.
 
 use std::str::FromStr as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use idem_harness::{MariaDbServer, PostgresServer, TestDir};
@@ -62,35 +63,37 @@ impl Database {
 
     /// An engine on connections of its own, with this Redis in front of the database if there is one.
     pub(crate) fn engine(&self, runtime: &Runtime, redis: Option<&str>) -> Engine {
+        let store = self.store(runtime);
+        let Some(redis) = redis else {
+            return Engine::new(store);
+        };
+        let fast = runtime.block_on(RedisStore::connect(redis)).unwrap();
+        Engine::new(LayeredStore::new(fast, store))
+    }
+
+    /// A store on connections of its own.
+    pub(crate) fn store(&self, runtime: &Runtime) -> Arc<dyn Store> {
         runtime.block_on(async {
             match self {
                 Self::Sqlite(dir, synchronous) => {
                     let source = SqlSource::options(sqlite(dir, *synchronous));
                     let store = SqliteStore::connect(source).await.unwrap();
                     store.migrate().await.unwrap();
-                    engine(store, redis).await
+                    Arc::new(store) as Arc<dyn Store>
                 }
                 Self::Postgres(server) => {
                     let store = PostgresStore::connect(server.url()).await.unwrap();
                     store.migrate().await.unwrap();
-                    engine(store, redis).await
+                    Arc::new(store)
                 }
                 Self::MySql(server) => {
                     let store = MySqlStore::connect(server.url()).await.unwrap();
                     store.migrate().await.unwrap();
-                    engine(store, redis).await
+                    Arc::new(store)
                 }
             }
         })
     }
-}
-
-async fn engine(store: impl Store, redis: Option<&str>) -> Engine {
-    let Some(redis) = redis else {
-        return Engine::new(store);
-    };
-    let fast = RedisStore::connect(redis).await.unwrap();
-    Engine::new(LayeredStore::new(fast, store))
 }
 
 /// As the store opens it, but for how it syncs.

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Fence, Header, Owner, ReadReply, RecordKey,
+    ClaimReply, ClaimRequest, CompleteReply, Fence, Header, Journal, Owner, ReadReply, RecordKey,
     ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreFuture,
 };
 
@@ -18,6 +18,7 @@ impl Store for Blank {
             fence: Fence::new(1),
             attempt: 1,
             fresh: true,
+            journal: Journal::default(),
         }))
     }
 

@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS idem_records (
     record_key  bytea  NOT NULL PRIMARY KEY, -- 48 bytes: 16 of the SHA-256 of prefix and operation,
                                              -- and the digest
     op          text   NOT NULL,             -- the operation, for listings; no statement of idem looks for it
-    layout      bigint NOT NULL,             -- 50; a record of another layout is refused
+    layout      bigint NOT NULL,             -- 50, with steps 51; others are refused
     state       text   NOT NULL,             -- P pending, R released, Q reconciling;
                                              -- done: D value, E error, U unknown, T tombstone
     owner       bytea  NOT NULL,             -- 16 bytes: whose attempt wrote it last
@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS idem_records (
     detail      bigint NOT NULL,             -- P, Q: lease in ms; D, E, T: tag of the type; U: cause
     retain_ms   bigint NOT NULL,             -- how long it was written to be kept
     fingerprint bytea  NOT NULL,             -- 16 bytes: what was asked; 4: tags of the types of its answers
-    body        bytea,                       -- D, E: the answer
+    body        bytea,                       -- D, E: the answer; layout 51: the steps
     expires_us  bigint NOT NULL,             -- microseconds since 1970; to_timestamp(expires_us / 1e6)
     version     bigint NOT NULL              -- grows with every write
 ) WITH (fillfactor = 80);

@@ -256,10 +256,18 @@ impl RunningBody {
     /// Polls the body until it has ended, or must not continue.
     fn poll(&mut self, cx: &mut task::Context<'_>, body: &mut dyn PolledBody) -> Poll<RunEnd> {
         let poll = AssertUnwindSafe(|| body.poll(cx));
-        match self.context.enter(|| catch_unwind(poll)) {
-            Ok(Poll::Ready(())) => return Poll::Ready(RunEnd::Output),
+        let polled = self.context.enter(|| catch_unwind(poll));
+        let polled = match polled {
+            Ok(polled) => polled,
             Err(panic) => return Poll::Ready(RunEnd::Panic(panic)),
-            Ok(Poll::Pending) => {}
+        };
+        if let Some(lease) = self.context.lease()
+            && let Some(stop) = lease.steps.stopped(cx.waker())
+        {
+            return Poll::Ready(RunEnd::Stop(Box::new(Stop::Step(stop))));
+        }
+        if polled.is_ready() {
+            return Poll::Ready(RunEnd::Output);
         }
         if let Some(stop) = self.context.reconcile().and_then(PendingReconcile::stop) {
             return Poll::Ready(RunEnd::Stop(Box::new(stop)));

@@ -39,14 +39,14 @@ use crate::store::sql::SqlTransaction;
 ///
 /// It costs two round trips, the claim and the answer.
 ///
-/// In a spawned task, name the lifetime of the closure's transaction, `&mut PgTransaction<'static>` for one of a pool:
-/// with `'_` the compiler does not infer that the future is `Send`.
+/// In a spawned task or a handler, give the transaction's connection, as here: with `&mut PgTransaction<'_>` as the
+/// type of the closure's argument the compiler does not infer that the future is `Send`.
 ///
 /// ```
 /// # #[cfg(feature = "sqlite")]
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// use idem_runtime::{Engine, Error, store::sql::SqliteStore};
-/// use sqlx::{Connection, SqliteConnection, SqliteTransaction};
+/// use sqlx::{Connection, SqliteConnection};
 ///
 /// # let dir = std::env::temp_dir().join(format!("idem-in-tx-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir).unwrap();
@@ -71,9 +71,9 @@ use crate::store::sql::SqlTransaction;
 ///         .operation("orders.create")
 ///         .key("order-7")
 ///         .on_error(idem_runtime::on_error::Release)
-///         .in_tx(&mut tx)
-///         .run(async |tx: &mut SqliteTransaction<'_>, _| {
-///             sqlx::query("INSERT INTO orders VALUES (7)").execute(&mut **tx).await?;
+///         .in_tx(&mut *tx)
+///         .run(async |conn: &mut SqliteConnection, _| {
+///             sqlx::query("INSERT INTO orders VALUES (7)").execute(conn).await?;
 ///             Ok(7)
 ///         })
 ///         .await;

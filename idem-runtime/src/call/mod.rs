@@ -4,6 +4,7 @@
 //! - `run`: the future of a call, for one type of body and output; `drive`: its state machine, for all types.
 //! - `replay`: a stored answer becomes the output; `replay_count`: counts replayed calls for the HTTP layer.
 //! - `overtaken`: the result of a call whose own answer does not count.
+//! - `step`: a part of a body whose result outlives a failed attempt; `step_in_tx`: the same in a transaction.
 //! - `within`: a call in the caller's transaction; `in_tx`: the same for users; `borrowed_tx`: the transaction that the
 //!   body gets. `without_sql` stands for these three in builds without a database.
 //!
@@ -22,6 +23,9 @@ mod replay;
 #[cfg(feature = "http")]
 mod replay_count;
 mod run;
+mod step;
+#[cfg(feature = "_sql")]
+mod step_in_tx;
 #[cfg(feature = "_sql")]
 mod within;
 #[cfg(not(feature = "_sql"))]
@@ -36,6 +40,9 @@ pub use self::in_tx::CallInTx;
 #[cfg(feature = "http")]
 pub(crate) use self::replay_count::ReplayCount;
 pub use self::run::{Run, run, run_in_task};
+pub use self::step::{Hook, NoHook, Step, StepCall, StepHook, StepName, step};
+#[cfg(feature = "_sql")]
+pub use self::step_in_tx::step_in_tx;
 #[cfg(feature = "_sql")]
 pub use self::within::{InTx, TxEnd, TxRun, TxScope, begin_in_tx};
 #[cfg(not(feature = "_sql"))]

@@ -16,9 +16,12 @@ use crate::lifecycle::ending::{Settled, Settling};
 use crate::lifecycle::interpret::other_type;
 use crate::lifecycle::lease::Lease;
 use crate::lifecycle::reconcile::pending::Stop;
+use crate::lifecycle::step_log::StepStop;
 use crate::outcome::AnyOutput;
+use crate::outcome::codec::Encoded;
 use crate::outcome::stored::StoredAnswer;
 use crate::policy::OnCancel;
+use crate::record::transition::Remains;
 use crate::record::unknown_cause::Cause;
 use crate::record::{OutcomeKind, State};
 use crate::store::ReadReply;
@@ -32,19 +35,19 @@ pub(super) fn settle_after_lost_lease(engine: Engine, claim: Claim) -> Settling 
     })
 }
 
-/// Settles a call whose body was dropped before it began.
+/// Settles a call whose body was dropped before it began, or for a step of an unknown outcome.
 pub(super) fn settle_without_body(engine: Engine, claim: Claim, stop: Box<Stop>) -> Settling {
     Box::pin(async move {
         match *stop {
-            Stop::Undecided => {
-                let operation = claim.operation().clone();
-                let attempts = claim.attempt();
-                match claim.settle_undecided().await {
-                    Settled::Own => {
-                        let (core, now) = (&engine.core, Duration::ZERO);
-                        let cause = Some(Cause::Undecided);
-                        Settled::Refused(core.unknown(&operation, attempts, cause, now))
-                    }
+            Stop::Undecided => settle_unknown(&engine, claim, Cause::Undecided).await,
+            Stop::Step(StepStop::Unknown) => settle_unknown(&engine, claim, Cause::Step).await,
+            Stop::Step(StepStop::Undecided) => {
+                let (operation, attempt) = (claim.operation().clone(), claim.attempt());
+                let (core, now) = (&engine.core, Duration::ZERO);
+                let unknown = core.unknown(&operation, attempt, Some(Cause::Step), now);
+                // The next attempt asks the hook again.
+                match claim.settle(Encoded::Release(Remains::Request)).await {
+                    Settled::Own => Settled::Refused(unknown),
                     settled => settled,
                 }
             }
@@ -58,6 +61,19 @@ pub(super) fn settle_without_body(engine: Engine, claim: Claim, stop: Box<Stop>)
             }
         }
     })
+}
+
+/// Settles a call whose outcome is unknown.
+async fn settle_unknown(engine: &Engine, claim: Claim, cause: Cause) -> Settled {
+    let operation = claim.operation().clone();
+    let attempts = claim.attempt();
+    match claim.settle_unknown(cause).await {
+        Settled::Own => {
+            let (core, now) = (&engine.core, Duration::ZERO);
+            Settled::Refused(core.unknown(&operation, attempts, Some(cause), now))
+        }
+        settled => settled,
+    }
 }
 
 /// Replaces the call's output by the answer that counts.

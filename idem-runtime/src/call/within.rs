@@ -173,6 +173,13 @@ impl<O, P, T: SqlTransaction + ?Sized> fmt::Debug for TxRun<'_, O, P, T> {
     }
 }
 
+impl<O> TxEnd<O> {
+    /// Whether the body has an output, and not a panic.
+    pub(crate) fn has_output(&self) -> bool {
+        self.0.is_ok()
+    }
+}
+
 impl<O> fmt::Debug for TxEnd<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TxEnd").finish_non_exhaustive()
@@ -199,16 +206,25 @@ impl TxScope {
 /// Claims the key inside the transaction, or finds the call's answer.
 pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
     call: Call,
-    mut output: Output<O, P>,
+    output: Output<O, P>,
     tx: &mut T,
 ) -> InTx<'_, O, P, T> {
+    begin_or_replay(call, output, tx).await.0
+}
+
+/// The same. The second part is the key of a record whose answer is replayed.
+pub(super) async fn begin_or_replay<O, P, T: SqlTransaction + ?Sized>(
+    call: Call,
+    mut output: Output<O, P>,
+    tx: &mut T,
+) -> (InTx<'_, O, P, T>, Option<RecordKey>) {
     // An answer of the local cache involves no wait, see `Drive::poll_start`.
     tokio::task::consume_budget().await;
     let (engine, request) = match describe(call.answered_by(output.any())) {
         Ok(described) => described,
         Err(error) => {
             output.any().refuse(error);
-            return InTx::Answered(output.take());
+            return (InTx::Answered(output.take()), None);
         }
     };
     let policy = request.policy.clone();
@@ -218,12 +234,12 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
     match Box::pin(admit(&engine, &key, request, tx)).await {
         Ok(TxAdmission::Answer(stored)) => {
             replay(&engine, output.any(), &stored);
-            InTx::Answered(output.take())
+            (InTx::Answered(output.take()), Some(key))
         }
         Ok(TxAdmission::Claim(claim, part, running)) => {
             let (claim, claimed) = claim.map_or((None, None), |claim| (Some(claim.0), claim.1));
             let context = running.context_with(claim);
-            InTx::Run(TxRun {
+            let run = TxRun {
                 engine,
                 output,
                 policy,
@@ -232,12 +248,13 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
                 context,
                 claim,
                 claimed,
-            })
+            };
+            (InTx::Run(run), None)
         }
         Err(error) => {
             engine.core.emit(&key, EventKind::Refused { error: &error });
             output.any().refuse(error);
-            InTx::Answered(output.take())
+            (InTx::Answered(output.take()), None)
         }
     }
 }
@@ -435,6 +452,16 @@ async fn claim<T: SqlTransaction + ?Sized>(
             let error = core.expired(key).await;
             Err(error.unwrap_or_else(|| refusal(key.operation(), &reply)))
         }
+        // The body has no steps, and would run them again.
+        ClaimReply::Granted { journal, .. } if !journal.is_empty() => {
+            let undone = store.undo_within(part.tx.connection(), key);
+            ending::before_deadline(engine, key, undone).await?;
+            let error = Error::new(ErrorKind::InvalidStep, key.operation().clone());
+            Err(error.detail(
+                "an earlier attempt, which was not in a transaction, has recorded steps, and this one would run them \
+                 again: call it without a transaction once more, or reset its entry",
+            ))
+        }
         ClaimReply::Granted { fence, attempt, .. } => {
             core.emit(key, EventKind::Claimed { attempt, fence });
             let claim = Header {
@@ -447,6 +474,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
                 retain: claim_request.retain,
                 fingerprint,
                 types: claim_request.types,
+                has_journal: false,
             };
             let listed = (store.has_one_writer()).then(|| ClaimedKey::new(core, key, part.own));
             Ok(Claimed::Granted((claim, listed)))
@@ -475,7 +503,7 @@ fn claim_request(policy: &EffectivePolicy, fingerprint: Fingerprint) -> ClaimReq
     }
 }
 
-fn transactional_store<'e>(
+pub(crate) fn transactional_store<'e>(
     engine: &'e Engine,
     key: &RecordKey,
 ) -> Result<&'e dyn TransactionalStore, Error> {
@@ -502,7 +530,7 @@ fn unreachable_database(key: &RecordKey, error: sqlx::Error) -> Error {
     )
 }
 
-fn failure(key: &RecordKey, failed: TxError) -> Error {
+pub(super) fn failure(key: &RecordKey, failed: TxError) -> Error {
     let operation = key.operation();
     match failed {
         TxError::Elsewhere { store } => {

@@ -11,9 +11,9 @@ use tokio::sync::Semaphore;
 use super::forward::Forward;
 use crate::identity::fingerprint::Fingerprint;
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Owner, ReadReply,
-    Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreError,
-    StoreErrorKind, StoreFuture, Watch,
+    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, ListReply, ListRequest,
+    Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
+    StoreError, StoreErrorKind, StoreFuture, Watch,
 };
 
 /// A fault of one operation.
@@ -74,6 +74,8 @@ pub enum StoreOperation {
     Release,
     /// [`Store::renew`]
     Renew,
+    /// [`Store::append`]
+    Append,
     /// [`Store::resolve`]
     Resolve,
     /// [`Store::read`], [`Store::poll`]
@@ -366,10 +368,38 @@ impl Forward for Faulty {
         })
     }
 
+    fn release_with_journal<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        remains: Remains,
+        journal: &'a Journal,
+    ) -> StoreFuture<'a, ReleaseReply> {
+        self.run(StoreOperation::Release, Some(*owner), move |store| {
+            let (key, owner, journal) = (key.clone(), *owner, journal.clone());
+            StoreFuture::pending(async move {
+                (store.release_with_journal(&key, &owner, remains, &journal)).await
+            })
+        })
+    }
+
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
         self.run(StoreOperation::Renew, Some(claim.owner), move |store| {
             let (key, claim) = (key.clone(), *claim);
             StoreFuture::pending(async move { store.renew(&key, &claim).await })
+        })
+    }
+
+    fn append<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        journal: &'a Journal,
+        known: usize,
+    ) -> StoreFuture<'a, AppendReply> {
+        self.run(StoreOperation::Append, Some(claim.owner), move |store| {
+            let (key, claim, journal) = (key.clone(), *claim, journal.clone());
+            StoreFuture::pending(async move { store.append(&key, &claim, &journal, known).await })
         })
     }
 

@@ -12,9 +12,9 @@ use crate::store::arc::each_operation;
 #[cfg(feature = "_sql")]
 use crate::store::sql::Sql;
 use crate::store::{
-    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Listener,
-    Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
-    StoreFuture, Watch,
+    Admission, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, ListReply,
+    ListRequest, Listener, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply,
+    ResolveReply, Store, StoreFuture, Watch,
 };
 
 /// Turns each operation of a store into a forwarded one that may be overridden.

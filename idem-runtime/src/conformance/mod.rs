@@ -87,6 +87,7 @@ mod fences;
 mod fingerprints;
 mod fixture;
 mod forward;
+mod journals;
 mod keys;
 mod late;
 mod leases;

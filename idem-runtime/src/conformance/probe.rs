@@ -11,9 +11,9 @@ use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::Operation;
 use crate::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Fence, Header, Listener, Needs,
-    OutcomeKind, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply,
-    ResolveReply, State, Store, StoreError, UNDECIDED, Unreadable, Watch,
+    AnswerTypes, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Fence, Header, Journal,
+    Listener, Needs, OutcomeKind, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains,
+    RenewReply, ResolveReply, State, Store, StoreError, UNDECIDED, Unreadable, Watch,
 };
 
 pub(super) const A: Owner = Owner::from_bytes(*b"owner A of tests");
@@ -55,7 +55,7 @@ pub(super) const NO_RECORDS: [(&[u8], Unreadable); 4] = [
     (b"", Unreadable::Short { bytes: 0 }),
     (b"2D", Unreadable::Short { bytes: 2 }),
     (b"1D", Unreadable::Layout { byte: b'1' }),
-    (b"3D", Unreadable::Layout { byte: b'3' }),
+    (b"4D", Unreadable::Layout { byte: b'4' }),
 ];
 
 /// An owner with a number, for cases that need many.
@@ -174,6 +174,7 @@ pub(super) fn header(state: State) -> Header {
         retain: RETAIN,
         fingerprint: ASKED,
         types: TYPES,
+        has_journal: false,
     }
 }
 
@@ -187,6 +188,7 @@ fn claimed(request: &ClaimRequest, state: State, fence: Fence, attempts: u16) ->
         retain: request.retain,
         fingerprint: request.fingerprint,
         types: request.types,
+        has_journal: false,
     }
 }
 
@@ -358,8 +360,68 @@ impl Probe {
         )
     }
 
+    pub(super) async fn release_with_journal(
+        &self,
+        owner: Owner,
+        remains: Remains,
+        journal: &[u8],
+    ) -> ReleaseReply {
+        let journal = Journal::new(Bytes::copy_from_slice(journal));
+        let store = &self.store;
+        let reply = store.release_with_journal(&self.key, &owner, remains, &journal);
+        ok("release", reply.await)
+    }
+
     pub(super) async fn renew(&self, claim: &Header) -> RenewReply {
         ok("renew", self.store.renew(&self.key, claim).await)
+    }
+
+    /// Appends to the journal of a claim: `known` bytes of it are in the store.
+    pub(super) async fn append(&self, claim: &Header, journal: &[u8], known: usize) -> AppendReply {
+        let journal = Journal::new(Bytes::copy_from_slice(journal));
+        let reply = self.store.append(&self.key, claim, &journal, known).await;
+        ok("append", reply)
+    }
+
+    /// Whether the store keeps journals, which it need not.
+    pub(super) async fn keeps_journals(&self) -> bool {
+        let other = self.at(usize::MAX);
+        let claim = other.take(&request_by(C)).await;
+        let keeps = other.append(&claim, b"j", 0).await != AppendReply::Unsupported;
+        assert_eq!(
+            self.store.keeps_journals(),
+            keeps,
+            "`keeps_journals` tells what `append` does"
+        );
+        keeps
+    }
+
+    /// Claims the key, which must be granted. Returns the header of the claim, and the journal that came with it.
+    pub(super) async fn take_with_journal(&self, request: &ClaimRequest) -> (Header, Bytes) {
+        let lease = request.lease;
+        match self.claim(request).await {
+            ClaimReply::Granted {
+                fence,
+                attempt,
+                journal,
+                ..
+            } => {
+                let claim = claimed(request, State::Pending { lease }, fence, attempt);
+                (claim, journal.as_bytes().clone())
+            }
+            ClaimReply::Reconcile {
+                fence,
+                attempts,
+                journal,
+            } => {
+                let claim = claimed(request, State::Reconciling { lease }, fence, attempts);
+                (claim, journal.as_bytes().clone())
+            }
+            other => panic!(
+                "nothing prevents the claim of {:?}: {other:?}",
+                request.owner
+            ),
+        }
     }
 
     pub(super) async fn resolve(&self, seen: &Header, record: &Bytes) -> ResolveReply {
@@ -395,7 +457,7 @@ impl Probe {
     pub(super) async fn look_into(&self, request: &ClaimRequest) -> Header {
         let (fence, attempts) = expect!(
             self.claim(request).await,
-            ClaimReply::Reconcile { fence, attempts } => (fence, attempts),
+            ClaimReply::Reconcile { fence, attempts, .. } => (fence, attempts),
             "{:?} can find out", request.owner
         );
         let lease = request.lease;

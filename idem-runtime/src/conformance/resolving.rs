@@ -56,6 +56,7 @@ pub(super) fn new(state: State) -> Header {
         retain: TTL,
         fingerprint: NONE,
         types: AnswerTypes::UNKNOWN,
+        has_journal: false,
     }
 }
 

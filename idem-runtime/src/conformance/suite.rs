@@ -2,9 +2,9 @@
 
 use super::case::Case;
 use super::{
-    at_hand, attempts, bodies, claims, completing, completions, fences, fingerprints, keys, late,
-    leases, life, listening, listings, races, reads, reconciled, reconciling, releases, renewals,
-    repeats, resets, resolving, room, starting, types, unknown, unreadable, watching,
+    at_hand, attempts, bodies, claims, completing, completions, fences, fingerprints, journals,
+    keys, late, leases, life, listening, listings, races, reads, reconciled, reconciling, releases,
+    renewals, repeats, resets, resolving, room, starting, types, unknown, unreadable, watching,
 };
 
 /// All cases, in the order of their subjects.
@@ -16,6 +16,7 @@ pub fn cases() -> Vec<Case> {
         completing::cases(),
         releases::cases(),
         renewals::cases(),
+        journals::cases(),
         repeats::cases(),
         leases::cases(),
         life::cases(),

@@ -43,7 +43,7 @@ const REASON: &str = "idem-reason";
 ///
 /// | verdict | effect |
 /// | --- | --- |
-/// | acknowledge | the offset may be committed: in the background, at most every 100 ms, and before the partition is given up |
+/// | acknowledge | the offset may be committed: in the background, every 100 ms, until the brokers take it, and before the partition is given up |
 /// | retry | this process delivers the message again after the pause, from memory; the offset is not committed |
 /// | dead letter | the message is sent to [`dead_letters`](Self::dead_letters) with `acks=all`, all its headers, `idem-id` and `idem-reason`; then as acknowledge |
 /// | stop | the offset is not committed |
@@ -160,7 +160,7 @@ impl KafkaTopic {
         let callbacks = Callbacks {
             topic: topic.clone(),
             offsets: offsets.clone(),
-            is_committing: false.into(),
+            commits: ().into(),
         };
         let consumer = config
             .create_with_context::<_, BaseConsumer<_>>(callbacks)

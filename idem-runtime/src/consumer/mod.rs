@@ -89,6 +89,8 @@ pub use self::jet_stream::{JetStream, JetStreamDelivery};
 pub use self::kafka_topic::{KafkaDelivery, KafkaTopic};
 pub use self::memory_queue::{MemoryDelivery, MemoryQueue};
 #[cfg(feature = "rabbitmq")]
+pub use self::rabbit_queue::builder::RabbitQueueBuilder;
+#[cfg(feature = "rabbitmq")]
 pub use self::rabbit_queue::{RabbitDelivery, RabbitQueue};
 #[cfg(feature = "redis-streams")]
 pub use self::redis_stream::{RedisStream, RedisStreamDelivery};

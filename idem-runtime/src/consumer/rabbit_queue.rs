@@ -1,5 +1,9 @@
 //! Queues of `RabbitMQ`.
 
+pub(super) mod builder;
+#[cfg(feature = "rabbitmq-tls")]
+mod tls;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -41,8 +45,8 @@ const DROPPED_HEADERS: [&str; 4] = ["BCC", "CC", "x-acquired-count", "x-delivery
 /// A queue of `RabbitMQ`, as the [`Source`] of a [`Consumer`](super::Consumer).
 ///
 /// For quorum queues and classic queues of `RabbitMQ` 3.8 or newer. The queue and that of the dead letters must exist,
-/// durable both: nothing is declared here. `amqps://` needs a TLS feature of the crate `lapin`, enabled by the
-/// application.
+/// durable both: nothing is declared here. `amqps://` needs the feature `rabbitmq-tls`, and trusts the authorities of
+/// the system, or that of [`RabbitQueueBuilder::root_certificate`](super::RabbitQueueBuilder::root_certificate).
 ///
 /// | verdict | commands |
 /// | --- | --- |
@@ -87,6 +91,9 @@ pub struct RabbitQueue {
 
 struct RabbitSettings {
     uri: AMQPUri,
+    /// For `amqps://`.
+    #[cfg(feature = "rabbitmq-tls")]
+    tls: Option<tls::RabbitTls>,
     queue: ShortString,
     prefetch: u16,
     /// Empty: the exchange that routes to the queue whose name is the routing key.
@@ -95,40 +102,6 @@ struct RabbitSettings {
 }
 
 impl RabbitQueue {
-    /// Connects, and checks that the queue is there.
-    ///
-    /// # Errors
-    ///
-    /// The broker cannot be reached within 10 s, or refuses; there is no such queue.
-    pub async fn connect(url: &str, queue: impl Into<String>) -> Result<Self, BrokerError> {
-        // The error of the parser may have parts of the URL.
-        let uri = url
-            .parse()
-            .map_err(|_| BrokerError::new("the URL of the RabbitMQ broker is none"))?;
-        let queue = queue.into();
-        let dead_routing_key = ShortString::try_new(format!("{queue}.dead"));
-        let settings = RabbitSettings {
-            uri,
-            dead_exchange: ShortString::default(),
-            dead_routing_key: dead_routing_key.map_err(BrokerError::new)?,
-            queue: ShortString::try_new(queue).map_err(BrokerError::new)?,
-            prefetch: PREFETCH,
-        };
-        let connected = async {
-            let connection = settings.connect().await?;
-            let channel = connection.create_channel().await?;
-            expect_queue(&channel, &settings.queue).await
-        };
-        match timeout(PATIENCE, connected).await {
-            Ok(Ok(())) => Ok(Self {
-                settings: Arc::new(settings),
-                open: None,
-            }),
-            Ok(Err(error)) => Err(BrokerError::new(error)),
-            Err(_) => Err(BrokerError::new("the RabbitMQ broker does not answer")),
-        }
-    }
-
     fn settings(&mut self) -> &mut RabbitSettings {
         Arc::get_mut(&mut self.settings).expect("no delivery exists before the source is run")
     }
@@ -195,6 +168,10 @@ impl fmt::Debug for RabbitQueue {
 impl RabbitSettings {
     async fn connect(&self) -> lapin::Result<Connection> {
         let properties = ConnectionProperties::default().with_connection_name("idem".into());
+        #[cfg(feature = "rabbitmq-tls")]
+        if let Some(tls) = &self.tls {
+            return tls.connect(self.uri.clone(), properties).await;
+        }
         Connection::connect_uri(self.uri.clone(), properties).await
     }
 

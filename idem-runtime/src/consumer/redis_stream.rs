@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep};
 use super::delivery::{BrokerError, Delivery, Source};
 use super::verdict::Verdict;
 use crate::record::Owner;
+use crate::store::redis::{NO_ROOM, has_no_room};
 
 /// The longest wait for a new entry, and the longest time between two take-overs of entries of other consumers.
 const LONGEST_BLOCK: Duration = Duration::from_secs(1);
@@ -91,7 +92,7 @@ impl RedisStream {
     ///
     /// # Errors
     ///
-    /// The server cannot be reached within 5 s, or refuses.
+    /// The server cannot be reached within 5 s, takes no more connections, or refuses.
     pub async fn connect(
         url: &str,
         stream: impl Into<String>,
@@ -113,7 +114,7 @@ impl RedisStream {
             id: "id".into(),
             payload: "payload".into(),
         };
-        group.create().await.map_err(BrokerError::new)?;
+        group.create().await.map_err(connect_error)?;
         Ok(Self {
             group: Arc::new(group),
             reader: Reconnecting::new(client, None),
@@ -271,15 +272,34 @@ impl Source for RedisStream {
 
 /// Whether the server refuses, and would refuse again.
 fn lasts(error: &RedisError) -> bool {
-    let detail = error.detail().unwrap_or_default();
-    if detail.starts_with("max number of clients") {
-        return false;
+    let refuses = matches!(
+        error.code(),
+        Some("NOAUTH" | "WRONGPASS" | "NOPERM" | "WRONGTYPE" | "ERR")
+    );
+    !has_no_room(error) && (refuses || error.kind() == ErrorKind::AuthenticationFailed)
+}
+
+/// The error of the first command. The reply by which a server without a place refuses it may be lost, and the client
+/// library does not repeat that to `AUTH`.
+fn connect_error(error: RedisError) -> BrokerError {
+    let what = match error.kind() {
+        _ if error.is_connection_dropped() => {
+            "Redis closed the connection at once, as it does when"
+        }
+        ErrorKind::AuthenticationFailed => {
+            "Redis does not accept the user or password of the URL, or"
+        }
+        _ => return broker_error(error),
+    };
+    BrokerError::new(format!("{what} {NO_ROOM}"))
+}
+
+fn broker_error(error: RedisError) -> BrokerError {
+    if has_no_room(&error) {
+        BrokerError::new(NO_ROOM)
+    } else {
+        BrokerError::new(error)
     }
-    error.kind() == ErrorKind::AuthenticationFailed
-        || matches!(
-            error.code(),
-            Some("NOAUTH" | "WRONGPASS" | "NOPERM" | "WRONGTYPE" | "ERR")
-        )
 }
 
 impl Group {
@@ -398,7 +418,7 @@ impl Delivery for RedisStreamDelivery {
         self.group
             .hold([&*self.id], time)
             .await
-            .map_err(BrokerError::new)
+            .map_err(broker_error)
     }
 
     async fn settle(self, verdict: Verdict) -> Result<(), BrokerError> {
@@ -411,7 +431,7 @@ impl Delivery for RedisStreamDelivery {
                 group.link.query(&self.dead_letter(reason.as_str())).await
             }
         };
-        settled.map_err(BrokerError::new)
+        settled.map_err(broker_error)
     }
 }
 

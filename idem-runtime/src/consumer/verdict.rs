@@ -80,7 +80,7 @@ impl Error {
     /// | `Unknown`, `Exhausted`, `Mismatch` | [`DeadLetter`](Verdict::DeadLetter): an operator settles it |
     /// | `Undecodable`, `WrongType`, `UnknownRecord`, `TooLarge` | [`DeadLetter`](Verdict::DeadLetter): another version reads it |
     /// | `InvalidKey`, `TokenInvalid`, `TokenExpired`, `Reentered` | [`DeadLetter`](Verdict::DeadLetter): refused again whenever it is repeated |
-    /// | `NoEngine`, `InvalidPolicy`, `Unsupported`, `InvalidCursor`, a store that refuses | [`Stop`](Verdict::Stop) |
+    /// | `NoEngine`, `InvalidPolicy`, `InvalidStep`, `Unsupported`, `InvalidCursor`, a store that refuses | [`Stop`](Verdict::Stop) |
     ///
     /// ```
     /// use idem_runtime::consumer::{DeadLetterReason, Verdict};
@@ -112,6 +112,7 @@ impl Error {
             }
             ErrorKind::NoEngine
             | ErrorKind::InvalidPolicy
+            | ErrorKind::InvalidStep
             | ErrorKind::Unsupported
             | ErrorKind::InvalidCursor => Verdict::Stop,
             ErrorKind::Changed => Verdict::Retry(None),

@@ -98,6 +98,22 @@ pub enum EventKind<'a> {
     Dropped,
     /// The body panicked.
     Panicked,
+    /// The result of a [step](crate::step()) is stored, and the lease renewed.
+    StepKept {
+        /// The first part of its name.
+        step: &'a str,
+    },
+    /// A step was not run, because an earlier attempt has finished it.
+    StepReplayed {
+        /// The first part of its name.
+        step: &'a str,
+    },
+    /// A call has ended, and did not ask for a step that an earlier attempt had finished: it was renamed, or its branch
+    /// was not taken again.
+    StepUnused {
+        /// The first part of its name.
+        step: &'a str,
+    },
     /// The lease was renewed.
     Renewed,
     /// A renewal got no reply, or an error of the store; it is retried.

@@ -4,8 +4,7 @@ use std::fmt;
 
 #[cfg(feature = "digest-key")]
 use hmac::{Hmac, KeyInit, Mac};
-#[cfg(feature = "digest-key")]
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
@@ -32,6 +31,23 @@ pub(crate) struct Identified {
     pub(crate) identity: Identity,
     /// As in [`CallName`].
     pub(crate) plain: Option<Box<KeyDigest>>,
+}
+
+/// A part of a step that its record knows by a digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StepPart {
+    Name,
+    Input,
+}
+
+impl StepPart {
+    /// None is the beginning of another, nor of the `K` and `F` of a call.
+    const fn domain(self) -> &'static [u8] {
+        match self {
+            Self::Name => b"idem step 1\0",
+            Self::Input => b"idem step input 1\0",
+        }
+    }
 }
 
 impl CallName {
@@ -73,13 +89,39 @@ impl DigestKey {
         }
     }
 
-    /// Whether both give a call the same name.
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    /// The name in the store of a call of this plain digest.
+    pub(crate) fn name(&self, plain: &KeyDigest) -> KeyDigest {
         let call = Identity {
-            digest: KeyDigest::from_bytes([0; 32]),
+            digest: *plain,
             fingerprint: Fingerprint::NONE,
         };
-        self.identify(call).identity == other.identify(call).identity
+        self.identify(call).identity.digest
+    }
+
+    /// The digest by which a record knows a part of a step: its name, or its input. `call` is the plain digest of its
+    /// call. `part` has a fixed length for each `kind`.
+    pub(crate) fn step(&self, kind: StepPart, call: &KeyDigest, part: &[u8]) -> KeyDigest {
+        let digest: [u8; 32] = match self {
+            Self::Plain => Sha256::new_with_prefix(kind.domain())
+                .chain_update(call.as_bytes())
+                .chain_update(part)
+                .finalize()
+                .into(),
+            #[cfg(feature = "digest-key")]
+            Self::Keyed(mac) => Mac::chain_update(mac.clone(), kind.domain())
+                .chain_update(call.as_bytes())
+                .chain_update(part)
+                .finalize()
+                .into_bytes()
+                .into(),
+        };
+        KeyDigest::from_bytes(digest)
+    }
+
+    /// Whether both give a call the same name.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        let call = KeyDigest::from_bytes([0; 32]);
+        self.name(&call) == other.name(&call)
     }
 
     /// The name is the HMAC of `K` and the digest; the fingerprint the first 16 bytes of the HMAC of `F`, the digest

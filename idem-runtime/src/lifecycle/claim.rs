@@ -16,6 +16,7 @@ use crate::lifecycle::core::Core;
 use crate::lifecycle::ending::{Ending, HeldClaim, REPLY, Settled, Settling};
 use crate::lifecycle::lease::Lease;
 use crate::lifecycle::reconcile::pending::PendingReconcile;
+use crate::lifecycle::renewal::Renewal;
 use crate::lifecycle::renewal_guard::RenewalGuard;
 use crate::lifecycle::run_limit::RunPermit;
 use crate::local::singleflight::Leader;
@@ -146,7 +147,11 @@ impl Claim {
     }
 
     pub(crate) fn context_with(&self, reconcile: Option<PendingReconcile>) -> Context {
-        Context::new(Arc::clone(self.lease()), reconcile)
+        Context::new(
+            Arc::clone(self.held().core()),
+            Arc::clone(self.lease()),
+            reconcile,
+        )
     }
 
     /// Renews the lease now, besides the automatic renewals.
@@ -169,8 +174,8 @@ impl Claim {
         held.core().background.spawn_awaited(async move {
             let sent = core.clock.now();
             let moment = sent + core.limits.complete_deadline.max(REPLY);
-            let claim = lease.claim();
-            let reply = core.store.renew(&lease.key, &claim);
+            let renewal = Renewal::of(&lease);
+            let reply = renewal.send(&*core.store, &lease);
             let reply = deadline(&*core.clock, moment, pin!(reply)).await;
             if let Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) = reply {
                 lease.renewed(sent);
@@ -268,11 +273,11 @@ impl Claim {
         }
     }
 
-    /// Settles a claim whose reconciliation ended without a verdict.
-    pub(crate) async fn settle_undecided(mut self) -> Settled {
+    /// Settles a claim whose outcome is unknown.
+    pub(crate) async fn settle_unknown(mut self, cause: Cause) -> Settled {
         match self.held.take() {
             Some(held) => {
-                let ending = held.unknown_ending(Cause::Undecided);
+                let ending = held.unknown_ending(cause);
                 held.send_ending(ending).await
             }
             None => Settled::Own,
@@ -298,6 +303,11 @@ impl Claim {
         let fingerprint = lease.claim().fingerprint;
         let ending = match format.seal(lease.key.digest(), fingerprint, encoded) {
             Encoded::Release(remains) => held.release_ending(remains),
+            // A kept refusal of a step would end a call that is half done.
+            Encoded::Store {
+                outcome: OutcomeKind::Error,
+                ..
+            } if lease.steps.has_refused() => held.release_ending(Remains::Request),
             Encoded::Store {
                 outcome,
                 mut schema,
@@ -315,11 +325,18 @@ impl Claim {
                         _ => Cause::Error.code(),
                     };
                 }
-                let header = held.finished_header(outcome, schema);
-                record[..HEADER].copy_from_slice(&header.encode());
-                Ending::Complete {
-                    outcome,
-                    record: record.into(),
+                if outcome == OutcomeKind::Unknown {
+                    held.unknown_record(schema)
+                } else {
+                    for step in lease.steps.unused() {
+                        held.emit(EventKind::StepUnused { step: &step });
+                    }
+                    let header = held.finished_header(outcome, schema);
+                    record[..HEADER].copy_from_slice(&header.encode());
+                    Ending::Complete {
+                        outcome,
+                        record: record.into(),
+                    }
                 }
             }
         };
@@ -351,5 +368,7 @@ pub(crate) fn granted(
         retain: request.retain,
         fingerprint: request.fingerprint,
         types: request.types,
+        // The journal is the lease's: an answer has none.
+        has_journal: false,
     }
 }

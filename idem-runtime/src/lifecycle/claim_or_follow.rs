@@ -27,7 +27,7 @@ use crate::local::cache::{Life, Permit};
 use crate::local::singleflight::{Follower, Join, Leader, SharedOutcome};
 use crate::policy::EffectivePolicy;
 use crate::record::transition::{ClaimReply, ClaimRequest, Needs};
-use crate::record::{Fence, Owner, Record, State};
+use crate::record::{Fence, Journal, Owner, Record, State};
 
 /// A granted claim.
 struct Grant {
@@ -38,6 +38,7 @@ struct Grant {
     attempts: u16,
     /// As in [`ClaimReply::Granted`].
     fresh: bool,
+    journal: Journal,
     sent: Duration,
     leader: Option<Leader>,
 }
@@ -167,6 +168,7 @@ impl ClaimOrFollow {
             fence,
             attempts,
             fresh,
+            journal,
             sent,
             leader,
         } = grant;
@@ -184,6 +186,7 @@ impl ClaimOrFollow {
         };
         let claim =
             entered.arrive(|core| Claim::new(core, name, header, fresh, policy, sent, leader));
+        claim.lease().steps.inherit(&journal);
         let claim = claim.with_run_permit(run_permit);
         match reconcile {
             Some(reconcile) => Start::Reconcile(claim, reconcile),
@@ -430,21 +433,28 @@ impl ClaimOrFollow {
                 fence,
                 attempt,
                 fresh,
+                journal,
             } => NoAnswer::Granted(Grant {
                 request,
                 state: State::Pending { lease },
                 fence,
                 attempts: attempt,
                 fresh,
+                journal,
                 sent,
                 leader,
             }),
-            ClaimReply::Reconcile { fence, attempts } => NoAnswer::Granted(Grant {
+            ClaimReply::Reconcile {
+                fence,
+                attempts,
+                journal,
+            } => NoAnswer::Granted(Grant {
                 request,
                 state: State::Reconciling { lease },
                 fence,
                 attempts,
                 fresh: false,
+                journal,
                 sent,
                 leader,
             }),

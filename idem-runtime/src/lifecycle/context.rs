@@ -10,8 +10,10 @@ use crate::error::Error;
 use crate::identity::digest_key::CallName;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, RecordKey};
+use crate::lifecycle::core::{Core, Protection};
 use crate::lifecycle::lease::Lease;
 use crate::lifecycle::reconcile::pending::PendingReconcile;
+use crate::lifecycle::steps::Steps;
 use crate::local::singleflight::LocalLease as _;
 use crate::policy::LONG;
 use crate::record::{Fence, Header};
@@ -33,10 +35,28 @@ struct RunningCall {
 
 /// The resources of a call while its body runs.
 enum CallState {
-    Lease(Arc<Lease>),
+    Lease(Steps),
     /// Boxed, as the due reconciliation is: nearly every call has a lease and nothing to reconcile, and each of them would carry
     /// the space.
     Bare(Box<Bare>),
+}
+
+/// How the steps of a call are kept.
+pub(crate) enum StepsOf<'c> {
+    /// In its record.
+    Record(&'c Steps),
+    /// Not at all: the transaction undoes them.
+    Transaction,
+    /// Not at all: the store could not be queried.
+    Unprotected,
+    /// Not at all: this engine is disabled.
+    Disabled(
+        #[cfg_attr(
+            not(feature = "_sql"),
+            allow(dead_code, reason = "a step in a transaction reads it")
+        )]
+        &'c Arc<Core>,
+    ),
 }
 
 /// A call that runs without protection, or in a transaction.
@@ -47,6 +67,8 @@ struct Bare {
     within: Option<Header>,
     /// When it has run for as long as a lease would be renewed.
     until: Instant,
+    /// Its engine, if that is disabled.
+    disabled: Option<Arc<Core>>,
 }
 
 /// Returns the context of the running body.
@@ -110,7 +132,7 @@ pub(crate) fn is_inside() -> bool {
 impl RunningCall {
     fn engine(&self) -> u64 {
         match &self.state {
-            CallState::Lease(lease) => lease.engine,
+            CallState::Lease(steps) => steps.lease.engine,
             CallState::Bare(call) => call.engine,
         }
     }
@@ -118,34 +140,39 @@ impl RunningCall {
     /// The digest from which derived keys follow.
     fn plain(&self) -> &KeyDigest {
         match &self.state {
-            CallState::Lease(lease) => lease.plain(),
+            CallState::Lease(steps) => steps.lease.plain(),
             CallState::Bare(call) => call.name.plain(),
         }
     }
 
     fn key(&self) -> &RecordKey {
         match &self.state {
-            CallState::Lease(lease) => &lease.key,
+            CallState::Lease(steps) => &steps.lease.key,
             CallState::Bare(call) => &call.name.key,
         }
     }
 }
 
 impl Context {
-    pub(crate) fn new(lease: Arc<Lease>, reconcile: Option<PendingReconcile>) -> Self {
-        Self::of(CallState::Lease(lease), reconcile)
+    pub(crate) fn new(
+        core: Arc<Core>,
+        lease: Arc<Lease>,
+        reconcile: Option<PendingReconcile>,
+    ) -> Self {
+        Self::of(CallState::Lease(Steps { core, lease }), reconcile)
     }
 
     /// The context of a call without a lease, which may run for `max_run`. `within` is the claim of a call in a
     /// transaction; without one the call runs without protection.
     pub(crate) fn unleased(
-        engine: u64,
+        core: &Arc<Core>,
         name: CallName,
         within: Option<Header>,
         max_run: Duration,
     ) -> Self {
         let call = Bare {
-            engine,
+            engine: core.id,
+            disabled: (core.protection == Protection::Off).then(|| Arc::clone(core)),
             name,
             within,
             until: Instant::now() + max_run,
@@ -168,7 +195,7 @@ impl Context {
 
     /// Binds the key of this call to its request, also after a release.
     fn bind(&self) {
-        if let CallState::Lease(lease) = &self.0.state {
+        if let Some(lease) = self.lease() {
             lease.bind();
         }
     }
@@ -184,9 +211,34 @@ impl Context {
 
     pub(crate) fn lease(&self) -> Option<&Arc<Lease>> {
         match &self.0.state {
-            CallState::Lease(lease) => Some(lease),
+            CallState::Lease(steps) => Some(&steps.lease),
             CallState::Bare(_) => None,
         }
+    }
+
+    /// How the steps of the call are kept.
+    pub(crate) fn steps(&self) -> StepsOf<'_> {
+        match &self.0.state {
+            CallState::Lease(steps) => StepsOf::Record(steps),
+            CallState::Bare(call) if call.within.is_some() => StepsOf::Transaction,
+            CallState::Bare(call) => match &call.disabled {
+                Some(core) => StepsOf::Disabled(core),
+                None => StepsOf::Unprotected,
+            },
+        }
+    }
+
+    /// The key of a step of this call for the other side. It follows from the plain digest, as all derived keys do.
+    pub(crate) fn step_key(&self, name: &KeyDigest) -> KeyDigest {
+        let hash = Sha256::new_with_prefix(b"idem step key 1\0")
+            .chain_update(self.0.plain().as_bytes())
+            .chain_update(name.as_bytes());
+        KeyDigest::from_bytes(hash.finalize().into())
+    }
+
+    /// Whether both are of one call.
+    pub(crate) fn is_same_call(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// The operation of the call.
@@ -206,7 +258,7 @@ impl Context {
 
     fn claim(&self) -> Option<Header> {
         match &self.0.state {
-            CallState::Lease(lease) => Some(lease.claim()),
+            CallState::Lease(steps) => Some(steps.lease.claim()),
             CallState::Bare(call) => call.within,
         }
     }
@@ -288,7 +340,7 @@ impl Context {
     #[must_use]
     pub fn lease_remaining(&self) -> Duration {
         match &self.0.state {
-            CallState::Lease(lease) => lease.remaining(),
+            CallState::Lease(steps) => steps.lease.remaining(),
             CallState::Bare(call) if call.within.is_none() => Duration::ZERO,
             CallState::Bare(_) => LONG,
         }
@@ -306,7 +358,7 @@ impl Context {
     #[must_use]
     pub fn deadline(&self) -> Instant {
         match &self.0.state {
-            CallState::Lease(lease) => Instant::now() + lease.run_left(),
+            CallState::Lease(steps) => Instant::now() + steps.lease.run_left(),
             CallState::Bare(call) => call.until,
         }
     }

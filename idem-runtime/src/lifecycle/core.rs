@@ -64,6 +64,16 @@ pub(crate) struct Core {
     pub(crate) protection: Protection,
 }
 
+impl Core {
+    /// The digest key under which a record has its name. `plain` is the plain digest of its call.
+    pub(crate) fn digests_of(&self, key: &RecordKey, plain: &KeyDigest) -> &DigestKey {
+        match &self.former_digests {
+            Some(former) if former.name(plain) == *key.digest() => former,
+            _ => &self.digests,
+        }
+    }
+}
+
 /// Bounds of the whole engine.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {

@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
+use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use crate::lifecycle::background_thread::Unstored;
 use crate::lifecycle::core::Core;
 use crate::lifecycle::lease::Lease;
 use crate::lifecycle::renewal_guard::RenewalGuard;
+use crate::lifecycle::steps::Steps;
 use crate::local::cache::{Life, Permit};
 use crate::local::singleflight::LocalLease as _;
 use crate::local::singleflight::SharedOutcome;
@@ -139,10 +141,16 @@ impl HeldClaim {
 
     /// The ending of an attempt whose effect may or may not have happened.
     pub(crate) fn unknown_ending(&self, cause: Cause) -> Ending {
-        let header = self.finished_header(OutcomeKind::Unknown, cause.code());
+        self.unknown_record(cause.code())
+    }
+
+    /// The same, with the code of the cause. The record keeps the steps.
+    pub(crate) fn unknown_record(&self, code: u32) -> Ending {
+        let (journal, _) = self.lease().steps.journal();
+        let header = self.finished_header(OutcomeKind::Unknown, code);
         Ending::Complete {
             outcome: OutcomeKind::Unknown,
-            record: Bytes::copy_from_slice(&header.encode()),
+            record: Record::with_journal(header, &journal).into_bytes(),
         }
     }
 
@@ -173,6 +181,12 @@ impl HeldClaim {
         if let Some(ending) = self.cancel_ending() {
             self.lease().mark_body_ended();
             drop(EndingGuard::new(self, ending));
+        } else if self.lease().steps.is_unsent() {
+            let core = Arc::clone(self.core());
+            core.background.spawn_awaited(async move {
+                let lasts = self.lease().lasts();
+                self.send_steps(self.core().clock.now() + lasts).await;
+            });
         }
     }
 
@@ -268,7 +282,10 @@ impl HeldClaim {
             // The record may live since the first send.
             let (sent, permit) = (now, self.core().cache_permit(key));
             let attempt = now + reply_within;
-            let claim = self.lease().claim();
+            let claim = Header {
+                has_journal: self.lease().steps.known() > 0,
+                ..self.lease().claim()
+            };
             let reply = self.core().store.complete_claim(key, &claim, record);
             let reply = match deadline(clock, attempt.min(reply_deadline), pin!(reply)).await {
                 Ok(Ok(reply)) => reply,
@@ -422,16 +439,43 @@ impl HeldClaim {
         Settled::Own
     }
 
+    /// Sends steps that have ended and whose results the store lacks: the record that is released keeps them.
+    async fn send_steps(&self, moment: Duration) {
+        if self.lease().steps.is_unsent() {
+            let steps = Steps {
+                core: Arc::clone(self.core()),
+                lease: Arc::clone(self.lease()),
+            };
+            // Without them, the next attempt runs the steps again, as after a crash.
+            let _ = steps.append_until(moment, steps.lease.steps.len()).await;
+        }
+    }
+
     /// Sends the release until it has a reply or its deadline is over; then the lease lapses.
     async fn send_release(&self, remains: Remains, reply_time: Duration) -> Option<Settled> {
         let owner = self.lease().claim().owner;
         let clock = &*self.core().clock;
         let moment = clock.now() + reply_time;
         let mut backoff = Backoff::new(&owner);
+        let steps = self.lease().steps.released();
+        let mut writes_again = true;
         loop {
-            let key = &self.lease().key;
-            let reply = self.core().store.release(key, &owner, remains);
+            let (key, store) = (&self.lease().key, &self.core().store);
+            let reply = match &steps {
+                Some(journal) => store.release_with_journal(key, &owner, remains, journal),
+                None => store.release(key, &owner, remains),
+            };
             match deadline(clock, moment, pin!(reply)).await {
+                // The server has forgotten the record. Within the lease no other attempt has begun, and the next one is
+                // to find the steps.
+                Ok(Ok(ReleaseReply::Absent))
+                    if mem::take(&mut writes_again)
+                        && steps.is_some()
+                        && !self.lease().remaining().is_zero() =>
+                {
+                    self.lease().steps.unconfirm();
+                    self.send_steps(moment).await;
+                }
                 Ok(Ok(reply)) => {
                     if reply == ReleaseReply::Released {
                         self.emit(EventKind::Released {

@@ -88,7 +88,7 @@ impl Unleased {
     /// The same, with the claim of a call in a transaction.
     pub(crate) fn context_with(&self, within: Option<Header>) -> Context {
         let (key, plain) = (self.key.clone(), self.plain.clone());
-        Context::unleased(self.core.id, CallName { key, plain }, within, self.max_run)
+        Context::unleased(&self.core, CallName { key, plain }, within, self.max_run)
     }
 }
 

@@ -8,7 +8,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -25,8 +25,11 @@ use crate::lifecycle::acquire::unavailable;
 use crate::lifecycle::core::Core;
 use crate::outcome::codec::{Encoded, Replay};
 use crate::policy::EffectivePolicy;
+use crate::record::journal::EntryKind;
 use crate::record::transition::ResolveReply;
-use crate::record::{AnswerTypes, Fence, HEADER, Header, OutcomeKind, Owner, Record, State};
+use crate::record::{
+    AnswerTypes, Fence, HEADER, Header, Journal, OutcomeKind, Owner, Record, State,
+};
 use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreFuture};
 
 /// A snapshot of the stored record of a call.
@@ -123,6 +126,28 @@ pub enum EntryState {
     NotStored,
     /// Its outcome is unknown: the effect may or may not have happened.
     Unknown,
+}
+
+/// A step of a call, as its record shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecordedStep {
+    /// The first part of its name.
+    pub name: String,
+    /// Its state.
+    pub state: StepState,
+    /// The time of that state, by the calendar of the process that recorded it.
+    pub at: SystemTime,
+}
+
+/// The state of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StepState {
+    /// A step with `once` or `reconcile` has begun, and its end is not recorded: it runs, or was interrupted.
+    Begun,
+    /// It has ended so.
+    Finished(OutcomeKind),
 }
 
 impl Entry {
@@ -235,9 +260,38 @@ impl Entry {
         self.answer(encoded, type_name::<E>()).await
     }
 
+    /// The [steps](crate::step()) of its attempts, in the order of their last entries; without their results.
+    ///
+    /// Empty once the call is answered, and for an entry of a [listing](crate::Engine::entries), which does not read
+    /// them.
+    #[must_use]
+    pub fn steps(&self) -> Vec<RecordedStep> {
+        let mut steps: Vec<(_, RecordedStep)> = Vec::new();
+        for entry in self.record.journal().entries().map_while(Result::ok) {
+            steps.retain(|(step, _)| *step != entry.step);
+            let state = match entry.kind {
+                EntryKind::Begun => StepState::Begun,
+                EntryKind::Value => StepState::Finished(OutcomeKind::Value),
+                EntryKind::Error => StepState::Finished(OutcomeKind::Error),
+                EntryKind::Tombstone => StepState::Finished(OutcomeKind::Tombstone),
+                EntryKind::Unknown => StepState::Finished(OutcomeKind::Unknown),
+                EntryKind::Void | EntryKind::Origin => continue,
+            };
+            let recorded = RecordedStep {
+                name: entry.label,
+                state,
+                at: entry.at,
+            };
+            steps.push((entry.step, recorded));
+        }
+        steps.into_iter().map(|(_, recorded)| recorded).collect()
+    }
+
     /// Resets the record, an answer included.
     ///
     /// The next call runs the body, and counts as the first attempt. **If the effect had happened, it happens again.**
+    ///
+    /// Its steps are forgotten; [`reset_keeping_steps`](Self::reset_keeping_steps) keeps them.
     ///
     /// The request is kept: other arguments are a mismatch as before. The types of the answers are not: the next call
     /// may be of a corrected function. If an earlier body is still alive and succeeds before the next call, its answer
@@ -251,12 +305,47 @@ impl Entry {
     ///
     /// As [`resolve`](Self::resolve).
     pub async fn reset(self) -> Result<(), Error> {
+        self.reset_to(&Journal::default()).await
+    }
+
+    /// Resets the record, and keeps its [steps](crate::step()).
+    ///
+    /// The next call runs the body, which gets the results of finished steps and runs the others. A step whose outcome
+    /// is unknown stays so: only its `reconcile`, or [`reset`](Self::reset), lets it run.
+    ///
+    /// # Errors
+    ///
+    /// As [`reset`](Self::reset).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`resolve`](Self::resolve).
+    pub async fn reset_keeping_steps(self) -> Result<(), Error> {
+        let mut journal = self.record.journal();
+        if self.record.header.has_journal && journal.is_empty() {
+            // A listing has headers alone.
+            let (core, key) = (&self.core, &self.key);
+            let read = core
+                .patiently(key.operation(), || core.store.read(key))
+                .await?;
+            journal = match read {
+                ReadReply::Found { record, .. } if record.header == self.record.header => {
+                    record.journal()
+                }
+                _ => return Err(Error::new(ErrorKind::Changed, key.operation().clone())),
+            };
+        }
+        self.reset_to(&journal).await
+    }
+
+    async fn reset_to(self, journal: &Journal) -> Result<(), Error> {
         let header = Header {
             types: AnswerTypes::UNKNOWN,
+            has_journal: !journal.is_empty(),
             ..self.header(State::Released, self.policy.retain())
         };
-        let record = Bytes::copy_from_slice(&header.encode());
-        self.send(record, None).await
+        let record = [&header.encode()[..], journal.as_bytes()].concat();
+        self.send(record.into(), None).await
     }
 
     #[cfg(feature = "http")]
@@ -333,6 +422,7 @@ impl Entry {
             owner: Owner::by_hand(),
             // The `ttl` that the record was written with may be known to the operation alone.
             retain: retain.max(self.record.header.retain),
+            has_journal: false,
             ..self.record.header
         }
     }

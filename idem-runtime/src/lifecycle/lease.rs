@@ -13,6 +13,7 @@ use crate::env::striped::Lane;
 use crate::identity::digest_key::CallName;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::RecordKey;
+use crate::lifecycle::step_log::StepLog;
 use crate::local::singleflight::{Leader, LocalLease, SharedOutcome};
 use crate::policy::EffectivePolicy;
 use crate::record::Header;
@@ -46,6 +47,8 @@ pub(crate) struct Lease {
     lost_notify: Notify,
     /// The leader of the calls of this process that wait for the answer.
     leader: Option<Leader>,
+    /// The steps of its body, and of earlier attempts.
+    pub(crate) steps: StepLog,
 }
 
 /// The slot of a lease in the renewal queues. Changed under the lock of its queue.
@@ -126,6 +129,7 @@ impl Lease {
             grants: AtomicU32::new(0),
             lost_notify: Notify::new(),
             leader,
+            steps: StepLog::default(),
         }
     }
 

@@ -19,7 +19,12 @@ pub(crate) mod lease;
 pub(crate) mod outage;
 pub(crate) mod reconcile;
 pub(crate) mod remote_wait;
+pub(crate) mod renewal;
 pub(crate) mod renewal_guard;
 pub(crate) mod run_limit;
 pub(crate) mod start;
+#[cfg(feature = "_sql")]
+pub(crate) mod step_in_tx;
+pub(crate) mod step_log;
+pub(crate) mod steps;
 pub(crate) mod unacked_claim;

@@ -60,7 +60,7 @@ impl<E: Classify + ?Sized> Classify for Box<E> {
 /// The class of one of idem's own refusals.
 ///
 /// For an error that wraps that of a nested call: an unknown outcome stays unknown; every other refusal means that the
-/// nested body did not run now. A class decides about the *record* of the outer call, not whether a caller should
+/// nested body did not run now, or, of a step, that its result is not recorded, so that it may run again. A class decides about the *record* of the outer call, not whether a caller should
 /// retry; for that use [`Error::is_retryable`](crate::Error::is_retryable).
 impl Classify for crate::Error {
     fn class(&self) -> Class {

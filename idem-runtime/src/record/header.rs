@@ -6,7 +6,7 @@ use super::answer_types::AnswerTypes;
 use super::fence::Fence;
 use super::outcome_kind::OutcomeKind;
 use super::owner::Owner;
-use super::unreadable::{LAYOUT, Unreadable};
+use super::unreadable::{LAYOUT, LAYOUT_JOURNAL, Unreadable};
 use crate::identity::fingerprint::Fingerprint;
 
 /// Bytes before the body.
@@ -63,6 +63,8 @@ pub struct Header {
     pub fingerprint: Fingerprint,
     /// The types of the answers.
     pub types: AnswerTypes,
+    /// Whether a [`Journal`](super::Journal) follows. A record with an answer has none.
+    pub has_journal: bool,
 }
 
 impl Header {
@@ -77,13 +79,14 @@ impl Header {
             retain,
             fingerprint: Fingerprint::NONE,
             types: AnswerTypes::UNKNOWN,
+            has_journal: false,
         }
     }
 
     /// The 56 bytes in front of the body.
     ///
     /// ```text
-    ///  0     layout, '2'
+    ///  0     layout, '2'; '3' with a journal
     ///  1     state: P pending, W the same with a follower, R released, Q reconciling;
     ///        done: D value, E error, U unknown, T tombstone
     ///  2–17  owner
@@ -94,7 +97,7 @@ impl Header {
     /// 36–51  fingerprint
     /// 52–53  tag of the type of the value     0: not known
     /// 54–55  tag of the type of a kept error  0: not known, 1: none is kept
-    /// 56–    the answer (D, E)
+    /// 56–    the answer (D, E); with layout '3' the journal (P, R, Q, U)
     /// ```
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER] {
@@ -106,7 +109,11 @@ impl Header {
             State::Released => (b'R', 0),
         };
         let mut out = [0; HEADER];
-        out[0] = LAYOUT;
+        out[0] = if self.has_journal {
+            LAYOUT_JOURNAL
+        } else {
+            LAYOUT
+        };
         out[1] = state;
         out[2..18].copy_from_slice(self.owner.as_bytes());
         out[18..25].copy_from_slice(&self.fence.get().to_be_bytes()[1..]);
@@ -132,7 +139,8 @@ impl Header {
         let Some(&layout) = bytes.first() else {
             return Err(Unreadable::Short { bytes: 0 });
         };
-        if layout != LAYOUT {
+        let has_journal = layout == LAYOUT_JOURNAL;
+        if layout != LAYOUT && !has_journal {
             return Err(Unreadable::Layout { byte: layout });
         }
         let header: &[u8; HEADER] = bytes
@@ -144,6 +152,8 @@ impl Header {
             schema: word,
         };
         let state = match header[1] {
+            // A journal and an answer are not in one record.
+            byte @ (b'D' | b'E' | b'T') if has_journal => return Err(Unreadable::State { byte }),
             // `W` marks a waiting call, which concerns only the store.
             b'P' | b'W' => State::Pending {
                 lease: Duration::from_millis(word.into()),
@@ -169,6 +179,7 @@ impl Header {
             },
             fingerprint: Fingerprint::from_bytes(part(header, 36)),
             types: AnswerTypes::from_bytes(part(header, 52)),
+            has_journal,
         })
     }
 
@@ -198,6 +209,17 @@ impl Header {
             State::Reconciling { .. } => self.lapsed(left),
             _ => false,
         }
+    }
+
+    /// Whether the record is done with an unknown outcome.
+    pub(crate) fn is_done_unknown(&self) -> bool {
+        matches!(
+            self.state,
+            State::Done {
+                outcome: OutcomeKind::Unknown,
+                ..
+            }
+        )
     }
 
     /// Whether the record is a success, even one without a kept answer.

@@ -13,6 +13,7 @@
 mod answer_types;
 mod fence;
 mod header;
+pub(crate) mod journal;
 mod outcome_kind;
 mod owner;
 #[allow(clippy::module_inception, reason = "it holds `Record`")]
@@ -28,7 +29,8 @@ mod tests;
 pub use self::answer_types::AnswerTypes;
 pub use self::fence::Fence;
 pub use self::header::{FOREVER, HEADER, Header, MAX_RETAIN, State};
+pub use self::journal::Journal;
 pub use self::outcome_kind::OutcomeKind;
 pub use self::owner::Owner;
 pub use self::record::Record;
-pub use self::unreadable::{LAYOUT, Unreadable};
+pub use self::unreadable::{LAYOUT, LAYOUT_JOURNAL, Unreadable};

@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use crate::identity::fingerprint::Fingerprint;
-use crate::record::{AnswerTypes, Fence, Owner, Record, Unreadable};
+use crate::record::{AnswerTypes, Fence, Journal, Owner, Record, Unreadable};
 
 /// A request for a claim.
 #[derive(Clone, Debug)]
@@ -90,6 +90,8 @@ pub enum ClaimReply {
         /// Whether the record has its fingerprint from this claim: there was no record before, or one without a
         /// fingerprint. `false` for a claim that is sent again.
         fresh: bool,
+        /// The steps of earlier attempts.
+        journal: Journal,
     },
     /// The caller finds out whether an earlier attempt had its effect.
     Reconcile {
@@ -97,6 +99,8 @@ pub enum ClaimReply {
         fence: Fence,
         /// The number of attempts that were started before and are not accounted for.
         attempts: u16,
+        /// The steps of those attempts.
+        journal: Journal,
     },
     /// Another attempt holds the claim: its body runs, or it reconciles an earlier one.
     Running {
@@ -200,6 +204,22 @@ pub enum RenewReply {
     Reasserted,
     /// Another attempt has the claim, or the claim is over.
     Lost,
+    /// The key holds something unreadable, which is never changed.
+    Unreadable(Unreadable),
+}
+
+/// The reply to an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AppendReply {
+    /// The record has the whole journal (now, or since an earlier send), and the lease starts again.
+    Appended,
+    /// There was no record (lost in a failover); the claim was written again, with the whole journal.
+    Reasserted,
+    /// Another attempt has the claim, or the claim is over; nothing was changed.
+    Lost,
+    /// The store keeps no journals; nothing was changed.
+    Unsupported,
     /// The key holds something unreadable, which is never changed.
     Unreadable(Unreadable),
 }

@@ -14,6 +14,7 @@ fn header(state: State) -> Header {
         retain: Duration::from_hours(24),
         fingerprint: Fingerprint::from_bytes([9; 16]),
         types: AnswerTypes::from_bytes([0x3b, 0x72, 0x80, 0x01]),
+        has_journal: false,
     }
 }
 
@@ -95,7 +96,7 @@ fn a_value_that_is_no_record_is_refused() {
         Header::decode(&good[..55]),
         Err(Unreadable::Short { bytes: 55 })
     );
-    for byte in [b'1', b'3'] {
+    for byte in [b'1', b'4'] {
         let mut other = good;
         other[0] = byte;
         assert_eq!(Header::decode(&other), Err(Unreadable::Layout { byte }));
@@ -110,6 +111,47 @@ fn a_value_that_is_no_record_is_refused() {
         Header::decode(b"{\"status\":\"done\"}"),
         Err(Unreadable::Layout { byte: b'{' })
     );
+}
+
+#[test]
+fn a_journal_has_a_layout_of_its_own_and_no_answer() {
+    for state in [
+        State::Pending {
+            lease: Duration::from_secs(30),
+        },
+        State::Reconciling {
+            lease: Duration::from_secs(30),
+        },
+        State::Released,
+        State::Done {
+            outcome: OutcomeKind::Unknown,
+            schema: 3,
+        },
+    ] {
+        let with_journal = Header {
+            has_journal: true,
+            ..header(state)
+        };
+        let bytes = [&with_journal.encode()[..], b"steps"].concat();
+        assert_eq!(bytes[0], b'3');
+        let record = Record::decode(bytes.into()).unwrap();
+        assert_eq!((record.header, record.body()), (with_journal, &b""[..]));
+        assert_eq!(record.journal().as_bytes(), &b"steps"[..]);
+    }
+    for (outcome, byte) in [
+        (OutcomeKind::Value, b'D'),
+        (OutcomeKind::Error, b'E'),
+        (OutcomeKind::Tombstone, b'T'),
+    ] {
+        let answered = Header {
+            has_journal: true,
+            ..header(State::Done { outcome, schema: 1 })
+        };
+        assert_eq!(
+            Header::decode(&answered.encode()),
+            Err(Unreadable::State { byte })
+        );
+    }
 }
 
 #[test]

@@ -26,6 +26,9 @@
 //! A pending record whose lease is over may be claimed by any other owner; until one does, its owner
 //! may still renew and complete it. An owner that released its claim, or left it unknown, is granted
 //! nothing any more: an earlier request of it may still be on its way.
+//!
+//! A journal of steps is kept by every transition but a completion with an answer and a resolution: these bring their
+//! own, if any. An unknown outcome keeps the longer of the record's and its own.
 
 #[cfg(test)]
 mod tests;
@@ -33,11 +36,12 @@ mod tests;
 use std::time::Duration;
 
 pub use super::reply::{
-    ClaimReply, ClaimRequest, CompleteReply, Needs, ReleaseReply, Remains, RenewReply, ResolveReply,
+    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Needs, ReleaseReply, Remains, RenewReply,
+    ResolveReply,
 };
 pub use super::unknown_cause::UNDECIDED;
 use crate::identity::fingerprint::Fingerprint;
-use crate::record::{AnswerTypes, Fence, Header, OutcomeKind, Owner, Record, State};
+use crate::record::{AnswerTypes, Fence, Header, Journal, OutcomeKind, Owner, Record, State};
 
 /// The stored record of a key, read at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +71,7 @@ pub fn claim(
     let (mut fence, mut attempts) = (Fence::default(), 0);
     let (mut fingerprint, mut types) = (request.fingerprint, request.types);
     let (mut fresh, mut again) = (true, false);
+    let mut journal = Journal::default();
     let mut state = State::Pending {
         lease: request.lease,
     };
@@ -107,6 +112,7 @@ pub fn claim(
         fingerprint = known(header.fingerprint, fingerprint);
         types = request.types.or(header.types);
         fresh = header.fingerprint.is_none();
+        journal = record.journal();
         let reconciling = matches!(header.state, State::Reconciling { .. });
         // The owner's own claim, sent again after its reply was lost. A claim for the body after a reconciliation is a
         // new one.
@@ -132,12 +138,18 @@ pub fn claim(
             _ => attempts.saturating_add(1),
         };
     }
+    let has_journal = !journal.is_empty();
     let reply = match state {
-        State::Reconciling { .. } => ClaimReply::Reconcile { fence, attempts },
+        State::Reconciling { .. } => ClaimReply::Reconcile {
+            fence,
+            attempts,
+            journal,
+        },
         _ => ClaimReply::Granted {
             fence,
             attempt: attempts,
             fresh,
+            journal,
         },
     };
     let header = Header {
@@ -148,6 +160,7 @@ pub fn claim(
         retain: request.retain,
         fingerprint,
         types,
+        has_journal,
     };
     (reply, Some(header))
 }
@@ -158,15 +171,18 @@ fn known(kept: Fingerprint, asked: Fingerprint) -> Fingerprint {
     if kept.is_none() { asked } else { kept }
 }
 
-/// Decides a completion with `done`, the header of the finished record. The second part is the
-/// header that the store must write in front of the answer, to live for `done.retain`.
+/// Decides a completion with `finished`. The second part is the record that the store must write, to live for the
+/// `retain` of its header.
 #[must_use]
-pub fn complete(current: Option<Current<'_>>, done: &Header) -> (CompleteReply, Option<Header>) {
+pub fn complete(
+    current: Option<Current<'_>>,
+    finished: &Record,
+) -> (CompleteReply, Option<Record>) {
     let Some(Current { record, left }) = current else {
         // Lost or expired: the outcome is true all the same.
-        return (CompleteReply::Stored { late: true }, Some(*done));
+        return (CompleteReply::Stored { late: true }, Some(finished.clone()));
     };
-    let header = &record.header;
+    let (header, done) = (&record.header, &finished.header);
     let mine = header.owner == done.owner;
     if !header.fingerprint.matches(done.fingerprint) {
         return (CompleteReply::Mismatch, None);
@@ -178,7 +194,7 @@ pub fn complete(current: Option<Current<'_>>, done: &Header) -> (CompleteReply, 
             ..
         } if done.is_success() => (
             CompleteReply::Stored { late: !mine },
-            Some(settled(header, done)),
+            Some(settled(record, finished)),
         ),
         State::Done { .. } if mine => (CompleteReply::Stored { late: false }, None),
         State::Done { .. } => {
@@ -196,20 +212,41 @@ pub fn complete(current: Option<Current<'_>>, done: &Header) -> (CompleteReply, 
         // success is better than another run. An error is not: the successor may be alive and succeed.
         State::Pending { .. } | State::Reconciling { .. } | State::Released => (
             CompleteReply::Stored { late: !mine },
-            Some(settled(header, done)),
+            Some(settled(record, finished)),
         ),
     }
 }
 
-/// The header with which `done` replaces a record: the counter, the higher fence and the known fingerprint stay,
-/// and the types of the answers where `done` has none.
-fn settled(header: &Header, done: &Header) -> Header {
-    Header {
+/// The record by which `new` replaces another: the counter, the higher fence and the known fingerprint stay, and the
+/// types of the answers where `new` has none. Without an answer, the steps stay as well.
+fn settled(there: &Record, new: &Record) -> Record {
+    let (header, done) = (&there.header, &new.header);
+    let header = Header {
         attempts: header.attempts,
         fence: header.fence.max(done.fence),
         fingerprint: known(header.fingerprint, done.fingerprint),
         types: done.types.or(header.types),
         ..*done
+    };
+    let keeps = done.has_journal || done.is_done_unknown() && there.header.has_journal;
+    if keeps {
+        Record::with_journal(header, &longer(there, new))
+    } else {
+        new.clone().with_header(header)
+    }
+}
+
+/// The journal of a record without an answer that replaces another.
+///
+/// A journal is only appended to, so the longer one has all that the shorter one has, except that a later attempt may
+/// have released the record: then it had all that was acknowledged to the earlier one.
+fn longer(there: &Record, new: &Record) -> Journal {
+    let (kept, brought) = (there.journal(), new.journal());
+    let is_later = there.header.state == State::Released && there.header.owner != new.header.owner;
+    if is_later || kept.as_bytes().len() >= brought.as_bytes().len() {
+        kept
+    } else {
+        brought
     }
 }
 
@@ -274,12 +311,29 @@ pub fn release(
     }
 }
 
+/// Decides a [`release`] with the journal that the record keeps: whatever it has, `journal` has it all, or has what
+/// counts of it.
+#[must_use]
+pub fn release_with_journal(
+    current: Option<Current<'_>>,
+    owner: Owner,
+    remains: Remains,
+    journal: &Journal,
+) -> (ReleaseReply, Option<Record>) {
+    let (reply, write) = release(current, owner, remains);
+    let write = write.map(|header| Record::with_journal(header, journal));
+    (reply, write)
+}
+
 /// The life from now on of a record that a [`release`] of `claim` writes, if nothing remains of it. `None`: as
 /// long as it would have lived.
 #[must_use]
 pub fn released_life(claim: &Header, remains: Remains) -> Option<Duration> {
     match claim.state {
-        State::Pending { lease } if remains == Remains::Nothing && claim.attempts <= 1 => {
+        // Finished steps belong to one request.
+        State::Pending { lease }
+            if remains == Remains::Nothing && claim.attempts <= 1 && !claim.has_journal =>
+        {
             Some(lease.max(RELEASED_AT_LEAST))
         }
         _ => None,
@@ -302,20 +356,49 @@ pub fn renew(current: Option<Current<'_>>, claim: &Header) -> (RenewReply, Optio
     }
 }
 
-/// Decides a resolution: `new`, the header of a done or released record, replaces `seen` if that is still stored and
-/// its claim is not held. The second part is the header that the store must write in front of the answer, to live for
-/// `new.retain`. The types are those of `new`: a reset drops them.
+/// Decides an append: `journal` is all that the owner of `claim` has recorded, with what the record had when the claim
+/// was granted. It is a renewal as well. The second part is what the store must write or keep, to live for its
+/// `retain`.
+///
+/// The owner only appends, and what it sends may arrive in another order: so the longer of the two journals is right.
+#[must_use]
+pub fn append(
+    current: Option<Current<'_>>,
+    claim: &Header,
+    journal: &Journal,
+) -> (AppendReply, Option<(Header, Journal)>) {
+    let (reply, mut header, mut written) = match current {
+        None => (AppendReply::Reasserted, *claim, journal.clone()),
+        Some(Current { record, .. }) => match record.header.state {
+            State::Pending { .. } | State::Reconciling { .. }
+                if record.header.owner == claim.owner =>
+            {
+                (AppendReply::Appended, record.header, record.journal())
+            }
+            _ => return (AppendReply::Lost, None),
+        },
+    };
+    if written.as_bytes().len() < journal.as_bytes().len() {
+        written = journal.clone();
+    }
+    header.has_journal = !written.is_empty();
+    (reply, Some((header, written)))
+}
+
+/// Decides a resolution: `new`, a done or released record, replaces the one with the header `seen` if that is still
+/// stored and its claim is not held. The second part is the record that the store must write, to live for the `retain`
+/// of its header. The types are those of `new`: a reset drops them.
 #[must_use]
 pub fn resolve(
     current: Option<Current<'_>>,
     seen: &Header,
-    new: &Header,
-) -> (ResolveReply, Option<Header>) {
+    new: &Record,
+) -> (ResolveReply, Option<Record>) {
     let Some(Current { record, left }) = current else {
         return (ResolveReply::Absent, None);
     };
     let header = &record.header;
-    if header.owner == new.owner {
+    if header.owner == new.header.owner {
         // Sent again: each resolution has an owner of its own.
         return (ResolveReply::Resolved, None);
     }
@@ -326,15 +409,16 @@ pub fn resolve(
     if !lease_left.is_zero() {
         return (ResolveReply::Running { lease_left }, None);
     }
-    let attempts = match new.state {
+    let write = settled(record, new);
+    let attempts = match write.header.state {
         // The attempts are counted anew.
         State::Released => 0,
-        _ => header.attempts,
+        _ => write.header.attempts,
     };
-    let write = Header {
+    let header = Header {
         attempts,
-        types: new.types,
-        ..settled(header, new)
+        types: new.header.types,
+        ..write.header
     };
-    (ResolveReply::Resolved, Some(write))
+    (ResolveReply::Resolved, Some(write.with_header(header)))
 }

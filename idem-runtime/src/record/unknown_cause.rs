@@ -24,6 +24,8 @@ pub(crate) enum Cause {
         allow(dead_code, reason = "written by stores that are left out")
     )]
     HalfWay,
+    /// It is not known whether a step of an earlier attempt had its effect.
+    Step,
 }
 
 impl Cause {
@@ -35,6 +37,7 @@ impl Cause {
             Self::Undecided => UNDECIDED,
             Self::Unclassified => 5,
             Self::HalfWay => 6,
+            Self::Step => 7,
         }
     }
 
@@ -47,6 +50,7 @@ impl Cause {
             UNDECIDED => Some(Self::Undecided),
             5 => Some(Self::Unclassified),
             6 => Some(Self::HalfWay),
+            7 => Some(Self::Step),
             _ => None,
         }
     }
@@ -61,6 +65,7 @@ impl fmt::Display for Cause {
             Self::Undecided => "was reconciled without a verdict",
             Self::Unclassified => "ended with an error whose classification panicked",
             Self::HalfWay => "was dropped half-way, and its transaction was committed all the same",
+            Self::Step => "came to a step that an earlier attempt had begun, and may have finished",
         })
     }
 }
@@ -78,8 +83,9 @@ mod tests {
             Cause::Undecided,
             Cause::Unclassified,
             Cause::HalfWay,
+            Cause::Step,
         ];
-        assert_eq!(all.map(Cause::code), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(all.map(Cause::code), [1, 2, 3, 4, 5, 6, 7]);
         assert!(
             all.iter()
                 .all(|cause| Cause::of(cause.code()) == Some(*cause))

@@ -2,8 +2,13 @@
 
 use std::fmt;
 
-/// The first byte of every record that this version writes and reads.
+/// The first byte of a record without a journal.
 pub const LAYOUT: u8 = b'2';
+/// The first byte of a record whose header is followed by a [`Journal`](super::Journal).
+///
+/// A layout of its own, so that a version without steps refuses the record instead of dropping finished steps.
+pub const LAYOUT_JOURNAL: u8 = b'3';
+
 /// Reason that the value of a key is not readable as a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -35,7 +40,7 @@ impl fmt::Display for Unreadable {
             Self::Short { bytes } => write!(f, "{bytes} bytes are too few for a record"),
             Self::Layout { byte } => write!(
                 f,
-                "layout byte 0x{byte:02x} is not 0x{LAYOUT:02x}: another version of idem, or not a record"
+                "layout byte 0x{byte:02x} is neither 0x{LAYOUT:02x} nor 0x{LAYOUT_JOURNAL:02x}: another version of idem, or not a record"
             ),
             Self::State { byte } => {
                 write!(f, "state byte 0x{byte:02x} is not known to this version")

@@ -8,9 +8,9 @@ use bytes::Bytes;
 #[cfg(feature = "_sql")]
 use super::sql::Sql;
 use super::{
-    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Listener,
-    Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
-    StoreFuture, Watch,
+    Admission, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, ListReply,
+    ListRequest, Listener, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply,
+    ResolveReply, Store, StoreFuture, Watch,
 };
 use crate::env::observer::Observer;
 use crate::identity::fingerprint::Fingerprint;
@@ -30,7 +30,14 @@ macro_rules! each_operation {
             fn release<'a>(
                 &'a self, key: &'a RecordKey, owner: &'a Owner, remains: Remains
             ) -> StoreFuture<'a, ReleaseReply>;
+            fn release_with_journal<'a>(
+                &'a self, key: &'a RecordKey, owner: &'a Owner, remains: Remains, journal: &'a Journal
+            ) -> StoreFuture<'a, ReleaseReply>;
             fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply>;
+            fn keeps_journals(&self) -> bool;
+            fn append<'a>(
+                &'a self, key: &'a RecordKey, claim: &'a Header, journal: &'a Journal, known: usize
+            ) -> StoreFuture<'a, AppendReply>;
             fn resolve<'a>(
                 &'a self, key: &'a RecordKey, seen: &'a Header, record: &'a Bytes
             ) -> StoreFuture<'a, ResolveReply>;

@@ -75,12 +75,13 @@ pub use self::watch::{Feed, Watch, Watchers};
 use crate::env::observer::Observer;
 pub use crate::identity::operation::RecordKey;
 pub use crate::record::transition::{
-    ClaimReply, ClaimRequest, CompleteReply, Current, Needs, ReleaseReply, Remains, RenewReply,
-    ResolveReply, UNDECIDED, claim, complete, release, released_life, renew, resolve,
+    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Current, Needs, ReleaseReply, Remains,
+    RenewReply, ResolveReply, UNDECIDED, append, claim, complete, release, release_with_journal,
+    released_life, renew, resolve,
 };
 pub use crate::record::{
-    AnswerTypes, Fence, HEADER, Header, LAYOUT, MAX_RETAIN, OutcomeKind, Owner, Record, State,
-    Unreadable,
+    AnswerTypes, Fence, HEADER, Header, Journal, LAYOUT, LAYOUT_JOURNAL, MAX_RETAIN, OutcomeKind,
+    Owner, Record, State, Unreadable,
 };
 
 /// Keeps records and decides, key by key, which caller may run.
@@ -143,6 +144,8 @@ pub use crate::record::{
 ///     other operation. A position is valid in every process. A store that cannot list reports that.
 /// 17. **A claim begins no record that it [needs](ClaimRequest::needs).** If there is none, or it has expired, nothing
 ///     is written. If there is one, the claim is decided as any other.
+/// 18. **A journal is kept** through every claim, renewal and release of its record, and comes with each grant. A
+///     completion or a resolution replaces it by what its own record has. Only the owner of the claim appends.
 ///
 /// # Cancel safety
 ///
@@ -225,11 +228,53 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         remains: Remains,
     ) -> StoreFuture<'a, ReleaseReply>;
 
+    /// Releases the key as [`release`](Self::release) does, and writes the journal.
+    ///
+    /// `journal` is all that counts of what the owner has recorded, and of what the record had before: it may be shorter
+    /// than that of the record. The transition is [`release_with_journal`]. Called only if the store
+    /// [keeps journals](Self::keeps_journals), which must then implement it.
+    fn release_with_journal<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        remains: Remains,
+        journal: &'a Journal,
+    ) -> StoreFuture<'a, ReleaseReply> {
+        let _ = journal;
+        self.release(key, owner, remains)
+    }
+
     /// Renews the lease of a claim. `claim` is its header as granted.
     ///
     /// Called on the engine's own thread: a store with connections uses one of its own for this, so
     /// that no busy runtime and no full pipeline starves a lease.
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply>;
+
+    /// Whether the store keeps journals: [`append`](Self::append) then works.
+    ///
+    /// `false`, the default: a call with [steps](crate::step()) is refused before its first one, with
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
+    fn keeps_journals(&self) -> bool {
+        false
+    }
+
+    /// Appends to the journal of a claim, and renews its lease.
+    ///
+    /// `claim` is its header as granted. `journal` is the whole journal: what the record had when the claim was
+    /// granted, and what its owner has appended since. `known` of its bytes the store has confirmed, in the grant or
+    /// in a reply to this operation: a store may send the rest alone. The transition is [`append`].
+    ///
+    /// [`AppendReply::Unsupported`], the default: this store [keeps no journals](Self::keeps_journals).
+    fn append<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        journal: &'a Journal,
+        known: usize,
+    ) -> StoreFuture<'a, AppendReply> {
+        let _ = (key, claim, journal, known);
+        StoreFuture::ready(Ok(AppendReply::Unsupported))
+    }
 
     /// Replaces the record that was `seen` by a resolution or a reset.
     ///

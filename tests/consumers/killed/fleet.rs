@@ -46,9 +46,6 @@ struct Seat {
 pub(super) struct Fleet<'a> {
     broker: (&'static str, String),
     silence: Duration,
-    overlap: bool,
-    /// Without overlap: when the last consumer to go on has noticed that it was stalled.
-    quiet: Instant,
     store: &'a str,
     bank: &'a Bank,
     settings: &'a Settings,
@@ -68,8 +65,6 @@ impl<'a> Fleet<'a> {
         let mut fleet = Self {
             broker: (B::NAME, broker.url()),
             silence: B::SILENCE,
-            overlap: B::OVERLAP,
-            quiet: Instant::now(),
             store,
             bank,
             settings,
@@ -130,12 +125,8 @@ impl<'a> Fleet<'a> {
         from.get(place).copied()
     }
 
-    /// Strikes a consumer; false where all are stalled, or one too many.
+    /// Strikes a consumer; false where all are stalled.
     pub(super) fn strike(&mut self, fault: Fault, seeded: &mut Seeded) -> bool {
-        let is_stalled = |seat: &Seat| seat.stalled.is_some();
-        if !self.overlap && (self.seats.iter().any(is_stalled) || Instant::now() < self.quiet) {
-            return false;
-        }
         let Some(victim) = self.victim(seeded) else {
             return false;
         };
@@ -170,7 +161,6 @@ impl<'a> Fleet<'a> {
             if seat.stalled.is_some_and(|until| until <= Instant::now()) {
                 seat.consumer.resume();
                 seat.stalled = None;
-                self.quiet = Instant::now() + self.settings.lease;
             }
         }
         self.seats.iter().any(|seat| seat.stalled.is_some())

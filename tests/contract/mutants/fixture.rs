@@ -7,9 +7,9 @@ use bytes::Bytes;
 use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
 use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Listener, Owner,
-    ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
-    StoreFuture, Watch, Watchers,
+    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, ListReply, ListRequest,
+    Listener, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply,
+    Store, StoreFuture, Watch, Watchers,
 };
 
 use crate::flaw::Flaw;
@@ -87,9 +87,36 @@ impl Store for Flawed {
         StoreFuture::ready(Ok(self.0.release(key, *owner, remains)))
     }
 
+    fn release_with_journal<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        remains: Remains,
+        journal: &'a Journal,
+    ) -> StoreFuture<'a, ReleaseReply> {
+        let _turn = self.turn();
+        let reply = self.0.release_with_journal(key, *owner, remains, journal);
+        StoreFuture::ready(Ok(reply))
+    }
+
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
         let _turn = self.turn();
         StoreFuture::ready(Ok(self.0.renew(key, claim)))
+    }
+
+    fn keeps_journals(&self) -> bool {
+        true
+    }
+
+    fn append<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        journal: &'a Journal,
+        known: usize,
+    ) -> StoreFuture<'a, AppendReply> {
+        let _turn = self.turn();
+        StoreFuture::ready(Ok(self.0.append(key, claim, journal, known)))
     }
 
     fn resolve<'a>(

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use idem_runtime::store::{
-    self as rules, ClaimReply, ClaimRequest, CompleteReply, Fence, HEADER, Header, Needs,
-    OutcomeKind, Owner, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State,
-    StoreError, UNDECIDED,
+    self as rules, ClaimReply, ClaimRequest, CompleteReply, Fence, Header, Needs, OutcomeKind,
+    Owner, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, StoreError,
+    UNDECIDED,
 };
 
 use crate::flaw::Flaw;
+use crate::journals::behind;
 use crate::store::{Inner, MS, current};
 
 fn is_unknown(state: State) -> bool {
@@ -105,7 +106,9 @@ impl Inner {
             ClaimReply::Granted { fence, attempt, .. } => {
                 (*fence, *attempt) = (header.fence, header.attempts);
             }
-            ClaimReply::Reconcile { fence, attempts } => {
+            ClaimReply::Reconcile {
+                fence, attempts, ..
+            } => {
                 (*fence, *attempts) = (header.fence, header.attempts);
             }
             _ => {}
@@ -217,8 +220,9 @@ impl Inner {
                 _ => {}
             }
         }
-        let (reply, write) = rules::resolve(current(&found), &seen, &new);
-        if let (Some(mut header), Some((there, _))) = (write, &found) {
+        let (reply, write) = rules::resolve(current(&found), &seen, &behind(&new, record));
+        if let (Some(written), Some((there, _))) = (write, &found) {
+            let mut header = written.header;
             let before = &there.header;
             let mut life = header.retain;
             match self.flaw {
@@ -233,7 +237,7 @@ impl Inner {
                 Flaw::ForgetsFingerprintsByResolutions => header.fingerprint = new.fingerprint,
                 _ => {}
             }
-            let bytes = [&header.encode()[..], &record[HEADER..]].concat();
+            let bytes = self.ended(&header, &written, record);
             self.put(key, bytes.into(), life);
         }
         Ok(reply)

@@ -15,6 +15,7 @@ use idem_runtime::store::{
 };
 
 use crate::flaw::Flaw;
+use crate::journals::{behind, rewritten};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 const YEARS: Duration = Duration::from_hours(24 * 365 * 100);
@@ -247,13 +248,13 @@ impl Inner {
         request: &ClaimRequest,
     ) -> Result<ClaimReply, StoreError> {
         let is_new = found.is_none();
+        let journal = self.journal_of(&found, Flaw::ClaimsForgetJournals);
         let (reply, write) = self.decide_claim(found, request);
         if let Some(header) = write {
             if is_new {
                 self.room()?;
             }
-            let bytes = Bytes::copy_from_slice(&header.encode());
-            self.put(key, bytes, header.retain);
+            self.put(key, rewritten(&header, &journal), header.retain);
         }
         Ok(reply)
     }
@@ -301,8 +302,10 @@ impl Inner {
         if found.is_none() && self.is(Flaw::RefusesAnswersWhenFull) {
             self.room()?;
         }
+        let asked = behind(&asked, record);
         let (reply, write) = rules::complete(current(&found), &asked);
-        if let Some(mut header) = write {
+        if let Some(written) = write {
+            let mut header = written.header;
             if self.is(Flaw::RefusesAnswersWhenFull) {
                 self.room()?;
             }
@@ -316,8 +319,7 @@ impl Inner {
                     _ => {}
                 }
             }
-            let mut bytes = record.to_vec();
-            bytes[..HEADER].copy_from_slice(&header.encode());
+            let mut bytes = self.ended(&header, &written, record);
             match self.flaw {
                 Flaw::CutsLargeAnswers => bytes.truncate(8 << 10),
                 Flaw::KeepsAnswersAsText => {
@@ -374,7 +376,11 @@ impl Inner {
                 Flaw::ForgetsTypesOfReleases => header.types = AnswerTypes::UNKNOWN,
                 _ => {}
             }
-            let bytes = Bytes::copy_from_slice(&header.encode());
+            if self.is(Flaw::FreesRequestsOfJournals) && remains == Remains::Nothing {
+                header.fingerprint = Fingerprint::NONE;
+            }
+            let journal = self.journal_of(&found, Flaw::ReleasesForgetJournals);
+            let bytes = rewritten(&header, &journal);
             match self.flaw {
                 Flaw::ForgetsOnRelease => drop(self.lock().remove(&self.name(key))),
                 Flaw::ProlongsByRelease => self.put(key, bytes, header.retain),
@@ -418,8 +424,8 @@ impl Inner {
         }
         let (reply, write) = rules::renew(current(&found), &claim);
         if let Some(header) = write {
-            let bytes = Bytes::copy_from_slice(&header.encode());
-            self.put(key, bytes, header.retain);
+            let journal = self.journal_of(&found, Flaw::RenewalsForgetJournals);
+            self.put(key, rewritten(&header, &journal), header.retain);
         }
         reply
     }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use idem_runtime::key::{KeyDigest, Operation as Name};
-use idem_runtime::store::RecordKey;
+use idem_runtime::store::{OutcomeKind, RecordKey};
 
 use crate::operation::{KEYS, OWNERS, Operation, Seen, body};
 use crate::record::{Asked, Entry, Fence, Key, Phase, Reply};
 use crate::subject::Subject;
-use crate::translation::{claim, complete, read, release, renew, resolve};
+use crate::translation::{append, claim, complete, read, release, renew, resolve};
 
 /// Whether the store's reply is the model's.
 fn agrees<S: Subject>(store: &Reply, model: &Reply) -> bool {
@@ -20,23 +20,27 @@ fn agrees<S: Subject>(store: &Reply, model: &Reply) -> bool {
                 fence: Fence::Is(fence),
                 attempt,
                 fresh,
+                journal,
             },
             Reply::Granted {
                 fence: expected,
                 attempt: number,
                 fresh: first,
+                journal: same,
             },
-        ) => expected.fits(*fence) && attempt == number && fresh == first,
+        ) => expected.fits(*fence) && attempt == number && fresh == first && journal == same,
         (
             Reply::FindOut {
                 fence: Fence::Is(fence),
                 attempts: attempt,
+                journal,
             },
             Reply::FindOut {
                 fence: expected,
                 attempts: number,
+                journal: same,
             },
-        ) => expected.fits(*fence) && attempt == number,
+        ) => expected.fits(*fence) && attempt == number && journal == same,
         (Reply::Running { left }, Reply::Running { left: expected })
         | (Reply::Overtaken { left }, Reply::Overtaken { left: expected }) => {
             time(*left, *expected)
@@ -65,6 +69,8 @@ struct Run<'a, S> {
     names: Vec<RecordKey>,
     keys: [Key; KEYS],
     held: [[Option<Entry>; OWNERS]; KEYS],
+    /// The bytes of their journals that the store has confirmed.
+    confirmed: [[usize; OWNERS]; KEYS],
     now: u64,
 }
 
@@ -84,6 +90,7 @@ pub(crate) fn run<S: Subject>(subject: &S, sequence: &[Operation]) -> Result<(),
         names: (0..KEYS).map(name).collect(),
         keys: Default::default(),
         held: Default::default(),
+        confirmed: Default::default(),
         now: 0,
     };
     let reads = (0..KEYS).map(|key| Operation::Read { key });
@@ -122,6 +129,7 @@ impl<S: Subject> Run<'_, S> {
             attempts: 1,
             retain: Self::time(10),
             print: Some(1),
+            journal: Vec::new(),
         };
         self.held[key][owner].clone().unwrap_or(made_up)
     }
@@ -168,6 +176,7 @@ impl<S: Subject> Run<'_, S> {
                 {
                     self.keys[key].learn(*fence);
                     if let Reply::Found { entry, .. } = self.keys[key].read(now) {
+                        self.confirmed[key][owner] = entry.journal.len();
                         self.held[key][owner] = Some(entry);
                     }
                 }
@@ -182,7 +191,10 @@ impl<S: Subject> Run<'_, S> {
                 schema,
                 body: bytes,
             } => {
-                let body = body(bytes);
+                let body = match outcome {
+                    OutcomeKind::Unknown => &[],
+                    _ => body(bytes),
+                };
                 let phase = Phase::Finished {
                     outcome,
                     schema,
@@ -193,6 +205,11 @@ impl<S: Subject> Run<'_, S> {
                     retain: Self::time(ttl),
                     print,
                     ..self.held(key, owner)
+                };
+                // An answer has no steps, and an unknown outcome nothing else.
+                let done = match outcome {
+                    OutcomeKind::Unknown => done,
+                    _ => done.without_steps(),
                 };
                 let model = self.keys[key].complete(&done, now);
                 let said = complete(store, &self.names[key], &done, body).await;
@@ -208,10 +225,39 @@ impl<S: Subject> Run<'_, S> {
                 (said, model)
             }
             Operation::Renew { key, owner } => {
-                let claim = self.held(key, owner);
+                let claim = self.held(key, owner).without_steps();
                 let model = self.keys[key].renew(&claim, now);
                 let said = renew(store, &self.names[key], &claim).await;
-                self.held[key][owner] = Some(claim);
+                self.held[key][owner].get_or_insert(claim);
+                (said, model)
+            }
+            Operation::Append {
+                key,
+                owner,
+                adds,
+                late,
+                rest,
+            } => {
+                let mut claim = self.held(key, owner);
+                let before = claim.journal.len();
+                let step = u8::try_from(before % 251).expect("less than 251");
+                claim.journal.resize(before + adds, step);
+                self.held[key][owner] = Some(claim.clone());
+                if late {
+                    claim.journal.truncate(before.div_ceil(2));
+                }
+                if claim.journal.is_empty() {
+                    // No call sends an empty one.
+                    return None;
+                }
+                let known = self.confirmed[key][owner].min(claim.journal.len());
+                let known = if rest { known } else { 0 };
+                let model = self.keys[key].append(&claim, now);
+                let said = append(store, &self.names[key], &claim, known).await;
+                if model != Reply::NotYours {
+                    let confirmed = &mut self.confirmed[key][owner];
+                    *confirmed = claim.journal.len().max(*confirmed);
+                }
                 (said, model)
             }
             Operation::Resolve {
@@ -220,6 +266,7 @@ impl<S: Subject> Run<'_, S> {
                 seen,
                 ttl,
                 outcome,
+                keeps,
                 ahead,
                 print,
                 body: bytes,
@@ -228,7 +275,10 @@ impl<S: Subject> Run<'_, S> {
                     Reply::Found { entry, .. } => entry,
                     _ => self.held(key, 0),
                 };
-                let body = body(outcome.map_or(0, |_| bytes));
+                let body = match outcome {
+                    None | Some(OutcomeKind::Unknown) => &[],
+                    Some(_) => body(bytes),
+                };
                 let new = Entry {
                     phase: match outcome {
                         None => Phase::GivenBack,
@@ -243,6 +293,10 @@ impl<S: Subject> Run<'_, S> {
                     attempts: 9,
                     retain: Self::time(ttl),
                     print,
+                    journal: match outcome {
+                        None if keeps => there.journal.clone(),
+                        _ => Vec::new(),
+                    },
                 };
                 let seen = match seen {
                     Seen::There => there,

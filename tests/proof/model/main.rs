@@ -49,10 +49,10 @@ fn check<S: Subject>(regressions: &'static str, subject: &S) {
 
 #[test]
 fn the_memory_store_matches_the_model() {
-    check("model/memory.regressions", &Memory::default());
+    check("proof/model/memory.regressions", &Memory::default());
 }
 
 #[test]
 fn the_redis_store_matches_the_model() {
-    check("model/redis.regressions", &Redis::start());
+    check("proof/model/redis.regressions", &Redis::start());
 }

@@ -59,6 +59,16 @@ pub(crate) enum Operation {
         key: usize,
         owner: usize,
     },
+    /// The owner adds to its journal, and sends it.
+    Append {
+        key: usize,
+        owner: usize,
+        adds: usize,
+        /// Whether an earlier journal of it arrives, and not this one.
+        late: bool,
+        /// Whether it leaves out the bytes that the store has confirmed.
+        rest: bool,
+    },
     Resolve {
         key: usize,
         resolver: usize,
@@ -66,6 +76,8 @@ pub(crate) enum Operation {
         ttl: u64,
         /// The answer that is stored; none resets the key.
         outcome: Option<OutcomeKind>,
+        /// Whether a reset keeps the steps that it saw.
+        keeps: bool,
         /// Whether its fence is ahead of the record's.
         ahead: bool,
         print: Print,
@@ -143,6 +155,17 @@ impl Operation {
             remains,
         });
         let renew = (key(), owner()).prop_map(|(key, owner)| Self::Renew { key, owner });
+        // Some journals are longer than a script reads of an answer.
+        let adds = select(vec![0, 1, 3, 50, 8_190, 20_000]);
+        let append = (key(), owner(), adds, any::<bool>(), any::<bool>()).prop_map(
+            |(key, owner, adds, late, rest)| Self::Append {
+                key,
+                owner,
+                adds,
+                late,
+                rest,
+            },
+        );
         let seen = prop_oneof![
             4 => Just(Seen::There),
             1 => owner().prop_map(Seen::HeldBy),
@@ -153,14 +176,16 @@ impl Operation {
             any::<bool>(),
             print(),
             body(),
+            any::<bool>(),
         );
         let resolve = (key(), OWNERS..OWNERS + RESOLVERS, seen, ttl(), end).prop_map(
-            |(key, resolver, seen, ttl, (outcome, ahead, print, body))| Self::Resolve {
+            |(key, resolver, seen, ttl, (outcome, ahead, print, body, keeps))| Self::Resolve {
                 key,
                 resolver,
                 seen,
                 ttl,
                 outcome,
+                keeps,
                 ahead,
                 print,
                 body,
@@ -171,6 +196,7 @@ impl Operation {
             3 => complete,
             3 => release,
             3 => renew,
+            6 => append,
             2 => resolve,
             1 => key().prop_map(|key| Self::Read { key }),
             3 => (1..8_u64).prop_map(|steps| Self::Advance { steps }),

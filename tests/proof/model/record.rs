@@ -33,6 +33,8 @@ pub(crate) struct Entry {
     pub(crate) attempts: u16,
     pub(crate) retain: u64,
     pub(crate) print: Print,
+    /// The steps of its attempts.
+    pub(crate) journal: Vec<u8>,
 }
 
 /// A reply, of the model and of a store alike. Times are in milliseconds.
@@ -42,10 +44,12 @@ pub(crate) enum Reply {
         fence: Fence,
         attempt: u16,
         fresh: bool,
+        journal: Vec<u8>,
     },
     FindOut {
         fence: Fence,
         attempts: u16,
+        journal: Vec<u8>,
     },
     Running {
         left: u64,
@@ -69,6 +73,7 @@ pub(crate) enum Reply {
     Nothing,
     Renewed,
     WrittenAgain,
+    Appended,
     Resolved,
     NotThat,
     Found {
@@ -143,18 +148,36 @@ impl Phase {
 }
 
 impl Entry {
-    /// The entry without its answer.
-    fn head(&self) -> Self {
-        let mut head = self.clone();
+    /// The entry without its answer and its journal.
+    fn head(&self) -> (Self, bool) {
+        let mut head = self.without_steps();
         if let Phase::Finished { body, .. } = &mut head.phase {
             body.clear();
         }
-        head
+        (head, !self.journal.is_empty())
     }
 
-    /// This entry, with attempts and fence carried on from the entry that it replaces.
-    fn after(&self, there: &Self) -> Self {
+    /// The entry without its journal, as callers get it.
+    pub(crate) fn without_steps(&self) -> Self {
         Self {
+            journal: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// This entry, with attempts and fence carried on from the entry that it replaces; and with its steps, if it has
+    /// no answer and does not drop them.
+    fn after(&self, there: &Self) -> Self {
+        // A later attempt has all that the store confirmed to an earlier one.
+        let later = there.phase == Phase::GivenBack && there.owner != self.owner;
+        let keeps = self.phase.is_unknown() || !self.journal.is_empty();
+        let longer = later || there.journal.len() >= self.journal.len();
+        Self {
+            journal: if keeps && longer {
+                there.journal.clone()
+            } else {
+                self.journal.clone()
+            },
             attempts: there.attempts,
             fence: there.fence.max(self.fence),
             print: there.print.or(self.print),
@@ -228,6 +251,7 @@ impl Key {
             (Phase::Looking { .. }, false) if asked.reconciles => Next::FindOut,
             (phase, false) if phase.is_unknown() && asked.reconciles => Next::FindOut,
             (Phase::Looking { .. } | Phase::Finished { .. }, _) => {
+                let entry = entry.without_steps();
                 return Reply::Answered { entry, left };
             }
             _ if asked.reconciles && attempts > 0 => Next::FindOut,
@@ -251,12 +275,18 @@ impl Key {
             Next::FindOut => (Phase::Looking { lease }, Fence::Above(last), before),
             Next::Start => (Phase::Claimed { lease }, Fence::Above(last), before + 1),
         };
+        let journal = (there.as_ref()).map_or_else(Vec::new, |there| there.journal.clone());
         let reply = match phase {
-            Phase::Looking { .. } => Reply::FindOut { fence, attempts },
+            Phase::Looking { .. } => Reply::FindOut {
+                fence,
+                attempts,
+                journal: journal.clone(),
+            },
             _ => Reply::Granted {
                 fence,
                 attempt: attempts,
                 fresh: there.as_ref().is_none_or(|there| there.print.is_none()),
+                journal: journal.clone(),
             },
         };
         let entry = Entry {
@@ -266,6 +296,7 @@ impl Key {
             attempts,
             retain: asked.retain,
             print: there.and_then(|there| there.print).or(asked.print),
+            journal,
         };
         self.keep(entry, now);
         reply
@@ -293,7 +324,8 @@ impl Key {
             Phase::Finished { .. } if mine => return Reply::Stored { late: false },
             Phase::Finished { .. } => {
                 let left = kept.ends - now;
-                return Reply::Answered { entry: there, left };
+                let entry = there.without_steps();
+                return Reply::Answered { entry, left };
             }
             // A success may be stored over a successor that has lapsed; an error may not.
             Phase::Claimed { .. } | Phase::Looking { .. } if !mine => {
@@ -360,7 +392,7 @@ impl Key {
                 if remains != Remains::Attempt {
                     entry.attempts = entry.attempts.saturating_sub(1);
                 }
-                if remains == Remains::Nothing && entry.attempts == 0 {
+                if remains == Remains::Nothing && entry.attempts == 0 && entry.journal.is_empty() {
                     entry.print = None;
                     entry.retain = lease.max(RELEASED_AT_LEAST);
                     let entry = entry.clone();
@@ -383,6 +415,24 @@ impl Key {
         }
         self.keep(entry, now);
         Reply::Renewed
+    }
+
+    /// `claim` has the whole journal of its owner.
+    pub(crate) fn append(&mut self, claim: &Entry, now: u64) -> Reply {
+        let Some(kept) = self.alive(now) else {
+            self.keep(claim.clone(), now);
+            return Reply::WrittenAgain;
+        };
+        let mut entry = kept.entry.clone();
+        let claimed = matches!(entry.phase, Phase::Claimed { .. } | Phase::Looking { .. });
+        if !claimed || entry.owner != claim.owner {
+            return Reply::NotYours;
+        }
+        if entry.journal.len() < claim.journal.len() {
+            entry.journal.clone_from(&claim.journal);
+        }
+        self.keep(entry, now);
+        Reply::Appended
     }
 
     pub(crate) fn read(&self, now: u64) -> Reply {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::{
-    self, ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record, RecordKey,
-    ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
+    self, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, Owner, ReadReply,
+    Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
 };
 
 use crate::operation::Print;
@@ -44,6 +44,7 @@ fn header(entry: &Entry) -> Header {
     );
     header.attempts = entry.attempts;
     header.fingerprint = print(entry.print);
+    header.has_journal = !entry.journal.is_empty();
     header
 }
 
@@ -67,6 +68,7 @@ fn entry(record: &Record) -> Entry {
         attempts: header.attempts,
         retain: ms(header.retain),
         print: Some(header.fingerprint.as_bytes()[0]).filter(|n| *n != 0),
+        journal: record.journal().as_bytes().to_vec(),
     }
 }
 
@@ -89,13 +91,19 @@ pub(crate) async fn claim(store: &dyn Store, key: &RecordKey, asked: &Asked) -> 
             fence,
             attempt,
             fresh,
-            ..
+            journal,
         }) => Reply::Granted {
+            journal: journal.as_bytes().to_vec(),
             fresh,
             fence: Fence::Is(fence.get()),
             attempt,
         },
-        Ok(ClaimReply::Reconcile { fence, attempts }) => Reply::FindOut {
+        Ok(ClaimReply::Reconcile {
+            fence,
+            attempts,
+            journal,
+        }) => Reply::FindOut {
+            journal: journal.as_bytes().to_vec(),
             fence: Fence::Is(fence.get()),
             attempts,
         },
@@ -103,7 +111,7 @@ pub(crate) async fn claim(store: &dyn Store, key: &RecordKey, asked: &Asked) -> 
             left: ms(lease_left),
         },
         Ok(ClaimReply::Done { record, left }) => Reply::Answered {
-            entry: entry(&record),
+            entry: entry(&record).without_steps(),
             left: ms(left),
         },
         Ok(ClaimReply::Mismatch) => Reply::OtherRequest,
@@ -118,11 +126,13 @@ pub(crate) async fn complete(
     done: &Entry,
     body: &[u8],
 ) -> Reply {
-    let record = [&header(done).encode()[..], body].concat().into();
+    let record = [&header(done).encode()[..], body, &done.journal]
+        .concat()
+        .into();
     match store.complete(key, &record).await {
         Ok(CompleteReply::Stored { late }) => Reply::Stored { late },
         Ok(CompleteReply::Adopted { record, left }) => Reply::Answered {
-            entry: entry(&record),
+            entry: entry(&record).without_steps(),
             left: ms(left),
         },
         Ok(CompleteReply::Superseded { lease_left }) => Reply::Overtaken {
@@ -156,6 +166,22 @@ pub(crate) async fn renew(store: &dyn Store, key: &RecordKey, claim: &Entry) -> 
     }
 }
 
+/// `known` bytes of the journal are not sent, if the store can do without them.
+pub(crate) async fn append(
+    store: &dyn Store,
+    key: &RecordKey,
+    claim: &Entry,
+    known: usize,
+) -> Reply {
+    let journal = Journal::new(claim.journal.clone().into());
+    match store.append(key, &header(claim), &journal, known).await {
+        Ok(AppendReply::Appended) => Reply::Appended,
+        Ok(AppendReply::Reasserted) => Reply::WrittenAgain,
+        Ok(AppendReply::Lost) => Reply::NotYours,
+        other => odd(other),
+    }
+}
+
 pub(crate) async fn resolve(
     store: &dyn Store,
     key: &RecordKey,
@@ -163,7 +189,9 @@ pub(crate) async fn resolve(
     new: &Entry,
     body: &[u8],
 ) -> Reply {
-    let record = [&header(new).encode()[..], body].concat().into();
+    let record = [&header(new).encode()[..], body, &new.journal]
+        .concat()
+        .into();
     match store.resolve(key, &header(seen), &record).await {
         Ok(ResolveReply::Resolved) => Reply::Resolved,
         Ok(ResolveReply::Changed) => Reply::NotThat,

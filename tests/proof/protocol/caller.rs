@@ -2,6 +2,8 @@
 
 use idem_runtime::store::Remains;
 
+use crate::journal::Log;
+use crate::scenario::Fate;
 use crate::store::{Command, Ending};
 
 /// The phase of a caller.
@@ -20,14 +22,33 @@ pub(crate) enum Phase {
     Starting(u8),
     /// The body runs and has not had its effect.
     Before,
-    /// It has.
+    /// It has; or all of its steps have ended.
     After,
+    /// The beginning of this step of the body is being recorded.
+    Beginning(u8),
+    /// The hook of this step runs.
+    Inquiring(u8),
+    /// This step runs and has not had its effect.
+    InStep(u8),
+    /// It has.
+    BehindEffect(u8),
+    /// The end of this step is being recorded.
+    Recording(u8, Then),
     Completing(Ending),
     /// Another caller took the key over; this one waits for that answer by completing again.
     Overtaken(Ending),
     Releasing(Remains),
     /// It returned, or is gone.
     Over,
+}
+
+/// How a body goes on when the end of a step is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Then {
+    /// With its next step.
+    Next,
+    /// It fails, as the step did.
+    Fails(Fate),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,19 +61,58 @@ pub(crate) struct Caller {
     pub(crate) started: bool,
     /// Its claim brought the request. Only where requests differ.
     pub(crate) fresh: bool,
+    /// The journal: what was handed over, and the entries of this attempt. Empty while no body runs.
+    pub(crate) log: Log,
+    /// How many of its entries the store has acknowledged.
+    pub(crate) known: u8,
+}
+
+impl Caller {
+    /// The command whose reply it waits for.
+    pub(crate) fn awaits(&self) -> Option<Command> {
+        match self.phase {
+            Phase::Offering => Some(Command::Offer),
+            Phase::Asking => Some(Command::Ask),
+            Phase::Starting(_) => Some(Command::Start),
+            Phase::Beginning(_) | Phase::Recording(..) => Some(Command::Append(self.log)),
+            Phase::Completing(ending) => Some(Command::Complete(ending)),
+            Phase::Releasing(remains) => Some(Command::Release(remains)),
+            _ => None,
+        }
+    }
+
+    /// Takes over the journal of a grant.
+    pub(crate) fn inherit(&mut self, log: Log) {
+        self.known = u8::try_from(log.len()).expect("journals are short");
+        self.log = log;
+    }
+
+    pub(crate) fn forget_steps(&mut self) {
+        self.inherit(Log::default());
+    }
+
+    /// Whether the store has not acknowledged all of its journal.
+    pub(crate) fn is_unsent(&self) -> bool {
+        self.log.len() > usize::from(self.known)
+    }
 }
 
 impl Phase {
-    /// The command whose reply it waits for.
-    pub(crate) fn awaits(self) -> Option<Command> {
-        match self {
-            Self::Offering => Some(Command::Offer),
-            Self::Asking => Some(Command::Ask),
-            Self::Starting(_) => Some(Command::Start),
-            Self::Completing(ending) => Some(Command::Complete(ending)),
-            Self::Releasing(remains) => Some(Command::Release(remains)),
-            _ => None,
-        }
+    /// Whether a body runs in steps, or waits for one to be recorded.
+    pub(crate) fn is_in_a_step(self) -> bool {
+        matches!(
+            self,
+            Self::Beginning(_)
+                | Self::Inquiring(_)
+                | Self::InStep(_)
+                | Self::BehindEffect(_)
+                | Self::Recording(..)
+        )
+    }
+
+    /// Whether a body runs.
+    pub(crate) fn is_body(self) -> bool {
+        matches!(self, Self::Before | Self::After) || self.is_in_a_step()
     }
 
     /// Whether it believes that it has a claim.
@@ -62,6 +122,11 @@ impl Phase {
             Self::Idle | Self::Offering | Self::Asking | Self::Waiting | Self::Over
         )
     }
+}
+
+/// The value of a step that this attempt gives it.
+pub(crate) fn part(caller: u8, round: u8) -> u8 {
+    caller * 4 + round
 }
 
 pub(crate) fn owner(caller: u8, round: u8) -> u8 {

@@ -29,9 +29,23 @@ pub(crate) enum Promise {
     /// The body of another request starts only where each earlier body released the key because nothing
     /// happened.
     RequestStays,
+    /// A step whose result was acknowledged is not run by a later attempt, until the key is answered or reset without
+    /// its steps.
+    StepsRunNoMore,
+    /// The effect of a step that runs once, or that is asked about, happens once at most, until the key is reset
+    /// without its steps.
+    OnceIsOnce,
+    /// Every attempt gets the same result of a step.
+    EqualSteps,
+    /// A grant hands over all that was acknowledged.
+    StepsAreHandedOver,
+    /// A journal grows by the owner of the claim alone.
+    OwnSteps,
+    /// Only an answer, or a reset without the steps, takes an entry of a journal away.
+    StepsStay,
 }
 
-pub(crate) const PROMISES: [Promise; 12] = [
+pub(crate) const PROMISES: [Promise; 18] = [
     Promise::EqualAnswers,
     Promise::AnswersEndIt,
     Promise::DoneIsFinal,
@@ -44,6 +58,12 @@ pub(crate) const PROMISES: [Promise; 12] = [
     Promise::OneEffect,
     Promise::OwnAnswers,
     Promise::RequestStays,
+    Promise::StepsRunNoMore,
+    Promise::OnceIsOnce,
+    Promise::EqualSteps,
+    Promise::StepsAreHandedOver,
+    Promise::OwnSteps,
+    Promise::StepsStay,
 ];
 
 impl Promise {
@@ -55,11 +75,11 @@ impl Promise {
 
 /// Promises that were broken on the way to a state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(crate) struct Broken(u16);
+pub(crate) struct Broken(u32);
 
 impl Broken {
     pub(crate) fn note(&mut self, promise: Promise, kept: bool) {
-        self.0 |= u16::from(!kept) << promise as u8;
+        self.0 |= u32::from(!kept) << promise as u8;
     }
 
     pub(crate) fn has(self, promise: Promise) -> bool {

@@ -2,6 +2,8 @@
 
 use crate::caller::Phase;
 use crate::promise::Promise;
+use crate::store::Resolution;
+use crate::world::BY_HAND;
 
 /// How often each event may still happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,7 +29,7 @@ pub(crate) struct Faults {
 }
 
 /// The fate of a key whose body failed or was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Fate {
     /// The error is the answer.
     Keep,
@@ -80,6 +82,39 @@ pub(crate) enum Flaw {
     AnswersUncompared,
     /// The record of every release expires after a lease, and not only that of which nothing remains.
     ReleasesExpire,
+    /// An append of any owner is taken for the claim owner's.
+    AppendersUnchecked,
+    /// A journal that arrives late replaces a longer one.
+    ShorterJournalsWin,
+    /// A claim of another owner begins a new journal.
+    TakeOversForgetSteps,
+    /// A claim for the body after a reconciliation begins a new journal.
+    VerdictsForgetSteps,
+    /// A released record has no journal.
+    ReleasesForgetSteps,
+    /// A renewal writes the record without its journal.
+    RenewalsForgetSteps,
+    /// An unknown outcome has no journal.
+    UnknownForgetsSteps,
+    /// An unknown outcome has the journal of its attempt, whatever the record has.
+    UnknownBringsItsSteps,
+    /// A reset that keeps the steps keeps those that its operator saw, whatever the record has.
+    ResetsKeepWhatWasSeen,
+    /// A step that runs once does not record its beginning.
+    BeginningsUnrecorded,
+    /// A step that runs once is run although it has begun.
+    BegunIsRun,
+}
+
+/// A step of the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// It is run again if it was interrupted.
+    Plain,
+    /// It is not.
+    Once,
+    /// Its hook is asked.
+    Asked,
 }
 
 /// One exploration.
@@ -93,6 +128,12 @@ pub(crate) struct Scenario {
     pub(crate) rounds: u8,
     /// Whether a call tries a plain claim without a script first.
     pub(crate) offers: bool,
+    /// The steps of every body; none where a body has one effect of its own.
+    pub(crate) steps: &'static [Part],
+    /// Whether a body goes on without the acknowledgement of a step.
+    pub(crate) lenient: bool,
+    /// What an operator may make of the record.
+    pub(crate) hands: &'static [Resolution],
     pub(crate) on_fail: &'static [Fate],
     pub(crate) on_drop: &'static [Fate],
     pub(crate) faults: Faults,
@@ -124,6 +165,9 @@ impl Scenario {
             max_attempts: None,
             rounds: 2,
             offers: false,
+            steps: &[],
+            lenient: false,
+            hands: &[Resolution::Reset, Resolution::Answer(BY_HAND)],
             on_fail: &[],
             on_drop: &[],
             faults,

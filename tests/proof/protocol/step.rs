@@ -1,10 +1,10 @@
 //! The possible next steps of a world.
 
-use crate::caller::{self, Caller, Phase};
+use crate::caller::{self, Caller, Phase, Then};
 use crate::scenario::{Fate, Flaw, Scenario};
-use crate::store::Command;
+use crate::store::{Command, Resolution};
 use crate::stored::Kept;
-use crate::world::{BY_HAND, HAND, Message, World};
+use crate::world::{HAND, Message, World};
 
 /// One event. A number is a caller, or a message on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +28,23 @@ pub(crate) enum Step {
     Fail(u8, Fate),
     Drop(u8, Fate),
     Crash(u8),
+    PartEffect(u8),
+    PartReturns(u8),
+    PartFails(u8, Fate),
+    /// The body goes on behind a step that was not acknowledged.
+    BodyGoesOn(u8),
+    /// The hook of a step found its effect.
+    PartLanded(u8),
+    /// It found that there was none.
+    PartNotLanded(u8),
+    /// It cannot say.
+    PartUnknown(u8),
     LeaseLapses,
     /// The life of a release of which nothing remains is over, and all commands of its owner have arrived.
     ReleaseExpires,
     Renew(u8),
-    /// An operator reads the record and resolves it: to this answer, or so that the key begins anew.
-    ByHand(Option<u8>),
+    /// An operator reads the record and resolves it.
+    ByHand(Resolution),
 }
 
 impl World {
@@ -61,12 +72,18 @@ impl World {
             steps.push(Step::ReleaseExpires);
         }
         if faults.hands > 0 {
-            steps.extend([Step::ByHand(None), Step::ByHand(Some(BY_HAND))]);
+            steps.extend(
+                scenario
+                    .hands
+                    .iter()
+                    .map(|resolution| Step::ByHand(*resolution)),
+            );
         }
     }
 
     fn steps_of(&self, caller: u8, scenario: &Scenario, steps: &mut Vec<Step>) {
-        let Caller { phase, round, .. } = self.callers[usize::from(caller)];
+        let this = self.callers[usize::from(caller)];
+        let Caller { phase, round, .. } = this;
         let faults = self.faults;
         let held = self.kept.as_ref().is_some_and(Kept::is_held);
         match phase {
@@ -84,23 +101,46 @@ impl World {
                 }
                 // An effect that can still come makes this a lie.
                 let comes = (0..).zip(&self.callers).any(|(other, caller)| {
-                    scenario.request(other) == request && caller.phase == Phase::Before
+                    let before = caller.phase == Phase::Before || caller.phase.is_in_a_step();
+                    scenario.request(other) == request && before
                 });
                 let nothing = self.effects[request] == 0 && !comes;
                 if nothing || scenario.flaw == Flaw::HookLies {
                     steps.push(Step::HookSaysNotLanded(caller));
                 }
             }
+            Phase::Inquiring(step) => {
+                steps.push(Step::PartUnknown(caller));
+                let comes = (self.callers.iter()).any(|other| other.phase == Phase::InStep(step));
+                if self.steps[usize::from(step)].effects > 0 {
+                    steps.push(Step::PartLanded(caller));
+                } else if !comes {
+                    steps.push(Step::PartNotLanded(caller));
+                }
+            }
+            Phase::InStep(_) => steps.push(Step::PartEffect(caller)),
+            Phase::BehindEffect(_) => steps.push(Step::PartReturns(caller)),
+            Phase::Recording(_, Then::Next) if scenario.lenient => {
+                steps.push(Step::BodyGoesOn(caller));
+            }
             Phase::Before => steps.push(Step::Effect(caller)),
             Phase::After => steps.push(Step::Return(caller)),
             _ => {}
         }
-        if let Some(command) = phase.awaits() {
+        if let Some(command) = this.awaits() {
             if !self.is_under_way(caller, round, command) {
                 steps.extend([Step::SendAgain(caller), Step::GiveUp(caller)]);
             } else if faults.late > 0 {
                 steps.push(Step::GiveUp(caller));
             }
+        }
+        if matches!(phase, Phase::InStep(_) | Phase::BehindEffect(_)) && faults.fails > 0 {
+            steps.extend(
+                scenario
+                    .on_fail
+                    .iter()
+                    .map(|fate| Step::PartFails(caller, *fate)),
+            );
         }
         if matches!(phase, Phase::Before | Phase::After) && faults.fails > 0 {
             steps.extend(

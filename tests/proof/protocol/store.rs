@@ -4,10 +4,12 @@ use std::num::NonZeroU16;
 
 use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Current, Fence, Header, Needs, OutcomeKind, Owner,
-    Record, Remains, ResolveReply, State, claim, complete, release, renew, resolve,
+    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Current, Fence, Header, Needs,
+    OutcomeKind, Owner, Record, Remains, ResolveReply, State, append, claim, complete, release,
+    renew, resolve,
 };
 
+use crate::journal::Log;
 use crate::scenario::Flaw;
 use crate::stored::{Kept, LEASE, RETAIN};
 
@@ -29,8 +31,19 @@ pub(crate) enum Command {
     Complete(Ending),
     Release(Remains),
     Renew,
-    /// By hand: the key begins anew, or has this answer.
-    Resolve(Option<u8>),
+    /// The whole journal of its sender.
+    Append(Log),
+    Resolve(Resolution),
+}
+
+/// What an operator makes of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Resolution {
+    /// The key begins anew.
+    Reset,
+    /// The same, with the steps of the record that the operator saw.
+    ResetKeepingSteps,
+    Answer(u8),
 }
 
 /// The ending of a call.
@@ -38,7 +51,8 @@ pub(crate) enum Command {
 pub(crate) enum Ending {
     Value(u8),
     Error(u8),
-    Unknown,
+    /// With the journal of the attempt.
+    Unknown(Log),
 }
 
 /// The reply that a sender receives.
@@ -47,11 +61,14 @@ pub(crate) enum Reply {
     Granted {
         fence: u8,
         fresh: bool,
+        log: Log,
     },
     Reconcile {
         fence: u8,
+        log: Log,
     },
     Running,
+    Appended,
     /// Of a plain claim: another record is stored, and nothing has changed.
     Undecided,
     /// This is the answer of the key.
@@ -60,6 +77,8 @@ pub(crate) enum Reply {
     Refused,
     Stored,
     Superseded,
+    /// Of an append: another attempt has the claim, or it is over.
+    Lost,
     /// Of a release, a renewal or a refused resolution: no sender acts upon it.
     Noted,
 }
@@ -102,6 +121,10 @@ fn answer(record: &Record) -> Reply {
 
 /// Carries a command out. `seen` is the record that a resolution saw, `expired` the last fence of the record that has
 /// expired.
+#[allow(
+    clippy::too_many_lines,
+    reason = "one arm for each command; they read best side by side"
+)]
 pub(crate) fn execute(
     kept: &mut Option<Kept>,
     command: Command,
@@ -122,6 +145,9 @@ pub(crate) fn execute(
         _ => sender,
     };
     let owner = Owner::from_bytes([sender.owner; 16]);
+    let log = record
+        .as_ref()
+        .map_or(Log::default(), |record| Log::read(&record.journal()));
     let current = record
         .as_ref()
         .map(|record| Current::new(record, kept.map_or(RETAIN, |kept| kept.left())));
@@ -138,27 +164,39 @@ pub(crate) fn execute(
             };
             let (reply, write) = claim(current, &request, u64::from(expired) + 1);
             let reply = match reply {
-                ClaimReply::Granted { fence, fresh, .. } => Reply::Granted {
+                ClaimReply::Granted {
+                    fence,
+                    fresh,
+                    journal,
+                    ..
+                } => Reply::Granted {
                     fence: number(fence),
                     fresh,
+                    log: Log::read(&journal),
                 },
-                ClaimReply::Reconcile { fence, .. } => Reply::Reconcile {
+                ClaimReply::Reconcile { fence, journal, .. } => Reply::Reconcile {
                     fence: number(fence),
+                    log: Log::read(&journal),
                 },
                 ClaimReply::Running { .. } | ClaimReply::Absent => Reply::Running,
                 ClaimReply::Done { record, .. } => answer(&record),
                 ClaimReply::Exhausted { .. } | ClaimReply::Mismatch => Reply::Refused,
                 other => panic!("{other:?} in answer to {command:?}"),
             };
-            (reply, write.map(|header| Kept::write(&header, 0)))
+            (reply, write.map(|header| Kept::write(&header, 0, log)))
         }
         Command::Complete(ending) => {
             let (outcome, body) = match ending {
                 Ending::Value(value) => (OutcomeKind::Value, value),
                 Ending::Error(error) => (OutcomeKind::Error, error),
-                Ending::Unknown => (OutcomeKind::Unknown, 0),
+                Ending::Unknown(_) => (OutcomeKind::Unknown, 0),
             };
-            let (reply, write) = complete(current, &header(done(outcome), sender));
+            let journal = match ending {
+                Ending::Unknown(journal) => journal,
+                _ => Log::default(),
+            };
+            let done = Kept::write(&header(done(outcome), sender), body, Log::default());
+            let (reply, write) = complete(current, &done.with(journal).record());
             let reply = match reply {
                 CompleteReply::Stored { .. } => Reply::Stored,
                 CompleteReply::Adopted { record, .. } => answer(&record),
@@ -166,34 +204,74 @@ pub(crate) fn execute(
                 CompleteReply::Mismatch => Reply::Refused,
                 other => panic!("{other:?} in answer to {command:?}"),
             };
-            (reply, write.map(|header| Kept::write(&header, body)))
+            let write = write.map(|record| {
+                let kept = Kept::of(&record);
+                match (ending, flaw) {
+                    (Ending::Unknown(_), Flaw::UnknownForgetsSteps) => kept.with(Log::default()),
+                    (Ending::Unknown(journal), Flaw::UnknownBringsItsSteps) => kept.with(journal),
+                    _ => kept,
+                }
+            });
+            (reply, write)
         }
         Command::Release(remains) => {
             let (_, write) = release(current, owner, remains);
-            (Reply::Noted, write.map(|header| Kept::write(&header, 0)))
+            (
+                Reply::Noted,
+                write.map(|header| Kept::write(&header, 0, log)),
+            )
         }
         Command::Renew => {
             let pending = header(State::Pending { lease: LEASE }, sender);
             let (_, write) = renew(current, &pending);
-            (Reply::Noted, write.map(|header| Kept::write(&header, 0)))
+            (
+                Reply::Noted,
+                write.map(|header| Kept::write(&header, 0, log)),
+            )
         }
-        Command::Resolve(answer) => {
-            let state = answer.map_or(State::Released, |_| done(OutcomeKind::Value));
-            let new = header(state, sender);
-            let seen = seen.expect("a resolution has seen a record").header();
+        Command::Append(journal) => {
+            let pending = header(State::Pending { lease: LEASE }, sender);
+            let (reply, write) = append(current, &pending, &journal.journal());
+            let reply = match reply {
+                AppendReply::Appended => Reply::Appended,
+                AppendReply::Lost => Reply::Lost,
+                other => panic!("{other:?} in answer to {command:?}"),
+            };
+            let write = write.map(|(header, written)| {
+                let written = match flaw {
+                    Flaw::ShorterJournalsWin => journal,
+                    _ => Log::read(&written),
+                };
+                Kept::write(&header, 0, written)
+            });
+            (reply, write)
+        }
+        Command::Resolve(resolution) => {
+            let (state, answer) = match resolution {
+                Resolution::Answer(answer) => (done(OutcomeKind::Value), answer),
+                _ => (State::Released, 0),
+            };
+            let seen = seen.expect("a resolution has seen a record");
+            let journal = match resolution {
+                Resolution::ResetKeepingSteps => seen.log(),
+                _ => Log::default(),
+            };
+            let new = Kept::write(&header(state, sender), answer, Log::default()).with(journal);
+            let seen = seen.header();
             let seen = match (flaw, current) {
                 (Flaw::ResolvesBlindly, Some(current)) => current.record.header,
                 _ => seen,
             };
-            let (reply, write) = resolve(current, &seen, &new);
+            let (reply, write) = resolve(current, &seen, &new.record());
             let reply = match reply {
                 ResolveReply::Resolved => Reply::Stored,
                 _ => Reply::Noted,
             };
-            (
-                reply,
-                write.map(|header| Kept::write(&header, answer.unwrap_or(0))),
-            )
+            let write = write.map(|record| match flaw {
+                Flaw::ResetsKeepWhatWasSeen => Kept::of(&record).with(journal),
+                _ => Kept::of(&record),
+            });
+            (reply, write)
         }
     };
     if write.is_some() {
@@ -240,6 +318,22 @@ fn lie(record: &mut Record, kept: &Kept, command: Command, sender: Sender, flaw:
         }
         Flaw::AnswersUncompared if claims && kept.answer().is_some() => {
             record.header.fingerprint = Fingerprint::NONE;
+        }
+        Flaw::AppendersUnchecked if matches!(command, Command::Append(_)) => {
+            return Sender {
+                owner: kept.owner(),
+                ..sender
+            };
+        }
+        Flaw::TakeOversForgetSteps if claims && theirs => {
+            *record = kept.with(Log::default()).record();
+        }
+        Flaw::VerdictsForgetSteps if command == Command::Start => {
+            *record = kept.with(Log::default()).record();
+        }
+        Flaw::ReleasesForgetSteps if releases => *record = kept.with(Log::default()).record(),
+        Flaw::RenewalsForgetSteps if command == Command::Renew => {
+            *record = kept.with(Log::default()).record();
         }
         Flaw::FencesForgotten if claims && theirs => record.header.fence = Fence::default(),
         Flaw::AttemptsForgotten if claims && theirs => record.header.attempts = 0,

@@ -6,6 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use idem_runtime::store::{HEADER, Header, Record, State};
 
+use crate::journal::Log;
+
 pub(crate) const LEASE: Duration = Duration::from_secs(1);
 /// The remaining life of a record when its lease is over.
 const LAPSED: Duration = Duration::from_secs(9);
@@ -19,12 +21,14 @@ pub(crate) struct Kept {
     header: Header,
     /// The body of the record; zero for none.
     answer: u8,
+    /// The steps of its attempts.
+    log: Log,
     lapsed: bool,
 }
 
 impl Hash for Kept {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        (self.encoded, self.answer, self.lapsed).hash(hasher);
+        (self.encoded, self.answer, self.log, self.lapsed).hash(hasher);
     }
 }
 
@@ -65,9 +69,28 @@ impl Kept {
         matches!(self.header().state, State::Reconciling { .. })
     }
 
+    /// Whether it is a claim, held or lapsed.
+    pub(crate) fn is_a_claim(&self) -> bool {
+        matches!(self.header().state, State::Pending { .. }) || self.is_reconciling()
+    }
+
     /// The answer, if the key has one.
     pub(crate) fn answer(&self) -> Option<u8> {
         (self.answer != 0).then_some(self.answer)
+    }
+
+    pub(crate) fn log(&self) -> Log {
+        self.log
+    }
+
+    /// The same with another journal.
+    pub(crate) fn with(&self, log: Log) -> Self {
+        let mut header = self.header;
+        header.has_journal = !log.is_empty();
+        Self {
+            lapsed: self.lapsed,
+            ..Self::write(&header, self.answer, log)
+        }
     }
 
     /// The claim is not renewed in time.
@@ -82,16 +105,28 @@ impl Kept {
     pub(crate) fn record(&self) -> Record {
         let mut bytes = self.encoded.to_vec();
         bytes.extend(self.answer());
+        bytes.extend(self.log.bytes());
         Record::decode(Bytes::from(bytes)).expect("only records are written")
     }
 
     /// A record that is written now.
-    pub(crate) fn write(header: &Header, answer: u8) -> Self {
+    pub(crate) fn of(record: &Record) -> Self {
+        let answer = record.body().first().copied().unwrap_or(0);
+        Self::write(&record.header, answer, Log::read(&record.journal()))
+    }
+
+    /// The same, of its parts. It has the journal if the header announces one.
+    pub(crate) fn write(header: &Header, answer: u8, log: Log) -> Self {
         let encoded = header.encode();
         Self {
             encoded,
             header: Header::decode(&encoded).expect("only headers are written"),
             answer,
+            log: if header.has_journal {
+                log
+            } else {
+                Log::default()
+            },
             lapsed: false,
         }
     }

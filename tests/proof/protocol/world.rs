@@ -4,11 +4,14 @@ use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::Remains;
 
 use crate::caller::{Caller, Phase, author, owner, value};
+use crate::journal::{Entry, Log};
 use crate::promise::{Broken, Promise};
 use crate::scenario::{Fate, Faults, Flaw, Scenario};
 use crate::step::Step;
-use crate::store::{Command, Ending, REQUESTS, Reply, Sender, execute};
+use crate::store::{Command, Ending, REQUESTS, Reply, Resolution, Sender, execute};
 use crate::stored::Kept;
+
+mod steps;
 
 /// The sender of an operator's commands.
 pub(crate) const HAND: u8 = u8::MAX;
@@ -49,7 +52,28 @@ pub(crate) struct World {
     expired: u8,
     /// Whether the outcome is unknown, or was when a reconcile began.
     unknown: bool,
+    /// Of each step of the body.
+    pub(crate) steps: [StepFacts; MAX_STEPS],
+    /// The longest journal that the store acknowledged, since the key last began anew.
+    acknowledged: Log,
     pub(crate) broken: Broken,
+}
+
+/// The most steps of a body.
+const MAX_STEPS: usize = 2;
+
+/// What has happened to a step.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct StepFacts {
+    pub(crate) effects: u8,
+    /// The value of the first effect.
+    pub(crate) truth: u8,
+    /// The value that a caller got from the journal, or that was acknowledged, last.
+    told: Option<u8>,
+    /// The fence of the attempt whose result was acknowledged; zero for none.
+    fence: u8,
+    /// The key was reset without its steps: the effect of this one may happen once more.
+    is_reset: bool,
 }
 
 impl World {
@@ -60,6 +84,8 @@ impl World {
             fence: 0,
             started: false,
             fresh: false,
+            log: Log::default(),
+            known: 0,
         };
         Self {
             kept: None,
@@ -75,11 +101,17 @@ impl World {
             highest: 0,
             expired: 0,
             unknown: false,
+            steps: Default::default(),
+            acknowledged: Log::default(),
             broken: Broken::default(),
         }
     }
 
     /// Applies a step to the world.
+    #[allow(
+        clippy::too_many_lines,
+        reason = "one arm for each event; they read best side by side"
+    )]
     pub(crate) fn take(&mut self, scenario: &Scenario, step: Step) {
         let faults = &mut self.faults;
         match step {
@@ -119,7 +151,10 @@ impl World {
                 self.enter(caller, Phase::Completing(Ending::Value(truth)));
             }
             Step::HookSaysNotLanded(caller) => self.enter(caller, Phase::Starting(self.bodies)),
-            Step::HookCannotSay(caller) => self.enter(caller, Phase::Completing(Ending::Unknown)),
+            Step::HookCannotSay(caller) => {
+                let log = self.callers[usize::from(caller)].log;
+                self.enter(caller, Phase::Completing(Ending::Unknown(log)));
+            }
             Step::Effect(caller) => {
                 let request = scenario.request(caller);
                 self.effects[request] += 1;
@@ -141,7 +176,7 @@ impl World {
                 faults.drops -= 1;
                 let phase = self.callers[usize::from(caller)].phase;
                 // An ended body goes on after its caller was dropped.
-                let ends = matches!(phase, Phase::Before | Phase::After);
+                let ends = phase.is_body();
                 let finds = matches!(phase, Phase::Finding | Phase::Starting(_));
                 if ends && fate == Fate::Release {
                     self.end(caller, Fate::ReleaseBound);
@@ -168,9 +203,16 @@ impl World {
             Step::ReleaseExpires => self.expired = self.kept.take().map_or(0, |kept| kept.fence()),
             Step::Renew(caller) => {
                 faults.renewals -= 1;
-                self.send(caller, Command::Renew);
+                let Caller { log, known, .. } = self.callers[usize::from(caller)];
+                self.send(
+                    caller,
+                    match known {
+                        0 => Command::Renew,
+                        _ => Command::Append(log.first(known)),
+                    },
+                );
             }
-            Step::ByHand(answer) => {
+            Step::ByHand(resolution) => {
                 faults.hands -= 1;
                 let round = faults.hands;
                 self.seen = self.kept;
@@ -178,17 +220,22 @@ impl World {
                     from: HAND,
                     round,
                     fence: 0,
-                    command: Command::Resolve(answer),
+                    command: Command::Resolve(resolution),
                 });
             }
+            step => self.take_in_a_step(scenario, step),
         }
     }
 
     /// Moves the caller on to this phase, and sends the command that belongs to it.
     fn enter(&mut self, caller: u8, phase: Phase) {
-        self.callers[usize::from(caller)].phase = phase;
-        if let Some(command) = phase.awaits() {
+        let entering = &mut self.callers[usize::from(caller)];
+        entering.phase = phase;
+        if let Some(command) = entering.awaits() {
             self.send(caller, command);
+        }
+        if !phase.is_body() && !matches!(phase, Phase::Finding | Phase::Starting(_)) {
+            self.callers[usize::from(caller)].forget_steps();
         }
     }
 
@@ -209,8 +256,9 @@ impl World {
 
     fn give_up(&mut self, caller: u8) {
         let Caller { phase, round, .. } = self.callers[usize::from(caller)];
+        let awaits = self.callers[usize::from(caller)].awaits();
         let under_way = |command| self.is_under_way(caller, round, command);
-        if phase.awaits().is_some_and(under_way) {
+        if awaits.is_some_and(under_way) {
             self.faults.late -= 1;
         }
         let next = match phase {
@@ -220,19 +268,34 @@ impl World {
                 Phase::Over
             }
             Phase::Starting(_) => return self.enter(caller, Phase::Releasing(Remains::Request)),
+            Phase::Beginning(_) | Phase::Recording(..) => {
+                return self.end(caller, Fate::ReleaseBound);
+            }
             _ => Phase::Over,
         };
-        self.callers[usize::from(caller)].phase = next;
+        self.enter(caller, next);
     }
 
     /// A body ended without a value.
     fn end(&mut self, caller: u8, fate: Fate) {
-        let Caller { started, fresh, .. } = &mut self.callers[usize::from(caller)];
+        if let Phase::Beginning(step) = self.callers[usize::from(caller)].phase {
+            // The store may have its beginning all the same.
+            self.add(caller, step, Entry::Void);
+        }
+        let Caller {
+            started,
+            fresh,
+            log,
+            ..
+        } = &mut self.callers[usize::from(caller)];
         *started &= fate != Fate::Release;
-        let fresh = *fresh;
+        let (fresh, log) = (*fresh, *log);
+        if !matches!(fate, Fate::Keep | Fate::Unknown) {
+            self.send_steps(caller);
+        }
         let phase = match fate {
             Fate::Keep => Phase::Completing(Ending::Error(value(caller) + 10)),
-            Fate::Unknown => Phase::Completing(Ending::Unknown),
+            Fate::Unknown => Phase::Completing(Ending::Unknown(log)),
             Fate::Release if fresh => Phase::Releasing(Remains::Nothing),
             Fate::Release | Fate::ReleaseBound => Phase::Releasing(Remains::Request),
             Fate::ReleaseCounted => Phase::Releasing(Remains::Attempt),
@@ -269,6 +332,7 @@ impl World {
         );
         let by_resolution = matches!(message.command, Command::Resolve(_));
         let resolved = by_resolution && self.kept != before;
+        self.check_steps(message, sender.owner, before, reply);
         if let Reply::Granted { .. } = reply {
             let request = scenario.request(message.from);
             let others = (0..)
@@ -299,6 +363,11 @@ impl World {
             self.broken.note(Promise::GoneIsGone, !gone);
             self.unknown = false;
         }
+        let keeps = message.command == Command::Resolve(Resolution::ResetKeepingSteps)
+            && before.answer().is_none();
+        if resolved && !keeps && !scenario.steps.is_empty() {
+            self.forget_steps();
+        }
         if resolved {
             self.told = 0;
             self.starts = 0;
@@ -314,17 +383,22 @@ impl World {
 
     /// Delivers the reply to the sender, if it still waits for it.
     fn hear(&mut self, scenario: &Scenario, message: Message, reply: Reply) {
-        if let (Command::Resolve(Some(answer)), Reply::Stored) = (message.command, reply) {
+        if let (Command::Resolve(Resolution::Answer(answer)), Reply::Stored) =
+            (message.command, reply)
+        {
             return self.tell(answer);
         }
         let Some(caller) = self.callers.get_mut(usize::from(message.from)) else {
             return;
         };
-        if caller.phase.awaits() != Some(message.command) || caller.round != message.round {
+        if caller.awaits() != Some(message.command) || caller.round != message.round {
             return;
         }
         let asked = caller.phase;
         caller.phase = Phase::Over;
+        if matches!(asked, Phase::Beginning(_) | Phase::Recording(..)) {
+            return self.hear_append(scenario, message.from, asked, reply);
+        }
         if let Reply::Answer(answer) = reply {
             let own = answer == BY_HAND
                 || scenario.request(author(answer)) == scenario.request(message.from);
@@ -332,17 +406,19 @@ impl World {
         }
         match (asked, reply) {
             (Phase::Offering, Reply::Undecided) => self.enter(message.from, Phase::Asking),
-            (Phase::Asking, Reply::Reconcile { fence }) => {
+            (Phase::Asking, Reply::Reconcile { fence, log }) => {
                 caller.phase = Phase::Finding;
                 caller.fence = fence;
+                caller.inherit(log);
                 self.fence(fence);
             }
             (
                 Phase::Offering | Phase::Asking | Phase::Starting(_),
-                Reply::Granted { fence, fresh },
+                Reply::Granted { fence, fresh, log },
             ) => {
                 caller.phase = Phase::Before;
                 caller.fence = fence;
+                caller.inherit(log);
                 caller.started = scenario.is_mixed();
                 let fresh = fresh && !matches!(asked, Phase::Starting(_));
                 caller.fresh = caller.started && (fresh || scenario.flaw == Flaw::FreshUnasked);
@@ -358,6 +434,9 @@ impl World {
                     .max_attempts
                     .is_none_or(|max| u16::from(self.starts) <= max);
                 self.broken.note(Promise::AttemptsEnd, allowed);
+                if !scenario.steps.is_empty() {
+                    self.reach(scenario, message.from, 0);
+                }
             }
             (Phase::Asking, Reply::Running) => caller.phase = Phase::Waiting,
             // Refused after all.
@@ -372,6 +451,10 @@ impl World {
                 caller.phase = Phase::Overtaken(ending);
             }
             _ => {}
+        }
+        let caller = &mut self.callers[usize::from(message.from)];
+        if caller.phase == Phase::Over {
+            caller.forget_steps();
         }
     }
 

@@ -13,6 +13,7 @@ use idem_tests::payment::{PayError, Receipt};
 use tokio::sync::Semaphore;
 
 use crate::history::{Ending, History, Said, What};
+use crate::parts::{NAMES, Parts, Turn};
 use crate::simulation::{LEASE, Simulation};
 
 /// The verdict of a reconcile hook.
@@ -34,6 +35,7 @@ pub(crate) struct Plan<'a> {
     opens: usize,
     hook: Option<Hook>,
     finishes: bool,
+    turns: [Turn; NAMES.len()],
 }
 
 /// A call that was made.
@@ -42,6 +44,7 @@ pub(crate) struct Call<'a> {
     number: u32,
     place: usize,
     gate: Arc<Semaphore>,
+    step_gate: Arc<Semaphore>,
 }
 
 impl Simulation {
@@ -54,6 +57,7 @@ impl Simulation {
             opens: 1,
             hook: None,
             finishes: false,
+            turns: [Turn::Value; NAMES.len()],
         }
     }
 
@@ -116,6 +120,12 @@ impl<'a> Plan<'a> {
         Self { opens: 0, ..self }
     }
 
+    /// What happens in a step of its body.
+    pub(crate) fn turn(mut self, step: u8, turn: Turn) -> Self {
+        self.turns[usize::from(step)] = turn;
+        self
+    }
+
     pub(crate) fn hook(self, hook: Hook) -> Self {
         let hook = Some(hook);
         Self { hook, ..self }
@@ -133,6 +143,7 @@ impl<'a> Plan<'a> {
     pub(crate) fn make(self) -> Call<'a> {
         let simulation = self.simulation;
         let (number, gate) = (simulation.number(), Arc::new(Semaphore::new(self.opens)));
+        let step_gate = Arc::new(Semaphore::new(0));
         let engine = if self.far {
             &simulation.far
         } else {
@@ -144,6 +155,13 @@ impl<'a> Plan<'a> {
             call: number,
             ends: self.ends,
             gate: Arc::clone(&gate),
+            parts: Parts {
+                history: simulation.history.clone(),
+                call: number,
+                all: simulation.parts,
+                turns: self.turns,
+                gate: Arc::clone(&step_gate),
+            },
         };
         let back = Back {
             history: simulation.history.clone(),
@@ -172,6 +190,7 @@ impl<'a> Plan<'a> {
             number,
             place,
             gate,
+            step_gate,
         }
     }
 }
@@ -180,6 +199,16 @@ impl Call<'_> {
     /// Lets its body go on.
     pub(crate) fn open(&self) {
         self.gate.add_permits(1);
+        self.step_gate.add_permits(1);
+    }
+
+    /// Until its body is in this step, or it has ended without.
+    pub(crate) async fn reached(&self, of: u8) {
+        let reached = |simulation: &Simulation| {
+            let is_it = |what: &What| matches!(what, What::StepStart { call, step, .. } if (*call, *step) == (self.number, of));
+            simulation.has_ended(self.place) || simulation.history.has(is_it)
+        };
+        self.simulation.drive(reached).await;
     }
 
     /// Until its body runs, or it has ended without.
@@ -229,6 +258,7 @@ struct Body {
     call: u32,
     ends: Ending,
     gate: Arc<Semaphore>,
+    parts: Parts,
 }
 
 impl Body {
@@ -244,6 +274,14 @@ impl Body {
             call: run,
             how: Ending::Dropped,
         };
+        if let Err(error) = self.parts.run().await {
+            end.how = match error {
+                PayError::Idem(_) => Ending::Step,
+                PayError::TimedOut => Ending::Unknown,
+                _ => Ending::System,
+            };
+            return Err(error);
+        }
         // Never closed.
         self.gate.acquire().await.expect("open").forget();
         end.how = self.ends;
@@ -254,7 +292,7 @@ impl Body {
             Ending::Unknown => Err(PayError::TimedOut),
             // As a panic, without its message.
             Ending::Panic => resume_unwind(Box::new("a bug")),
-            Ending::Dropped => pending().await,
+            Ending::Dropped | Ending::Step => pending().await,
         }
     }
 }

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use idem_runtime::store::OutcomeKind;
@@ -18,6 +18,8 @@ pub(crate) struct Rules {
     pub(crate) ends: Vec<&'static str>,
     /// The endings of a body whose outcome is unknown.
     pub(crate) unknown: &'static [Ending],
+    /// The steps whose effect happens once at most.
+    pub(crate) once: &'static [u8],
 }
 
 /// The patience of a duplicate, and twice the `claim_deadline`: a call that has reconciled an earlier attempt
@@ -36,6 +38,11 @@ pub(crate) fn violations(events: &[Event], rules: &Rules) -> Vec<String> {
         lost(events),
         attempts(events, rules),
         unknown(events, rules),
+        steps_again(events),
+        steps_twice(events, rules),
+        steps_differ(events),
+        steps_unstored(events),
+        steps_without_a_lease(events),
         budgets(events),
         idle(events),
         end(events, rules),
@@ -232,7 +239,114 @@ fn unknown(events: &[Event], rules: &Rules) -> Option<String> {
     None
 }
 
-/// 7. Every call ends, and in time.
+/// 7. A claim that is granted when a step was stored never runs it, until a reset drops the steps.
+fn steps_again(events: &[Event]) -> Option<String> {
+    let (mut stored, mut handed_over) = (HashSet::new(), HashMap::new());
+    for event in events {
+        match event.what {
+            What::StepStored { step } => {
+                stored.insert(step);
+            }
+            What::StepsDropped => stored.clear(),
+            What::Granted { fence, .. } => {
+                handed_over.entry(fence).or_insert_with(|| stored.clone());
+            }
+            What::StepStart { call, step, fence }
+                if (handed_over.get(&fence)).is_some_and(|steps| steps.contains(&step)) =>
+            {
+                return Some(format!("call {call} runs step {step}, which is stored"));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// 8. A step that runs once, or that is asked about, has its effect once at most, until a reset drops the steps.
+fn steps_twice(events: &[Event], rules: &Rules) -> Option<String> {
+    let mut first = HashMap::new();
+    for event in events {
+        match event.what {
+            What::StepsDropped => first.clear(),
+            What::StepEffect { call, step } if rules.once.contains(&step) => {
+                if let Some(other) = first.insert(step, call) {
+                    return Some(format!(
+                        "step {step} has its effect in call {other} and in call {call}"
+                    ));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// 9. All bodies get the same result of a step, until a reset drops the steps.
+fn steps_differ(events: &[Event]) -> Option<String> {
+    let mut first = HashMap::new();
+    for event in events {
+        match event.what {
+            What::StepsDropped => first.clear(),
+            What::StepGot { call, step, run } => {
+                let (other, same) = *first.entry(step).or_insert((call, run));
+                if run != same {
+                    return Some(format!(
+                        "call {call} gets run {run} of step {step}, and call {other} run {same}"
+                    ));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// 10. A body goes on behind a step only when the store has its result.
+fn steps_unstored(events: &[Event]) -> Option<String> {
+    let mut stored = HashSet::new();
+    for event in events {
+        match event.what {
+            What::StepStored { step } => {
+                stored.insert(step);
+            }
+            What::StepGot { call, step, .. } if !stored.contains(&step) => {
+                return Some(format!(
+                    "call {call} goes on, and step {step} is not stored"
+                ));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// 11. No step starts in a body whose process knows that its lease is lost.
+fn steps_without_a_lease(events: &[Event]) -> Option<String> {
+    let (mut far, mut running, mut lost) = (HashMap::new(), Vec::new(), HashSet::new());
+    for event in events {
+        match &event.what {
+            What::Called { call, far: is_far } => {
+                far.insert(*call, *is_far);
+            }
+            What::Start { call, .. } => running.push(*call),
+            What::End { call, .. } => running.retain(|other| other != call),
+            What::LeaseLost { far: is_far } => {
+                let here = running.iter().filter(|call| far.get(call) == Some(is_far));
+                // It is that of the first, if there are two.
+                lost.extend(here.copied().next());
+            }
+            What::StepStart { call, step, .. } if lost.contains(call) => {
+                return Some(format!(
+                    "call {call} starts step {step}, and has lost its lease"
+                ));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// 12. Every call ends, and in time.
 fn budgets(events: &[Event]) -> Option<String> {
     let mut open = HashMap::new();
     for event in events {
@@ -262,7 +376,7 @@ fn budgets(events: &[Event]) -> Option<String> {
     Some(format!("call {open} never ended"))
 }
 
-/// 8. Nothing leaks: both engines are idle in the end, and nothing holds them when they are let go.
+/// 13. Nothing leaks: both engines are idle in the end, and nothing holds them when they are let go.
 fn idle(events: &[Event]) -> Option<String> {
     for engine in [false, true] {
         let idle = What::Idle {
@@ -277,7 +391,7 @@ fn idle(events: &[Event]) -> Option<String> {
     (!gone).then(|| "something holds an engine".to_owned())
 }
 
-/// 9. The last call gets one of the outcomes of its path.
+/// 14. The last call gets one of the outcomes of its path.
 fn end(events: &[Event], rules: &Rules) -> Option<String> {
     let last = events.iter().rev().find_map(|event| match &event.what {
         What::Returned { said, .. } => Some(said),

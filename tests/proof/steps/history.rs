@@ -17,6 +17,8 @@ pub(crate) enum Ending {
     Unknown,
     Panic,
     Dropped,
+    /// With the error of a step: idem's own.
+    Step,
 }
 
 /// The outcome of a caller. Answers name the call whose body made them.
@@ -91,6 +93,33 @@ pub(crate) enum What {
     Stored(OutcomeKind),
     /// An operator reset the record.
     Reset,
+    /// The reset dropped its steps.
+    StepsDropped,
+    /// The part of a step starts; `step` is its place in the body.
+    StepStart {
+        call: u32,
+        step: u8,
+        fence: u64,
+    },
+    /// It had its effect.
+    StepEffect {
+        call: u32,
+        step: u8,
+    },
+    /// The body got the result of a step, which is that of this call's run.
+    StepGot {
+        call: u32,
+        step: u8,
+        run: u32,
+    },
+    /// The store has the result of a step, from now on.
+    StepStored {
+        step: u8,
+    },
+    /// An engine reported that a lease is lost.
+    LeaseLost {
+        far: bool,
+    },
     /// The stored outcome at the end; `None` where nothing is done.
     Left(Option<OutcomeKind>),
     /// No task makes progress, and not everything has ended.
@@ -170,12 +199,32 @@ impl History {
         let events = self.events();
         events.iter().rev().find_map(|event| match event.what {
             What::End {
-                how: Ending::System,
+                how: Ending::System | Ending::Step,
                 ..
             } => None,
             What::End { call, .. } => Some(call),
             _ => None,
         })
+    }
+
+    /// The last call whose run of this step had its effect.
+    pub(crate) fn step_effect(&self, of: u8) -> Option<u32> {
+        let events = self.events();
+        events.iter().rev().find_map(|event| match event.what {
+            What::StepEffect { call, step } if step == of => Some(call),
+            _ => None,
+        })
+    }
+
+    /// Records that the store has the result of this step, unless that is recorded.
+    pub(crate) fn step_stored(&self, of: u8) {
+        let events = self.all();
+        let since = |event: &&Event| event.what != What::StepsDropped;
+        let known = (events.iter().rev().take_while(since))
+            .any(|event| event.what == What::StepStored { step: of });
+        if !known {
+            self.add(What::StepStored { step: of });
+        }
     }
 
     /// Whether something of this kind has happened.

@@ -6,6 +6,7 @@
 mod calls;
 mod checker;
 mod history;
+mod parts;
 mod paths;
 mod simulation;
 mod sweep;
@@ -83,6 +84,20 @@ once![
     an_answer_that_is_too_large,
     an_unknown_call_that_is_resolved,
     an_unknown_call_that_is_reset,
+    a_first_call_with_steps,
+    a_failed_call_is_continued,
+    a_step_that_runs_once_fails,
+    a_step_that_runs_once_is_interrupted,
+    an_interrupted_step_is_asked_about,
+    an_unknown_step_is_asked_about,
+    a_paused_step_ends_after_its_successor,
+    a_paused_step_is_unknown_after_its_successor,
+    a_hook_of_a_step_is_paused,
+    a_hook_of_a_step_outlives_its_lease,
+    one_attempt_with_steps,
+    an_unknown_step_is_reset,
+    a_dropped_caller_is_continued,
+    a_dropped_caller_gives_its_steps_back,
 ];
 
 twice![
@@ -95,4 +110,5 @@ twice![
     a_duplicate_that_waits_here,
     one_attempt_that_succeeds,
     one_attempt_that_is_paused,
+    a_failed_call_is_continued,
 ];

@@ -1,6 +1,7 @@
 //! The paths through the library.
 
 mod paused;
+mod steps;
 
 use std::num::NonZeroU16;
 
@@ -8,6 +9,7 @@ use idem_runtime::{OnCancel, OnPanic};
 use idem_tests::payment::Receipt;
 
 pub(crate) use self::paused::*;
+pub(crate) use self::steps::*;
 use crate::calls::Hook;
 use crate::history::Ending;
 use crate::simulation::LEASE;

@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::history::{History, What};
+use crate::parts::Part;
 use crate::tap::{ECHO, Echo, Tap, Traffic};
 
 /// The lease of every claim.
@@ -53,6 +54,8 @@ pub(crate) struct Simulation {
     pub(crate) near: Engine,
     pub(crate) far: Engine,
     pub(crate) history: History,
+    /// The steps of every body.
+    pub(crate) parts: &'static [Part],
     faulty: Faulty,
     traffic: Traffic,
     passed: Arc<Mutex<Duration>>,
@@ -82,8 +85,10 @@ struct Ear {
 
 impl Observer for Ear {
     fn observe(&self, event: &idem_runtime::observe::Event<'_>) {
-        if let EventKind::Unsaved { .. } = event.kind {
-            self.history.add(What::Unsaved { far: self.far });
+        match event.kind {
+            EventKind::Unsaved { .. } => self.history.add(What::Unsaved { far: self.far }),
+            EventKind::LeaseLost { .. } => self.history.add(What::LeaseLost { far: self.far }),
+            _ => {}
         }
     }
 }
@@ -94,7 +99,7 @@ impl Simulation {
     pub(crate) fn new(
         fixture: Fixture,
         ticks: bool,
-        set: fn(EngineBuilder) -> EngineBuilder,
+        (set, parts): (fn(EngineBuilder) -> EngineBuilder, &'static [Part]),
         strikes: &[Strike],
     ) -> Self {
         let passed: Arc<Mutex<Duration>> = Arc::default();
@@ -139,6 +144,7 @@ impl Simulation {
             near,
             far,
             history,
+            parts,
             faulty,
             traffic,
             passed,

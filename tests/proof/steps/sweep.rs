@@ -10,6 +10,7 @@ use idem_tests::fixture::Fixture;
 use crate::calls::Hook;
 use crate::checker::{Rules, violations};
 use crate::history::Ending;
+use crate::parts::Part;
 use crate::simulation::{End, Simulation, Strike, When};
 
 /// The script of a path.
@@ -22,6 +23,8 @@ pub(crate) struct Path {
     set: fn(EngineBuilder) -> EngineBuilder,
     /// How later calls reconcile earlier ones.
     hook: Option<Hook>,
+    /// The steps of every body.
+    parts: &'static [Part],
     rules: Rules,
     at_worst: &'static [&'static str],
 }
@@ -33,12 +36,24 @@ impl Path {
             script,
             set: |engine| engine,
             hook: None,
+            parts: &[],
             rules: Rules {
                 max_attempts: 5,
                 ends: ends.to_vec(),
                 unknown: &[Ending::Unknown],
+                once: &[],
             },
             at_worst: &[],
+        }
+    }
+
+    /// With bodies of these steps. The effects of those in `once` happen once at most.
+    pub(crate) fn parts(self, parts: &'static [Part], once: &'static [u8]) -> Self {
+        let rules = Rules { once, ..self.rules };
+        Self {
+            parts,
+            rules,
+            ..self
         }
     }
 
@@ -133,7 +148,7 @@ struct Case {
 
 impl Case {
     async fn run(fixture: Fixture, ticks: bool, path: &Path, strikes: &[Strike]) -> Self {
-        let simulation = Simulation::new(fixture, ticks, path.set, strikes);
+        let simulation = Simulation::new(fixture, ticks, (path.set, path.parts), strikes);
         (path.script)(&simulation).await;
         simulation.settle().await;
         let sent = simulation.sent();

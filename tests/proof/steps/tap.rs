@@ -4,16 +4,19 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use idem_runtime::conformance::Forward;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record, RecordKey,
-    ReleaseReply, Remains, RenewReply, ResolveReply, State, Store, StoreFuture, Watch,
+    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, Owner, ReadReply,
+    Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store, StoreFuture,
+    Watch,
 };
 use tokio::sync::{Notify, Semaphore};
 
 use crate::history::{History, What};
+use crate::parts::NAMES;
 
 /// How many operations are on their way to the real store, or back.
 #[derive(Clone, Debug, Default)]
@@ -132,23 +135,43 @@ impl Forward for Tap {
         self.pass(self.store.release(key, owner, remains), |_| ())
     }
 
+    fn release_with_journal<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        remains: Remains,
+        journal: &'a Journal,
+    ) -> StoreFuture<'a, ReleaseReply> {
+        let work = (self.store).release_with_journal(key, owner, remains, journal);
+        self.pass(work, |_| ())
+    }
+
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
         let before = self.history.store_time();
         self.pass(self.store.renew(key, claim), move |reply| {
-            let (lease, reconciling) = match claim.state {
-                State::Pending { lease } => (lease, false),
-                State::Reconciling { lease } => (lease, true),
-                _ => return,
-            };
             if let RenewReply::Renewed | RenewReply::Reasserted = reply {
-                self.history.add(What::Granted {
-                    owner: self.history.owner(claim.owner),
-                    fence: claim.fence.get(),
-                    until: before + lease,
-                    reconciling,
-                });
+                self.renewed(claim, before);
             }
         })
+    }
+
+    fn append<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        journal: &'a Journal,
+        known: usize,
+    ) -> StoreFuture<'a, AppendReply> {
+        let before = self.history.store_time();
+        self.pass(
+            self.store.append(key, claim, journal, known),
+            move |reply| {
+                if let AppendReply::Appended | AppendReply::Reasserted = reply {
+                    self.renewed(claim, before);
+                    self.steps_stored(journal);
+                }
+            },
+        )
     }
 
     fn resolve<'a>(
@@ -184,6 +207,41 @@ impl Tap {
             State::Done { outcome, .. } => What::Stored(outcome),
             _ => What::Reset,
         });
+        if record.header.state == State::Released && record.journal().is_empty() {
+            self.history.add(What::StepsDropped);
+        }
+        self.steps_stored(&record.journal());
+    }
+
+    fn renewed(&self, claim: &Header, before: Duration) {
+        let (lease, reconciling) = match claim.state {
+            State::Pending { lease } => (lease, false),
+            State::Reconciling { lease } => (lease, true),
+            _ => return,
+        };
+        self.history.add(What::Granted {
+            owner: self.history.owner(claim.owner),
+            fence: claim.fence.get(),
+            until: before + lease,
+            reconciling,
+        });
+    }
+
+    /// Records the results in a journal. The length of an entry is in front of it, then its kind; the length of its
+    /// label is at 47, and the label behind that.
+    fn steps_stored(&self, journal: &Journal) {
+        let mut rest = &journal.as_bytes()[..];
+        while let Some((length, behind)) = rest.split_first_chunk() {
+            let length = usize::try_from(u32::from_be_bytes(*length)).expect("short");
+            let (entry, behind) = behind.split_at(length);
+            let label = &entry[44..44 + usize::from(entry[43])];
+            let step = NAMES.iter().position(|name| name.as_bytes() == label);
+            let step = step.expect("the steps have these names");
+            if matches!(entry[0], b'D' | b'E') {
+                self.history.step_stored(u8::try_from(step).expect("few"));
+            }
+            rest = behind;
+        }
     }
 }
 

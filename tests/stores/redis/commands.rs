@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use idem_harness::{Command, Edition, Monitor, RedisServer};
-use idem_runtime::{Answer, AnswerSource, Engine, Error, ErrorKind};
+use idem_runtime::{Answer, AnswerSource, Engine, Error, ErrorKind, step};
 use idem_tests::shop::{Failure, MARKERS, Shop, connect, happened, patient, persistent};
 
 /// A server with a warm script cache, and a shop on it whose commands are monitored.
@@ -113,6 +113,44 @@ async fn a_refused_duplicate_of_a_running_call_is_two_commands() {
         Ok(())
     });
     first.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_step_is_one_command_and_its_replay_none() {
+    // The newest server completes by compare-and-set, which a record with steps does not try.
+    let newest = RedisServer::builder().version(Edition::Redis8).start();
+    for server in [RedisServer::start(), newest] {
+        let engine = Engine::new(connect(server.url()).await.unwrap());
+        let monitor = tokio::sync::Mutex::new(server.monitor());
+        let sent = async || monitor.lock().await.names();
+        for key in ["warm", "a"] {
+            let attempt = async |sends: [&[&str]; 4], ends: Result<String, Failure>| {
+                let call = engine.operation("shop.place").key(key).run(async |_| {
+                    let claimed = sent().await;
+                    step("charge", async |_| Ok::<_, Failure>(1)).await?;
+                    let stepped = sent().await;
+                    step("mail", async |_| Ok::<_, Failure>(())).once().await?;
+                    let once = sent().await;
+                    if key == "a" {
+                        assert_eq!([&claimed[..], &stepped, &once], sends[..3]);
+                    }
+                    ends.clone()
+                });
+                assert_eq!(call.await, ends);
+                let ended = sent().await;
+                if key == "a" {
+                    assert_eq!(ended, sends[3]);
+                }
+            };
+            sent().await;
+            let [one, two] = [&[SCRIPT][..], &[SCRIPT, SCRIPT]];
+            let end = one;
+            attempt([&[PLAIN], one, two, end], Err(Failure::Down)).await;
+            // An answer of any length, which would otherwise be staged.
+            let answer = Ok("m".repeat(20_000));
+            attempt([&[PLAIN, SCRIPT], &[], &[], end], answer).await;
+        }
+    }
 }
 
 #[tokio::test]

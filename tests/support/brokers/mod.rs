@@ -36,9 +36,6 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// How long a consumer may be silent, beside the lease, before its messages are another's.
     const SILENCE: Duration = Duration::ZERO;
 
-    /// Whether another fault may strike while a consumer is stalled.
-    const OVERLAP: bool = true;
-
     /// The number of consumers that are killed, stalled and replaced in an ordinary run.
     const FAULTS: (usize, usize, usize) = (6, 3, 2);
 

@@ -1,8 +1,15 @@
 //! A Kafka cluster for tests.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::Worker;
+
+/// Keeps the ids of members unique.
+///
+/// The mock cluster takes the address of a member for its id (`rd_kafka_mock_cgrp_classic_member_add`), and aborts when
+/// a member that it had given up comes back, and another one has its id. The `calloc` of glibc, up to 2.40, takes
+/// nothing from the cache of a thread, so that the address of a member that went there is no other member's.
+const UNIQUE_MEMBERS: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=65535");
 
 /// A Kafka cluster in a process of its own, killed when the value is dropped.
 ///
@@ -19,7 +26,10 @@ impl KafkaCluster {
     /// Starts three brokers without a topic, and waits until they listen.
     #[must_use]
     pub fn start() -> Self {
-        let mut worker = Worker::sibling("idem-kafka").arg("3").spawn();
+        let mut worker = Worker::sibling("idem-kafka")
+            .arg("3")
+            .env(UNIQUE_MEMBERS.0, UNIQUE_MEMBERS.1)
+            .spawn();
         let brokers = worker.line_after("brokers ");
         Self {
             worker: Mutex::new(worker),
@@ -38,6 +48,21 @@ impl KafkaCluster {
         self.ask(&format!("topic {name} {partitions}"));
     }
 
+    /// Refuses the next so many commits of offsets, as a cluster does while a group is rebalanced.
+    pub fn refuse_commits(&self, commits: u32) {
+        self.ask(&format!("refuse {commits}"));
+    }
+
+    /// Freezes the process of all brokers.
+    pub fn pause(&self) {
+        self.worker().pause();
+    }
+
+    /// Thaws it.
+    pub fn resume(&self) {
+        self.worker().resume();
+    }
+
     /// Closes the connections of all brokers, and refuses new ones.
     pub fn take_down(&self) {
         self.ask("down");
@@ -48,8 +73,12 @@ impl KafkaCluster {
         self.ask("up");
     }
 
+    fn worker(&self) -> MutexGuard<'_, Worker> {
+        self.worker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn ask(&self, line: &str) {
-        let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut worker = self.worker();
         worker.send(line);
         let reply = worker.line();
         assert_eq!(reply, "ok", "the cluster refuses: {line}");

@@ -28,6 +28,7 @@ mod dir;
 mod edition;
 mod family;
 mod kafka;
+mod logged;
 mod mariadb;
 mod monitor;
 mod nats;

@@ -1,16 +1,16 @@
 //! A NATS server with `JetStream` for tests.
 
-use std::fs::{self, OpenOptions};
+use std::env;
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-use std::{env, thread};
+use std::time::Duration;
 
 use crate::StartError;
 use crate::builder::find_program;
-use crate::child::Guarded;
 use crate::dir::TestDir;
+use crate::logged::{Logged, launched};
 use crate::port::Port;
 
 /// Variable that names another server.
@@ -21,9 +21,6 @@ const PLACES: [&str; 2] = ["nats-server", "/usr/sbin/nats-server"];
 /// Deadline of the start, which takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Lines of the log that a failed test prints.
-const TAIL: usize = 40;
-
 /// A `nats-server` with `JetStream` on a loopback port, stopped when the value is dropped.
 ///
 /// Its streams are on disk, though not synced, and survive `kill` and `restart`. A server
@@ -31,7 +28,7 @@ const TAIL: usize = 40;
 #[derive(Debug)]
 pub struct NatsServer {
     // Dropped in this order: first the process, then its files.
-    child: Mutex<Option<Guarded>>,
+    process: Logged,
     binary: PathBuf,
     /// User and password that the server demands.
     login: Mutex<Option<(String, String)>>,
@@ -61,15 +58,7 @@ impl NatsServer {
     }
 
     fn start_with(login: Option<(&str, &str)>) -> Self {
-        let mut outcome = Self::launch(login);
-        // Another process may take a port between the check and the server's start.
-        for _ in 0..9 {
-            if !outcome.as_ref().is_err_and(|error| error.port_taken) {
-                break;
-            }
-            outcome = Self::launch(login);
-        }
-        match outcome {
+        match launched(|| Self::launch(login)) {
             Ok(server) => server,
             Err(error) => panic!("{error}"),
         }
@@ -77,12 +66,13 @@ impl NatsServer {
 
     fn launch(login: Option<(&str, &str)>) -> Result<Self, StartError> {
         let login = login.map(|(user, password)| (user.to_owned(), password.to_owned()));
+        let dir = TestDir::new("nats")?;
         let server = Self {
-            child: Mutex::new(None),
+            process: Logged::new("nats-server", &dir),
             binary: binary()?,
             login: Mutex::new(login),
             port: Port::take()?,
-            dir: TestDir::new("nats")?,
+            dir,
         };
         server.run()?;
         Ok(server)
@@ -106,27 +96,22 @@ impl NatsServer {
     /// The server's log so far.
     #[must_use]
     pub fn log(&self) -> String {
-        let bytes = fs::read(self.log_path()).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
+        self.process.log()
     }
 
     /// Whether the process is alive.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        match lock(&self.child).as_mut() {
-            Some(child) => child.try_wait().is_ok_and(|status| status.is_none()),
-            None => false,
-        }
+        self.process.is_running()
     }
 
     /// Kills the server with SIGKILL and waits until it is gone. Does nothing when it is down.
     pub fn kill(&self) {
-        drop(lock(&self.child).take());
+        self.process.kill();
     }
 
     /// Starts the server again on the same port and data; a running server is killed first.
     pub fn restart(&self) {
-        self.kill();
         if let Err(error) = self.run() {
             panic!("{error}");
         }
@@ -142,35 +127,11 @@ impl NatsServer {
     fn run(&self) -> Result<(), StartError> {
         let settings = self.dir.path().join("nats.conf");
         fs::write(&settings, self.settings())?;
-        let log = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.log_path())?;
-        let start = self.log().len();
-        let errors = log.try_clone()?;
-        let dir = self.dir.disposable();
         let args = ["--config".into(), settings.into()];
-        let mut child = Guarded::spawn(&self.binary, &args, dir, |command| {
-            command.stdout(log).stderr(errors)
-        })?;
-        let deadline = Instant::now() + PATIENCE;
-        while !self.log()[start..].contains("Server is ready") {
-            let ended = child.try_wait()?;
-            if ended.is_none() && Instant::now() < deadline {
-                thread::sleep(Duration::from_millis(1));
-                continue;
-            }
-            let what = match ended {
-                Some(status) => format!("ended with {status}"),
-                None => format!("is not ready within {PATIENCE:?}"),
-            };
-            let tail = self.tail();
-            let mut error = StartError::new(format!("nats-server {what}; its log ends:\n{tail}"));
-            error.port_taken = self.log()[start..].contains("address already in use");
-            return Err(error);
-        }
-        *lock(&self.child) = Some(child);
-        Ok(())
+        let command = (&*self.binary, &args[..]);
+        let is_ready = |log: &str| log.contains("Server is ready");
+        self.process
+            .start(command, &self.dir, PATIENCE, |_| {}, is_ready)
     }
 
     fn settings(&self) -> String {
@@ -185,26 +146,6 @@ impl NatsServer {
             self.port.number(),
             self.dir.path().display(),
         )
-    }
-
-    fn log_path(&self) -> PathBuf {
-        self.dir.path().join("nats.log")
-    }
-
-    fn tail(&self) -> String {
-        let log = self.log();
-        let lines: Vec<_> = log.lines().collect();
-        lines[lines.len().saturating_sub(TAIL)..].join("\n")
-    }
-}
-
-impl Drop for NatsServer {
-    fn drop(&mut self) {
-        self.kill();
-        if thread::panicking() {
-            eprintln!("the log of NATS at {} ends:", self.addr());
-            eprintln!("{}", self.tail());
-        }
     }
 }
 

@@ -1,18 +1,18 @@
 //! A `RabbitMQ` broker for tests.
 
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::StartError;
 use crate::builder::find_program;
+use crate::certificates::Certificates;
 use crate::child::Guarded;
 use crate::dir::TestDir;
+use crate::logged::{Logged, launched};
 use crate::port::Port;
 
 /// The programs of Debian's package. Those in `PATH` change to the user of the service.
@@ -21,26 +21,25 @@ const PROGRAMS: &str = "/usr/lib/rabbitmq/bin";
 /// Deadline of the start, which takes 5 s on an idle machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Lines of the log that a failed test prints.
-const TAIL: usize = 40;
-
 /// The only user of the broker.
 const USER: &str = "idem";
 
 /// A `RabbitMQ` broker on a loopback port, stopped when the value is dropped.
 ///
-/// It has a node name, ports, data and a port mapper (`epmd`) of its own. Its data survives
+/// It has a node name, ports (one of them for TLS), data and a port mapper (`epmd`) of its own. Its data survives
 /// [`kill`](Self::kill) and [`restart`](Self::restart). A broker dropped by a panicking test prints the end of its log
 /// and keeps its directory.
 #[derive(Debug)]
 pub struct RabbitServer {
     // Dropped in this order: first the processes, then their files.
-    child: Mutex<Option<Guarded>>,
-    mapper: Mutex<Guarded>,
+    process: Logged,
+    _mapper: Guarded,
     port: Port,
     distribution: Port,
     mapper_port: Port,
     password: String,
+    tls_port: Port,
+    certificates: Certificates,
     dir: TestDir,
 }
 
@@ -66,28 +65,30 @@ impl RabbitServer {
     pub fn try_start() -> Result<Self, StartError> {
         let mapper = find_program(Path::new("epmd")).ok_or_else(no_server)?;
         find_program(&program("rabbitmq-server")).ok_or_else(no_server)?;
-        // Another process may take a port between the check and the broker's start.
-        for _ in 0..9 {
-            match Self::launch(&mapper) {
-                Err(error) if error.port_taken => {}
-                outcome => return outcome,
-            }
-        }
-        Self::launch(&mapper)
+        launched(|| Self::launch(&mapper))
     }
 
     fn launch(mapper: &Path) -> Result<Self, StartError> {
         let (port, distribution, mapper_port) = (Port::take()?, Port::take()?, Port::take()?);
         let dir = TestDir::new("rabbitmq")?;
         let password = format!("secret-{}-{}", process::id(), port.number());
+        let (tls_port, certificates) = (Port::take()?, Certificates::new());
+        // The settings that it returns are those of Redis for the same files.
+        certificates.write(dir.path())?;
         let file = |name: &str, content: &str| fs::write(dir.path().join(name), content);
         file(
             "rabbitmq.conf",
             &format!(
-                "listeners.tcp.1 = 127.0.0.1:{}\ndefault_user = {USER}\ndefault_pass = {password}\n\
+                "listeners.tcp.1 = 127.0.0.1:{}\nlisteners.ssl.1 = 127.0.0.1:{}\n\
+                 ssl_options.cacertfile = {path}/ca.pem\nssl_options.certfile = {path}/server.pem\n\
+                 ssl_options.keyfile = {path}/server.key\nssl_options.verify = verify_peer\n\
+                 ssl_options.fail_if_no_peer_cert = false\n\
+                 default_user = {USER}\ndefault_pass = {password}\n\
                  disk_free_limit.absolute = 1MB\nvm_memory_high_watermark.absolute = 512MB\n\
                  log.console = true\nlog.file = false\n",
-                port.number()
+                port.number(),
+                tls_port.number(),
+                path = dir.path().display(),
             ),
         )?;
         // The counts of a quorum queue are of its last tick.
@@ -105,12 +106,14 @@ impl RabbitServer {
                 .stderr(Stdio::null())
         })?;
         let server = Self {
-            child: Mutex::new(None),
-            mapper: Mutex::new(mapper),
+            process: Logged::new("RabbitMQ", &dir),
+            _mapper: mapper,
             port,
             distribution,
             mapper_port,
             password,
+            tls_port,
+            certificates,
             dir,
         };
         server.run()?;
@@ -133,6 +136,25 @@ impl RabbitServer {
     #[must_use]
     pub fn url_with(&self, password: &str) -> String {
         format!("amqp://{USER}:{password}@{}/%2f", self.addr())
+    }
+
+    /// The URL of the TLS port for its user.
+    #[must_use]
+    pub fn tls_url(&self) -> String {
+        self.tls_url_with(&self.password)
+    }
+
+    /// The URL of the TLS port with another password.
+    #[must_use]
+    pub fn tls_url_with(&self, password: &str) -> String {
+        let port = self.tls_port.number();
+        format!("amqps://{USER}:{password}@127.0.0.1:{port}/%2f")
+    }
+
+    /// The authority of the broker's certificate, and the client certificate that it accepts.
+    #[must_use]
+    pub fn certificates(&self) -> &Certificates {
+        &self.certificates
     }
 
     /// Runs `rabbitmqctl`, which takes about a second, and returns its output.
@@ -164,27 +186,22 @@ impl RabbitServer {
     /// The broker's log so far.
     #[must_use]
     pub fn log(&self) -> String {
-        let bytes = fs::read(self.log_path()).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
+        self.process.log()
     }
 
     /// Whether the process is alive.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        match lock(&self.child).as_mut() {
-            Some(child) => child.try_wait().is_ok_and(|status| status.is_none()),
-            None => false,
-        }
+        self.process.is_running()
     }
 
     /// Kills the broker with SIGKILL and waits until it is gone. Does nothing when it is down.
     pub fn kill(&self) {
-        drop(lock(&self.child).take());
+        self.process.kill();
     }
 
     /// Starts the broker again on the same port and data; a running one is killed first.
     pub fn restart(&self) {
-        self.kill();
         if let Err(error) = self.run() {
             panic!("{error}");
         }
@@ -192,39 +209,13 @@ impl RabbitServer {
 
     /// Starts the process and waits until it is complete.
     fn run(&self) -> Result<(), StartError> {
-        let before = self.log().len();
-        let log = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.log_path())?;
-        let errors = log.try_clone()?;
-        let dir = self.dir.disposable();
-        let mut child = Guarded::spawn(&program("rabbitmq-server"), &[], dir, |command| {
-            self.environment(command).stdout(log).stderr(errors)
-        })?;
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let log = self.log();
-            let new = log.get(before..).unwrap_or_default();
-            if new.contains("Server startup complete") {
-                break;
-            }
-            let ended = child.try_wait()?;
-            if ended.is_none() && Instant::now() < deadline {
-                thread::sleep(Duration::from_millis(50));
-                continue;
-            }
-            let what = match ended {
-                Some(status) => format!("ended with {status}"),
-                None => format!("is not complete within {PATIENCE:?}"),
-            };
-            let mut error =
-                StartError::new(format!("RabbitMQ {what}; its log ends:\n{}", tail(new)));
-            error.port_taken = new.contains("eaddrinuse");
-            return Err(error);
-        }
-        *lock(&self.child) = Some(child);
-        Ok(())
+        let program = program("rabbitmq-server");
+        let set_up = |command: &mut Command| {
+            self.environment(command);
+        };
+        let is_ready = |log: &str| log.contains("Server startup complete");
+        self.process
+            .start((&program, &[]), &self.dir, PATIENCE, set_up, is_ready)
     }
 
     /// The environment of the broker and its tools, in place of the files of the service.
@@ -260,34 +251,10 @@ impl RabbitServer {
             .env("RUNNING_UNDER_SYSTEMD", "true")
             .env_remove("NOTIFY_SOCKET")
     }
-
-    fn log_path(&self) -> PathBuf {
-        self.dir.path().join("rabbitmq.log")
-    }
-}
-
-impl Drop for RabbitServer {
-    fn drop(&mut self) {
-        self.kill();
-        lock(&self.mapper).kill();
-        if thread::panicking() {
-            eprintln!("the log of RabbitMQ at {} ends:", self.addr());
-            eprintln!("{}", tail(&self.log()));
-        }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn program(name: &str) -> PathBuf {
     Path::new(PROGRAMS).join(name)
-}
-
-fn tail(log: &str) -> String {
-    let lines: Vec<_> = log.lines().collect();
-    lines[lines.len().saturating_sub(TAIL)..].join("\n")
 }
 
 fn no_server() -> StartError {

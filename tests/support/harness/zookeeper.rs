@@ -1,18 +1,17 @@
 //! A `ZooKeeper` server for tests.
 
+use std::env;
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-use std::{env, thread};
+use std::time::Duration;
 
 use crate::StartError;
 use crate::builder::find_program;
-use crate::child::Guarded;
 use crate::dir::TestDir;
+use crate::logged::{Logged, launched};
 use crate::port::Port;
 
 /// Variable that names another class path than that of Debian's package.
@@ -28,9 +27,6 @@ const MAIN: &str = "org.apache.zookeeper.server.ZooKeeperServerMain";
 /// Deadline of the start, long enough for a JVM on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Lines of the log that a failed test prints.
-const TAIL: usize = 40;
-
 /// A standalone `ZooKeeper` on a loopback port, stopped when the value is dropped.
 ///
 /// Its data is on disk, though not synced, and survives `kill` and `restart`. A server
@@ -38,7 +34,7 @@ const TAIL: usize = 40;
 #[derive(Debug)]
 pub struct ZooKeeperServer {
     // Dropped in this order: first the process, then its files.
-    child: Mutex<Option<Guarded>>,
+    process: Logged,
     java: PathBuf,
     args: Vec<OsString>,
     port: Port,
@@ -67,14 +63,7 @@ impl ZooKeeperServer {
     pub fn try_start() -> Result<Self, StartError> {
         let java = find_program(Path::new("java")).ok_or_else(no_server)?;
         let class_path = class_path().ok_or_else(no_server)?;
-        // Another process may take a port between the check and the server's start.
-        for _ in 0..9 {
-            match Self::launch(&java, &class_path) {
-                Err(error) if error.port_taken => {}
-                outcome => return outcome,
-            }
-        }
-        Self::launch(&java, &class_path)
+        launched(|| Self::launch(&java, &class_path))
     }
 
     fn launch(java: &Path, class_path: &OsString) -> Result<Self, StartError> {
@@ -105,7 +94,7 @@ impl ZooKeeperServer {
         .into();
         args.extend([class_path.clone(), MAIN.into(), settings.into()]);
         let server = Self {
-            child: Mutex::new(None),
+            process: Logged::new("ZooKeeper", &dir),
             java: java.to_owned(),
             args,
             port,
@@ -124,27 +113,22 @@ impl ZooKeeperServer {
     /// The server's log so far.
     #[must_use]
     pub fn log(&self) -> String {
-        let bytes = fs::read(self.log_path()).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
+        self.process.log()
     }
 
     /// Whether the process is alive.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        match self.lock().as_mut() {
-            Some(child) => child.try_wait().is_ok_and(|status| status.is_none()),
-            None => false,
-        }
+        self.process.is_running()
     }
 
     /// Kills the server with SIGKILL and waits until it is gone. Does nothing when it is down.
     pub fn kill(&self) {
-        drop(self.lock().take());
+        self.process.kill();
     }
 
     /// Starts the server again on the same port and data; a running server is killed first.
     pub fn restart(&self) {
-        self.kill();
         if let Err(error) = self.run() {
             panic!("{error}");
         }
@@ -152,33 +136,9 @@ impl ZooKeeperServer {
 
     /// Starts the process and waits until it answers.
     fn run(&self) -> Result<(), StartError> {
-        let log = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.log_path())?;
-        let errors = log.try_clone()?;
-        let dir = self.dir.disposable();
-        let mut child = Guarded::spawn(&self.java, &self.args, dir, |command| {
-            command.stdout(log).stderr(errors)
-        })?;
-        let deadline = Instant::now() + PATIENCE;
-        while !self.answers() {
-            let ended = child.try_wait()?;
-            if ended.is_none() && Instant::now() < deadline {
-                thread::sleep(Duration::from_millis(5));
-                continue;
-            }
-            let what = match ended {
-                Some(status) => format!("ended with {status}"),
-                None => format!("does not answer within {PATIENCE:?}"),
-            };
-            let tail = self.tail();
-            let mut error = StartError::new(format!("ZooKeeper {what}; its log ends:\n{tail}"));
-            error.port_taken = tail.contains("Address already in use");
-            return Err(error);
-        }
-        *self.lock() = Some(child);
-        Ok(())
+        let (command, is_ready) = ((&*self.java, &*self.args), |_: &str| self.answers());
+        self.process
+            .start(command, &self.dir, PATIENCE, |_| {}, is_ready)
     }
 
     /// Whether this server, not another one on its port, is up and has loaded its data: it reports
@@ -197,30 +157,6 @@ impl ZooKeeperServer {
         let mut answer = String::new();
         connection.read_to_string(&mut answer)?;
         Ok(answer)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Guarded>> {
-        self.child.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn log_path(&self) -> PathBuf {
-        self.dir.path().join("zookeeper.log")
-    }
-
-    fn tail(&self) -> String {
-        let log = self.log();
-        let lines: Vec<_> = log.lines().collect();
-        lines[lines.len().saturating_sub(TAIL)..].join("\n")
-    }
-}
-
-impl Drop for ZooKeeperServer {
-    fn drop(&mut self) {
-        self.kill();
-        if thread::panicking() {
-            eprintln!("the log of ZooKeeper at {} ends:", self.addr());
-            eprintln!("{}", self.tail());
-        }
     }
 }
 

@@ -49,6 +49,13 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
         }
     }
 
+    /// Undoes what the body has written. The call ends with this error, and nothing of it is stored.
+    pub(crate) async fn give_up(mut self, error: Error) -> O {
+        let undone = Box::pin(self.undo()).await;
+        self.refuse(undone.err().unwrap_or(error));
+        self.output.take()
+    }
+
     fn emit(&self, kind: EventKind<'_>) {
         self.engine.core.emit(&self.running.key, kind);
     }

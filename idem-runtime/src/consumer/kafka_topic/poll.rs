@@ -1,15 +1,15 @@
-//! The thread that polls Kafka: receives, pauses, commits, and gives partitions up.
+//! The threads of a Kafka consumer: one polls, pauses and gives partitions up, and one commits.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rdkafka::client::ClientContext;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
-use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Message, OwnedMessage};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::sync::mpsc::UnboundedSender;
@@ -22,11 +22,11 @@ const LONGEST_POLL: Duration = Duration::from_millis(50);
 /// The shortest time between two commits.
 const BETWEEN_COMMITS: Duration = Duration::from_millis(100);
 
-/// The time that the next commit waits for the reply to one.
-const COMMIT_PATIENCE: Duration = Duration::from_secs(10);
-
 /// The time that the end of the thread is waited for.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The part of it in which the group is left.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// A message and its ticket.
 pub(super) struct KafkaMessage {
@@ -57,7 +57,14 @@ impl SharedOffsets {
 pub(super) struct Callbacks {
     pub(super) topic: String,
     pub(super) offsets: SharedOffsets,
-    pub(super) is_committing: AtomicBool,
+    /// Held from the choice of positions until the reply to their commit, so that none goes back.
+    pub(super) commits: Mutex<()>,
+}
+
+impl Callbacks {
+    fn commits(&self) -> MutexGuard<'_, ()> {
+        self.commits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl ClientContext for Callbacks {}
@@ -68,6 +75,7 @@ impl ConsumerContext for Callbacks {
         let Rebalance::Revoke(partitions) = rebalance else {
             return;
         };
+        let _one = self.commits();
         let (mut done, mut paused) = (Vec::new(), Vec::new());
         {
             let mut offsets = self.offsets.lock();
@@ -85,16 +93,6 @@ impl ConsumerContext for Callbacks {
         // Lost partitions are another consumer's already. Uncommitted, their messages are delivered again.
         if !done.is_empty() && !consumer.assignment_lost() {
             let _ = consumer.commit(&positioned(&self.topic, &done), CommitMode::Sync);
-        }
-    }
-
-    fn commit_callback(&self, result: KafkaResult<()>, partitions: &TopicPartitionList) {
-        self.is_committing.store(false, Ordering::Relaxed);
-        let mut offsets = self.offsets.lock();
-        for partition in partitions.elements() {
-            if result.is_err() || partition.error().is_err() {
-                offsets.not_committed(partition.partition());
-            }
         }
     }
 }
@@ -116,7 +114,7 @@ fn positioned(topic: &str, offsets: &[(i32, i64)]) -> TopicPartitionList {
     list
 }
 
-/// The running thread. Dropped: the thread commits, leaves the group and ends.
+/// The running threads. Dropped: they commit, leave the group and end.
 pub(super) struct Poller {
     is_stopped: Arc<AtomicBool>,
     ended: Mutex<Receiver<()>>,
@@ -135,7 +133,6 @@ impl Poller {
             consumer,
             max_uncommitted,
             events,
-            committed: Instant::now(),
         };
         let stop = Arc::clone(&is_stopped);
         thread::Builder::new()
@@ -165,13 +162,46 @@ struct PollThread {
     consumer: BaseConsumer<Callbacks>,
     max_uncommitted: usize,
     events: UnboundedSender<PollEvent>,
-    committed: Instant,
 }
 
 impl PollThread {
-    fn run(mut self, is_stopped: &AtomicBool) {
-        let topic = self.consumer.context().topic.clone();
-        let subscribed = self.consumer.subscribe(&[&topic]);
+    fn run(self, is_stopped: &AtomicBool) {
+        let this = &self;
+        thread::scope(|scope| {
+            // Dropped when the polls end: so does the other thread.
+            let (_end, ended) = channel();
+            let commits = thread::Builder::new().name("idem-kafka-commit".to_owned());
+            match commits.spawn_scoped(scope, move || this.commit(&ended)) {
+                Ok(_) => this.poll(is_stopped),
+                Err(error) => {
+                    let error = KafkaError::ClientCreation(error.to_string());
+                    let _ = this.events.send(PollEvent::Failed(error));
+                }
+            }
+        });
+        self.leave();
+        drop(self.consumer);
+    }
+
+    /// Commits as each revocation does: the client gives all its partitions up, and leaves the group.
+    ///
+    /// Before the client is closed, which aborts the process if it is being assigned partitions (librdkafka 4792).
+    fn leave(&self) {
+        self.consumer.unsubscribe();
+        let start = Instant::now();
+        while start.elapsed() < LEAVE_PATIENCE {
+            // A message is another consumer's: none is committed that was not received.
+            let is_calm = self.consumer.poll(LONGEST_POLL).is_none();
+            let left = self.consumer.assignment();
+            if is_calm && left.is_ok_and(|left| left.count() == 0) {
+                break;
+            }
+        }
+    }
+
+    fn poll(&self, is_stopped: &AtomicBool) {
+        let topic = &self.consumer.context().topic;
+        let subscribed = self.consumer.subscribe(&[topic]);
         let mut is_failed = subscribed.is_err();
         if let Err(error) = subscribed {
             let _ = self.events.send(PollEvent::Failed(error));
@@ -197,11 +227,8 @@ impl PollThread {
                 }
                 Some(Err(_)) | None => {}
             }
-            self.pause_and_resume(&topic);
-            self.commit(&topic);
+            self.pause_and_resume(topic);
         }
-        // Commits as each revocation does: the client gives all its partitions up, and leaves the group.
-        drop(self.consumer);
     }
 
     fn pause_and_resume(&self, topic: &str) {
@@ -218,32 +245,22 @@ impl PollThread {
         }
     }
 
-    /// Commits without waiting, one commit at a time.
-    fn commit(&mut self, topic: &str) {
+    /// Commits until the other thread ends, and waits for each reply: the client reports none of a commit in the
+    /// background, and one that is refused, as in a rebalance, is repeated.
+    fn commit(&self, ended: &Receiver<()>) {
         let context = self.consumer.context();
-        let is_committing = context.is_committing.load(Ordering::Relaxed);
-        let pause = if is_committing {
-            COMMIT_PATIENCE
-        } else {
-            BETWEEN_COMMITS
-        };
-        if self.committed.elapsed() < pause {
-            return;
-        }
-        let done = context.offsets.lock().commit();
-        if done.is_empty() {
-            return;
-        }
-        self.committed = Instant::now();
-        context.is_committing.store(true, Ordering::Relaxed);
-        let committed = self
-            .consumer
-            .commit(&positioned(topic, &done), CommitMode::Async);
-        if committed.is_err() {
-            context.is_committing.store(false, Ordering::Relaxed);
-            let mut offsets = context.offsets.lock();
-            for (partition, _) in done {
-                offsets.not_committed(partition);
+        while ended.recv_timeout(BETWEEN_COMMITS) == Err(RecvTimeoutError::Timeout) {
+            let _one = context.commits();
+            let done = context.offsets.lock().commit();
+            if done.is_empty() {
+                continue;
+            }
+            let list = positioned(&context.topic, &done);
+            if self.consumer.commit(&list, CommitMode::Sync).is_err() {
+                let mut offsets = context.offsets.lock();
+                for (partition, _) in done {
+                    offsets.not_committed(partition);
+                }
             }
         }
     }

@@ -52,6 +52,31 @@ fn a_request_looks_different_under_every_key_and_secret() {
     assert_ne!(keyed.fingerprint, other_key.fingerprint);
 }
 
+/// Computed by another implementation, because steps of an older release must always be found.
+#[test]
+fn digests_of_steps_are_frozen() {
+    let call = &PLAIN.digest;
+    let (name, input) = ([0xa1; 32], [0xb1; 64]);
+    let of = |digests: &DigestKey| {
+        [(StepPart::Name, &name[..]), (StepPart::Input, &input[..])]
+            .map(|(kind, part)| hex(digests.step(kind, call, part).as_bytes()))
+    };
+    assert_eq!(
+        of(&DigestKey::Plain),
+        [
+            "0cdd76b6aad4f7e2fa8113ad96fea7206a2a62fbc542c6ca5d29def37d8fd53e",
+            "91637f0305cef77a68125aeb49d54281e966e8633d944e63e1b8d1209a4e201f"
+        ]
+    );
+    assert_eq!(
+        of(&DigestKey::new([0x42; 32])),
+        [
+            "06fcf06355374b96998c6182b4d70e2b933c6bb072dced68fa95764afeca390a",
+            "8629e943144ed90865d4ac0681ad3bc9684cd0fba24f5d98ea81b6ee513f43c4"
+        ]
+    );
+}
+
 #[test]
 fn a_call_that_compares_nothing_goes_on_comparing_nothing() {
     let nothing = Identity {

@@ -10,6 +10,7 @@ use super::queue::{Queue, lock, nanos};
 use crate::env::clock::deadline;
 use crate::env::observer::{Event, EventKind};
 use crate::lifecycle::lease::{GONE, Lease};
+use crate::lifecycle::renewal::Renewal;
 use crate::record::transition::RenewReply;
 
 impl ThreadState {
@@ -97,8 +98,8 @@ impl ThreadState {
             );
         }
         let third = lease.lasts() / 3;
-        let (grant, claim) = (lease.grant(), lease.claim());
-        let reply = self.store.renew(&lease.key, &claim);
+        let (grant, renewal) = (lease.grant(), Renewal::of(&lease));
+        let reply = renewal.send(&*self.store, &lease);
         let next = match deadline(&*self.clock, sent + third, pin!(reply)).await {
             Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => {
                 self.outage.record_reply(sent);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::lifecycle::core::Core;
+use crate::lifecycle::step_log::StepStop;
 use crate::record::Record;
 use crate::record::transition::{ClaimRequest, Needs};
 
@@ -21,6 +22,8 @@ pub(crate) struct PendingReconcile {
 pub(crate) enum Stop {
     /// The outcome stays unknown.
     Undecided,
+    /// A step of the body cannot be decided.
+    Step(StepStop),
     /// Nothing landed, and the claim to run was refused.
     Refused(Error),
     /// Another attempt has answered meanwhile.

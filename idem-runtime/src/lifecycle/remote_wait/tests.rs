@@ -79,6 +79,7 @@ fn remaining_life(seen: Duration, exact: bool, dated: bool) -> RemainingLife {
         retain: RETAIN,
         fingerprint: ASKED,
         types: AnswerTypes::UNKNOWN,
+        has_journal: false,
     };
     clock.advance(RETAIN);
     store.plant(&key, header.encode().to_vec().into(), RETAIN);

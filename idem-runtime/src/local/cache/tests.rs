@@ -25,6 +25,7 @@ fn record(outcome: OutcomeKind, body: &[u8]) -> Record {
         retain: 3600 * SECOND,
         fingerprint: ASKED,
         types: AnswerTypes::UNKNOWN,
+        has_journal: false,
     };
     Record::decode(Bytes::from([&header.encode()[..], body].concat())).unwrap()
 }

@@ -56,6 +56,7 @@ fn record_of<T: Replay>(outcome: OutcomeKind, body: &[u8]) -> Record {
         retain: Duration::from_hours(1),
         fingerprint: Fingerprint::NONE,
         types: AnswerTypes::UNKNOWN,
+        has_journal: false,
     };
     let bytes = [&header.encode(), body].concat();
     Record::decode(Bytes::from(bytes)).unwrap()

@@ -32,32 +32,49 @@ const STATES: [State; 8] = [
     done(OutcomeKind::Unknown, UNDECIDED),
 ];
 
-/// A record of A and the life that it has left: fresh, and with its lease over.
+const JOURNAL: &[u8] = b"steps";
+
+/// A record of A and the life that it has left: fresh, and with its lease over; with and without a journal, where it
+/// may have one.
 fn records() -> impl Iterator<Item = (Record, Duration)> {
-    STATES.into_iter().flat_map(|state| {
+    let headers = STATES.into_iter().flat_map(|state| {
         [0, 1, 3].into_iter().flat_map(move |attempts| {
-            [ASKED, Fingerprint::NONE]
-                .into_iter()
-                .flat_map(move |fingerprint| {
-                    [RETAIN, RETAIN.saturating_sub(LEASE)].map(|left| {
-                        let header = Header {
-                            state,
-                            owner: A,
-                            fence: Fence::new(NOW_US + 9),
-                            attempts,
-                            retain: RETAIN,
-                            fingerprint,
-                            types: AnswerTypes::UNKNOWN,
-                        };
-                        (record(&header), left)
-                    })
-                })
+            [ASKED, Fingerprint::NONE].map(|fingerprint| Header {
+                state,
+                owner: A,
+                fence: Fence::new(NOW_US + 9),
+                attempts,
+                retain: RETAIN,
+                fingerprint,
+                types: AnswerTypes::UNKNOWN,
+                has_journal: false,
+            })
         })
+    });
+    let answered = |header: &Header| match header.state {
+        State::Done { outcome, .. } => outcome != OutcomeKind::Unknown,
+        _ => false,
+    };
+    let with_journal = headers.clone().filter(move |header| !answered(header));
+    let with_journal = with_journal.map(|header| Header {
+        has_journal: true,
+        ..header
+    });
+    headers.chain(with_journal).flat_map(|header| {
+        [RETAIN, RETAIN.saturating_sub(LEASE)].map(|left| (record(&header), left))
     })
 }
 
 fn record(header: &Header) -> Record {
-    Record::decode(Bytes::copy_from_slice(&header.encode())).expect("a header is a record")
+    let journal = journal(header);
+    let bytes = [&header.encode()[..], journal.as_bytes()].concat();
+    Record::decode(bytes.into()).expect("it is a record")
+}
+
+/// The journal of a record of [`records`].
+fn journal(header: &Header) -> Journal {
+    let bytes = if header.has_journal { JOURNAL } else { b"" };
+    Journal::new(Bytes::from_static(bytes))
 }
 
 fn requests() -> impl Iterator<Item = ClaimRequest> {
@@ -121,15 +138,18 @@ fn a_claim_is_written_exactly_where_it_is_granted() {
                 fence: write.fence,
                 attempt: write.attempts,
                 fresh: header.fingerprint.is_none(),
+                journal: journal(header),
             },
             State::Reconciling { .. } => ClaimReply::Reconcile {
                 fence: write.fence,
                 attempts: write.attempts,
+                journal: journal(header),
             },
             other => panic!("{request:?} wrote {other:?}"),
         };
         assert_eq!(*reply, expected);
         assert_eq!((write.owner, write.retain), (request.owner, request.retain));
+        assert_eq!(write.has_journal, header.has_journal);
         assert!(header.lapsed(left) || header.owner == request.owner);
         assert!(header.fingerprint.is_none() || write.fingerprint == header.fingerprint);
     });
@@ -247,7 +267,7 @@ fn an_answer_is_lost_only_to_an_answer_or_to_who_may_run() {
                     record: &there,
                     left,
                 });
-                let (reply, write) = complete(current, &end);
+                let (reply, write) = complete(current, &record(&end));
                 let (header, mine) = (&there.header, owner == A);
                 let unknown = matches!(
                     header.state,
@@ -287,7 +307,8 @@ fn a_release_makes_a_body_possible_again_and_an_unknown_outcome_no_less_unknown(
                     let uncounted = u16::from(remains != Remains::Attempt);
                     let attempts = there.header.attempts.saturating_sub(uncounted);
                     assert_eq!(write.attempts, attempts);
-                    let bare = remains == Remains::Nothing && attempts == 0;
+                    let bare =
+                        remains == Remains::Nothing && attempts == 0 && !there.header.has_journal;
                     let expected = if bare { Fingerprint::NONE } else { kept };
                     assert_eq!(write.fingerprint, expected);
                 }
@@ -343,7 +364,9 @@ fn a_resolution_replaces_what_was_seen_and_nothing_that_is_held() {
                 retain: LEASE,
                 fingerprint: OTHER,
                 types: AnswerTypes::UNKNOWN,
+                has_journal: false,
             };
+            let new = record(&new);
             for seen in near {
                 let changed = (ResolveReply::Changed, None);
                 assert_eq!(resolve(current, &seen, &new), changed);
@@ -365,15 +388,17 @@ fn a_resolution_replaces_what_was_seen_and_nothing_that_is_held() {
             let fingerprint = known(header.fingerprint, OTHER);
             let (fence, attempts) = (header.fence, attempts);
             assert_eq!(
-                write,
+                write.header,
                 Header {
                     fence,
                     attempts,
                     fingerprint,
-                    ..new
+                    // Only an answer, and a reset that says so, drop the steps.
+                    has_journal: new.header.is_done_unknown() && header.has_journal,
+                    ..new.header
                 }
             );
-            let there = record(&write);
+            let there = write;
             let current = Some(Current {
                 record: &there,
                 left,
@@ -384,4 +409,75 @@ fn a_resolution_replaces_what_was_seen_and_nothing_that_is_held() {
             );
         }
     }
+}
+
+#[test]
+fn a_release_keeps_the_journal_and_its_request() {
+    for (record, left) in records() {
+        let header = record.header;
+        for remains in [Remains::Nothing, Remains::Request, Remains::Attempt] {
+            let current = Some(Current::new(&record, left));
+            let (_, Some(write)) = release(current, A, remains) else {
+                continue;
+            };
+            assert_eq!(write.has_journal, header.has_journal);
+            if header.has_journal {
+                assert_eq!(write.fingerprint, header.fingerprint);
+                assert_eq!(released_life(&header, remains), None);
+            }
+        }
+    }
+}
+
+#[test]
+fn only_the_owner_of_a_claim_appends() {
+    let longer = Journal::new(Bytes::from_static(b"steps and more"));
+    for (record, left) in records() {
+        let header = record.header;
+        let current = Some(Current::new(&record, left));
+        for owner in [A, B] {
+            let claim = Header { owner, ..header };
+            let (reply, write) = append(current, &claim, &longer);
+            let held = matches!(
+                header.state,
+                State::Pending { .. } | State::Reconciling { .. }
+            );
+            if held && owner == A {
+                let written = Header {
+                    has_journal: true,
+                    ..header
+                };
+                assert_eq!(
+                    (reply, write),
+                    (AppendReply::Appended, Some((written, longer.clone())))
+                );
+            } else {
+                assert_eq!((reply, write), (AppendReply::Lost, None));
+            }
+        }
+        // An earlier append, which arrives late.
+        let shorter = Journal::new(Bytes::from_static(b"st"));
+        if let (AppendReply::Appended, Some((written, kept))) = append(current, &header, &shorter) {
+            let expected = if header.has_journal {
+                journal(&header)
+            } else {
+                shorter
+            };
+            assert_eq!((written.has_journal, kept), (true, expected));
+        }
+    }
+}
+
+#[test]
+fn a_lost_claim_is_written_again_with_its_journal() {
+    let claim = Header::new(STATES[0], A, Fence::new(1), RETAIN);
+    let journal = Journal::new(Bytes::from_static(JOURNAL));
+    let written = Header {
+        has_journal: true,
+        ..claim
+    };
+    assert_eq!(
+        append(None, &claim, &journal),
+        (AppendReply::Reasserted, Some((written, journal.clone())))
+    );
 }

@@ -251,6 +251,7 @@ mod tests {
             retain: MAX_RETAIN,
             fingerprint: Fingerprint::NONE,
             types: AnswerTypes::UNKNOWN,
+            has_journal: false,
         };
         epochs.learn(&prefix, Epoch::Closed(closed), now);
         assert!(epochs.see("shop", now).copies.is_none());

@@ -304,6 +304,7 @@ impl Layers {
             retain: claim.retain,
             fingerprint: claim.fingerprint,
             types: claim.types,
+            has_journal: false,
         };
         self.epochs.learn(prefix, Epoch::Closed(closed), asked);
         tokio::time::sleep(self.epochs.trust).await;
@@ -405,6 +406,8 @@ fn hint(claim: &Header, left: Duration) -> Option<(Header, Duration)> {
     let hint = Header {
         state,
         retain,
+        // Waiting calls need none.
+        has_journal: false,
         ..*claim
     };
     Some((hint, retain))

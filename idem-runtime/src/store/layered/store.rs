@@ -17,9 +17,9 @@ use crate::identity::fingerprint::Fingerprint;
 use crate::store::Record;
 use crate::store::read_cache::{ReadCache, is_final};
 use crate::store::{
-    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Listener,
-    Needs, Owner, ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
-    StoreError, StoreFuture, Watch,
+    Admission, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, ListReply,
+    ListRequest, Listener, Needs, Owner, ReadReply, RecordKey, ReleaseReply, Remains, RenewReply,
+    ResolveReply, Store, StoreError, StoreFuture, Watch,
 };
 
 /// A fast store in front of a durable one. Clones share one state.
@@ -176,12 +176,16 @@ impl LayeredStore {
         owner: &Owner,
         remains: Remains,
     ) -> Result<ReleaseReply, StoreError> {
-        let copy_key = self.0.copy_key(key);
         let reply = self.0.durable.release(key, owner, remains).await?;
+        Ok(self.released(key, *owner, reply))
+    }
+
+    /// Forgets the copy of a claim that was released.
+    fn released(&self, key: &RecordKey, owner: Owner, reply: ReleaseReply) -> ReleaseReply {
         if let ReleaseReply::Released | ReleaseReply::Absent = reply {
-            self.0.forget(&copy_key, Some(*owner));
+            self.0.forget(&self.0.copy_key(key), Some(owner));
         }
-        Ok(reply)
+        reply
     }
 
     async fn resolve(
@@ -257,8 +261,35 @@ impl Store for LayeredStore {
         StoreFuture::pending(self.release(key, owner, remains))
     }
 
+    fn release_with_journal<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        remains: Remains,
+        journal: &'a Journal,
+    ) -> StoreFuture<'a, ReleaseReply> {
+        StoreFuture::pending(async move {
+            let released = (self.0.durable).release_with_journal(key, owner, remains, journal);
+            Ok(self.released(key, *owner, released.await?))
+        })
+    }
+
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
         self.0.durable.renew(key, claim)
+    }
+
+    fn keeps_journals(&self) -> bool {
+        self.0.durable.keeps_journals()
+    }
+
+    fn append<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        journal: &'a Journal,
+        known: usize,
+    ) -> StoreFuture<'a, AppendReply> {
+        self.0.durable.append(key, claim, journal, known)
     }
 
     fn resolve<'a>(

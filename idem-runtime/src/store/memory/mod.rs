@@ -16,10 +16,10 @@ use self::capacity::Capacity;
 use self::expiry::Records;
 use super::read_cache::{Copied, ReadCache, is_final, supersedes};
 use super::{
-    ClaimReply, ClaimRequest, CompleteReply, Current, HEADER, Header, ListReply, ListRequest,
-    Listed, Listener, Listeners, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains,
-    RenewReply, ResolveReply, State, Store, StoreError, StoreFuture, Unreadable, Watch, Watchers,
-    no_position,
+    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Current, Header, Journal, ListReply,
+    ListRequest, Listed, Listener, Listeners, Owner, ReadReply, Record, RecordKey, ReleaseReply,
+    Remains, RenewReply, ResolveReply, State, Store, StoreError, StoreFuture, Unreadable, Watch,
+    Watchers, no_position,
 };
 use crate::env::clock::{Clock, SystemClock};
 use crate::env::striped::Padded;
@@ -242,9 +242,16 @@ impl Owners {
 /// The bytes of a write, and how long they are kept.
 type Change = (Bytes, Duration);
 
-/// The change by which a header alone is stored.
-fn header_alone(header: Header) -> Change {
-    (Bytes::copy_from_slice(&header.encode()), header.retain)
+/// The change by which a record without an answer is stored.
+fn with_journal(header: Header, journal: &Journal) -> Change {
+    let retain = header.retain;
+    (Record::with_journal(header, journal).into_bytes(), retain)
+}
+
+/// The same, with the journal of the record that was found.
+fn rewritten(header: Header, found: Option<Current<'_>>) -> Change {
+    let journal = found.map_or_else(Journal::default, |found| found.record.journal());
+    with_journal(header, &journal)
 }
 
 /// What a write of an operation entails.
@@ -313,29 +320,25 @@ impl MemoryState {
         Ok(reply)
     }
 
-    /// Stores a whole record, with the header that `decide` makes of its own.
+    /// Stores a whole record, as `decide` changes it.
     fn store_record<T>(
         &self,
         key: &RecordKey,
         record: &Bytes,
         unreadable: fn(Unreadable) -> T,
-        decide: impl FnOnce(Option<Current<'_>>, &Header) -> (T, Option<Header>),
+        decide: impl FnOnce(Option<Current<'_>>, &Record) -> (T, Option<Record>),
     ) -> Result<T, StoreError> {
-        let own = match Header::decode(record) {
+        let own = match Record::decode(record.clone()) {
             Ok(own) => own,
             Err(error) => return Ok(unreadable(error)),
         };
         let decide = |current: Option<Current<'_>>, _| {
             let (reply, write) = decide(current, &own);
-            let change = write.map(|header| {
-                if header == own {
-                    return (record.clone(), header.retain);
-                }
-                let mut bytes = record.to_vec();
-                bytes[..HEADER].copy_from_slice(&header.encode());
-                (bytes.into(), header.retain)
-            });
-            (reply, change)
+            let change = write.map(|record| (record.header.retain, record));
+            (
+                reply,
+                change.map(|(life, record)| (record.into_bytes(), life)),
+            )
         };
         self.operate(key, WriteEffect::WakesWatchers, unreadable, decide)
     }
@@ -439,7 +442,7 @@ impl Store for MemoryStore {
             // Fences are numbered by the clock, so that a step of the calendar makes none lower than those before.
             let now_us = self.0.start_us.saturating_add(micros(now));
             let (reply, write) = transition::claim(current, request, now_us);
-            (reply, write.map(header_alone))
+            (reply, write.map(|header| rewritten(header, current)))
         };
         let (effect, unreadable) = (WriteEffect::NeedsRoom, ClaimReply::Unreadable);
         StoreFuture::ready(self.0.operate(key, effect, unreadable, decide))
@@ -464,7 +467,30 @@ impl Store for MemoryStore {
             let (reply, write) = transition::release(current, *owner, remains);
             let change = current.zip(write).map(|(current, header)| {
                 let life = transition::released_life(&current.record.header, remains);
-                (header_alone(header).0, life.unwrap_or(current.left))
+                (
+                    rewritten(header, Some(current)).0,
+                    life.unwrap_or(current.left),
+                )
+            });
+            (reply, change)
+        };
+        let (effect, unreadable) = (WriteEffect::WakesWatchers, ReleaseReply::Unreadable);
+        StoreFuture::ready(self.0.operate(key, effect, unreadable, decide))
+    }
+
+    fn release_with_journal<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        remains: Remains,
+        journal: &'a Journal,
+    ) -> StoreFuture<'a, ReleaseReply> {
+        let decide = |current: Option<Current<'_>>, _| {
+            let (reply, write) =
+                transition::release_with_journal(current, *owner, remains, journal);
+            let change = current.zip(write).map(|(current, record)| {
+                let life = transition::released_life(&current.record.header, remains);
+                (record.into_bytes(), life.unwrap_or(current.left))
             });
             (reply, change)
         };
@@ -475,9 +501,29 @@ impl Store for MemoryStore {
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
         let decide = |current: Option<Current<'_>>, _| {
             let (reply, write) = transition::renew(current, claim);
-            (reply, write.map(header_alone))
+            (reply, write.map(|header| rewritten(header, current)))
         };
         let (effect, unreadable) = (WriteEffect::Nothing, RenewReply::Unreadable);
+        StoreFuture::ready(self.0.operate(key, effect, unreadable, decide))
+    }
+
+    fn keeps_journals(&self) -> bool {
+        true
+    }
+
+    fn append<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        journal: &'a Journal,
+        _known: usize,
+    ) -> StoreFuture<'a, AppendReply> {
+        let decide = |current: Option<Current<'_>>, _| {
+            let (reply, write) = transition::append(current, claim, journal);
+            let change = write.map(|(header, journal)| with_journal(header, &journal));
+            (reply, change)
+        };
+        let (effect, unreadable) = (WriteEffect::Nothing, AppendReply::Unreadable);
         StoreFuture::ready(self.0.operate(key, effect, unreadable, decide))
     }
 
@@ -488,7 +534,7 @@ impl Store for MemoryStore {
         record: &'a Bytes,
     ) -> StoreFuture<'a, ResolveReply> {
         let decide =
-            |current: Option<Current<'_>>, new: &Header| transition::resolve(current, seen, new);
+            |current: Option<Current<'_>>, new: &Record| transition::resolve(current, seen, new);
         let reply = (self.0).store_record(key, record, ResolveReply::Unreadable, decide);
         self.0.listeners.resolved(key);
         StoreFuture::ready(reply)

@@ -56,6 +56,7 @@ impl RedisCore {
             retain: request.retain,
             fingerprint: request.fingerprint,
             types: request.types,
+            has_journal: false,
         };
         let retain = decimal(millis(request.retain));
         let max = decimal(request.max_attempts.map_or(0, |max| max.get().into()));
@@ -77,7 +78,7 @@ impl RedisCore {
             &arguments[..]
         };
         loop {
-            let answer = self
+            let mut answer = self
                 .run("a claim", &self.scripts.claim, name, arguments)
                 .await?;
             if let Some(error) = answer.unreadable() {
@@ -85,14 +86,20 @@ impl RedisCore {
             }
             return Ok(match answer.code {
                 code @ (b'A' | b'F') => {
+                    let journal = answer.journal();
                     let header = Header::decode(&answer.bytes()?).map_err(|_| unexpected())?;
                     let (fence, attempts) = (header.fence, header.attempts);
                     match header.state {
-                        State::Reconciling { .. } => ClaimReply::Reconcile { fence, attempts },
+                        State::Reconciling { .. } => ClaimReply::Reconcile {
+                            fence,
+                            attempts,
+                            journal,
+                        },
                         _ => ClaimReply::Granted {
                             fence,
                             attempt: attempts,
                             fresh: code == b'F',
+                            journal,
                         },
                     }
                 }

@@ -24,13 +24,18 @@ impl RedisCore {
             Err(error) => return Ok(CompleteReply::Unreadable(error)),
         };
         let name = key.name();
-        if let Some(claim) = claim.filter(|_| self.compares)
+        // A record with steps is in the way of both shorter forms.
+        let has_steps = claim.is_some_and(|claim| claim.has_journal);
+        if let Some(claim) = claim.filter(|_| self.compares && !has_steps)
             && self.compare_and_set(&name, claim, retain, record).await?
         {
             return Ok(CompleteReply::Stored { late: false });
         }
         // Boxed: larger, and seldom needed.
-        if record.len() >= LARGE && Box::pin(self.complete_large(key, &name, record)).await? {
+        if record.len() >= LARGE
+            && !has_steps
+            && Box::pin(self.complete_large(key, &name, record)).await?
+        {
             return Ok(CompleteReply::Stored { late: false });
         }
         let ttl = decimal(millis(retain));

@@ -77,8 +77,9 @@ fn hangs_up(error: &RedisError) -> bool {
 }
 
 /// Whether the connection is beyond `maxclients`. The error arrives as the reply to the first command.
-fn has_no_room(error: &RedisError) -> bool {
-    says(error, "max number of clients reached")
+pub(crate) fn has_no_room(error: &RedisError) -> bool {
+    // A node of a cluster says "max number of clients + cluster connections reached".
+    says(error, "max number of clients")
 }
 
 /// Whether the user lacks a right to a command in the script: an error without a code of its own.
@@ -178,17 +179,19 @@ pub(super) fn connect_error(error: RedisError, known: bool) -> StoreError {
         // transient, so that a finished answer is stored later.
         return caused(StoreErrorKind::Unavailable, NO_MORE.to_owned(), error).answered();
     }
-    store_error("connecting to Redis", error)
+    let hint = (!known && hangs_up(&error)).then_some(HUNG_UP);
+    let error = store_error("connecting to Redis", error);
+    match hint {
+        Some(hint) => error.with_hint(hint),
+        None => error,
+    }
 }
 
 /// The error for the engine. `what` names the attempted operation, as in "a claim".
 pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
     use StoreErrorKind::{Full, Protocol, Refused, Unavailable};
     let (kind, advice) = match code(&error) {
-        _ if has_no_room(&error) => (
-            Unavailable,
-            "Redis takes no more connections (`maxclients`)",
-        ),
+        _ if has_no_room(&error) => (Unavailable, NO_ROOM),
         _ if error
             .to_string()
             .contains("SELECT is not allowed in cluster mode") =>
@@ -223,6 +226,7 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
             "Redis cannot write its snapshot and refuses writes; look at its disk and its log",
         ),
         Some("BUSY") => (Unavailable, "Redis is busy with somebody's long script"),
+        _ if is_unknown_user(&error) && error.code().is_none() => (Refused, WHO_OR_NO_ROOM),
         _ if is_unknown_user(&error) => (Refused, WHO),
         Some("NOPERM") => (Refused, RIGHTS),
         _ if lacks_a_right_in_a_script(&error) => (Refused, RIGHTS),
@@ -301,8 +305,16 @@ const REPLICA: &str =
 const OUT_OF_MEMORY: &str =
     "Redis is out of memory (`maxmemory`); finished answers are still replayed";
 const WHO: &str = "Redis does not accept the user or password of the URL";
+/// The client library does not repeat the reply to `AUTH`.
+const WHO_OR_NO_ROOM: &str = "Redis does not accept the user or password of the URL, or takes no \
+                              more connections (`maxclients`)";
+/// The hint for a server that closes the first connection without an error.
+pub(super) const HUNG_UP: &str = "if this port speaks TLS, write `rediss://`; a server that takes no more \
+                                  connections (`maxclients`) does this as well";
 const NO_MORE: &str = "connecting to Redis: Redis does not accept the user or password of the URL \
-                       any more, or takes no more connections (`maxclients`)";
+                       any more, or takes no more connections (`maxclients`); look at `CLIENT LIST`";
+pub(crate) const NO_ROOM: &str = "Redis takes no more connections (`maxclients`); raise the limit, or \
+                                  close some of the clients in `CLIENT LIST`";
 const RIGHTS: &str =
     "the Redis user lacks a right; see the ACL line in the documentation of `RedisStore`";
 

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::arguments::{decimal, millis};
 use super::core::RedisCore;
+use super::probe::Use;
 use super::reply::unexpected;
 use super::script::Script;
 use super::store::RedisStore;
@@ -105,7 +106,8 @@ impl ReadCache for RedisStore {
         Store::max_record_bytes(self)
     }
 
+    /// Those that are true of a cache. A restart, an eviction or a failover loses copies, which costs time only.
     fn warnings(&self) -> Vec<String> {
-        Store::warnings(self)
+        self.warnings_as(Use::Cache)
     }
 }

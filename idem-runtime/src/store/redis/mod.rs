@@ -1,6 +1,7 @@
 //! Redis store: one string per key, one round trip per operation.
 
 mod address;
+mod append;
 mod arguments;
 mod builder;
 mod claim;
@@ -34,6 +35,8 @@ mod watch;
 
 pub use self::builder::RedisStoreBuilder;
 pub use self::durability::Durability;
+#[cfg(feature = "redis-streams")]
+pub(crate) use self::failure::{NO_ROOM, has_no_room};
 pub use self::probe::{Report, Server};
 pub use self::source::RedisSource;
 pub use self::store::RedisStore;

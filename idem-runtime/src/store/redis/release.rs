@@ -2,7 +2,7 @@
 
 use super::core::RedisCore;
 use super::reply::unexpected;
-use crate::store::{Owner, RecordKey, ReleaseReply, Remains, StoreError};
+use crate::store::{HEADER, Journal, Owner, RecordKey, ReleaseReply, Remains, StoreError};
 
 impl RedisCore {
     pub(super) async fn release(
@@ -11,14 +11,31 @@ impl RedisCore {
         owner: &Owner,
         remains: Remains,
     ) -> Result<ReleaseReply, StoreError> {
-        let remains: &[u8] = match remains {
-            Remains::Request => b"0",
-            Remains::Attempt => b"1",
-            Remains::Nothing => b"2",
-        };
-        let arguments: [&[u8]; 2] = [owner.as_bytes(), remains];
+        self.send_release(key, &[owner.as_bytes(), code(remains)])
+            .await
+    }
+
+    /// The same, with the journal that the record keeps.
+    pub(super) async fn release_with_journal(
+        &self,
+        key: &RecordKey,
+        owner: &Owner,
+        remains: Remains,
+        journal: &Journal,
+    ) -> Result<ReleaseReply, StoreError> {
+        let journal = journal.as_bytes();
+        self.check_size(HEADER + journal.len())?;
+        self.send_release(key, &[owner.as_bytes(), code(remains), journal])
+            .await
+    }
+
+    async fn send_release(
+        &self,
+        key: &RecordKey,
+        arguments: &[&[u8]],
+    ) -> Result<ReleaseReply, StoreError> {
         let answer = self
-            .run("a release", &self.scripts.release, &key.name(), &arguments)
+            .run("a release", &self.scripts.release, &key.name(), arguments)
             .await?;
         if let Some(error) = answer.unreadable() {
             return Ok(ReleaseReply::Unreadable(error));
@@ -29,5 +46,14 @@ impl RedisCore {
             b'N' => Ok(ReleaseReply::Absent),
             _ => Err(unexpected()),
         }
+    }
+}
+
+/// As the script reads it.
+fn code(remains: Remains) -> &'static [u8] {
+    match remains {
+        Remains::Request => b"0",
+        Remains::Attempt => b"1",
+        Remains::Nothing => b"2",
     }
 }

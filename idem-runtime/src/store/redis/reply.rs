@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::Value;
 
-use crate::record::Header;
+use crate::record::{Header, Journal};
 use crate::store::{StoreError, StoreErrorKind, Unreadable};
 
 /// A script's reply: one letter, then its fields. 1 is short for `C` and 0.
@@ -60,6 +60,14 @@ impl ScriptReply {
     /// The first field, as bytes.
     pub(super) fn bytes(self) -> Result<Bytes, StoreError> {
         bytes(self.first)
+    }
+
+    /// The second field, a journal; empty if it is another.
+    pub(super) fn journal(&mut self) -> Journal {
+        match self.second.take() {
+            Some(Value::BulkString(bytes)) => Journal::new(bytes.into()),
+            _ => Journal::default(),
+        }
     }
 
     /// The second field, a record.

@@ -74,6 +74,7 @@ pub(super) struct Scripts {
     pub(super) complete_staged: Script,
     pub(super) release: Script,
     pub(super) renew: Script,
+    pub(super) append: Script,
     pub(super) resolve: Script,
     pub(super) read: Script,
     /// Reads the header alone.
@@ -144,6 +145,10 @@ impl Scripts {
             renew: Script {
                 tells_time: true,
                 ..script(WriteConcern::Replicated, include_str!("script/renew.lua"))
+            },
+            append: Script {
+                tells_time: true,
+                ..ending(WriteConcern::Replicated, include_str!("script/append.lua"))
             },
             resolve: ending(WriteConcern::Replicated, include_str!("script/resolve.lua")),
             read: Script::new(

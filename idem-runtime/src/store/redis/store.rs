@@ -7,12 +7,12 @@ use bytes::Bytes;
 
 use super::core::RedisCore;
 use super::notify::ResolutionListener;
-use super::probe::Report;
+use super::probe::{Report, Use};
 use crate::env::observer::Observer;
 use crate::store::{
-    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Listener,
-    Owner, ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
-    StoreFuture, Watch,
+    Admission, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, ListReply,
+    ListRequest, Listener, Owner, ReadReply, RecordKey, ReleaseReply, Remains, RenewReply,
+    ResolveReply, Store, StoreFuture, Watch,
 };
 
 /// A store in Redis 6.2 or newer, or in a compatible server.
@@ -46,7 +46,7 @@ use crate::store::{
 /// | answer below 2 KB | script | `SET … IFEQ … PX` | script |
 /// | larger answer | `SET` aside and a script that moves it | `SET … IFEQ … PX` | script |
 /// | answer to a watched call | the same, and the script notifies | that, and then as on Redis 7 | script |
-/// | release, renewal, resolution | script | script | script |
+/// | release, renewal, resolution, [step](crate::step()) | script | script | script |
 /// | a step of a listing | `SCAN … MATCH COUNT TYPE` and a script for each record | the same | the same |
 ///
 /// A script decides every case that a plain command cannot. The server itself makes the comparison of a plain
@@ -95,6 +95,13 @@ pub struct RedisStore(pub(super) Arc<RedisCore>);
 impl RedisStore {
     pub(super) fn new(core: RedisCore) -> Self {
         Self(Arc::new(core))
+    }
+
+    pub(super) fn warnings_as(&self, used: Use) -> Vec<String> {
+        let mut warnings = self.0.report.warnings_as(used);
+        warnings.extend(self.0.transport.clone());
+        warnings.extend(self.0.subscribers.warning());
+        warnings
     }
 
     /// The findings about the server when the store connected.
@@ -161,8 +168,32 @@ impl Store for RedisStore {
         StoreFuture::pending(self.0.release(key, owner, remains))
     }
 
+    fn release_with_journal<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        remains: Remains,
+        journal: &'a Journal,
+    ) -> StoreFuture<'a, ReleaseReply> {
+        StoreFuture::pending((self.0).release_with_journal(key, owner, remains, journal))
+    }
+
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
         StoreFuture::pending(self.0.renew(key, claim))
+    }
+
+    fn keeps_journals(&self) -> bool {
+        true
+    }
+
+    fn append<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        journal: &'a Journal,
+        known: usize,
+    ) -> StoreFuture<'a, AppendReply> {
+        StoreFuture::pending(self.0.append(key, claim, journal, known))
     }
 
     fn resolve<'a>(
@@ -211,10 +242,7 @@ impl Store for RedisStore {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.0.report.warnings();
-        warnings.extend(self.0.transport.clone());
-        warnings.extend(self.0.subscribers.warning());
-        warnings
+        self.warnings_as(Use::Store)
     }
 }
 

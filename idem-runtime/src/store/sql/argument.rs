@@ -2,6 +2,8 @@
 
 #![allow(unnameable_types, reason = "part of a sealed trait")]
 
+use std::sync::Arc;
+
 use super::primary_key::PrimaryKey;
 
 /// A value in a statement.
@@ -14,4 +16,75 @@ pub enum Argument<'a> {
     Text(&'a str),
     /// At least one, and the only argument.
     Keys(&'a [PrimaryKey]),
+    /// Those of at least one call, and the only argument.
+    Calls(&'a [Vec<Self>]),
+}
+
+/// An [`Argument`] that outlives its caller.
+#[derive(Debug)]
+pub(crate) enum OwnedArgument {
+    Bytes(Vec<u8>),
+    Int(i64),
+    // SQLite's driver shares it, without a copy.
+    Text(Arc<str>),
+    Null,
+}
+
+impl From<&Argument<'_>> for OwnedArgument {
+    fn from(argument: &Argument<'_>) -> Self {
+        match *argument {
+            Argument::Bytes(bytes) | Argument::Body(Some(bytes)) => Self::Bytes(bytes.to_vec()),
+            // A statement for several keys or calls is never queued.
+            Argument::Body(None) | Argument::Keys(_) | Argument::Calls(_) => Self::Null,
+            Argument::Int(number) => Self::Int(number),
+            Argument::Text(text) => Self::Text(text.into()),
+        }
+    }
+}
+
+impl OwnedArgument {
+    pub(crate) fn borrow(&self) -> Argument<'_> {
+        match self {
+            Self::Bytes(bytes) => Argument::Body(Some(bytes)),
+            Self::Int(number) => Argument::Int(*number),
+            Self::Text(text) => Argument::Text(text),
+            Self::Null => Argument::Body(None),
+        }
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl<'a> Argument<'a> {
+    pub(crate) fn int(self) -> Option<i64> {
+        match self {
+            Self::Int(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn text(self) -> Option<&'a str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn bytes(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Body(body) => body,
+            _ => None,
+        }
+    }
+}
+
+impl Argument<'_> {
+    /// Its length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) | Self::Body(Some(bytes)) => bytes.len(),
+            Self::Text(text) => text.len(),
+            _ => size_of::<i64>(),
+        }
+    }
 }

@@ -90,6 +90,20 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const ARRAYS: bool = false;
 
+    /// The claim and the completion for several calls; `None`: each call sends a statement.
+    ///
+    /// They wait for a row for a moment only: calls that the row is not about wait as well.
+    #[doc(hidden)]
+    const BATCHES: Option<(&'static str, &'static str)> = None;
+
+    /// Whether the server knows [`BATCHES`](Self::BATCHES).
+    #[doc(hidden)]
+    fn batches(
+        _: &mut <Self::Db as Database>::Connection,
+    ) -> impl Future<Output = Result<bool, sqlx::Error>> + Send + '_ {
+        ready(Ok(true))
+    }
+
     /// Inserts a record if there is none; an existing one stays unchanged.
     #[doc(hidden)]
     const INSERT: &'static str;

@@ -24,6 +24,11 @@ use crate::store::{StoreError, StoreErrorKind};
 /// Bytes of a completion besides the record: its text, its names, the protocol's overhead.
 const BESIDE: usize = 8 << 10;
 
+/// The longest arguments of a batch of claims or completions, in bytes.
+///
+/// No call of it has a value of 64 KiB, which MariaDB takes for an empty one where it stands in a `UNION`.
+const BATCH_BYTES: usize = 1 << 20;
+
 /// The name of the table in the files of `migrations`.
 const TABLE: &str = "idem_records";
 
@@ -161,7 +166,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
             );
             #[cfg(feature = "sqlite")]
             let pool = pool.grouped(group_commit.clone());
-            pool
+            Arc::new(pool)
         };
         let transport = B::transport(&options);
         let mut state = SqlStoreState {
@@ -188,13 +193,19 @@ impl<B: Backend> SqlStoreBuilder<B> {
         let mut conn = state.pool.open(WHAT).await?;
         let looking = async {
             let warnings = B::probe_server(&mut conn).await?;
-            Ok((warnings, B::longest_statement(&mut conn).await?))
+            let longest = B::longest_statement(&mut conn).await?;
+            Ok((warnings, longest, B::batches(&mut conn).await?))
         };
-        let (warnings, longest) = match timeout(self.response_timeout, looking).await {
+        let (warnings, longest, batches) = match timeout(self.response_timeout, looking).await {
             Ok(looked) => looked.map_err(|error| unfit::<B>(WHAT, error))?,
             Err(_) => return Err(state.pool.silence(WHAT)),
         };
         state.warnings = warnings.into_iter().chain(transport).collect();
+        if batches {
+            // Half of a statement, where bytes take two digits.
+            let most = longest.map_or(BATCH_BYTES, |longest| BATCH_BYTES.min(longest / 4));
+            (state.statements).add_batches::<B>(&state.table, &notify_suffix, most);
+        }
         if let Some(longest) = longest {
             let written = longest.saturating_sub(BESIDE);
             state.max_record_bytes = state.max_record_bytes.min(written);

@@ -7,14 +7,14 @@ use tokio::time::timeout;
 
 use super::backend::SqlDriver;
 use super::columns::{HeaderColumns, displayed_operation};
-use super::compare_and_write::{HeaderWrite, RecordAccess, TRIES, overtaken};
+use super::compare_and_write::{RecordAccess, RecordWrite, TRIES, overtaken};
 use super::error_kind::SqlErrorKind;
 use super::priority::Priority;
 use super::row::Row;
 use super::state::SqlStoreState;
 use crate::identity::operation::RecordKey;
 use crate::record::transition;
-use crate::record::{Fence, Header, State};
+use crate::record::{Fence, Header, Journal, State};
 use crate::store::{Admission, ClaimReply, ClaimRequest, Current, Needs, StoreError};
 
 /// How long a claim waits for the file's writer before it reads.
@@ -40,12 +40,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
         request: &ClaimRequest,
         admission: &Admission,
     ) -> Result<ClaimReply, StoreError> {
-        let access = RecordAccess::new(
-            &self.pool,
-            ("a claim", Priority::Claim(admission)),
-            key,
-            &[],
-        );
+        let access = RecordAccess::new(&self.pool, ("a claim", Priority::Claim(admission)), key);
         let begins = request.needs == Needs::Nothing;
         let decide = |current: Option<Current<'_>>, now_us| {
             // Without a row the database's time is unknown, which a new record needs.
@@ -53,12 +48,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
                 return (None, None);
             }
             let (reply, write) = transition::claim(current, request, now_us);
-            let life = Some(request.retain);
-            let write = write.map(|header| HeaderWrite {
-                header,
-                life,
-                notifies: false,
-            });
+            let write = write.map(|header| RecordWrite::header(header, current));
             (Some(reply), write)
         };
         for _ in 0..TRIES {
@@ -161,6 +151,7 @@ fn granted(fence: i64) -> ClaimReply {
         fence: Fence::new(fence.unsigned_abs()),
         attempt: FIRST,
         fresh: true,
+        journal: Journal::default(),
     }
 }
 
@@ -176,5 +167,6 @@ pub(super) fn fresh(request: &ClaimRequest) -> Header {
         retain: request.retain,
         fingerprint: request.fingerprint,
         types: request.types,
+        has_journal: false,
     }
 }

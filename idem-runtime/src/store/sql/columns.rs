@@ -110,8 +110,8 @@ impl HeaderColumns {
     }
 }
 
-/// The answer, for records that have one.
+/// The answer or the journal, for records that have one.
 pub(super) fn stored_body<'a>(header: &Header, body: &'a [u8]) -> Argument<'a> {
     let done = matches!(header.state, State::Done { .. });
-    Argument::Body(done.then_some(body))
+    Argument::Body((done || header.has_journal).then_some(body))
 }

@@ -1,6 +1,9 @@
 //! Compare-and-set: reads a record, decides, and writes unless the record has changed since.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use bytes::Bytes;
 
 use super::argument::Argument;
 use super::backend::SqlDriver;
@@ -14,7 +17,7 @@ use super::row::Row;
 use super::state::SqlStoreState;
 use super::statement::Statement;
 use crate::identity::operation::RecordKey;
-use crate::record::{Header, Record, State, Unreadable};
+use crate::record::{HEADER, Header, Journal, Record, State, Unreadable};
 use crate::store::{Current, StoreError, StoreErrorKind};
 
 /// How often an operation begins again after a concurrent write.
@@ -26,32 +29,55 @@ pub(super) const TRIES: usize = 1_000;
 const YOUNG: Duration = Duration::from_secs(3);
 
 /// The write of an operation.
-pub(super) struct HeaderWrite {
+pub(super) struct RecordWrite {
     pub(super) header: Header,
+    /// The answer or the journal.
+    pub(super) body: Bytes,
     /// The life of the record; `None`: its remaining life.
     pub(super) life: Option<Duration>,
     /// Whether it notifies waiting calls.
     pub(super) notifies: bool,
 }
 
+impl RecordWrite {
+    /// Writes another header, and keeps the journal.
+    pub(super) fn header(header: Header, current: Option<Current<'_>>) -> Self {
+        let journal = current.map_or_else(Journal::default, |current| current.record.journal());
+        Self {
+            header,
+            body: journal.as_bytes().clone(),
+            life: Some(header.retain),
+            notifies: false,
+        }
+    }
+
+    /// Writes a record that ends a claim.
+    pub(super) fn ending(record: Record) -> Self {
+        let header = record.header;
+        Self {
+            header,
+            body: record.into_bytes().slice(HEADER..),
+            life: Some(header.retain),
+            notifies: true,
+        }
+    }
+}
+
 /// An operation on a record: its pool, its purpose and the record.
 pub(super) struct RecordAccess<'a, B: SqlDriver> {
-    pub(super) pool: &'a ConnectionPool<B>,
+    pub(super) pool: &'a Arc<ConnectionPool<B>>,
     /// Its name, for errors.
     pub(super) what: &'static str,
     priority: Priority<'a>,
     pub(super) key: &'a RecordKey,
     pub(super) primary_key: PrimaryKey,
-    /// The answer of a record that it writes.
-    pub(super) body: &'a [u8],
 }
 
 impl<'a, B: SqlDriver> RecordAccess<'a, B> {
     pub(super) fn new(
-        pool: &'a ConnectionPool<B>,
+        pool: &'a Arc<ConnectionPool<B>>,
         (what, priority): (&'static str, Priority<'a>),
         key: &'a RecordKey,
-        body: &'a [u8],
     ) -> Self {
         Self {
             pool,
@@ -59,7 +85,6 @@ impl<'a, B: SqlDriver> RecordAccess<'a, B> {
             priority,
             key,
             primary_key: primary_key(key),
-            body,
         }
     }
 
@@ -81,7 +106,7 @@ impl<'a, B: SqlDriver> RecordAccess<'a, B> {
 }
 
 /// A decision on the record that was read.
-pub(super) type Decision<T> = (T, Option<HeaderWrite>);
+pub(super) type Decision<T> = (T, Option<RecordWrite>);
 
 impl<B: SqlDriver> SqlStoreState<B> {
     /// Ensures that a done record is in the server's log.
@@ -179,7 +204,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
         &self,
         access: &RecordAccess<'_, B>,
         row: &Row,
-        write: &HeaderWrite,
+        write: &RecordWrite,
     ) -> Result<bool, StoreError> {
         let columns = HeaderColumns::new(&write.header);
         let (owner, fence) = row.written_by();
@@ -193,7 +218,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
             columns.detail(),
             columns.retain_ms(),
             columns.fingerprint(),
-            stored_body(&write.header, access.body),
+            stored_body(&write.header, &write.body),
             Argument::Int(write.life.map_or(-1, life_us)),
             Argument::Int(row.version),
             Argument::Bytes(owner),
@@ -211,7 +236,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
     async fn insert(
         &self,
         access: &RecordAccess<'_, B>,
-        write: &HeaderWrite,
+        write: &RecordWrite,
     ) -> Result<bool, StoreError> {
         let columns = HeaderColumns::new(&write.header);
         let arguments = [
@@ -225,7 +250,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
             columns.detail(),
             columns.retain_ms(),
             columns.fingerprint(),
-            stored_body(&write.header, access.body),
+            stored_body(&write.header, &write.body),
             Argument::Int(life_us(write.life.unwrap_or_default())),
         ];
         let statement = if write.notifies {

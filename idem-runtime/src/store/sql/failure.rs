@@ -161,16 +161,15 @@ pub(crate) fn unfit<B: SqlDriver>(what: &str, error: sqlx::Error) -> StoreError 
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "postgres"))]
 mod tests {
     use std::io;
 
     use super::*;
 
-    #[cfg(feature = "postgres")]
     #[test]
     fn an_unreachable_server_differs_from_a_process_that_cannot_connect() {
-        type Postgres = crate::store::sql::Postgres;
+        type Postgres = crate::store::sql::postgres::Postgres;
         let of = |error: io::Error| store_error::<Postgres>("a claim", error.into()).reach();
         assert_eq!(
             of(io::ErrorKind::ConnectionRefused.into()),

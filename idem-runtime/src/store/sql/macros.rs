@@ -27,7 +27,7 @@ macro_rules! prepared {
                 Argument::Body(bytes) => query.bind(bytes),
                 Argument::Int(number) => query.bind(number),
                 Argument::Text(text) => query.bind(text),
-                Argument::Keys(_) => query,
+                Argument::Keys(_) | Argument::Calls(_) => query,
             };
         }
         match $statement.kind {
@@ -100,6 +100,37 @@ macro_rules! several {
         }
         Ok(StatementReply {
             rows,
+            ..StatementReply::default()
+        })
+    }};
+}
+
+/// The reply to a statement for several calls.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+macro_rules! batched {
+    ($conn:ident, $statement:ident, $query:expr) => {{
+        use sqlx::Row as _;
+        let query = $query;
+        if $statement.kind == StatementKind::Execute {
+            let done = (&mut *$conn).execute(query).await?;
+            return Ok(StatementReply {
+                affected: done.rows_affected(),
+                ..StatementReply::default()
+            });
+        }
+        // To the end, because the rows arrive before the commit.
+        let found = (&mut *$conn).fetch_all(query).await?;
+        let mut grants = Vec::with_capacity(found.len());
+        for found in &found {
+            let primary_key: &[u8] = found.try_get(0)?;
+            // An invalid key matches no call.
+            let primary_key = primary_key
+                .try_into()
+                .unwrap_or([0; crate::store::sql::primary_key::PRIMARY_KEY_LEN]);
+            grants.push((primary_key, found.try_get(1)?));
+        }
+        Ok(StatementReply {
+            grants,
             ..StatementReply::default()
         })
     }};
@@ -181,6 +212,8 @@ macro_rules! row {
     }};
 }
 
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) use batched;
 pub(crate) use prepared;
 pub(crate) use row;
 pub(crate) use scripts;

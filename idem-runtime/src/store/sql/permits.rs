@@ -2,6 +2,8 @@
 //!
 //! Statements that end or keep a claim go first, because a claim that is not ended is an answer that is not stored, and
 //! claims in front of it would add more of those. A claim that cannot be sent in time is refused before it is sent.
+//!
+//! A statement that leaves the queue may take others along that wait there, and is then sent for all of them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +13,14 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::priority::Priority;
+use super::write_batch::queued_call::{BatchMember, QueuedCall, TakenCall};
+use crate::store::Admission;
 use crate::store::pace::{Crowded, Pace, admits, crowded};
+
+/// The number of waiting statements that a batch passes over at most.
+///
+/// Many may wait with one key, of which a batch has one.
+const MAX_PASSED: usize = 64;
 
 /// Reason why a statement got no permit.
 #[derive(Debug)]
@@ -30,6 +39,17 @@ pub(super) enum NoPermit {
 pub(super) struct ConnectionPermit {
     queue: Arc<PermitQueue>,
     claims: bool,
+    /// Its statement waited, and is not counted yet as one that left.
+    waited: bool,
+}
+
+/// How a statement goes on that has waited.
+#[derive(Debug)]
+pub(super) enum Turn {
+    /// It is sent, and may take others along if it is a queued call.
+    Permit(ConnectionPermit, Option<QueuedCall>),
+    /// Another statement has taken it along.
+    Taken(TakenCall),
 }
 
 #[derive(Debug)]
@@ -40,7 +60,21 @@ pub(super) struct PermitQueue {
     state: Mutex<PermitQueueState>,
 }
 
-type Waiters = VecDeque<oneshot::Sender<ConnectionPermit>>;
+type Waiters = VecDeque<Waiter>;
+
+/// A statement that waits.
+#[derive(Debug)]
+struct Waiter {
+    wake: oneshot::Sender<Turn>,
+    call: Option<QueuedCall>,
+}
+
+/// The future's side of a [`Waiter`].
+struct Waiting<'a> {
+    turn: oneshot::Receiver<Turn>,
+    claim: Option<&'a Admission>,
+    since: Instant,
+}
 
 #[derive(Debug)]
 struct PermitQueueState {
@@ -83,9 +117,10 @@ impl PermitQueue {
         self: &Arc<Self>,
         priority: Priority<'_>,
         patience: Duration,
-    ) -> Result<ConnectionPermit, NoPermit> {
+        call: impl FnOnce() -> Option<QueuedCall>,
+    ) -> Result<Turn, NoPermit> {
         let claims = !matches!(priority, Priority::Ending);
-        let (given, bound) = {
+        let (mut waiting, bound) = {
             let mut state = self.lock();
             let is_first = if claims {
                 remove_dropped(&mut state.claims);
@@ -94,33 +129,42 @@ impl PermitQueue {
                 state.endings.is_empty()
             };
             if is_first && self.has_room(&state, claims) {
-                return Ok(self.grant(&mut state, claims));
+                return Ok(Turn::Permit(self.grant(&mut state, claims), None));
             }
-            let (give, given) = oneshot::channel();
+            let now = Instant::now();
+            let (wake, turn) = oneshot::channel();
+            let mut waiting = Waiting {
+                turn,
+                claim: None,
+                since: now,
+            };
             let bound = if claims {
-                let (waiting, now) = (state.claims.len(), Instant::now());
-                state.pace.joined(waiting, now);
+                let others = state.claims.len();
+                state.pace.joined(others, now);
                 let bound = match priority {
-                    Priority::Claim(admission) => admits(&state.pace, waiting, admission, now)?,
+                    Priority::Claim(admission) => {
+                        waiting.claim = Some(admission);
+                        admits(&state.pace, others, admission, now)?
+                    }
                     _ => patience,
                 };
-                state.claims.push_back(give);
+                state.claims.push_back(Waiter { wake, call: call() });
                 Some(bound)
             } else {
-                state.endings.push_back(give);
+                state.endings.push_back(Waiter { wake, call: call() });
                 None
             };
-            (given, bound)
+            (waiting, bound)
         };
-        let permit = match bound {
-            None => given.await.ok(),
-            Some(bound) => match timeout(bound, given).await {
-                Ok(permit) => permit.ok(),
-                Err(_) => None,
+        let turn = match bound {
+            None => (&mut waiting.turn).await.ok(),
+            Some(bound) => match timeout(bound, &mut waiting.turn).await {
+                Ok(turn) => turn.ok(),
+                Err(_) => waiting.close(),
             },
         };
-        match (permit, priority) {
-            (Some(permit), _) => Ok(permit),
+        match (turn, priority) {
+            (Some(turn), _) => Ok(turn),
             (None, Priority::Claim(_)) => {
                 let state = self.lock();
                 let waiting = state.claims.len();
@@ -140,6 +184,7 @@ impl PermitQueue {
         ConnectionPermit {
             queue: Arc::clone(self),
             claims,
+            waited: false,
         }
     }
 
@@ -147,28 +192,25 @@ impl PermitQueue {
     fn serve(self: &Arc<Self>) {
         loop {
             let mut state = self.lock();
-            let (give, claims) = if self.has_room(&state, false)
-                && let Some(give) = state.endings.pop_front()
+            let (waiter, claims) = if self.has_room(&state, false)
+                && let Some(waiter) = state.endings.pop_front()
             {
-                (give, false)
+                (waiter, false)
             } else if self.has_room(&state, true)
-                && let Some(give) = state.claims.pop_front()
+                && let Some(waiter) = state.claims.pop_front()
             {
-                (give, true)
+                (waiter, true)
             } else {
                 return;
             };
-            if give.is_closed() {
+            if waiter.wake.is_closed() {
                 continue;
             }
-            if claims {
-                let waiting = state.claims.len();
-                state.pace.left(1, waiting, Instant::now());
-            }
-            let permit = self.grant(&mut state, claims);
+            let mut permit = self.grant(&mut state, claims);
+            permit.waited = true;
             drop(state);
             // If its future is dropped at this moment, the permit returns to the queue, and goes to the next statement.
-            let returned = give.send(permit);
+            let returned = waiter.wake.send(Turn::Permit(permit, waiter.call));
             drop(returned);
         }
     }
@@ -176,8 +218,91 @@ impl PermitQueue {
 
 /// Removes dropped futures from the front of a queue.
 fn remove_dropped(waiters: &mut Waiters) {
-    while waiters.front().is_some_and(oneshot::Sender::is_closed) {
+    while (waiters.front()).is_some_and(|waiter| waiter.wake.is_closed()) {
         waiters.pop_front();
+    }
+}
+
+/// Takes those out of a queue that can be sent together with this call.
+fn take_joining(
+    waiters: &mut Waiters,
+    first: &QueuedCall,
+) -> Vec<(QueuedCall, oneshot::Sender<Turn>)> {
+    let mut taken: Vec<(QueuedCall, oneshot::Sender<Turn>)> = Vec::new();
+    let mut index = 0;
+    while index < waiters.len().min(MAX_PASSED) {
+        let call = waiters[index].call.as_ref();
+        if !call.is_some_and(|call| call.joins(first, &taken)) {
+            index += 1;
+        } else if let Some(waiter) = waiters.remove(index)
+            && let Some(call) = waiter.call
+            && !waiter.wake.is_closed()
+        {
+            taken.push((call, waiter.wake));
+        }
+    }
+    taken
+}
+
+impl ConnectionPermit {
+    /// Takes waiting calls along with this one, which has the permit.
+    ///
+    /// `None`: it goes alone.
+    pub(super) fn take_along(
+        &mut self,
+        first: Option<QueuedCall>,
+    ) -> Option<(Vec<BatchMember>, TakenCall)> {
+        let taken = self.leave(first.as_ref());
+        let at = Instant::now();
+        let mut batch = Vec::new();
+        for (call, wake) in taken {
+            let (member, taken) = call.join(at);
+            // Its future may have been dropped at this moment.
+            if wake.send(Turn::Taken(taken)).is_ok() {
+                batch.push(member);
+            }
+        }
+        let (member, taken) = first.filter(|_| !batch.is_empty())?.join(at);
+        batch.push(member);
+        Some((batch, taken))
+    }
+
+    /// Counts its statement, and those that go with it, as claims that left the queue.
+    fn leave(&mut self, first: Option<&QueuedCall>) -> Vec<(QueuedCall, oneshot::Sender<Turn>)> {
+        if !std::mem::take(&mut self.waited) {
+            return Vec::new();
+        }
+        let mut state = self.queue.lock();
+        let waiters = if self.claims {
+            &mut state.claims
+        } else {
+            &mut state.endings
+        };
+        let taken = first.map_or_else(Vec::new, |first| take_joining(waiters, first));
+        if self.claims {
+            let waiting = state.claims.len();
+            (state.pace).left(1 + taken.len(), waiting, Instant::now());
+        }
+        taken
+    }
+}
+
+impl Waiting<'_> {
+    /// The turn that arrived at the last moment.
+    fn close(&mut self) -> Option<Turn> {
+        self.turn.close();
+        self.turn.try_recv().ok()
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        // The statement of another may have claimed for it already.
+        if let Some(Turn::Taken(taken)) = self.close()
+            && let Some(admission) = self.claim
+        {
+            admission.sent_after(taken.at.saturating_duration_since(self.since));
+        }
     }
 }
 
@@ -192,6 +317,7 @@ impl From<Crowded> for NoPermit {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
+        self.leave(None);
         let mut state = self.queue.lock();
         state.used -= 1;
         state.used_by_claims -= usize::from(self.claims);
@@ -208,19 +334,30 @@ mod tests {
     use std::task::{Context, Poll, Waker};
     use std::time::Duration;
 
-    use super::{ConnectionPermit, NoPermit, PermitQueue, Priority};
+    use super::{ConnectionPermit, NoPermit, PermitQueue, Priority, Turn};
     use crate::store::Admission;
+    use crate::store::sql::argument::Argument;
+    use crate::store::sql::statement::{BatchStatement, Statement, StatementKind};
+    use crate::store::sql::write_batch::queued_call::QueuedCall;
 
     const LONG: Duration = Duration::from_hours(1);
 
-    type Taking<'a> = Pin<Box<dyn Future<Output = Result<ConnectionPermit, NoPermit>> + 'a>>;
+    type Taking<'a> = Pin<Box<dyn Future<Output = Result<Turn, NoPermit>> + 'a>>;
 
-    fn poll(taking: &mut Taking<'_>) -> Option<Result<ConnectionPermit, NoPermit>> {
+    /// The permit, if there is one.
+    fn poll(taking: &mut Taking<'_>) -> Option<ConnectionPermit> {
+        match poll_turn(taking)? {
+            Turn::Permit(permit, _) => Some(permit),
+            Turn::Taken(_) => panic!("it was taken along"),
+        }
+    }
+
+    fn poll_turn(taking: &mut Taking<'_>) -> Option<Turn> {
         match taking
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()))
         {
-            Poll::Ready(taken) => Some(taken),
+            Poll::Ready(turn) => Some(turn.expect("a seat")),
             Poll::Pending => None,
         }
     }
@@ -230,9 +367,64 @@ mod tests {
         permits: &'a Arc<PermitQueue>,
         priority: Priority<'a>,
     ) -> (Taking<'a>, Option<ConnectionPermit>) {
-        let mut taking: Taking<'a> = Box::pin(permits.take(priority, LONG));
-        let permit = poll(&mut taking).map(|taken| taken.expect("a seat"));
+        queue(permits, priority, None)
+    }
+
+    fn queue<'a>(
+        permits: &'a Arc<PermitQueue>,
+        priority: Priority<'a>,
+        call: Option<QueuedCall>,
+    ) -> (Taking<'a>, Option<ConnectionPermit>) {
+        let mut taking: Taking<'a> = Box::pin(permits.take(priority, LONG, || call));
+        let permit = poll(&mut taking);
         (taking, permit)
+    }
+
+    /// A statement whose batches have arguments of so many bytes at most.
+    fn statement(most_bytes: usize) -> Statement {
+        let of = |batch| Statement {
+            text: "".into(),
+            order: Arc::default(),
+            kind: StatementKind::Execute,
+            is_known: false.into(),
+            #[cfg(feature = "sqlite")]
+            multi_row: None,
+            batch,
+        };
+        let batch = BatchStatement {
+            statement: of(None),
+            most_bytes,
+        };
+        of(Some(Arc::new(batch)))
+    }
+
+    fn call(statement: &Statement, key: usize, bytes: usize) -> Option<QueuedCall> {
+        let (key, body) = (key.to_be_bytes(), vec![0; bytes]);
+        QueuedCall::new(statement, &[Argument::Bytes(&key), Argument::Bytes(&body)])
+    }
+
+    /// Queues calls of these keys behind a statement that has the only permit, and ends that: the number of calls in
+    /// the batch of the first, and the others.
+    fn first_batch<'a>(
+        permits: &'a Arc<PermitQueue>,
+        admission: &'a Admission,
+        calls: impl IntoIterator<Item = Option<QueuedCall>>,
+    ) -> (usize, Vec<Taking<'a>>) {
+        let (_, before) = take(permits, Priority::Ending);
+        let claim = Priority::Claim(admission);
+        let mut waiting: Vec<_> = (calls.into_iter())
+            .map(|call| queue(permits, claim, call).0)
+            .collect();
+        drop(before);
+        let Some(Turn::Permit(mut permit, call)) = poll_turn(&mut waiting.remove(0)) else {
+            panic!("the first has the permit");
+        };
+        let batch = permit.take_along(call);
+        (batch.map_or(1, |(batch, _)| batch.len()), waiting)
+    }
+
+    fn is_taken(taking: &mut Taking<'_>) -> bool {
+        matches!(poll_turn(taking), Some(Turn::Taken(_)))
     }
 
     #[tokio::test]
@@ -295,7 +487,7 @@ mod tests {
         let (_, first) = take(&permits, Priority::Claim(&patient));
         let _second = take(&permits, Priority::Claim(&patient));
         let hurried = Admission::new(Duration::ZERO);
-        let mut claim = pin!(permits.take(Priority::Claim(&hurried), LONG));
+        let mut claim = pin!(permits.take(Priority::Claim(&hurried), LONG, || None));
         let mut cx = Context::from_waker(Waker::noop());
         let refused = claim.as_mut().poll(&mut cx);
         assert!(
@@ -316,16 +508,115 @@ mod tests {
             Admission::new(Duration::from_millis(2)),
         );
         let (_, first) = take(&permits, Priority::Ending);
-        let refused = permits.take(Priority::Claim(&admission), LONG).await;
+        let refused = permits
+            .take(Priority::Claim(&admission), LONG, || None)
+            .await;
         assert!(
             matches!(refused, Err(NoPermit::Refused { .. })),
             "{refused:?}"
         );
         let late = permits
-            .take(Priority::Other, Duration::from_millis(2))
+            .take(Priority::Other, Duration::from_millis(2), || None)
             .await;
         assert!(matches!(late, Err(NoPermit::TooLate)), "{late:?}");
         drop(first);
         assert_eq!(permits.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_statement_takes_those_along_that_wait_behind_it() {
+        let (permits, admission) = (PermitQueue::new(1, 0), Admission::new(LONG));
+        let (claim, other) = (statement(1 << 20), statement(1 << 20));
+        let calls = [
+            call(&claim, 1, 10),
+            call(&claim, 2, 10),
+            call(&other, 3, 10),
+            call(&claim, 2, 10),
+            None,
+            call(&claim, 4, 10),
+        ];
+        let (batch, mut waiting) = first_batch(&permits, &admission, calls);
+        assert_eq!(batch, 3);
+        let taken: Vec<_> = waiting.iter_mut().map(is_taken).collect();
+        // Not the other statement, the second claim of a key, nor a statement that is always sent alone.
+        assert_eq!(taken, [true, false, false, false, true]);
+    }
+
+    #[tokio::test]
+    async fn a_batch_is_bounded_in_calls_and_in_bytes() {
+        let (permits, admission) = (PermitQueue::new(1, 0), Admission::new(LONG));
+        let claim = statement(1 << 20);
+        let calls = (0..100).map(|key| call(&claim, key, 16_000));
+        assert_eq!(first_batch(&permits, &admission, calls).0, 64);
+        assert!(call(&claim, 1, 16_384).is_none(), "it is sent alone");
+    }
+
+    #[tokio::test]
+    async fn claims_of_one_key_are_not_passed_over_without_end() {
+        let (permits, admission) = (PermitQueue::new(1, 0), Admission::new(LONG));
+        let claim = statement(1 << 20);
+        let same = (0..100).map(|_| call(&claim, 1, 10));
+        let (batch, _waiting) =
+            first_batch(&permits, &admission, same.chain([call(&claim, 2, 10)]));
+        assert_eq!(batch, 1);
+    }
+
+    #[tokio::test]
+    async fn a_claim_in_a_batch_counts_as_sent_though_its_future_is_dropped() {
+        let permits = PermitQueue::new(1, 0);
+        let [first, second, third] = [(); 3].map(|()| Admission::new(LONG));
+        let claim = statement(1 << 20);
+        let (_, before) = take(&permits, Priority::Ending);
+        let queue =
+            |admission, key| queue(&permits, Priority::Claim(admission), call(&claim, key, 10)).0;
+        let mut leads = queue(&first, 1);
+        let (drops, leaves) = (queue(&second, 2), queue(&third, 3));
+        drop(leaves);
+        drop(before);
+        let Some(Turn::Permit(mut permit, call)) = poll_turn(&mut leads) else {
+            panic!("the first has the permit");
+        };
+        let (batch, _taken) = permit.take_along(call).expect("a batch");
+        assert_eq!(batch.len(), 2, "one had left before");
+        drop(drops);
+        assert!(second.was_sent() && !third.was_sent());
+    }
+
+    #[tokio::test]
+    async fn a_future_that_is_dropped_with_its_permit_leaves_the_others_queued() {
+        let (permits, admission) = (PermitQueue::new(1, 0), Admission::new(LONG));
+        let claim = statement(1 << 20);
+        let (_, before) = take(&permits, Priority::Ending);
+        let queue = |key| queue(&permits, Priority::Claim(&admission), call(&claim, key, 10)).0;
+        let (leads, mut second, mut third) = (queue(1), queue(2), queue(3));
+        drop(before);
+        drop(leads);
+        let Some(Turn::Permit(mut permit, call)) = poll_turn(&mut second) else {
+            panic!("it has the permit now");
+        };
+        assert_eq!(permit.take_along(call).expect("a batch").0.len(), 2);
+        assert!(is_taken(&mut third));
+    }
+
+    #[tokio::test]
+    async fn the_claims_of_a_batch_are_counted_together() {
+        let (permits, admission) = (PermitQueue::new(1, 0), Admission::new(LONG));
+        let claim = statement(1 << 20);
+        let (_, before) = take(&permits, Priority::Ending);
+        let mut waiting: Vec<_> = (0..128)
+            .map(|key| queue(&permits, Priority::Claim(&admission), call(&claim, key, 10)).0)
+            .collect();
+        std::thread::sleep(Duration::from_millis(64));
+        drop(before);
+        let Some(Turn::Permit(mut permit, call)) = poll_turn(&mut waiting[0]) else {
+            panic!("the first has the permit");
+        };
+        assert_eq!(permit.take_along(call).expect("a batch").0.len(), 64);
+        let state = permits.lock();
+        let wait = state.pace.wait(64, std::time::Instant::now());
+        assert!(
+            wait >= Duration::from_millis(60),
+            "{wait:?} for another batch"
+        );
     }
 }

@@ -4,6 +4,7 @@
 //! pool shared with bodies can run dry while every body waits for its claim to be completed.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,13 +19,14 @@ use super::backend::{Conn, Options, SqlDriver};
 use super::collision::{COLLISIONS, collided, pause};
 use super::error_kind::SqlErrorKind;
 use super::failure::{broken, error_kind, store_error};
-use super::permits::{ConnectionPermit, NoPermit, PermitQueue};
+use super::permits::{ConnectionPermit, NoPermit, PermitQueue, Turn};
 use super::priority::Priority;
 use super::read_batch::queue::ReadBatcher;
 use super::reply::{StatementOutcome, StatementReply};
 #[cfg(feature = "sqlite")]
 use super::sqlite::group_commit::{GroupCommit, WritePath};
 use super::statement::Statement;
+use super::write_batch::queued_call::{QueuedCall, TakenCall};
 use crate::store::server_clock::ServerClock;
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -38,6 +40,9 @@ const PING: Duration = Duration::from_millis(500);
 
 /// The number of reads in flight from which on further reads wait to be batched.
 const TURNS: usize = 4;
+
+/// A connection, whether it was used before, and the right to use it.
+pub(super) type PermittedConnection<B> = (ConnectionPermit, (Conn<B>, bool));
 
 /// A set of connections, made when they are needed.
 pub(crate) struct ConnectionPool<B: SqlDriver> {
@@ -99,7 +104,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
     /// `what` is its purpose, as in "a claim". A statement that collided, or whose connection had gone stale, is sent
     /// again; every statement of the store may be.
     pub(crate) async fn run(
-        &self,
+        self: &Arc<Self>,
         (what, priority): (&'static str, Priority<'_>),
         statement: &Statement,
         arguments: &[Argument<'_>],
@@ -110,7 +115,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
 
     /// As [`run`](Self::run), and returns the kind of a server's error.
     pub(crate) async fn send(
-        &self,
+        self: &Arc<Self>,
         (what, priority): (&'static str, Priority<'_>),
         statement: &Statement,
         arguments: &[Argument<'_>],
@@ -132,16 +137,62 @@ impl<B: SqlDriver> ConnectionPool<B> {
             _ => None,
         };
         let begun = Instant::now();
-        let permit = self.permits.take(priority, self.response_timeout).await;
-        let permit = permit.map_err(|none| (None, self.no_permit(what, &none)))?;
-        // Each part has a time limit of its own, so that a slow one leaves enough time for the next.
-        let Ok(connection) = timeout(self.response_timeout, self.connection()).await else {
-            return Err((None, self.silence(what)));
+        let queued = || QueuedCall::new(statement, arguments);
+        let sent = self.send_once((what, priority), statement, arguments, queued);
+        match sent.await {
+            ControlFlow::Break(outcome) => outcome,
+            // Boxed, because it is rare, and its state would be part of every future.
+            ControlFlow::Continue(taken) => {
+                let statement = (statement, arguments);
+                let outcome = self.receive_from_batch((what, priority), statement, (taken, begun));
+                Box::pin(outcome).await
+            }
+        }
+    }
+
+    /// Sends a statement as soon as it has a connection, or continues as a call of a batch.
+    ///
+    /// `queued` makes it one that a batch can take along.
+    pub(super) async fn send_once(
+        self: &Arc<Self>,
+        (what, priority): (&'static str, Priority<'_>),
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+        queued: impl FnOnce() -> Option<QueuedCall>,
+    ) -> ControlFlow<StatementOutcome, TakenCall> {
+        let begun = Instant::now();
+        let turn = (self.permits).take(priority, self.response_timeout, queued);
+        let (mut permit, call) = match turn.await {
+            Ok(Turn::Permit(permit, call)) => (permit, call),
+            Ok(Turn::Taken(taken)) => return ControlFlow::Continue(taken),
+            Err(none) => return ControlFlow::Break(Err((None, self.no_permit(what, &none)))),
         };
-        let connection = connection.map_err(|error| failure::<B>(what, error))?;
+        // Each part has a time limit of its own, so that a slow one leaves enough time for the next.
+        let connection = match timeout(self.response_timeout, self.connection()).await {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(error)) => return ControlFlow::Break(Err(failure::<B>(what, error))),
+            Err(_) => return ControlFlow::Break(Err((None, self.silence(what)))),
+        };
         if let Priority::Claim(admission) = priority {
             admission.sent_after(begun.elapsed());
         }
+        if let Some((batch, taken)) = permit.take_along(call) {
+            // A task, because this future may be dropped, or never be polled again.
+            tokio::spawn(Arc::clone(self).send_batch((permit, connection), batch));
+            return ControlFlow::Continue(taken);
+        }
+        let sent = self.send_on((permit, connection), what, statement, arguments);
+        ControlFlow::Break(sent.await)
+    }
+
+    /// Sends a statement on this connection.
+    pub(super) async fn send_on(
+        &self,
+        (permit, connection): PermittedConnection<B>,
+        what: &'static str,
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+    ) -> StatementOutcome {
         // The permit is held until after the error message, which counts its connection.
         let mut attempt = pin!(self.attempt(connection, statement, arguments));
         let outcome = match timeout(self.response_timeout, attempt.as_mut()).await {

@@ -19,7 +19,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
             };
             (reply, None)
         };
-        let access = RecordAccess::new(&self.engine_pool, ("a read", Priority::Other), key, &[]);
+        let access = RecordAccess::new(&self.engine_pool, ("a read", Priority::Other), key);
         let reply = self.compare_and_write(&access, None, decide, ReadReply::Unreadable);
         let reply = reply.await?;
         if let ReadReply::Found { record, left } = &reply {

@@ -3,12 +3,12 @@
 use super::argument::Argument;
 use super::backend::SqlDriver;
 use super::columns::NO_FINGERPRINT;
-use super::compare_and_write::{HeaderWrite, RecordAccess};
+use super::compare_and_write::{RecordAccess, RecordWrite};
 use super::priority::Priority;
 use super::state::SqlStoreState;
 use crate::identity::operation::RecordKey;
-use crate::record::Owner;
 use crate::record::transition;
+use crate::record::{Journal, Owner};
 use crate::store::{Current, ReleaseReply, Remains, StoreError};
 
 const RELEASED_AT_LEAST_MS: i64 = transition::RELEASED_AT_LEAST.as_secs().cast_signed() * 1_000;
@@ -20,7 +20,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
         owner: &Owner,
         remains: Remains,
     ) -> Result<ReleaseReply, StoreError> {
-        let access = RecordAccess::new(&self.pool, ("a release", Priority::Ending), key, &[]);
+        let access = RecordAccess::new(&self.pool, ("a release", Priority::Ending), key);
         let arguments = [
             Argument::Bytes(&access.primary_key),
             Argument::Bytes(owner.as_bytes()),
@@ -38,10 +38,32 @@ impl<B: SqlDriver> SqlStoreState<B> {
         }
         let decide = |current: Option<Current<'_>>, _| {
             let (reply, write) = transition::release(current, *owner, remains);
-            let write = current.zip(write).map(|(current, header)| HeaderWrite {
-                header,
+            let write = current.zip(write).map(|(current, header)| RecordWrite {
                 life: transition::released_life(&current.record.header, remains),
                 notifies: true,
+                ..RecordWrite::header(header, Some(current))
+            });
+            (reply, write)
+        };
+        let unreadable = ReleaseReply::Unreadable;
+        Box::pin(self.compare_and_write(&access, None, decide, unreadable)).await
+    }
+
+    /// The same, with the journal that the record keeps: it is read, and replaced.
+    pub(super) async fn release_with_journal(
+        &self,
+        key: &RecordKey,
+        owner: &Owner,
+        remains: Remains,
+        journal: &Journal,
+    ) -> Result<ReleaseReply, StoreError> {
+        let access = RecordAccess::new(&self.pool, ("a release", Priority::Ending), key);
+        let decide = |current: Option<Current<'_>>, _| {
+            let (reply, write) =
+                transition::release_with_journal(current, *owner, remains, journal);
+            let write = current.zip(write).map(|(current, record)| RecordWrite {
+                life: transition::released_life(&current.record.header, remains),
+                ..RecordWrite::ending(record)
             });
             (reply, write)
         };

@@ -1,9 +1,11 @@
 //! A renewal: one statement, unless the record has changed.
 
+use std::sync::Arc;
+
 use super::argument::Argument;
 use super::backend::SqlDriver;
 use super::columns::{HeaderColumns, life_us};
-use super::compare_and_write::{HeaderWrite, RecordAccess};
+use super::compare_and_write::{RecordAccess, RecordWrite};
 use super::pool::ConnectionPool;
 use super::priority::Priority;
 use super::state::SqlStoreState;
@@ -15,11 +17,11 @@ use crate::store::{Current, RenewReply, StoreError};
 impl<B: SqlDriver> SqlStoreState<B> {
     pub(super) async fn renew_on(
         &self,
-        pool: &ConnectionPool<B>,
+        pool: &Arc<ConnectionPool<B>>,
         key: &RecordKey,
         claim: &Header,
     ) -> Result<RenewReply, StoreError> {
-        let access = RecordAccess::new(pool, ("a renewal", Priority::Ending), key, &[]);
+        let access = RecordAccess::new(pool, ("a renewal", Priority::Ending), key);
         let columns = HeaderColumns::new(claim);
         let arguments = [
             Argument::Bytes(&access.primary_key),
@@ -35,11 +37,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
         }
         let decide = |current: Option<Current<'_>>, _| {
             let (reply, write) = transition::renew(current, claim);
-            let write = write.map(|header| HeaderWrite {
-                header,
-                life: Some(header.retain),
-                notifies: false,
-            });
+            let write = write.map(|header| RecordWrite::header(header, current));
             (reply, write)
         };
         let unreadable = RenewReply::Unreadable;

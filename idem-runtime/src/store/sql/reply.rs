@@ -17,6 +17,8 @@ pub struct StatementReply {
     pub(crate) granted: Option<i64>,
     /// The existing records of a read of several keys.
     pub(crate) rows: Vec<(PrimaryKey, Row)>,
+    /// The keys and the fences of the records that a batch of claims has inserted.
+    pub(crate) grants: Vec<(PrimaryKey, i64)>,
     /// A block of a listing, with the operation of each record as the table has it.
     pub(crate) block: Vec<(PrimaryKey, String, Row)>,
 }
@@ -25,7 +27,10 @@ impl StatementReply {
     /// The database's time, in microseconds, if the reply has it.
     pub(crate) fn now_us(&self) -> Option<u64> {
         let row = self.row.as_ref().or(self.rows.first().map(|(_, row)| row));
-        let granted = self.granted.and_then(|micros| u64::try_from(micros).ok());
+        let granted = self
+            .granted
+            .or(self.grants.first().map(|(_, fence)| *fence));
+        let granted = granted.and_then(|micros| u64::try_from(micros).ok());
         row.map(|row| row.now_us).or(granted)
     }
 }

@@ -3,12 +3,12 @@
 use bytes::Bytes;
 
 use super::backend::SqlDriver;
-use super::compare_and_write::{HeaderWrite, RecordAccess};
+use super::compare_and_write::{RecordAccess, RecordWrite};
 use super::priority::Priority;
 use super::state::SqlStoreState;
 use crate::identity::operation::RecordKey;
 use crate::record::transition;
-use crate::record::{HEADER, Header};
+use crate::record::{Header, Record};
 use crate::store::{Current, ResolveReply, StoreError};
 
 impl<B: SqlDriver> SqlStoreState<B> {
@@ -18,25 +18,15 @@ impl<B: SqlDriver> SqlStoreState<B> {
         seen: &Header,
         record: &Bytes,
     ) -> Result<ResolveReply, StoreError> {
-        let new = match Header::decode(record) {
+        let new = match Record::decode(record.clone()) {
             Ok(new) => new,
             Err(error) => return Ok(ResolveReply::Unreadable(error)),
         };
         let decide = |current: Option<Current<'_>>, _| {
             let (reply, write) = transition::resolve(current, seen, &new);
-            let write = write.map(|header| HeaderWrite {
-                header,
-                life: Some(header.retain),
-                notifies: true,
-            });
-            (reply, write)
+            (reply, write.map(RecordWrite::ending))
         };
-        let access = RecordAccess::new(
-            &self.pool,
-            ("a resolution", Priority::Ending),
-            key,
-            &record[HEADER..],
-        );
+        let access = RecordAccess::new(&self.pool, ("a resolution", Priority::Ending), key);
         self.compare_and_write(&access, None, decide, ResolveReply::Unreadable)
             .await
     }

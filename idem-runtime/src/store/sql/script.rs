@@ -12,22 +12,46 @@ use super::parameters::{TemplatePiece, split};
 /// of it can end the literal.
 pub(super) fn with_literals<B: SqlDriver>(template: &str, arguments: &[Argument<'_>]) -> String {
     let mut text = String::with_capacity(template.len() + 512);
+    push::<B>(&mut text, template, arguments);
+    text
+}
+
+/// The text with the arguments of several calls in it.
+///
+/// Its part in brackets is repeated for each of them: `[separator|part]`.
+#[cfg(feature = "mysql")]
+pub(super) fn with_calls<B: SqlDriver>(template: &str, calls: &[Vec<Argument<'_>>]) -> String {
+    let mut text = String::new();
+    let (before, repeated) = template.split_once('[').unwrap_or((template, ""));
+    let (part, after) = repeated.split_once(']').unwrap_or_default();
+    let (separator, part) = part.split_once('|').unwrap_or_default();
+    text.push_str(before);
+    for (number, arguments) in calls.iter().enumerate() {
+        if number > 0 {
+            text.push_str(separator);
+        }
+        push::<B>(&mut text, part, arguments);
+    }
+    text.push_str(after);
+    text
+}
+
+fn push<B: SqlDriver>(text: &mut String, template: &str, arguments: &[Argument<'_>]) {
     split(template, |piece| match piece {
         TemplatePiece::Text(piece) => text.push_str(piece),
         TemplatePiece::Argument(index) => match arguments[index] {
             Argument::Bytes(bytes) | Argument::Body(Some(bytes)) => {
-                literal(&mut text, B::BYTES, bytes);
+                literal(text, B::BYTES, bytes);
             }
             Argument::Body(None) => text.push_str("NULL"),
             Argument::Int(number) => {
                 let _ = write!(text, "{number}");
             }
-            Argument::Text(value) => literal(&mut text, B::TEXT, value.as_bytes()),
-            // No script reads several keys.
-            Argument::Keys(_) => {}
+            Argument::Text(value) => literal(text, B::TEXT, value.as_bytes()),
+            // No script has several keys, nor several calls as one of its arguments.
+            Argument::Keys(_) | Argument::Calls(_) => {}
         },
     });
-    text
 }
 
 fn literal(text: &mut String, (before, after): (&str, &str), bytes: &[u8]) {

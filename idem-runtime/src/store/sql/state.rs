@@ -33,11 +33,11 @@ pub struct SqlStore<B: Backend>(pub(super) Arc<SqlStoreState<B>>);
 
 /// The state that the clones of a store share.
 pub(crate) struct SqlStoreState<B: SqlDriver> {
-    pub(super) pool: ConnectionPool<B>,
+    pub(super) pool: Arc<ConnectionPool<B>>,
     /// For renewals and reads. Its connections are made on the engine's own thread.
-    pub(super) engine_pool: ConnectionPool<B>,
+    pub(super) engine_pool: Arc<ConnectionPool<B>>,
     /// For listings. Its one connection is made there as well, and delays no other statement.
-    pub(super) listing_pool: ConnectionPool<B>,
+    pub(super) listing_pool: Arc<ConnectionPool<B>>,
     pub(super) statements: Statements,
     pub(super) hit_rate: HitRate,
     /// Notified of steps of the database's clock.

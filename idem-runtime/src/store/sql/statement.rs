@@ -32,6 +32,8 @@ pub(crate) enum StatementKind {
     Execute,
     /// As `Execute`, and returns the time at which it changed a row, if it did.
     Grant,
+    /// Inserts a record for each of several calls; returns the keys and the fences of those that it inserted.
+    Grants,
     /// Several statements in one message, with the arguments written into the text.
     #[cfg(feature = "mysql")]
     Script,
@@ -50,6 +52,18 @@ pub struct Statement {
     /// The statement that does the same for several calls.
     #[cfg(feature = "sqlite")]
     pub(crate) multi_row: Option<Arc<MultiRowStatement>>,
+    /// The statement that does the same for several calls that wait for a connection.
+    pub(crate) batch: Option<Arc<BatchStatement>>,
+}
+
+/// A statement for several calls.
+#[derive(Debug)]
+pub(crate) struct BatchStatement {
+    pub(crate) statement: Statement,
+    /// The maximum length of the arguments of all its calls.
+    ///
+    /// A call takes an equal share of it at most.
+    pub(crate) most_bytes: usize,
 }
 
 #[cfg(feature = "sqlite")]

@@ -6,6 +6,7 @@
 //!
 //! `{t}` is the table, `{now}` the database's clock, `?1` the first argument. Times are microseconds.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use super::backend::SqlDriver;
 use super::read_batch::queue::MAX_READS;
 #[cfg(feature = "sqlite")]
 use super::sqlite::group_commit::multi_row::{self, MultiRowStatement};
-use super::statement::{Statement, StatementKind};
-use crate::record::LAYOUT;
+use super::statement::{BatchStatement, Statement, StatementKind};
+use crate::record::{LAYOUT, LAYOUT_JOURNAL};
 
 impl Statement {
     pub(crate) fn new<B: SqlDriver>(
@@ -36,9 +37,15 @@ impl Statement {
             is_known: AtomicBool::new(false),
             #[cfg(feature = "sqlite")]
             multi_row: None,
+            batch: None,
         }
     }
 }
+
+/// How long a batch waits for a row, in milliseconds.
+///
+/// Longer than a commit of another batch takes, and shorter than a server waits until it looks for a deadlock.
+const BATCH_PATIENCE: &str = "50";
 
 /// A write without consequence.
 const TOUCH: &str = "UPDATE {t} SET version = version + 1 WHERE record_key = ?1";
@@ -71,32 +78,40 @@ const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence
      WHERE record_key = ?1 AND version = ?12 AND owner = ?13 AND fence = ?14{bounded}";
 
 /// Completes the claim of an owner. All other cases are decided after a read.
-const COMPLETE: &str = "UPDATE {t} SET state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
+///
+/// An answer replaces a journal; a record that keeps one is none of its cases.
+const COMPLETE: &str = "UPDATE {t} SET layout = 50, state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
      expires_us = {now} + ?6, version = version + 1 \
      WHERE record_key = ?1 AND owner = ?7 AND fence = ?8 AND attempts = ?9 AND fingerprint = ?10 \
-     AND layout = 50 AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
+     AND layout IN (50, 51) AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
 
 /// As `COMPLETE`, in the transaction of the claim, whose record no other transaction sees.
-const COMPLETE_WITHIN: &str = "UPDATE {t} SET state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
+const COMPLETE_WITHIN: &str = "UPDATE {t} SET layout = 50, state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
      expires_us = {now} + ?6, version = version + 1 \
      WHERE record_key = ?1 AND owner = ?7 AND fence = ?8{during}";
 
 /// `{date}` is the time, which is returned.
 const RENEW: &str = "UPDATE {t} SET expires_us = {date} + ?2, version = version + 1 \
      WHERE record_key = ?1 AND owner = ?3 AND fence = ?4 AND retain_ms = ?5 \
-     AND layout = 50 AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
+     AND layout IN (50, 51) AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
+
+/// Writes a journal, unless the record has a longer one: that of a later append.
+const APPEND: &str = "UPDATE {t} SET expires_us = {date} + ?2, layout = 51, body = ?6, version = version + 1 \
+     WHERE record_key = ?1 AND owner = ?3 AND fence = ?4 AND retain_ms = ?5 \
+     AND (layout = 50 OR layout = 51 AND length(body) <= ?7) \
+     AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
 
 /// Each column is read before it is written.
 ///
 /// MySQL assigns from left to right, and a later expression sees an earlier assignment.
 const RELEASE: &str = "UPDATE {t} SET state = 'R', version = version + 1, \
-     fingerprint = CASE WHEN attempts <= ?4 THEN ?5 ELSE fingerprint END, \
-     retain_ms = CASE WHEN attempts > ?4 THEN retain_ms WHEN detail < ?6 THEN ?6 ELSE detail END, \
-     expires_us = CASE WHEN attempts > ?4 THEN expires_us ELSE {now} + \
+     fingerprint = CASE WHEN attempts <= ?4 AND layout = 50 THEN ?5 ELSE fingerprint END, \
+     retain_ms = CASE WHEN attempts > ?4 OR layout = 51 THEN retain_ms WHEN detail < ?6 THEN ?6 ELSE detail END, \
+     expires_us = CASE WHEN attempts > ?4 OR layout = 51 THEN expires_us ELSE {now} + \
      CASE WHEN detail < ?6 THEN ?6 ELSE detail END * 1000 END, \
      detail = 0, \
      attempts = CASE WHEN attempts > ?3 THEN attempts - ?3 ELSE 0 END \
-     WHERE record_key = ?1 AND owner = ?2 AND layout = 50 AND state = 'P' AND expires_us > {now}{bounded}";
+     WHERE record_key = ?1 AND owner = ?2 AND layout IN (50, 51) AND state = 'P' AND expires_us > {now}{bounded}";
 
 /// All statements, for one table.
 #[derive(Debug)]
@@ -110,6 +125,7 @@ pub(crate) struct Statements {
     pub(crate) complete: Statement,
     pub(crate) complete_within: Statement,
     pub(crate) renew: Statement,
+    pub(crate) append: Statement,
     pub(crate) release: Statement,
     pub(crate) purge: Statement,
     pub(crate) touch: Statement,
@@ -140,6 +156,45 @@ impl Statements {
             all.complete.multi_row = Some(MultiRowStatement::new(multi_row::COMPLETE, fill));
         }
         all
+    }
+
+    /// Adds the statements for several calls, each with arguments of `most_bytes` at most.
+    pub(crate) fn add_batches<B: SqlDriver>(
+        &mut self,
+        table: &str,
+        notify_suffix: &str,
+        most_bytes: usize,
+    ) {
+        let bounded = B::BOUNDED.replace("{patience}", BATCH_PATIENCE);
+        let of = |kind, text: &str| {
+            let text = filled::<B>(&text.replace("{bounded}", &bounded), table, 0);
+            // With arrays it is one statement for any number of calls, and otherwise a template.
+            let text = if B::ARRAYS {
+                B::parameters(&text).0
+            } else {
+                text
+            };
+            let statement = Statement {
+                text: text.into(),
+                order: Arc::default(),
+                kind,
+                is_known: AtomicBool::new(false),
+                #[cfg(feature = "sqlite")]
+                multi_row: None,
+                batch: None,
+            };
+            Some(Arc::new(BatchStatement {
+                statement,
+                most_bytes,
+            }))
+        };
+        if let Some((claim, complete)) = B::BATCHES {
+            self.claim.batch = of(StatementKind::Grants, claim);
+            self.complete.batch = of(
+                StatementKind::Execute,
+                &format!("{complete}{notify_suffix}"),
+            );
+        }
     }
 
     fn each<B: SqlDriver>(
@@ -177,6 +232,7 @@ impl Statements {
             complete: notifying(COMPLETE),
             complete_within: notifying(&COMPLETE_WITHIN.replace("{during}", B::DURING)),
             renew: dated(RENEW),
+            append: dated(APPEND),
             release: notifying(RELEASE),
             purge: execute(B::PURGE),
             touch: execute(TOUCH),
@@ -209,6 +265,7 @@ fn several<B: SqlDriver>(table: &str, most: usize) -> Vec<Statement> {
             is_known: AtomicBool::new(false),
             #[cfg(feature = "sqlite")]
             multi_row: None,
+            batch: None,
         }
     };
     let most = if B::ARRAYS { 0 } else { MAX_READS.ilog2() };
@@ -231,7 +288,7 @@ fn list() -> String {
     format!(
         "WITH block AS (SELECT {columns}, record_key, op FROM {{t}} \
          WHERE record_key >= ?1 AND record_key <= ?2 ORDER BY record_key LIMIT ?3) \
-         SELECT * FROM block WHERE layout <> {LAYOUT} OR REPLACE('{KNOWN}', state, '') = '{KNOWN}' \
+         SELECT * FROM block WHERE layout NOT IN ({LAYOUT}, {LAYOUT_JOURNAL}) OR REPLACE('{KNOWN}', state, '') = '{KNOWN}' \
          OR ((?4 = '' OR REPLACE(?4, state, '') <> ?4) AND attempts >= ?5) \
          OR record_key = (SELECT record_key FROM block ORDER BY record_key DESC LIMIT 1) \
          ORDER BY record_key"

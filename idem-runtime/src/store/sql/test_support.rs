@@ -111,5 +111,6 @@ fn no_header() -> Header {
         retain: Duration::ZERO,
         fingerprint: Fingerprint::NONE,
         types: AnswerTypes::UNKNOWN,
+        has_journal: false,
     }
 }

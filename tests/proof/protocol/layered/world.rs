@@ -7,8 +7,9 @@ use super::promise::Promise;
 use super::step::Step;
 use super::{EPOCHS, Faults, Flaw, Scenario};
 use crate::caller::{owner, value};
+use crate::journal::Log;
 use crate::scenario::Flaw as StoreFlaw;
-use crate::store::{Command, Ending, REQUESTS, Reply, Sender, execute};
+use crate::store::{Command, Ending, REQUESTS, Reply, Resolution, Sender, execute};
 use crate::stored::Kept;
 
 /// The place of a copy that is decided upon when it arrives.
@@ -157,7 +158,7 @@ impl World {
             }
             Step::Unknown(number) => {
                 self.faults.unknown -= 1;
-                self.complete(number, Ending::Unknown, flaw);
+                self.complete(number, Ending::Unknown(Log::default()), flaw);
             }
             Step::Poll(number) => self.poll(number, flaw),
             Step::Hint(number) => {
@@ -227,7 +228,7 @@ impl World {
                     reconciles: false,
                     max_attempts: None,
                 };
-                let command = Command::Resolve(None);
+                let command = Command::Resolve(Resolution::Reset);
                 let done = execute(
                     &mut self.durable,
                     command,

@@ -6,6 +6,7 @@ fn rules(max_attempts: u16) -> Rules {
         max_attempts,
         ends: vec!["Value"],
         unknown: &[Ending::Unknown],
+        once: &[1],
     }
 }
 
@@ -387,4 +388,119 @@ fn an_engine_that_is_held_in_the_end_is_seen() {
 fn a_last_call_that_gets_something_else_is_seen() {
     let events = after_a_first_call(vec![(0, called(2)), (0, refused(2, "Exhausted"))]);
     bad(&events, "the last call got Exhausted");
+}
+
+fn step_start(call: u32, step: u8, fence: u64) -> What {
+    What::StepStart { call, step, fence }
+}
+
+fn step_effect(call: u32, step: u8) -> What {
+    What::StepEffect { call, step }
+}
+
+fn step_got(call: u32, step: u8, run: u32) -> What {
+    What::StepGot { call, step, run }
+}
+
+/// A step of the first call, and what its store and its body make of it.
+fn first_step(step: u8) -> Vec<What> {
+    vec![
+        step_start(1, step, 1),
+        step_effect(1, step),
+        What::StepStored { step },
+        step_got(1, step, 1),
+    ]
+}
+
+/// A first body with these events of steps that fails, and a second one with those.
+fn continued(first: Vec<What>, second: Vec<What>) -> Vec<Event> {
+    let begins = vec![called(1), granted(1, 30), start(1, 1)];
+    let fails = vec![
+        end(1, Ending::System),
+        returned(1, Said::Failed),
+        called(2),
+        granted(2, 30),
+        start(2, 2),
+    ];
+    let ends = vec![end(2, Ending::Value), VALUE, returned(2, Said::Value(2))];
+    let all = [begins, first, fails, second, ends].concat();
+    ending(all.into_iter().map(|what| (0, what)).collect())
+}
+
+#[test]
+fn a_stored_step_that_runs_again_is_seen() {
+    let again = vec![step_start(2, 0, 2), step_got(2, 0, 1)];
+    good(&continued(first_step(0), vec![step_got(2, 0, 1)]));
+    bad(
+        &continued(first_step(0), again.clone()),
+        "call 2 runs step 0, which is stored",
+    );
+    // It was not stored when the claim was granted.
+    let unstored = vec![step_start(1, 0, 1), step_effect(1, 0)];
+    let run = [again, vec![What::StepStored { step: 0 }, step_got(2, 0, 1)]].concat();
+    let mut late = continued(unstored, run);
+    let got = late
+        .iter()
+        .position(|event| event.what == step_got(2, 0, 1));
+    late.remove(got.unwrap());
+    good(&late);
+}
+
+#[test]
+fn a_stored_step_may_run_again_after_a_reset() {
+    let reset = [first_step(0), vec![What::Reset, What::StepsDropped]].concat();
+    let again = vec![
+        step_start(2, 0, 2),
+        What::StepStored { step: 0 },
+        step_got(2, 0, 2),
+    ];
+    good(&continued(reset, again));
+}
+
+#[test]
+fn a_step_with_two_effects_is_seen() {
+    let interrupted = |step| vec![step_start(1, step, 1), step_effect(1, step)];
+    let again = |step| {
+        vec![
+            step_start(2, step, 2),
+            step_effect(2, step),
+            What::StepStored { step },
+            step_got(2, step, 2),
+        ]
+    };
+    good(&continued(interrupted(0), again(0)));
+    bad(
+        &continued(interrupted(1), again(1)),
+        "step 1 has its effect in call 1 and in call 2",
+    );
+    let dropped = [interrupted(1), vec![What::StepsDropped]].concat();
+    good(&continued(dropped, again(1)));
+}
+
+#[test]
+fn two_results_of_a_step_are_seen() {
+    bad(
+        &continued(first_step(0), vec![step_got(2, 0, 2)]),
+        "call 2 gets run 2 of step 0, and call 1 run 1",
+    );
+}
+
+#[test]
+fn a_body_that_goes_on_behind_an_unstored_step_is_seen() {
+    let mut events = first_step(0);
+    events.remove(2);
+    bad(
+        &continued(events, Vec::new()),
+        "call 1 goes on, and step 0 is not stored",
+    );
+}
+
+#[test]
+fn a_step_after_a_lost_lease_is_seen() {
+    let lost = |far| [vec![What::LeaseLost { far }], first_step(0)].concat();
+    good(&continued(lost(true), Vec::new()));
+    bad(
+        &continued(lost(false), Vec::new()),
+        "call 1 starts step 0, and has lost its lease",
+    );
 }

@@ -186,7 +186,7 @@ async fn stored_once_there_is_room_again(server: &RedisServer) {
     let answer = shop.pay_while("b", || limit("1")).await;
     assert_eq!(shop.events.count("unsaved"), 1);
     assert_unavailable(shop.pay("c").await);
-    shop.says_unavailable("`maxclients`").await;
+    shop.says_unavailable("(`maxclients`); ").await;
     limit("100");
     happened(&shop.events, "completed", 2).await;
     assert_eq!(shop.pay("a").await, stored);
@@ -197,6 +197,31 @@ async fn stored_once_there_is_room_again(server: &RedisServer) {
 #[tokio::test]
 async fn a_server_that_takes_no_more_connections_gets_the_answer_later() {
     stored_once_there_is_room_again(&RedisServer::start()).await;
+}
+
+#[tokio::test]
+async fn a_store_is_told_that_the_server_has_no_place_and_connects_when_clients_leave() {
+    let of = RedisServer::builder;
+    for server in [of().start(), of().password(PASSWORD).start()] {
+        let (mut operator, others) = (server.connect(), [(); 9].map(|()| server.connect()));
+        let limited = operator.command(&["CONFIG", "SET", "maxclients", "10"]);
+        assert_eq!(limited.unwrap().to_string(), "OK");
+        let refused = RedisStore::connect(&server.url()).await.unwrap_err();
+        let said = refused.to_string();
+        assert!(
+            said.contains("takes no more connections (`maxclients`)"),
+            "{said}"
+        );
+        drop(others);
+        until("the clients have left", || {
+            let clients = operator.command(&["INFO", "clients"]).unwrap();
+            String::from_utf8_lossy(clients.as_bytes().unwrap()).contains("connected_clients:1\r")
+        })
+        .await;
+        let shop = Shop::open(&server.url()).await;
+        assert_eq!(shop.pay("a").await, shop.pay("a").await);
+        assert_eq!(shop.runs(), 1);
+    }
 }
 
 #[tokio::test]

@@ -22,3 +22,4 @@ mod shared_reads;
 mod sizes;
 mod test_database;
 mod ttl_forever;
+mod write_batches;

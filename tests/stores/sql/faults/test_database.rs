@@ -78,6 +78,9 @@ pub(crate) trait Server: Kind {
 
     /// A connection, if the server has one left.
     async fn connect(url: &str) -> Option<Held>;
+
+    /// A connection that has executed this.
+    async fn hold_by(url: &str, sql: &'static str) -> Held;
 }
 
 #[derive(Debug)]
@@ -166,6 +169,10 @@ impl Server for Postgres {
     async fn connect(url: &str) -> Option<Held> {
         Some(Box::new(PgConnection::connect(url).await.ok()?))
     }
+
+    async fn hold_by(url: &str, sql: &'static str) -> Held {
+        holding::<PgConnection>(url, sql).await
+    }
 }
 
 impl Kind for MySql {
@@ -202,6 +209,10 @@ impl Server for MySql {
 
     async fn connect(url: &str) -> Option<Held> {
         Some(Box::new(MySqlConnection::connect(url).await.ok()?))
+    }
+
+    async fn hold_by(url: &str, sql: &'static str) -> Held {
+        holding::<MySqlConnection>(url, sql).await
     }
 }
 
@@ -266,6 +277,14 @@ macro_rules! on_each_database {
     };
 }
 
+/// Runs each named test on every server.
+macro_rules! on_each_server {
+    ($($name:ident),* $(,)?) => {
+        $crate::test_database::on!(postgres, Postgres: $($name)*);
+        $crate::test_database::on!(mariadb, MySql: $($name)*);
+    };
+}
+
 macro_rules! on {
     ($module:ident, $kind:ident: $($name:ident)*) => {
         mod $module {
@@ -279,4 +298,4 @@ macro_rules! on {
     };
 }
 
-pub(crate) use {on, on_each_database};
+pub(crate) use {on, on_each_database, on_each_server};

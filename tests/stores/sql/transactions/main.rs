@@ -23,6 +23,7 @@ mod prelude;
 mod records;
 mod rolled_back;
 mod shutdown;
+mod steps;
 mod texts;
 mod tokens;
 mod traffic;
@@ -166,6 +167,26 @@ on_every_database! {
         an_unfinished_record_from_before_is_not_taken_over,
         a_call_after_the_change_begins_under_the_new_name,
     }
+    steps {
+        a_step_and_its_rows_are_committed_together,
+        a_step_that_is_rolled_back_runs_again,
+        the_errors_of_a_step_undo_its_rows,
+        a_reset_and_a_later_call_forget_the_step,
+        a_connection_is_committed_for_the_step,
+        steps_in_one_transaction_and_steps_without_one,
+        a_step_is_refused_where_it_cannot_be_kept,
+        no_step_begins_after_the_lease_is_lost,
+        a_body_in_a_transaction_does_not_repeat_steps,
+        a_step_of_a_function_that_is_generic,
+        a_step_lives_as_long_as_its_call_is_retried,
+        a_journal_lives_as_long_as_its_call_is_retried,
+        a_step_that_is_dropped_half_way_and_committed,
+        a_step_of_a_long_name,
+        a_step_of_a_call_that_is_kept_for_ever,
+        a_disabled_engine_begins_a_transaction_for_the_step,
+        a_cool_down_of_the_engine_is_not_one_of_its_steps,
+        a_step_of_class_unknown_can_be_freed_without_the_other_steps,
+    }
     texts {
         operations_with_any_name,
         large_answers_with_all_bytes,
@@ -201,6 +222,10 @@ on_every_server! {
         a_body_that_swallows_a_deadlock,
         a_session_that_is_idle_for_too_long,
     }
+    steps {
+        a_step_that_loses_its_lease_half_way_writes_nothing,
+        attempts_that_overlap_book_once,
+    }
     traffic {
         round_trips_of_calls,
     }
@@ -213,6 +238,9 @@ on_databases_that_check_at_commit! {
 }
 
 on_files! {
+    steps {
+        a_step_in_a_transaction_that_began_with_the_lock,
+    }
     locked_file {
         a_repeat_waits_for_a_running_body_as_set,
         a_repeat_waits_a_moment_for_the_commit_after_a_body,

@@ -16,13 +16,16 @@ use super::*;
 
 /// The formats without compression and encryption.
 fn plain() -> Vec<Format> {
-    let mut formats = vec![Format::default()];
-    #[cfg(feature = "msgpack")]
-    formats.push(Format {
-        write: AnswerFormat::MessagePack,
+    let formats = [
+        AnswerFormat::default(),
+        #[cfg(feature = "msgpack")]
+        AnswerFormat::MessagePack,
+    ];
+    let plain = |write| Format {
+        write,
         ..Format::default()
-    });
-    formats
+    };
+    Vec::from(formats.map(plain))
 }
 
 /// Floats are equal if their bits are.

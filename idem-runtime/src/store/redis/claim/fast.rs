@@ -12,7 +12,7 @@ use std::time::Duration;
 use redis::{Cmd, RedisError, Value};
 
 use crate::record::transition::{ClaimReply, ClaimRequest, Needs};
-use crate::record::{Fence, HEADER, Header, OutcomeKind, Record, State};
+use crate::record::{Fence, HEADER, Header, Journal, OutcomeKind, Record, State};
 use crate::store::StoreError;
 use crate::store::redis::arguments::millis;
 use crate::store::redis::core::RedisCore;
@@ -43,6 +43,7 @@ impl RedisCore {
             retain: request.retain,
             fingerprint: request.fingerprint,
             types: request.types,
+            has_journal: false,
         };
         let reply = {
             let set = || {
@@ -62,6 +63,7 @@ impl RedisCore {
                 fence: claim.fence,
                 attempt: claim.attempts,
                 fresh: true,
+                journal: Journal::default(),
             })),
             Ok(Value::BulkString(bytes)) => {
                 // Only this command cannot check the length first. A client that can write such a record can write
@@ -148,6 +150,7 @@ mod tests {
             retain: RETAIN,
             fingerprint: Fingerprint::from_bytes([7; 16]),
             types: AnswerTypes::UNKNOWN,
+            has_journal: false,
         };
         Record::decode(header.encode().to_vec().into()).unwrap()
     }

@@ -16,3 +16,4 @@ mod tests;
 pub(super) use self::query::ProbeOptions;
 pub use self::report::Report;
 pub use self::server::Server;
+pub(super) use self::warnings::Use;

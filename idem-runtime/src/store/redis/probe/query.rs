@@ -2,7 +2,7 @@
 
 use super::server::Server;
 use crate::store::redis::durability::Durability;
-use crate::store::redis::failure::Failure;
+use crate::store::redis::failure::{Failure, HUNG_UP};
 use crate::store::redis::server::RedisServer;
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -37,7 +37,7 @@ impl Server {
                 let hangs_up = failure.hangs_up();
                 let error = failure.store_error("asking Redis for its version");
                 if hangs_up {
-                    return Err(error.with_hint("if this port speaks TLS, write `rediss://`"));
+                    return Err(error.with_hint(HUNG_UP));
                 }
                 if error.kind() != StoreErrorKind::Protocol && !is_denied(&error) {
                     return Err(error);

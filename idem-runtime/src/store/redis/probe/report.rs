@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::server::Server;
+use super::warnings::Use;
 use crate::store::redis::address::Address;
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -62,9 +63,13 @@ impl Report {
     /// A warning about several nodes of a cluster is listed once.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
+        self.warnings_as(Use::Store)
+    }
+
+    pub(crate) fn warnings_as(&self, used: Use) -> Vec<String> {
         let mut warnings: Vec<(String, Vec<&Address>)> = Vec::new();
         for (at, server) in &self.servers {
-            for warning in server.warnings() {
+            for warning in server.warnings_as(used) {
                 let place = warnings.iter().position(|(known, _)| *known == warning);
                 let place = place.unwrap_or_else(|| {
                     warnings.push((warning, Vec::new()));
@@ -82,7 +87,11 @@ impl Report {
             format!("{}: {warning}", at.join(", "))
         });
         let missing = self.missing.iter().map(|(at, why)| {
-            format!("{at} does not answer, and calls of its keys are refused until it does: {why}")
+            let refused = match used {
+                Use::Store => "calls of its keys are refused",
+                Use::Cache => "its copies of answers are missing",
+            };
+            format!("{at} does not answer, and {refused} until it does: {why}")
         });
         found.chain(missing).collect()
     }

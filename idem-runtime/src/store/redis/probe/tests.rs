@@ -5,6 +5,7 @@ use redis::Value;
 use super::acl::{MissingRights, NoWrites, Rights};
 use super::info::parse_version;
 use super::*;
+use crate::store::redis::Durability;
 
 fn server(info: &str) -> Server {
     let mut server = Server::default();
@@ -70,7 +71,7 @@ fn redis_7_0_without_a_primary_and_without_settings() {
             "  warnings      Redis has `maxmemory-policy allkeys-lru`, which will evict records as \
              soon as a `maxmemory` is set; set `noeviction`",
             "                this Redis is a replica, and its link to the primary is down: claims \
-             will be refused as long as it is read-only; connect to the primary",
+             are refused as long as it is read-only; connect to the primary",
             "                Redis has no append-only file: a crash forgets the claims and answers \
              since its last snapshot, if it makes any, and their bodies run again; set \
              `appendonly yes`",
@@ -149,6 +150,55 @@ fn valkey_9_0_that_evicts_while_it_loads() {
         ],
     );
     assert_eq!(server.publish(), "SPUBLISH");
+}
+
+/// What it loses costs a cache time only, and it has no claims to refuse.
+#[test]
+fn a_cache_warns_of_what_it_cannot_copy_and_of_no_loss() {
+    let [evicting, forgetting] = [
+        allowed(include_str!("info/valkey-9-0.txt"), &[]),
+        allowed(include_str!("info/valkey-8-1.txt"), &["save", ""]),
+    ];
+    for mut server in [evicting, forgetting] {
+        server.persistence.loading = false;
+        server.durability = Durability::Replicated(9);
+        assert!(!server.warnings().is_empty());
+        assert_eq!(server.warnings_as(Use::Cache), [""; 0]);
+    }
+    let replica = allowed(include_str!("info/redis-7-0.txt"), &[]);
+    let mut full = allowed(include_str!("info/redis-8-2.txt"), &[]);
+    full.persistence.append_failed = false;
+    let mut loading = server(include_str!("info/valkey-9-0.txt"));
+    loading.rights = Rights::Unknown("LOADING".to_owned());
+    let mut lacking = full.clone();
+    lacking.memory.used = None;
+    lacking.rights = Rights::Known(MissingRights {
+        prefix: "idem".to_owned(),
+        needed: vec!["+set".to_owned()],
+        ..MissingRights::default()
+    });
+    let mut refusing = lacking.clone();
+    refusing.rights = Rights::Untried;
+    let refusals = [
+        NoWrites::OutOfMemory,
+        NoWrites::Disk,
+        NoWrites::TooFewReplicas,
+        NoWrites::NoPrimary,
+    ];
+    let refusing = refusals.map(|why| Server {
+        no_writes: Some(why),
+        ..refusing.clone()
+    });
+    for server in [replica, full, loading, lacking].iter().chain(&refusing) {
+        let warnings = server.warnings_as(Use::Cache);
+        assert!(!warnings.is_empty(), "{server}");
+        for warning in &warnings {
+            let is_of_a_store = ["claim", "call", "run again", "guarantee"];
+            let is_of_a_store = is_of_a_store.iter().any(|word| warning.contains(word));
+            assert!(!is_of_a_store, "{warning}");
+        }
+        assert!(warnings[0].contains("cop"), "{warnings:?}");
+    }
 }
 
 #[test]

@@ -7,7 +7,8 @@
 -- ARGV[4]  optional flags. T: a record whose values have another type is taken over; R: the claim requires a
 --          record and creates none
 --
--- Returns {'A', header}           granted: the body if the header is pending, else a reconciliation
+-- Returns {'A', header}           granted: the body if the header is pending, else a reconciliation; with a journal,
+--                                 that follows
 --         {'F', header}           the same, and the record has its fingerprint from this claim
 --         {'B', left}             held by another claim, which has so many milliseconds left; 0 for the
 --                                 caller's own claim that arrives after its release
@@ -66,13 +67,17 @@ if not again then
   fence = math.max(fence + 1, now)
   if state == 'P' then attempts = math.min(attempts + 1, 65535) end
 end
--- Watchers of a reconciliation also wait for the body, and cannot have marked a Q record.
-local waited = state == 'P' and seen and (seen.waited or seen.state == 'Q')
+-- Watchers of a reconciliation also wait for the body, and cannot have marked a Q record. The end of a record with a
+-- journal is always notified.
+local steps = seen and seen.steps
+local waited = state == 'P' and seen and not steps and (seen.waited or seen.state == 'Q')
 local mark = waited and 'W' or state
-local w = '2' .. mark .. owner .. be(fence, 7) .. be(attempts, 2) .. sub(asked, 28, 36) .. print .. types
+local w = (steps and '3' or '2') .. mark .. owner .. be(fence, 7) .. be(attempts, 2) .. sub(asked, 28, 36) .. print .. types
+local reply = {seen and seen.print ~= NO_PRINT and 'A' or 'F', w}
+if steps then reply[3] = journal(seen) end
 if seen then
-  redis.call('SET', KEYS[1], w, 'PX', ARGV[2])
+  redis.call('SET', KEYS[1], w .. (reply[3] or ''), 'PX', ARGV[2])
 elseif not redis.call('SET', KEYS[1], w, 'PX', ARGV[2], 'NX') then
   return {'V', ''} -- an empty string stands there
 end
-return dated({seen and seen.print ~= NO_PRINT and 'A' or 'F', w})
+return dated(reply)

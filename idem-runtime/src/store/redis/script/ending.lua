@@ -20,8 +20,14 @@ local function tell()
   redis.pcall(PUBLISH, KEYS[1], '')
 end
 
--- Replaces the record that was seen with `record`; keeps the higher fence and the known fingerprint.
+-- Replaces the record that was seen with `record`; keeps the higher fence and the known fingerprint, and of a record
+-- without an answer the longer journal: see `settled` in transition.rs.
 local function settle(seen, record, attempts, types, life)
+  if sub(record, 1, 1) == '3' or seen.steps and sub(record, 2, 2) == 'U' then
+    local has, own = journal(seen), sub(record, 1, 1) == '3' and sub(record, HEADER + 1) or ''
+    if #has >= #own or seen.state == 'R' and seen.owner ~= sub(record, 3, 18) then own = has end
+    record = (own == '' and '2' or '3') .. sub(record, 2, HEADER) .. own
+  end
   begin(seen.life)
   local fence, last = sub(record, 19, 25), sub(seen.bytes, 19, 25)
   if num(fence) < num(last) then fence = last end

@@ -3,6 +3,7 @@
 --
 -- ARGV[1]  the owner that releases, 16 bytes
 -- ARGV[2]  what remains: 0 the request, 1 the attempt, which counts as abandoned, 2 nothing
+-- ARGV[3]  optional: the journal that the record keeps, in place of the one that it has
 --
 -- Returns {'C'} free, or unknown as before, now or since an earlier send; {'S'} held by another owner or
 --         finished, nothing changed; {'N'} no record
@@ -24,12 +25,14 @@ if seen.state == 'Q' then
   state, word = 'U', UNDECIDED
 elseif ARGV[2] ~= '1' then
   attempts = math.max(attempts - 1, 0)
-  if ARGV[2] == '2' and attempts == 0 then
+  if ARGV[2] == '2' and attempts == 0 and not seen.steps then
     life = math.max(num(sub(seen.bytes, 28, 31)), 10000)
     rest = be(life, 5) .. NO_PRINT .. NO_TYPES
   end
 end
-local w = '2' .. state .. sub(seen.bytes, 3, 25) .. be(attempts, 2) .. word .. rest
+local kept = ARGV[3] or journal(seen)
+local layout = kept ~= '' and '3' or '2'
+local w = layout .. state .. sub(seen.bytes, 3, 25) .. be(attempts, 2) .. word .. rest .. kept
 begin(seen.life)
 -- Not KEEPTTL: on Redis 6 the clock advances while a script runs, and a record that expires at this moment
 -- would be written again without an expiry, and live for ever.

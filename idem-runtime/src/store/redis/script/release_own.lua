@@ -1,8 +1,8 @@
--- Fast path of nearly every release, run before the shared functions are defined: the stored claim is the
--- caller's, and pending. Redis before 7 takes the general path, because of a full memory (see ending.lua).
+-- Fast path of nearly every release, run before the shared functions are defined: no journal is given, and the stored
+-- claim is the caller's, and pending. Redis before 7 takes the general path, because of a full memory (see ending.lua).
 --
 -- Returns 1               free, the short form of {'C'}
-if DECLARED then
+if DECLARED and not ARGV[3] then
   local sub = string.sub
   local there = redis.call('GETRANGE', KEYS[1], 0, 55)
   local state = sub(there, 1, 2)

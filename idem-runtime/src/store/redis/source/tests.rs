@@ -124,7 +124,8 @@ fn sentinels_have_their_own_port_and_password() {
 
     let options = SourceOptions {
         sentinel: Some((Some("watcher".to_owned()), "other".to_owned())),
-        ..SourceOptions::default()
+        #[cfg(feature = "redis-tls")]
+        tls: crate::store::redis::tls::Tls::default(),
     };
     let Ok(Deployment::Sentinels(found)) = RedisSource::from(url).resolve(&options) else {
         panic!("it has sentinels")

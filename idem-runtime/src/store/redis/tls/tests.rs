@@ -149,7 +149,10 @@ fn several_authorities_with_text_between_them_are_accepted() {
 fn debug_shows_no_key() {
     let (certificate, key) = identity();
     let debug = format!("{:?}", showing(&certificate, &key));
-    assert_eq!(debug, "Tls { root_certificate: false, client: true }");
+    assert_eq!(
+        debug,
+        "Certificates { root_certificate: false, client: true }"
+    );
 }
 
 #[test]

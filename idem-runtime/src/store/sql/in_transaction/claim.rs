@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::identity::operation::RecordKey;
 use crate::record::transition;
 use crate::record::unknown_cause::Cause;
-use crate::record::{Fence, HEADER, Header, OutcomeKind, State};
+use crate::record::{Fence, HEADER, Header, Journal, OutcomeKind, State};
 use crate::store::sql::argument::Argument;
 use crate::store::sql::backend::{Conn, SqlDriver};
 use crate::store::sql::claim::fresh;
@@ -42,7 +42,7 @@ const INSERT: &str = "(record_key, op, layout, state, owner, fence, attempts, de
      VALUES (?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1)";
 
 const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence = ?5, attempts = ?6, \
-     detail = ?7, retain_ms = ?8, fingerprint = ?9, body = NULL, expires_us = {now} + ?10, \
+     detail = ?7, retain_ms = ?8, fingerprint = ?9, body = CASE WHEN ?2 = 51 THEN body END, expires_us = {now} + ?10, \
      version = version + 1 WHERE record_key = ?1 AND version = ?12 AND owner = ?13 AND fence = ?14";
 
 /// How often a claim begins again because another write came first.
@@ -88,6 +88,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
                         fence: Fence::new(row.written_by().1.unsigned_abs()),
                         attempt: first.attempts,
                         fresh: true,
+                        journal: Journal::default(),
                     });
                 }
                 if let Err(error) = row.readable(self.reads_bytes) {

@@ -4,6 +4,7 @@
 //! for. Until the answer replaces it, it is an unknown outcome: if a transaction is committed after its call was
 //! dropped half-way, nothing runs a second time.
 
+mod append;
 mod claim;
 mod complete;
 mod control;
@@ -18,6 +19,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::identity::operation::RecordKey;
+use crate::record::{Header, Journal};
 use crate::store::sql::transaction::SqlConnection;
 use crate::store::{ClaimReply, ClaimRequest, StoreError};
 
@@ -62,6 +64,15 @@ pub(crate) trait TransactionalStore: Send + Sync {
         record: &'a Bytes,
         undo: bool,
     ) -> TxFuture<'a, ()>;
+
+    /// Appends to the journal of a claim that was made outside of the transaction. `false`: the claim is lost.
+    fn append_within<'a>(
+        &'a self,
+        conn: SqlConnection<'a>,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        journal: &'a Journal,
+    ) -> TxFuture<'a, bool>;
 
     /// Undoes everything since the claim, and the claim itself.
     fn undo_within<'a>(&'a self, conn: SqlConnection<'a>, key: &'a RecordKey) -> TxFuture<'a, ()>;

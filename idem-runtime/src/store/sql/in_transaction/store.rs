@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::identity::operation::RecordKey;
+use crate::record::{Header, Journal};
 use crate::store::sql::backend::{Conn, SqlDriver};
 use crate::store::sql::in_transaction::{TransactionalStore, TxError, TxFuture};
 use crate::store::sql::primary_key::primary_key;
@@ -44,6 +45,19 @@ impl<B: SqlDriver> TransactionalStore for SqlStore<B> {
         Box::pin(async move {
             let conn = connection_to::<B>(conn)?;
             self.0.complete_in(conn, key, record, undo).await
+        })
+    }
+
+    fn append_within<'a>(
+        &'a self,
+        conn: SqlConnection<'a>,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        journal: &'a Journal,
+    ) -> TxFuture<'a, bool> {
+        Box::pin(async move {
+            let conn = connection_to::<B>(conn)?;
+            self.0.append_in(conn, key, claim, journal).await
         })
     }
 

@@ -1,5 +1,6 @@
 //! Sends reads: alone, or as one statement with other waiting reads.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot::{Receiver, error::RecvError};
@@ -25,7 +26,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
     ///
     /// Waiting reads may share one statement with it, which begins after all of them were called.
     pub(crate) async fn read(
-        &self,
+        self: &Arc<Self>,
         purpose: (&'static str, Priority<'_>),
         statements: &Statements,
         primary_key: &PrimaryKey,
@@ -75,7 +76,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
     ///
     /// Returns the turn if that statement is refused, or its reply cannot be read.
     async fn read_batch(
-        &self,
+        self: &Arc<Self>,
         purpose: (&'static str, Priority<'_>),
         statements: &Statements,
         primary_key: &PrimaryKey,

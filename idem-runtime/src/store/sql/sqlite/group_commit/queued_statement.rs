@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteArguments;
 use tokio::sync::oneshot;
 
 use super::multi_row::MultiRowStatement;
-use crate::store::sql::argument::Argument;
+use crate::store::sql::argument::{Argument, OwnedArgument};
 use crate::store::sql::reply::StatementOutcome;
 use crate::store::sql::statement::{SqlText, Statement};
 
@@ -26,15 +26,6 @@ pub(super) struct QueuedStatement {
     reply: oneshot::Sender<StatementOutcome>,
 }
 
-/// An [`Argument`] that outlives its caller.
-enum OwnedArgument {
-    Bytes(Vec<u8>),
-    Int(i64),
-    // Shared with the driver, without a copy.
-    Text(Arc<str>),
-    Null,
-}
-
 impl QueuedStatement {
     pub(super) fn new(
         what: &'static str,
@@ -42,21 +33,12 @@ impl QueuedStatement {
         arguments: &[Argument<'_>],
     ) -> (Self, oneshot::Receiver<StatementOutcome>) {
         let (reply, receiver) = oneshot::channel();
-        let value = |argument: &Argument<'_>| match *argument {
-            Argument::Bytes(bytes) | Argument::Body(Some(bytes)) => {
-                OwnedArgument::Bytes(bytes.to_vec())
-            }
-            // Several keys are only read, and reads are not queued here.
-            Argument::Body(None) | Argument::Keys(_) => OwnedArgument::Null,
-            Argument::Int(number) => OwnedArgument::Int(number),
-            Argument::Text(text) => OwnedArgument::Text(text.into()),
-        };
         let queued = Self {
             what,
             text: Arc::clone(&statement.text),
             order: Arc::clone(&statement.order),
             multi_row: statement.multi_row.clone(),
-            arguments: arguments.iter().map(value).collect(),
+            arguments: arguments.iter().map(OwnedArgument::from).collect(),
             reply,
         };
         (queued, receiver)

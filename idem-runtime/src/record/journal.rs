@@ -1,0 +1,389 @@
+//! The journal of a record: the steps that its attempts have begun and finished.
+//!
+//! It follows the header of a record without an answer, whose layout byte is then [`LAYOUT_JOURNAL`](super::LAYOUT_JOURNAL).
+//! Entries are only appended. Stores pass it on unread.
+//!
+//! ```text
+//!  0–3   bytes of the entry after this field             all numbers big-endian
+//!  4     kind: B begun, V begun without an effect, D value, E error, T finished without a kept value,
+//!        U unknown, X origin; a small letter: an entry that a version may ignore if it does not know it
+//!  5–20  digest of the step's name; of X random bytes
+//! 21–26  time of the local calendar, milliseconds since 1970
+//! 27–30  schema of the value or error
+//! 31–46  fingerprint of the step's input; zeros: none
+//! 47     bytes of the label
+//! 48–    label, in UTF-8; then the value or error, as an answer is stored
+//! ```
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+
+use crate::identity::fingerprint::Fingerprint;
+
+/// The journal of a record, as its bytes.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Journal(Bytes);
+
+/// Bytes of an entry without its label and its value.
+const FIXED: usize = 48;
+/// Bytes of the field that holds the length.
+const LENGTH: usize = 4;
+
+impl Journal {
+    /// A journal of these bytes, which are not examined.
+    #[must_use]
+    pub const fn new(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes behind the header.
+    #[must_use]
+    pub fn as_bytes(&self) -> &Bytes {
+        &self.0
+    }
+
+    /// Whether no step was recorded.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The journal without entries that count no more: of each step the last one is kept, and none of a step that had no
+    /// effect. One that cannot be read stays as it is.
+    pub(crate) fn compacted(&self) -> Self {
+        let mut rest = self.0.clone();
+        let mut kept: Vec<(Option<StepDigest>, Bytes)> = Vec::new();
+        while !rest.is_empty() {
+            let before = rest.clone();
+            let Ok(entry) = JournalEntry::split_off(&mut rest) else {
+                return self.clone();
+            };
+            let bytes = before.slice(..before.len() - rest.len());
+            let Some(entry) = entry.filter(|entry| entry.kind != EntryKind::Origin) else {
+                kept.push((None, bytes));
+                continue;
+            };
+            kept.retain(|(step, _)| *step != Some(entry.step));
+            if entry.kind != EntryKind::Void {
+                kept.push((Some(entry.step), bytes));
+            }
+        }
+        let mut whole = Vec::with_capacity(self.0.len());
+        for (_, bytes) in kept {
+            whole.extend(bytes);
+        }
+        Self(whole.into())
+    }
+
+    /// Its entries, from first to last. Entries that this version may ignore are left out.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Result<JournalEntry, BrokenJournal>> {
+        let mut rest = self.0.clone();
+        let mut broken = false;
+        std::iter::from_fn(move || {
+            while !broken && !rest.is_empty() {
+                match JournalEntry::split_off(&mut rest) {
+                    Ok(Some(entry)) => return Some(Ok(entry)),
+                    Ok(None) => {}
+                    Err(error) => {
+                        broken = true;
+                        return Some(Err(error));
+                    }
+                }
+            }
+            None
+        })
+    }
+}
+
+impl fmt::Debug for Journal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The values may be confidential.
+        write!(f, "Journal({} bytes)", self.0.len())
+    }
+}
+
+/// Digest of the name of a step.
+pub(crate) type StepDigest = [u8; 16];
+
+/// The kind of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EntryKind {
+    /// The step begins; its end is another entry.
+    Begun,
+    /// It returned a value.
+    Value,
+    /// It returned a business error.
+    Error,
+    /// It is finished, and its value was not kept.
+    Tombstone,
+    /// It has ended, and it is not known whether it had its effect.
+    Unknown,
+    /// It has begun, and had no effect after all.
+    Void,
+    /// No step: the origin of the names under which transactions keep steps of this record.
+    Origin,
+}
+
+impl EntryKind {
+    const ALL: [(u8, Self); 7] = [
+        (b'B', Self::Begun),
+        (b'D', Self::Value),
+        (b'E', Self::Error),
+        (b'T', Self::Tombstone),
+        (b'U', Self::Unknown),
+        (b'V', Self::Void),
+        (b'X', Self::Origin),
+    ];
+
+    fn byte(self) -> u8 {
+        let of = Self::ALL.iter().find(|(_, kind)| *kind == self);
+        of.map_or(0, |(byte, _)| *byte)
+    }
+
+    fn of(byte: u8) -> Option<Self> {
+        let of = Self::ALL.iter().find(|(known, _)| *known == byte);
+        of.map(|(_, kind)| *kind)
+    }
+
+    /// Whether the step has ended, with a value or without.
+    pub(crate) fn is_end(self) -> bool {
+        !matches!(self, Self::Begun | Self::Void | Self::Origin)
+    }
+}
+
+/// An entry.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct JournalEntry {
+    pub(crate) kind: EntryKind,
+    pub(crate) step: StepDigest,
+    /// By the local calendar of the process that wrote it.
+    pub(crate) at: SystemTime,
+    pub(crate) schema: u32,
+    pub(crate) input: Fingerprint,
+    /// The part of the name that operators may see.
+    pub(crate) label: String,
+    /// The value or error, as an answer is stored.
+    pub(crate) body: Bytes,
+}
+
+/// The longest label, in bytes; a longer one is cut.
+pub(crate) const MAX_LABEL: usize = 64;
+
+impl JournalEntry {
+    /// The bytes of an entry that holds a value of this length.
+    pub(crate) fn len_with(label: &str, body: usize) -> usize {
+        FIXED + shown(label).len() + body
+    }
+
+    /// Appends the entry.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let label = shown(&self.label);
+        let len = Self::len_with(label, self.body.len());
+        let since = self.at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        out.reserve(len);
+        // Bounded by the limit of a journal, far below the range of the field.
+        let length = u32::try_from(len - LENGTH).unwrap_or(u32::MAX);
+        out.extend(length.to_be_bytes());
+        out.push(self.kind.byte());
+        out.extend(self.step);
+        out.extend(&millis.to_be_bytes()[2..]);
+        out.extend(self.schema.to_be_bytes());
+        out.extend(self.input.as_bytes());
+        out.push(u8::try_from(label.len()).unwrap_or(u8::MAX));
+        out.extend(label.as_bytes());
+        out.extend(&self.body);
+    }
+
+    /// Takes the first entry off. `None`: this version may ignore it.
+    fn split_off(rest: &mut Bytes) -> Result<Option<Self>, BrokenJournal> {
+        let cut = BrokenJournal { bytes: rest.len() };
+        let length: [u8; LENGTH] = *rest.first_chunk().ok_or(cut)?;
+        let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+        if rest.len() - LENGTH < length {
+            return Err(cut);
+        }
+        let entry = rest.split_to(LENGTH + length);
+        let kind = *entry.get(LENGTH).ok_or(cut)?;
+        let Some(kind) = EntryKind::of(kind) else {
+            return if kind.is_ascii_lowercase() {
+                Ok(None)
+            } else {
+                Err(cut)
+            };
+        };
+        let label_end = FIXED + usize::from(*entry.get(FIXED - 1).ok_or(cut)?);
+        let label = entry.get(FIXED..label_end).ok_or(cut)?;
+        let label = std::str::from_utf8(label).map_err(|_| cut)?.to_owned();
+        let part = |from: usize, to: usize| &entry[from..to];
+        let number = |bytes: &[u8]| bytes.iter().fold(0, |n, b| n << 8 | u64::from(*b));
+        let (mut step, mut input) = ([0; 16], [0; 16]);
+        step.copy_from_slice(part(5, 21));
+        input.copy_from_slice(part(31, 47));
+        Ok(Some(Self {
+            kind,
+            step,
+            at: UNIX_EPOCH + Duration::from_millis(number(part(21, 27))),
+            schema: u32::try_from(number(part(27, 31))).unwrap_or_default(),
+            input: Fingerprint::from_bytes(input),
+            label,
+            body: entry.slice(label_end..),
+        }))
+    }
+}
+
+/// The part of a label that fits.
+fn shown(label: &str) -> &str {
+    &label[..label.floor_char_boundary(MAX_LABEL)]
+}
+
+impl fmt::Debug for JournalEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JournalEntry")
+            .field("kind", &self.kind)
+            .field("label", &self.label)
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A journal that this version cannot read: it is damaged, or of a later version. Its record is never replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BrokenJournal {
+    /// The number of bytes from the entry on that cannot be read.
+    pub(crate) bytes: usize,
+}
+
+impl fmt::Display for BrokenJournal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the last {} bytes of its journal of steps are damaged, or written by a later version of idem",
+            self.bytes
+        )
+    }
+}
+
+impl std::error::Error for BrokenJournal {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(kind: EntryKind, label: &str, body: &'static [u8]) -> JournalEntry {
+        JournalEntry {
+            kind,
+            step: [7; 16],
+            at: UNIX_EPOCH + Duration::from_millis(1_790_000_000_123),
+            schema: 0x0102_0304,
+            input: Fingerprint::from_bytes([9; 16]),
+            label: label.to_owned(),
+            body: Bytes::from_static(body),
+        }
+    }
+
+    fn journal(entries: &[JournalEntry]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for entry in entries {
+            entry.write(&mut bytes);
+        }
+        bytes
+    }
+
+    fn read(bytes: Vec<u8>) -> Vec<Result<JournalEntry, BrokenJournal>> {
+        Journal::new(bytes.into()).entries().collect()
+    }
+
+    #[test]
+    fn entries_come_back_in_order() {
+        let all = [
+            entry(EntryKind::Begun, "mail", b""),
+            entry(EntryKind::Value, "charge", b"\"ch-1\""),
+            entry(EntryKind::Error, "", b"{}"),
+            entry(EntryKind::Tombstone, "größe", b""),
+            entry(EntryKind::Unknown, "mail", b""),
+        ];
+        let bytes = journal(&all);
+        let lens = all
+            .each_ref()
+            .map(|entry| JournalEntry::len_with(&entry.label, entry.body.len()));
+        assert_eq!(bytes.len(), lens.iter().sum::<usize>());
+        assert_eq!(read(bytes), all.map(Ok));
+    }
+
+    #[test]
+    fn a_long_label_is_cut_between_characters() {
+        let long = "ä".repeat(40);
+        let bytes = journal(&[entry(EntryKind::Value, &long, b"1")]);
+        let back = read(bytes).remove(0).expect("it is whole");
+        assert_eq!((back.label, &back.body[..]), ("ä".repeat(32), &b"1"[..]));
+    }
+
+    #[test]
+    fn what_counts_of_a_journal_remains() {
+        let of = |step: u8, kind, body| JournalEntry {
+            step: [step; 16],
+            ..entry(kind, "step", body)
+        };
+        let origin = of(9, EntryKind::Origin, b"");
+        let (charge, mail) = (
+            of(1, EntryKind::Value, b"1"),
+            of(2, EntryKind::Unknown, b""),
+        );
+        let all = [
+            of(1, EntryKind::Begun, b""),
+            origin.clone(),
+            of(2, EntryKind::Begun, b""),
+            of(3, EntryKind::Begun, b""),
+            charge.clone(),
+            of(3, EntryKind::Void, b""),
+            mail.clone(),
+        ];
+        let mut bytes = journal(&all);
+        let compacted = Journal::new(bytes.clone().into()).compacted();
+        assert_eq!(compacted.as_bytes(), &journal(&[origin, charge, mail]));
+        assert_eq!(compacted.compacted(), compacted);
+        // An entry that this version may ignore stays, and one that it cannot read keeps all.
+        bytes[4] = b'a';
+        let ignored = Journal::new(bytes.clone().into()).compacted();
+        assert_eq!(
+            ignored.as_bytes().len(),
+            compacted.as_bytes().len() + journal(&all[..1]).len()
+        );
+        bytes[4] = b'Z';
+        let broken = Journal::new(bytes.into());
+        assert_eq!(broken.compacted(), broken);
+    }
+
+    #[test]
+    fn a_cut_journal_is_broken_at_every_byte() {
+        let two = [
+            entry(EntryKind::Value, "charge", b"1"),
+            entry(EntryKind::Value, "mail", b"2"),
+        ];
+        let (first, bytes) = (journal(&two[..1]).len(), journal(&two));
+        for len in 0..bytes.len() {
+            let all = read(bytes[..len].to_vec());
+            let whole = len == 0 || len == first;
+            assert_eq!(all.iter().all(Result::is_ok), whole, "{len}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_kind_is_refused_unless_it_may_be_ignored() {
+        let two = [
+            entry(EntryKind::Value, "charge", b"1"),
+            entry(EntryKind::Value, "mail", b"2"),
+        ];
+        let mut bytes = journal(&two);
+        bytes[4] = b'a';
+        assert_eq!(read(bytes.clone()), [Ok(two[1].clone())]);
+        bytes[4] = b'Z';
+        assert_eq!(
+            read(bytes.clone()),
+            [Err(BrokenJournal { bytes: bytes.len() })]
+        );
+    }
+}

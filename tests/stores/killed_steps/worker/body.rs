@@ -1,0 +1,320 @@
+//! The bodies: five steps one after the other, 32 at once, and one that writes a row.
+
+use std::fmt::Write as _;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use idem_runtime::{Classify, Error, Reconciled, Step, step, step_in_tx};
+use idem_tests::orders::database::{Database, InMariaDb, InPostgres, InSqlite};
+use idem_tests::seeded::Seeded;
+use serde::{Deserialize, Serialize};
+use sqlx::{MySql, Pool, Postgres, Sqlite};
+
+use crate::call::{Call, kind};
+use crate::ledger::Ledger;
+use crate::say;
+
+/// The number of parallel steps.
+const MANY: usize = 32;
+
+/// Why a body or a step has no value.
+#[derive(Classify, Clone, Debug, Deserialize, Serialize)]
+pub(crate) enum Failure {
+    /// A result like a value: it is recorded.
+    #[class(business)]
+    SoldOut(u64),
+    #[class(system)]
+    Ledger,
+    #[class(system)]
+    Database,
+    #[class(delegate)]
+    Idem(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Idem(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(_: io::Error) -> Self {
+        Self::Ledger
+    }
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        eprintln!("a row: {error}");
+        Self::Database
+    }
+}
+
+/// The table of the rows, and the pool of its database.
+#[derive(Debug)]
+pub(crate) enum Bookings {
+    Sqlite(String, Pool<Sqlite>),
+    Postgres(String, Pool<Postgres>),
+    MariaDb(String, Pool<MySql>),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Body {
+    Five,
+    /// `once`: some of the steps run at most once.
+    Many {
+        once: bool,
+    },
+    /// A step in a transaction, between two others.
+    Book,
+}
+
+/// The treatment of a step that was interrupted.
+#[derive(Clone, Copy, Debug)]
+enum Manner {
+    Plain,
+    Once,
+    Asked,
+}
+
+/// What the steps of a call share.
+struct Steps<'a> {
+    call: &'a Call,
+    ledger: &'a Ledger,
+}
+
+impl Body {
+    pub(crate) fn named(name: &str) -> Self {
+        match name {
+            "five" => Self::Five,
+            "many" => Self::Many { once: false },
+            "many-once" => Self::Many { once: true },
+            "book" => Self::Book,
+            other => panic!("no body: {other}"),
+        }
+    }
+
+    /// Returns the name of the process, and the value of each step.
+    pub(crate) async fn run(
+        self,
+        call: &Call,
+        ledger: &Ledger,
+        bookings: Option<&Bookings>,
+        seeded: Seeded,
+    ) -> Result<String, Failure> {
+        let steps = Steps { call, ledger };
+        let process = ledger.process;
+        call.pass("start").await;
+        let results = match self {
+            Self::Five => steps.five().await,
+            Self::Many { once } => steps.many(once, seeded).await,
+            Self::Book => steps.book(bookings.expect("the store is a database")).await,
+        };
+        let mut answer = format!("p{process}");
+        for (step, value) in results {
+            write!(answer, ",{step}={}", value?).expect("a string takes anything");
+        }
+        Ok(answer)
+    }
+}
+
+type Results = Vec<(String, Result<u64, Failure>)>;
+
+impl Steps<'_> {
+    /// After a refusal the body goes on, so that it shows that no later step starts.
+    async fn five(&self) -> Results {
+        let mut results = Results::new();
+        for (name, manner) in [
+            ("charge", Manner::Plain),
+            ("mail", Manner::Once),
+            ("label", Manner::Asked),
+            ("stock", Manner::Plain),
+            ("ship", Manner::Plain),
+        ] {
+            self.call.runs(name, false);
+            let result = self.step(name, name, manner).await;
+            if result.is_ok() {
+                self.call.pass(&format!("{name}/recorded")).await;
+            }
+            results.push((name.to_owned(), result));
+        }
+        results
+    }
+
+    async fn book(&self, bookings: &Bookings) -> Results {
+        let mut results = Results::new();
+        for name in ["charge", "book", "ship"] {
+            let result = match (name, bookings) {
+                ("book", Bookings::Sqlite(table, pool)) => self.row::<InSqlite>(table, pool).await,
+                ("book", Bookings::Postgres(table, pool)) => {
+                    self.row::<InPostgres>(table, pool).await
+                }
+                ("book", Bookings::MariaDb(table, pool)) => {
+                    self.row::<InMariaDb>(table, pool).await
+                }
+                _ => self.step(name, "book", Manner::Plain).await,
+            };
+            results.push((name.to_owned(), result));
+        }
+        results
+    }
+
+    /// A step with a row, which is the number of its process.
+    async fn row<D: Database>(&self, table: &str, pool: &Pool<D::Driver>) -> Result<u64, Failure> {
+        let (key, process) = (&*self.call.key, self.ledger.process);
+        self.call.pass("book/before").await;
+        let mut tx = pool.begin().await?;
+        self.call.pass("book/opened").await;
+        let mut ran = false;
+        let part = async |conn: &mut D::Connection, _: Step| {
+            ran = true;
+            self.call.pass("book/part").await;
+            let insert = format!("INSERT INTO {table} (number, process) VALUES ({key}, {process})");
+            D::change(conn, insert).await?;
+            self.call.pass("book/effect").await;
+            Ok::<u64, Failure>(process as u64)
+        };
+        let result = step_in_tx("book", &mut *tx, part).await;
+        if result.is_ok() {
+            self.call.pass("book/written").await;
+            tx.commit().await?;
+        }
+        said(key, "book", ran, &result);
+        if result.is_ok() {
+            self.call.pass("book/recorded").await;
+        }
+        result
+    }
+
+    async fn many(&self, once: bool, mut seeded: Seeded) -> Results {
+        let polled_together = seeded.percent(50);
+        let mut all: Vec<_> = (0..MANY)
+            .map(|number| {
+                let manner = match number % 4 {
+                    0 | 1 => Manner::Plain,
+                    2 if once => Manner::Once,
+                    _ => Manner::Asked,
+                };
+                let pauses = [(); 2].map(|()| Duration::from_millis(seeded.below(12)));
+                Box::pin(self.one(number, manner, pauses))
+            })
+            .collect();
+        let mut results: Vec<_> = if polled_together {
+            join_all(&mut all).await
+        } else {
+            let all: FuturesUnordered<_> = all.into_iter().collect();
+            all.collect().await
+        };
+        results.sort_unstable_by_key(|(number, _)| *number);
+        let named = results.into_iter();
+        named
+            .map(|(number, result)| (format!("s{number}"), result))
+            .collect()
+    }
+
+    /// A step between two pauses, so that those of a call are at different points when it is interrupted.
+    async fn one(
+        &self,
+        number: usize,
+        manner: Manner,
+        [before, after]: [Duration; 2],
+    ) -> (usize, Result<u64, Failure>) {
+        tokio::time::sleep(before).await;
+        let name = format!("s{number}");
+        let result = self.step(&name, "many", manner).await;
+        tokio::time::sleep(after).await;
+        (number, result)
+    }
+
+    /// A step, with the point of each of its awaits. `current`: what the gates of the store call it.
+    async fn step(
+        &self,
+        name: &str,
+        current: &'static str,
+        manner: Manner,
+    ) -> Result<u64, Failure> {
+        let key = &*self.call.key;
+        let ran = AtomicBool::new(false);
+        let gated = current == name;
+        let runs = |ended| {
+            if gated {
+                self.call.runs(current, ended);
+            }
+        };
+        let part = async |_: Step| {
+            ran.store(true, Ordering::Relaxed);
+            runs(false);
+            self.call.pass(&format!("{name}/part")).await;
+            let value = self.ledger.effect(key, name).await?;
+            self.call.pass(&format!("{name}/effect")).await;
+            runs(true);
+            if name == "stock" {
+                return Err(Failure::SoldOut(value));
+            }
+            Ok(value)
+        };
+        // A name of two parts, a fingerprint of the input, an error that is recorded.
+        let result = match (name, manner) {
+            ("ship", _) => step((name, 7), part).await,
+            ("stock", _) => step(name, part).input(key).await,
+            (_, Manner::Plain) => step(name, part).await,
+            (_, Manner::Once) => step(name, part).once().await,
+            (_, Manner::Asked) => {
+                let asks = async |_: Step| {
+                    ran.store(true, Ordering::Relaxed);
+                    self.call.pass(&format!("{name}/asked")).await;
+                    match self.ledger.count(key, name).await {
+                        Ok(0) => Reconciled::NotLanded,
+                        Ok(value) => {
+                            runs(true);
+                            Reconciled::Landed(value)
+                        }
+                        Err(_) => Reconciled::Unknown,
+                    }
+                };
+                step(name, part).reconcile(asks).await
+            }
+        };
+        let result = match result {
+            Err(Failure::SoldOut(value)) => Ok(value),
+            result => result,
+        };
+        said(key, name, ran.into_inner(), &result);
+        result
+    }
+}
+
+/// Prints what a step has returned.
+fn said(key: &str, name: &str, ran: bool, result: &Result<u64, Failure>) {
+    let how = if ran { "kept" } else { "read" };
+    match result {
+        Ok(value) => say(&format!("{how} {key} {name} {value}")),
+        Err(Failure::Idem(error)) => say(&format!("refused {key} {name} {}", kind(error))),
+        Err(other) => say(&format!("refused {key} {name} {other:?}")),
+    }
+}
+
+/// Polls all of them whenever one is woken, as `join!` does.
+async fn join_all<F: Future>(all: &mut [Pin<Box<F>>]) -> Vec<F::Output> {
+    let mut outputs: Vec<_> = all.iter().map(|_| None).collect();
+    poll_fn(|cx| {
+        for (future, output) in all.iter_mut().zip(&mut outputs) {
+            if output.is_none()
+                && let Poll::Ready(ready) = future.as_mut().poll(cx)
+            {
+                *output = Some(ready);
+            }
+        }
+        if outputs.iter().any(Option::is_none) {
+            return Poll::Pending;
+        }
+        Poll::Ready(outputs.drain(..).flatten().collect())
+    })
+    .await
+}
