@@ -143,7 +143,11 @@ impl Forward for Tap {
         journal: &'a Journal,
     ) -> StoreFuture<'a, ReleaseReply> {
         let work = (self.store).release_with_journal(key, owner, remains, journal);
-        self.pass(work, |_| ())
+        self.pass(work, move |reply| {
+            if *reply == ReleaseReply::Released {
+                self.steps_stored(journal);
+            }
+        })
     }
 
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {

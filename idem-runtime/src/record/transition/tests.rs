@@ -51,11 +51,7 @@ fn records() -> impl Iterator<Item = (Record, Duration)> {
             })
         })
     });
-    let answered = |header: &Header| match header.state {
-        State::Done { outcome, .. } => outcome != OutcomeKind::Unknown,
-        _ => false,
-    };
-    let with_journal = headers.clone().filter(move |header| !answered(header));
+    let with_journal = headers.clone().filter(|header| !answered(header.state));
     let with_journal = with_journal.map(|header| Header {
         has_journal: true,
         ..header
@@ -63,6 +59,11 @@ fn records() -> impl Iterator<Item = (Record, Duration)> {
     headers.chain(with_journal).flat_map(|header| {
         [RETAIN, RETAIN.saturating_sub(LEASE)].map(|left| (record(&header), left))
     })
+}
+
+/// Whether a record in this state has an answer, which replaces its journal.
+fn answered(state: State) -> bool {
+    matches!(state, State::Done { outcome, .. } if outcome != OutcomeKind::Unknown)
 }
 
 fn record(header: &Header) -> Record {
@@ -261,6 +262,7 @@ fn an_answer_is_lost_only_to_an_answer_or_to_who_may_run() {
                     state,
                     owner,
                     fingerprint: ASKED,
+                    has_journal: there.header.has_journal && !answered(state),
                     ..there.header
                 };
                 let current = Some(Current {
@@ -268,6 +270,14 @@ fn an_answer_is_lost_only_to_an_answer_or_to_who_may_run() {
                     left,
                 });
                 let (reply, write) = complete(current, &record(&end));
+                if let Some(write) = &write {
+                    assert_eq!(
+                        write.journal(),
+                        journal(&end),
+                        "{end:?} over {header:?}",
+                        header = there.header
+                    );
+                }
                 let (header, mine) = (&there.header, owner == A);
                 let unknown = matches!(
                     header.state,
