@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use idem_runtime::key::{KeyDigest, Operation};
 use idem_runtime::store::{ClaimReply, ClaimRequest, Owner, RecordKey, Store};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::driver::{STORED, Work};
@@ -13,6 +14,9 @@ use super::shop::Customer;
 
 /// Calls of one batch.
 const BATCH: u64 = 100;
+
+/// Batches of a case at once: more calls than this makes the store refuses as too many.
+const AT_ONCE: usize = 8;
 
 /// The cases of a store; a call of each is a batch.
 pub(crate) fn batches(
@@ -24,7 +28,12 @@ pub(crate) fn batches(
         ("claims_in_turn", "firsts_in_turn", false),
         ("claims_at_once", "firsts_at_once", true),
     ] {
-        let of = |call| Batch { call, at_once };
+        let turns = Arc::new(Semaphore::new(AT_ONCE));
+        let of = |call| Batch {
+            call,
+            at_once,
+            turns: Arc::clone(&turns),
+        };
         add(claims, of(Call::Claim(Arc::clone(store))));
         add(firsts, of(Call::First(customer())));
     }
@@ -34,6 +43,7 @@ pub(crate) fn batches(
 pub(crate) struct Batch {
     call: Call,
     at_once: bool,
+    turns: Arc<Semaphore>,
 }
 
 #[derive(Clone)]
@@ -78,6 +88,7 @@ fn random_key() -> RecordKey {
 
 impl Work for Batch {
     async fn call(&mut self, number: u64) {
+        let _turn = self.turns.acquire().await.unwrap();
         let numbers = number * BATCH..(number + 1) * BATCH;
         if !self.at_once {
             for number in numbers {
