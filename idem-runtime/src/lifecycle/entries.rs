@@ -195,6 +195,31 @@ impl Entries {
         Ok(Some(page))
     }
 
+    /// The entries of the next step, which examines up to 1,000 records; `None` after the last one.
+    ///
+    /// A page may be empty. For a caller that limits its pace, or shows progress: [`next_page`](Self::next_page) takes as
+    /// many steps as a page needs. Two steps may name one record.
+    ///
+    /// # Errors
+    ///
+    /// As [`next_page`](Self::next_page).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`next_page`](Self::next_page).
+    pub async fn next_step(&mut self) -> Result<Option<EntryPage>, Error> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let reply = self.step(self.page_size).await?;
+        let found = reply.found.into_iter();
+        Ok(Some(EntryPage {
+            entries: found.map(|listed| self.core.listed(listed)).collect(),
+            unreadable: reply.unreadable,
+            cursor: self.request.after.clone().filter(|_| !self.is_over),
+        }))
+    }
+
     /// Counts the matching records.
     ///
     /// They are counted as they are listed, at the same cost; on Redis one may be counted twice. Unreadable records are

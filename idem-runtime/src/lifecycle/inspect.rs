@@ -11,6 +11,7 @@ use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use serde::de::IgnoredAny;
 use tokio::sync::oneshot;
 
 use crate::env::backoff::Backoff;
@@ -24,9 +25,10 @@ use crate::identity::operation::{Operation, RecordKey};
 use crate::lifecycle::acquire::unavailable;
 use crate::lifecycle::core::Core;
 use crate::outcome::codec::{Encoded, Replay};
+use crate::outcome::stored::StoredAnswer;
 use crate::policy::EffectivePolicy;
 use crate::record::journal::EntryKind;
-use crate::record::transition::ResolveReply;
+use crate::record::transition::{RELEASED_AT_LEAST, ReleaseReply, Remains, ResolveReply};
 use crate::record::{
     AnswerTypes, Fence, HEADER, Header, Journal, OutcomeKind, Owner, Record, State,
 };
@@ -102,6 +104,8 @@ pub struct Entry {
     fingerprint: Fingerprint,
     record: Record,
     left: Duration,
+    /// Whether it is of a listing, which reads headers alone.
+    listed: bool,
     /// How the HTTP layer that made this entry stores a response.
     #[cfg(feature = "http")]
     pub(crate) rules: Option<Arc<dyn Any + Send + Sync>>,
@@ -217,6 +221,34 @@ impl Entry {
         self.record.header.remaining(self.left)
     }
 
+    /// Whether a part of its attempts is recorded: [`steps`](Self::steps) of an entry that is not of a listing names
+    /// them.
+    #[must_use]
+    pub fn has_steps(&self) -> bool {
+        self.record.header.has_journal
+    }
+
+    /// The size of the record in bytes, without what the store adds to it; `None` for an entry of a
+    /// [listing](crate::Engine::entries), which reads headers alone.
+    #[must_use]
+    pub fn record_bytes(&self) -> Option<usize> {
+        (!self.listed).then(|| self.record.bytes().len())
+    }
+
+    /// The stored answer; `None` unless the entry is [answered](EntryState::Answered), and for an entry of a
+    /// [listing](crate::Engine::entries), which reads headers alone.
+    ///
+    /// `decode::<serde_json::Value>()` reads the answer of any type, unless it is a response of the feature `http`.
+    #[must_use]
+    pub fn stored_answer(&self) -> Option<StoredAnswer> {
+        let is_answered = matches!(self.state(), EntryState::Answered(_));
+        (is_answered && !self.listed).then(|| {
+            let (format, operation) = (&self.core.format, self.key.operation());
+            let (record, key) = (self.record.clone(), self.key.digest());
+            StoredAnswer::new(format, operation, key, record, self.left, false)
+        })
+    }
+
     /// Stores this answer for an effect that happened.
     ///
     /// Every later call gets it. It is kept for `ttl`, and at least for as long as the record that it settles was to be
@@ -258,6 +290,55 @@ impl Entry {
         let class = crate::outcome::class::Class::Business;
         let encoded = Encoded::by_class(class, error, &self.core.format);
         self.answer(encoded, type_name::<E>()).await
+    }
+
+    /// Stores this JSON as the answer, for a program without the function's type.
+    ///
+    /// As [`resolve`](Self::resolve), but whether the function can read the answer is not checked: `json` must be what
+    /// its value serializes to, without the `Result`. An answer that it cannot read is
+    /// [`ErrorKind::Undecodable`](crate::ErrorKind::Undecodable) for callers, and can be corrected. Responses of the
+    /// feature `http` have no such form.
+    ///
+    /// # Errors
+    ///
+    /// As [`resolve`](Self::resolve); [`ErrorKind::NotStored`] also if `json` is not JSON.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`resolve`](Self::resolve).
+    pub async fn resolve_json(self, json: &str) -> Result<(), Error> {
+        self.answer_json(OutcomeKind::Value, json).await
+    }
+
+    /// Stores this JSON as the business error of a call that failed for good.
+    ///
+    /// As [`resolve_error`](Self::resolve_error), with the limits of [`resolve_json`](Self::resolve_json).
+    ///
+    /// # Errors
+    ///
+    /// As [`resolve_error`](Self::resolve_error); [`ErrorKind::NotStored`] also if `json` is not JSON.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`resolve`](Self::resolve).
+    pub async fn resolve_error_json(self, json: &str) -> Result<(), Error> {
+        self.answer_json(OutcomeKind::Error, json).await
+    }
+
+    async fn answer_json(self, outcome: OutcomeKind, json: &str) -> Result<(), Error> {
+        // The text stays as it is: numbers that a `Value` would round are kept.
+        let json = json.trim();
+        if serde_json::from_str::<IgnoredAny>(json).is_err() {
+            let error = Error::new(ErrorKind::NotStored, self.key.operation().clone());
+            return Err(error.detail("nothing was changed; the answer is not JSON"));
+        }
+        let encoded = Encoded::Store {
+            outcome,
+            schema: self.record.header.types.schema(outcome),
+            record: [&[0; HEADER], json.as_bytes()].concat(),
+            lost: None,
+        };
+        self.answer(encoded, "JSON").await
     }
 
     /// The [steps](crate::step()) of its attempts, in the order of their last entries; without their results.
@@ -336,6 +417,72 @@ impl Entry {
             };
         }
         self.reset_to(&journal).await
+    }
+
+    /// Ends the claim of a process that is gone, before its lease is over.
+    ///
+    /// For a [running](EntryState::Running) or [abandoned](EntryState::Abandoned) entry. The attempt counts as
+    /// abandoned, the request and the [steps](crate::step()) are kept, and the next call runs the body if an attempt is
+    /// left. The outcome of a reconciliation becomes unknown again.
+    ///
+    /// **If the body still runs, two bodies run.** The first one loses its lease at its next renewal, and its answer is
+    /// stored only if no other is. An [`age`](Self::age) below a third of the lease indicates that its process renews the
+    /// claim, and so is alive.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Changed`] if no claim is held or abandoned, or if it is no longer the one that was shown: nothing has
+    /// changed. [`ErrorKind::StoreUnavailable`] if it is not known whether it was released: get the entry again.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`resolve`](Self::resolve).
+    pub async fn release(self) -> Result<(), Error> {
+        let (core, key, seen) = (&self.core, &self.key, self.record.header);
+        let refused = |detail: &str| {
+            Err(Error::new(ErrorKind::Changed, key.operation().clone()).detail(detail.to_owned()))
+        };
+        let is_claim = matches!(seen.state, State::Pending { .. } | State::Reconciling { .. });
+        if !is_claim {
+            return refused("nothing was changed; no claim is held or abandoned");
+        }
+        let reply = core
+            .patiently(key.operation(), || {
+                core.store.release(key, &seen.owner, Remains::Attempt)
+            })
+            .await;
+        core.flights.forget(key.digest());
+        match reply? {
+            ReleaseReply::Released => {
+                core.emit(key, EventKind::Released { counted: true });
+                Ok(())
+            }
+            _ => refused("nothing was changed; the claim is no longer the one that was shown"),
+        }
+    }
+
+    /// Resets the record, and lets it expire in 10 seconds.
+    ///
+    /// For records that are no longer needed, such as those of an operation that is gone. As after
+    /// [`reset`](Self::reset), the next call runs the body, and counts as the first attempt: **if the effect had happened,
+    /// it happens again.** Once expired, the key is one that was never used. The 10 seconds are for requests of an
+    /// earlier attempt that may still be on their way.
+    ///
+    /// # Errors
+    ///
+    /// As [`reset`](Self::reset).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`resolve`](Self::resolve).
+    pub async fn expire(self) -> Result<(), Error> {
+        let header = Header {
+            retain: RELEASED_AT_LEAST,
+            types: AnswerTypes::UNKNOWN,
+            ..self.header(State::Released, RELEASED_AT_LEAST)
+        };
+        self.send(Bytes::copy_from_slice(&header.encode()), None)
+            .await
     }
 
     async fn reset_to(self, journal: &Journal) -> Result<(), Error> {
@@ -483,6 +630,7 @@ impl Core {
                 fingerprint: identity.fingerprint,
                 record,
                 left,
+                listed: false,
                 #[cfg(feature = "http")]
                 rules: None,
             })),
@@ -502,6 +650,7 @@ impl Core {
             fingerprint: Fingerprint::NONE,
             record: Record::new(listed.header, bytes),
             left: listed.left,
+            listed: true,
             #[cfg(feature = "http")]
             rules: None,
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind};
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::Operation;
-use crate::outcome::codec::{Body, Format, Replay, Undecodable};
+use crate::outcome::codec::{Body, Format, Replay, Undecodable, is_encrypted};
 use crate::outcome::provenance::AnswerSource;
 use crate::record::{OutcomeKind, Record, State};
 
@@ -55,6 +55,12 @@ impl StoredAnswer {
     #[must_use]
     pub fn age(&self) -> Duration {
         self.record.header.age(self.left)
+    }
+
+    /// Whether it is encrypted in the store.
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        is_encrypted(self.record.body())
     }
 
     /// Reads the answer.

@@ -89,6 +89,16 @@ impl AnswerTypes {
         }
     }
 
+    /// A schema that an answer of this outcome may have: its tag is that of the type.
+    #[must_use]
+    pub(crate) const fn schema(self, outcome: OutcomeKind) -> u32 {
+        let tag = match outcome {
+            OutcomeKind::Error => self.error,
+            _ => self.value,
+        };
+        tag as u32
+    }
+
     /// Whether it is known that the function keeps no errors.
     #[must_use]
     pub(crate) const fn keeps_no_errors(self) -> bool {

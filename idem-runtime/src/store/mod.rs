@@ -33,6 +33,7 @@
 mod admission;
 pub(crate) mod arc;
 mod error;
+mod finding;
 mod future;
 mod invalidation;
 pub mod layered;
@@ -64,6 +65,7 @@ use bytes::Bytes;
 pub use self::admission::Admission;
 pub(crate) use self::error::Reach;
 pub use self::error::{StoreError, StoreErrorKind};
+pub use self::finding::{Finding, FindingLevel};
 pub use self::future::StoreFuture;
 pub use self::invalidation::{Hearing, Listener, Listeners};
 #[cfg(feature = "_server")]

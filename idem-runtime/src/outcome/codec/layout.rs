@@ -84,6 +84,11 @@ pub(super) enum Layout {
     Own,
 }
 
+/// Whether a body is encrypted.
+pub(crate) fn is_encrypted(body: &[u8]) -> bool {
+    split(body).0.is_some_and(|tag| tag & ENCRYPTED != 0)
+}
+
 /// Splits a body into its tag, if it has one, and the content.
 pub(super) fn split(body: &[u8]) -> (Option<u8>, &[u8]) {
     match body.split_first() {

@@ -28,6 +28,7 @@ pub use self::encryption::EncryptionKeys;
 pub use self::failure::{Undecodable, Unencodable};
 pub use self::format::Format;
 pub use self::layout::AnswerFormat;
+pub(crate) use self::layout::is_encrypted;
 pub use self::replay::Replay;
 #[cfg(feature = "http")]
 pub(crate) use self::schema::schema_of;

@@ -19,6 +19,7 @@ use super::error_kind::SqlErrorKind;
 use super::reply::StatementReply;
 use super::statement::{Statement, StatementTemplate};
 use super::transaction::SqlConnection;
+use crate::store::Finding;
 
 /// A connection to the database.
 pub(crate) type Conn<B> = <<B as SqlDriver>::Db as Database>::Connection;
@@ -294,6 +295,12 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
     fn probe_server(
         conn: &mut <Self::Db as Database>::Connection,
     ) -> impl Future<Output = Result<Vec<String>, sqlx::Error>> + Send + '_;
+
+    /// The findings for an operator about this server.
+    #[doc(hidden)]
+    fn findings(
+        conn: &mut <Self::Db as Database>::Connection,
+    ) -> impl Future<Output = Result<Vec<Finding>, sqlx::Error>> + Send + '_;
 
     /// The longest statement that the server accepts, with its values.
     ///

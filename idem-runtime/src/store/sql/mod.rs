@@ -89,6 +89,7 @@ mod compare_and_write;
 mod complete;
 mod error_kind;
 mod failure;
+mod findings;
 mod hit_rate;
 mod in_transaction;
 #[cfg(feature = "postgres")]

@@ -1,5 +1,7 @@
 //! MySQL and MariaDB.
 
+mod findings;
+
 use std::time::Duration;
 
 use sqlx::error::DatabaseError;
@@ -16,7 +18,7 @@ use super::reply::StatementReply;
 use super::script::{with_calls, with_literals};
 use super::statement::{Statement, StatementKind, StatementTemplate};
 use super::transaction::SqlConnection;
-use crate::store::transport;
+use crate::store::{Finding, transport};
 
 /// MySQL 8.0 or newer, MariaDB 10.6 or newer.
 #[derive(Clone, Copy, Debug)]
@@ -194,6 +196,10 @@ impl SqlDriver for MySql {
         let setting = "SELECT CAST(@@max_allowed_packet AS SIGNED)";
         let (bytes,): (i64,) = sqlx::query_as(setting).fetch_one(conn).await?;
         Ok(usize::try_from(bytes).ok())
+    }
+
+    async fn findings(conn: &mut MySqlConnection) -> Result<Vec<Finding>, sqlx::Error> {
+        findings::findings(conn).await
     }
 
     async fn probe_server(conn: &mut MySqlConnection) -> Result<Vec<String>, sqlx::Error> {

@@ -1,5 +1,7 @@
 //! PostgreSQL.
 
+mod findings;
+
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +19,7 @@ use super::macros::{batched, prepared, scripts, several};
 use super::reply::StatementReply;
 use super::statement::{SqlText, Statement, StatementKind, StatementTemplate};
 use super::transaction::SqlConnection;
-use crate::store::transport;
+use crate::store::{Finding, transport};
 
 /// PostgreSQL 12 or newer.
 #[derive(Clone, Copy, Debug)]
@@ -189,6 +191,10 @@ impl SqlDriver for Postgres {
     }
 
     scripts!(PgConnection, ByteaText);
+
+    async fn findings(conn: &mut PgConnection) -> Result<Vec<Finding>, sqlx::Error> {
+        findings::findings(conn).await
+    }
 
     async fn probe_server(conn: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
         let settings = "SELECT current_setting('fsync'), current_setting('synchronous_commit'), \

@@ -1,5 +1,6 @@
 //! SQLite: a file, shared by the processes of a machine.
 
+mod findings;
 pub(super) mod group_commit;
 mod transaction_depth;
 
@@ -18,6 +19,7 @@ use super::parameters::positional;
 use super::reply::StatementReply;
 use super::statement::{Statement, StatementKind, StatementTemplate};
 use super::transaction::SqlConnection;
+use crate::store::Finding;
 
 /// SQLite 3.42 or newer; the bundled one is.
 #[derive(Clone, Copy, Debug)]
@@ -186,6 +188,10 @@ impl SqlDriver for Sqlite {
 
     async fn close(conn: &mut SqliteConnection) {
         transaction_depth::close(conn).await;
+    }
+
+    async fn findings(conn: &mut SqliteConnection) -> Result<Vec<Finding>, sqlx::Error> {
+        findings::findings(conn).await
     }
 
     async fn probe_server(conn: &mut SqliteConnection) -> Result<Vec<String>, sqlx::Error> {

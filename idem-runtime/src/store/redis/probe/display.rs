@@ -65,7 +65,7 @@ impl Server {
         format!("{used}{limit}, {policy}")
     }
 
-    fn persistence_line(&self) -> String {
+    pub(super) fn persistence_line(&self) -> String {
         let persistence = &self.persistence;
         let mut line = match persistence.append_only {
             None => return UNKNOWN.to_owned(),
@@ -99,7 +99,7 @@ impl Server {
         line
     }
 
-    fn replicas_line(&self) -> String {
+    pub(super) fn replicas_line(&self) -> String {
         let replication = &self.replication;
         if self.is_replica() {
             return match replication.follows {
@@ -165,7 +165,7 @@ fn describe(replica: &Replica) -> String {
 }
 
 /// A size in the unit that suits it, with one decimal: `12.3 MiB`.
-fn bytes(bytes: u64) -> String {
+pub(super) fn bytes(bytes: u64) -> String {
     let mut unit = "B";
     let (mut whole, mut tenths) = (bytes, 0);
     for next in ["KiB", "MiB", "GiB", "TiB"] {

@@ -44,6 +44,7 @@ impl Server {
                 let role = if value == "slave" { "replica" } else { value };
                 self.role = Some(role.to_owned());
             }
+            "server_time_usec" => self.time_us = value.parse().ok(),
             "used_memory" => self.memory.used = number(),
             "maxmemory" => self.memory.limit = number(),
             "maxmemory_policy" => self.memory.policy = Some(value.to_owned()),

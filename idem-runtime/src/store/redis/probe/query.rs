@@ -1,5 +1,7 @@
 //! Queries of a server for its facts.
 
+use std::time::SystemTime;
+
 use super::server::Server;
 use crate::store::redis::durability::Durability;
 use crate::store::redis::failure::{Failure, HUNG_UP};
@@ -44,8 +46,14 @@ impl Server {
                 }
             }
         }
+        let asked = micros_since_1970();
         match redis.query(&redis::cmd("INFO")).await {
-            Ok(reply) => server.info(&reply),
+            Ok(reply) => {
+                let replied = micros_since_1970();
+                server.info(&reply);
+                // The server read its clock between the two, in their middle most likely.
+                server.clock_ahead_us = server.time_us.map(|time| time - i64::midpoint(asked, replied));
+            }
             Err(failure) => {
                 let error = failure.store_error("asking Redis about itself");
                 // Silence is no refusal: the server may evict, and might have reported so.
@@ -61,6 +69,14 @@ impl Server {
         }
         Ok(server)
     }
+}
+
+/// The time of this machine; 0 before 1970.
+fn micros_since_1970() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    })
 }
 
 fn is_denied(error: &StoreError) -> bool {

@@ -53,6 +53,16 @@ impl Report {
         })
     }
 
+    /// Each server, with its address in a cluster.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (Option<&Address>, &Server)> {
+        self.servers.iter().map(|(at, server)| (at.as_ref(), server))
+    }
+
+    /// The primaries that did not reply, and why.
+    pub(super) fn missing_nodes(&self) -> impl Iterator<Item = (&Address, &StoreError)> {
+        self.missing.iter().map(|(at, why)| (at, why))
+    }
+
     /// The server, or each primary of the cluster.
     pub fn servers(&self) -> impl Iterator<Item = &Server> {
         self.servers.iter().map(|(_, server)| server)

@@ -37,6 +37,10 @@ pub struct Server {
     pub(super) rights: Rights,
     pub(super) no_writes: Option<NoWrites>,
     pub(super) durability: Durability,
+    /// The time that it reported, in microseconds since 1970.
+    pub(super) time_us: Option<i64>,
+    /// The difference of its clock to that of this machine, in microseconds.
+    pub(super) clock_ahead_us: Option<i64>,
 }
 
 impl Server {

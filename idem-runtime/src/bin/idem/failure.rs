@@ -1,0 +1,98 @@
+//! How the command fails, and with which exit code.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use idem_runtime::store::StoreError;
+use idem_runtime::{Error, ErrorKind};
+
+/// A message for the operator, with the exit code.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl Failure {
+    /// The answer is no: no such record, a refused change, an operator who declined. Exit code 1.
+    pub(crate) fn refused(message: impl Into<String>) -> Self {
+        Self::new(1, message)
+    }
+
+    /// Wrong arguments. Exit code 2, as clap's.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(2, message)
+    }
+
+    /// The store cannot be reached, or refuses. Exit code 3.
+    pub(crate) fn store(message: impl Into<String>) -> Self {
+        Self::new(3, message)
+    }
+
+    fn new(code: u8, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { code, message }
+    }
+
+    /// Writes the message to stderr.
+    #[allow(clippy::print_stderr, reason = "the last words of a program")]
+    pub(crate) fn report(self) -> ExitCode {
+        // A reader that has seen enough, as `head` has, is no failure.
+        if !self.message.is_empty() {
+            eprintln!("idem: {}", self.message);
+        }
+        ExitCode::from(self.code)
+    }
+}
+
+/// Outermost first, separated by colons; parts that a former one ends with are left out.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let part = error.to_string();
+        if !text.contains(&part) {
+            text.push_str(": ");
+            text.push_str(&part);
+        }
+        source = error.source();
+    }
+    text
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::store(chain(&error))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let message = chain(&error);
+        match error.kind() {
+            ErrorKind::StoreUnavailable { .. } | ErrorKind::Unsupported { .. } => {
+                Self::store(message)
+            }
+            ErrorKind::InvalidKey { .. }
+            | ErrorKind::InvalidPolicy { .. }
+            | ErrorKind::InvalidCursor { .. } => Self::usage(message),
+            _ => Self::refused(message),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::new(0, "");
+        }
+        Self::refused(error.to_string())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}

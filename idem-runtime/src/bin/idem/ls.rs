@@ -1,0 +1,110 @@
+//! `idem ls`: a page of records.
+
+use std::process::ExitCode;
+
+use idem_runtime::Engine;
+use idem_runtime::admin::{Entries, Entry};
+use serde_json::json;
+
+use crate::arguments::Ls;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::pace::{Pace, STEP};
+use crate::record;
+use crate::state;
+use crate::table::{Align, Table};
+use crate::text::{count, duration};
+
+pub(crate) async fn run(engine: &Engine, verb: &Ls, output: &Output) -> Result<ExitCode, Failure> {
+    let limit = usize::try_from(verb.limit).unwrap_or(usize::MAX);
+    let mut entries = entries(engine, verb);
+    let mut pace = Pace::new(verb.scan.rate, STEP);
+    let (mut found, mut unreadable, mut steps) = (Vec::new(), 0, 0_u64);
+    let cursor = loop {
+        // A step gives no more than the rest of the page, so that the cursor is behind its last record.
+        entries = entries.page_size(limit - found.len());
+        let Some(page) = pace.step(&mut entries).await? else {
+            break None;
+        };
+        steps += 1;
+        unreadable += page.unreadable();
+        let cursor = page.cursor().map(str::to_owned);
+        let old_enough = |entry: &Entry| verb.older_than.is_none_or(|age| entry.age() >= age);
+        found.extend(page.into_entries().into_iter().filter(old_enough));
+        if cursor.is_none() || found.len() >= limit {
+            break cursor;
+        }
+        if steps.is_multiple_of(20) {
+            let (found, steps) = (count(found.len() as u64), count(steps));
+            output.progress(&format!("{found} found in {steps} steps …"));
+        }
+    };
+    if steps >= 20 {
+        output.progress("");
+    }
+    if output.json {
+        let entries: Vec<_> = found.iter().map(record::document).collect();
+        output.document(&json!({
+            "entries": entries,
+            "unreadable": unreadable,
+            "cursor": cursor,
+        }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    output.text(|out| {
+        if found.is_empty() {
+            writeln!(out, "no such records")?;
+        } else {
+            table(&found).write(out)?;
+        }
+        if unreadable > 0 {
+            writeln!(out, "\n{unreadable} records of another layout, which this version cannot read")?;
+        }
+        if let Some(cursor) = &cursor {
+            writeln!(out, "\nmore: --after {cursor}")?;
+        }
+        Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn entries(engine: &Engine, verb: &Ls) -> Entries {
+    let mut entries = engine.entries();
+    if let Some(operation) = &verb.operation {
+        entries = entries.operation(operation.clone());
+    }
+    if let Some(state) = verb.state {
+        entries = entries.state(state.entries());
+    }
+    if let Some(cursor) = &verb.after {
+        entries = entries.after(cursor.clone());
+    }
+    entries
+}
+
+fn table(found: &[Entry]) -> Table {
+    let mut table = Table::new(&[
+        ("OPERATION", Align::Left),
+        ("DIGEST", Align::Left),
+        ("STATE", Align::Left),
+        ("ATTEMPTS", Align::Right),
+        ("AGE", Align::Right),
+        ("KEPT FOR", Align::Right),
+        ("STEPS", Align::Left),
+        ("BY HAND", Align::Left),
+    ]);
+    let yes = |is: bool| if is { "yes" } else { "-" }.to_owned();
+    for entry in found {
+        table.row(vec![
+            entry.operation().to_owned(),
+            entry.key().to_string(),
+            state::name(entry).to_owned(),
+            entry.attempts().to_string(),
+            duration(entry.age()),
+            duration(entry.left()),
+            yes(entry.has_steps()),
+            yes(entry.is_by_hand()),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,135 @@
+//! A record: how it is found, and how it is shown.
+
+use std::io::{self, Write};
+use std::time::SystemTime;
+
+use idem_runtime::admin::{Entry, EntryState, StepState};
+use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder};
+use idem_runtime::store::OutcomeKind;
+use idem_runtime::{Engine, FOREVER};
+use serde_json::{Value, json};
+
+use crate::arguments::Which;
+use crate::failure::Failure;
+use crate::key::{self, KeyValue};
+use crate::state;
+use crate::text::{duration, millis, moment};
+
+/// Reads the record, with its steps and its answer.
+pub(crate) async fn find(engine: &Engine, which: &Which) -> Result<Entry, Failure> {
+    let operation = &which.operation;
+    let (found, looked_for) = match (&which.digest, &which.key) {
+        (Some(digest), _) => {
+            let digest = key::digest(digest)?.to_string();
+            (engine.entry(operation, &digest).await?, digest)
+        }
+        (None, Some(text)) => {
+            let mut key = KeyValue::parse("--key", &key::given(text)?)?;
+            if let Some(template) = &which.key_format {
+                key = KeyValue::formatted(template, key)?;
+            }
+            let scope = which.scope.as_deref();
+            let scope = scope.map(|text| KeyValue::parse("--scope", text));
+            let scope = scope.transpose()?;
+            let call = engine.operation(operation.clone());
+            let plain = KeyBuilder::new(operation, DEFAULT_MAX_KEY_BYTES);
+            let (call, plain) = match &scope {
+                Some(scope) => (call.scope(scope), plain.scope(scope)),
+                None => (call.public(), plain.public()),
+            };
+            let found = call.key(&key).entry().await?;
+            let digest = plain.key(&key).map_err(|error| Failure::usage(error.to_string()))?;
+            (found, digest.to_string())
+        }
+        (None, None) => return Err(Failure::usage("give --key or --digest")),
+    };
+    found.ok_or_else(|| {
+        Failure::refused(format!(
+            "no record of `{operation}` under {looked_for}: no call was made or its record has expired, or the \
+             operation, --prefix, --scope or the form of the key differs (the number 42 and the text \"42\" are two \
+             keys); `idem ls {operation}` lists those that are there"
+        ))
+    })
+}
+
+/// A record as JSON.
+pub(crate) fn document(entry: &Entry) -> Value {
+    let mut document = json!({
+        "operation": entry.operation(),
+        "digest": entry.key().to_string(),
+        "state": state::name(entry),
+        "attempts": entry.attempts(),
+        "fence": entry.fence().get(),
+        "age_ms": millis(entry.age()),
+        "left_ms": (entry.left() != FOREVER).then(|| millis(entry.left())),
+        "by_hand": entry.is_by_hand(),
+        "has_steps": entry.has_steps(),
+    });
+    if let EntryState::Running { lease_left } = entry.state() {
+        document["lease_left_ms"] = millis(lease_left).into();
+    }
+    if let Some(bytes) = entry.record_bytes() {
+        document["record_bytes"] = bytes.into();
+        document["steps"] = steps(entry);
+    }
+    document
+}
+
+fn steps(entry: &Entry) -> Value {
+    let steps = entry.steps().into_iter().map(|step| {
+        let at = step.at.duration_since(SystemTime::UNIX_EPOCH);
+        json!({
+            "name": step.name,
+            "state": step_state(step.state),
+            "at_ms": at.map_or(0, millis),
+        })
+    });
+    steps.collect()
+}
+
+fn step_state(state: StepState) -> &'static str {
+    match state {
+        StepState::Begun => "begun, not finished",
+        StepState::Finished(OutcomeKind::Value) => "finished",
+        StepState::Finished(OutcomeKind::Error) => "finished with an error",
+        StepState::Finished(OutcomeKind::Unknown) => "unknown",
+        StepState::Finished(OutcomeKind::Tombstone) => "finished, its result is not stored",
+        _ => "other",
+    }
+}
+
+/// A line of a record's description.
+pub(crate) fn field(out: &mut dyn Write, name: &str, value: &str) -> io::Result<()> {
+    writeln!(out, "{name:<10} {value}")
+}
+
+/// A record for a person, line by line.
+pub(crate) fn describe(out: &mut dyn Write, entry: &Entry, max_attempts: u16) -> io::Result<()> {
+    field(out, "operation", entry.operation())?;
+    field(out, "digest", &entry.key().to_string())?;
+    let (name, meaning) = (state::name(entry), state::meaning(entry, max_attempts));
+    field(out, "state", &format!("{name}: {meaning}"))?;
+    if let EntryState::Running { lease_left } = entry.state() {
+        let (age, left) = (duration(entry.age()), duration(lease_left));
+        field(out, "claim", &format!("renewed {age} ago, lapses in {left} unless renewed"))?;
+    }
+    field(out, "attempts", &format!("{} of {max_attempts}", entry.attempts()))?;
+    field(out, "fence", &entry.fence().get().to_string())?;
+    let written = SystemTime::now().checked_sub(entry.age());
+    let written = written.map_or_else(String::new, |at| format!(" ({})", moment(at)));
+    let hand = if entry.is_by_hand() { ", by hand" } else { "" };
+    field(out, "written", &format!("{} ago{written}{hand}", duration(entry.age())))?;
+    field(out, "kept", &match entry.left() {
+        FOREVER => "for ever".to_owned(),
+        left => format!("for {} more", duration(left)),
+    })?;
+    if let Some(bytes) = entry.record_bytes() {
+        field(out, "size", &format!("{bytes} bytes"))?;
+    }
+    for (place, step) in entry.steps().into_iter().enumerate() {
+        let name = if place == 0 { "steps" } else { "" };
+        let (state, at) = (step_state(step.state), moment(step.at));
+        field(out, name, &format!("{}: {state} ({at})", step.name))?;
+    }
+    Ok(())
+}

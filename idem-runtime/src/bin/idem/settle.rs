@@ -1,0 +1,200 @@
+//! `idem release`, `resolve` and `reset`: one record is changed, if it is still the one that was shown.
+
+use std::process::ExitCode;
+
+use idem_runtime::admin::{Entry, EntryState};
+use idem_runtime::{Engine, ErrorKind};
+use serde_json::{Value, json};
+
+use crate::arguments::{Release, Reset, Resolve};
+use crate::confirm::confirm;
+use crate::failure::Failure;
+use crate::key;
+use crate::output::Output;
+use crate::record::{self, describe};
+use crate::state;
+use crate::text::duration;
+
+/// A change of a record.
+struct Change<'a> {
+    verb: &'static str,
+    /// What it does, for the operator who confirms it.
+    effect: String,
+    yes: bool,
+    max_attempts: u16,
+    output: &'a Output,
+}
+
+impl Change<'_> {
+    /// Shows the record and the change, and asks.
+    fn confirm(&self, entry: &Entry) -> Result<(), Failure> {
+        if !self.output.json {
+            self.output.text(|out| {
+                describe(out, entry, self.max_attempts)?;
+                record::field(out, self.verb, &self.effect)
+            })?;
+        }
+        confirm(self.yes, &format!("{} this record?", self.verb))
+    }
+
+    /// Reports the result, with the record as it is now.
+    async fn report(
+        &self,
+        engine: &Engine,
+        before: (String, String, Value),
+        done: &str,
+    ) -> Result<ExitCode, Failure> {
+        let (operation, digest, before) = before;
+        let after = engine.entry(&operation, &digest).await?;
+        if self.output.json {
+            self.output.document(&json!({
+                "changed": true,
+                "verb": self.verb,
+                "before": before,
+                "after": after.as_ref().map(record::document),
+            }))?;
+        } else {
+            let now = after.as_ref().map_or("gone", state::name);
+            self.output
+                .text(|out| writeln!(out, "\n{done}: the record is {now} now"))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What is kept of an entry that a change consumes.
+fn before(entry: &Entry) -> (String, String, Value) {
+    let (operation, digest) = (entry.operation().to_owned(), entry.key().to_string());
+    (operation, digest, record::document(entry))
+}
+
+/// The error of a change, with the way on.
+fn refused(error: idem_runtime::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::Running { .. } => Failure::refused(format!(
+            "{error}: nothing was changed; wait until its claim has ended, or `idem release` it if its process is gone"
+        )),
+        ErrorKind::Changed { .. } => Failure::refused(format!(
+            "{error}: nothing was changed; look at the record again with `idem show`"
+        )),
+        _ => error.into(),
+    }
+}
+
+pub(crate) async fn release(
+    engine: &Engine,
+    verb: &Release,
+    max_attempts: u16,
+    output: &Output,
+) -> Result<ExitCode, Failure> {
+    let entry = record::find(engine, &verb.which).await?;
+    let age = entry.age();
+    let effect = match entry.state() {
+        EntryState::Running { lease_left } => {
+            let lease = age + lease_left;
+            if age < lease / 3 + lease / 30 && !verb.force {
+                return Err(Failure::refused(format!(
+                    "nothing was changed: the claim was renewed {} ago, and claims are renewed every third of their \
+                     lease ({}), so that its process seems to be alive; look again in {}, or --force",
+                    duration(age),
+                    duration(lease),
+                    duration(lease / 3),
+                )));
+            }
+            "the claim ends now, and the next call runs the body if an attempt is left. If its process is alive, two \
+             bodies run"
+        }
+        EntryState::Abandoned => {
+            "the record becomes released; its attempt counts as before, and the next call runs the body if one is left"
+        }
+        _ => {
+            return Err(Failure::refused(format!(
+                "nothing was changed: the record is {}, and no claim is held or abandoned",
+                state::name(&entry)
+            )));
+        }
+    };
+    let change = Change {
+        verb: "release",
+        effect: effect.to_owned(),
+        yes: verb.yes,
+        max_attempts,
+        output,
+    };
+    change.confirm(&entry)?;
+    let before = before(&entry);
+    entry.release().await.map_err(refused)?;
+    change.report(engine, before, "released").await
+}
+
+pub(crate) async fn resolve(
+    engine: &Engine,
+    verb: &Resolve,
+    max_attempts: u16,
+    output: &Output,
+) -> Result<ExitCode, Failure> {
+    let (json, is_error) = match (&verb.value, &verb.error) {
+        (Some(value), _) => (key::given(value)?, false),
+        (None, Some(error)) => (key::given(error)?, true),
+        (None, None) => return Err(Failure::usage("give --value or --error")),
+    };
+    if serde_json::from_str::<serde::de::IgnoredAny>(&json).is_err() {
+        return Err(Failure::usage(
+            "the answer is not JSON: a text needs quotation marks, --value '\"ok\"'",
+        ));
+    }
+    let entry = record::find(engine, &verb.which).await?;
+    let kind = if is_error { "business error" } else { "value" };
+    let change = Change {
+        verb: "resolve",
+        effect: format!(
+            "every later call gets this {kind} of {} bytes, as if the body had returned it. Whether the function can \
+             read it is not checked",
+            json.trim().len()
+        ),
+        yes: verb.yes,
+        max_attempts,
+        output,
+    };
+    change.confirm(&entry)?;
+    let before = before(&entry);
+    let resolved = if is_error {
+        entry.resolve_error_json(&json).await
+    } else {
+        entry.resolve_json(&json).await
+    };
+    resolved.map_err(refused)?;
+    change.report(engine, before, "resolved").await
+}
+
+pub(crate) async fn reset(
+    engine: &Engine,
+    verb: &Reset,
+    max_attempts: u16,
+    output: &Output,
+) -> Result<ExitCode, Failure> {
+    let entry = record::find(engine, &verb.which).await?;
+    let steps = match (entry.has_steps(), verb.drop_steps) {
+        (false, _) => "",
+        (true, true) => ", and all of its steps",
+        (true, false) => ", which gets the results of its finished steps",
+    };
+    let change = Change {
+        verb: "reset",
+        effect: format!(
+            "the next call runs the body{steps}, as a first attempt. If the effect has happened, it happens again"
+        ),
+        yes: verb.yes,
+        max_attempts,
+        output,
+    };
+    change.confirm(&entry)?;
+    let before = before(&entry);
+    let reset = if verb.drop_steps {
+        entry.reset().await
+    } else {
+        entry.reset_keeping_steps().await
+    };
+    reset.map_err(refused)?;
+    change.report(engine, before, "reset").await
+}

@@ -1,0 +1,114 @@
+//! What a check of a server found, for an operator.
+
+use std::fmt;
+
+/// A finding about the server of a store, for an operator.
+///
+/// Made by `RedisStore::report` and `SqlStore::findings`. It contains no address, no user and no password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// Whether the guarantee holds with it.
+    pub level: FindingLevel,
+    /// What was checked, such as `persistence`.
+    pub topic: &'static str,
+    /// The state of the server.
+    pub fact: String,
+    /// The consequence for the guarantee; may be empty.
+    pub meaning: String,
+    /// What to set; empty where nothing has to be done.
+    pub remedy: String,
+}
+
+/// The level of a [`Finding`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum FindingLevel {
+    /// Nothing has to be done.
+    Ok,
+    /// The guarantee has an exception, or could not be checked.
+    Warn,
+    /// The guarantee does not hold, or calls are refused.
+    Fail,
+}
+
+impl fmt::Display for FindingLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Fail => "fail",
+        })
+    }
+}
+
+impl Finding {
+    /// A finding without consequences.
+    pub fn ok(topic: &'static str, fact: impl Into<String>) -> Self {
+        Self::new(FindingLevel::Ok, topic, fact)
+    }
+
+    /// An exception to the guarantee.
+    pub fn warn(topic: &'static str, fact: impl Into<String>) -> Self {
+        Self::new(FindingLevel::Warn, topic, fact)
+    }
+
+    /// A fault that breaks the guarantee, or stops calls.
+    pub fn fail(topic: &'static str, fact: impl Into<String>) -> Self {
+        Self::new(FindingLevel::Fail, topic, fact)
+    }
+
+    fn new(level: FindingLevel, topic: &'static str, fact: impl Into<String>) -> Self {
+        Self {
+            level,
+            topic,
+            fact: fact.into(),
+            meaning: String::new(),
+            remedy: String::new(),
+        }
+    }
+
+    /// Adds the consequence.
+    #[must_use]
+    pub fn means(mut self, meaning: impl Into<String>) -> Self {
+        self.meaning = meaning.into();
+        self
+    }
+
+    /// Adds the remedy.
+    #[must_use]
+    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = remedy.into();
+        self
+    }
+}
+
+#[cfg(feature = "_server")]
+impl Finding {
+    /// The difference of the server's clock to that of this machine, in microseconds; negative: the server is behind.
+    pub(crate) fn of_clock(ahead_us: Option<i64>) -> Self {
+        const TOPIC: &str = "clock";
+        let Some(ahead_us) = ahead_us else {
+            return Self::warn(TOPIC, "the server does not show its time")
+                .means("leases and lives are measured by that clock alone; a step of it ends or prolongs them")
+                .remedy("make sure that the server runs NTP and slews its clock");
+        };
+        let behind = ahead_us < 0;
+        let millis = ahead_us.unsigned_abs() / 1_000;
+        let side = if behind { "behind" } else { "ahead of" };
+        let fact = format!(
+            "{}.{:03} s {side} this machine",
+            millis / 1_000,
+            millis % 1_000
+        );
+        if millis < 1_000 {
+            return Self::ok(TOPIC, fact);
+        }
+        Self::warn(TOPIC, fact)
+            .means(
+                "leases and lives are measured by the server's clock alone, so the difference costs nothing; a \
+                 correction by a step ends leases early, and a second body may start, or prolongs them",
+            )
+            .remedy("run NTP on both machines, and let it slew the clock instead of stepping it")
+    }
+}

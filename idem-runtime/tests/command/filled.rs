@@ -1,0 +1,135 @@
+//! A store with a record in each state.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_runtime::claim::Acquired;
+use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, Operation, ToKey};
+use idem_runtime::store::{ClaimReply, ClaimRequest, Owner, RecordKey, Store};
+use idem_runtime::{Class, Classify, Engine, Error, Observer, step};
+use serde::{Deserialize, Serialize};
+
+use crate::command::{Ran, idem_with};
+
+pub(crate) const PREFIX: &str = "shop";
+pub(crate) const PAY: &str = "payments.pay";
+pub(crate) const REFUND: &str = "payments.refund";
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Receipt {
+    pub(crate) number: String,
+    pub(crate) cents: u64,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum PayError {
+    Declined { reason: String },
+    NoReply,
+    Down,
+    #[serde(skip)]
+    Idem(ErrorText),
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct ErrorText(pub(crate) String);
+
+impl From<Error> for PayError {
+    fn from(error: Error) -> Self {
+        Self::Idem(ErrorText(error.to_string()))
+    }
+}
+
+impl Classify for PayError {
+    fn class(&self) -> Class {
+        match self {
+            Self::Declined { .. } => Class::Business,
+            Self::NoReply => Class::Unknown,
+            Self::Down | Self::Idem(_) => Class::System,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Silent;
+
+impl Observer for Silent {
+    fn observe(&self, _: &idem_runtime::observe::Event<'_>) {}
+}
+
+/// An engine, as another process has one.
+pub(crate) fn engine(store: &Arc<dyn Store>) -> Engine {
+    let engine = Engine::builder(Arc::clone(store));
+    engine.prefix(PREFIX).observer(Silent).build().unwrap()
+}
+
+/// A store, and the way to it for the command.
+pub(crate) struct Site {
+    pub(crate) url: String,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) engine: Engine,
+}
+
+impl Site {
+    pub(crate) fn new(url: String, store: Arc<dyn Store>) -> Self {
+        let engine = engine(&store);
+        Self { url, store, engine }
+    }
+
+    pub(crate) fn idem(&self, arguments: &[&str]) -> Ran {
+        let variables = [("IDEM_STORE", &*self.url), ("IDEM_PREFIX", PREFIX)];
+        idem_with(&variables, arguments)
+    }
+
+    /// The answer of a call.
+    pub(crate) async fn pay<K: ToKey + ?Sized>(
+        &self,
+        key: &K,
+        body: Result<Receipt, PayError>,
+    ) -> Result<Receipt, PayError> {
+        let call = self.engine.operation(PAY).key(key);
+        call.run(|_| async move { body }).await
+    }
+
+    /// A claim whose process is gone, with a lease that is over.
+    pub(crate) async fn abandon<K: ToKey + ?Sized>(&self, operation: &'static str, key: &K) {
+        let digest = KeyBuilder::new(operation, DEFAULT_MAX_KEY_BYTES).key(key).unwrap();
+        let key = RecordKey::new(PREFIX.into(), Operation::new(operation), digest);
+        let lease = Duration::from_millis(1);
+        let request = ClaimRequest::new(Owner::random(), lease, Duration::from_hours(24));
+        let reply = self.store.claim(&key, &request).await.unwrap();
+        assert!(matches!(reply, ClaimReply::Granted { .. }), "{reply:?}");
+    }
+
+    /// Records of `payments.pay` in each state; the claim of order `o-run` is held by what is returned.
+    pub(crate) async fn fill(&self) -> Acquired {
+        self.pay("o-1", Ok(receipt("r-1"))).await.unwrap();
+        let declined = PayError::Declined {
+            reason: "no money".to_owned(),
+        };
+        self.pay("o-2", Err(declined)).await.unwrap_err();
+        self.pay("o-3", Err(PayError::NoReply)).await.unwrap_err();
+        self.pay(&("m-1", 7_u32), Err(PayError::NoReply)).await.unwrap_err();
+        self.pay("o-5", Err(PayError::NoReply)).await.unwrap_err();
+        self.abandon(PAY, "o-gone").await;
+        let scoped = self.engine.operation(PAY).scope(&"tenant-7").key("o-1");
+        let scoped = scoped.run(|_| async { Err::<Receipt, _>(PayError::NoReply) });
+        scoped.await.unwrap_err();
+        let stepped = self.engine.operation(PAY).key("o-steps").run(|_| async {
+            let charged = step("charge", async |_| Ok::<_, PayError>(receipt("r-9"))).await;
+            charged.and(Err::<Receipt, _>(PayError::Down))
+        });
+        stepped.await.unwrap_err();
+        let refund = self.engine.operation(REFUND).key("o-1");
+        let refunded = refund.run(|_| async { Ok::<_, PayError>(receipt("r-1")) });
+        refunded.await.unwrap();
+        let held = self.engine.operation(PAY).key("o-run");
+        held.begin().await.unwrap()
+    }
+}
+
+pub(crate) fn receipt(number: &str) -> Receipt {
+    Receipt {
+        number: number.to_owned(),
+        cents: 1_250,
+    }
+}

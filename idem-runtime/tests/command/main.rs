@@ -1,0 +1,58 @@
+//! The command `idem`: each verb on real stores, as an operator types it.
+
+#![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
+
+mod command;
+mod doctor;
+mod filled;
+mod secrets;
+mod verbs;
+
+use std::sync::Arc;
+
+use idem_harness::{ClusterSetup, MariaDbServer, PostgresServer, RedisServer, TestDir};
+use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqliteStore};
+
+use crate::filled::Site;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_verb_on_redis() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    verbs::all(Site::new(server.url(), Arc::new(store))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_verb_on_a_redis_cluster() {
+    let cluster = ClusterSetup::start();
+    let hosts: Vec<_> = cluster.addrs().iter().map(ToString::to_string).collect();
+    let url = format!("redis+cluster://{}", hosts.join(","));
+    let store = RedisStore::connect(&url).await.unwrap();
+    verbs::all(Site::new(url, Arc::new(store))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_verb_on_postgresql() {
+    let server = PostgresServer::builder().durable().start();
+    let store = PostgresStore::connect(server.url()).await.unwrap();
+    store.migrate().await.unwrap();
+    verbs::all(Site::new(server.url(), Arc::new(store))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_verb_on_mariadb() {
+    let server = MariaDbServer::builder().durable().start();
+    let store = MySqlStore::connect(server.url()).await.unwrap();
+    store.migrate().await.unwrap();
+    verbs::all(Site::new(server.url(), Arc::new(store))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_verb_on_sqlite() {
+    let dir = TestDir::new("command").unwrap();
+    let url = format!("sqlite://{}", dir.path().join("records.db").display());
+    let store = SqliteStore::connect(&url).await.unwrap();
+    store.migrate().await.unwrap();
+    verbs::all(Site::new(url, Arc::new(store))).await;
+}
