@@ -12,11 +12,8 @@ use crate::error::{Error, ErrorKind};
 use crate::identity::operation::{Operation, RecordKey};
 use crate::lifecycle::core::Core;
 use crate::lifecycle::inspect::Entry;
-use crate::store::listing::EntryFilter;
+use crate::store::listing::{EXAMINED, EntryFilter};
 use crate::store::{ListReply, ListRequest};
-
-/// Upper bound of the entries of a page.
-const MOST: usize = 1_000;
 
 /// A listing of the records under the engine's prefix; see [`Engine::entries`](crate::Engine::entries).
 ///
@@ -148,7 +145,16 @@ impl Entries {
     /// The most entries of a page, 1 to 1,000. Default: 100. On Redis a page may have some more, where one bucket of
     /// its table has more.
     pub fn page_size(mut self, entries: usize) -> Self {
-        self.page_size = entries.clamp(1, MOST);
+        self.page_size = entries.clamp(1, EXAMINED);
+        self
+    }
+
+    /// The most records that a step examines, 1 to 1,000. Default: 1,000.
+    ///
+    /// On a server the commands of a step follow each other closely, and other clients wait for some of them. Smaller
+    /// steps with pauses between them ([`next_step`](Self::next_step)) delay others less.
+    pub fn step_size(mut self, records: usize) -> Self {
+        self.request.examined = records.clamp(1, EXAMINED);
         self
     }
 
@@ -195,7 +201,7 @@ impl Entries {
         Ok(Some(page))
     }
 
-    /// The entries of the next step, which examines up to 1,000 records; `None` after the last one.
+    /// The entries of the next step, which examines up to [`step_size`](Self::step_size) records; `None` after the last one.
     ///
     /// A page may be empty. For a caller that limits its pace, or shows progress: [`next_page`](Self::next_page) takes as
     /// many steps as a page needs. Two steps may name one record.
@@ -235,7 +241,7 @@ impl Entries {
     pub async fn count(mut self) -> Result<u64, Error> {
         let mut count = 0;
         while !self.is_over {
-            count += self.step(MOST).await?.found.len() as u64;
+            count += self.step(EXAMINED).await?.found.len() as u64;
         }
         Ok(count)
     }

@@ -442,7 +442,10 @@ impl Entry {
         let refused = |detail: &str| {
             Err(Error::new(ErrorKind::Changed, key.operation().clone()).detail(detail.to_owned()))
         };
-        let is_claim = matches!(seen.state, State::Pending { .. } | State::Reconciling { .. });
+        let is_claim = matches!(
+            seen.state,
+            State::Pending { .. } | State::Reconciling { .. }
+        );
         if !is_claim {
             return refused("nothing was changed; no claim is held or abandoned");
         }

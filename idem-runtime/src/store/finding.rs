@@ -101,6 +101,9 @@ impl Finding {
             millis / 1_000,
             millis % 1_000
         );
+        if millis == 0 {
+            return Self::ok(TOPIC, "that of this machine, to the millisecond");
+        }
         if millis < 1_000 {
             return Self::ok(TOPIC, fact);
         }

@@ -8,9 +8,6 @@ use crate::identity::operation::{Operation, RecordKey};
 use crate::record::{Header, OutcomeKind, State};
 
 /// The maximum number of records that a listing step examines.
-///
-/// For stores on a server or in a file.
-#[cfg(feature = "_server")]
 pub(crate) const EXAMINED: usize = 1_000;
 
 /// Which records a listing includes.
@@ -85,6 +82,8 @@ pub struct ListRequest {
     pub min_attempts: u16,
     /// How many records the step gives at most, at least 1.
     pub limit: usize,
+    /// How many records the step examines at most, 1 to 1,000, as far as the server allows it.
+    pub examined: usize,
     /// Where the last step ended, as its [`next`](ListReply::next); `None`: at the start.
     pub after: Option<String>,
 }
@@ -99,6 +98,7 @@ impl ListRequest {
             filter: EntryFilter::Any,
             min_attempts: 0,
             limit: 100,
+            examined: EXAMINED,
             after: None,
         }
     }

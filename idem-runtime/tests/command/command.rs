@@ -13,9 +13,19 @@ pub(crate) struct Ran {
 }
 
 /// Runs the command without a terminal, with these variables and no others of its own.
+#[allow(
+    clippy::print_stdout,
+    reason = "`--nocapture` shows what an operator sees"
+)]
 pub(crate) fn idem_with(variables: &[(&str, &str)], arguments: &[&str]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_idem"));
-    for name in ["IDEM_STORE", "IDEM_PREFIX", "IDEM_TABLE", "IDEM_PASSWORD", "IDEM_SENTINEL_PASSWORD"] {
+    for name in [
+        "IDEM_STORE",
+        "IDEM_PREFIX",
+        "IDEM_TABLE",
+        "IDEM_PASSWORD",
+        "IDEM_SENTINEL_PASSWORD",
+    ] {
         command.env_remove(name);
     }
     let output = command
@@ -30,7 +40,6 @@ pub(crate) fn idem_with(variables: &[(&str, &str)], arguments: &[&str]) -> Ran {
         out: text(output.stdout),
         err: text(output.stderr),
     };
-    // `--nocapture` shows what an operator sees.
     println!("$ idem {}\n{}{}", arguments.join(" "), ran.out, ran.err);
     ran
 }

@@ -20,7 +20,10 @@ fn finding(url: &str, topic: &str) -> (Value, i32) {
 fn assert_found(url: &str, topic: &str, level: &str, remedy: &str) {
     let (finding, code) = finding(url, topic);
     assert_eq!(finding["level"], level, "{finding:#}");
-    assert!(finding["remedy"].as_str().unwrap().contains(remedy), "{finding:#}");
+    assert!(
+        finding["remedy"].as_str().unwrap().contains(remedy),
+        "{finding:#}"
+    );
     assert_eq!(code, i32::from(level == "fail"), "{finding:#}");
 }
 
@@ -39,7 +42,10 @@ fn a_redis_that_forgets_is_a_warning() {
     let server = RedisServer::builder().append_only_always().start();
     assert_found(&server.url(), "persistence", "ok", "");
     let (clock, _) = finding(&server.url(), "clock");
-    assert!(clock["fact"].as_str().unwrap().contains("this machine"), "{clock}");
+    assert!(
+        clock["fact"].as_str().unwrap().contains("this machine"),
+        "{clock}"
+    );
 }
 
 #[test]
@@ -50,7 +56,10 @@ fn missing_rights_are_named() {
     let url = server.url_as("clerk", "x");
     assert_found(&url, "rights", "fail", "+pexpire");
     let (listing, _) = finding(&url, "listing");
-    assert!(listing["remedy"].as_str().unwrap().contains("+scan"), "{listing:#}");
+    assert!(
+        listing["remedy"].as_str().unwrap().contains("+scan"),
+        "{listing:#}"
+    );
 }
 
 #[test]
@@ -58,7 +67,12 @@ fn a_database_without_table_or_durable_commits_fails() {
     let server = PostgresServer::builder().durable().start();
     assert_found(&server.url(), "table", "fail", "migrate");
     server.execute("ALTER ROLE idem SET synchronous_commit = off");
-    assert_found(&server.url(), "durability", "fail", "synchronous_commit = on");
+    assert_found(
+        &server.url(),
+        "durability",
+        "fail",
+        "synchronous_commit = on",
+    );
 }
 
 #[test]

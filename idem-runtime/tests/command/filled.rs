@@ -23,7 +23,9 @@ pub(crate) struct Receipt {
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum PayError {
-    Declined { reason: String },
+    Declined {
+        reason: String,
+    },
     NoReply,
     Down,
     #[serde(skip)]
@@ -92,7 +94,9 @@ impl Site {
 
     /// A claim whose process is gone, with a lease that is over.
     pub(crate) async fn abandon<K: ToKey + ?Sized>(&self, operation: &'static str, key: &K) {
-        let digest = KeyBuilder::new(operation, DEFAULT_MAX_KEY_BYTES).key(key).unwrap();
+        let digest = KeyBuilder::new(operation, DEFAULT_MAX_KEY_BYTES)
+            .key(key)
+            .unwrap();
         let key = RecordKey::new(PREFIX.into(), Operation::new(operation), digest);
         let lease = Duration::from_millis(1);
         let request = ClaimRequest::new(Owner::random(), lease, Duration::from_hours(24));
@@ -108,7 +112,9 @@ impl Site {
         };
         self.pay("o-2", Err(declined)).await.unwrap_err();
         self.pay("o-3", Err(PayError::NoReply)).await.unwrap_err();
-        self.pay(&("m-1", 7_u32), Err(PayError::NoReply)).await.unwrap_err();
+        self.pay(&("m-1", 7_u32), Err(PayError::NoReply))
+            .await
+            .unwrap_err();
         self.pay("o-5", Err(PayError::NoReply)).await.unwrap_err();
         self.abandon(PAY, "o-gone").await;
         let scoped = self.engine.operation(PAY).scope(&"tenant-7").key("o-1");

@@ -35,7 +35,11 @@ fn no_password_is_printed() {
     let twice = [("IDEM_STORE", &*with), ("IDEM_PASSWORD", PASSWORD)];
     assert_silent(&twice, &["ls"], 2);
     let nowhere = format!("redis://:{PASSWORD}@127.0.0.1:1");
-    assert_silent(&[("IDEM_STORE", &nowhere)], &["--timeout", "200ms", "ls"], 3);
+    assert_silent(
+        &[("IDEM_STORE", &nowhere)],
+        &["--timeout", "200ms", "ls"],
+        3,
+    );
     let no_url = format!("https://:{PASSWORD}@{addr}");
     assert_silent(&[("IDEM_STORE", &no_url)], &["ls"], 2);
 }

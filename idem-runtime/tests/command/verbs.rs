@@ -23,12 +23,22 @@ pub(crate) async fn all(site: Site) {
 }
 
 fn digest<K: ToKey + ?Sized>(key: &K) -> KeyDigest {
-    KeyBuilder::new(PAY, DEFAULT_MAX_KEY_BYTES).key(key).unwrap()
+    KeyBuilder::new(PAY, DEFAULT_MAX_KEY_BYTES)
+        .key(key)
+        .unwrap()
 }
 
 fn doctor(site: &Site) {
     let text = site.idem(&["doctor"]).done();
-    for part in ["version", "persistence", "durability", "journal", "clock", "latency", "listing"] {
+    for part in [
+        "version",
+        "persistence",
+        "durability",
+        "journal",
+        "clock",
+        "latency",
+        "listing",
+    ] {
         let is_there = text.contains(part);
         assert!(is_there || part != "latency", "{text}");
     }
@@ -44,11 +54,17 @@ fn listed(site: &Site, arguments: &[&str]) -> BTreeSet<String> {
     loop {
         let mut all = vec!["ls", "--json"];
         all.extend(arguments);
-        let after = cursor.take().map(|cursor: String| ["--after".to_owned(), cursor]);
+        let after = cursor
+            .take()
+            .map(|cursor: String| ["--after".to_owned(), cursor]);
         all.extend(after.iter().flatten().map(String::as_str));
         let page = site.idem(&all).json();
         let entries = page["entries"].as_array().unwrap();
-        digests.extend(entries.iter().map(|entry| entry["digest"].as_str().unwrap().to_owned()));
+        digests.extend(
+            entries
+                .iter()
+                .map(|entry| entry["digest"].as_str().unwrap().to_owned()),
+        );
         match page["cursor"].as_str() {
             Some(next) => cursor = Some(next.to_owned()),
             None => return digests,
@@ -58,7 +74,17 @@ fn listed(site: &Site, arguments: &[&str]) -> BTreeSet<String> {
 
 fn ls(site: &Site) {
     let text = site.idem(&["ls"]).done();
-    for part in ["OPERATION", PAY, REFUND, "running", "abandoned", "unknown", "answered", "error", "released"] {
+    for part in [
+        "OPERATION",
+        PAY,
+        REFUND,
+        "running",
+        "abandoned",
+        "unknown",
+        "answered",
+        "error",
+        "released",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let whole = listed(site, &[]);
@@ -71,9 +97,14 @@ fn ls(site: &Site) {
     assert_eq!(listed(site, &[REFUND]).len(), 1);
     assert_eq!(listed(site, &["--older-than", "1h"]).len(), 0);
     let exhausted = ["--max-attempts", "1", "--state", "exhausted"];
-    assert_eq!(listed(site, &exhausted), [digest("o-gone").to_string()].into());
-    site.idem(&["ls", "--older-than", "soon"]).refused(2, "no duration");
-    site.idem(&["ls", "--after", "nonsense"]).refused(2, "cursor");
+    assert_eq!(
+        listed(site, &exhausted),
+        [digest("o-gone").to_string()].into()
+    );
+    site.idem(&["ls", "--older-than", "soon"])
+        .refused(2, "no duration");
+    site.idem(&["ls", "--after", "nonsense"])
+        .refused(2, "cursor");
 }
 
 fn show(site: &Site) {
@@ -81,16 +112,32 @@ fn show(site: &Site) {
     let (text, tuple) = (by_key("\"o-3\""), by_key("[\"m-1\", 7]"));
     assert_eq!(text["digest"], digest("o-3").to_string());
     assert_eq!(tuple["digest"], digest(&("m-1", 7_u32)).to_string());
-    assert_eq!((&text["state"], &tuple["state"]), (&json!("unknown"), &json!("unknown")));
-    let scoped = site.idem(&["show", PAY, "--json", "--scope", "\"tenant-7\"", "--key", "\"o-1\""]);
+    assert_eq!(
+        (&text["state"], &tuple["state"]),
+        (&json!("unknown"), &json!("unknown"))
+    );
+    let scoped = site.idem(&[
+        "show",
+        PAY,
+        "--json",
+        "--scope",
+        "\"tenant-7\"",
+        "--key",
+        "\"o-1\"",
+    ]);
     assert_eq!(scoped.json()["state"], "unknown");
     let known = digest("o-1");
-    let hex = known.as_bytes().iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
+    let hex = known
+        .as_bytes()
+        .iter()
+        .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
     for digest in [known.to_string(), hex] {
         let shown = site.idem(&["show", PAY, "--digest", &digest]).done();
         assert!(shown.contains("not shown without --value"), "{shown}");
         assert!(!shown.contains("r-1"), "{shown}");
-        let shown = site.idem(&["show", PAY, "--value", "--json", "--digest", &digest]).json();
+        let shown = site
+            .idem(&["show", PAY, "--value", "--json", "--digest", &digest])
+            .json();
         assert_eq!(shown["answer"], json!({ "number": "r-1", "cents": 1_250 }));
     }
     let stepped = site.idem(&["show", PAY, "--key", "\"o-steps\""]).done();
@@ -98,17 +145,25 @@ fn show(site: &Site) {
     assert!(!stepped.contains("r-9"), "{stepped}");
     let missing = site.idem(&["show", PAY, "--key", "\"o-99\""]);
     missing.refused(1, &digest("o-99").to_string());
-    site.idem(&["show", PAY, "--key", "o-1"]).refused(2, "is not JSON");
-    site.idem(&["show", PAY, "--key", "1.5"]).refused(2, "--digest");
+    site.idem(&["show", PAY, "--key", "o-1"])
+        .refused(2, "is not JSON");
+    site.idem(&["show", PAY, "--key", "1.5"])
+        .refused(2, "--digest");
     site.idem(&["show", PAY]).refused(2, "--key");
 }
 
 fn stats(site: &Site) {
     let text = site.idem(&["stats"]).done();
-    assert!(text.contains("total") && text.contains("estimate"), "{text}");
+    assert!(
+        text.contains("total") && text.contains("estimate"),
+        "{text}"
+    );
     let document = site.idem(&["stats", "--json"]).json();
     let operations = document["operations"].as_array().unwrap();
-    let pay = operations.iter().find(|counts| counts["operation"] == PAY).unwrap();
+    let pay = operations
+        .iter()
+        .find(|counts| counts["operation"] == PAY)
+        .unwrap();
     let expected = json!({
         "records": 9, "running": 1, "abandoned": 1, "exhausted": 0, "released": 1, "values": 1, "errors": 1,
         "not_stored": 0, "unknown": 4,
@@ -129,21 +184,29 @@ fn watch(site: &Site) {
     let frame = site.idem(&["watch", "--once", "--json", PAY]).done();
     assert_eq!(frame.lines().count(), 1);
     let frame: Value = serde_json::from_str(&frame).unwrap();
-    assert_eq!((&frame["records"], &frame["complete"]), (&json!(9), &json!(true)));
+    assert_eq!(
+        (&frame["records"], &frame["complete"]),
+        (&json!(9), &json!(true))
+    );
     assert_eq!(frame["unfinished"].as_array().unwrap().len(), 6);
 }
 
 /// Without a terminal and `--yes` nothing is changed.
 fn unconfirmed(site: &Site) {
     let key = ["--key", "\"o-3\""];
-    for verb in [&["resolve", PAY, "--value", "1"][..], &["reset", PAY], &["purge", PAY]] {
+    for verb in [
+        &["resolve", PAY, "--value", "1"][..],
+        &["reset", PAY],
+        &["purge", PAY],
+    ] {
         let mut arguments = verb.to_vec();
         if verb[0] != "purge" {
             arguments.extend(key);
         }
         site.idem(&arguments).refused(2, "--yes");
     }
-    site.idem(&["release", PAY, "--key", "\"o-gone\""]).refused(2, "--yes");
+    site.idem(&["release", PAY, "--key", "\"o-gone\""])
+        .refused(2, "--yes");
     let counted = site.idem(&["stats", "--json"]).json();
     assert_eq!(counted["total"]["unknown"], 4);
     assert_eq!(counted["total"]["records"], 10);
@@ -152,23 +215,45 @@ fn unconfirmed(site: &Site) {
 async fn resolve(site: &Site) {
     let value = serde_json::to_string(&receipt("r-3")).unwrap();
     let resolve = ["resolve", PAY, "--key", "\"o-3\"", "--yes"];
-    let text = site.idem(&[&resolve[..], &["--value", &value]].concat()).done();
-    assert!(text.contains("the record is answered now"), "{text}");
+    let text = site
+        .idem(&[&resolve[..], &["--value", &value]].concat())
+        .done();
+    assert!(text.contains("state now answered"), "{text}");
     let replayed = site.pay("o-3", Err(PayError::Down)).await;
     assert_eq!(replayed, Ok(receipt("r-3")));
     // An answer by hand may be corrected, that of a body is not.
-    let error = ["--error", r#"{"Declined": {"reason": "refused at the bank"}}"#, "--json"];
+    let error = [
+        "--error",
+        r#"{"Declined": {"reason": "refused at the bank"}}"#,
+        "--json",
+    ];
     let document = site.idem(&[&resolve[..], &error].concat()).json();
     assert_eq!(document["after"]["state"], "error");
-    let of_body = ["resolve", PAY, "--key", "\"o-1\"", "--yes", "--value", &value];
-    site.idem(&of_body).refused(1, "nothing was changed");
-    site.idem(&[&resolve[..], &["--value", "r-3"]].concat()).refused(2, "not JSON");
-    let running = ["resolve", PAY, "--key", "\"o-run\"", "--yes", "--value", &value];
+    let of_body = [
+        "resolve", PAY, "--key", "\"o-1\"", "--yes", "--value", &value,
+    ];
+    site.idem(&of_body).refused(1, "which its body has written");
+    site.idem(&[&resolve[..], &["--value", "r-3"]].concat())
+        .refused(2, "not JSON");
+    let running = [
+        "resolve",
+        PAY,
+        "--key",
+        "\"o-run\"",
+        "--yes",
+        "--value",
+        &value,
+    ];
     site.idem(&running).refused(1, "idem release");
-    let with_error = ["resolve", PAY, "--key", "\"o-5\"", "--yes", error[0], error[1]];
+    let with_error = [
+        "resolve", PAY, "--key", "\"o-5\"", "--yes", error[0], error[1],
+    ];
     site.idem(&with_error).done();
     let replayed = site.pay("o-5", Ok(receipt("r-5"))).await;
-    assert!(matches!(replayed, Err(PayError::Declined { .. })), "{replayed:?}");
+    assert!(
+        matches!(replayed, Err(PayError::Declined { .. })),
+        "{replayed:?}"
+    );
 }
 
 async fn reset(site: &Site) {
@@ -182,7 +267,8 @@ async fn reset(site: &Site) {
     site.idem(&stepped).done();
     let shown = site.idem(&["show", PAY, "--key", "\"o-steps\""]).done();
     assert_eq!(steps(&shown), 1, "{shown}");
-    site.idem(&[&stepped[..], &["--drop-steps"]].concat()).done();
+    site.idem(&[&stepped[..], &["--drop-steps"]].concat())
+        .done();
     let shown = site.idem(&["show", PAY, "--key", "\"o-steps\""]).done();
     assert_eq!(steps(&shown), 0, "{shown}");
 }
@@ -190,31 +276,43 @@ async fn reset(site: &Site) {
 async fn release(site: &Site, held: Acquired) {
     let running = ["release", PAY, "--key", "\"o-run\"", "--yes"];
     site.idem(&running).refused(1, "--force");
-    let document = site.idem(&[&running[..], &["--force", "--json"]].concat()).json();
+    let document = site
+        .idem(&[&running[..], &["--force", "--json"]].concat())
+        .json();
     assert_eq!(document["before"]["state"], "running");
     assert_eq!(document["after"]["state"], "released");
     // In the process of the first owner a call would wait for it.
     let other = engine(&site.store);
     let call = other.operation(PAY).key("o-run");
-    let ran = call.run(|_| async { Ok::<_, PayError>(receipt("r-run")) }).await;
+    let ran = call
+        .run(|_| async { Ok::<_, PayError>(receipt("r-run")) })
+        .await;
     assert_eq!(ran, Ok(receipt("r-run")));
     // The first owner comes back, and changes nothing.
     drop(held);
-    assert_eq!(site.pay("o-run", Err(PayError::Down)).await, Ok(receipt("r-run")));
-    let text = site.idem(&["release", PAY, "--key", "\"o-gone\"", "--yes"]).done();
+    assert_eq!(
+        site.pay("o-run", Err(PayError::Down)).await,
+        Ok(receipt("r-run"))
+    );
+    let text = site
+        .idem(&["release", PAY, "--key", "\"o-gone\"", "--yes"])
+        .done();
     assert!(text.contains("released"), "{text}");
     let answered = ["release", PAY, "--key", "\"o-1\"", "--yes"];
-    site.idem(&answered).refused(1, "no claim is held or abandoned");
+    site.idem(&answered)
+        .refused(1, "no claim is held or abandoned");
 }
 
 async fn purge(site: &Site) {
-    site.pay("o-late", Err(PayError::NoReply)).await.unwrap_err();
+    site.pay("o-late", Err(PayError::NoReply))
+        .await
+        .unwrap_err();
     let dry = site.idem(&["purge", REFUND, "--dry-run"]).done();
-    assert!(dry.contains("1 records"), "{dry}");
+    assert!(dry.contains("1 record of"), "{dry}");
     let old = ["purge", REFUND, "--older-than", "1h", "--yes", "--json"];
     assert_eq!(site.idem(&old).json()["removed"], 0);
     let text = site.idem(&["purge", REFUND, "--yes"]).done();
-    assert!(text.contains("1 records removed"), "{text}");
+    assert!(text.contains("1 record removed"), "{text}");
     // What is unfinished stays, unless it is named.
     let all = site.idem(&["purge", PAY, "--yes", "--json"]).json();
     assert_eq!(all["changed"], 0);
@@ -226,5 +324,8 @@ async fn purge(site: &Site) {
     let ran = site.pay("o-late", Ok(receipt("r-late"))).await;
     assert_eq!(ran, Ok(receipt("r-late")));
     let expired = site.idem(&["purge", "--expired", "--yes"]).done();
-    assert!(expired.contains("deleted") || expired.contains("nothing to do"), "{expired}");
+    assert!(
+        expired.contains("deleted") || expired.contains("nothing to do"),
+        "{expired}"
+    );
 }

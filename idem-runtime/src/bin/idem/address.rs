@@ -60,7 +60,10 @@ impl Address {
     }
 
     /// The path of a SQLite file.
-    #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "of that store alone"))]
+    #[cfg_attr(
+        not(feature = "sqlite"),
+        allow(dead_code, reason = "of that store alone")
+    )]
     pub(crate) fn path(&self) -> &str {
         let path = self.url.strip_prefix("sqlite:").unwrap_or(&self.url);
         let path = path.strip_prefix("//").unwrap_or(path);
@@ -83,7 +86,9 @@ fn with_password(scheme: &str, rest: &str, password: &str) -> Result<String, Fai
         return Ok(format!("{rest}{and}pass={password}"));
     }
     let Some(rest) = rest.strip_prefix("//").filter(|_| scheme != "sqlite") else {
-        return Err(Failure::usage("this store has no password, and IDEM_PASSWORD is set"));
+        return Err(Failure::usage(
+            "this store has no password, and IDEM_PASSWORD is set",
+        ));
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
@@ -116,10 +121,10 @@ pub(crate) fn redacted(url: &str) -> String {
         Some((scheme, rest)) => {
             // A password may contain a slash that is not encoded; the last `@` ends it in any case.
             let rest = match rest.rsplit_once('@') {
-                Some((user, host)) => {
-                    let user = user.split(':').next().unwrap_or_default();
-                    format!("{user}:***@{host}")
-                }
+                Some((user, host)) => match user.split_once(':') {
+                    Some((user, _)) => format!("{user}:***@{host}"),
+                    None => format!("{user}@{host}"),
+                },
                 None => rest.to_owned(),
             };
             format!("{scheme}://{rest}")
@@ -141,13 +146,17 @@ mod tests {
     fn a_shown_url_has_no_password() {
         for (url, shown) in [
             ("redis://localhost", "redis://localhost"),
-            ("redis://:s3cret@localhost:1/2", "redis://:***@localhost:1/2"),
+            (
+                "redis://:s3cret@localhost:1/2",
+                "redis://:***@localhost:1/2",
+            ),
             ("redis://ann:s3/cr@t@localhost", "redis://ann:***@localhost"),
             ("unix:///run/r.sock?pass=s3cret", "unix:///run/r.sock?…"),
             (
                 "postgres://ann:s3cret@db/shop?password=s3cret",
                 "postgres://ann:***@db/shop?…",
             ),
+            ("postgres://ann@db/shop", "postgres://ann@db/shop"),
             ("sqlite:/var/lib/idem.db", "sqlite:/var/lib/idem.db"),
         ] {
             assert_eq!(redacted(url), shown);
@@ -159,8 +168,14 @@ mod tests {
         let url = |url, password| Address::parse(url, password).map(|address| address.url);
         let with = |given| url(given, Some("a/b@c")).unwrap();
         assert_eq!(with("redis://host/1"), "redis://:a%2Fb%40c@host/1");
-        assert_eq!(with("postgres://ann@host/db"), "postgres://ann:a%2Fb%40c@host/db");
-        assert_eq!(with("redis+unix:///r.sock?db=1"), "unix:///r.sock?db=1&pass=a%2Fb%40c");
+        assert_eq!(
+            with("postgres://ann@host/db"),
+            "postgres://ann:a%2Fb%40c@host/db"
+        );
+        assert_eq!(
+            with("redis+unix:///r.sock?db=1"),
+            "unix:///r.sock?db=1&pass=a%2Fb%40c"
+        );
         assert!(url("redis://:one@host", Some("two")).is_err());
         assert!(url("sqlite:file.db", Some("two")).is_err());
         assert_eq!(url("mariadb://host/db", None).unwrap(), "mysql://host/db");

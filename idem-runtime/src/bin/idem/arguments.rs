@@ -28,11 +28,16 @@ pub(crate) struct Arguments {
 #[derive(Args)]
 pub(crate) struct Connection {
     /// URL of the store: `redis://`, `rediss://`, `unix://`, `redis+sentinel://host,host/service`,
-    /// `redis+cluster://host,host`, `postgres://`, `mysql://`, `sqlite:file`. The password is better in IDEM_PASSWORD.
+    /// `redis+cluster://host,host`, `postgres://`, `mysql://`, `sqlite:file`. The password is better in `IDEM_PASSWORD`.
     #[arg(long, global = true, env = "IDEM_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
     /// The password, in place of one in the URL.
-    #[arg(long = "password-of-env", hide = true, env = "IDEM_PASSWORD", hide_env_values = true)]
+    #[arg(
+        long = "password-of-env",
+        hide = true,
+        env = "IDEM_PASSWORD",
+        hide_env_values = true
+    )]
     pub(crate) password: Option<String>,
     /// The password of the sentinels.
     #[arg(
@@ -42,11 +47,26 @@ pub(crate) struct Connection {
         hide_env_values = true
     )]
     pub(crate) sentinel_password: Option<String>,
+    /// URL of the Redis in front, where `--store` is the durable store of a `LayeredStore`: its copies of answers are
+    /// withdrawn with them. The password is better in `IDEM_FRONT`.
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "IDEM_FRONT",
+        hide_env_values = true
+    )]
+    pub(crate) front: Option<String>,
     /// Prefix of the records: that of `Engine::builder(…).prefix(…)`.
     #[arg(long, global = true, default_value = "idem", env = "IDEM_PREFIX")]
     pub(crate) prefix: String,
     /// Table of the records, in SQL.
-    #[arg(long, global = true, default_value = "idem_records", env = "IDEM_TABLE")]
+    #[arg(
+        long,
+        global = true,
+        default_value = "idem_records",
+        env = "IDEM_TABLE"
+    )]
     pub(crate) table: String,
     /// How long to wait for a reply of the store.
     #[arg(long, global = true, default_value = "5s", value_parser = parse_interval)]
@@ -106,11 +126,12 @@ impl Verb {
 
 /// Which record.
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("record").required(true).args(["key", "digest"]))]
 pub(crate) struct Which {
     /// The operation: `op = "…"` of the function.
     pub(crate) operation: String,
     /// The key as JSON: `'"o-7"'`, `42`, `'["m-1", 7]'` for `key = (a, b)`; `-` reads it from stdin.
-    #[arg(long, value_name = "JSON", required_unless_present = "digest", conflicts_with = "digest")]
+    #[arg(long, value_name = "JSON")]
     pub(crate) key: Option<String>,
     /// The format string of the function's key with empty placeholders, as `'{}/{}'`; `--key` is the list of its values.
     #[arg(long, value_name = "TEMPLATE", requires = "key")]
@@ -229,8 +250,8 @@ pub(crate) struct Purge {
     #[arg(long, conflicts_with_all = ["operation", "state", "older_than"])]
     pub(crate) expired: bool,
     /// The most records to remove in a second.
-    #[arg(long, value_name = "RECORDS", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) purge_rate: u32,
+    #[arg(long, value_name = "RECORDS", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub(crate) remove_rate: u32,
     /// Count only.
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -11,7 +11,7 @@ pub(crate) fn confirm(yes: bool, question: &str) -> Result<(), Failure> {
     }
     if !io::stdin().is_terminal() {
         return Err(Failure::usage(
-            "nothing was changed: stdin is no terminal, so that there is nobody to confirm it; repeat with --yes",
+            "nothing was changed: stdin is no terminal, so that the change cannot be confirmed; repeat with --yes",
         ));
     }
     let mut out = io::stderr();

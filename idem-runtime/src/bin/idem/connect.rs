@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_runtime::observe::Event;
+use idem_runtime::store::layered::LayeredStore;
 use idem_runtime::store::redis::RedisStore;
 #[cfg(feature = "mysql")]
 use idem_runtime::store::sql::MySqlStore;
@@ -22,8 +23,13 @@ use crate::failure::Failure;
 #[cfg(feature = "digest-key")]
 use crate::key::hex_32;
 
-/// A store that replies.
-pub(crate) enum Connected {
+/// A store that replies, and the fast one in front of it.
+pub(crate) struct Connected {
+    durable: Durable,
+    front: Option<RedisStore>,
+}
+
+enum Durable {
     Redis(RedisStore),
     #[cfg(feature = "postgres")]
     Postgres(PostgresStore),
@@ -50,6 +56,18 @@ impl Connection {
         self.store.as_deref().map(redacted).unwrap_or_default()
     }
 
+    fn front(&self) -> Result<Option<Address>, Failure> {
+        let front = self.front.as_deref();
+        let front = front.map(|url| Address::parse(url, None)).transpose()?;
+        if front
+            .as_ref()
+            .is_some_and(|front| front.kind != Kind::Redis)
+        {
+            return Err(Failure::usage("--front is the URL of a Redis"));
+        }
+        Ok(front)
+    }
+
     fn address(&self) -> Result<Address, Failure> {
         let Some(url) = &self.store else {
             return Err(Failure::usage(
@@ -62,38 +80,27 @@ impl Connection {
 
 impl Connected {
     pub(crate) async fn connect(connection: &Connection) -> Result<Self, Failure> {
-        let address = connection.address()?;
-        match address.kind {
-            Kind::Redis => redis(connection, &address.url).await.map(Self::Redis),
-            #[cfg(feature = "postgres")]
-            Kind::Postgres => {
-                let store = PostgresStore::builder(address.url).table(&connection.table);
-                let store = store.connections(16).response_timeout(connection.timeout);
-                Ok(Self::Postgres(store.connect().await?))
-            }
-            #[cfg(feature = "mysql")]
-            Kind::MySql => {
-                let store = MySqlStore::builder(address.url).table(&connection.table);
-                let store = store.connections(16).response_timeout(connection.timeout);
-                Ok(Self::MySql(store.connect().await?))
-            }
-            #[cfg(feature = "sqlite")]
-            Kind::Sqlite => {
-                // The store would create it.
-                if !Path::new(address.path()).is_file() {
-                    let message = format!("there is no file `{}`", address.path());
-                    return Err(Failure::store(message));
-                }
-                let store = SqliteStore::builder(address.url).table(&connection.table);
-                let store = store.response_timeout(connection.timeout);
-                Ok(Self::Sqlite(store.connect().await?))
-            }
-            #[allow(unreachable_patterns, reason = "with all features there is no other")]
-            kind => Err(Failure::usage(format!(
-                "this build of idem has no {}: cargo install idem-runtime --features cli,{}",
-                kind.name(),
-                kind.name().to_ascii_lowercase().replace("postgresql", "postgres")
-            ))),
+        let durable = Durable::connect(connection).await?;
+        let front = match connection.front()? {
+            Some(front) => Some(redis(connection, &front.url).await?),
+            None => None,
+        };
+        Ok(Self { durable, front })
+    }
+
+    pub(crate) async fn findings(&self) -> Result<Findings, Failure> {
+        self.durable.findings().await
+    }
+
+    pub(crate) async fn purge_expired(&self) -> Result<Option<u64>, Failure> {
+        self.durable.purge_expired().await
+    }
+
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
+        let durable = self.durable.store();
+        match &self.front {
+            Some(front) => Arc::new(LayeredStore::over(Arc::new(front.clone()), durable).build()),
+            None => durable,
         }
     }
 
@@ -132,8 +139,48 @@ impl Connected {
         }
         Ok(builder.build()?)
     }
+}
 
-    pub(crate) fn store(&self) -> Arc<dyn Store> {
+impl Durable {
+    async fn connect(connection: &Connection) -> Result<Self, Failure> {
+        let address = connection.address()?;
+        match address.kind {
+            Kind::Redis => redis(connection, &address.url).await.map(Self::Redis),
+            #[cfg(feature = "postgres")]
+            Kind::Postgres => {
+                let store = PostgresStore::builder(address.url).table(&connection.table);
+                let store = store.connections(16).response_timeout(connection.timeout);
+                Ok(Self::Postgres(store.connect().await?))
+            }
+            #[cfg(feature = "mysql")]
+            Kind::MySql => {
+                let store = MySqlStore::builder(address.url).table(&connection.table);
+                let store = store.connections(16).response_timeout(connection.timeout);
+                Ok(Self::MySql(store.connect().await?))
+            }
+            #[cfg(feature = "sqlite")]
+            Kind::Sqlite => {
+                // The store would create it.
+                if !Path::new(address.path()).is_file() {
+                    let message = format!("there is no file `{}`", address.path());
+                    return Err(Failure::store(message));
+                }
+                let store = SqliteStore::builder(address.url).table(&connection.table);
+                let store = store.response_timeout(connection.timeout);
+                Ok(Self::Sqlite(store.connect().await?))
+            }
+            #[allow(unreachable_patterns, reason = "with all features there is no other")]
+            kind => Err(Failure::usage(format!(
+                "this build of idem has no {}: cargo install idem-runtime --features cli,{}",
+                kind.name(),
+                kind.name()
+                    .to_ascii_lowercase()
+                    .replace("postgresql", "postgres")
+            ))),
+        }
+    }
+
+    fn store(&self) -> Arc<dyn Store> {
         match self {
             Self::Redis(store) => Arc::new(store.clone()),
             #[cfg(feature = "postgres")]
@@ -145,7 +192,7 @@ impl Connected {
         }
     }
 
-    pub(crate) async fn findings(&self) -> Result<Findings, Failure> {
+    async fn findings(&self) -> Result<Findings, Failure> {
         match self {
             Self::Redis(store) => Ok(store.report().findings()),
             #[cfg(feature = "postgres")]
@@ -158,7 +205,7 @@ impl Connected {
     }
 
     /// Deletes the rows of expired records, where the store has any.
-    pub(crate) async fn purge_expired(&self) -> Result<Option<u64>, Failure> {
+    async fn purge_expired(&self) -> Result<Option<u64>, Failure> {
         #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
         let purge = idem_runtime::store::sql::Purge::default();
         match self {
@@ -176,7 +223,10 @@ impl Connected {
 /// Findings about a store of one server.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 fn of_server(findings: Vec<Finding>) -> Findings {
-    findings.into_iter().map(|finding| (None, finding)).collect()
+    findings
+        .into_iter()
+        .map(|finding| (None, finding))
+        .collect()
 }
 
 async fn redis(connection: &Connection, url: &str) -> Result<RedisStore, Failure> {
@@ -231,7 +281,9 @@ fn secret(file: &Path) -> Result<[u8; 32], Failure> {
     let secret = secret.or_else(|| hex_32(bytes.trim_ascii()));
     secret.ok_or_else(|| {
         let file = file.display();
-        Failure::usage(format!("{file} has neither 32 bytes nor 64 hexadecimal digits"))
+        Failure::usage(format!(
+            "{file} has neither 32 bytes nor 64 hexadecimal digits"
+        ))
     })
 }
 
@@ -243,7 +295,9 @@ fn encryption_keys(files: &[String]) -> Result<idem_runtime::codec::EncryptionKe
         let parts = given.split_once(':');
         let parts = parts.and_then(|(id, file)| Some((id.parse().ok()?, file)));
         let (id, file) = parts.ok_or_else(|| {
-            Failure::usage("--encryption-key-file is the id of the key and its file: `1:/run/secrets/idem`")
+            Failure::usage(
+                "--encryption-key-file is the id of the key and its file: `1:/run/secrets/idem`",
+            )
         })?;
         let key = secret(Path::new(file))?;
         keys = Some(match keys {

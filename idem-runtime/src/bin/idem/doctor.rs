@@ -28,9 +28,14 @@ pub(crate) async fn run(connection: &Connection, output: &Output) -> Result<Exit
     let connecting = began.elapsed();
     let mut findings = connected.findings().await?;
     let store = connected.store();
-    for warning in store.warnings().into_iter().filter(|text| text.contains("without TLS")) {
+    for warning in store
+        .warnings()
+        .into_iter()
+        .filter(|text| text.contains("without TLS"))
+    {
         let finding = Finding::warn("transport", "a connection without TLS to another machine");
-        let meaning = "on the way, records can be read and answers planted, and the password be read";
+        let meaning =
+            "on the way, records can be read and answers planted, and the password be read";
         let remedy = warning.rsplit("; ").next().unwrap_or_default().to_owned();
         findings.push((None, finding.means(meaning).remedy(remedy)));
     }
@@ -43,9 +48,9 @@ pub(crate) async fn run(connection: &Connection, output: &Output) -> Result<Exit
         findings.push((None, listing(&store, &connection.prefix).await));
     }
     if output.json {
-        output.document(&document(connection, &findings))?;
+        Output::document(&document(connection, &findings))?;
     } else {
-        output.text(|out| report(out, connection, &findings))?;
+        Output::text(|out| report(out, connection, &findings))?;
     }
     let fails = count(&findings, FindingLevel::Fail);
     Ok(ExitCode::from(u8::from(fails > 0)))
@@ -72,8 +77,9 @@ async fn latency(store: &Arc<dyn Store>, prefix: &str, connecting: Duration) -> 
         micros(connecting)
     );
     if slowest < Duration::from_millis(100) {
-        return Finding::ok(TOPIC, fact)
-            .means("of a read from this machine; a first call takes two round trips, a replay one");
+        return Finding::ok(TOPIC, fact).means(
+            "of a read from this machine; a first call takes two round trips, a replay one",
+        );
     }
     Finding::warn(TOPIC, fact)
         .means("a claim is refused after `claim_deadline` (2 s), and a renewal that is late loses the lease")
@@ -92,9 +98,13 @@ async fn listing(store: &Arc<dyn Store>, prefix: &str) -> Finding {
     request.operation = Some(Operation::new(OPERATION));
     match store.list(&request).await {
         Ok(_) => Finding::ok(TOPIC, "records can be listed"),
-        Err(error) if error.kind() == StoreErrorKind::Refused => Finding::warn(TOPIC, error.to_string())
-            .means("calls are not affected; `idem ls`, `stats`, `purge` and `watch` are refused")
-            .remedy("grant `+scan` to the operator's user"),
+        Err(error) if error.kind() == StoreErrorKind::Refused => {
+            Finding::warn(TOPIC, error.to_string())
+                .means(
+                    "calls are not affected; `idem ls`, `stats`, `purge` and `watch` are refused",
+                )
+                .remedy("grant `+scan` to the operator's user")
+        }
         Err(error) => unreadable(TOPIC, &error),
     }
 }
@@ -109,12 +119,19 @@ fn key(prefix: &str) -> RecordKey {
 }
 
 fn count(findings: &Findings, level: FindingLevel) -> usize {
-    let of_level = findings.iter().filter(|(_, finding)| finding.level == level);
+    let of_level = findings
+        .iter()
+        .filter(|(_, finding)| finding.level == level);
     of_level.count()
 }
 
 fn report(out: &mut dyn Write, connection: &Connection, findings: &Findings) -> io::Result<()> {
-    writeln!(out, "{}, prefix `{}`\n", connection.shown(), connection.prefix)?;
+    writeln!(
+        out,
+        "{}, prefix `{}`\n",
+        connection.shown(),
+        connection.prefix
+    )?;
     let mut node = &None;
     for (at, finding) in findings {
         if at != node {
@@ -123,9 +140,16 @@ fn report(out: &mut dyn Write, connection: &Connection, findings: &Findings) -> 
             }
             node = at;
         }
-        writeln!(out, "{:<4}  {:<12} {}", finding.level, finding.topic, finding.fact)?;
-        // What holds needs no remedy on the way to what does not.
-        for (name, text) in [("means", &finding.meaning), ("set", &finding.remedy)] {
+        writeln!(
+            out,
+            "{:<4}  {:<12} {}",
+            finding.level, finding.topic, finding.fact
+        )?;
+        let remedy = match finding.level {
+            FindingLevel::Ok => "tip",
+            _ => "do",
+        };
+        for (name, text) in [("means", &finding.meaning), (remedy, &finding.remedy)] {
             if !text.is_empty() {
                 wrapped(out, name, text)?;
             }
@@ -141,7 +165,7 @@ fn report(out: &mut dyn Write, connection: &Connection, findings: &Findings) -> 
     writeln!(out, "\n{ok} ok, {warn} warn, {fail} fail: {verdict}")
 }
 
-/// A consequence or a remedy, in lines of 100 characters.
+/// A consequence or a remedy, in lines of 80 characters.
 fn wrapped(out: &mut dyn Write, name: &str, text: &str) -> io::Result<()> {
     let mut line = String::new();
     let mut name = format!("{name}:");

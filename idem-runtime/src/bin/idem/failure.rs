@@ -71,12 +71,10 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let message = chain(&error);
         match error.kind() {
-            ErrorKind::StoreUnavailable { .. } | ErrorKind::Unsupported { .. } => {
-                Self::store(message)
+            ErrorKind::StoreUnavailable | ErrorKind::Unsupported => Self::store(message),
+            ErrorKind::InvalidKey | ErrorKind::InvalidPolicy | ErrorKind::InvalidCursor => {
+                Self::usage(message)
             }
-            ErrorKind::InvalidKey { .. }
-            | ErrorKind::InvalidPolicy { .. }
-            | ErrorKind::InvalidCursor { .. } => Self::usage(message),
             _ => Self::refused(message),
         }
     }

@@ -40,7 +40,9 @@ impl KeyValue {
             );
         }
         let Value::Array(values) = values.0 else {
-            return wrong("with --key-format, --key is the list of the placeholders' texts: `'[\"m-1\", \"o-7\"]'`");
+            return wrong(
+                "with --key-format, --key is the list of the placeholders' texts: `'[\"m-1\", \"o-7\"]'`",
+            );
         };
         if values.len() != placeholders {
             return wrong("--key has another number of values than --key-format has placeholders");
@@ -148,7 +150,9 @@ pub(crate) fn digest(text: &str) -> Result<KeyDigest, Failure> {
         return Ok(KeyDigest::from_bytes(bytes));
     }
     text.parse().map_err(|_| {
-        Failure::usage("--digest has 43 characters, as logs and `idem ls` show it, or 64 hexadecimal digits")
+        Failure::usage(
+            "--digest has 43 characters, as logs and `idem ls` show it, or 64 hexadecimal digits",
+        )
     })
 }
 
@@ -167,7 +171,9 @@ pub(crate) fn hex_32(digits: &[u8]) -> Option<[u8; 32]> {
 
 #[cfg(test)]
 mod tests {
-    use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, FormatKey, KeyBuilder, KeyError, KeyPart, ToKey};
+    use idem_runtime::key::{
+        DEFAULT_MAX_KEY_BYTES, FormatKey, KeyBuilder, KeyError, KeyPart, ToKey,
+    };
     use proptest::prelude::*;
 
     use super::*;
@@ -184,7 +190,11 @@ mod tests {
         let json = serde_json::to_string(value).unwrap();
         let by_text = KeyValue::parse("--key", &json).unwrap_or_else(|why| panic!("{json}: {why}"));
         // Rust has no such call where the key is empty but for names; a map's names are no fields.
-        if key(value) != Err(KeyError::Empty { part: KeyPart::Scope }) {
+        if key(value)
+            != Err(KeyError::Empty {
+                part: KeyPart::Scope,
+            })
+        {
             assert_eq!(key(&by_text), key(value), "{json}");
         }
     }
@@ -282,13 +292,19 @@ mod tests {
             let Err(failure) = KeyValue::parse("--key", json) else {
                 panic!("{json}");
             };
-            assert!(failure.to_string().contains("--digest"), "{json}: {failure}");
+            assert!(
+                failure.to_string().contains("--digest"),
+                "{json}: {failure}"
+            );
         }
         for json in ["o-7", "", "['a']", "{", "1 2"] {
             let Err(failure) = KeyValue::parse("--key", json) else {
                 panic!("{json}");
             };
-            assert!(failure.to_string().contains("is not JSON"), "{json}: {failure}");
+            assert!(
+                failure.to_string().contains("is not JSON"),
+                "{json}: {failure}"
+            );
         }
     }
 
@@ -303,7 +319,10 @@ mod tests {
     #[test]
     fn a_digest_is_read_in_both_forms() {
         let known = key(&7).unwrap();
-        let hex = known.as_bytes().iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
+        let hex = known
+            .as_bytes()
+            .iter()
+            .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
         for text in [known.to_string(), hex.clone(), hex.to_uppercase()] {
             assert_eq!(digest(&text).unwrap(), known);
         }

@@ -9,21 +9,26 @@ use serde_json::json;
 use crate::arguments::Ls;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::pace::{Pace, STEP};
+use crate::pace::Pace;
 use crate::record;
 use crate::state;
 use crate::table::{Align, Table};
 use crate::text::{count, duration};
 
-pub(crate) async fn run(engine: &Engine, verb: &Ls, output: &Output) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(
+    engine: &Engine,
+    verb: &Ls,
+    max_attempts: u16,
+    output: &Output,
+) -> Result<ExitCode, Failure> {
     let limit = usize::try_from(verb.limit).unwrap_or(usize::MAX);
-    let mut entries = entries(engine, verb);
-    let mut pace = Pace::new(verb.scan.rate, STEP);
+    let mut scan = Pace::new(verb.scan.rate);
+    let mut entries = entries(engine, verb).step_size(scan.step_size());
     let (mut found, mut unreadable, mut steps) = (Vec::new(), 0, 0_u64);
     let cursor = loop {
         // A step gives no more than the rest of the page, so that the cursor is behind its last record.
         entries = entries.page_size(limit - found.len());
-        let Some(page) = pace.step(&mut entries).await? else {
+        let Some(page) = scan.step(&mut entries).await? else {
             break None;
         };
         steps += 1;
@@ -34,31 +39,34 @@ pub(crate) async fn run(engine: &Engine, verb: &Ls, output: &Output) -> Result<E
         if cursor.is_none() || found.len() >= limit {
             break cursor;
         }
-        if steps.is_multiple_of(20) {
+        if steps.is_multiple_of(200) {
             let (found, steps) = (count(found.len() as u64), count(steps));
-            output.progress(&format!("{found} found in {steps} steps …"));
+            Output::progress(&format!("{found} found in {steps} steps …"));
         }
     };
-    if steps >= 20 {
-        output.progress("");
+    if steps >= 200 {
+        Output::progress("");
     }
     if output.json {
         let entries: Vec<_> = found.iter().map(record::document).collect();
-        output.document(&json!({
+        Output::document(&json!({
             "entries": entries,
             "unreadable": unreadable,
             "cursor": cursor,
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    output.text(|out| {
+    Output::text(|out| {
         if found.is_empty() {
             writeln!(out, "no such records")?;
         } else {
-            table(&found).write(out)?;
+            table(&found, max_attempts).write(out)?;
         }
         if unreadable > 0 {
-            writeln!(out, "\n{unreadable} records of another layout, which this version cannot read")?;
+            writeln!(
+                out,
+                "\n{unreadable} record(s) of another layout, which this version cannot read"
+            )?;
         }
         if let Some(cursor) = &cursor {
             writeln!(out, "\nmore: --after {cursor}")?;
@@ -82,7 +90,7 @@ fn entries(engine: &Engine, verb: &Ls) -> Entries {
     entries
 }
 
-fn table(found: &[Entry]) -> Table {
+fn table(found: &[Entry], max_attempts: u16) -> Table {
     let mut table = Table::new(&[
         ("OPERATION", Align::Left),
         ("DIGEST", Align::Left),
@@ -98,7 +106,10 @@ fn table(found: &[Entry]) -> Table {
         table.row(vec![
             entry.operation().to_owned(),
             entry.key().to_string(),
-            state::name(entry).to_owned(),
+            match state::name(entry) {
+                name if state::is_exhausted(entry, max_attempts) => format!("{name}, exhausted"),
+                name => name.to_owned(),
+            },
             entry.attempts().to_string(),
             duration(entry.age()),
             duration(entry.left()),

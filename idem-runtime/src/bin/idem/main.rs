@@ -62,7 +62,7 @@ async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let engine = connected.engine(&arguments.connection, arguments.verb.ttl())?;
     match arguments.verb {
         Verb::Doctor => unreachable!("it connects itself"),
-        Verb::Ls(verb) => ls::run(&engine, &verb, &output).await,
+        Verb::Ls(verb) => ls::run(&engine, &verb, attempts, &output).await,
         Verb::Show(verb) => show::run(&engine, &verb, attempts, &output).await,
         Verb::Stats(verb) => stats::run(&engine, &verb, attempts, &output).await,
         Verb::Release(verb) => settle::release(&engine, &verb, attempts, &output).await,
@@ -70,7 +70,14 @@ async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Verb::Reset(verb) => settle::reset(&engine, &verb, attempts, &output).await,
         Verb::Purge(verb) => purge::run(&connected, &engine, &verb, &output).await,
         Verb::Watch(verb) => {
-            watch::run(&engine, &arguments.connection.shown(), &verb, attempts, &output).await
+            watch::run(
+                &engine,
+                &arguments.connection.shown(),
+                &verb,
+                attempts,
+                &output,
+            )
+            .await
         }
     }
 }

@@ -19,7 +19,6 @@ impl Output {
 
     /// Writes text.
     pub(crate) fn text(
-        &self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
@@ -28,17 +27,17 @@ impl Output {
     }
 
     /// Writes a document.
-    pub(crate) fn document(&self, document: &Value) -> Result<(), Failure> {
-        self.text(|out| writeln!(out, "{document:#}"))
+    pub(crate) fn document(document: &Value) -> Result<(), Failure> {
+        Self::text(|out| writeln!(out, "{document:#}"))
     }
 
     /// Writes a document on a line.
-    pub(crate) fn line(&self, document: &Value) -> Result<(), Failure> {
-        self.text(|out| writeln!(out, "{document}"))
+    pub(crate) fn line(document: &Value) -> Result<(), Failure> {
+        Self::text(|out| writeln!(out, "{document}"))
     }
 
     /// Shows progress on a terminal, over the last one.
-    pub(crate) fn progress(&self, text: &str) {
+    pub(crate) fn progress(text: &str) {
         let mut out = io::stderr();
         if out.is_terminal() {
             let _ = write!(out, "\r\x1b[2K{text}");

@@ -6,24 +6,35 @@ use idem_runtime::Error;
 use idem_runtime::admin::{Entries, EntryPage};
 use tokio::time::sleep;
 
-/// The records that a step of a listing examines at most.
-pub(crate) const STEP: u32 = 1_000;
+/// The most records of a step.
+pub(crate) const MOST: usize = 1_000;
+/// Steps in a second: the more, the fewer commands follow each other closely.
+const STEPS: u32 = 200;
 
 /// Steps at a pace.
 #[derive(Debug)]
 pub(crate) struct Pace {
+    /// The most records of a step.
+    step: u32,
     /// The least time from one step to the next.
     apart: Duration,
     last: Option<Instant>,
 }
 
 impl Pace {
-    /// At most `rate` records in a second, examined in steps of this many.
-    pub(crate) fn new(rate: u32, step: u32) -> Self {
+    /// At most `rate` records in a second.
+    pub(crate) fn new(rate: u32) -> Self {
+        let step = (rate / STEPS).clamp(1, 1_000);
         Self {
+            step,
             apart: Duration::from_secs_f64(f64::from(step) / f64::from(rate.max(1))),
             last: None,
         }
+    }
+
+    /// The most records of a step.
+    pub(crate) fn step_size(&self) -> usize {
+        self.step as usize
     }
 
     /// The next step of a listing, in its time.

@@ -13,11 +13,8 @@ use crate::confirm::confirm;
 use crate::connect::Connected;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::pace::{Pace, STEP};
-use crate::text::{count, duration};
-
-/// Removals that are under way at once.
-const AT_ONCE: usize = 16;
+use crate::pace::{MOST, Pace};
+use crate::text::{count, duration, records};
 
 /// What a purge has done.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,35 +36,39 @@ pub(crate) async fn run(
     let operation = verb.operation.clone().unwrap_or_default();
     let mut expected = None;
     if verb.dry_run || !verb.yes {
-        let (number, oldest) = matching(engine, verb, output).await?;
+        let (number, oldest) = matching(engine, verb).await?;
         expected = Some(number);
         if !output.json {
-            output.text(|out| {
-                let oldest = oldest.map_or_else(String::new, |age| format!(", the oldest {} old", duration(age)));
-                writeln!(out, "{} records of `{operation}` match{oldest}", count(number))
+            Output::text(|out| {
+                let oldest = oldest.map_or_else(String::new, |age| {
+                    format!(", the oldest {} old", duration(age))
+                });
+                writeln!(out, "{} of `{operation}` match{oldest}", records(number))
             })?;
         }
         if number == 0 || verb.dry_run {
             if output.json {
-                output.document(&json!({ "matching": number, "removed": 0, "changed": 0 }))?;
+                Output::document(&json!({ "matching": number, "removed": 0, "changed": 0 }))?;
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let question = format!(
-            "Remove them? The next call of each key runs its body: if its effect has happened, it happens again"
-        );
-        confirm(verb.yes, &question)?;
+        let question = "Remove them? The next call of each key runs its body: if its effect has happened, it happens again";
+        confirm(verb.yes, question)?;
     }
-    let done = remove(engine, verb, output).await?;
+    let done = remove(engine, verb).await?;
     if output.json {
-        output.document(&json!({
+        Output::document(&json!({
             "matching": expected,
             "removed": done.removed,
             "changed": done.changed,
         }))?;
     } else {
-        output.text(|out| {
-            write!(out, "{} records removed: they expire within 10 seconds", count(done.removed))?;
+        Output::text(|out| {
+            write!(
+                out,
+                "{} removed: expires within 10 seconds",
+                records(done.removed)
+            )?;
             if done.changed > 0 {
                 write!(out, "; {} changed meanwhile and stay", count(done.changed))?;
             }
@@ -78,7 +79,7 @@ pub(crate) async fn run(
 }
 
 fn entries(engine: &Engine, verb: &Purge) -> Entries {
-    let mut entries = engine.entries().page_size(STEP as usize);
+    let mut entries = engine.entries().page_size(MOST);
     if let Some(operation) = &verb.operation {
         entries = entries.operation(operation.clone());
     }
@@ -99,37 +100,34 @@ fn matches(verb: &Purge, entry: &Entry) -> bool {
 }
 
 /// How many records match, and the age of the oldest.
-async fn matching(
-    engine: &Engine,
-    verb: &Purge,
-    output: &Output,
-) -> Result<(u64, Option<Duration>), Failure> {
-    let mut entries = entries(engine, verb);
-    let mut pace = Pace::new(verb.scan.rate, STEP);
+async fn matching(engine: &Engine, verb: &Purge) -> Result<(u64, Option<Duration>), Failure> {
+    let mut scan = Pace::new(verb.scan.rate);
+    let mut entries = entries(engine, verb).step_size(scan.step_size());
     let (mut number, mut oldest) = (0, None);
-    while let Some(page) = pace.step(&mut entries).await? {
+    while let Some(page) = scan.step(&mut entries).await? {
         for entry in page.entries().iter().filter(|entry| matches(verb, entry)) {
             number += 1;
             oldest = oldest.max(Some(entry.age()));
         }
-        output.progress(&format!("{} match …", count(number)));
+        Output::progress(&format!("{} match …", count(number)));
     }
-    output.progress("");
+    Output::progress("");
     Ok((number, oldest))
 }
 
-async fn remove(engine: &Engine, verb: &Purge, output: &Output) -> Result<Done, Failure> {
-    let mut entries = entries(engine, verb);
-    let mut scan = Pace::new(verb.scan.rate, STEP);
-    // Spread within the second, in small groups.
-    let mut pace = Pace::new(verb.purge_rate, u32::try_from(AT_ONCE).unwrap_or(1));
+async fn remove(engine: &Engine, verb: &Purge) -> Result<Done, Failure> {
+    let mut scan = Pace::new(verb.scan.rate);
+    let mut entries = entries(engine, verb).step_size(scan.step_size());
+    // In small groups, spread over the second.
+    let mut removals = Pace::new(verb.remove_rate);
+    let at_once = removals.step_size();
     let mut done = Done::default();
     let mut step = scan.step(&mut entries).await;
     loop {
         let page = match step {
             Ok(Some(page)) => page,
             Ok(None) => break,
-            Err(error) => return Err(interrupted(error.into(), done)),
+            Err(error) => return Err(interrupted(error, done)),
         };
         let mut found: Vec<_> = page
             .into_entries()
@@ -137,16 +135,16 @@ async fn remove(engine: &Engine, verb: &Purge, output: &Output) -> Result<Done, 
             .filter(|entry| matches(verb, entry))
             .collect();
         while !found.is_empty() {
-            pace.wait().await;
-            let group = found.split_off(found.len().saturating_sub(AT_ONCE));
+            removals.wait().await;
+            let group = found.split_off(found.len().saturating_sub(at_once));
             group_removed(group, &mut done)
                 .await
-                .map_err(|error| interrupted(error.into(), done))?;
-            output.progress(&format!("{} removed …", count(done.removed)));
+                .map_err(|error| interrupted(error, done))?;
+            Output::progress(&format!("{} removed …", count(done.removed)));
         }
         step = scan.step(&mut entries).await;
     }
-    output.progress("");
+    Output::progress("");
     Ok(done)
 }
 
@@ -160,7 +158,7 @@ async fn group_removed(group: Vec<Entry>, done: &mut Done) -> Result<(), Error> 
         match removed {
             Ok(Ok(())) => done.removed += 1,
             Ok(Err(error)) => match error.kind() {
-                ErrorKind::Changed { .. } | ErrorKind::Running { .. } => done.changed += 1,
+                ErrorKind::Changed | ErrorKind::Running { .. } => done.changed += 1,
                 _ => failed = Err(error),
             },
             // A removal is a future of the library, and is not aborted.
@@ -170,21 +168,33 @@ async fn group_removed(group: Vec<Entry>, done: &mut Done) -> Result<(), Error> 
     failed
 }
 
-fn interrupted(failure: Failure, done: Done) -> Failure {
-    let removed = count(done.removed);
-    Failure::store(format!("{failure}; {removed} records were removed before: repeat the command"))
+fn interrupted(error: Error, done: Done) -> Failure {
+    let failure = Failure::from(error);
+    let removed = records(done.removed);
+    Failure::store(format!(
+        "{failure}; {removed} removed before that: repeat the command"
+    ))
 }
 
-async fn expired(connected: &Connected, verb: &Purge, output: &Output) -> Result<ExitCode, Failure> {
+async fn expired(
+    connected: &Connected,
+    verb: &Purge,
+    output: &Output,
+) -> Result<ExitCode, Failure> {
     if verb.dry_run {
-        return Err(Failure::usage("--expired has no --dry-run: such rows have no effect on any call"));
+        return Err(Failure::usage(
+            "--expired has no --dry-run: such rows have no effect on any call",
+        ));
     }
-    confirm(verb.yes, "Delete the rows of expired records, which no call reads any more?")?;
+    confirm(
+        verb.yes,
+        "Delete the rows of expired records, which no call reads any more?",
+    )?;
     let deleted = connected.purge_expired().await?;
     if output.json {
-        output.document(&json!({ "deleted": deleted }))?;
+        Output::document(&json!({ "deleted": deleted }))?;
     } else {
-        output.text(|out| match deleted {
+        Output::text(|out| match deleted {
             Some(deleted) => writeln!(out, "{} expired rows deleted", count(deleted)),
             None => writeln!(out, "nothing to do: Redis deletes expired records itself"),
         })?;

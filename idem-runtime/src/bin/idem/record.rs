@@ -38,7 +38,9 @@ pub(crate) async fn find(engine: &Engine, which: &Which) -> Result<Entry, Failur
                 None => (call.public(), plain.public()),
             };
             let found = call.key(&key).entry().await?;
-            let digest = plain.key(&key).map_err(|error| Failure::usage(error.to_string()))?;
+            let digest = plain
+                .key(&key)
+                .map_err(|error| Failure::usage(error.to_string()))?;
             (found, digest.to_string())
         }
         (None, None) => return Err(Failure::usage("give --key or --digest")),
@@ -111,18 +113,38 @@ pub(crate) fn describe(out: &mut dyn Write, entry: &Entry, max_attempts: u16) ->
     field(out, "state", &format!("{name}: {meaning}"))?;
     if let EntryState::Running { lease_left } = entry.state() {
         let (age, left) = (duration(entry.age()), duration(lease_left));
-        field(out, "claim", &format!("renewed {age} ago, lapses in {left} unless renewed"))?;
+        field(
+            out,
+            "claim",
+            &format!("renewed {age} ago, lapses in {left} unless renewed"),
+        )?;
     }
-    field(out, "attempts", &format!("{} of {max_attempts}", entry.attempts()))?;
+    let attempts = match entry.state() {
+        EntryState::Abandoned | EntryState::Released => {
+            let limit =
+                format!("{max_attempts}, unless the function has another limit: --max-attempts");
+            format!("{} of {limit}", entry.attempts())
+        }
+        _ => entry.attempts().to_string(),
+    };
+    field(out, "attempts", &attempts)?;
     field(out, "fence", &entry.fence().get().to_string())?;
     let written = SystemTime::now().checked_sub(entry.age());
     let written = written.map_or_else(String::new, |at| format!(" ({})", moment(at)));
     let hand = if entry.is_by_hand() { ", by hand" } else { "" };
-    field(out, "written", &format!("{} ago{written}{hand}", duration(entry.age())))?;
-    field(out, "kept", &match entry.left() {
-        FOREVER => "for ever".to_owned(),
-        left => format!("for {} more", duration(left)),
-    })?;
+    field(
+        out,
+        "written",
+        &format!("{} ago{written}{hand}", duration(entry.age())),
+    )?;
+    field(
+        out,
+        "kept",
+        &match entry.left() {
+            FOREVER => "for ever".to_owned(),
+            left => format!("for {} more", duration(left)),
+        },
+    )?;
     if let Some(bytes) = entry.record_bytes() {
         field(out, "size", &format!("{bytes} bytes"))?;
     }

@@ -29,7 +29,7 @@ impl Change<'_> {
     /// Shows the record and the change, and asks.
     fn confirm(&self, entry: &Entry) -> Result<(), Failure> {
         if !self.output.json {
-            self.output.text(|out| {
+            Output::text(|out| {
                 describe(out, entry, self.max_attempts)?;
                 record::field(out, self.verb, &self.effect)
             })?;
@@ -47,7 +47,7 @@ impl Change<'_> {
         let (operation, digest, before) = before;
         let after = engine.entry(&operation, &digest).await?;
         if self.output.json {
-            self.output.document(&json!({
+            Output::document(&json!({
                 "changed": true,
                 "verb": self.verb,
                 "before": before,
@@ -55,8 +55,10 @@ impl Change<'_> {
             }))?;
         } else {
             let now = after.as_ref().map_or("gone", state::name);
-            self.output
-                .text(|out| writeln!(out, "\n{done}: the record is {now} now"))?;
+            let meaning = after
+                .as_ref()
+                .map_or("", |entry| state::meaning(entry, self.max_attempts));
+            Output::text(|out| writeln!(out, "\n{done}; state now {now}: {meaning}"))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -68,15 +70,24 @@ fn before(entry: &Entry) -> (String, String, Value) {
     (operation, digest, record::document(entry))
 }
 
-/// The error of a change, with the way on.
+/// Refuses to change a claim that is held.
+fn refuse_running(entry: &Entry) -> Result<(), Failure> {
+    match entry.state() {
+        EntryState::Running { lease_left } => Err(Failure::refused(format!(
+            "nothing was changed: a claim is held, and lapses in {} unless its process renews it; wait, or `idem \
+             release` it if the process is gone",
+            duration(lease_left)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The error of a change. That of a record which has changed states that nothing was changed.
 fn refused(error: idem_runtime::Error) -> Failure {
     match error.kind() {
-        ErrorKind::Running { .. } => Failure::refused(format!(
-            "{error}: nothing was changed; wait until its claim has ended, or `idem release` it if its process is gone"
-        )),
-        ErrorKind::Changed { .. } => Failure::refused(format!(
-            "{error}: nothing was changed; look at the record again with `idem show`"
-        )),
+        ErrorKind::Running { .. } => Failure::refused(
+            "nothing was changed: a call has claimed the key since; look at the record again with `idem show`",
+        ),
         _ => error.into(),
     }
 }
@@ -144,6 +155,18 @@ pub(crate) async fn resolve(
         ));
     }
     let entry = record::find(engine, &verb.which).await?;
+    refuse_running(&entry)?;
+    let is_answered = match entry.state() {
+        EntryState::Answered(_) => !entry.is_by_hand(),
+        state => state == EntryState::NotStored,
+    };
+    if is_answered {
+        return Err(Failure::refused(format!(
+            "nothing was changed: the record is {}, which its body has written, and no answer by hand replaces that; \
+             `idem reset` lets the body run again",
+            state::name(&entry)
+        )));
+    }
     let kind = if is_error { "business error" } else { "value" };
     let change = Change {
         verb: "resolve",
@@ -174,6 +197,7 @@ pub(crate) async fn reset(
     output: &Output,
 ) -> Result<ExitCode, Failure> {
     let entry = record::find(engine, &verb.which).await?;
+    refuse_running(&entry)?;
     let steps = match (entry.has_steps(), verb.drop_steps) {
         (false, _) => "",
         (true, true) => ", and all of its steps",

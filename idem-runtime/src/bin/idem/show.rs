@@ -37,10 +37,10 @@ pub(crate) async fn run(
             Answer::Value(value) => document["answer"] = value,
             Answer::Unreadable(why) => document["answer_unreadable"] = why.into(),
         }
-        output.document(&document)?;
+        Output::document(&document)?;
         return Ok(ExitCode::SUCCESS);
     }
-    output.text(|out| {
+    Output::text(|out| {
         describe(out, &entry, max_attempts)?;
         match answer {
             Answer::None => {}

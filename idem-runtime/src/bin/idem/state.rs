@@ -53,6 +53,12 @@ pub(crate) fn name(entry: &Entry) -> &'static str {
     }
 }
 
+/// Whether no attempt is left for an unfinished call.
+pub(crate) fn is_exhausted(entry: &Entry, max_attempts: u16) -> bool {
+    let waits = matches!(entry.state(), EntryState::Abandoned | EntryState::Released);
+    waits && entry.attempts() >= max_attempts
+}
+
 /// What is known of the call, and what the next one gets.
 pub(crate) fn meaning(entry: &Entry, max_attempts: u16) -> &'static str {
     let has_attempts = entry.attempts() < max_attempts;
@@ -64,8 +70,11 @@ pub(crate) fn meaning(entry: &Entry, max_attempts: u16) -> &'static str {
         EntryState::Abandoned => {
             "a body began and did not end, and no attempt is left: calls are refused as exhausted"
         }
+        EntryState::Released if entry.is_by_hand() => {
+            "an operator has taken the record back; the next call runs the body"
+        }
         EntryState::Released if has_attempts => {
-            "the body reported no effect; the next call runs it"
+            "the body ended without an effect, or its claim was released; the next call runs it"
         }
         EntryState::Released => "no attempt is left: calls are refused as exhausted",
         EntryState::Answered(OutcomeKind::Error) => "every call gets the stored business error",
@@ -93,9 +102,9 @@ pub(crate) fn advice(entry: &Entry, max_attempts: u16) -> Option<&'static str> {
         EntryState::Released if !has_attempts => {
             Some("find the cause of the failures; `idem reset` lets it run again")
         }
-        EntryState::NotStored => {
-            Some("reply to the caller by hand; `idem reset` runs the body again, and its effect happens again")
-        }
+        EntryState::NotStored => Some(
+            "reply to the caller by hand; `idem reset` runs the body again, and its effect happens again",
+        ),
         _ => None,
     }
 }

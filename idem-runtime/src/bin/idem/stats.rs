@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::arguments::Stats;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::pace::{Pace, STEP};
+use crate::pace::{MOST, Pace};
 use crate::table::{Align, Table};
 use crate::tally::{Counts, Tally};
 use crate::text::{bytes, count, duration};
@@ -43,8 +43,8 @@ pub(crate) async fn run(
     if let Some(operation) = &verb.operation {
         entries = entries.operation(operation.clone());
     }
-    entries = entries.page_size(STEP as usize);
-    let mut pace = Pace::new(verb.scan.rate, STEP);
+    let mut pace = Pace::new(verb.scan.rate);
+    entries = entries.page_size(MOST).step_size(pace.step_size());
     let (mut tally, mut samples) = (Tally::default(), BTreeMap::<String, Sample>::new());
     let (mut random, mut steps, mut seen) = (Random::new(), 0_u64, 0_u64);
     while let Some(page) = pace.step(&mut entries).await? {
@@ -58,12 +58,12 @@ pub(crate) async fn run(
             }
         }
         steps += 1;
-        if steps.is_multiple_of(20) {
-            output.progress(&format!("{} records …", count(seen)));
+        if steps.is_multiple_of(200) {
+            Output::progress(&format!("{} records …", count(seen)));
         }
     }
-    if steps >= 20 {
-        output.progress("");
+    if steps >= 200 {
+        Output::progress("");
     }
     let mut sizes = BTreeMap::new();
     for (operation, sample) in samples {
@@ -72,9 +72,9 @@ pub(crate) async fn run(
         }
     }
     if output.json {
-        output.document(&document(&tally, &sizes))?;
+        Output::document(&document(&tally, &sizes))?;
     } else {
-        output.text(|out| table(out, &tally, &sizes))?;
+        Output::text(|out| table(out, &tally, &sizes))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -112,7 +112,7 @@ impl Sample {
     }
 }
 
-/// Numbers that need not be secret: SplitMix64, begun at the address of a value and the time.
+/// Numbers that need not be secret: `SplitMix64`.
 #[derive(Debug)]
 struct Random(u64);
 
@@ -135,9 +135,10 @@ fn document(tally: &Tally, sizes: &BTreeMap<String, Size>) -> Value {
     let operations = tally.operations().map(|(operation, counts)| {
         let mut document = counts.json();
         document["operation"] = operation.as_str().into();
-        document["bytes"] = sizes.get(operation).map_or(Value::Null, |size| {
-            json!({ "estimated": size.all, "mean": size.mean, "sampled": size.sampled })
-        });
+        document["bytes"] = sizes.get(operation).map_or(
+            Value::Null,
+            |size| json!({ "estimated": size.all, "mean": size.mean, "sampled": size.sampled }),
+        );
         document
     });
     json!({
@@ -146,6 +147,9 @@ fn document(tally: &Tally, sizes: &BTreeMap<String, Size>) -> Value {
         "unreadable": tally.unreadable,
     })
 }
+
+/// Those of them that are shown only if one has a count.
+pub(crate) const RARE: [(&str, Align); 4] = [COUNTS[3], COUNTS[5], COUNTS[7], COUNTS[8]];
 
 /// The columns of counts, beside the operation.
 pub(crate) const COUNTS: [(&str, Align); 9] = [
@@ -179,7 +183,7 @@ fn table(out: &mut dyn Write, tally: &Tally, sizes: &BTreeMap<String, Size>) -> 
     let mut columns = vec![("OPERATION", Align::Left)];
     columns.extend(COUNTS);
     columns.extend([
-        ("OLDEST UNFINISHED", Align::Right),
+        ("UNFINISHED FOR", Align::Right),
         ("OLDEST", Align::Right),
         ("BYTES (EST.)", Align::Right),
     ]);
@@ -200,20 +204,31 @@ fn table(out: &mut dyn Write, tally: &Tally, sizes: &BTreeMap<String, Size>) -> 
     }
     if tally.operations().len() > 1 {
         let all = sizes.values().map(|size| size.all).sum();
-        row("total", &tally.total(), Some(all).filter(|_| !sizes.is_empty()));
+        row(
+            "total",
+            &tally.total(),
+            Some(all).filter(|_| !sizes.is_empty()),
+        );
     }
     if table.is_empty() {
         return writeln!(out, "no records");
     }
+    for (head, _) in RARE {
+        table.hide(head, "0");
+    }
     table.write(out)?;
     if tally.unreadable > 0 {
-        writeln!(out, "\n{} records of another layout are not counted", tally.unreadable)?;
+        writeln!(
+            out,
+            "\n{} records of another layout are not counted",
+            tally.unreadable
+        )?;
     }
     writeln!(
         out,
-        "\nEXHAUSTED counts abandoned and released records again. OLDEST is the time since the last write. BYTES is an \
-         estimate: the mean\nof {} sampled records, without what the store itself takes for each. The hit rate is in \
-         the metrics of the service, not in the store.",
+        "\nAges are since the last write. An exhausted record is abandoned or released as well. Bytes are an estimate: the \
+         mean of\n{} sampled records, without what the store adds to each. Hit rates are in the metrics of the services; \
+         no store has them.",
         count(sizes.values().map(|size| size.sampled).sum())
     )
 }

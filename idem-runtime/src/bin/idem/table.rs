@@ -28,6 +28,23 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// Leaves out a column that has this text in each row.
+    pub(crate) fn hide(&mut self, head: &str, text: &str) {
+        let Some(place) = self.columns.iter().position(|(known, _)| *known == head) else {
+            return;
+        };
+        if self
+            .rows
+            .iter()
+            .all(|row| row.get(place).is_some_and(|cell| cell == text))
+        {
+            self.columns.remove(place);
+            for row in &mut self.rows {
+                row.remove(place);
+            }
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

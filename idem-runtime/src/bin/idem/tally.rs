@@ -7,6 +7,7 @@ use idem_runtime::admin::{Entry, EntryState};
 use idem_runtime::store::OutcomeKind;
 use serde_json::{Value, json};
 
+use crate::state::is_exhausted;
 use crate::text::millis;
 
 /// The most operations that are counted apart: names may be made of data by mistake.
@@ -48,8 +49,7 @@ impl Counts {
 
     fn add(&mut self, entry: &Entry, max_attempts: u16) {
         let (age, state) = (entry.age(), entry.state());
-        let is_exhausted = entry.attempts() >= max_attempts
-            && matches!(state, EntryState::Abandoned | EntryState::Released);
+        let is_exhausted = is_exhausted(entry, max_attempts);
         self.exhausted += u64::from(is_exhausted);
         let (count, is_unfinished) = match state {
             EntryState::Running { .. } => (&mut self.running, true),

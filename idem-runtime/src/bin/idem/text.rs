@@ -86,6 +86,12 @@ pub(crate) fn count(number: u64) -> String {
     out
 }
 
+/// `1 record`, `1,234 records`.
+pub(crate) fn records(number: u64) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} record{plural}", count(number))
+}
+
 /// `340 B`, `1.5 KiB`, `12.2 MiB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     let mut unit = "B";
@@ -151,7 +157,12 @@ mod tests {
 
     #[test]
     fn numbers_are_grouped() {
-        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (1_234_567, "1,234,567"),
+        ] {
             assert_eq!(count(number), text);
         }
         assert_eq!(bytes(1_536), "1.5 KiB");

@@ -16,9 +16,9 @@ use tokio::time::{sleep_until, timeout_at};
 use crate::arguments::Watch;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::pace::{Pace, STEP};
+use crate::pace::{MOST, Pace};
 use crate::state;
-use crate::stats::{COUNTS, cells};
+use crate::stats::{COUNTS, RARE, cells};
 use crate::table::{Align, Table};
 use crate::tally::{Counts, Tally, WINDOW};
 use crate::text::{count, duration, millis, moment};
@@ -40,7 +40,9 @@ pub(crate) async fn run(
     loop {
         let until = Instant::now() + verb.interval;
         let failed = sweeper.advance(until).await.err();
-        if verb.once && let Some(error) = failed {
+        if verb.once
+            && let Some(error) = failed
+        {
             return Err(error.into());
         }
         let frame = Frame {
@@ -50,9 +52,9 @@ pub(crate) async fn run(
             failed,
         };
         if output.json {
-            output.line(&frame.json())?;
+            Output::line(&frame.json())?;
         } else {
-            output.text(|out| {
+            Output::text(|out| {
                 if clears {
                     // Home, and the rest of the screen.
                     write!(out, "\x1b[H\x1b[2J")?;
@@ -103,9 +105,8 @@ impl Sweep {
     fn add(&mut self, entry: &Entry, max_attempts: u16) {
         self.records += 1;
         self.tally.add(entry, max_attempts);
-        let is_exhausted = entry.attempts() >= max_attempts;
         let state = match entry.state() {
-            EntryState::Abandoned | EntryState::Released if is_exhausted => "exhausted",
+            _ if state::is_exhausted(entry, max_attempts) => "exhausted",
             EntryState::Answered(_) | EntryState::Released | EntryState::NotStored => return,
             _ => state::name(entry),
         };
@@ -141,12 +142,13 @@ struct Sweeper<'a> {
 
 impl<'a> Sweeper<'a> {
     fn new(engine: &'a Engine, verb: &'a Watch, max_attempts: u16) -> Self {
+        let pace = Pace::new(verb.rate);
         Self {
             engine,
             verb,
             max_attempts,
-            pace: Pace::new(verb.rate, STEP),
-            entries: entries(engine, verb),
+            entries: entries(engine, verb).step_size(pace.step_size()),
+            pace,
             present: Sweep::new(),
             complete: None,
             sweeps: 0,
@@ -163,7 +165,8 @@ impl<'a> Sweeper<'a> {
             }
             self.pace.wait().await;
             // A step that is given up is made again.
-            let Ok(step) = timeout_at((until + WINDOW).into(), self.entries.next_step()).await else {
+            let Ok(step) = timeout_at((until + WINDOW).into(), self.entries.next_step()).await
+            else {
                 return Ok(());
             };
             let page = match step {
@@ -194,7 +197,7 @@ impl<'a> Sweeper<'a> {
 
     /// Begins the next sweep, and returns the present one.
     fn begin(&mut self) -> Sweep {
-        self.entries = entries(self.engine, self.verb);
+        self.entries = entries(self.engine, self.verb).step_size(self.pace.step_size());
         std::mem::replace(&mut self.present, Sweep::new())
     }
 
@@ -205,7 +208,7 @@ impl<'a> Sweeper<'a> {
 }
 
 fn entries(engine: &Engine, verb: &Watch) -> Entries {
-    let entries = engine.entries().page_size(STEP as usize);
+    let entries = engine.entries().page_size(MOST);
     match &verb.operation {
         Some(operation) => entries.operation(operation.clone()),
         None => entries,
@@ -244,7 +247,12 @@ impl Frame<'_> {
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let sweep = self.sweeper.shown();
         let of = (self.verb.operation.as_ref()).map_or_else(String::new, |of| format!(" {of}"));
-        writeln!(out, "idem watch{of}  {}  {}", self.store, moment(SystemTime::now()))?;
+        writeln!(
+            out,
+            "idem watch{of}  {}  {}",
+            self.store,
+            moment(SystemTime::now())
+        )?;
         writeln!(
             out,
             "covers {}; at most {} records/s\n",
@@ -334,7 +342,9 @@ fn counts(out: &mut dyn Write, tally: &Tally) -> io::Result<()> {
         row(operation, counts);
     }
     if !others.is_empty() {
-        let sum = others.iter().fold(Counts::default(), |sum, (_, counts)| sum.plus(counts));
+        let sum = others
+            .iter()
+            .fold(Counts::default(), |sum, (_, counts)| sum.plus(counts));
         row(&format!("({} more)", others.len()), &sum);
     }
     if operations.len() > 1 {
@@ -342,6 +352,9 @@ fn counts(out: &mut dyn Write, tally: &Tally) -> io::Result<()> {
     }
     if table.is_empty() {
         return writeln!(out, "no records");
+    }
+    for (head, _) in RARE {
+        table.hide(head, "0");
     }
     table.write(out)
 }

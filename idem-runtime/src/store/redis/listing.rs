@@ -216,7 +216,7 @@ impl RedisCore {
     ) -> Result<(ListReply, u64), StoreError> {
         let names = Names::new(request);
         let limit = request.limit.clamp(1, EXAMINED);
-        let mut count = EXAMINED;
+        let mut count = request.examined.clamp(1, EXAMINED);
         loop {
             let mut scan = Cmd::new();
             scan.arg("SCAN").arg(cursor.to_string());

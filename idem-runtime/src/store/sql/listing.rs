@@ -101,7 +101,12 @@ impl<B: SqlDriver> SqlStoreState<B> {
         let range = KeyRange::of(request)?;
         let limit = request.limit.clamp(1, EXAMINED);
         // Every row of the block is listed, unless it has expired or has another prefix.
-        let rows = if request.wants_all() { limit } else { EXAMINED };
+        let examined = request.examined.clamp(1, EXAMINED);
+        let rows = if request.wants_all() {
+            limit.min(examined)
+        } else {
+            examined
+        };
         let arguments = [
             Argument::Bytes(&range.first),
             Argument::Bytes(&range.last),

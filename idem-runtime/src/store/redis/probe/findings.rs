@@ -114,7 +114,8 @@ impl Server {
                 "look at `CLUSTER INFO` and `CLUSTER NODES`",
             ),
         };
-        let meaning = "claims are refused; finished answers are still replayed where it can be read";
+        let meaning =
+            "claims are refused; finished answers are still replayed where it can be read";
         Some(Finding::fail("writes", fact).means(meaning).remedy(remedy))
     }
 
@@ -152,7 +153,9 @@ impl Server {
             return Finding::ok(TOPIC, fact);
         }
         Finding::warn(TOPIC, fact)
-            .means("when it is full, claims are refused; answers of running bodies are stored later")
+            .means(
+                "when it is full, claims are refused; answers of running bodies are stored later",
+            )
             .remedy("raise `maxmemory`, shorten `ttl`, or remove other data")
     }
 
@@ -176,7 +179,9 @@ impl Server {
             return match persistence.fsync.as_deref() {
                 Some("always") => Finding::ok(TOPIC, fact),
                 Some("no") => Finding::warn(TOPIC, fact)
-                    .means("a power loss forgets the last claims and answers: their bodies run again")
+                    .means(
+                        "a power loss forgets the last claims and answers: their bodies run again",
+                    )
                     .remedy("set `appendfsync everysec`, or `always` where no answer may be lost"),
                 _ => Finding::ok(TOPIC, fact)
                     .means("a crash of the machine forgets up to a second: those bodies run again")

@@ -52,7 +52,9 @@ impl Server {
                 let replied = micros_since_1970();
                 server.info(&reply);
                 // The server read its clock between the two, in their middle most likely.
-                server.clock_ahead_us = server.time_us.map(|time| time - i64::midpoint(asked, replied));
+                server.clock_ahead_us = server
+                    .time_us
+                    .map(|time| time - i64::midpoint(asked, replied));
             }
             Err(failure) => {
                 let error = failure.store_error("asking Redis about itself");

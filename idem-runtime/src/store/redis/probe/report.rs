@@ -55,7 +55,9 @@ impl Report {
 
     /// Each server, with its address in a cluster.
     pub(super) fn nodes(&self) -> impl Iterator<Item = (Option<&Address>, &Server)> {
-        self.servers.iter().map(|(at, server)| (at.as_ref(), server))
+        self.servers
+            .iter()
+            .map(|(at, server)| (at.as_ref(), server))
     }
 
     /// The primaries that did not reply, and why.

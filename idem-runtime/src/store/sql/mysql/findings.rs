@@ -15,7 +15,10 @@ pub(super) async fn findings(conn: &mut MySqlConnection) -> Result<Vec<Finding>,
     let mut isolation = None;
     for name in ["transaction_isolation", "tx_isolation"] {
         let query = sqlx::AssertSqlSafe(format!("SELECT CAST(@@{name} AS CHAR)"));
-        if let Ok(level) = sqlx::query_scalar::<_, String>(query).fetch_one(&mut *conn).await {
+        if let Ok(level) = sqlx::query_scalar::<_, String>(query)
+            .fetch_one(&mut *conn)
+            .await
+        {
             isolation = Some(level);
             break;
         }

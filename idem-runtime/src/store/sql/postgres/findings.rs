@@ -39,7 +39,10 @@ pub(super) async fn findings(conn: &mut PgConnection) -> Result<Vec<Finding>, sq
 }
 
 fn of_version(version: &str) -> Finding {
-    let major = version.split('.').next().and_then(|major| major.parse().ok());
+    let major = version
+        .split('.')
+        .next()
+        .and_then(|major| major.parse().ok());
     let fact = format!("PostgreSQL {version}");
     match major {
         Some(0..12) => Finding::warn("version", fact).remedy("update it to 12 or newer"),
@@ -65,7 +68,9 @@ fn of_durability(fsync: &str, commit: &str, pages: &str) -> Finding {
     let fact = format!("fsync {fsync}, synchronous_commit {commit}, full_page_writes {pages}");
     if fsync == "off" {
         return Finding::fail("durability", fact)
-            .means("a crash of the machine forgets acknowledged records, and may damage the database")
+            .means(
+                "a crash of the machine forgets acknowledged records, and may damage the database",
+            )
             .remedy("set `fsync = on`");
     }
     if commit == "off" {
@@ -93,5 +98,8 @@ fn of_replicas(replicas: &[(Option<String>, Option<i64>)], synchronous: &str) ->
             .means("a failover forgets the last commits, and those bodies run again")
             .remedy("`synchronous_standby_names` where a second start is not acceptable");
     }
-    Finding::ok("replicas", format!("{fact}, synchronous_standby_names is set"))
+    Finding::ok(
+        "replicas",
+        format!("{fact}, synchronous_standby_names is set"),
+    )
 }
