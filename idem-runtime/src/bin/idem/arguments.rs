@@ -168,7 +168,7 @@ pub(crate) struct Ls {
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Scan {
     /// The most records to examine in a second, so that other clients of the server are not delayed.
-    #[arg(long, value_name = "RECORDS", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "RECORDS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rate: u32,
 }
 
@@ -273,7 +273,7 @@ pub(crate) struct Watch {
     #[arg(long)]
     pub(crate) once: bool,
     /// The most records to examine in a second. A larger store is covered by a sweep over several frames.
-    #[arg(long, value_name = "RECORDS", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "RECORDS", default_value_t = 2_500, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rate: u32,
 }
 

@@ -99,7 +99,7 @@ async fn listing(store: &Arc<dyn Store>, prefix: &str) -> Finding {
     match store.list(&request).await {
         Ok(_) => Finding::ok(TOPIC, "records can be listed"),
         Err(error) if error.kind() == StoreErrorKind::Refused => {
-            Finding::warn(TOPIC, error.to_string())
+            Finding::warn(TOPIC, "refused: a right is missing")
                 .means(
                     "calls are not affected; `idem ls`, `stats`, `purge` and `watch` are refused",
                 )

@@ -8,12 +8,12 @@ use serde_json::json;
 
 use crate::arguments::Ls;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, Progress};
 use crate::pace::Pace;
 use crate::record;
 use crate::state;
 use crate::table::{Align, Table};
-use crate::text::{count, duration};
+use crate::text::{duration, records};
 
 pub(crate) async fn run(
     engine: &Engine,
@@ -24,14 +24,13 @@ pub(crate) async fn run(
     let limit = usize::try_from(verb.limit).unwrap_or(usize::MAX);
     let mut scan = Pace::new(verb.scan.rate);
     let mut entries = entries(engine, verb).step_size(scan.step_size());
-    let (mut found, mut unreadable, mut steps) = (Vec::new(), 0, 0_u64);
+    let (mut found, mut unreadable, mut progress) = (Vec::new(), 0, Progress::new());
     let cursor = loop {
         // A step gives no more than the rest of the page, so that the cursor is behind its last record.
         entries = entries.page_size(limit - found.len());
         let Some(page) = scan.step(&mut entries).await? else {
             break None;
         };
-        steps += 1;
         unreadable += page.unreadable();
         let cursor = page.cursor().map(str::to_owned);
         let old_enough = |entry: &Entry| verb.older_than.is_none_or(|age| entry.age() >= age);
@@ -39,14 +38,9 @@ pub(crate) async fn run(
         if cursor.is_none() || found.len() >= limit {
             break cursor;
         }
-        if steps.is_multiple_of(200) {
-            let (found, steps) = (count(found.len() as u64), count(steps));
-            Output::progress(&format!("{found} found in {steps} steps …"));
-        }
+        progress.show(|| format!("{} found, scanning …", records(found.len() as u64)));
     };
-    if steps >= 200 {
-        Output::progress("");
-    }
+    drop(progress);
     if output.json {
         let entries: Vec<_> = found.iter().map(record::document).collect();
         Output::document(&json!({

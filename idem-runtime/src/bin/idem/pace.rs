@@ -9,7 +9,7 @@ use tokio::time::sleep;
 /// The most records of a step.
 pub(crate) const MOST: usize = 1_000;
 /// Steps in a second: the more, the fewer commands follow each other closely.
-const STEPS: u32 = 200;
+const STEPS: u32 = 500;
 
 /// Steps at a pace.
 #[derive(Debug)]

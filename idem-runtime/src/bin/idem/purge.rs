@@ -12,7 +12,7 @@ use crate::arguments::Purge;
 use crate::confirm::confirm;
 use crate::connect::Connected;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, Progress};
 use crate::pace::{MOST, Pace};
 use crate::text::{count, duration, records};
 
@@ -103,15 +103,15 @@ fn matches(verb: &Purge, entry: &Entry) -> bool {
 async fn matching(engine: &Engine, verb: &Purge) -> Result<(u64, Option<Duration>), Failure> {
     let mut scan = Pace::new(verb.scan.rate);
     let mut entries = entries(engine, verb).step_size(scan.step_size());
+    let mut progress = Progress::new();
     let (mut number, mut oldest) = (0, None);
     while let Some(page) = scan.step(&mut entries).await? {
         for entry in page.entries().iter().filter(|entry| matches(verb, entry)) {
             number += 1;
             oldest = oldest.max(Some(entry.age()));
         }
-        Output::progress(&format!("{} match …", count(number)));
+        progress.show(|| format!("{} match, scanning …", records(number)));
     }
-    Output::progress("");
     Ok((number, oldest))
 }
 
@@ -121,6 +121,7 @@ async fn remove(engine: &Engine, verb: &Purge) -> Result<Done, Failure> {
     // In small groups, spread over the second.
     let mut removals = Pace::new(verb.remove_rate);
     let at_once = removals.step_size();
+    let mut progress = Progress::new();
     let mut done = Done::default();
     let mut step = scan.step(&mut entries).await;
     loop {
@@ -140,11 +141,10 @@ async fn remove(engine: &Engine, verb: &Purge) -> Result<Done, Failure> {
             group_removed(group, &mut done)
                 .await
                 .map_err(|error| interrupted(error, done))?;
-            Output::progress(&format!("{} removed …", count(done.removed)));
+            progress.show(|| format!("{} removed …", records(done.removed)));
         }
         step = scan.step(&mut entries).await;
     }
-    Output::progress("");
     Ok(done)
 }
 

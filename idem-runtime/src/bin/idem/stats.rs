@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use crate::arguments::Stats;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, Progress};
 use crate::pace::{MOST, Pace};
 use crate::table::{Align, Table};
 use crate::tally::{Counts, Tally};
-use crate::text::{bytes, count, duration};
+use crate::text::{bytes, count, duration, records};
 
 /// Digests of records to be read, chosen so that each record of an operation is as likely as any other.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ pub(crate) async fn run(
     let mut pace = Pace::new(verb.scan.rate);
     entries = entries.page_size(MOST).step_size(pace.step_size());
     let (mut tally, mut samples) = (Tally::default(), BTreeMap::<String, Sample>::new());
-    let (mut random, mut steps, mut seen) = (Random::new(), 0_u64, 0_u64);
+    let (mut random, mut progress, mut seen) = (Random::new(), Progress::new(), 0_u64);
     while let Some(page) = pace.step(&mut entries).await? {
         tally.unreadable += page.unreadable();
         for entry in page {
@@ -57,14 +57,9 @@ pub(crate) async fn run(
                 sample.offer(entry.key().to_string(), verb.sample, &mut random);
             }
         }
-        steps += 1;
-        if steps.is_multiple_of(200) {
-            Output::progress(&format!("{} records …", count(seen)));
-        }
+        progress.show(|| format!("{} counted, scanning …", records(seen)));
     }
-    if steps >= 200 {
-        Output::progress("");
-    }
+    drop(progress);
     let mut sizes = BTreeMap::new();
     for (operation, sample) in samples {
         if let Some(size) = sample.read(engine, &operation).await? {
