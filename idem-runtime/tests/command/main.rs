@@ -11,10 +11,11 @@ mod verbs;
 use std::sync::Arc;
 
 use idem_harness::{ClusterSetup, MariaDbServer, PostgresServer, RedisServer, TestDir};
+use idem_runtime::store::layered::LayeredStore;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqliteStore};
 
-use crate::filled::Site;
+use crate::filled::{PAY, PREFIX, PayError, Site, receipt};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_verb_on_redis() {
@@ -55,4 +56,32 @@ async fn every_verb_on_sqlite() {
     let store = SqliteStore::connect(&url).await.unwrap();
     store.migrate().await.unwrap();
     verbs::all(Site::new(url, Arc::new(store))).await;
+}
+
+/// The copy of an answer in the fast store is withdrawn with the answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reset_withdraws_the_copy_in_front() {
+    let (front, durable) = (RedisServer::start(), PostgresServer::start());
+    let fast = RedisStore::connect(front.url()).await.unwrap();
+    let store = PostgresStore::connect(durable.url()).await.unwrap();
+    store.migrate().await.unwrap();
+    let site = Site::new(durable.url(), Arc::new(LayeredStore::new(fast, store)));
+    assert_eq!(
+        site.pay("o-1", Ok(receipt("r-1"))).await,
+        Ok(receipt("r-1"))
+    );
+    let replayed = site.pay("o-1", Err(PayError::Down)).await;
+    assert_eq!(replayed, Ok(receipt("r-1")));
+    let url = front.url();
+    let reset = ["reset", PAY, "--key", "\"o-1\"", "--yes", "--front", &*url];
+    assert!(site.idem(&reset).done().contains("state now released"));
+    let other = Site::new(durable.url(), {
+        let fast = RedisStore::connect(front.url()).await.unwrap();
+        let store = PostgresStore::connect(durable.url()).await.unwrap();
+        Arc::new(LayeredStore::new(fast, store))
+    });
+    let ran = other.pay("o-1", Ok(receipt("r-2"))).await;
+    assert_eq!(ran, Ok(receipt("r-2")));
+    let wrong = ["--prefix", PREFIX, "ls", "--front", &durable.url()];
+    site.idem(&wrong).refused(2, "--front");
 }

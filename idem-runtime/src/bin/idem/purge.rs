@@ -66,7 +66,7 @@ pub(crate) async fn run(
         Output::text(|out| {
             write!(
                 out,
-                "{} removed: expires within 10 seconds",
+                "{} removed; what is left of a record expires in 10 seconds",
                 records(done.removed)
             )?;
             if done.changed > 0 {
