@@ -83,7 +83,7 @@ impl Finding {
     }
 }
 
-#[cfg(feature = "_server")]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 impl Finding {
     /// The difference of the server's clock to that of this machine, in microseconds; negative: the server is behind.
     pub(crate) fn of_clock(ahead_us: Option<i64>) -> Self {

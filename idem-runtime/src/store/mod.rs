@@ -68,6 +68,7 @@ pub use self::error::{StoreError, StoreErrorKind};
 pub use self::finding::{Finding, FindingLevel};
 pub use self::future::StoreFuture;
 pub use self::invalidation::{Hearing, Listener, Listeners};
+#[cfg(feature = "_server")]
 pub(crate) use self::listing::EXAMINED;
 pub(crate) use self::listing::no_position;
 pub use self::listing::{ListReply, ListRequest, Listed};

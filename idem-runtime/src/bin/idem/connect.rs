@@ -141,6 +141,10 @@ impl Connected {
     }
 }
 
+#[cfg_attr(
+    not(any(feature = "mysql", feature = "postgres", feature = "sqlite")),
+    allow(clippy::unused_async, reason = "of SQL stores alone")
+)]
 impl Durable {
     async fn connect(connection: &Connection) -> Result<Self, Failure> {
         let address = connection.address()?;
