@@ -29,6 +29,7 @@ mod prelude;
 mod provenance;
 mod reconciling;
 mod reconciling_faults;
+mod recorded_attempts;
 mod remote_wait;
 mod requests;
 mod resets;

@@ -6,8 +6,8 @@ use std::task::Waker;
 
 use bytes::Bytes;
 
-use crate::record::Journal;
 use crate::record::journal::{BrokenJournal, EntryKind, JournalEntry, StepDigest};
+use crate::record::{Journal, JournalKind};
 
 /// The highest number of different steps of a call.
 pub(crate) const MAX_STEPS: usize = 64;
@@ -94,6 +94,7 @@ impl StepLog {
                         log.origin = Some(entry.step);
                     }
                 }
+                Ok(entry) if entry.kind.is_attempt() => {}
                 Ok(entry) if entry.kind == EntryKind::Void => {
                     log.earlier.remove(&entry.step);
                 }
@@ -211,18 +212,32 @@ impl StepLog {
         }
     }
 
-    /// What counts of the journal once the attempt has ended in good order; `None` for a call without steps.
-    pub(crate) fn released(&self) -> Option<Journal> {
-        let log = self.there()?;
-        let journal = Journal::new(Bytes::copy_from_slice(&log.bytes));
-        drop(log);
-        (!journal.is_empty()).then(|| journal.compacted())
+    /// What counts of the journal once the attempt has ended in good order; empty for a first attempt without steps.
+    pub(crate) fn released(&self) -> Journal {
+        match self.there() {
+            Some(log) => Journal::new(Bytes::copy_from_slice(&log.bytes)).compacted(),
+            None => Journal::default(),
+        }
     }
 
     /// The part of the journal that is in the store; empty for a call without steps.
     pub(crate) fn confirmed(&self) -> Journal {
         match self.there() {
-            Some(log) => Journal::new(Bytes::copy_from_slice(&log.bytes[..log.known])),
+            Some(log) if log.known > 0 => {
+                let journal = Journal::new(Bytes::copy_from_slice(&log.bytes[..log.known]));
+                match journal.kind() {
+                    JournalKind::Steps => journal,
+                    _ => Journal::default(),
+                }
+            }
+            _ => Journal::default(),
+        }
+    }
+
+    /// The attempts that the record remembers; empty for a first attempt.
+    pub(crate) fn attempts(&self) -> Journal {
+        match self.there() {
+            Some(log) => Journal::new(Bytes::copy_from_slice(&log.bytes)).attempts(),
             None => Journal::default(),
         }
     }
@@ -235,6 +250,14 @@ impl StepLog {
     /// How many bytes are in the store.
     pub(crate) fn known(&self) -> usize {
         self.there().map_or(0, |log| log.known)
+    }
+
+    /// The kind of the journal that is in the store.
+    pub(crate) fn known_kind(&self) -> JournalKind {
+        match self.there() {
+            Some(log) if log.known > 0 => JournalKind::Steps,
+            _ => JournalKind::None,
+        }
     }
 
     /// Records that the store has so many bytes.

@@ -14,7 +14,7 @@ use super::row::Row;
 use super::state::SqlStoreState;
 use crate::identity::operation::RecordKey;
 use crate::record::transition;
-use crate::record::{Fence, Header, Journal, State};
+use crate::record::{Fence, Header, Journal, JournalKind, State};
 use crate::store::{Admission, ClaimReply, ClaimRequest, Current, Needs, StoreError};
 
 /// How long a claim waits for the file's writer before it reads.
@@ -48,7 +48,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
                 return (None, None);
             }
             let (reply, write) = transition::claim(current, request, now_us);
-            let write = write.map(|header| RecordWrite::header(header, current));
+            let write = write.map(RecordWrite::claim);
             (Some(reply), write)
         };
         for _ in 0..TRIES {
@@ -167,6 +167,6 @@ pub(super) fn fresh(request: &ClaimRequest) -> Header {
         retain: request.retain,
         fingerprint: request.fingerprint,
         types: request.types,
-        has_journal: false,
+        journal: JournalKind::None,
     }
 }

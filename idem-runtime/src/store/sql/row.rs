@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::columns::FOREVER_LIFE;
-use crate::record::{FOREVER, HEADER, LAYOUT, LAYOUT_JOURNAL, Owner, Record, Unreadable};
+use crate::record::{FOREVER, HEADER, JournalKind, Owner, Record, Unreadable};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// A row as it was read.
@@ -129,7 +129,7 @@ fn bytes(parts: &RowColumns<'_>) -> Option<Bytes> {
     record.push(
         u8::try_from(parts.layout)
             .ok()
-            .filter(|layout| [LAYOUT, LAYOUT_JOURNAL].contains(layout))?,
+            .filter(|layout| JournalKind::of_layout(*layout).is_some())?,
     );
     let &[state] = parts.state.as_bytes() else {
         return None;
