@@ -90,6 +90,44 @@ impl AttemptEnd {
     }
 }
 
+impl AttemptEnd {
+    /// What happened, and what of the [guarantee](crate::guide::guarantee) let a body start again, or not.
+    #[must_use]
+    pub fn explanation(self) -> &'static str {
+        match self {
+            Self::Value => {
+                "it returned a value, which every later call gets: no body starts again (promise 2)"
+            }
+            Self::BusinessError => {
+                "it returned a business error, which was kept: every later call gets it (promise 2)"
+            }
+            Self::SystemError => {
+                "it returned a system error, which is not kept: the key was released, and the next call runs the body \
+                 (promise 4)"
+            }
+            Self::Cancelled => {
+                "its caller dropped it: by `on_cancel` the key was released, and the next call runs the body (promise 4), \
+                 or the outcome was recorded as unknown (promise 6)"
+            }
+            Self::Panicked => {
+                "its body panicked: by `on_panic` the key was released, and the next call runs the body (promise 4), or \
+                 the outcome was recorded as unknown (promise 6)"
+            }
+            Self::Unknown => {
+                "its outcome is not known: no body starts until a `reconcile` hook or an operator has settled it, or `ttl` \
+                 has passed (promise 6)"
+            }
+            Self::Released => "it gave its claim back: the next call runs the body (promise 4)",
+            Self::Lapsed => {
+                "its lease lapsed before it had ended: its process died, was paused or was cut off from the store for \
+                 longer than the lease, or its body ran for longer than `max_run`; the next call took the key over \
+                 (promises 1 and 4)"
+            }
+            Self::Other => "a later version of idem recorded its end",
+        }
+    }
+}
+
 impl fmt::Display for AttemptEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
