@@ -30,6 +30,8 @@ mod provenance;
 mod reconciling;
 mod reconciling_faults;
 mod recorded_attempts;
+mod recorded_attempts_differ;
+mod recorded_attempts_reviewed;
 mod remote_wait;
 mod requests;
 mod resets;

@@ -284,4 +284,13 @@ mod tests {
         }
         assert_eq!(Attempt::all_of(&journal).len(), MAX_ATTEMPTS);
     }
+
+    #[test]
+    fn steps_that_cannot_be_read_are_no_attempts() {
+        let broken = Journal::new(Bytes::from_static(b"\0\0\0\x09Z12345678"));
+        assert_eq!(broken.attempts(), Journal::default());
+        let first = Journal::default().with(&attempt(1, AttemptEnd::Lapsed).entry());
+        let both = [&first.as_bytes()[..], &broken.as_bytes()[..]].concat();
+        assert_eq!(Journal::new(both.into()).attempts(), first);
+    }
 }
