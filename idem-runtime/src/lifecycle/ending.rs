@@ -26,10 +26,9 @@ use crate::local::cache::{Life, Permit};
 use crate::local::singleflight::LocalLease as _;
 use crate::local::singleflight::SharedOutcome;
 use crate::policy::{EffectivePolicy, LONG, OnCancel, OnPanic, OnUnconfirmed};
-use crate::record::record::LENGTH;
 use crate::record::transition::{CompleteReply, ReleaseReply, Remains};
 use crate::record::unknown_cause::Cause;
-use crate::record::{AttemptEnd, Header, Journal, JournalKind, OutcomeKind, Record, State};
+use crate::record::{AttemptEnd, HEADER, Header, Journal, JournalKind, OutcomeKind, Record, State};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// A held claim. Its lease is renewed until this is dropped.
@@ -151,7 +150,13 @@ impl HeldClaim {
         match &self.core().recorder {
             Some(recorder) if matches!(claim.state, State::Pending { .. }) => {
                 let attempt = recorder.attempt(&claim, end, self.core().clock.calendar());
-                journal.with(&attempt.entry())
+                let with = journal.with(&attempt.entry());
+                // One that the store would not read again is not written.
+                let max_bytes = self.core().store.max_record_bytes();
+                match max_bytes {
+                    Some(max) if HEADER + with.as_bytes().len() > max => journal,
+                    _ => with,
+                }
             }
             _ => journal,
         }
@@ -164,17 +169,13 @@ impl HeldClaim {
         if !attempts.is_empty() {
             let end = match outcome {
                 OutcomeKind::Error => AttemptEnd::BusinessError,
+                OutcomeKind::Tombstone => AttemptEnd::NotStored,
                 _ => AttemptEnd::Value,
             };
             attempts = self.record_attempt(attempts, end);
-            let room = (self.core().store.max_record_bytes()).map_or(usize::MAX, |most| {
-                most.saturating_sub(record.len() + LENGTH)
-            });
-            if attempts.as_bytes().len() > room {
-                attempts = Journal::default();
-            }
         }
-        Record::append_attempts(&mut record, header, &attempts);
+        let max_bytes = self.core().store.max_record_bytes();
+        Record::append_attempts(&mut record, header, &attempts, max_bytes);
         Ending::Complete {
             outcome,
             record: record.into(),
@@ -512,15 +513,18 @@ impl HeldClaim {
         let clock = &*self.core().clock;
         let moment = clock.now() + reply_time;
         let mut backoff = Backoff::new(&owner);
-        let mut journal = self.lease().steps.released();
+        // What the record has is replaced, even by nothing: a step may have begun without an effect.
+        let released = self.lease().steps.released();
+        let replaces = released.is_some();
+        let mut journal = released.unwrap_or_default();
         // Attempts alone are not worth a record that the server has forgotten.
         let mut writes_again = journal.kind() == JournalKind::Steps;
         if let Some(end) = end {
-            journal = self.record_attempt(journal, end).compacted();
+            journal = self.record_attempt(journal, end);
         }
         loop {
             let (key, store) = (&self.lease().key, &self.core().store);
-            let reply = if journal.is_empty() {
+            let reply = if journal.is_empty() && !replaces {
                 store.release(key, &owner, remains)
             } else {
                 store.release_with_journal(key, &owner, remains, &journal)

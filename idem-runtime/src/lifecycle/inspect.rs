@@ -431,7 +431,11 @@ impl Entry {
             fingerprint,
             ..self.header(State::Done { outcome, schema }, retain)
         };
-        Record::append_attempts(&mut record, header, &self.record.journal().attempts());
+        let (attempts, max_bytes) = (
+            self.record.journal().attempts(),
+            self.core.store.max_record_bytes(),
+        );
+        Record::append_attempts(&mut record, header, &attempts, max_bytes);
         self.send(record.into(), Some(outcome)).await
     }
 

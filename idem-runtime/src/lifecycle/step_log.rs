@@ -212,12 +212,12 @@ impl StepLog {
         }
     }
 
-    /// What counts of the journal once the attempt has ended in good order; empty for a first attempt without steps.
-    pub(crate) fn released(&self) -> Journal {
-        match self.there() {
-            Some(log) => Journal::new(Bytes::copy_from_slice(&log.bytes)).compacted(),
-            None => Journal::default(),
-        }
+    /// What counts of the journal once the attempt has ended in good order; `None` for a first attempt without steps.
+    pub(crate) fn released(&self) -> Option<Journal> {
+        let log = self.there()?;
+        let journal = Journal::new(Bytes::copy_from_slice(&log.bytes));
+        drop(log);
+        (!journal.is_empty()).then(|| journal.compacted())
     }
 
     /// The part of the journal that is in the store; empty for a call without steps.

@@ -35,9 +35,11 @@ pub enum AttemptEnd {
     Value,
     /// It returned a business error, which was kept.
     BusinessError,
-    /// It returned a system error: the key was released.
+    /// It returned an error that is not kept: of class system, or by `on_error`. The key was released.
     SystemError,
-    /// Its caller dropped it.
+    /// It returned a value, or an error to be kept, that could not be stored.
+    NotStored,
+    /// Its caller dropped it, or idem did, because its lease was lost.
     Cancelled,
     /// Its body panicked.
     Panicked,
@@ -45,14 +47,15 @@ pub enum AttemptEnd {
     Unknown,
     /// It released its key without a result: a body that did not start, or a claim that was given back.
     Released,
-    /// Its lease lapsed, and another attempt claimed the key: it crashed, was paused, or lost its connection.
+    /// Its lease lapsed, and another attempt claimed the key: its process crashed, was paused, or lost its connection, or
+    /// its caller went away and `on_cancel` held the key.
     Lapsed,
     /// An end that this version does not know.
     Other,
 }
 
 impl AttemptEnd {
-    const CODES: [(u32, Self); 8] = [
+    const CODES: [(u32, Self); 9] = [
         (1, Self::Value),
         (2, Self::BusinessError),
         (3, Self::SystemError),
@@ -61,6 +64,7 @@ impl AttemptEnd {
         (6, Self::Unknown),
         (7, Self::Lapsed),
         (8, Self::Released),
+        (9, Self::NotStored),
     ];
 
     fn code(self) -> u32 {
@@ -80,6 +84,7 @@ impl AttemptEnd {
             Self::Value => "value",
             Self::BusinessError => "business-error",
             Self::SystemError => "system-error",
+            Self::NotStored => "not-stored",
             Self::Cancelled => "cancelled",
             Self::Panicked => "panicked",
             Self::Unknown => "unknown",
@@ -101,13 +106,17 @@ impl AttemptEnd {
             Self::BusinessError => {
                 "it returned a business error, which was kept: every later call gets it (promise 2)"
             }
+            Self::NotStored => {
+                "it succeeded, and its answer could not be stored: later calls are refused, and no body starts again \
+                 (promise 2)"
+            }
             Self::SystemError => {
-                "it returned a system error, which is not kept: the key was released, and the next call runs the body \
-                 (promise 4)"
+                "it returned an error that is not kept (of class system, or by `on_error`): the key was released, and \
+                 the next call runs the body (promise 4)"
             }
             Self::Cancelled => {
-                "its caller dropped it: by `on_cancel` the key was released, and the next call runs the body (promise 4), \
-                 or the outcome was recorded as unknown (promise 6)"
+                "its body was dropped, when the caller went away or the lease was lost: by `on_cancel` the key was \
+                 released, and the next call runs the body (promise 4), or the outcome was recorded as unknown (promise 6)"
             }
             Self::Panicked => {
                 "its body panicked: by `on_panic` the key was released, and the next call runs the body (promise 4), or \
@@ -120,8 +129,8 @@ impl AttemptEnd {
             Self::Released => "it gave its claim back: the next call runs the body (promise 4)",
             Self::Lapsed => {
                 "its lease lapsed before it had ended: its process died, was paused or was cut off from the store for \
-                 longer than the lease, or its body ran for longer than `max_run`; the next call took the key over \
-                 (promises 1 and 4)"
+                 longer than the lease, its body ran for longer than `max_run`, or its caller went away \
+                 (`on_cancel = hold`); the next call took the key over (promises 1 and 4)"
             }
             Self::Other => "a later version of idem recorded its end",
         }
@@ -214,9 +223,6 @@ impl Attempt {
 
 /// The journal of a record whose claim has lapsed, once another owner claims it at this moment of the store's clock.
 pub(crate) fn lapsed(journal: &Journal, claim: &Header, now_us: u64) -> Journal {
-    if usize::from(claim.attempts) > MAX_ATTEMPTS {
-        return journal.clone();
-    }
     let attempt = Attempt {
         owner: claim.owner,
         fence: claim.fence,
@@ -268,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn take_overs_are_remembered_up_to_a_number() {
+    fn the_first_and_the_last_take_overs_are_kept() {
         let header = |attempts| Header {
             attempts,
             ..Header::new(
@@ -282,7 +288,13 @@ mod tests {
         for attempts in 1..=100 {
             journal = lapsed(&journal, &header(attempts), 5_000);
         }
-        assert_eq!(Attempt::all_of(&journal).len(), MAX_ATTEMPTS);
+        let numbers: Vec<_> = (Attempt::all_of(&journal).iter())
+            .map(|attempt| attempt.number)
+            .collect();
+        assert_eq!(
+            numbers,
+            std::iter::once(1).chain(86..=100).collect::<Vec<_>>()
+        );
     }
 
     #[test]

@@ -75,27 +75,32 @@ impl Journal {
         kind
     }
 
-    /// The journal with one more entry.
+    /// The journal with one more entry. Of more attempts than are kept, the first and the last ones remain.
     pub(crate) fn with(&self, entry: &JournalEntry) -> Self {
         let mut bytes = self.0.to_vec();
         entry.write(&mut bytes);
-        Self(bytes.into())
+        Self(bytes.into()).bounded()
     }
 
-    /// The part about attempts alone: the first, and the last ones up to [`MAX_ATTEMPTS`](super::attempt::MAX_ATTEMPTS).
+    /// The part about attempts alone, up to the first entry that cannot be read.
     pub(crate) fn attempts(&self) -> Self {
-        self.filtered(|_| false)
+        let mut attempts = Vec::new();
+        let mut rest = self.0.clone();
+        while !rest.is_empty() {
+            let before = rest.clone();
+            match JournalEntry::split_off(&mut rest) {
+                Ok(Some(entry)) if !entry.kind.is_attempt() => {}
+                Ok(_) => attempts.extend(&before[..before.len() - rest.len()]),
+                Err(_) => break,
+            }
+        }
+        Self(attempts.into()).bounded()
     }
 
     /// The journal without entries that count no more: of each step the last one is kept, and none of a step that had no
     /// effect; of attempts the first, and the last ones. One that cannot be read stays as it is.
     pub(crate) fn compacted(&self) -> Self {
-        self.filtered(|_| true)
-    }
-
-    fn filtered(&self, keeps: impl Fn(&JournalEntry) -> bool) -> Self {
         let mut rest = self.0.clone();
-        let mut attempts = 0;
         let mut kept: Vec<(Option<StepDigest>, Bytes)> = Vec::new();
         while !rest.is_empty() {
             let before = rest.clone();
@@ -103,30 +108,12 @@ impl Journal {
                 return self.clone();
             };
             let bytes = before.slice(..before.len() - rest.len());
-            let Some(entry) = entry else {
+            let no_step =
+                |entry: &JournalEntry| entry.kind == EntryKind::Origin || entry.kind.is_attempt();
+            let Some(entry) = entry.filter(|entry| !no_step(entry)) else {
                 kept.push((None, bytes));
                 continue;
             };
-            if entry.kind.is_attempt() {
-                attempts += 1;
-                if attempts > MAX_ATTEMPTS {
-                    let second = (kept.iter().enumerate())
-                        .filter(|(_, (_, bytes))| is_attempt(bytes))
-                        .nth(1);
-                    if let Some((second, _)) = second {
-                        kept.remove(second);
-                    }
-                }
-                kept.push((None, bytes));
-                continue;
-            }
-            if !keeps(&entry) {
-                continue;
-            }
-            if entry.kind == EntryKind::Origin {
-                kept.push((None, bytes));
-                continue;
-            }
             kept.retain(|(step, _)| *step != Some(entry.step));
             if entry.kind != EntryKind::Void {
                 kept.push((Some(entry.step), bytes));
@@ -136,7 +123,34 @@ impl Journal {
         for (_, bytes) in kept {
             whole.extend(bytes);
         }
-        Self(whole.into())
+        Self(whole.into()).bounded()
+    }
+
+    /// The journal with at most [`MAX_ATTEMPTS`]: the first, and the last ones.
+    fn bounded(self) -> Self {
+        let mut attempts = Vec::new();
+        let mut at = 0;
+        while at < self.0.len() {
+            let length = self.0[at..].first_chunk::<LENGTH>();
+            let length =
+                length.and_then(|length| usize::try_from(u32::from_be_bytes(*length)).ok());
+            let end = length.and_then(|length| (at + LENGTH).checked_add(length));
+            let Some(end) = end.filter(|end| *end > at + LENGTH && *end <= self.0.len()) else {
+                return self;
+            };
+            if EntryKind::of(self.0[at + LENGTH]).is_some_and(EntryKind::is_attempt) {
+                attempts.push(at..end);
+            }
+            at = end;
+        }
+        if attempts.len() <= MAX_ATTEMPTS {
+            return self;
+        }
+        let mut bytes = self.0.to_vec();
+        for range in attempts.drain(1..=attempts.len() - MAX_ATTEMPTS).rev() {
+            bytes.drain(range);
+        }
+        Self(bytes.into())
     }
 
     /// Its entries, from first to last. Entries that this version may ignore are left out.
@@ -164,12 +178,6 @@ impl fmt::Debug for Journal {
         // The values may be confidential.
         write!(f, "Journal({} bytes)", self.0.len())
     }
-}
-
-/// Whether the entry of these bytes is an attempt.
-fn is_attempt(entry: &[u8]) -> bool {
-    let kind = entry.get(LENGTH).and_then(|byte| EntryKind::of(*byte));
-    kind.is_some_and(EntryKind::is_attempt)
 }
 
 /// What a journal has.

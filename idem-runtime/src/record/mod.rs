@@ -18,7 +18,7 @@ pub(crate) mod journal;
 mod outcome_kind;
 mod owner;
 #[allow(clippy::module_inception, reason = "it holds `Record`")]
-pub(crate) mod record;
+mod record;
 mod reply;
 pub(crate) mod transition;
 pub(crate) mod unknown_cause;

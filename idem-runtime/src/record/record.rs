@@ -9,7 +9,7 @@ use super::journal::{Journal, JournalKind};
 use super::unreadable::Unreadable;
 
 /// Bytes of the length of a journal behind an answer.
-pub(crate) const LENGTH: usize = 4;
+const LENGTH: usize = 4;
 
 /// A record as a store returns it: header and answer share one allocation.
 #[derive(Clone, PartialEq, Eq)]
@@ -41,6 +41,10 @@ impl Record {
         let whole = self.bytes.len();
         match self.header.journal {
             JournalKind::None => Some((whole, whole)),
+            // A listing has the header alone.
+            JournalKind::Attempts if self.header.is_answered() && whole == HEADER => {
+                Some((whole, whole))
+            }
             JournalKind::Attempts if self.header.is_answered() => {
                 let end = whole.checked_sub(LENGTH)?;
                 let length: [u8; LENGTH] = *self.bytes[end..].first_chunk()?;
@@ -82,7 +86,6 @@ impl Record {
     /// The stored answer; empty unless the record is done with a value or an error.
     #[must_use]
     pub fn body(&self) -> &[u8] {
-        // The header of a listed record has no answer behind it.
         let (end, _) = self.split().unwrap_or((HEADER, HEADER));
         &self.bytes[HEADER..end]
     }
@@ -94,9 +97,16 @@ impl Record {
         Journal::new(self.bytes.slice(start..end))
     }
 
-    /// Appends the attempts behind an answer, whose header becomes `header`.
-    pub(crate) fn append_attempts(answered: &mut Vec<u8>, mut header: Header, attempts: &Journal) {
-        if !attempts.is_empty() {
+    /// Appends the attempts behind an answer, whose header becomes `header`, unless the record then has more than
+    /// `max_bytes`.
+    pub(crate) fn append_attempts(
+        answered: &mut Vec<u8>,
+        mut header: Header,
+        attempts: &Journal,
+        max_bytes: Option<usize>,
+    ) {
+        let len = answered.len() + attempts.as_bytes().len() + LENGTH;
+        if !attempts.is_empty() && max_bytes.is_none_or(|max| len <= max) {
             header.journal = JournalKind::Attempts;
             let bytes = attempts.as_bytes();
             answered.extend(bytes);

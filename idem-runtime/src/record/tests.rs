@@ -166,7 +166,7 @@ fn an_answer_has_its_attempts_behind_it() {
     ] {
         let header = header(State::Done { outcome, schema: 1 });
         let mut bytes = [&[0; HEADER][..], b"answer"].concat();
-        Record::append_attempts(&mut bytes, header, &attempts);
+        Record::append_attempts(&mut bytes, header, &attempts, None);
         assert_eq!(bytes[0], b'4');
         let record = Record::decode(bytes.clone().into()).unwrap();
         assert_eq!(
@@ -179,12 +179,12 @@ fn an_answer_has_its_attempts_behind_it() {
             (listed.body(), listed.journal()),
             (&b""[..], Journal::default())
         );
-        for len in HEADER..HEADER + 4 {
+        for len in HEADER + 1..HEADER + 4 {
             let cut = Record::decode(Bytes::copy_from_slice(&bytes[..len]));
             assert_eq!(cut, Err(Unreadable::Short { bytes: len }));
         }
         let mut bytes = [&[0; HEADER][..], b"answer"].concat();
-        Record::append_attempts(&mut bytes, header, &Journal::default());
+        Record::append_attempts(&mut bytes, header, &Journal::default(), None);
         assert_eq!((bytes[0], bytes.len()), (b'2', HEADER + 6));
     }
 }

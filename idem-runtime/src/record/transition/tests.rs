@@ -78,7 +78,7 @@ fn record(header: &Header) -> Record {
     let journal = journal(header);
     let mut bytes = header.encode().to_vec();
     if answered(header.state) {
-        Record::append_attempts(&mut bytes, *header, &journal);
+        Record::append_attempts(&mut bytes, *header, &journal, None);
     } else {
         bytes.extend(journal.as_bytes());
     }

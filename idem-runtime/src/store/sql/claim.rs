@@ -14,7 +14,7 @@ use super::row::Row;
 use super::state::SqlStoreState;
 use crate::identity::operation::RecordKey;
 use crate::record::transition;
-use crate::record::{Fence, Header, Journal, JournalKind, State};
+use crate::record::{Fence, Header, Journal, JournalKind, Record, State};
 use crate::store::{Admission, ClaimReply, ClaimRequest, Current, Needs, StoreError};
 
 /// How long a claim waits for the file's writer before it reads.
@@ -48,6 +48,18 @@ impl<B: SqlDriver> SqlStoreState<B> {
                 return (None, None);
             }
             let (reply, write) = transition::claim(current, request, now_us);
+            let too_large = |record: &Record| record.as_bytes().len() > self.reads_bytes;
+            let (reply, write) =
+                if request.records_attempts && write.as_ref().is_some_and(too_large) {
+                    // One that could not be read again is not written.
+                    let request = ClaimRequest {
+                        records_attempts: false,
+                        ..request.clone()
+                    };
+                    transition::claim(current, &request, now_us)
+                } else {
+                    (reply, write)
+                };
             let write = write.map(RecordWrite::claim);
             (Some(reply), write)
         };

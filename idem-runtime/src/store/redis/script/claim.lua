@@ -27,6 +27,22 @@ end
 local asked, max, words = ARGV[1], tonumber(ARGV[3]), ARGV[4] or ''
 local reconciles, owner, print = sub(asked, 2, 2) == 'Q', sub(asked, 3, 18), sub(asked, 37, 52)
 local starts, types = sub(asked, 2, 2) == 'S', sub(asked, 53, 56)
+-- Adds an attempt to a journal; of more than 16, the first and the last ones remain: see `Journal::bounded`.
+local function remember(kept, attempt)
+  kept = kept .. attempt
+  local at, places = 1, {}
+  while at <= #kept do
+    local length, kind = num(sub(kept, at, at + 3)), sub(kept, at + 4, at + 4)
+    local after = at + 4 + length
+    if length == 0 or after > #kept + 1 then return kept end
+    if kind == 'a' or kind == 'l' then places[#places + 1] = {at, after} end
+    at = after
+  end
+  for i = #places - 15, 2, -1 do
+    kept = sub(kept, 1, places[i][1] - 1) .. sub(kept, places[i][2])
+  end
+  return kept
+end
 -- Whether the first halves of both types, the types of the values, are equal or unknown.
 local function alike(kept)
   local value, other = sub(kept, 1, 2), sub(types, 1, 2)
@@ -71,12 +87,9 @@ end
 -- journal is always notified.
 local kept = seen and journal(seen) or ''
 if seen and seen.state == 'P' and seen.owner ~= owner and string.find(words, 'L', 1, true) then
-  -- See attempt.rs. Many are not recorded.
-  local last = sub(seen.bytes, 26, 27)
-  if num(last) <= 16 then
-    kept = kept .. be(44, 4) .. 'l' .. seen.owner .. be(math.floor(now / 1000), 6) .. be(7, 4) .. '\0' ..
-      sub(seen.bytes, 19, 25) .. last .. string.rep('\0', 7)
-  end
+  -- See attempt.rs.
+  kept = remember(kept, be(44, 4) .. 'l' .. seen.owner .. be(math.floor(now / 1000), 6) .. be(7, 4) .. '\0' ..
+    sub(seen.bytes, 19, 27) .. string.rep('\0', 7))
 end
 local waited = state == 'P' and seen and kept == '' and (seen.waited or seen.state == 'Q')
 local mark = waited and 'W' or state
