@@ -35,6 +35,8 @@ struct Log {
     /// The last entry of each step of earlier attempts.
     earlier: HashMap<StepDigest, JournalEntry>,
     broken: Option<BrokenJournal>,
+    /// Whether the record remembers earlier attempts.
+    has_attempts: bool,
     /// The origin of the names of steps in transactions.
     #[cfg(feature = "_sql")]
     origin: Option<StepDigest>,
@@ -94,7 +96,7 @@ impl StepLog {
                         log.origin = Some(entry.step);
                     }
                 }
-                Ok(entry) if entry.kind.is_attempt() => {}
+                Ok(entry) if entry.kind.is_attempt() => log.has_attempts = true,
                 Ok(entry) if entry.kind == EntryKind::Void => {
                     log.earlier.remove(&entry.step);
                 }
@@ -237,8 +239,10 @@ impl StepLog {
     /// The attempts that the record remembers; empty for a first attempt.
     pub(crate) fn attempts(&self) -> Journal {
         match self.there() {
-            Some(log) => Journal::new(Bytes::copy_from_slice(&log.bytes)).attempts(),
-            None => Journal::default(),
+            Some(log) if log.has_attempts => {
+                Journal::new(Bytes::copy_from_slice(&log.bytes)).attempts()
+            }
+            _ => Journal::default(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use sha2::{Digest as _, Sha256};
 
-/// Owner of a claim: 128 random bits, new for every attempt.
+/// Owner of a claim, new for every attempt: 128 random bits, or 80 and the [process](Owner::process).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner([u8; 16]);
 
