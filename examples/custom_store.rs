@@ -93,7 +93,7 @@ impl Store for MapStore {
     ) -> StoreFuture<'a, ClaimReply> {
         let decide = |current: Option<Current<'_>>, now| {
             let (reply, write) = claim(current, request, now);
-            (reply, write.map(|header| rewritten(header, current)))
+            (reply, write.map(whole))
         };
         self.operate(key, decide, ClaimReply::Unreadable)
     }

@@ -158,7 +158,7 @@ impl Store for ZooKeeperStore {
     ) -> StoreFuture<'a, ClaimReply> {
         let decide = |current: Option<Current<'_>>, now_us| {
             let (reply, write) = claim(current, request, now_us);
-            (reply, write.map(|new| Write::header(new, current)))
+            (reply, write.as_ref().map(Write::record))
         };
         self.operate(&self.calls, "a claim", key, decide, ClaimReply::Unreadable)
     }

@@ -890,7 +890,7 @@ async fn an_answer_is_stored_without_steps(fixture: Fixture) {
     let ReadReply::Found { record, .. } = fixture.store.read(&fixture.key()).await.unwrap() else {
         panic!("there is a record");
     };
-    assert!(record.journal().is_empty() && !record.header.has_journal);
+    assert!(record.journal().is_empty() && record.header.journal.is_none());
     assert_eq!(answered(fixture.pay_far()).await, receipt(1));
 }
 

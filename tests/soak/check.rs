@@ -4,6 +4,7 @@
 //! It reads nothing and writes nothing.
 
 mod ledger;
+mod recorded;
 mod records;
 mod starts;
 #[cfg(test)]
@@ -64,6 +65,8 @@ pub(crate) enum What {
     NeverEnded,
     /// A success that its caller received after its lease had lapsed unconfirmed, and another one beside it.
     LateSuccess,
+    /// A record remembers another end of an attempt than it had, or leaves one out.
+    Recorded,
     /// The ledger has another row than the answer, or more of them.
     Ledger,
 }
@@ -80,6 +83,8 @@ pub(crate) struct Violation {
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) violations: Vec<Violation>,
+    /// Ends of attempts that records remember, and agree with the journals.
+    pub(crate) recorded: BTreeMap<String, usize>,
     /// Second starts by their explanation.
     pub(crate) second_starts: BTreeMap<String, usize>,
     pub(crate) starts: usize,
@@ -179,6 +184,7 @@ impl<'a> Checker<'a, '_> {
         self.unknowns();
         self.fences();
         self.payloads();
+        self.recorded();
     }
 
     fn found(&mut self, what: What, why: String) {

@@ -75,6 +75,8 @@ pub(crate) struct Key {
     pub(crate) calls: Vec<Call>,
     pub(crate) starts: Vec<Start>,
     pub(crate) settlings: Vec<Settling>,
+    /// The fences and ends of attempts that the record remembered at last.
+    pub(crate) recorded: Vec<(u64, Box<str>)>,
 }
 
 /// All keys.
@@ -193,6 +195,13 @@ impl Key {
                     kind => Told::Error(kind.into()),
                 };
                 self.calls[place.0?].told = Some((time, told));
+            }
+            "recorded" => {
+                let attempts = entry.rest.split(' ').map(|attempt| {
+                    let (fence, end) = attempt.split_once(':')?;
+                    Some((fence.parse().ok()?, end.into()))
+                });
+                self.recorded = attempts.collect::<Option<_>>()?;
             }
             "hook" => place.2 = entry.rest == "not",
             "reset" | "resolve" => {

@@ -12,6 +12,7 @@
 //! <time> hook <id> <key> landed|not|unknown     the reconcile hook has found out
 //! <time> reset <id> <key> begin|done|failed     an operator resets the key
 //! <time> resolve <id> <key> begin|done|failed <answer>
+//! <time> recorded 0 <key> <fence>:<end> …       what the record remembers of its attempts
 //! <time> event 0 <digest> <words>               what the engine told its observer
 //! <time> stopped 0 - <words>                    the process ends in order
 //! ```

@@ -72,10 +72,11 @@ impl Row {
             *kinds.entry(format!("{:?}", violation.what)).or_default() += 1;
         }
         let mut text = format!(
-            "{}: faults: {}\n  second starts: {}\n  callers were told: {}\n",
+            "{}: faults: {}\n  second starts: {}\n  remembered by their records: {}\n  callers were told: {}\n",
             self.store,
             list(&self.faults),
             list(&self.findings.second_starts),
+            list(&self.findings.recorded),
             list(&self.findings.told),
         );
         if !kinds.is_empty() {

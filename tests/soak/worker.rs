@@ -192,6 +192,7 @@ impl Worker {
             tasks.spawn(async move {
                 while let Some(line) = next() {
                     let (key, payload) = line.split_once(' ').expect("a key and a payload");
+                    this.recorded(key).await;
                     this.call(Plan {
                         key: key.to_owned(),
                         family: Family::of_key(key),
@@ -207,6 +208,22 @@ impl Worker {
             });
         }
         tasks.join_all().await;
+    }
+
+    /// What the record of a key remembers of its attempts.
+    async fn recorded(&self, key: &str) {
+        let call = self.engine.operation(Family::of_key(key).operation());
+        let Ok(Some(entry)) = call.key(key).entry().await else {
+            return;
+        };
+        let mut words = String::new();
+        for attempt in entry.recorded_attempts() {
+            let (fence, end) = (attempt.fence.get(), attempt.end);
+            write!(words, " {fence}:{end}").expect("a string takes anything");
+        }
+        if !words.is_empty() {
+            self.journal.write(format_args!("recorded 0 {key}{words}"));
+        }
     }
 
     /// A call, from its beginning to its end. Returns its outcome.

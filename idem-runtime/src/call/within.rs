@@ -34,7 +34,7 @@ use crate::outcome::Output;
 use crate::outcome::stored::StoredAnswer;
 use crate::policy::EffectivePolicy;
 use crate::record::transition::{self, ClaimReply, ClaimRequest, Current, Needs};
-use crate::record::{Header, Owner, State};
+use crate::record::{Header, JournalKind, Owner, State};
 use crate::store::sql::{SqlTransaction, TransactionalStore, TxError};
 use crate::store::{ReadReply, StoreError};
 
@@ -453,7 +453,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
             Err(error.unwrap_or_else(|| refusal(key.operation(), &reply)))
         }
         // The body has no steps, and would run them again.
-        ClaimReply::Granted { journal, .. } if !journal.is_empty() => {
+        ClaimReply::Granted { journal, .. } if journal.kind() == JournalKind::Steps => {
             let undone = store.undo_within(part.tx.connection(), key);
             ending::before_deadline(engine, key, undone).await?;
             let error = Error::new(ErrorKind::InvalidStep, key.operation().clone());
@@ -474,7 +474,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
                 retain: claim_request.retain,
                 fingerprint,
                 types: claim_request.types,
-                has_journal: false,
+                journal: JournalKind::None,
             };
             let listed = (store.has_one_writer()).then(|| ClaimedKey::new(core, key, part.own));
             Ok(Claimed::Granted((claim, listed)))
@@ -500,6 +500,7 @@ fn claim_request(policy: &EffectivePolicy, fingerprint: Fingerprint) -> ClaimReq
         reconciles: false,
         needs: Needs::Nothing,
         dated: true,
+        records_attempts: false,
     }
 }
 

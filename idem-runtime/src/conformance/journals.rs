@@ -8,8 +8,9 @@ use super::probe::{
     record, request_by, request_with, unlimited,
 };
 use crate::store::{
-    AnswerTypes, AppendReply, ClaimReply, CompleteReply, Fence, Header, Needs, OutcomeKind, Owner,
-    Record, ReleaseReply, Remains, RenewReply, ResolveReply, State, Unreadable,
+    AnswerTypes, AppendReply, ClaimReply, CompleteReply, Fence, Header, Journal, JournalKind,
+    Needs, OutcomeKind, Owner, Record, ReleaseReply, Remains, RenewReply, ResolveReply, State,
+    Unreadable,
 };
 
 /// The owner of resolutions.
@@ -75,15 +76,19 @@ async fn stored(p: &Probe) -> Bytes {
 fn reset(journal: &[u8]) -> Bytes {
     let header = Header {
         types: AnswerTypes::UNKNOWN,
-        has_journal: !journal.is_empty(),
+        journal: kind_of(journal),
         ..kept_for(TTL, Header::new(State::Released, R, Fence::default(), TTL))
     };
     record(&header, journal)
 }
 
+fn kind_of(journal: &[u8]) -> JournalKind {
+    Journal::new(Bytes::copy_from_slice(journal)).kind()
+}
+
 fn of(claim: Header) -> Header {
     Header {
-        has_journal: true,
+        journal: JournalKind::Steps,
         ..claim
     }
 }
@@ -199,8 +204,8 @@ async fn a_release_writes_the_journal_that_it_brings(p: Probe) {
             let header = p.header().await;
             assert_eq!(stored(&p).await, brought);
             assert_eq!(
-                (header.state, header.attempts, header.has_journal),
-                (State::Released, 0, !brought.is_empty())
+                (header.state, header.attempts, header.journal),
+                (State::Released, 0, kind_of(brought))
             );
             p.assert_left(p.found().await.1, RETAIN);
         }
@@ -321,7 +326,7 @@ async fn an_unknown_outcome_of_a_shorter_journal_keeps_the_longer(p: Probe) {
         let p = p.at(n);
         let claim = claim_with(&p, TWO).await;
         let unknown = Header {
-            has_journal: !shorter.is_empty(),
+            journal: kind_of(shorter),
             ..ended(&claim, OutcomeKind::Unknown)
         };
         assert_eq!(p.complete(&record(&unknown, shorter)).await, IN_TIME);
@@ -401,7 +406,7 @@ async fn a_resolution_replaces_the_journal(p: Probe) {
     claim_with(&p, ONE).await;
     p.advance(LEASE).await;
     let seen = p.header().await;
-    assert!(seen.has_journal);
+    assert_eq!(seen.journal, JournalKind::Steps);
     let answered = by(R, finished(&header(pending())));
     let reply = p.resolve(&seen, &record(&answered, b"resolved")).await;
     assert_eq!(reply, ResolveReply::Resolved);
@@ -575,11 +580,11 @@ async fn an_append_does_not_replace_an_unreadable_record(p: Probe) {
     journals!(p);
     let claim = header(pending());
     p.plant_bytes(
-        b"4P of a later version, and long enough to be a record of one",
+        b"5P of a later version, and long enough to be a record of one",
         LEASE,
     )
     .await;
-    let error = Unreadable::Layout { byte: b'4' };
+    let error = Unreadable::Layout { byte: b'5' };
     assert_eq!(
         p.append(&claim, ONE, 0).await,
         AppendReply::Unreadable(error)

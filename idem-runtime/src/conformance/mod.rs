@@ -100,6 +100,7 @@ mod races;
 mod reads;
 mod reconciled;
 mod reconciling;
+mod recorded_attempts;
 mod releases;
 mod renewals;
 mod repeats;

@@ -12,8 +12,8 @@ use crate::identity::key::KeyDigest;
 use crate::identity::operation::Operation;
 use crate::store::{
     AnswerTypes, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Fence, Header, Journal,
-    Listener, Needs, OutcomeKind, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains,
-    RenewReply, ResolveReply, State, Store, StoreError, UNDECIDED, Unreadable, Watch,
+    JournalKind, Listener, Needs, OutcomeKind, Owner, ReadReply, Record, RecordKey, ReleaseReply,
+    Remains, RenewReply, ResolveReply, State, Store, StoreError, UNDECIDED, Unreadable, Watch,
 };
 
 pub(super) const A: Owner = Owner::from_bytes(*b"owner A of tests");
@@ -55,7 +55,7 @@ pub(super) const NO_RECORDS: [(&[u8], Unreadable); 4] = [
     (b"", Unreadable::Short { bytes: 0 }),
     (b"2D", Unreadable::Short { bytes: 2 }),
     (b"1D", Unreadable::Layout { byte: b'1' }),
-    (b"4D", Unreadable::Layout { byte: b'4' }),
+    (b"5D", Unreadable::Layout { byte: b'5' }),
 ];
 
 /// An owner with a number, for cases that need many.
@@ -82,6 +82,7 @@ pub(super) fn request_by(owner: Owner) -> ClaimRequest {
         reconciles: false,
         needs: Needs::Nothing,
         dated: false,
+        records_attempts: false,
     }
 }
 
@@ -174,7 +175,7 @@ pub(super) fn header(state: State) -> Header {
         retain: RETAIN,
         fingerprint: ASKED,
         types: TYPES,
-        has_journal: false,
+        journal: JournalKind::None,
     }
 }
 
@@ -188,7 +189,7 @@ fn claimed(request: &ClaimRequest, state: State, fence: Fence, attempts: u16) ->
         retain: request.retain,
         fingerprint: request.fingerprint,
         types: request.types,
-        has_journal: false,
+        journal: JournalKind::None,
     }
 }
 

@@ -10,8 +10,8 @@ use super::probe::{
     pending, reconciling, record, request_by, undecided, unknown_outcome,
 };
 use crate::store::{
-    AnswerTypes, Fence, Header, OutcomeKind, Owner, ReadReply, Remains, RenewReply, ResolveReply,
-    State,
+    AnswerTypes, Fence, Header, JournalKind, OutcomeKind, Owner, ReadReply, Remains, RenewReply,
+    ResolveReply, State,
 };
 
 cases! {
@@ -56,7 +56,7 @@ pub(super) fn new(state: State) -> Header {
         retain: TTL,
         fingerprint: NONE,
         types: AnswerTypes::UNKNOWN,
-        has_journal: false,
+        journal: JournalKind::None,
     }
 }
 

@@ -3,8 +3,9 @@
 use super::case::Case;
 use super::{
     at_hand, attempts, bodies, claims, completing, completions, fences, fingerprints, journals,
-    keys, late, leases, life, listening, listings, races, reads, reconciled, reconciling, releases,
-    renewals, repeats, resets, resolving, room, starting, types, unknown, unreadable, watching,
+    keys, late, leases, life, listening, listings, races, reads, reconciled, reconciling,
+    recorded_attempts, releases, renewals, repeats, resets, resolving, room, starting, types,
+    unknown, unreadable, watching,
 };
 
 /// All cases, in the order of their subjects.
@@ -17,6 +18,7 @@ pub fn cases() -> Vec<Case> {
         releases::cases(),
         renewals::cases(),
         journals::cases(),
+        recorded_attempts::cases(),
         repeats::cases(),
         leases::cases(),
         life::cases(),

@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind};
 use crate::identity::digest_key::CallName;
 use crate::lifecycle::context::{Context, bind_outer};
 use crate::lifecycle::core::Core;
-use crate::lifecycle::ending::{Ending, HeldClaim, REPLY, Settled, Settling};
+use crate::lifecycle::ending::{HeldClaim, REPLY, Settled, Settling};
 use crate::lifecycle::lease::Lease;
 use crate::lifecycle::reconcile::pending::PendingReconcile;
 use crate::lifecycle::renewal::Renewal;
@@ -26,7 +26,7 @@ use crate::outcome::stored::StoredAnswer;
 use crate::policy::EffectivePolicy;
 use crate::record::transition::{Remains, RenewReply};
 use crate::record::unknown_cause::Cause;
-use crate::record::{Fence, HEADER, Header, OutcomeKind, State};
+use crate::record::{AttemptEnd, Fence, Header, JournalKind, OutcomeKind, State};
 
 /// The right to run a body, and the duty to settle it.
 ///
@@ -251,7 +251,7 @@ impl Claim {
     /// A release that has begun continues in the background when this is dropped.
     pub async fn release(mut self) {
         if let Some(held) = self.held.take() {
-            let ending = held.release_ending(Remains::Nothing);
+            let ending = held.release_ending(Remains::Nothing, AttemptEnd::Released);
             held.send_ending(ending).await;
         }
     }
@@ -259,7 +259,7 @@ impl Claim {
     /// Releases the key of a body that did not start.
     pub(crate) async fn release_unstarted(mut self) {
         if let Some(held) = self.held.take() {
-            let ending = held.uncounted_release(Remains::Nothing);
+            let ending = held.uncounted_release(Remains::Nothing, None);
             held.send_ending(ending).await;
         }
     }
@@ -302,16 +302,18 @@ impl Claim {
         let (format, lease) = (&held.core().format, held.lease());
         let fingerprint = lease.claim().fingerprint;
         let ending = match format.seal(lease.key.digest(), fingerprint, encoded) {
-            Encoded::Release(remains) => held.release_ending(remains),
+            Encoded::Release(remains) => held.release_ending(remains, AttemptEnd::SystemError),
             // A kept refusal of a step would end a call that is half done.
             Encoded::Store {
                 outcome: OutcomeKind::Error,
                 ..
-            } if lease.steps.has_refused() => held.release_ending(Remains::Request),
+            } if lease.steps.has_refused() => {
+                held.release_ending(Remains::Request, AttemptEnd::SystemError)
+            }
             Encoded::Store {
                 outcome,
                 mut schema,
-                mut record,
+                record,
                 lost,
             } => {
                 if let Some(lost) = lost {
@@ -326,17 +328,12 @@ impl Claim {
                     };
                 }
                 if outcome == OutcomeKind::Unknown {
-                    held.unknown_record(schema)
+                    held.unknown_record(schema, AttemptEnd::Unknown)
                 } else {
                     for step in lease.steps.unused() {
                         held.emit(EventKind::StepUnused { step: &step });
                     }
-                    let header = held.finished_header(outcome, schema);
-                    record[..HEADER].copy_from_slice(&header.encode());
-                    Ending::Complete {
-                        outcome,
-                        record: record.into(),
-                    }
+                    held.finish(record, outcome, schema)
                 }
             }
         };
@@ -369,6 +366,6 @@ pub(crate) fn granted(
         fingerprint: request.fingerprint,
         types: request.types,
         // The journal is the lease's: an answer has none.
-        has_journal: false,
+        journal: JournalKind::None,
     }
 }

@@ -390,7 +390,7 @@ impl ClaimOrFollow {
             None => Needs::Nothing,
         };
         ClaimRequest {
-            owner: self.core().store.new_owner(&self.name.key),
+            owner: self.core().new_owner(&self.name.key),
             fingerprint: self.fingerprint,
             types: self.policy.types,
             any_type: self.policy.reads_any_type(),
@@ -400,6 +400,7 @@ impl ClaimOrFollow {
             reconciles: self.policy.reconciles && !reads_only,
             needs,
             dated: self.policy.dated(),
+            records_attempts: self.core().recorder.is_some(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::env::clock::Clock;
 use crate::env::observer::{Event, EventKind, Observer};
@@ -21,7 +21,7 @@ use crate::local::cache::{Answers, Found, Life, LocalCacheStats, Permit, Taking}
 use crate::local::singleflight::Flights;
 use crate::outcome::codec::Format;
 use crate::policy::{EffectivePolicy, OnDuplicate};
-use crate::record::Record;
+use crate::record::{Attempt, AttemptEnd, Header, Owner, Process, Record};
 use crate::store::{Hearing, Listener, Store};
 
 /// The shared state of an engine. Aligned against false sharing: every call changes the reference count in front of
@@ -62,6 +62,47 @@ pub(crate) struct Core {
     /// Bodies that run, where their number is limited.
     pub(crate) running: Option<Arc<RunLimit>>,
     pub(crate) protection: Protection,
+    /// Records how attempts end, unless that is switched off or the store keeps no journals.
+    pub(crate) recorder: Option<Recorder>,
+}
+
+/// Names the attempts of this process in their records.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    instance: String,
+    pub(crate) process: Process,
+}
+
+impl Recorder {
+    pub(crate) fn new(instance: String) -> Self {
+        Self {
+            process: Process::this(&instance),
+            instance,
+        }
+    }
+
+    /// The attempt of a claim that ends like this.
+    pub(crate) fn attempt(&self, claim: &Header, end: AttemptEnd, ended: SystemTime) -> Attempt {
+        Attempt {
+            owner: claim.owner,
+            fence: claim.fence,
+            number: claim.attempts,
+            end,
+            ended,
+            instance: self.instance.clone(),
+        }
+    }
+}
+
+impl Core {
+    /// The owner of a new claim.
+    pub(crate) fn new_owner(&self, key: &RecordKey) -> Owner {
+        let owner = self.store.new_owner(key);
+        match &self.recorder {
+            Some(recorder) => owner.of_process(recorder.process),
+            None => owner,
+        }
+    }
 }
 
 impl Core {

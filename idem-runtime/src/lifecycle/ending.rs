@@ -28,7 +28,7 @@ use crate::local::singleflight::SharedOutcome;
 use crate::policy::{EffectivePolicy, LONG, OnCancel, OnPanic, OnUnconfirmed};
 use crate::record::transition::{CompleteReply, ReleaseReply, Remains};
 use crate::record::unknown_cause::Cause;
-use crate::record::{Header, OutcomeKind, Record, State};
+use crate::record::{AttemptEnd, HEADER, Header, Journal, JournalKind, OutcomeKind, Record, State};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// A held claim. Its lease is renewed until this is dropped.
@@ -63,8 +63,12 @@ const LONGEST_REPLY: Duration = Duration::from_mins(1);
 /// How the key of an ended body is settled.
 #[derive(Clone)]
 pub(crate) enum Ending {
-    Complete { outcome: OutcomeKind, record: Bytes },
-    Release(Remains),
+    Complete {
+        outcome: OutcomeKind,
+        record: Bytes,
+    },
+    /// With its end, if that is recorded.
+    Release(Remains, Option<AttemptEnd>),
 }
 
 impl Ending {
@@ -122,31 +126,76 @@ impl HeldClaim {
     }
 
     /// The ending that releases the key in good order.
-    pub(crate) fn release_ending(&self, remains: Remains) -> Ending {
+    pub(crate) fn release_ending(&self, remains: Remains, end: AttemptEnd) -> Ending {
         if self.policy().counts_releases() {
-            Ending::Release(Remains::Attempt)
+            Ending::Release(Remains::Attempt, Some(end))
         } else {
-            self.uncounted_release(remains)
+            self.uncounted_release(remains, Some(end))
         }
     }
 
     /// The ending that releases the key without counting the attempt.
-    pub(crate) fn uncounted_release(&self, remains: Remains) -> Ending {
-        Ending::Release(if self.lease().is_bound() {
+    pub(crate) fn uncounted_release(&self, remains: Remains, end: Option<AttemptEnd>) -> Ending {
+        let remains = if self.lease().is_bound() {
             remains.max(Remains::Request)
         } else {
             remains
-        })
+        };
+        Ending::Release(remains, end)
+    }
+
+    /// Adds the end of this attempt to a journal, if attempts are recorded and this is one.
+    fn record_attempt(&self, journal: Journal, end: AttemptEnd) -> Journal {
+        let claim = self.lease().claim();
+        match &self.core().recorder {
+            Some(recorder) if matches!(claim.state, State::Pending { .. }) => {
+                let attempt = recorder.attempt(&claim, end, self.core().clock.calendar());
+                let with = journal.with(&attempt.entry());
+                // One that the store would not read again is not written.
+                let max_bytes = self.core().store.max_record_bytes();
+                match max_bytes {
+                    Some(max) if HEADER + with.as_bytes().len() > max => journal,
+                    _ => with,
+                }
+            }
+            _ => journal,
+        }
+    }
+
+    /// Finishes the bytes of an answer, whose record remembers the attempts before it.
+    pub(crate) fn finish(&self, mut record: Vec<u8>, outcome: OutcomeKind, schema: u32) -> Ending {
+        let header = self.finished_header(outcome, schema);
+        let mut attempts = self.lease().steps.attempts();
+        if !attempts.is_empty() {
+            let end = match outcome {
+                OutcomeKind::Error => AttemptEnd::BusinessError,
+                OutcomeKind::Tombstone => AttemptEnd::NotStored,
+                _ => AttemptEnd::Value,
+            };
+            attempts = self.record_attempt(attempts, end);
+        }
+        let max_bytes = self.core().store.max_record_bytes();
+        Record::append_attempts(&mut record, header, &attempts, max_bytes);
+        Ending::Complete {
+            outcome,
+            record: record.into(),
+        }
     }
 
     /// The ending of an attempt whose effect may or may not have happened.
     pub(crate) fn unknown_ending(&self, cause: Cause) -> Ending {
-        self.unknown_record(cause.code())
+        let end = match cause {
+            Cause::Cancelled => AttemptEnd::Cancelled,
+            Cause::Panicked => AttemptEnd::Panicked,
+            _ => AttemptEnd::Unknown,
+        };
+        self.unknown_record(cause.code(), end)
     }
 
     /// The same, with the code of the cause. The record keeps the steps.
-    pub(crate) fn unknown_record(&self, code: u32) -> Ending {
+    pub(crate) fn unknown_record(&self, code: u32, end: AttemptEnd) -> Ending {
         let (journal, _) = self.lease().steps.journal();
+        let journal = self.record_attempt(journal, end);
         let header = self.finished_header(OutcomeKind::Unknown, code);
         Ending::Complete {
             outcome: OutcomeKind::Unknown,
@@ -156,7 +205,7 @@ impl HeldClaim {
 
     pub(crate) fn panic_ending(&self) -> Ending {
         match self.policy().on_panic() {
-            OnPanic::Release => Ending::Release(Remains::Attempt),
+            OnPanic::Release => Ending::Release(Remains::Attempt, Some(AttemptEnd::Panicked)),
             OnPanic::Unknown => self.unknown_ending(Cause::Panicked),
         }
     }
@@ -166,12 +215,12 @@ impl HeldClaim {
         // Nothing was found out and nothing was run: the outcome is as unknown as before, and the key need not wait for
         // the end of its lease.
         if let State::Reconciling { .. } = self.lease().claim().state {
-            return Some(Ending::Release(Remains::Request));
+            return Some(Ending::Release(Remains::Request, None));
         }
         match self.policy().on_cancel() {
             OnCancel::Hold => None,
             // Half of the effect may have happened.
-            OnCancel::Release => Some(self.release_ending(Remains::Request)),
+            OnCancel::Release => Some(self.release_ending(Remains::Request, AttemptEnd::Cancelled)),
             OnCancel::Unknown => Some(self.unknown_ending(Cause::Cancelled)),
         }
     }
@@ -211,7 +260,9 @@ impl HeldClaim {
                     let sender = Sender::Caller(wait);
                     held.complete(*outcome, record, reply_time, sender).await
                 }
-                Ending::Release(remains) => held.send_release(*remains, reply_time).await,
+                Ending::Release(remains, end) => {
+                    held.send_release(*remains, *end, reply_time).await
+                }
             };
             match settled {
                 // Storing continues, also of an answer that is not returned.
@@ -283,7 +334,7 @@ impl HeldClaim {
             let (sent, permit) = (now, self.core().cache_permit(key));
             let attempt = now + reply_within;
             let claim = Header {
-                has_journal: self.lease().steps.known() > 0,
+                journal: self.lease().steps.known_kind(),
                 ..self.lease().claim()
             };
             let reply = self.core().store.complete_claim(key, &claim, record);
@@ -452,26 +503,37 @@ impl HeldClaim {
     }
 
     /// Sends the release until it has a reply or its deadline is over; then the lease lapses.
-    async fn send_release(&self, remains: Remains, reply_time: Duration) -> Option<Settled> {
+    async fn send_release(
+        &self,
+        remains: Remains,
+        end: Option<AttemptEnd>,
+        reply_time: Duration,
+    ) -> Option<Settled> {
         let owner = self.lease().claim().owner;
         let clock = &*self.core().clock;
         let moment = clock.now() + reply_time;
         let mut backoff = Backoff::new(&owner);
-        let steps = self.lease().steps.released();
-        let mut writes_again = true;
+        // What the record has is replaced, even by nothing: a step may have begun without an effect.
+        let released = self.lease().steps.released();
+        let replaces = released.is_some();
+        let mut journal = released.unwrap_or_default();
+        // Attempts alone are not worth a record that the server has forgotten.
+        let mut writes_again = journal.kind() == JournalKind::Steps;
+        if let Some(end) = end {
+            journal = self.record_attempt(journal, end);
+        }
         loop {
             let (key, store) = (&self.lease().key, &self.core().store);
-            let reply = match &steps {
-                Some(journal) => store.release_with_journal(key, &owner, remains, journal),
-                None => store.release(key, &owner, remains),
+            let reply = if journal.is_empty() && !replaces {
+                store.release(key, &owner, remains)
+            } else {
+                store.release_with_journal(key, &owner, remains, &journal)
             };
             match deadline(clock, moment, pin!(reply)).await {
                 // The server has forgotten the record. Within the lease no other attempt has begun, and the next one is
                 // to find the steps.
                 Ok(Ok(ReleaseReply::Absent))
-                    if mem::take(&mut writes_again)
-                        && steps.is_some()
-                        && !self.lease().remaining().is_zero() =>
+                    if mem::take(&mut writes_again) && !self.lease().remaining().is_zero() =>
                 {
                     self.lease().steps.unconfirm();
                     self.send_steps(moment).await;
@@ -544,8 +606,8 @@ impl Drop for EndingGuard {
                     let sender = Sender::Background(wait);
                     held.complete(outcome, &record, reply_time, sender).await;
                 }
-                Ending::Release(remains) => {
-                    held.send_release(remains, held.lease().lasts()).await;
+                Ending::Release(remains, end) => {
+                    held.send_release(remains, end, held.lease().lasts()).await;
                 }
             }
             drop(unstored);

@@ -30,7 +30,8 @@ use crate::policy::EffectivePolicy;
 use crate::record::journal::EntryKind;
 use crate::record::transition::{RELEASED_AT_LEAST, ReleaseReply, Remains, ResolveReply};
 use crate::record::{
-    AnswerTypes, Fence, HEADER, Header, Journal, OutcomeKind, Owner, Record, State,
+    AnswerTypes, Attempt, Fence, Header, Journal, JournalKind, OutcomeKind, Owner, Process, Record,
+    State,
 };
 use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreFuture};
 
@@ -189,6 +190,22 @@ impl Entry {
     #[must_use]
     pub fn key(&self) -> &KeyDigest {
         self.key.digest()
+    }
+
+    /// The attempts that have ended, from first to last; at most 16.
+    ///
+    /// They explain why a body was started more than once: see [`Attempt`]. Empty for a call that succeeded at its first
+    /// attempt, for an entry of a [listing](crate::Engine::entries), and where attempts are not
+    /// [recorded](crate::EngineBuilder::record_attempts).
+    #[must_use]
+    pub fn recorded_attempts(&self) -> Vec<Attempt> {
+        Attempt::all_of(&self.record.journal())
+    }
+
+    /// The process of the last claim, if its engine [records](crate::EngineBuilder::record_attempts) attempts.
+    #[must_use]
+    pub fn process(&self) -> Option<Process> {
+        self.record.header.owner.process()
     }
 
     /// The number of attempts that count.
@@ -356,7 +373,9 @@ impl Entry {
                 EntryKind::Error => StepState::Finished(OutcomeKind::Error),
                 EntryKind::Tombstone => StepState::Finished(OutcomeKind::Tombstone),
                 EntryKind::Unknown => StepState::Finished(OutcomeKind::Unknown),
-                EntryKind::Void | EntryKind::Origin => continue,
+                EntryKind::Void | EntryKind::Origin | EntryKind::Attempt | EntryKind::Lapsed => {
+                    continue;
+                }
             };
             let recorded = RecordedStep {
                 name: entry.label,
@@ -386,7 +405,8 @@ impl Entry {
     ///
     /// As [`resolve`](Self::resolve).
     pub async fn reset(self) -> Result<(), Error> {
-        self.reset_to(&Journal::default()).await
+        let attempts = self.record.journal().attempts();
+        self.reset_to(&attempts).await
     }
 
     /// Resets the record, and keeps its [steps](crate::step()).
@@ -403,7 +423,7 @@ impl Entry {
     /// As [`resolve`](Self::resolve).
     pub async fn reset_keeping_steps(self) -> Result<(), Error> {
         let mut journal = self.record.journal();
-        if self.record.header.has_journal && journal.is_empty() {
+        if !self.record.header.journal.is_none() && journal.is_empty() {
             // A listing has headers alone.
             let (core, key) = (&self.core, &self.key);
             let read = core
@@ -491,7 +511,7 @@ impl Entry {
     async fn reset_to(self, journal: &Journal) -> Result<(), Error> {
         let header = Header {
             types: AnswerTypes::UNKNOWN,
-            has_journal: !journal.is_empty(),
+            journal: journal.kind(),
             ..self.header(State::Released, self.policy.retain())
         };
         let record = [&header.encode()[..], journal.as_bytes()].concat();
@@ -561,7 +581,11 @@ impl Entry {
             fingerprint,
             ..self.header(State::Done { outcome, schema }, retain)
         };
-        record[..HEADER].copy_from_slice(&header.encode());
+        let (attempts, max_bytes) = (
+            self.record.journal().attempts(),
+            self.core.store.max_record_bytes(),
+        );
+        Record::append_attempts(&mut record, header, &attempts, max_bytes);
         self.send(record.into(), Some(outcome)).await
     }
 
@@ -572,7 +596,7 @@ impl Entry {
             owner: Owner::by_hand(),
             // The `ttl` that the record was written with may be known to the operation alone.
             retain: retain.max(self.record.header.retain),
-            has_journal: false,
+            journal: JournalKind::None,
             ..self.record.header
         }
     }

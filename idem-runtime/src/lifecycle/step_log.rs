@@ -6,8 +6,8 @@ use std::task::Waker;
 
 use bytes::Bytes;
 
-use crate::record::Journal;
 use crate::record::journal::{BrokenJournal, EntryKind, JournalEntry, StepDigest};
+use crate::record::{Journal, JournalKind};
 
 /// The highest number of different steps of a call.
 pub(crate) const MAX_STEPS: usize = 64;
@@ -35,6 +35,8 @@ struct Log {
     /// The last entry of each step of earlier attempts.
     earlier: HashMap<StepDigest, JournalEntry>,
     broken: Option<BrokenJournal>,
+    /// Whether the record remembers earlier attempts.
+    has_attempts: bool,
     /// The origin of the names of steps in transactions.
     #[cfg(feature = "_sql")]
     origin: Option<StepDigest>,
@@ -94,6 +96,7 @@ impl StepLog {
                         log.origin = Some(entry.step);
                     }
                 }
+                Ok(entry) if entry.kind.is_attempt() => log.has_attempts = true,
                 Ok(entry) if entry.kind == EntryKind::Void => {
                     log.earlier.remove(&entry.step);
                 }
@@ -211,7 +214,7 @@ impl StepLog {
         }
     }
 
-    /// What counts of the journal once the attempt has ended in good order; `None` for a call without steps.
+    /// What counts of the journal once the attempt has ended in good order; `None` for a first attempt without steps.
     pub(crate) fn released(&self) -> Option<Journal> {
         let log = self.there()?;
         let journal = Journal::new(Bytes::copy_from_slice(&log.bytes));
@@ -222,8 +225,24 @@ impl StepLog {
     /// The part of the journal that is in the store; empty for a call without steps.
     pub(crate) fn confirmed(&self) -> Journal {
         match self.there() {
-            Some(log) => Journal::new(Bytes::copy_from_slice(&log.bytes[..log.known])),
-            None => Journal::default(),
+            Some(log) if log.known > 0 => {
+                let journal = Journal::new(Bytes::copy_from_slice(&log.bytes[..log.known]));
+                match journal.kind() {
+                    JournalKind::Steps => journal,
+                    _ => Journal::default(),
+                }
+            }
+            _ => Journal::default(),
+        }
+    }
+
+    /// The attempts that the record remembers; empty for a first attempt.
+    pub(crate) fn attempts(&self) -> Journal {
+        match self.there() {
+            Some(log) if log.has_attempts => {
+                Journal::new(Bytes::copy_from_slice(&log.bytes)).attempts()
+            }
+            _ => Journal::default(),
         }
     }
 
@@ -235,6 +254,14 @@ impl StepLog {
     /// How many bytes are in the store.
     pub(crate) fn known(&self) -> usize {
         self.there().map_or(0, |log| log.known)
+    }
+
+    /// The kind of the journal that is in the store.
+    pub(crate) fn known_kind(&self) -> JournalKind {
+        match self.there() {
+            Some(log) if log.known > 0 => JournalKind::Steps,
+            _ => JournalKind::None,
+        }
     }
 
     /// Records that the store has so many bytes.

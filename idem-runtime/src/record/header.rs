@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use super::answer_types::AnswerTypes;
 use super::fence::Fence;
+use super::journal::JournalKind;
 use super::outcome_kind::OutcomeKind;
 use super::owner::Owner;
-use super::unreadable::{LAYOUT, LAYOUT_JOURNAL, Unreadable};
+use super::unreadable::Unreadable;
 use crate::identity::fingerprint::Fingerprint;
 
 /// Bytes before the body.
@@ -63,8 +64,8 @@ pub struct Header {
     pub fingerprint: Fingerprint,
     /// The types of the answers.
     pub types: AnswerTypes,
-    /// Whether a [`Journal`](super::Journal) follows. A record with an answer has none.
-    pub has_journal: bool,
+    /// The kind of its [`Journal`](super::Journal), which follows the header, or the answer.
+    pub journal: JournalKind,
 }
 
 impl Header {
@@ -79,14 +80,14 @@ impl Header {
             retain,
             fingerprint: Fingerprint::NONE,
             types: AnswerTypes::UNKNOWN,
-            has_journal: false,
+            journal: JournalKind::None,
         }
     }
 
     /// The 56 bytes in front of the body.
     ///
     /// ```text
-    ///  0     layout, '2'; '3' with a journal
+    ///  0     layout, '2'; '3' with a journal of steps; '4' with a journal of attempts alone
     ///  1     state: P pending, W the same with a follower, R released, Q reconciling;
     ///        done: D value, E error, U unknown, T tombstone
     ///  2–17  owner
@@ -97,7 +98,8 @@ impl Header {
     /// 36–51  fingerprint
     /// 52–53  tag of the type of the value     0: not known
     /// 54–55  tag of the type of a kept error  0: not known, 1: none is kept
-    /// 56–    the answer (D, E); with layout '3' the journal (P, R, Q, U)
+    /// 56–    the answer (D, E); with layouts '3' and '4' the journal (P, R, Q, U); with layout '4' the answer, the
+    ///        journal, and the length of that in 4 bytes (D, E, T)
     /// ```
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER] {
@@ -109,11 +111,7 @@ impl Header {
             State::Released => (b'R', 0),
         };
         let mut out = [0; HEADER];
-        out[0] = if self.has_journal {
-            LAYOUT_JOURNAL
-        } else {
-            LAYOUT
-        };
+        out[0] = self.journal.layout();
         out[1] = state;
         out[2..18].copy_from_slice(self.owner.as_bytes());
         out[18..25].copy_from_slice(&self.fence.get().to_be_bytes()[1..]);
@@ -139,10 +137,9 @@ impl Header {
         let Some(&layout) = bytes.first() else {
             return Err(Unreadable::Short { bytes: 0 });
         };
-        let has_journal = layout == LAYOUT_JOURNAL;
-        if layout != LAYOUT && !has_journal {
+        let Some(journal) = JournalKind::of_layout(layout) else {
             return Err(Unreadable::Layout { byte: layout });
-        }
+        };
         let header: &[u8; HEADER] = bytes
             .first_chunk()
             .ok_or(Unreadable::Short { bytes: bytes.len() })?;
@@ -152,8 +149,10 @@ impl Header {
             schema: word,
         };
         let state = match header[1] {
-            // A journal and an answer are not in one record.
-            byte @ (b'D' | b'E' | b'T') if has_journal => return Err(Unreadable::State { byte }),
+            // Steps and an answer are not in one record.
+            byte @ (b'D' | b'E' | b'T') if journal == JournalKind::Steps => {
+                return Err(Unreadable::State { byte });
+            }
             // `W` marks a waiting call, which concerns only the store.
             b'P' | b'W' => State::Pending {
                 lease: Duration::from_millis(word.into()),
@@ -179,7 +178,7 @@ impl Header {
             },
             fingerprint: Fingerprint::from_bytes(part(header, 36)),
             types: AnswerTypes::from_bytes(part(header, 52)),
-            has_journal,
+            journal,
         })
     }
 
@@ -209,6 +208,11 @@ impl Header {
             State::Reconciling { .. } => self.lapsed(left),
             _ => false,
         }
+    }
+
+    /// Whether the record is done with an answer, or with one that was not kept.
+    pub(crate) fn is_answered(&self) -> bool {
+        matches!(self.state, State::Done { .. }) && !self.is_done_unknown()
     }
 
     /// Whether the record is done with an unknown outcome.

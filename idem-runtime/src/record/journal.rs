@@ -1,12 +1,14 @@
-//! The journal of a record: the steps that its attempts have begun and finished.
+//! The journal of a record: the steps that its attempts have begun and finished, and the attempts that have ended.
 //!
-//! It follows the header of a record without an answer, whose layout byte is then [`LAYOUT_JOURNAL`](super::LAYOUT_JOURNAL).
-//! Entries are only appended. Stores pass it on unread.
+//! It follows the header of a record without an answer, whose layout byte is then [`LAYOUT_STEPS`](super::LAYOUT_STEPS), or
+//! without steps [`LAYOUT_ATTEMPTS`](super::LAYOUT_ATTEMPTS). Behind an answer, only the attempts are kept.
+//! Entries are only appended. Stores pass them on unread, but for their kind.
 //!
 //! ```text
 //!  0–3   bytes of the entry after this field             all numbers big-endian
 //!  4     kind: B begun, V begun without an effect, D value, E error, T finished without a kept value,
-//!        U unknown, X origin; a small letter: an entry that a version may ignore if it does not know it
+//!        U unknown, X origin; a small letter: an entry that a version may ignore if it does not know it, and that
+//!        has nothing of the request: a attempt, l lapsed attempt, see `attempt`
 //!  5–20  digest of the step's name; of X random bytes
 //! 21–26  time of the local calendar, milliseconds since 1970
 //! 27–30  schema of the value or error
@@ -20,6 +22,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
+use super::attempt::MAX_ATTEMPTS;
+use super::unreadable::{LAYOUT, LAYOUT_ATTEMPTS, LAYOUT_STEPS};
 use crate::identity::fingerprint::Fingerprint;
 
 /// The journal of a record, as its bytes.
@@ -44,14 +48,57 @@ impl Journal {
         &self.0
     }
 
-    /// Whether no step was recorded.
+    /// Whether nothing was recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// Whether it has steps, attempts alone, or nothing. One that cannot be read has steps.
+    #[must_use]
+    pub fn kind(&self) -> JournalKind {
+        let mut rest = &self.0[..];
+        let mut kind = JournalKind::None;
+        while !rest.is_empty() {
+            kind = JournalKind::Attempts;
+            let Some((length, entry)) = rest.split_first_chunk::<LENGTH>() else {
+                return JournalKind::Steps;
+            };
+            let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
+            match entry.first() {
+                Some(byte) if byte.is_ascii_lowercase() && length <= entry.len() && length > 0 => {
+                    rest = &entry[length..];
+                }
+                _ => return JournalKind::Steps,
+            }
+        }
+        kind
+    }
+
+    /// The journal with one more entry. Of more attempts than are kept, the first and the last ones remain.
+    pub(crate) fn with(&self, entry: &JournalEntry) -> Self {
+        let mut bytes = self.0.to_vec();
+        entry.write(&mut bytes);
+        Self(bytes.into()).bounded()
+    }
+
+    /// The part about attempts alone, up to the first entry that cannot be read.
+    pub(crate) fn attempts(&self) -> Self {
+        let mut attempts = Vec::new();
+        let mut rest = self.0.clone();
+        while !rest.is_empty() {
+            let before = rest.clone();
+            match JournalEntry::split_off(&mut rest) {
+                Ok(Some(entry)) if !entry.kind.is_attempt() => {}
+                Ok(_) => attempts.extend(&before[..before.len() - rest.len()]),
+                Err(_) => break,
+            }
+        }
+        Self(attempts.into()).bounded()
+    }
+
     /// The journal without entries that count no more: of each step the last one is kept, and none of a step that had no
-    /// effect. One that cannot be read stays as it is.
+    /// effect; of attempts the first, and the last ones. One that cannot be read stays as it is.
     pub(crate) fn compacted(&self) -> Self {
         let mut rest = self.0.clone();
         let mut kept: Vec<(Option<StepDigest>, Bytes)> = Vec::new();
@@ -61,7 +108,9 @@ impl Journal {
                 return self.clone();
             };
             let bytes = before.slice(..before.len() - rest.len());
-            let Some(entry) = entry.filter(|entry| entry.kind != EntryKind::Origin) else {
+            let no_step =
+                |entry: &JournalEntry| entry.kind == EntryKind::Origin || entry.kind.is_attempt();
+            let Some(entry) = entry.filter(|entry| !no_step(entry)) else {
                 kept.push((None, bytes));
                 continue;
             };
@@ -74,7 +123,34 @@ impl Journal {
         for (_, bytes) in kept {
             whole.extend(bytes);
         }
-        Self(whole.into())
+        Self(whole.into()).bounded()
+    }
+
+    /// The journal with at most [`MAX_ATTEMPTS`]: the first, and the last ones.
+    fn bounded(self) -> Self {
+        let mut attempts = Vec::new();
+        let mut at = 0;
+        while at < self.0.len() {
+            let length = self.0[at..].first_chunk::<LENGTH>();
+            let length =
+                length.and_then(|length| usize::try_from(u32::from_be_bytes(*length)).ok());
+            let end = length.and_then(|length| (at + LENGTH).checked_add(length));
+            let Some(end) = end.filter(|end| *end > at + LENGTH && *end <= self.0.len()) else {
+                return self;
+            };
+            if EntryKind::of(self.0[at + LENGTH]).is_some_and(EntryKind::is_attempt) {
+                attempts.push(at..end);
+            }
+            at = end;
+        }
+        if attempts.len() <= MAX_ATTEMPTS {
+            return self;
+        }
+        let mut bytes = self.0.to_vec();
+        for range in attempts.drain(1..=attempts.len() - MAX_ATTEMPTS).rev() {
+            bytes.drain(range);
+        }
+        Self(bytes.into())
     }
 
     /// Its entries, from first to last. Entries that this version may ignore are left out.
@@ -104,6 +180,45 @@ impl fmt::Debug for Journal {
     }
 }
 
+/// What a journal has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum JournalKind {
+    /// Nothing: there is no journal.
+    #[default]
+    None,
+    /// Attempts that have ended, and nothing that belongs to one request.
+    Attempts,
+    /// Steps, and attempts that have ended.
+    Steps,
+}
+
+impl JournalKind {
+    /// Whether there is no journal.
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        self == Self::None
+    }
+
+    /// The layout byte of a record with such a journal.
+    pub(crate) fn layout(self) -> u8 {
+        match self {
+            Self::None => LAYOUT,
+            Self::Attempts => LAYOUT_ATTEMPTS,
+            Self::Steps => LAYOUT_STEPS,
+        }
+    }
+
+    pub(crate) fn of_layout(layout: u8) -> Option<Self> {
+        match layout {
+            LAYOUT => Some(Self::None),
+            LAYOUT_ATTEMPTS => Some(Self::Attempts),
+            LAYOUT_STEPS => Some(Self::Steps),
+            _ => None,
+        }
+    }
+}
+
 /// Digest of the name of a step.
 pub(crate) type StepDigest = [u8; 16];
 
@@ -124,10 +239,14 @@ pub(crate) enum EntryKind {
     Void,
     /// No step: the origin of the names under which transactions keep steps of this record.
     Origin,
+    /// No step: an attempt that has ended.
+    Attempt,
+    /// No step: an attempt whose lease lapsed, and whose key another one has claimed.
+    Lapsed,
 }
 
 impl EntryKind {
-    const ALL: [(u8, Self); 7] = [
+    const ALL: [(u8, Self); 9] = [
         (b'B', Self::Begun),
         (b'D', Self::Value),
         (b'E', Self::Error),
@@ -135,6 +254,8 @@ impl EntryKind {
         (b'U', Self::Unknown),
         (b'V', Self::Void),
         (b'X', Self::Origin),
+        (b'a', Self::Attempt),
+        (b'l', Self::Lapsed),
     ];
 
     fn byte(self) -> u8 {
@@ -149,7 +270,12 @@ impl EntryKind {
 
     /// Whether the step has ended, with a value or without.
     pub(crate) fn is_end(self) -> bool {
-        !matches!(self, Self::Begun | Self::Void | Self::Origin)
+        !matches!(self, Self::Begun | Self::Void | Self::Origin) && !self.is_attempt()
+    }
+
+    /// Whether it is an attempt, and no step.
+    pub(crate) fn is_attempt(self) -> bool {
+        matches!(self, Self::Attempt | Self::Lapsed)
     }
 }
 
@@ -346,7 +472,7 @@ mod tests {
         assert_eq!(compacted.as_bytes(), &journal(&[origin, charge, mail]));
         assert_eq!(compacted.compacted(), compacted);
         // An entry that this version may ignore stays, and one that it cannot read keeps all.
-        bytes[4] = b'a';
+        bytes[4] = b'z';
         let ignored = Journal::new(bytes.clone().into()).compacted();
         assert_eq!(
             ignored.as_bytes().len(),
@@ -378,7 +504,7 @@ mod tests {
             entry(EntryKind::Value, "mail", b"2"),
         ];
         let mut bytes = journal(&two);
-        bytes[4] = b'a';
+        bytes[4] = b'z';
         assert_eq!(read(bytes.clone()), [Ok(two[1].clone())]);
         bytes[4] = b'Z';
         assert_eq!(

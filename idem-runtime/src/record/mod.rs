@@ -11,6 +11,7 @@
 //! `lease - age` left. Client clocks, time zones and steps of a client's clock therefore cannot end a lease.
 
 mod answer_types;
+pub(crate) mod attempt;
 mod fence;
 mod header;
 pub(crate) mod journal;
@@ -27,10 +28,11 @@ mod unreadable;
 mod tests;
 
 pub use self::answer_types::AnswerTypes;
+pub use self::attempt::{Attempt, AttemptEnd};
 pub use self::fence::Fence;
 pub use self::header::{FOREVER, HEADER, Header, MAX_RETAIN, State};
-pub use self::journal::Journal;
+pub use self::journal::{Journal, JournalKind};
 pub use self::outcome_kind::OutcomeKind;
-pub use self::owner::Owner;
+pub use self::owner::{Owner, Process};
 pub use self::record::Record;
-pub use self::unreadable::{LAYOUT, LAYOUT_JOURNAL, Unreadable};
+pub use self::unreadable::{LAYOUT, LAYOUT_ATTEMPTS, LAYOUT_STEPS, Unreadable};

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-/// Owner of a claim: 128 random bits, new for every attempt.
+use sha2::{Digest as _, Sha256};
+
+/// Owner of a claim, new for every attempt: 128 random bits, or 80 and the [process](Owner::process).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner([u8; 16]);
 
@@ -21,6 +23,30 @@ impl Owner {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
         Self(bytes)
+    }
+
+    /// This owner, with its last 6 bytes replaced by its instance and its process; 80 random bits remain.
+    #[must_use]
+    pub(crate) fn of_process(self, process: Process) -> Self {
+        let Self(mut bytes) = self;
+        let [_, pid @ ..] = process.pid.to_be_bytes();
+        bytes[11..13].copy_from_slice(&process.instance.to_be_bytes());
+        bytes[13..].copy_from_slice(&pid);
+        bytes[10] = mark(&bytes);
+        Self(bytes)
+    }
+
+    /// The process of the attempt, if its engine [records](crate::EngineBuilder::record_attempts) attempts.
+    ///
+    /// One in 256 owners without a process seems to have one.
+    #[must_use]
+    pub fn process(&self) -> Option<Process> {
+        let bytes = &self.0;
+        let process = Process {
+            instance: u16::from_be_bytes([bytes[11], bytes[12]]),
+            pid: u32::from_be_bytes([0, bytes[13], bytes[14], bytes[15]]),
+        };
+        (bytes[10] == mark(bytes) && !self.is_by_hand()).then_some(process)
     }
 
     /// A new owner for a record that an operator writes: 64 random bits, and a mark.
@@ -46,6 +72,35 @@ impl Owner {
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
+    }
+}
+
+/// Distinguishes an owner with a process from one without.
+fn mark(owner: &[u8; 16]) -> u8 {
+    owner[11..]
+        .iter()
+        .fold(0x1d, |mark: u8, byte| mark.rotate_left(3) ^ byte)
+}
+
+/// The process of an attempt, as its owner shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Process {
+    /// The first two bytes of the SHA-256 digest of the [instance](crate::EngineBuilder::instance)'s name.
+    pub instance: u16,
+    /// The process id, its last 24 bits.
+    pub pid: u32,
+}
+
+impl Process {
+    /// This process, of the instance with this name.
+    #[must_use]
+    pub fn this(instance: &str) -> Self {
+        let digest = Sha256::digest(instance);
+        Self {
+            instance: u16::from_be_bytes([digest[0], digest[1]]),
+            pid: std::process::id() & 0xff_ffff,
+        }
     }
 }
 

@@ -5,8 +5,11 @@ use std::fmt;
 use bytes::Bytes;
 
 use super::header::{HEADER, Header};
-use super::journal::Journal;
+use super::journal::{Journal, JournalKind};
 use super::unreadable::Unreadable;
+
+/// Bytes of the length of a journal behind an answer.
+const LENGTH: usize = 4;
 
 /// A record as a store returns it: header and answer share one allocation.
 #[derive(Clone, PartialEq, Eq)]
@@ -24,7 +27,33 @@ impl Record {
     /// [`Unreadable`], as [`Header::decode`].
     pub fn decode(bytes: Bytes) -> Result<Self, Unreadable> {
         let header = Header::decode(&bytes)?;
-        Ok(Self { header, bytes })
+        let record = Self { header, bytes };
+        match record.split() {
+            Some(_) => Ok(record),
+            None => Err(Unreadable::Short {
+                bytes: record.bytes.len(),
+            }),
+        }
+    }
+
+    /// The ends of answer and journal; `None`: the record is cut.
+    fn split(&self) -> Option<(usize, usize)> {
+        let whole = self.bytes.len();
+        match self.header.journal {
+            JournalKind::None => Some((whole, whole)),
+            // A listing has the header alone.
+            JournalKind::Attempts if self.header.is_answered() && whole == HEADER => {
+                Some((whole, whole))
+            }
+            JournalKind::Attempts if self.header.is_answered() => {
+                let end = whole.checked_sub(LENGTH)?;
+                let length: [u8; LENGTH] = *self.bytes[end..].first_chunk()?;
+                let length = usize::try_from(u32::from_be_bytes(length)).ok()?;
+                let start = end.checked_sub(length)?;
+                (start >= HEADER).then_some((start, end))
+            }
+            _ => Some((HEADER, whole)),
+        }
     }
 
     /// `header` must be that of `bytes`.
@@ -32,10 +61,10 @@ impl Record {
         Self { header, bytes }
     }
 
-    /// A record without an answer: a header, and the journal of its steps.
+    /// A record without an answer: a header, and its journal.
     #[must_use]
     pub fn with_journal(mut header: Header, journal: &Journal) -> Self {
-        header.has_journal = !journal.is_empty();
+        header.journal = journal.kind();
         let bytes = [&header.encode()[..], journal.as_bytes()].concat().into();
         Self { header, bytes }
     }
@@ -57,21 +86,34 @@ impl Record {
     /// The stored answer; empty unless the record is done with a value or an error.
     #[must_use]
     pub fn body(&self) -> &[u8] {
-        if self.header.has_journal {
-            &[]
-        } else {
-            &self.bytes[HEADER..]
-        }
+        let (end, _) = self.split().unwrap_or((HEADER, HEADER));
+        &self.bytes[HEADER..end]
     }
 
     /// The journal; empty if the record has none.
     #[must_use]
     pub fn journal(&self) -> Journal {
-        if self.header.has_journal {
-            Journal::new(self.bytes.slice(HEADER..))
-        } else {
-            Journal::default()
+        let (start, end) = self.split().unwrap_or((HEADER, HEADER));
+        Journal::new(self.bytes.slice(start..end))
+    }
+
+    /// Appends the attempts behind an answer, whose header becomes `header`, unless the record then has more than
+    /// `max_bytes`.
+    pub(crate) fn append_attempts(
+        answered: &mut Vec<u8>,
+        mut header: Header,
+        attempts: &Journal,
+        max_bytes: Option<usize>,
+    ) {
+        let len = answered.len() + attempts.as_bytes().len() + LENGTH;
+        if !attempts.is_empty() && max_bytes.is_none_or(|max| len <= max) {
+            header.journal = JournalKind::Attempts;
+            let bytes = attempts.as_bytes();
+            answered.extend(bytes);
+            // Bounded by the number of attempts that are kept.
+            answered.extend(u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes());
         }
+        answered[..HEADER].copy_from_slice(&header.encode());
     }
 
     pub(crate) fn bytes(&self) -> &Bytes {

@@ -39,6 +39,8 @@ pub struct ClaimRequest {
     /// Whether the remaining life of a finished answer must be exact. Otherwise a store may reply with less, if that is
     /// quicker: it counts from the claim instead of from the completion.
     pub dated: bool,
+    /// Whether the claim records that the one before it has [lapsed](crate::admin::AttemptEnd::Lapsed).
+    pub records_attempts: bool,
 }
 
 impl ClaimRequest {
@@ -56,6 +58,7 @@ impl ClaimRequest {
             reconciles: false,
             needs: Needs::Nothing,
             dated: true,
+            records_attempts: false,
         }
     }
 }
@@ -90,7 +93,7 @@ pub enum ClaimReply {
         /// Whether the record has its fingerprint from this claim: there was no record before, or one without a
         /// fingerprint. `false` for a claim that is sent again.
         fresh: bool,
-        /// The steps of earlier attempts.
+        /// The steps of earlier attempts, and what is remembered of these.
         journal: Journal,
     },
     /// The caller finds out whether an earlier attempt had its effect.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::*;
 use crate::identity::fingerprint::Fingerprint;
 
@@ -14,7 +16,7 @@ fn header(state: State) -> Header {
         retain: Duration::from_hours(24),
         fingerprint: Fingerprint::from_bytes([9; 16]),
         types: AnswerTypes::from_bytes([0x3b, 0x72, 0x80, 0x01]),
-        has_journal: false,
+        journal: JournalKind::None,
     }
 }
 
@@ -96,7 +98,7 @@ fn a_value_that_is_no_record_is_refused() {
         Header::decode(&good[..55]),
         Err(Unreadable::Short { bytes: 55 })
     );
-    for byte in [b'1', b'4'] {
+    for byte in [b'1', b'5'] {
         let mut other = good;
         other[0] = byte;
         assert_eq!(Header::decode(&other), Err(Unreadable::Layout { byte }));
@@ -129,7 +131,7 @@ fn a_journal_has_a_layout_of_its_own_and_no_answer() {
         },
     ] {
         let with_journal = Header {
-            has_journal: true,
+            journal: JournalKind::Steps,
             ..header(state)
         };
         let bytes = [&with_journal.encode()[..], b"steps"].concat();
@@ -144,13 +146,46 @@ fn a_journal_has_a_layout_of_its_own_and_no_answer() {
         (OutcomeKind::Tombstone, b'T'),
     ] {
         let answered = Header {
-            has_journal: true,
+            journal: JournalKind::Steps,
             ..header(State::Done { outcome, schema: 1 })
         };
         assert_eq!(
             Header::decode(&answered.encode()),
             Err(Unreadable::State { byte })
         );
+    }
+}
+
+#[test]
+fn an_answer_has_its_attempts_behind_it() {
+    let attempts = Journal::new(Bytes::from_static(b"\0\0\0\x03a12"));
+    for outcome in [
+        OutcomeKind::Value,
+        OutcomeKind::Error,
+        OutcomeKind::Tombstone,
+    ] {
+        let header = header(State::Done { outcome, schema: 1 });
+        let mut bytes = [&[0; HEADER][..], b"answer"].concat();
+        Record::append_attempts(&mut bytes, header, &attempts, None);
+        assert_eq!(bytes[0], b'4');
+        let record = Record::decode(bytes.clone().into()).unwrap();
+        assert_eq!(
+            (record.body(), record.journal()),
+            (&b"answer"[..], attempts.clone())
+        );
+        // A listing has the header alone.
+        let listed = Record::new(record.header, Bytes::copy_from_slice(&bytes[..HEADER]));
+        assert_eq!(
+            (listed.body(), listed.journal()),
+            (&b""[..], Journal::default())
+        );
+        for len in HEADER + 1..HEADER + 4 {
+            let cut = Record::decode(Bytes::copy_from_slice(&bytes[..len]));
+            assert_eq!(cut, Err(Unreadable::Short { bytes: len }));
+        }
+        let mut bytes = [&[0; HEADER][..], b"answer"].concat();
+        Record::append_attempts(&mut bytes, header, &Journal::default(), None);
+        assert_eq!((bytes[0], bytes.len()), (b'2', HEADER + 6));
     }
 }
 

@@ -27,8 +27,9 @@
 //! may still renew and complete it. An owner that released its claim, or left it unknown, is granted
 //! nothing any more: an earlier request of it may still be on its way.
 //!
-//! A journal of steps is kept by every transition but a completion with an answer and a resolution: these bring their
-//! own, if any. An unknown outcome keeps the longer of the record's and its own.
+//! A journal is kept by every transition but a completion with an answer and a resolution: these bring their
+//! own, if any. An unknown outcome keeps the longer of the record's and its own. A claim that takes over a lapsed one
+//! adds to it, if requested, that the attempt has lapsed.
 
 #[cfg(test)]
 mod tests;
@@ -41,7 +42,9 @@ pub use super::reply::{
 };
 pub use super::unknown_cause::UNDECIDED;
 use crate::identity::fingerprint::Fingerprint;
-use crate::record::{AnswerTypes, Fence, Header, Journal, OutcomeKind, Owner, Record, State};
+use crate::record::{
+    AnswerTypes, Fence, Header, Journal, JournalKind, OutcomeKind, Owner, Record, State, attempt,
+};
 
 /// The stored record of a key, read at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -61,13 +64,13 @@ impl<'a> Current<'a> {
     }
 }
 
-/// Decides a claim. The second part is the header that the store must write, to live for `request.retain`.
+/// Decides a claim. The second part is the record that the store must write, to live for `request.retain`.
 #[must_use]
 pub fn claim(
     current: Option<Current<'_>>,
     request: &ClaimRequest,
     now_us: u64,
-) -> (ClaimReply, Option<Header>) {
+) -> (ClaimReply, Option<Record>) {
     let (mut fence, mut attempts) = (Fence::default(), 0);
     let (mut fingerprint, mut types) = (request.fingerprint, request.types);
     let (mut fresh, mut again) = (true, false);
@@ -113,6 +116,9 @@ pub fn claim(
         types = request.types.or(header.types);
         fresh = header.fingerprint.is_none();
         journal = record.journal();
+        if request.records_attempts && !mine && matches!(header.state, State::Pending { .. }) {
+            journal = attempt::lapsed(&journal, header, now_us);
+        }
         let reconciling = matches!(header.state, State::Reconciling { .. });
         // The owner's own claim, sent again after its reply was lost. A claim for the body after a reconciliation is a
         // new one.
@@ -138,7 +144,17 @@ pub fn claim(
             _ => attempts.saturating_add(1),
         };
     }
-    let has_journal = !journal.is_empty();
+    let header = Header {
+        state,
+        owner: request.owner,
+        fence,
+        attempts,
+        retain: request.retain,
+        fingerprint,
+        types,
+        journal: JournalKind::None,
+    };
+    let write = Record::with_journal(header, &journal);
     let reply = match state {
         State::Reconciling { .. } => ClaimReply::Reconcile {
             fence,
@@ -152,17 +168,7 @@ pub fn claim(
             journal,
         },
     };
-    let header = Header {
-        state,
-        owner: request.owner,
-        fence,
-        attempts,
-        retain: request.retain,
-        fingerprint,
-        types,
-        has_journal,
-    };
-    (reply, Some(header))
+    (reply, Some(write))
 }
 
 /// The fingerprint that a record keeps: a caller that does not compare must not switch the comparison off for
@@ -228,8 +234,9 @@ fn settled(there: &Record, new: &Record) -> Record {
         types: done.types.or(header.types),
         ..*done
     };
-    let keeps = done.has_journal || done.is_done_unknown() && there.header.has_journal;
-    if keeps {
+    let has_journal = !there.header.journal.is_none() && !there.header.is_answered();
+    let keeps = !done.journal.is_none() || done.is_done_unknown() && has_journal;
+    if keeps && !done.is_answered() {
         Record::with_journal(header, &longer(there, new))
     } else {
         new.clone().with_header(header)
@@ -239,9 +246,15 @@ fn settled(there: &Record, new: &Record) -> Record {
 /// The journal of a record without an answer that replaces another.
 ///
 /// A journal is only appended to, so the longer one has all that the shorter one has, except that a later attempt may
-/// have released the record: then it had all that was acknowledged to the earlier one.
+/// have released the record: then it had all that was acknowledged to the earlier one. A reset that brings attempts alone
+/// drops the steps.
 fn longer(there: &Record, new: &Record) -> Journal {
-    let (kept, brought) = (there.journal(), new.journal());
+    let brought = new.journal();
+    let drops_steps = new.header.state == State::Released && brought.kind() != JournalKind::Steps;
+    if there.header.is_answered() || drops_steps {
+        return brought;
+    }
+    let kept = there.journal();
     let is_later = there.header.state == State::Released && there.header.owner != new.header.owner;
     if is_later || kept.as_bytes().len() >= brought.as_bytes().len() {
         kept
@@ -332,7 +345,9 @@ pub fn released_life(claim: &Header, remains: Remains) -> Option<Duration> {
     match claim.state {
         // Finished steps belong to one request.
         State::Pending { lease }
-            if remains == Remains::Nothing && claim.attempts <= 1 && !claim.has_journal =>
+            if remains == Remains::Nothing
+                && claim.attempts <= 1
+                && claim.journal != JournalKind::Steps =>
         {
             Some(lease.max(RELEASED_AT_LEAST))
         }
@@ -381,7 +396,7 @@ pub fn append(
     if written.as_bytes().len() < journal.as_bytes().len() {
         written = journal.clone();
     }
-    header.has_journal = !written.is_empty();
+    header.journal = written.kind();
     (reply, Some((header, written)))
 }
 

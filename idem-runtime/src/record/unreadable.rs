@@ -4,10 +4,13 @@ use std::fmt;
 
 /// The first byte of a record without a journal.
 pub const LAYOUT: u8 = b'2';
-/// The first byte of a record whose header is followed by a [`Journal`](super::Journal).
+/// The first byte of a record whose header is followed by a [`Journal`](super::Journal) with steps.
 ///
 /// A layout of its own, so that a version without steps refuses the record instead of dropping finished steps.
-pub const LAYOUT_JOURNAL: u8 = b'3';
+pub const LAYOUT_STEPS: u8 = b'3';
+/// The first byte of a record with a [`Journal`](super::Journal) of attempts alone: it follows the header, or the
+/// answer.
+pub const LAYOUT_ATTEMPTS: u8 = b'4';
 
 /// Reason that the value of a key is not readable as a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +43,7 @@ impl fmt::Display for Unreadable {
             Self::Short { bytes } => write!(f, "{bytes} bytes are too few for a record"),
             Self::Layout { byte } => write!(
                 f,
-                "layout byte 0x{byte:02x} is neither 0x{LAYOUT:02x} nor 0x{LAYOUT_JOURNAL:02x}: another version of idem, or not a record"
+                "layout byte 0x{byte:02x} is none of 0x{LAYOUT:02x} to 0x{LAYOUT_ATTEMPTS:02x}: another version of idem, or not a record"
             ),
             Self::State { byte } => {
                 write!(f, "state byte 0x{byte:02x} is not known to this version")

@@ -191,7 +191,7 @@ mod tests {
                 retain,
                 fingerprint: Fingerprint::NONE,
                 types: crate::record::AnswerTypes::UNKNOWN,
-                has_journal: false,
+                journal: crate::record::JournalKind::None,
             };
             let states = [Running, Abandoned, Released, Answered, NotStored, Unknown];
             let of = states.into_iter().filter(|of| of.matches(&header, left));

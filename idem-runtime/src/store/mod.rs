@@ -82,8 +82,8 @@ pub use crate::record::transition::{
     released_life, renew, resolve,
 };
 pub use crate::record::{
-    AnswerTypes, Fence, HEADER, Header, Journal, LAYOUT, LAYOUT_JOURNAL, MAX_RETAIN, OutcomeKind,
-    Owner, Record, State, Unreadable,
+    AnswerTypes, Fence, HEADER, Header, Journal, JournalKind, LAYOUT, LAYOUT_ATTEMPTS,
+    LAYOUT_STEPS, MAX_RETAIN, OutcomeKind, Owner, Record, State, Unreadable,
 };
 
 /// Keeps records and decides, key by key, which caller may run.
@@ -147,7 +147,8 @@ pub use crate::record::{
 /// 17. **A claim begins no record that it [needs](ClaimRequest::needs).** If there is none, or it has expired, nothing
 ///     is written. If there is one, the claim is decided as any other.
 /// 18. **A journal is kept** through every claim, renewal and release of its record, and comes with each grant. A
-///     completion or a resolution replaces it by what its own record has. Only the owner of the claim appends.
+///     completion or a resolution replaces it by what its own record has. Only the owner of the claim appends. A claim
+///     that [records attempts](ClaimRequest::records_attempts) and takes over a lapsed one adds an entry to it.
 ///
 /// # Cancel safety
 ///

@@ -25,6 +25,8 @@ pub(crate) enum Flaw {
     ReleasesWriteJournalsForAnybody,
     RenewalsForgetJournals,
     FreesRequestsOfJournals,
+    ForgetsLapsedAttempts,
+    TakesAttemptsForSteps,
     RenewsWhatIsReleased,
     RefusesLateAnswers,
     ForgetsLostClaims,
@@ -156,7 +158,7 @@ pub(crate) enum Flaw {
 }
 
 /// Every flaw, and the rule that it breaks.
-pub(crate) const FLAWS: [(u8, Flaw); 147] = [
+pub(crate) const FLAWS: [(u8, Flaw); 149] = [
     (1, Flaw::LooksThenWrites),
     (2, Flaw::CompletesForAnybody),
     (2, Flaw::ReleasesForAnybody),
@@ -273,6 +275,8 @@ pub(crate) const FLAWS: [(u8, Flaw); 147] = [
     (18, Flaw::ReleasesKeepOldJournals),
     (18, Flaw::RenewalsForgetJournals),
     (18, Flaw::FreesRequestsOfJournals),
+    (18, Flaw::ForgetsLapsedAttempts),
+    (18, Flaw::TakesAttemptsForSteps),
     (13, Flaw::AsksNobodyAboutLapsedClaims),
     (13, Flaw::ReleasesReconciliations),
     (13, Flaw::WritesLostReconciliationsAsClaims),

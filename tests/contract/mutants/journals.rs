@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use idem_runtime::store::{
-    self as rules, AppendReply, HEADER, Header, Journal, Owner, Record, RecordKey, ReleaseReply,
-    Remains, State,
+    self as rules, AppendReply, HEADER, Header, Journal, JournalKind, Owner, Record, RecordKey,
+    ReleaseReply, Remains, State,
 };
 
 use crate::flaw::Flaw;
@@ -25,7 +25,7 @@ impl Inner {
     pub(crate) fn ended(&self, header: &Header, written: &Record, brought: &[u8]) -> Vec<u8> {
         let mut header = *header;
         let body = if self.is(Flaw::EndsWithTheirOwnJournals) {
-            header.has_journal = Header::decode(brought).is_ok_and(|own| own.has_journal);
+            header.journal = Header::decode(brought).map_or(JournalKind::None, |own| own.journal);
             &brought[HEADER..]
         } else {
             &written.as_bytes()[HEADER..]
@@ -61,7 +61,7 @@ impl Inner {
         };
         if writes && let Ok(Some((record, left))) = self.look(key) {
             let mut header = record.header;
-            header.has_journal = !journal.is_empty();
+            header.journal = journal.kind();
             self.put(key, rewritten(&header, journal), left);
         }
         reply

@@ -10,8 +10,8 @@ use idem_runtime::clock::{Clock, ManualClock};
 use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::{
     self as rules, AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Current, Fence, HEADER,
-    Header, Listener, Needs, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains,
-    RenewReply, State, StoreError, StoreErrorKind, Unreadable,
+    Header, Journal, JournalKind, Listener, Needs, Owner, ReadReply, Record, RecordKey,
+    ReleaseReply, Remains, RenewReply, State, StoreError, StoreErrorKind, Unreadable,
 };
 
 use crate::flaw::Flaw;
@@ -160,7 +160,12 @@ impl Inner {
         }
     }
 
-    fn decide_claim(&self, mut found: Found, asked: &ClaimRequest) -> (ClaimReply, Option<Header>) {
+    /// The journal is the one that the record then has.
+    fn decide_claim(
+        &self,
+        mut found: Found,
+        asked: &ClaimRequest,
+    ) -> (ClaimReply, Option<(Header, Journal)>) {
         let mut request = asked.clone();
         let mut again = false;
         if found.is_none() && self.is(Flaw::BeginsWhatNeedsARecord) && asked.needs == Needs::Record
@@ -217,7 +222,12 @@ impl Inner {
             }
         }
         let now_us = self.clock.calendar_us();
-        let (mut reply, mut write) = rules::claim(current(&found), &request, now_us);
+        if self.is(Flaw::ForgetsLapsedAttempts) {
+            request.records_attempts = false;
+        }
+        let (mut reply, write) = rules::claim(current(&found), &request, now_us);
+        let journal = write.as_ref().map(Record::journal).unwrap_or_default();
+        let mut write = write.map(|record| record.header);
         if let (ClaimReply::Granted { fence, fresh, .. }, Some(header)) = (&mut reply, &mut write) {
             *fresh |= self.is(Flaw::TakesEveryClaimForTheFirst);
             *fresh &= !self.is(Flaw::TakesNoClaimForTheFirst);
@@ -238,7 +248,7 @@ impl Inner {
         if let (Some((record, _)), Some(header)) = (&found, &mut write) {
             self.miswrite_claim(&record.header, asked, &mut reply, header);
         }
-        (reply, write)
+        (reply, write.map(|header| (header, journal)))
     }
 
     pub(crate) fn claim(
@@ -248,9 +258,11 @@ impl Inner {
         request: &ClaimRequest,
     ) -> Result<ClaimReply, StoreError> {
         let is_new = found.is_none();
-        let journal = self.journal_of(&found, Flaw::ClaimsForgetJournals);
         let (reply, write) = self.decide_claim(found, request);
-        if let Some(header) = write {
+        if let Some((header, mut journal)) = write {
+            if self.is(Flaw::ClaimsForgetJournals) {
+                journal = Journal::default();
+            }
             if is_new {
                 self.room()?;
             }
@@ -359,6 +371,9 @@ impl Inner {
                 header.state = State::Pending { lease: MS };
             }
             (Flaw::CountsEveryRelease, _) => remains = Remains::Attempt,
+            (Flaw::TakesAttemptsForSteps, _) if header.journal == JournalKind::Attempts => {
+                header.journal = JournalKind::Steps;
+            }
             (Flaw::KeepsEveryRequest, _) => remains = remains.max(Remains::Request),
             (Flaw::FreesRequestsThatStay, _) if remains == Remains::Request => {
                 remains = Remains::Nothing;

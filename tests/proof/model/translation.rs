@@ -44,7 +44,7 @@ fn header(entry: &Entry) -> Header {
     );
     header.attempts = entry.attempts;
     header.fingerprint = print(entry.print);
-    header.has_journal = !entry.journal.is_empty();
+    header.journal = Journal::new(entry.journal.clone().into()).kind();
     header
 }
 

@@ -183,7 +183,10 @@ pub(crate) fn execute(
                 ClaimReply::Exhausted { .. } | ClaimReply::Mismatch => Reply::Refused,
                 other => panic!("{other:?} in answer to {command:?}"),
             };
-            (reply, write.map(|header| Kept::write(&header, 0, log)))
+            (
+                reply,
+                write.map(|record| Kept::write(&record.header, 0, log)),
+            )
         }
         Command::Complete(ending) => {
             let (outcome, body) = match ending {

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use bytes::Bytes;
-use idem_runtime::store::{HEADER, Header, Record, State};
+use idem_runtime::store::{HEADER, Header, JournalKind, Record, State};
 
 use crate::journal::Log;
 
@@ -86,7 +86,11 @@ impl Kept {
     /// The same with another journal.
     pub(crate) fn with(&self, log: Log) -> Self {
         let mut header = self.header;
-        header.has_journal = !log.is_empty();
+        header.journal = if log.is_empty() {
+            JournalKind::None
+        } else {
+            JournalKind::Steps
+        };
         Self {
             lapsed: self.lapsed,
             ..Self::write(&header, self.answer, log)
@@ -122,7 +126,7 @@ impl Kept {
             encoded,
             header: Header::decode(&encoded).expect("only headers are written"),
             answer,
-            log: if header.has_journal {
+            log: if header.journal == JournalKind::Steps {
                 log
             } else {
                 Log::default()

@@ -231,13 +231,17 @@ impl Tap {
         });
     }
 
-    /// Records the results in a journal. The length of an entry is in front of it, then its kind; the length of its
-    /// label is at 47, and the label behind that.
+    /// Records the results in a journal. The length of an entry is in front of it, then its kind, a small letter for an
+    /// attempt; the length of its label is at 47, and the label behind that.
     fn steps_stored(&self, journal: &Journal) {
         let mut rest = &journal.as_bytes()[..];
         while let Some((length, behind)) = rest.split_first_chunk() {
             let length = usize::try_from(u32::from_be_bytes(*length)).expect("short");
             let (entry, behind) = behind.split_at(length);
+            if entry[0].is_ascii_lowercase() {
+                rest = behind;
+                continue;
+            }
             let label = &entry[44..44 + usize::from(entry[43])];
             let step = NAMES.iter().position(|name| name.as_bytes() == label);
             let step = step.expect("the steps have these names");

@@ -8,7 +8,7 @@ use crate::identity::key::KeyDigest;
 use crate::identity::operation::Operation;
 use crate::local::cache::{Found, LocalCache};
 use crate::local::singleflight::Join;
-use crate::record::{AnswerTypes, Fence, Header, OutcomeKind};
+use crate::record::{AnswerTypes, Fence, Header, JournalKind, OutcomeKind};
 use crate::store::memory::MemoryStore;
 use crate::store::{Hearing, Listener, RecordKey, Store, StoreFuture};
 
@@ -79,7 +79,7 @@ fn remaining_life(seen: Duration, exact: bool, dated: bool) -> RemainingLife {
         retain: RETAIN,
         fingerprint: ASKED,
         types: AnswerTypes::UNKNOWN,
-        has_journal: false,
+        journal: JournalKind::None,
     };
     clock.advance(RETAIN);
     store.plant(&key, header.encode().to_vec().into(), RETAIN);

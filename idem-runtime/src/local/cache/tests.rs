@@ -3,7 +3,7 @@ use bytes::Bytes;
 use super::*;
 use crate::env::observer::StderrObserver;
 use crate::identity::operation::Operation;
-use crate::record::{AnswerTypes, Fence, Header, Owner};
+use crate::record::{AnswerTypes, Fence, Header, JournalKind, Owner};
 
 const SECOND: Duration = Duration::from_secs(1);
 const ASKED: Fingerprint = Fingerprint::from_bytes([7; 16]);
@@ -25,7 +25,7 @@ fn record(outcome: OutcomeKind, body: &[u8]) -> Record {
         retain: 3600 * SECOND,
         fingerprint: ASKED,
         types: AnswerTypes::UNKNOWN,
-        has_journal: false,
+        journal: JournalKind::None,
     };
     Record::decode(Bytes::from([&header.encode()[..], body].concat())).unwrap()
 }

@@ -18,7 +18,9 @@ use super::*;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::outcome::Answer;
-use crate::record::{AnswerTypes, Fence, HEADER, Header, OutcomeKind, Owner, Record, State};
+use crate::record::{
+    AnswerTypes, Fence, HEADER, Header, JournalKind, OutcomeKind, Owner, Record, State,
+};
 
 /// Frozen bodies of [`Receipt::GOLDEN`]: a record of an older release must be read for ever.
 const JSON: &[u8] = br#"{"run":7,"memo":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}"#;
@@ -56,7 +58,7 @@ fn record_of<T: Replay>(outcome: OutcomeKind, body: &[u8]) -> Record {
         retain: Duration::from_hours(1),
         fingerprint: Fingerprint::NONE,
         types: AnswerTypes::UNKNOWN,
-        has_journal: false,
+        journal: JournalKind::None,
     };
     let bytes = [&header.encode(), body].concat();
     Record::decode(Bytes::from(bytes)).unwrap()

@@ -33,6 +33,7 @@ const STATES: [State; 8] = [
 ];
 
 const JOURNAL: &[u8] = b"steps";
+const ATTEMPTS: &[u8] = b"\0\0\0\x03a12";
 
 /// A record of A and the life that it has left: fresh, and with its lease over; with and without a journal, where it
 /// may have one.
@@ -47,18 +48,25 @@ fn records() -> impl Iterator<Item = (Record, Duration)> {
                 retain: RETAIN,
                 fingerprint,
                 types: AnswerTypes::UNKNOWN,
-                has_journal: false,
+                journal: JournalKind::None,
             })
         })
     });
     let with_journal = headers.clone().filter(|header| !answered(header.state));
     let with_journal = with_journal.map(|header| Header {
-        has_journal: true,
+        journal: JournalKind::Steps,
         ..header
     });
-    headers.chain(with_journal).flat_map(|header| {
-        [RETAIN, RETAIN.saturating_sub(LEASE)].map(|left| (record(&header), left))
-    })
+    let with_attempts = headers.clone().map(|header| Header {
+        journal: JournalKind::Attempts,
+        ..header
+    });
+    headers
+        .chain(with_journal)
+        .chain(with_attempts)
+        .flat_map(|header| {
+            [RETAIN, RETAIN.saturating_sub(LEASE)].map(|left| (record(&header), left))
+        })
 }
 
 /// Whether a record in this state has an answer, which replaces its journal.
@@ -68,13 +76,22 @@ fn answered(state: State) -> bool {
 
 fn record(header: &Header) -> Record {
     let journal = journal(header);
-    let bytes = [&header.encode()[..], journal.as_bytes()].concat();
+    let mut bytes = header.encode().to_vec();
+    if answered(header.state) {
+        Record::append_attempts(&mut bytes, *header, &journal, None);
+    } else {
+        bytes.extend(journal.as_bytes());
+    }
     Record::decode(bytes.into()).expect("it is a record")
 }
 
 /// The journal of a record of [`records`].
 fn journal(header: &Header) -> Journal {
-    let bytes = if header.has_journal { JOURNAL } else { b"" };
+    let bytes = match header.journal {
+        JournalKind::None => b"",
+        JournalKind::Attempts => ATTEMPTS,
+        JournalKind::Steps => JOURNAL,
+    };
     Journal::new(Bytes::from_static(bytes))
 }
 
@@ -102,6 +119,7 @@ fn requests() -> impl Iterator<Item = ClaimRequest> {
                         reconciles,
                         needs: Needs::Nothing,
                         dated: true,
+                        records_attempts: false,
                     })
                 })
             })
@@ -119,7 +137,11 @@ fn each_claim(
                 left,
             });
             let (reply, write) = claim(current, &request, NOW_US);
-            check(&record.header, left, &request, &reply, write.as_ref());
+            if let Some(write) = &write {
+                assert_eq!(write.journal(), journal(&record.header));
+            }
+            let write = write.as_ref().map(|write| &write.header);
+            check(&record.header, left, &request, &reply, write);
         }
     }
 }
@@ -150,7 +172,7 @@ fn a_claim_is_written_exactly_where_it_is_granted() {
         };
         assert_eq!(*reply, expected);
         assert_eq!((write.owner, write.retain), (request.owner, request.retain));
-        assert_eq!(write.has_journal, header.has_journal);
+        assert_eq!(write.journal, header.journal);
         assert!(header.lapsed(left) || header.owner == request.owner);
         assert!(header.fingerprint.is_none() || write.fingerprint == header.fingerprint);
     });
@@ -214,6 +236,7 @@ fn a_claim_sent_again_is_answered_alike() {
             left: write.retain,
         });
         let (again, kept) = claim(current, request, NOW_US + 100);
+        let kept = kept.map(|kept| kept.header);
         let mut expected = reply.clone();
         // The record has the fingerprint by now, from either claim.
         if let ClaimReply::Granted { fresh, .. } = &mut expected {
@@ -262,7 +285,10 @@ fn an_answer_is_lost_only_to_an_answer_or_to_who_may_run() {
                     state,
                     owner,
                     fingerprint: ASKED,
-                    has_journal: there.header.has_journal && !answered(state),
+                    journal: match there.header.journal {
+                        JournalKind::Steps if answered(state) => JournalKind::None,
+                        kind => kind,
+                    },
                     ..there.header
                 };
                 let current = Some(Current {
@@ -317,8 +343,9 @@ fn a_release_makes_a_body_possible_again_and_an_unknown_outcome_no_less_unknown(
                     let uncounted = u16::from(remains != Remains::Attempt);
                     let attempts = there.header.attempts.saturating_sub(uncounted);
                     assert_eq!(write.attempts, attempts);
-                    let bare =
-                        remains == Remains::Nothing && attempts == 0 && !there.header.has_journal;
+                    let bare = remains == Remains::Nothing
+                        && attempts == 0
+                        && there.header.journal != JournalKind::Steps;
                     let expected = if bare { Fingerprint::NONE } else { kept };
                     assert_eq!(write.fingerprint, expected);
                 }
@@ -374,7 +401,7 @@ fn a_resolution_replaces_what_was_seen_and_nothing_that_is_held() {
                 retain: LEASE,
                 fingerprint: OTHER,
                 types: AnswerTypes::UNKNOWN,
-                has_journal: false,
+                journal: JournalKind::None,
             };
             let new = record(&new);
             for seen in near {
@@ -404,7 +431,11 @@ fn a_resolution_replaces_what_was_seen_and_nothing_that_is_held() {
                     attempts,
                     fingerprint,
                     // Only an answer, and a reset that says so, drop the steps.
-                    has_journal: new.header.is_done_unknown() && header.has_journal,
+                    journal: if new.header.is_done_unknown() && !answered(header.state) {
+                        header.journal
+                    } else {
+                        JournalKind::None
+                    },
                     ..new.header
                 }
             );
@@ -430,8 +461,8 @@ fn a_release_keeps_the_journal_and_its_request() {
             let (_, Some(write)) = release(current, A, remains) else {
                 continue;
             };
-            assert_eq!(write.has_journal, header.has_journal);
-            if header.has_journal {
+            assert_eq!(write.journal, header.journal);
+            if header.journal == JournalKind::Steps {
                 assert_eq!(write.fingerprint, header.fingerprint);
                 assert_eq!(released_life(&header, remains), None);
             }
@@ -440,10 +471,56 @@ fn a_release_keeps_the_journal_and_its_request() {
 }
 
 #[test]
+fn a_lapsed_attempt_is_recorded_by_the_claim_that_takes_over() {
+    let mut recorded = 0;
+    for (there, left) in records() {
+        for request in requests() {
+            let current = Some(Current::new(&there, left));
+            let plain = claim(current, &request, NOW_US);
+            let request = ClaimRequest {
+                records_attempts: true,
+                ..request
+            };
+            let (reply, write) = claim(current, &request, NOW_US);
+            let Some(write) = write else {
+                assert_eq!((reply, None), plain);
+                continue;
+            };
+            let header = there.header;
+            let takes_over =
+                header.owner != request.owner && matches!(header.state, State::Pending { .. });
+            if !takes_over {
+                assert_eq!((reply, Some(write)), plain);
+                continue;
+            }
+            recorded += 1;
+            let journal = attempt::lapsed(&there.journal(), &header, NOW_US);
+            assert_eq!(write.journal(), journal);
+            if header.journal != JournalKind::Steps {
+                let attempts = crate::record::Attempt::all_of(&Journal::new(
+                    journal.as_bytes().slice(there.journal().as_bytes().len()..),
+                ));
+                assert_eq!((attempts.len(), attempts[0].owner), (1, header.owner));
+            }
+            let (ClaimReply::Granted { journal: told, .. }
+            | ClaimReply::Reconcile { journal: told, .. }) = reply
+            else {
+                panic!("it is written");
+            };
+            assert_eq!(told, journal);
+        }
+    }
+    assert!(recorded > 0);
+}
+
+#[test]
 fn only_the_owner_of_a_claim_appends() {
     let longer = Journal::new(Bytes::from_static(b"steps and more"));
     for (record, left) in records() {
         let header = record.header;
+        if header.journal == JournalKind::Attempts {
+            continue;
+        }
         let current = Some(Current::new(&record, left));
         for owner in [A, B] {
             let claim = Header { owner, ..header };
@@ -454,7 +531,7 @@ fn only_the_owner_of_a_claim_appends() {
             );
             if held && owner == A {
                 let written = Header {
-                    has_journal: true,
+                    journal: JournalKind::Steps,
                     ..header
                 };
                 assert_eq!(
@@ -468,12 +545,11 @@ fn only_the_owner_of_a_claim_appends() {
         // An earlier append, which arrives late.
         let shorter = Journal::new(Bytes::from_static(b"st"));
         if let (AppendReply::Appended, Some((written, kept))) = append(current, &header, &shorter) {
-            let expected = if header.has_journal {
-                journal(&header)
-            } else {
-                shorter
+            let expected = match header.journal {
+                JournalKind::None => shorter,
+                _ => journal(&header),
             };
-            assert_eq!((written.has_journal, kept), (true, expected));
+            assert_eq!((written.journal, kept), (JournalKind::Steps, expected));
         }
     }
 }
@@ -483,7 +559,7 @@ fn a_lost_claim_is_written_again_with_its_journal() {
     let claim = Header::new(STATES[0], A, Fence::new(1), RETAIN);
     let journal = Journal::new(Bytes::from_static(JOURNAL));
     let written = Header {
-        has_journal: true,
+        journal: JournalKind::Steps,
         ..claim
     };
     assert_eq!(

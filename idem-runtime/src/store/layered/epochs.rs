@@ -197,6 +197,7 @@ pub(super) fn closing() -> ClaimRequest {
         reconciles: false,
         needs: Needs::Nothing,
         dated: true,
+        records_attempts: false,
     }
 }
 
@@ -251,7 +252,7 @@ mod tests {
             retain: MAX_RETAIN,
             fingerprint: Fingerprint::NONE,
             types: AnswerTypes::UNKNOWN,
-            has_journal: false,
+            journal: crate::record::JournalKind::None,
         };
         epochs.learn(&prefix, Epoch::Closed(closed), now);
         assert!(epochs.see("shop", now).copies.is_none());

@@ -17,7 +17,7 @@ use crate::env::clock::{Clock, SystemClock, deadline};
 use crate::env::observer::EventKind;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::operation::RecordKey;
-use crate::record::{FOREVER, HEADER, Header, MAX_RETAIN, Owner, Record, State};
+use crate::record::{FOREVER, HEADER, Header, JournalKind, MAX_RETAIN, Owner, Record, State};
 use crate::store::observers::Observers;
 use crate::store::read_cache::{Copied, ReadCache, is_final};
 use crate::store::{ClaimReply, ReadReply, ResolveReply, Store, StoreError, StoreErrorKind};
@@ -304,7 +304,7 @@ impl Layers {
             retain: claim.retain,
             fingerprint: claim.fingerprint,
             types: claim.types,
-            has_journal: false,
+            journal: JournalKind::None,
         };
         self.epochs.learn(prefix, Epoch::Closed(closed), asked);
         tokio::time::sleep(self.epochs.trust).await;
@@ -407,7 +407,7 @@ fn hint(claim: &Header, left: Duration) -> Option<(Header, Duration)> {
         state,
         retain,
         // Waiting calls need none.
-        has_journal: false,
+        journal: JournalKind::None,
         ..*claim
     };
     Some((hint, retain))

@@ -442,7 +442,10 @@ impl Store for MemoryStore {
             // Fences are numbered by the clock, so that a step of the calendar makes none lower than those before.
             let now_us = self.0.start_us.saturating_add(micros(now));
             let (reply, write) = transition::claim(current, request, now_us);
-            (reply, write.map(|header| rewritten(header, current)))
+            (
+                reply,
+                write.map(|record| (record.into_bytes(), request.retain)),
+            )
         };
         let (effect, unreadable) = (WriteEffect::NeedsRoom, ClaimReply::Unreadable);
         StoreFuture::ready(self.0.operate(key, effect, unreadable, decide))

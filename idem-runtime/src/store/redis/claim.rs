@@ -8,7 +8,7 @@ use super::reply::unexpected;
 use crate::record::Fence;
 use crate::store::pace::Crowded;
 use crate::store::{
-    Admission, ClaimReply, ClaimRequest, Header, Needs, RecordKey, State, StoreError,
+    Admission, ClaimReply, ClaimRequest, Header, JournalKind, Needs, RecordKey, State, StoreError,
 };
 
 impl RedisCore {
@@ -56,7 +56,7 @@ impl RedisCore {
             retain: request.retain,
             fingerprint: request.fingerprint,
             types: request.types,
-            has_journal: false,
+            journal: JournalKind::None,
         };
         let retain = decimal(millis(request.retain));
         let max = decimal(request.max_attempts.map_or(0, |max| max.get().into()));
@@ -65,11 +65,16 @@ impl RedisCore {
             // Not a state of a record: a flag for the script.
             proposed[1] = b'S';
         }
-        let words: &[u8] = match (request.any_type, request.needs == Needs::Record) {
-            (false, false) => b"",
-            (true, false) => b"T",
-            (false, true) => b"R",
-            (true, true) => b"TR",
+        let needs_record = request.needs == Needs::Record;
+        let words: &[u8] = match (request.any_type, needs_record, request.records_attempts) {
+            (false, false, false) => b"",
+            (true, false, false) => b"T",
+            (false, true, false) => b"R",
+            (true, true, false) => b"TR",
+            (false, false, true) => b"L",
+            (true, false, true) => b"TL",
+            (false, true, true) => b"RL",
+            (true, true, true) => b"TRL",
         };
         let arguments: [&[u8]; 4] = [&proposed, retain.as_bytes(), max.as_bytes(), words];
         let arguments = if words.is_empty() {

@@ -24,16 +24,16 @@ impl RedisCore {
             Err(error) => return Ok(CompleteReply::Unreadable(error)),
         };
         let name = key.name();
-        // A record with steps is in the way of both shorter forms.
-        let has_steps = claim.is_some_and(|claim| claim.has_journal);
-        if let Some(claim) = claim.filter(|_| self.compares && !has_steps)
+        // A record with a journal is in the way of both shorter forms.
+        let has_journal = claim.is_some_and(|claim| !claim.journal.is_none());
+        if let Some(claim) = claim.filter(|_| self.compares && !has_journal)
             && self.compare_and_set(&name, claim, retain, record).await?
         {
             return Ok(CompleteReply::Stored { late: false });
         }
         // Boxed: larger, and seldom needed.
         if record.len() >= LARGE
-            && !has_steps
+            && !has_journal
             && Box::pin(self.complete_large(key, &name, record)).await?
         {
             return Ok(CompleteReply::Stored { late: false });

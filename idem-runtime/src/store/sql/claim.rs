@@ -14,7 +14,7 @@ use super::row::Row;
 use super::state::SqlStoreState;
 use crate::identity::operation::RecordKey;
 use crate::record::transition;
-use crate::record::{Fence, Header, Journal, State};
+use crate::record::{Fence, Header, Journal, JournalKind, Record, State};
 use crate::store::{Admission, ClaimReply, ClaimRequest, Current, Needs, StoreError};
 
 /// How long a claim waits for the file's writer before it reads.
@@ -48,7 +48,19 @@ impl<B: SqlDriver> SqlStoreState<B> {
                 return (None, None);
             }
             let (reply, write) = transition::claim(current, request, now_us);
-            let write = write.map(|header| RecordWrite::header(header, current));
+            let too_large = |record: &Record| record.as_bytes().len() > self.reads_bytes;
+            let (reply, write) =
+                if request.records_attempts && write.as_ref().is_some_and(too_large) {
+                    // One that could not be read again is not written.
+                    let request = ClaimRequest {
+                        records_attempts: false,
+                        ..request.clone()
+                    };
+                    transition::claim(current, &request, now_us)
+                } else {
+                    (reply, write)
+                };
+            let write = write.map(RecordWrite::claim);
             (Some(reply), write)
         };
         for _ in 0..TRIES {
@@ -167,6 +179,6 @@ pub(super) fn fresh(request: &ClaimRequest) -> Header {
         retain: request.retain,
         fingerprint: request.fingerprint,
         types: request.types,
-        has_journal: false,
+        journal: JournalKind::None,
     }
 }

@@ -113,5 +113,5 @@ impl HeaderColumns {
 /// The answer or the journal, for records that have one.
 pub(super) fn stored_body<'a>(header: &Header, body: &'a [u8]) -> Argument<'a> {
     let done = matches!(header.state, State::Done { .. });
-    Argument::Body((done || header.has_journal).then_some(body))
+    Argument::Body((done || !header.journal.is_none()).then_some(body))
 }

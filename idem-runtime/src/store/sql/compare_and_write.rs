@@ -51,14 +51,22 @@ impl RecordWrite {
         }
     }
 
-    /// Writes a record that ends a claim.
-    pub(super) fn ending(record: Record) -> Self {
+    /// Writes a record that is claimed.
+    pub(super) fn claim(record: Record) -> Self {
         let header = record.header;
         Self {
             header,
             body: record.into_bytes().slice(HEADER..),
             life: Some(header.retain),
+            notifies: false,
+        }
+    }
+
+    /// Writes a record that ends a claim.
+    pub(super) fn ending(record: Record) -> Self {
+        Self {
             notifies: true,
+            ..Self::claim(record)
         }
     }
 }

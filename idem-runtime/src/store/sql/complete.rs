@@ -40,7 +40,11 @@ impl<B: SqlDriver> SqlStoreState<B> {
         ];
         // An unknown outcome is rare, and keeps the steps of the record.
         if !done.is_done_unknown() {
-            let statement = &self.statements.complete;
+            let statement = if done.journal.is_none() {
+                &self.statements.complete
+            } else {
+                &self.statements.complete_with_attempts
+            };
             let answer = access.run(statement, &arguments).await?;
             if answer.affected > 0 {
                 return Ok(CompleteReply::Stored { late: false });

@@ -63,7 +63,7 @@ impl SqlDriver for MySql {
          STRAIGHT_JOIN {t} AS t ON t.record_key = v.k SET t.layout = 50, t.state = v.s, t.detail = v.d, t.retain_ms = v.r, \
          t.body = v.b, t.expires_us = {now} + v.life, t.version = t.version + 1 \
          WHERE t.owner = v.o AND t.fence = v.f AND t.attempts = v.a AND t.fingerprint = v.p \
-         AND t.layout IN (50, 51) AND t.state IN ('P', 'Q') AND t.expires_us > {now}",
+         AND t.layout IN (50, 51, 52) AND t.state IN ('P', 'Q') AND t.expires_us > {now}",
     ));
 
     // MySQL has neither `SET STATEMENT` nor `RETURNING`, and waits for a lock for a second at least.

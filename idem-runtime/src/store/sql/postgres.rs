@@ -74,7 +74,7 @@ impl SqlDriver for Postgres {
          FROM unnest(?1::bytea[], ?2::text[], ?3::bigint[], ?4::bigint[], ?5::bytea[], ?6::bigint[], ?7::bytea[], \
          ?8::bigint[], ?9::bigint[], ?10::bytea[]) AS done (k, s, d, r, b, life, o, f, a, p) \
          WHERE record_key = k AND length(k) = 48 AND owner = o AND fence = f AND attempts = a AND fingerprint = p \
-         AND layout IN (50, 51) AND state IN ('P', 'Q') AND expires_us > {now}{bounded}",
+         AND layout IN (50, 51, 52) AND state IN ('P', 'Q') AND expires_us > {now}{bounded}",
     ));
 
     // A query of its own for each key, because a plan that was made while the table was small scans all of it for as

@@ -197,6 +197,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
             reconciles: false,
             needs: Needs::Nothing,
             dated: true,
+            records_attempts: false,
         };
         let (fence, attempts) = match self.claim(&key, &request, &admission).await? {
             ClaimReply::Granted { fence, attempt, .. } => (fence, attempt),

@@ -8,7 +8,7 @@ use super::priority::Priority;
 use super::state::SqlStoreState;
 use crate::identity::operation::RecordKey;
 use crate::record::transition;
-use crate::record::{Journal, Owner};
+use crate::record::{Journal, JournalKind, Owner};
 use crate::store::{Current, ReleaseReply, Remains, StoreError};
 
 const RELEASED_AT_LEAST_MS: i64 = transition::RELEASED_AT_LEAST.as_secs().cast_signed() * 1_000;
@@ -21,16 +21,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
         remains: Remains,
     ) -> Result<ReleaseReply, StoreError> {
         let access = RecordAccess::new(&self.pool, ("a release", Priority::Ending), key);
-        let arguments = [
-            Argument::Bytes(&access.primary_key),
-            Argument::Bytes(owner.as_bytes()),
-            Argument::Int(i64::from(!remains.counts())),
-            // Nothing remains of a record with no more attempts than this: it loses its fingerprint, its types with it,
-            // and lives for its lease, at least for the last of these arguments.
-            Argument::Int(if remains == Remains::Nothing { 1 } else { -1 }),
-            Argument::Bytes(&NO_FINGERPRINT),
-            Argument::Int(RELEASED_AT_LEAST_MS),
-        ];
+        let arguments = arguments(&access.primary_key, owner, remains);
         let statement = &self.statements.release;
         let answer = access.run(statement, &arguments).await?;
         if answer.affected > 0 {
@@ -49,7 +40,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
         Box::pin(self.compare_and_write(&access, None, decide, unreadable)).await
     }
 
-    /// The same, with the journal that the record keeps: it is read, and replaced.
+    /// The same, with the journal that the record keeps. With steps, it is read, and replaced.
     pub(super) async fn release_with_journal(
         &self,
         key: &RecordKey,
@@ -58,6 +49,15 @@ impl<B: SqlDriver> SqlStoreState<B> {
         journal: &Journal,
     ) -> Result<ReleaseReply, StoreError> {
         let access = RecordAccess::new(&self.pool, ("a release", Priority::Ending), key);
+        if journal.kind() == JournalKind::Attempts {
+            let [a, b, c, d, e, f] = arguments(&access.primary_key, owner, remains);
+            let arguments = [a, b, c, d, e, f, Argument::Body(Some(journal.as_bytes()))];
+            let statement = &self.statements.release_with_attempts;
+            let answer = access.run(statement, &arguments).await?;
+            if answer.affected > 0 {
+                return Ok(ReleaseReply::Released);
+            }
+        }
         let decide = |current: Option<Current<'_>>, _| {
             let (reply, write) =
                 transition::release_with_journal(current, *owner, remains, journal);
@@ -70,4 +70,18 @@ impl<B: SqlDriver> SqlStoreState<B> {
         let unreadable = ReleaseReply::Unreadable;
         Box::pin(self.compare_and_write(&access, None, decide, unreadable)).await
     }
+}
+
+/// The arguments of the statement.
+fn arguments<'a>(primary_key: &'a [u8], owner: &'a Owner, remains: Remains) -> [Argument<'a>; 6] {
+    [
+        Argument::Bytes(primary_key),
+        Argument::Bytes(owner.as_bytes()),
+        Argument::Int(i64::from(!remains.counts())),
+        // Nothing remains of a record with no more attempts than this: it loses its fingerprint, its types with it,
+        // and lives for its lease, at least for the last of these arguments.
+        Argument::Int(if remains == Remains::Nothing { 1 } else { -1 }),
+        Argument::Bytes(&NO_FINGERPRINT),
+        Argument::Int(RELEASED_AT_LEAST_MS),
+    ]
 }

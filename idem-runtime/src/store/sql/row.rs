@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::columns::FOREVER_LIFE;
-use crate::record::{FOREVER, HEADER, LAYOUT, LAYOUT_JOURNAL, Owner, Record, Unreadable};
+use crate::record::{FOREVER, HEADER, JournalKind, Owner, Record, Unreadable};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// A row as it was read.
@@ -129,7 +129,7 @@ fn bytes(parts: &RowColumns<'_>) -> Option<Bytes> {
     record.push(
         u8::try_from(parts.layout)
             .ok()
-            .filter(|layout| [LAYOUT, LAYOUT_JOURNAL].contains(layout))?,
+            .filter(|layout| JournalKind::of_layout(*layout).is_some())?,
     );
     let &[state] = parts.state.as_bytes() else {
         return None;
@@ -151,4 +151,37 @@ fn bytes(parts: &RowColumns<'_>) -> Option<Bytes> {
     (record.len() == HEADER && parts.owner.len() == 16).then_some(())?;
     record.extend(body);
     Some(record.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Fence, Header, LAYOUT_ATTEMPTS, OutcomeKind, State};
+
+    #[test]
+    fn the_header_of_an_answer_with_attempts_is_listed() {
+        let state = State::Done {
+            outcome: OutcomeKind::Value,
+            schema: 7,
+        };
+        let owner = Owner::from_bytes([1; 16]);
+        let header = Header::new(state, owner, Fence::new(9), Duration::from_hours(1));
+        // As a listing reads it: without the answer.
+        let row = Row::new(&RowColumns {
+            layout: LAYOUT_ATTEMPTS.into(),
+            state: "D",
+            owner: owner.as_bytes(),
+            fence: 9,
+            attempts: 0,
+            detail: 7,
+            retain_ms: 3_600_000,
+            fingerprint: &header.encode()[36..],
+            body: None,
+            left_us: 1_000_000,
+            now_us: 1,
+            version: 1,
+            body_bytes: None,
+        });
+        assert!(matches!(row.record(), Ok(Some((record, _))) if record.header.state == state));
+    }
 }

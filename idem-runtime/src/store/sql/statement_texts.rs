@@ -15,7 +15,7 @@ use super::read_batch::queue::MAX_READS;
 #[cfg(feature = "sqlite")]
 use super::sqlite::group_commit::multi_row::{self, MultiRowStatement};
 use super::statement::{BatchStatement, Statement, StatementKind};
-use crate::record::{LAYOUT, LAYOUT_JOURNAL};
+use crate::record::{LAYOUT, LAYOUT_ATTEMPTS, LAYOUT_STEPS};
 
 impl Statement {
     pub(crate) fn new<B: SqlDriver>(
@@ -83,7 +83,7 @@ const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence
 const COMPLETE: &str = "UPDATE {t} SET layout = 50, state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
      expires_us = {now} + ?6, version = version + 1 \
      WHERE record_key = ?1 AND owner = ?7 AND fence = ?8 AND attempts = ?9 AND fingerprint = ?10 \
-     AND layout IN (50, 51) AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
+     AND layout IN (50, 51, 52) AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
 
 /// As `COMPLETE`, in the transaction of the claim, whose record no other transaction sees.
 const COMPLETE_WITHIN: &str = "UPDATE {t} SET layout = 50, state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
@@ -93,25 +93,35 @@ const COMPLETE_WITHIN: &str = "UPDATE {t} SET layout = 50, state = ?2, detail = 
 /// `{date}` is the time, which is returned.
 const RENEW: &str = "UPDATE {t} SET expires_us = {date} + ?2, version = version + 1 \
      WHERE record_key = ?1 AND owner = ?3 AND fence = ?4 AND retain_ms = ?5 \
-     AND layout IN (50, 51) AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
+     AND layout IN (50, 51, 52) AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
 
 /// Writes a journal, unless the record has a longer one: that of a later append.
 const APPEND: &str = "UPDATE {t} SET expires_us = {date} + ?2, layout = 51, body = ?6, version = version + 1 \
      WHERE record_key = ?1 AND owner = ?3 AND fence = ?4 AND retain_ms = ?5 \
-     AND (layout = 50 OR layout = 51 AND length(body) <= ?7) \
+     AND (layout = 50 OR layout IN (51, 52) AND length(body) <= ?7) \
      AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
 
 /// Each column is read before it is written.
 ///
 /// MySQL assigns from left to right, and a later expression sees an earlier assignment.
 const RELEASE: &str = "UPDATE {t} SET state = 'R', version = version + 1, \
-     fingerprint = CASE WHEN attempts <= ?4 AND layout = 50 THEN ?5 ELSE fingerprint END, \
+     fingerprint = CASE WHEN attempts <= ?4 AND layout <> 51 THEN ?5 ELSE fingerprint END, \
      retain_ms = CASE WHEN attempts > ?4 OR layout = 51 THEN retain_ms WHEN detail < ?6 THEN ?6 ELSE detail END, \
      expires_us = CASE WHEN attempts > ?4 OR layout = 51 THEN expires_us ELSE {now} + \
      CASE WHEN detail < ?6 THEN ?6 ELSE detail END * 1000 END, \
      detail = 0, \
      attempts = CASE WHEN attempts > ?3 THEN attempts - ?3 ELSE 0 END \
-     WHERE record_key = ?1 AND owner = ?2 AND layout IN (50, 51) AND state = 'P' AND expires_us > {now}{bounded}";
+     WHERE record_key = ?1 AND owner = ?2 AND layout IN (50, 51, 52) AND state = 'P' AND expires_us > {now}{bounded}";
+
+/// As `RELEASE`, with a journal of attempts alone, of a record without steps.
+const RELEASE_WITH_ATTEMPTS: &str = "UPDATE {t} SET state = 'R', version = version + 1, layout = 52, body = ?7, \
+     fingerprint = CASE WHEN attempts <= ?4 THEN ?5 ELSE fingerprint END, \
+     retain_ms = CASE WHEN attempts > ?4 THEN retain_ms WHEN detail < ?6 THEN ?6 ELSE detail END, \
+     expires_us = CASE WHEN attempts > ?4 THEN expires_us ELSE {now} + \
+     CASE WHEN detail < ?6 THEN ?6 ELSE detail END * 1000 END, \
+     detail = 0, \
+     attempts = CASE WHEN attempts > ?3 THEN attempts - ?3 ELSE 0 END \
+     WHERE record_key = ?1 AND owner = ?2 AND layout IN (50, 52) AND state = 'P' AND expires_us > {now}{bounded}";
 
 /// All statements, for one table.
 #[derive(Debug)]
@@ -126,7 +136,10 @@ pub(crate) struct Statements {
     pub(crate) complete_within: Statement,
     pub(crate) renew: Statement,
     pub(crate) append: Statement,
+    /// The same, of an answer behind which the attempts are remembered.
+    pub(crate) complete_with_attempts: Statement,
     pub(crate) release: Statement,
+    pub(crate) release_with_attempts: Statement,
     pub(crate) purge: Statement,
     pub(crate) touch: Statement,
     pub(crate) list: Statement,
@@ -233,7 +246,9 @@ impl Statements {
             complete_within: notifying(&COMPLETE_WITHIN.replace("{during}", B::DURING)),
             renew: dated(RENEW),
             append: dated(APPEND),
+            complete_with_attempts: notifying(&COMPLETE.replace("layout = 50", "layout = 52")),
             release: notifying(RELEASE),
+            release_with_attempts: notifying(RELEASE_WITH_ATTEMPTS),
             purge: execute(B::PURGE),
             touch: execute(TOUCH),
             list: of(StatementKind::Block, &list()),
@@ -288,7 +303,7 @@ fn list() -> String {
     format!(
         "WITH block AS (SELECT {columns}, record_key, op FROM {{t}} \
          WHERE record_key >= ?1 AND record_key <= ?2 ORDER BY record_key LIMIT ?3) \
-         SELECT * FROM block WHERE layout NOT IN ({LAYOUT}, {LAYOUT_JOURNAL}) OR REPLACE('{KNOWN}', state, '') = '{KNOWN}' \
+         SELECT * FROM block WHERE layout NOT IN ({LAYOUT}, {LAYOUT_STEPS}, {LAYOUT_ATTEMPTS}) OR REPLACE('{KNOWN}', state, '') = '{KNOWN}' \
          OR ((?4 = '' OR REPLACE(?4, state, '') <> ?4) AND attempts >= ?5) \
          OR record_key = (SELECT record_key FROM block ORDER BY record_key DESC LIMIT 1) \
          ORDER BY record_key"

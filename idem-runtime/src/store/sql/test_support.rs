@@ -11,7 +11,7 @@ use super::state::SqlStore;
 use super::statement_texts;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::operation::RecordKey;
-use crate::record::{AnswerTypes, Fence, HEADER, Header, Owner, State};
+use crate::record::{AnswerTypes, Fence, HEADER, Header, JournalKind, Owner, State};
 use crate::store::StoreError;
 
 const WHAT: &str = "a test";
@@ -111,6 +111,6 @@ fn no_header() -> Header {
         retain: Duration::ZERO,
         fingerprint: Fingerprint::NONE,
         types: AnswerTypes::UNKNOWN,
-        has_journal: false,
+        journal: JournalKind::None,
     }
 }

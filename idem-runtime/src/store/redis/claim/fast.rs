@@ -12,7 +12,7 @@ use std::time::Duration;
 use redis::{Cmd, RedisError, Value};
 
 use crate::record::transition::{ClaimReply, ClaimRequest, Needs};
-use crate::record::{Fence, HEADER, Header, Journal, OutcomeKind, Record, State};
+use crate::record::{Fence, HEADER, Header, Journal, JournalKind, OutcomeKind, Record, State};
 use crate::store::StoreError;
 use crate::store::redis::arguments::millis;
 use crate::store::redis::core::RedisCore;
@@ -43,7 +43,7 @@ impl RedisCore {
             retain: request.retain,
             fingerprint: request.fingerprint,
             types: request.types,
-            has_journal: false,
+            journal: JournalKind::None,
         };
         let reply = {
             let set = || {
@@ -138,6 +138,7 @@ mod tests {
             reconciles: false,
             needs: Needs::Nothing,
             dated: false,
+            records_attempts: false,
         }
     }
 
@@ -150,7 +151,7 @@ mod tests {
             retain: RETAIN,
             fingerprint: Fingerprint::from_bytes([7; 16]),
             types: AnswerTypes::UNKNOWN,
-            has_journal: false,
+            journal: JournalKind::None,
         };
         Record::decode(header.encode().to_vec().into()).unwrap()
     }

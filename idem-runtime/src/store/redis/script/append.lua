@@ -21,7 +21,7 @@ if not seen then
 end
 if not seen.claimed or seen.owner ~= sub(ARGV[1], 3, 18) then return {'S', now} end
 local life, has = string.format('%.0f', num(sub(seen.bytes, 32, 36))), 0
-if seen.steps then has = redis.call('STRLEN', KEYS[1]) - HEADER end
+if seen.journal then has = redis.call('STRLEN', KEYS[1]) - HEADER end
 if has < known then return {'K', now} end
 begin(seen.life)
 -- An earlier send may have come first. The owner only appends, so that the longer journal is right.

@@ -5,7 +5,7 @@
 -- ARGV[2]  life of the record, milliseconds
 -- ARGV[3]  attempts after which nothing is granted; 0 for no limit
 -- ARGV[4]  optional flags. T: a record whose values have another type is taken over; R: the claim requires a
---          record and creates none
+--          record and creates none; L: a lapsed claim that is taken over is recorded in the journal
 --
 -- Returns {'A', header}           granted: the body if the header is pending, else a reconciliation; with a journal,
 --                                 that follows
@@ -27,6 +27,22 @@ end
 local asked, max, words = ARGV[1], tonumber(ARGV[3]), ARGV[4] or ''
 local reconciles, owner, print = sub(asked, 2, 2) == 'Q', sub(asked, 3, 18), sub(asked, 37, 52)
 local starts, types = sub(asked, 2, 2) == 'S', sub(asked, 53, 56)
+-- Adds an attempt to a journal; of more than 16, the first and the last ones remain: see `Journal::bounded`.
+local function remember(kept, attempt)
+  kept = kept .. attempt
+  local at, places = 1, {}
+  while at <= #kept do
+    local length, kind = num(sub(kept, at, at + 3)), sub(kept, at + 4, at + 4)
+    local after = at + 4 + length
+    if length == 0 or after > #kept + 1 then return kept end
+    if kind == 'a' or kind == 'l' then places[#places + 1] = {at, after} end
+    at = after
+  end
+  for i = #places - 15, 2, -1 do
+    kept = sub(kept, 1, places[i][1] - 1) .. sub(kept, places[i][2])
+  end
+  return kept
+end
 -- Whether the first halves of both types, the types of the values, are equal or unknown.
 local function alike(kept)
   local value, other = sub(kept, 1, 2), sub(types, 1, 2)
@@ -69,14 +85,20 @@ if not again then
 end
 -- Watchers of a reconciliation also wait for the body, and cannot have marked a Q record. The end of a record with a
 -- journal is always notified.
-local steps = seen and seen.steps
-local waited = state == 'P' and seen and not steps and (seen.waited or seen.state == 'Q')
+local kept = seen and journal(seen) or ''
+if seen and seen.state == 'P' and seen.owner ~= owner and string.find(words, 'L', 1, true) then
+  -- See attempt.rs.
+  kept = remember(kept, be(44, 4) .. 'l' .. seen.owner .. be(math.floor(now / 1000), 6) .. be(7, 4) .. '\0' ..
+    sub(seen.bytes, 19, 27) .. string.rep('\0', 7))
+end
+local waited = state == 'P' and seen and kept == '' and (seen.waited or seen.state == 'Q')
 local mark = waited and 'W' or state
-local w = (steps and '3' or '2') .. mark .. owner .. be(fence, 7) .. be(attempts, 2) .. sub(asked, 28, 36) .. print .. types
+local layout = kept == '' and '2' or seen.steps and '3' or '4'
+local w = layout .. mark .. owner .. be(fence, 7) .. be(attempts, 2) .. sub(asked, 28, 36) .. print .. types
 local reply = {seen and seen.print ~= NO_PRINT and 'A' or 'F', w}
-if steps then reply[3] = journal(seen) end
+if kept ~= '' then reply[3] = kept end
 if seen then
-  redis.call('SET', KEYS[1], w .. (reply[3] or ''), 'PX', ARGV[2])
+  redis.call('SET', KEYS[1], w .. kept, 'PX', ARGV[2])
 elseif not redis.call('SET', KEYS[1], w, 'PX', ARGV[2], 'NX') then
   return {'V', ''} -- an empty string stands there
 end

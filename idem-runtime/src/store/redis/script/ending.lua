@@ -20,13 +20,29 @@ local function tell()
   redis.pcall(PUBLISH, KEYS[1], '')
 end
 
+-- The layout of a record with this journal: see `Journal::kind`.
+local function layout_of(journal)
+  if journal == '' then return '2' end
+  local at = 1
+  while at <= #journal do
+    local kind, length = byte(journal, at + 4), num(sub(journal, at, at + 3))
+    if not kind or kind < 97 or kind > 122 or length == 0 then return '3' end
+    at = at + 4 + length
+  end
+  return at == #journal + 1 and '4' or '3'
+end
+
 -- Replaces the record that was seen with `record`; keeps the higher fence and the known fingerprint, and of a record
 -- without an answer the longer journal: see `settled` in transition.rs.
 local function settle(seen, record, attempts, types, life)
-  if sub(record, 1, 1) == '3' or seen.steps and sub(record, 2, 2) == 'U' then
-    local has, own = journal(seen), sub(record, 1, 1) == '3' and sub(record, HEADER + 1) or ''
-    if #has >= #own or seen.state == 'R' and seen.owner ~= sub(record, 3, 18) then own = has end
-    record = (own == '' and '2' or '3') .. sub(record, 2, HEADER) .. own
+  local layout, state = sub(record, 1, 1), sub(record, 2, 2)
+  if string.find('DET', state, 1, true) == nil and (layout ~= '2' or seen.journal and state == 'U') then
+    local has, own = journal(seen), layout ~= '2' and sub(record, HEADER + 1) or ''
+    local later = seen.state == 'R' and seen.owner ~= sub(record, 3, 18)
+    -- A reset that brings attempts alone drops the steps.
+    local drops = state == 'R' and layout == '4'
+    if not drops and (#has >= #own or later) then own = has end
+    record = layout_of(own) .. sub(record, 2, HEADER) .. own
   end
   begin(seen.life)
   local fence, last = sub(record, 19, 25), sub(seen.bytes, 19, 25)

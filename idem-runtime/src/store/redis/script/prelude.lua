@@ -6,7 +6,7 @@
 --         {'V', start}            no record of idem; the value's first bytes
 --         {'I'}                   a record without an expiry
 --
--- Header, 1-based: 1 layout (2, or 3 with a journal behind the header), 2 state, 3-18 owner, 19-25 fence, 26-27
+-- Header, 1-based: 1 layout (2; 3 with a journal of steps behind the header, 4 with one of attempts alone), 2 state, 3-18 owner, 19-25 fence, 26-27
 -- attempts, 28-31 lease, schema or cause, 32-36 retain, 37-52 fingerprint, 53-56 types of the answers. Numbers are
 -- big-endian; a double holds them exactly.
 -- Lease left = lease - age, age = retain - life: no client clock enters.
@@ -43,9 +43,10 @@ local function look(most)
   -- 2W is a pending record with a watcher: only the notification at its end differs, see wait.lua.
   local waited = sub(r, 1, 2) == '2W'
   if waited then r = '2P' .. sub(r, 3) end
-  local state, steps = sub(r, 2, 2), sub(r, 1, 1) == '3'
+  local layout, state = sub(r, 1, 1), sub(r, 2, 2)
+  local steps = layout == '3'
   local known = string.find(steps and 'PQRU' or 'PQRDEUT', state, 1, true)
-  if sub(r, 1, 1) ~= '2' and not steps or #r < HEADER or not known then
+  if not string.find('234', layout, 1, true) or #r < HEADER or not known then
     return nil, {'V', sub(r, 1, HEADER)}
   end
   local life = redis.call('PTTL', KEYS[1])
@@ -55,12 +56,14 @@ local function look(most)
   return {
     bytes = r, life = life, state = state, waited = waited, owner = sub(r, 3, 18), print = sub(r, 37, 52),
     claimed = claimed, left = left, done = not claimed and state ~= 'R', steps = steps,
+    -- A journal that follows the header, and not an answer.
+    journal = layout ~= '2' and string.find('PQRU', state, 1, true) ~= nil,
   }
 end
 
--- The journal of steps behind the header.
+-- The journal behind the header.
 local function journal(seen)
-  if not seen.steps then return '' end
+  if not seen.journal then return '' end
   return redis.call('GETRANGE', KEYS[1], HEADER, -1)
 end
 
@@ -82,9 +85,10 @@ local function latest(types, asked)
 end
 
 -- The reply for a record that counts: {'D', life, record}, with the life left in milliseconds; or
--- {'G', life, bytes} for a record so large that the client reads it with GET. Steps are not part of it.
+-- {'G', life, bytes} for a record so large that the client reads it with GET. A journal behind the header is not part
+-- of it.
 local function answer(seen)
-  if seen.steps then return {'D', seen.life, '2' .. sub(seen.bytes, 2, HEADER)} end
+  if seen.journal then return {'D', seen.life, '2' .. sub(seen.bytes, 2, HEADER)} end
   if #seen.bytes > MOST then return {'G', seen.life, redis.call('STRLEN', KEYS[1])} end
   return {'D', seen.life, seen.bytes}
 end

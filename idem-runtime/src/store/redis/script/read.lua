@@ -15,5 +15,5 @@ if bytes > tonumber(ARGV[1]) then return {'L', life, bytes} end
 local r = redis.call('GET', KEYS[1])
 -- On Redis 6 the clock advances while a script runs.
 if not r then return {'N'} end
-if life < 0 and string.find(r, '^[23]') and #r >= 56 then return {'I'} end
+if life < 0 and string.find(r, '^[234]') and #r >= 56 then return {'I'} end
 return {'D', life, r}

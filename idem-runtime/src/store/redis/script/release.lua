@@ -31,8 +31,7 @@ elseif ARGV[2] ~= '1' then
   end
 end
 local kept = ARGV[3] or journal(seen)
-local layout = kept ~= '' and '3' or '2'
-local w = layout .. state .. sub(seen.bytes, 3, 25) .. be(attempts, 2) .. word .. rest .. kept
+local w = layout_of(kept) .. state .. sub(seen.bytes, 3, 25) .. be(attempts, 2) .. word .. rest .. kept
 begin(seen.life)
 -- Not KEEPTTL: on Redis 6 the clock advances while a script runs, and a record that expires at this moment
 -- would be written again without an expiry, and live for ever.

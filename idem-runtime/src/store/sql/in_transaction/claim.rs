@@ -42,7 +42,7 @@ const INSERT: &str = "(record_key, op, layout, state, owner, fence, attempts, de
      VALUES (?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1)";
 
 const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence = ?5, attempts = ?6, \
-     detail = ?7, retain_ms = ?8, fingerprint = ?9, body = CASE WHEN ?2 = 51 THEN body END, expires_us = {now} + ?10, \
+     detail = ?7, retain_ms = ?8, fingerprint = ?9, body = CASE WHEN ?2 <> 50 THEN body END, expires_us = {now} + ?10, \
      version = version + 1 WHERE record_key = ?1 AND version = ?12 AND owner = ?13 AND fence = ?14";
 
 /// How often a claim begins again because another write came first.
@@ -131,10 +131,10 @@ impl<B: SqlDriver> SqlStoreState<B> {
             left: *left,
         });
         let (reply, write) = transition::claim(current, request, row.now_us);
-        let Some(header) = write else {
+        let Some(record) = write else {
             return Ok(Some(reply));
         };
-        let columns_of = half_way(header);
+        let columns_of = half_way(record.header);
         let columns = HeaderColumns::new(&columns_of);
         let (owner, fence) = row.written_by();
         let arguments = [

@@ -61,7 +61,7 @@ pub(crate) const COMPLETE: MultiRowTemplate = MultiRowTemplate {
     after: ") UPDATE {t} SET layout = 50, state = v.s, detail = v.d, retain_ms = v.r, body = v.b, \
             expires_us = v.now + v.life, version = version + 1 FROM v \
             WHERE record_key = v.k AND owner = v.o AND fence = v.f AND attempts = v.a \
-            AND fingerprint = v.p AND layout IN (50, 51) AND state IN ('P', 'Q') AND expires_us > v.now",
+            AND fingerprint = v.p AND layout IN (50, 51, 52) AND state IN ('P', 'Q') AND expires_us > v.now",
     // A caller that finds its own answer in the record has stored it.
     is_strict: false,
 };

@@ -1,0 +1,308 @@
+//! The attempts that a record remembers: a flight recorder for operators.
+//!
+//! An entry of the [journal](super::journal) each, with a small letter, so that a version without them may ignore them.
+//! Nothing decides by them. A call that succeeds at its first attempt has none.
+//!
+//! ```text
+//!  4     kind: a ended in good order, written by the attempt; l lapsed, written with the claim that took over
+//!  5–20  owner; the instance and the process are part of it, see `Owner::of_process`
+//! 21–26  when it ended, milliseconds since 1970; of l: when the key was claimed again, by the store
+//! 27–30  its end
+//! 31–38  fence
+//! 39–40  attempts that counted, with this one
+//! 47–    name of the instance
+//! ```
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+
+use super::fence::Fence;
+use super::header::Header;
+use super::journal::{EntryKind, Journal, JournalEntry};
+use super::owner::{Owner, Process};
+use crate::identity::fingerprint::Fingerprint;
+
+/// So many attempts are remembered: the first, and the last ones.
+pub(crate) const MAX_ATTEMPTS: usize = 16;
+
+/// The end of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AttemptEnd {
+    /// It returned a value, which was kept.
+    Value,
+    /// It returned a business error, which was kept.
+    BusinessError,
+    /// It returned an error that is not kept: of class system, or by `on_error`. The key was released.
+    SystemError,
+    /// It returned a value, or an error to be kept, that could not be stored.
+    NotStored,
+    /// Its caller dropped it, or idem did, because its lease was lost.
+    Cancelled,
+    /// Its body panicked.
+    Panicked,
+    /// Its outcome was unknown.
+    Unknown,
+    /// It released its key without a result: a body that did not start, or a claim that was given back.
+    Released,
+    /// Its lease lapsed, and another attempt claimed the key: its process crashed, was paused, or lost its connection, or
+    /// its caller went away and `on_cancel` held the key.
+    Lapsed,
+    /// An end that this version does not know.
+    Other,
+}
+
+impl AttemptEnd {
+    const CODES: [(u32, Self); 9] = [
+        (1, Self::Value),
+        (2, Self::BusinessError),
+        (3, Self::SystemError),
+        (4, Self::Cancelled),
+        (5, Self::Panicked),
+        (6, Self::Unknown),
+        (7, Self::Lapsed),
+        (8, Self::Released),
+        (9, Self::NotStored),
+    ];
+
+    fn code(self) -> u32 {
+        let of = Self::CODES.iter().find(|(_, end)| *end == self);
+        of.map_or(0, |(code, _)| *code)
+    }
+
+    fn of(code: u32) -> Self {
+        let of = Self::CODES.iter().find(|(known, _)| *known == code);
+        of.map_or(Self::Other, |(_, end)| *end)
+    }
+
+    /// One word, as the `idem` command prints it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Value => "value",
+            Self::BusinessError => "business-error",
+            Self::SystemError => "system-error",
+            Self::NotStored => "not-stored",
+            Self::Cancelled => "cancelled",
+            Self::Panicked => "panicked",
+            Self::Unknown => "unknown",
+            Self::Released => "released",
+            Self::Lapsed => "lapsed",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl AttemptEnd {
+    /// What happened, and what of the [guarantee](crate::guide::guarantee) let a body start again, or not.
+    #[must_use]
+    pub fn explanation(self) -> &'static str {
+        match self {
+            Self::Value => {
+                "it returned a value, which every later call gets: no body starts again (promise 2)"
+            }
+            Self::BusinessError => {
+                "it returned a business error, which was kept: every later call gets it (promise 2)"
+            }
+            Self::NotStored => {
+                "it succeeded, and its answer could not be stored: later calls are refused, and no body starts again \
+                 (promise 2)"
+            }
+            Self::SystemError => {
+                "it returned an error that is not kept (of class system, or by `on_error`): the key was released, and \
+                 the next call runs the body (promise 4)"
+            }
+            Self::Cancelled => {
+                "its body was dropped, when the caller went away or the lease was lost: by `on_cancel` the key was \
+                 released, and the next call runs the body (promise 4), or the outcome was recorded as unknown (promise 6)"
+            }
+            Self::Panicked => {
+                "its body panicked: by `on_panic` the key was released, and the next call runs the body (promise 4), or \
+                 the outcome was recorded as unknown (promise 6)"
+            }
+            Self::Unknown => {
+                "its outcome is not known: no body starts until a `reconcile` hook or an operator has settled it, or `ttl` \
+                 has passed (promise 6)"
+            }
+            Self::Released => "it gave its claim back: the next call runs the body (promise 4)",
+            Self::Lapsed => {
+                "its lease lapsed before it had ended: its process died, was paused or was cut off from the store for \
+                 longer than the lease, its body ran for longer than `max_run`, or its caller went away \
+                 (`on_cancel = hold`); the next call took the key over (promises 1 and 4)"
+            }
+            Self::Other => "a later version of idem recorded its end",
+        }
+    }
+}
+
+impl fmt::Display for AttemptEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// An attempt that has ended, as the record of its call remembers it.
+///
+/// Of a call at most 16 are kept: the first, and the last ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Attempt {
+    /// The owner of its claim.
+    pub owner: Owner,
+    /// Its fencing token: where the store grants it by its clock, the microsecond of its start.
+    pub fence: Fence,
+    /// The number of attempts that counted then, this one included.
+    pub number: u16,
+    /// How it ended.
+    pub end: AttemptEnd,
+    /// When it ended, by the clock of its process; of one that [lapsed](AttemptEnd::Lapsed), when another attempt
+    /// claimed the key, by the store.
+    pub ended: SystemTime,
+    /// The [name](crate::EngineBuilder::instance) of its instance; empty for one that lapsed.
+    pub instance: String,
+}
+
+impl Attempt {
+    /// When it started, by the store's clock.
+    #[must_use]
+    pub fn started(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_micros(self.fence.get())
+    }
+
+    /// The process that ran it, if its engine recorded attempts.
+    #[must_use]
+    pub fn process(&self) -> Option<Process> {
+        self.owner.process()
+    }
+
+    pub(crate) fn entry(&self) -> JournalEntry {
+        let mut input = [0; 16];
+        input[..8].copy_from_slice(&self.fence.get().to_be_bytes());
+        input[8..10].copy_from_slice(&self.number.to_be_bytes());
+        JournalEntry {
+            kind: if self.end == AttemptEnd::Lapsed {
+                EntryKind::Lapsed
+            } else {
+                EntryKind::Attempt
+            },
+            step: *self.owner.as_bytes(),
+            at: self.ended,
+            schema: self.end.code(),
+            input: Fingerprint::from_bytes(input),
+            label: self.instance.clone(),
+            body: Bytes::new(),
+        }
+    }
+
+    fn of(entry: JournalEntry) -> Option<Self> {
+        if !entry.kind.is_attempt() {
+            return None;
+        }
+        let input = entry.input.as_bytes();
+        let fence = input
+            .first_chunk()
+            .map(|fence| u64::from_be_bytes(*fence))?;
+        Some(Self {
+            owner: Owner::from_bytes(entry.step),
+            fence: Fence::new(fence),
+            number: u16::from_be_bytes([input[8], input[9]]),
+            end: AttemptEnd::of(entry.schema),
+            ended: entry.at,
+            instance: entry.label,
+        })
+    }
+
+    /// The attempts in a journal, from first to last.
+    pub(crate) fn all_of(journal: &Journal) -> Vec<Self> {
+        let entries = journal.entries().map_while(Result::ok);
+        entries.filter_map(Self::of).collect()
+    }
+}
+
+/// The journal of a record whose claim has lapsed, once another owner claims it at this moment of the store's clock.
+pub(crate) fn lapsed(journal: &Journal, claim: &Header, now_us: u64) -> Journal {
+    let attempt = Attempt {
+        owner: claim.owner,
+        fence: claim.fence,
+        number: claim.attempts,
+        end: AttemptEnd::Lapsed,
+        ended: UNIX_EPOCH + Duration::from_millis(now_us / 1_000),
+        instance: String::new(),
+    };
+    journal.with(&attempt.entry())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(number: u16, end: AttemptEnd) -> Attempt {
+        Attempt {
+            owner: Owner::from_bytes([9; 16]),
+            fence: Fence::new(1_790_000_000_123_456),
+            number,
+            end,
+            ended: UNIX_EPOCH + Duration::from_millis(1_790_000_030_000),
+            instance: "payments-7f9c".to_owned(),
+        }
+    }
+
+    #[test]
+    fn attempts_come_back_in_order() {
+        let all: Vec<_> = (AttemptEnd::CODES.iter().zip(1..))
+            .map(|((_, end), number)| attempt(number, *end))
+            .collect();
+        let journal = all.iter().fold(Journal::default(), |journal, attempt| {
+            journal.with(&attempt.entry())
+        });
+        assert_eq!(Attempt::all_of(&journal), all);
+        assert_eq!(journal.attempts(), journal);
+    }
+
+    #[test]
+    fn the_first_and_the_last_are_kept() {
+        let journal = (1..=40).fold(Journal::default(), |journal, number| {
+            journal.with(&attempt(number, AttemptEnd::SystemError).entry())
+        });
+        let numbers: Vec<_> = (Attempt::all_of(&journal.compacted()).iter())
+            .map(|attempt| attempt.number)
+            .collect();
+        let expected: Vec<_> = std::iter::once(1).chain(26..=40).collect();
+        assert_eq!(numbers, expected);
+    }
+
+    #[test]
+    fn the_first_and_the_last_take_overs_are_kept() {
+        let header = |attempts| Header {
+            attempts,
+            ..Header::new(
+                crate::record::State::Released,
+                Owner::from_bytes([1; 16]),
+                Fence::new(7),
+                Duration::ZERO,
+            )
+        };
+        let mut journal = Journal::default();
+        for attempts in 1..=100 {
+            journal = lapsed(&journal, &header(attempts), 5_000);
+        }
+        let numbers: Vec<_> = (Attempt::all_of(&journal).iter())
+            .map(|attempt| attempt.number)
+            .collect();
+        assert_eq!(
+            numbers,
+            std::iter::once(1).chain(86..=100).collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn steps_that_cannot_be_read_are_no_attempts() {
+        let broken = Journal::new(Bytes::from_static(b"\0\0\0\x09Z12345678"));
+        assert_eq!(broken.attempts(), Journal::default());
+        let first = Journal::default().with(&attempt(1, AttemptEnd::Lapsed).entry());
+        let both = [&first.as_bytes()[..], &broken.as_bytes()[..]].concat();
+        assert_eq!(Journal::new(both.into()).attempts(), first);
+    }
+}
