@@ -121,7 +121,8 @@ EOF
 step_msrv() {
     local rust place=target/published/msrv named=()
     rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' idem-runtime/Cargo.toml)
-    if ! RUSTUP_TOOLCHAIN=$rust cargo --version; then
+    # Where cargo is not of rustup, the variable has no effect.
+    if [[ $(RUSTUP_TOOLCHAIN=$rust cargo --version 2>&1) != "cargo $rust."* ]]; then
         echo "no Rust $rust: rustup toolchain install $rust --profile minimal"
         return 1
     fi
