@@ -43,3 +43,7 @@ bless:
 # the lists of public items, written anew: read the difference before committing
 api:
     IDEM_PUBLIC_API=overwrite cargo test -p idem-tests-api
+
+# the guide as a site, in target/site/book
+site:
+    scripts/site

@@ -158,32 +158,31 @@ impl Args {
             "engine" => self.engine.fill(name, input, Expr::parse),
             "tx" => self.tx.fill(name, input, value::parameter),
             "crate" => self.krate.fill(name, input, value::krate),
-            setting if let Some(index) = WORDS.iter().position(|(name, _)| *name == setting) => {
-                self.words[index].word(name, input, WORDS[index].1)
-            }
-            unknown => {
+            other => {
+                if let Some(index) = WORDS.iter().position(|(name, _)| *name == other) {
+                    return self.words[index].word(name, input, WORDS[index].1);
+                }
                 let valued = input.peek(Token![=]) || input.peek(syn::token::Paren);
-                Err(Error::new(name.span(), unknown_argument(unknown, valued)))
+                Err(Error::new(name.span(), unknown_argument(other, valued)))
             }
         }
     }
 }
 
 fn unknown_argument(name: &str, valued: bool) -> String {
-    match nearest(name, &NAMES) {
+    let synonym = SYNONYMS.iter().find(|(synonym, _)| *synonym == name);
+    match (nearest(name, &NAMES), synonym) {
         _ if ENGINE_SETTINGS.contains(&name) => {
             format!(
                 "`{name}` is a setting of the engine; write `Engine::builder(store).{name}(..)`"
             )
         }
-        Some(known) => format!("unknown argument `{name}`; did you mean `{known}`?"),
-        None if let Some((_, meant)) = SYNONYMS.iter().find(|(synonym, _)| *synonym == name) => {
-            format!("unknown argument `{name}`; write `{meant}`")
-        }
-        None if !valued => {
+        (Some(known), _) => format!("unknown argument `{name}`; did you mean `{known}`?"),
+        (None, Some((_, meant))) => format!("unknown argument `{name}`; write `{meant}`"),
+        (None, None) if !valued => {
             format!("unknown argument `{name}`; if this is the key, write `key = {name}`")
         }
-        None => format!(
+        (None, None) => format!(
             "unknown argument `{name}`; supported are `{}`",
             NAMES.join("`, `")
         ),

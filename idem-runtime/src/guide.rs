@@ -3,9 +3,13 @@
 //! Begin with [`scenarios`], [`guarantee`], [`arguments`] and [`errors`]; then the page of your store.
 
 /// Pages whose examples are compiled where all features are there that they use: none hides a line for that.
+///
+/// The definitions of the pictures as data come first, so that they win over those of the page, which name files: rustdoc
+/// copies no files.
 macro_rules! pages {
-    ($($name:ident $file:literal)+) => {
+    ($($name:ident $file:literal $($pictures:literal)?)+) => {
         $(
+            $(#[cfg_attr(doc, doc = include_str!($pictures))])?
             #[cfg_attr(
                 any(
                     not(doctest),
@@ -30,7 +34,7 @@ pages! {
     arguments "docs/guide/arguments.md"
     consumers "docs/guide/consumers.md"
     errors "docs/guide/errors.md"
-    guarantee "docs/guide/guarantee.md"
+    guarantee "docs/guide/guarantee.md" "docs/diagrams/links.md"
     http "docs/guide/http.md"
     layered "docs/guide/layered.md"
     notes "docs/guide/notes.md"
@@ -38,7 +42,7 @@ pages! {
     redis "docs/guide/redis.md"
     scenarios "docs/guide/scenarios.md"
     sql "docs/guide/sql.md"
-    steps "docs/guide/steps.md"
+    steps "docs/guide/steps.md" "docs/diagrams/links.md"
     stores "docs/guide/stores.md"
     testing "docs/guide/testing.md"
     tokens "docs/guide/tokens.md"

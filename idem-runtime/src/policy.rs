@@ -22,7 +22,7 @@ macro_rules! settings {
         $then! {
             $($with)*
             /// The life of a stored answer; 1 s to 10 years, or [`FOREVER`](crate::FOREVER). Default 24 h.
-            ttl: Duration = |_| Duration::from_hours(24);
+            ttl: Duration = |_| Duration::from_secs(24 * 60 * 60);
 
             /// The life of a kept business error; the bounds of [`ttl`](Self::ttl). Default that of a value.
             ///
@@ -42,7 +42,7 @@ macro_rules! settings {
             ///
             /// A body that runs for longer loses its lease, and then a duplicate runs beside it: set it above the
             /// longest body. The engine's is never shorter than an operation's own `lease`.
-            max_run: Duration = |policy| Duration::from_mins(15).max(policy.lease());
+            max_run: Duration = |policy| Duration::from_secs(15 * 60).max(policy.lease());
 
             /// Reply to a duplicate of a finished call. Default [`OnDuplicate::Replay`](crate::OnDuplicate::Replay).
             on_duplicate: OnDuplicate = |_| OnDuplicate::Replay;
@@ -259,8 +259,8 @@ macro_rules! define_policy {
         /// use std::time::Duration;
         ///
         /// const MONEY: Policy = Policy::new()
-        ///     .ttl(Duration::from_hours(24 * 30))
-        ///     .max_run(Duration::from_mins(2))
+        ///     .ttl(Duration::from_secs(30 * 24 * 60 * 60))
+        ///     .max_run(Duration::from_secs(2 * 60))
         ///     .on_unconfirmed(OnUnconfirmed::Fail);
         ///
         /// let engine = Engine::new(MemoryStore::new());
@@ -316,12 +316,18 @@ pub(crate) struct EffectivePolicy {
 }
 
 /// The bounds of a `ttl`: 1 second to 10 years.
-const TTL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hours(24 * 3650));
+const TTL: (Duration, Duration) = (
+    Duration::from_secs(1),
+    Duration::from_secs(3650 * 24 * 60 * 60),
+);
 /// The bounds of a `lease`: 100 milliseconds to 24 hours.
-const LEASE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_hours(24));
+const LEASE: (Duration, Duration) = (
+    Duration::from_millis(100),
+    Duration::from_secs(24 * 60 * 60),
+);
 
 /// Longer than any process runs. Longer times are cut to this, so that no sum of times overflows.
-pub(crate) const LONG: Duration = Duration::from_hours(24 * 3650);
+pub(crate) const LONG: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
 impl Policy {
     /// Checks the bounds, and cuts every duration to whole milliseconds, as a record holds them.
@@ -484,7 +490,7 @@ mod tests {
     #[test]
     fn the_record_outlives_twice_the_lease() {
         let policy = call(Policy::new().ttl(Duration::from_secs(1)), Policy::new());
-        assert_eq!(policy.retain(), Duration::from_mins(1));
+        assert_eq!(policy.retain(), Duration::from_secs(60));
     }
 
     #[test]
@@ -519,7 +525,7 @@ mod tests {
 
     #[test]
     fn an_operation_overrides_its_engine_setting_by_setting() {
-        let hour = Duration::from_hours(1);
+        let hour = Duration::from_secs(60 * 60);
         let engine = Policy::new().ttl(hour * 2).error_ttl(hour).max_run(hour);
         let plain = call(Policy::new(), engine);
         assert_eq!((plain.ttl(), plain.error_ttl()), (hour * 2, hour));

@@ -36,6 +36,7 @@ mod remote_wait;
 mod requests;
 mod resets;
 mod running_limit;
+mod sealed_steps;
 mod shutdown;
 mod singleflight;
 mod steps;

@@ -43,10 +43,11 @@ fn error(key: &Expr, parameters: &[Parameter], sig: &Signature) -> Option<(Span,
         return Some((span, message));
     }
     let shared = "every call would share one record and get its answer";
+    if let Some(hint) = hidden(&names) {
+        let message = format!("`key` names no argument of `{function}`; {hint}");
+        return Some((span, message));
+    }
     let message = match (&*names, sig.receiver()) {
-        _ if let Some(hint) = hidden(&names) => {
-            format!("`key` names no argument of `{function}`; {hint}")
-        }
         ([], None) => format!(
             "`{function}` has no argument, so that {shared}; pass what distinguishes two calls, as in \
              `async fn {function}(day: Date)`, and write `key = day`"

@@ -65,7 +65,7 @@ impl Call {
         match self {
             Self::Claim(store) => {
                 let (key, owner) = (random_key(), Owner::random());
-                let (lease, retain) = (Duration::from_secs(30), Duration::from_mins(2));
+                let (lease, retain) = (Duration::from_secs(30), Duration::from_secs(2 * 60));
                 let request = ClaimRequest::new(owner, lease, retain);
                 let reply = store.claim(&key, &request).await.unwrap();
                 assert!(matches!(reply, ClaimReply::Granted { .. }), "{reply:?}");

@@ -19,7 +19,7 @@ fn header() -> Header {
         },
         Owner::from_bytes(*b"the one who runs"),
         Fence::new(1_764_000_000_000_000),
-        Duration::from_hours(24),
+        Duration::from_secs(24 * 60 * 60),
     );
     header.fingerprint = Fingerprint::from_bytes(*b"what was asked..");
     header.types = AnswerTypes::from_bytes([0x3b, 0x72, 0x80, 0x01]);

@@ -105,9 +105,9 @@ async fn leases_of_every_length_end_when_they_should(p: Probe) {
         Duration::from_millis(1_999),
         Duration::from_secs(30),
         Duration::from_millis(65_536),
-        Duration::from_mins(10),
+        Duration::from_secs(10 * 60),
         Duration::from_millis(16_777_216),
-        Duration::from_hours(24),
+        Duration::from_secs(24 * 60 * 60),
     ]
     .into_iter()
     .enumerate()

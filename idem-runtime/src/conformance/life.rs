@@ -30,7 +30,7 @@ cases! {
     6 a_new_life_begins_with_a_new_claim,
 }
 
-const YEAR: Duration = Duration::from_hours(24 * 365);
+const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 async fn expires_in(p: &Probe, life: Duration) {
     p.advance_just_before(life).await;
@@ -184,7 +184,7 @@ async fn every_retention_is_kept(p: Probe) {
         Duration::from_millis(200),
         Duration::from_millis(60_001),
         RETAIN,
-        Duration::from_hours(24 * 90),
+        Duration::from_secs(90 * 24 * 60 * 60),
         Duration::from_millis(4_294_967_296),
         YEAR,
         YEAR * 10,

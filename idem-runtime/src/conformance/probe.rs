@@ -30,10 +30,10 @@ pub(super) const TYPES: AnswerTypes = AnswerTypes::from_bytes([0x0d, 0x0a, 0x00,
 pub(super) const MS: Duration = Duration::from_millis(1);
 /// The possible remains of an attempt.
 pub(super) const REMAINS: [Remains; 3] = [Remains::Attempt, Remains::Request, Remains::Nothing];
-pub(super) const LEASE: Duration = Duration::from_mins(1);
-pub(super) const RETAIN: Duration = Duration::from_hours(24);
+pub(super) const LEASE: Duration = Duration::from_secs(60);
+pub(super) const RETAIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// The life of an answer: unlike `RETAIN`, so that neither is mistaken for the other.
-pub(super) const TTL: Duration = Duration::from_hours(2);
+pub(super) const TTL: Duration = Duration::from_secs(2 * 60 * 60);
 pub(super) const SCHEMA: u32 = 0x0d0a_00ff;
 
 pub(super) const OUTCOMES: [OutcomeKind; 4] = [

@@ -158,7 +158,7 @@ impl JetStream {
             dead_letters: format!("dead.{stream}"),
             stream,
             durable: durable.into(),
-            ack_wait: Duration::from_mins(1),
+            ack_wait: Duration::from_secs(60),
             filter_subject: String::new(),
         };
         Ok(Self {

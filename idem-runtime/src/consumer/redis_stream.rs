@@ -110,7 +110,7 @@ impl RedisStream {
                 "idem-{:032x}",
                 u128::from_be_bytes(*Owner::random().as_bytes())
             ),
-            visibility: Duration::from_mins(1),
+            visibility: Duration::from_secs(60),
             id: "id".into(),
             payload: "payload".into(),
         };

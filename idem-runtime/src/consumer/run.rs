@@ -25,7 +25,7 @@ use crate::outcome::codec::Replay;
 use crate::policy::{EffectivePolicy, OnDuplicate, OnLeaseLost, OnRunning, Policy};
 
 /// The longest pause before a failed message is delivered again.
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Runs a handler once for each message of a [`Source`].
 ///

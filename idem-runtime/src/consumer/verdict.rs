@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_finished_call_is_acknowledged() {
-        let retry_after = Duration::from_mins(1);
+        let retry_after = Duration::from_secs(60);
         let duplicate = ErrorKind::Duplicate { retry_after };
         assert_eq!(verdict(duplicate), Verdict::Acknowledge);
         assert_eq!(verdict(ErrorKind::NotStored), Verdict::Acknowledge);

@@ -181,7 +181,7 @@ mod manual {
 
         fn calendar(&self) -> SystemTime {
             // 2026-01-01, so that messages of tests are stable.
-            SystemTime::UNIX_EPOCH + Duration::from_hours(490_896) + self.now()
+            SystemTime::UNIX_EPOCH + Duration::from_secs(490_896 * 60 * 60) + self.now()
         }
 
         fn sleep_until(&self, moment: Duration) -> Sleep {

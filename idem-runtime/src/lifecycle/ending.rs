@@ -58,7 +58,7 @@ pub(crate) type Settling = Pin<Box<dyn Future<Output = Settled> + Send>>;
 pub(crate) const REPLY: Duration = Duration::from_secs(2);
 
 /// Upper bound of the time for a reply. The time doubles after each failure in the background.
-const LONGEST_REPLY: Duration = Duration::from_mins(1);
+const LONGEST_REPLY: Duration = Duration::from_secs(60);
 
 /// How the key of an ended body is settled.
 #[derive(Clone)]
@@ -600,7 +600,7 @@ impl Drop for EndingGuard {
                     let life = held
                         .policy()
                         .life_of(outcome)
-                        .clamp(Duration::from_mins(1), LONG);
+                        .clamp(Duration::from_secs(60), LONG);
                     let reply_time = held.lease().lasts().max(life);
                     let wait = if retried { reply_time } else { Duration::ZERO };
                     let sender = Sender::Background(wait);

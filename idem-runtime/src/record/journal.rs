@@ -362,7 +362,9 @@ impl JournalEntry {
 
 /// The part of a label that fits.
 fn shown(label: &str) -> &str {
-    &label[..label.floor_char_boundary(MAX_LABEL)]
+    let mut ends = (0..=label.len().min(MAX_LABEL)).rev();
+    let end = ends.find(|end| label.is_char_boundary(*end));
+    &label[..end.unwrap_or_default()]
 }
 
 impl fmt::Debug for JournalEntry {

@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn the_states_part_the_records() {
         use EntryFilter::{Abandoned, Answered, Exhausted, NotStored, Released, Running, Unknown};
-        let (lease, retain) = (Duration::from_secs(30), Duration::from_hours(1));
+        let (lease, retain) = (Duration::from_secs(30), Duration::from_secs(60 * 60));
         let done = |outcome| State::Done { outcome, schema: 7 };
         let lapsed = retain.saturating_sub(lease);
         for (state, left, expected) in [

@@ -155,8 +155,9 @@ impl Window {
     }
 
     fn advance(&mut self) {
-        while let Some(first) = self.uncommitted.pop_front_if(|it| it.settled) {
+        while let Some(first) = self.uncommitted.front().filter(|it| it.settled) {
             self.position = Some(first.offset + 1);
+            self.uncommitted.pop_front();
         }
     }
 }

@@ -12,9 +12,9 @@ use crate::identity::operation::Operation;
 use crate::identity::presented_token::{NONCE, PresentedToken, SecretId, TokenHeader, text};
 
 const LEAST_SECRET: usize = 32;
-const LIFE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hours(24));
+const LIFE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(24 * 60 * 60));
 /// The greatest difference between the clocks of two processes: a record outlives its token by as much.
-const TOLERANCE: Duration = Duration::from_mins(1);
+const TOLERANCE: Duration = Duration::from_secs(60);
 
 /// Issues and verifies one-time tokens.
 ///
@@ -71,7 +71,7 @@ const TOLERANCE: Duration = Duration::from_mins(1);
 /// use idem_runtime::{Engine, store::memory::MemoryStore, token::TokenIssuer};
 ///
 /// let secret = [7; 32]; // at least 32 random bytes from your secret store, the same in every process
-/// let issuer = TokenIssuer::new(secret).life(Duration::from_mins(30));
+/// let issuer = TokenIssuer::new(secret).life(Duration::from_secs(30 * 60));
 /// let engine = Engine::builder(MemoryStore::new()).tokens(issuer).build()?;
 /// let hidden = engine.issue_token("orders.submit", &("tenant", 42))?;
 /// assert_eq!(hidden.len(), 80);
@@ -118,7 +118,7 @@ impl TokenIssuer {
         Self {
             signs: Secret::new(secret.as_ref()),
             others: Vec::new(),
-            life: Duration::from_mins(5),
+            life: Duration::from_secs(5 * 60),
         }
     }
 

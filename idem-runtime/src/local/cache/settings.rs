@@ -89,7 +89,7 @@ impl LocalCache {
         Self {
             max_entries: 10_000,
             max_bytes: 32 << 20,
-            max_age: Duration::from_mins(1),
+            max_age: Duration::from_secs(60),
         }
     }
 
@@ -117,7 +117,7 @@ impl LocalCache {
     }
 
     pub(crate) fn check(&self) -> Result<(), String> {
-        let day = Duration::from_hours(24);
+        let day = Duration::from_secs(24 * 60 * 60);
         if self.max_entries == 0 {
             return Err("`max_entries` of the local cache must be at least 1".to_owned());
         }

@@ -54,7 +54,7 @@ impl LayeredStoreBuilder {
     ///
     /// Default 50 ms. After that the call queries the durable store.
     pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience.min(Duration::from_mins(1));
+        self.patience = patience.min(Duration::from_secs(60));
         self
     }
 
@@ -81,7 +81,7 @@ impl LayeredStoreBuilder {
     /// of this, once a process and prefix. [`Entry::reset`](crate::admin::Entry::reset) of an answered key takes this long:
     /// keep it below `claim_deadline` of the engine, and the same for all processes that share the records.
     pub fn trust(mut self, trust: Duration) -> Self {
-        self.trust = trust.min(Duration::from_mins(1));
+        self.trust = trust.min(Duration::from_secs(60));
         self
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::record::Owner;
 
 /// Longer than the engine retries a completion.
-const LONGEST: Duration = Duration::from_hours(25);
+const LONGEST: Duration = Duration::from_secs(25 * 60 * 60);
 const MANY: usize = 4096;
 
 /// The owners of unacknowledged completions.

@@ -189,7 +189,7 @@ pub(super) fn connect_error(error: RedisError, known: bool) -> StoreError {
 
 /// The error for the engine. `what` names the attempted operation, as in "a claim".
 pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
-    use StoreErrorKind::{Full, Protocol, Refused, Unavailable};
+    use StoreErrorKind::{Full, Refused, Unavailable};
     let (kind, advice) = match code(&error) {
         _ if has_no_room(&error) => (Unavailable, NO_ROOM),
         _ if error
@@ -230,20 +230,7 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
         _ if is_unknown_user(&error) => (Refused, WHO),
         Some("NOPERM") => (Refused, RIGHTS),
         _ if lacks_a_right_in_a_script(&error) => (Refused, RIGHTS),
-        _ if let Some(said) = about_tls(&error) => (Unavailable, said),
-        _ if error.is_timeout() => (Unavailable, "Redis did not answer in time"),
-        _ if error.is_connection_refusal() => (
-            Unavailable,
-            "nothing listens at the address of Redis; is the server up?",
-        ),
-        _ if is_unknown_host(&error) => (
-            Unavailable,
-            "the name of the host is not known here; compare the URL with DNS",
-        ),
-        _ if error.is_connection_dropped() || error.is_io_error() => {
-            (Unavailable, "the connection to Redis is lost")
-        }
-        Some(_) | None => (Protocol, "Redis refused"),
+        _ => about_connection(&error),
     };
     let reach = reach(&error);
     let code = code(&error).map_or(String::new(), |code| format!(" [{code}]"));
@@ -251,6 +238,30 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
         reach,
         caused(kind, format!("{what}: {advice}{code}"), error),
     )
+}
+
+/// The kind and advice for a failed connection, and for an error that no other arm of [`store_error`] names.
+fn about_connection(error: &RedisError) -> (StoreErrorKind, &'static str) {
+    use StoreErrorKind::{Protocol, Unavailable};
+    if let Some(said) = about_tls(error) {
+        (Unavailable, said)
+    } else if error.is_timeout() {
+        (Unavailable, "Redis did not answer in time")
+    } else if error.is_connection_refusal() {
+        (
+            Unavailable,
+            "nothing listens at the address of Redis; is the server up?",
+        )
+    } else if is_unknown_host(error) {
+        (
+            Unavailable,
+            "the name of the host is not known here; compare the URL with DNS",
+        )
+    } else if error.is_connection_dropped() || error.is_io_error() {
+        (Unavailable, "the connection to Redis is lost")
+    } else {
+        (Protocol, "Redis refused")
+    }
 }
 
 /// How far a command got. A server that starts, or has no primary yet, may still return any reply.

@@ -11,7 +11,7 @@ use crate::record::{FOREVER, HEADER, Header, State};
 ///
 /// `expires_us` lies this far ahead of the last write, so that the record's age is known as any other's. Longer than
 /// any database is kept.
-pub(super) const FOREVER_LIFE: Duration = Duration::from_hours(24 * 365 * 1_000);
+pub(super) const FOREVER_LIFE: Duration = Duration::from_secs(1_000 * 365 * 24 * 60 * 60);
 
 /// The life of a record from now on, in the database's unit.
 pub(crate) fn life_us(retain: Duration) -> i64 {
@@ -27,6 +27,10 @@ pub(crate) fn life_us(retain: Duration) -> i64 {
 ///
 /// It may be any text, but not every database accepts a zero byte,
 /// and a column has a maximum length.
+#[allow(
+    clippy::incompatible_msrv,
+    reason = "sqlx needs a newer compiler than the crate"
+)]
 pub(crate) fn displayed_operation(key: &RecordKey) -> Cow<'_, str> {
     let name = key.operation().as_str();
     let name = &name[..name.floor_char_boundary(255)];

@@ -340,7 +340,7 @@ mod tests {
     use crate::store::sql::statement::{BatchStatement, Statement, StatementKind};
     use crate::store::sql::write_batch::queued_call::QueuedCall;
 
-    const LONG: Duration = Duration::from_hours(1);
+    const LONG: Duration = Duration::from_secs(60 * 60);
 
     type Taking<'a> = Pin<Box<dyn Future<Output = Result<Turn, NoPermit>> + 'a>>;
 

@@ -40,7 +40,7 @@ impl Default for Purge {
         Self {
             batch: 1_000,
             pause: Duration::from_millis(100),
-            every: Duration::from_mins(1),
+            every: Duration::from_secs(60),
         }
     }
 }

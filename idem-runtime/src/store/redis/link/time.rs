@@ -139,12 +139,12 @@ mod tests {
         assert_eq!(estimate.at(after(start, FRESH)), None);
         let slept = Moment {
             monotonic: start.monotonic + Duration::from_secs(1),
-            calendar: start.calendar + Duration::from_hours(1),
+            calendar: start.calendar + Duration::from_secs(60 * 60),
         };
         assert_eq!(estimate.at(slept), None);
         let set_back = Moment {
             monotonic: start.monotonic + Duration::from_secs(1),
-            calendar: start.calendar - Duration::from_mins(1),
+            calendar: start.calendar - Duration::from_secs(60),
         };
         assert_eq!(estimate.at(set_back), None);
         // Then the server's time counts, although it is behind the estimate.

@@ -30,7 +30,7 @@ use crate::store::{Hearing, Listener, StoreError, StoreErrorKind};
 /// Silence after which the server is pinged.
 const QUIET: Duration = Duration::from_secs(1);
 /// Pause before a refused subscription is tried again.
-const REFUSED: Duration = Duration::from_mins(1);
+const REFUSED: Duration = Duration::from_secs(60);
 
 /// The channel of a prefix's resolutions. No record has such a name.
 pub(crate) fn channel(prefix: &str) -> String {

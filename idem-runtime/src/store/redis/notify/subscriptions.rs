@@ -16,7 +16,7 @@ use crate::store::redis::timeouts::Timeouts;
 use crate::store::{Feed, StoreError, Watch, Watchers};
 
 /// Pause before a refused subscription is tried again.
-const REFUSED: Duration = Duration::from_mins(1);
+const REFUSED: Duration = Duration::from_secs(60);
 
 /// The watched keys of a server, and the state of their subscriptions.
 pub(super) struct Subscriptions {
