@@ -34,6 +34,7 @@ pages! {
     http "docs/guide/http.md"
     layered "docs/guide/layered.md"
     notes "docs/guide/notes.md"
+    observing "docs/guide/observing.md"
     redis "docs/guide/redis.md"
     scenarios "docs/guide/scenarios.md"
     sql "docs/guide/sql.md"

@@ -14,6 +14,7 @@ use crate::identity::digest_key::DigestKey;
 use crate::identity::operation::Prefix;
 use crate::identity::token::Tokens;
 use crate::lifecycle::background_thread::BackgroundThread;
+use crate::lifecycle::call_watch::Wants;
 use crate::lifecycle::core::{Core, Limits, Protection};
 use crate::lifecycle::outage::Outage;
 use crate::lifecycle::run_limit::RunLimit;
@@ -349,7 +350,8 @@ impl EngineBuilder {
         self
     }
 
-    /// The observer that receives the engine's events; default [`StderrObserver`].
+    /// The observer that receives the engine's events; default [`StderrObserver`]. Several observers are a tuple or a
+    /// `Vec<Arc<dyn Observer>>`. [Metrics and traces](crate::guide::observing) are observers of this crate.
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observer = Arc::new(Contained(observer));
         self
@@ -446,6 +448,7 @@ impl EngineBuilder {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             store: self.store,
             clock: self.clock,
+            wants: Wants::of(&*self.observer),
             observer: self.observer,
             background,
             prefixes: Lanes::of(|| Prefix::new(&self.prefix)),

@@ -13,6 +13,7 @@ use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, Prefix, RecordKey};
 use crate::identity::token::Tokens;
 use crate::lifecycle::background_thread::BackgroundThread;
+use crate::lifecycle::call_watch::Wants;
 #[cfg(feature = "_sql")]
 use crate::lifecycle::claimed_keys::ClaimedKeys;
 use crate::lifecycle::outage::Outage;
@@ -33,6 +34,8 @@ pub(crate) struct Core {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) observer: Arc<dyn Observer>,
+    /// Read from the observer once.
+    pub(crate) wants: Wants,
     pub(crate) background: BackgroundThread,
     pub(crate) prefix: Arc<str>,
     /// The prefix for keys, one copy for each lane.
