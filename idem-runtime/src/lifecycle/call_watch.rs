@@ -9,37 +9,13 @@ use std::time::Duration;
 
 use crate::env::call_end::{CallEnd, CallOutcome, CallResult};
 use crate::env::call_span::CallSpan;
-use crate::env::observer::{Event, EventKind, Observer};
+use crate::env::observer::{Event, EventKind};
 use crate::error::Error;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::Operation;
 use crate::lifecycle::core::Core;
 use crate::outcome::codec::Encoded;
 use crate::outcome::stored::StoredAnswer;
-
-/// What the observers of an engine want to know of its calls.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wants {
-    /// The start of its body and its end, with the times of its parts.
-    pub(crate) calls: bool,
-    /// A span for each call.
-    pub(crate) spans: bool,
-}
-
-impl Wants {
-    pub(crate) fn of(observer: &dyn Observer) -> Self {
-        Self {
-            calls: observer.wants_calls(),
-            spans: observer.wants_spans(),
-        }
-    }
-
-    /// Whether they want to know of a call that begins here, and, for spans, a subscriber does.
-    #[inline]
-    pub(crate) fn any(self) -> bool {
-        self.calls || (self.spans && CallSpan::is_wanted())
-    }
-}
 
 /// The watch over a call. Dropped, it reports the end of the call.
 pub(crate) struct CallWatch {

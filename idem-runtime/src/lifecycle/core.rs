@@ -7,13 +7,13 @@ use std::time::Duration;
 use crate::env::clock::Clock;
 use crate::env::observer::{Event, EventKind, Observer};
 use crate::env::striped::{Lanes, Tally};
+use crate::env::wants::Wants;
 use crate::identity::digest_key::DigestKey;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, Prefix, RecordKey};
 use crate::identity::token::Tokens;
 use crate::lifecycle::background_thread::BackgroundThread;
-use crate::lifecycle::call_watch::Wants;
 #[cfg(feature = "_sql")]
 use crate::lifecycle::claimed_keys::ClaimedKeys;
 use crate::lifecycle::outage::Outage;
