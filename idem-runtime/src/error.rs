@@ -141,6 +141,42 @@ pub enum ErrorKind {
     NoEngine,
 }
 
+impl ErrorKind {
+    /// One word for the kind, such as `running` or `store-unavailable`: stable, for labels of metrics and for logs.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Running { .. } => "running",
+            Self::Duplicate { .. } => "duplicate",
+            Self::Mismatch => "mismatch",
+            Self::Unknown { .. } => "unknown",
+            Self::Exhausted { .. } => "exhausted",
+            Self::NotStored => "not-stored",
+            Self::Undecodable => "undecodable",
+            Self::WrongType => "wrong-type",
+            Self::UnknownRecord => "unknown-record",
+            Self::TooLarge => "too-large",
+            Self::StoreUnavailable => "store-unavailable",
+            Self::TransactionAborted => "transaction-aborted",
+            Self::CommitUnknown => "commit-unknown",
+            Self::Unconfirmed => "unconfirmed",
+            Self::Reentered => "reentered",
+            Self::TooManyRunning => "too-many-running",
+            Self::QuotaExceeded => "quota-exceeded",
+            Self::ShuttingDown => "shutting-down",
+            Self::Changed => "changed",
+            Self::InvalidKey => "invalid-key",
+            Self::TokenInvalid => "token-invalid",
+            Self::TokenExpired => "token-expired",
+            Self::Unsupported => "unsupported",
+            Self::InvalidCursor => "invalid-cursor",
+            Self::InvalidStep => "invalid-step",
+            Self::InvalidPolicy => "invalid-policy",
+            Self::NoEngine => "no-engine",
+        }
+    }
+}
+
 impl Error {
     pub(crate) fn new(kind: ErrorKind, operation: impl Into<Cow<'static, str>>) -> Self {
         Self(Box::new(ErrorParts {

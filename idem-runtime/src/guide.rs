@@ -38,6 +38,7 @@ pages! {
     http "docs/guide/http.md"
     layered "docs/guide/layered.md"
     notes "docs/guide/notes.md"
+    observing "docs/guide/observing.md"
     operating "docs/guide/operating.md"
     redis "docs/guide/redis.md"
     scenarios "docs/guide/scenarios.md"

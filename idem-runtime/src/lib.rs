@@ -115,9 +115,14 @@ pub mod steps {
     pub use crate::call::{Hook, NoHook, StepHook, StepName};
 }
 
-/// What an [`Observer`] is given.
+/// What an [`Observer`] is given, and the observers of this crate: see [`guide::observing`].
 pub mod observe {
+    pub use crate::env::call_end::{CallEnd, CallOutcome, CallResult};
+    #[cfg(feature = "metrics")]
+    pub use crate::env::metrics_observer::MetricsObserver;
     pub use crate::env::observer::{Event, EventKind, StderrObserver};
+    #[cfg(feature = "tracing")]
+    pub use crate::env::tracing_observer::TracingObserver;
 }
 
 /// One-time tokens: keys that the server issues before the request is sent.

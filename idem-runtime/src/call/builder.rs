@@ -5,11 +5,12 @@ use std::num::NonZeroU16;
 use std::pin::pin;
 use std::time::Duration;
 
-use super::description::{Call, enter, entry};
+use super::description::{Call, describe, entry};
 #[cfg(feature = "_sql")]
 use super::in_tx::CallInTx;
 use super::run::{run, run_in_task};
 use crate::engine::Engine;
+use crate::env::call_end::CallOutcome;
 use crate::error::{Error, ErrorKind};
 use crate::identity::call_id::CallKey;
 use crate::identity::fingerprint::ToFingerprint;
@@ -21,7 +22,7 @@ use crate::lifecycle::reconcile::{reconciled, unsettled};
 #[cfg(feature = "http")]
 use crate::lifecycle::run_limit::Gate;
 use crate::lifecycle::start::CallAdmission;
-use crate::lifecycle::start::{Acquired, Start};
+use crate::lifecycle::start::{Acquired, Reply, Start};
 use crate::outcome::on_error::Classified;
 use crate::outcome::reconciled::IntoReconciled;
 use crate::outcome::{Outcome, Output};
@@ -322,16 +323,51 @@ impl<P> CallBuilder<P> {
         // Without a body nothing can run unprotected.
         let mut call = self.call;
         call.on_outage(OnOutage::Fail);
-        let pending = match enter(call)?.1 {
-            CallAdmission::Replay(stored) => return Ok(Acquired::Replay(stored)),
-            CallAdmission::Acquire(pending) => pending,
+        let (engine, request) = describe(call)?;
+        let core = &engine.core;
+        let (operation, digest) = (request.operation.clone(), request.own.identity.digest);
+        let span = core.call_span(&operation, &digest);
+        let pending = match span.in_scope(|| core.enter(request)) {
+            Ok(CallAdmission::Acquire(pending)) => pending,
+            Ok(CallAdmission::Replay(stored)) => {
+                if core.wants.any() {
+                    let outcome = CallOutcome::Replayed(stored.outcome().into());
+                    core.answered(&span, &stored, outcome);
+                }
+                return Ok(Acquired::Replay(stored));
+            }
+            Err(error) => {
+                if core.wants.any() {
+                    core.refused_at_once(&span, Some(&digest), &error);
+                }
+                return Err(error);
+            }
         };
-        match pending.await? {
-            Start::Run(claim) => Ok(Acquired::Run(claim)),
+        let mut watch = core.watch(span, &operation, &digest);
+        let Reply { start, waited } = match &watch {
+            Some(watch) => watch.span.clone().instrument(pending).await,
+            None => pending.await,
+        };
+        if let Some(watch) = &mut watch {
+            watch.times.acquired(waited);
+            match &start {
+                Ok(Start::Replay(stored)) => {
+                    let outcome = CallOutcome::Replayed(stored.outcome().into());
+                    watch.times.set_answered(stored, outcome);
+                }
+                Err(error) => watch.times.set(CallOutcome::refused(error)),
+                Ok(_) => {}
+            }
+        }
+        match start? {
+            Start::Run(claim) => Ok(Acquired::Run(claim.with_watch(watch))),
             Start::Replay(stored) => Ok(Acquired::Replay(stored)),
             Start::Reconcile(..) => unreachable!("only a call with a hook is asked to reconcile"),
             Start::Unprotected(call) => {
                 let error = Error::new(ErrorKind::NoEngine, call.key.operation().clone());
+                if let Some(watch) = &mut watch {
+                    watch.times.set(CallOutcome::refused(&error));
+                }
                 Err(error.detail("a disabled engine grants no claims; use `run`"))
             }
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 #[cfg(feature = "http")]
 use super::replay_count::ReplayCount;
 use crate::engine::Engine;
+use crate::env::call_span::CallSpan;
 use crate::error::{Error, ErrorKind};
 use crate::identity::call_id::{CallKey, Inputs, KeyInScope, KeyOfSubject, Named};
 use crate::identity::digest_key::Identity;
@@ -14,7 +15,6 @@ use crate::identity::key::ToKey;
 use crate::identity::operation::Operation;
 use crate::lifecycle::core::{Core, Protection};
 use crate::lifecycle::run_limit::Gate;
-use crate::lifecycle::start::CallAdmission;
 use crate::lifecycle::start::CallRequest;
 use crate::outcome::AnyOutput;
 use crate::policy::{
@@ -37,6 +37,8 @@ pub struct Call {
     types: AnswerTypes,
     tells_age: bool,
     gate: Option<Box<Gate>>,
+    /// It is to be made, and not only described: a refusal is its end.
+    is_made: bool,
 }
 
 macro_rules! setters {
@@ -60,6 +62,7 @@ impl Call {
             types: AnswerTypes::UNKNOWN,
             tells_age: true,
             gate: None,
+            is_made: true,
         }
     }
 
@@ -153,6 +156,7 @@ pub(super) fn describe(call: Call) -> Result<(Engine, CallRequest), Error> {
         types,
         tells_age,
         gate,
+        is_made,
     } = call;
     let Some(engine) = engine.or_else(Engine::current) else {
         return Err(Error::new(ErrorKind::NoEngine, inputs.operation));
@@ -171,6 +175,9 @@ pub(super) fn describe(call: Call) -> Result<(Engine, CallRequest), Error> {
         Ok(request) => Ok((engine, request)),
         Err(error) => {
             core.refused(&error);
+            if is_made && core.wants.any() {
+                core.refused_at_once(&CallSpan::none(), None, &error);
+            }
             Err(error)
         }
     }
@@ -226,7 +233,8 @@ fn call_request(
 /// # Errors
 ///
 /// As [`CallBuilder::entry`](crate::CallBuilder::entry).
-pub async fn entry(call: Call) -> Result<Option<crate::lifecycle::inspect::Entry>, Error> {
+pub async fn entry(mut call: Call) -> Result<Option<crate::lifecycle::inspect::Entry>, Error> {
+    call.is_made = false;
     let (engine, request) = describe(call)?;
     let core = &engine.core;
     if let Some(former) = request.former {
@@ -239,11 +247,4 @@ pub async fn entry(call: Call) -> Result<Option<crate::lifecycle::inspect::Entry
     }
     core.entry(&request.operation, request.own.identity, &request.policy)
         .await
-}
-
-/// Admits a call, or returns its known answer.
-pub(super) fn enter(call: Call) -> Result<(Engine, CallAdmission), Error> {
-    let (engine, request) = describe(call)?;
-    let admission = engine.core.enter(request)?;
-    Ok((engine, admission))
 }

@@ -13,20 +13,21 @@ use std::time::Duration;
 
 use tokio::task::consume_budget;
 
-use super::description::{Call, enter};
+use super::description::{Call, describe};
 use super::overtaken::{adopt, settle_after_lost_lease, settle_without_body};
 use super::replay::replay;
 use crate::engine::Engine;
+use crate::env::call_end::{CallOutcome, CallResult};
 use crate::env::catch_unwind::Panic;
 use crate::identity::operation::Operation;
+use crate::lifecycle::call_watch::{CallTimes, CallWatch, result_of};
 use crate::lifecycle::claim::Claim;
 use crate::lifecycle::context::Context;
 use crate::lifecycle::ending::{Settled, Settling};
 use crate::lifecycle::in_flight::Unleased;
 use crate::lifecycle::reconcile::pending::{PendingReconcile, Stop};
 use crate::lifecycle::run_limit::RunPermit;
-use crate::lifecycle::start::Start;
-use crate::lifecycle::start::{CallAdmission, Pending};
+use crate::lifecycle::start::{CallAdmission, CallRequest, Pending, Reply, Start};
 use crate::outcome::AnyOutput;
 use crate::outcome::provenance::AnswerSource;
 use crate::policy::OnLeaseLost;
@@ -50,6 +51,8 @@ pub(super) struct Drive {
     stage: Stage,
     /// The call's permit of the run limit, until the call has ended.
     run_permit: Option<Box<RunPermit>>,
+    /// The watch over the call, where an observer wants it; reports the end of the call.
+    watch: Option<Box<CallWatch>>,
 }
 
 enum Stage {
@@ -95,23 +98,65 @@ enum RunEnd {
 impl Drive {
     /// Admits the call, or sets its output from a known answer or refusal.
     pub(super) fn admit(call: Call, output: &mut dyn AnyOutput) -> Self {
-        let (engine, stage) = match enter(call.answered_by(output)) {
+        let (engine, stage, watch) = match describe(call.answered_by(output)) {
             Err(error) => {
                 output.refuse(error);
-                (None, Stage::Answered)
+                (None, Stage::Answered, None)
             }
-            Ok((engine, CallAdmission::Replay(stored))) => {
-                replay(&engine, output, &stored);
-                (None, Stage::Answered)
+            Ok((engine, request)) if engine.core.wants.any() => {
+                return Self::admit_watched(engine, request, output);
             }
-            Ok((engine, CallAdmission::Acquire(pending))) => {
-                (Some(engine), Stage::Acquiring(pending))
+            Ok((engine, request)) => match engine.core.enter(request) {
+                Err(error) => {
+                    output.refuse(error);
+                    (None, Stage::Answered, None)
+                }
+                Ok(CallAdmission::Replay(stored)) => {
+                    // The output is set either way.
+                    let _ = replay(&engine, output, &stored);
+                    (None, Stage::Answered, None)
+                }
+                Ok(CallAdmission::Acquire(pending)) => {
+                    (Some(engine), Stage::Acquiring(pending), None)
+                }
+            },
+        };
+        Self {
+            engine,
+            stage,
+            run_permit: None,
+            watch,
+        }
+    }
+
+    /// The same, where an observer wants to know of calls.
+    #[inline]
+    fn admit_watched(engine: Engine, request: CallRequest, output: &mut dyn AnyOutput) -> Self {
+        let core = &engine.core;
+        let (operation, digest) = (request.operation.clone(), request.own.identity.digest);
+        let span = core.call_span(&operation, &digest);
+        let (engine, stage, watch) = match span.in_scope(|| core.enter(request)) {
+            Err(error) => {
+                core.refused_at_once(&span, Some(&digest), &error);
+                output.refuse(error);
+                (None, Stage::Answered, None)
+            }
+            Ok(CallAdmission::Replay(stored)) => {
+                let replayed = span.in_scope(|| replay(&engine, output, &stored));
+                let outcome = replayed.map_or_else(|refused| refused, CallOutcome::Replayed);
+                core.answered(&span, &stored, outcome);
+                (None, Stage::Answered, None)
+            }
+            Ok(CallAdmission::Acquire(pending)) => {
+                let watch = core.watch(span, &operation, &digest);
+                (Some(engine), Stage::Acquiring(pending), watch)
             }
         };
         Self {
             engine,
             stage,
             run_permit: None,
+            watch,
         }
     }
 
@@ -129,30 +174,83 @@ impl Drive {
         cx: &mut task::Context<'_>,
         output: &mut dyn AnyOutput,
     ) -> Poll<()> {
+        self.watched(|drive, times| drive.start(cx, output, times))
+    }
+
+    /// Polls in the span of the call. Once the call has ended, the watch reports it.
+    fn watched<T>(&mut self, poll: impl FnOnce(&mut Self, Option<&mut CallTimes>) -> T) -> T {
+        let Some(mut watch) = self.watch.take() else {
+            return poll(self, None);
+        };
+        let CallWatch { span, times } = &mut *watch;
+        let polled = span.in_scope(|| poll(self, Some(times)));
+        if !matches!(self.stage, Stage::Answered | Stage::Ended) {
+            self.watch = Some(watch);
+        }
+        polled
+    }
+
+    /// Runs `work` in the span of the call.
+    pub(super) fn in_span<T>(&self, work: impl FnOnce() -> T) -> T {
+        match &self.watch {
+            Some(watch) => watch.span.in_scope(work),
+            None => work(),
+        }
+    }
+
+    fn start(
+        &mut self,
+        cx: &mut task::Context<'_>,
+        output: &mut dyn AnyOutput,
+        mut times: Option<&mut CallTimes>,
+    ) -> Poll<()> {
         if let Stage::Answered | Stage::Acquiring(_) = &self.stage {
             // Calls that a store in this process or the local cache answers are never pending by themselves: without
             // this budget, a task that makes one after the other would starve all other tasks of its thread.
             ready!(pin!(consume_budget()).poll(cx));
         }
         if let (Stage::Acquiring(pending), Some(engine)) = (&mut self.stage, &self.engine) {
-            self.stage = match ready!(pending.as_mut().poll(cx)) {
+            let Reply { start, waited } = ready!(pending.as_mut().poll(cx));
+            if let Some(times) = &mut times {
+                times.acquired(waited);
+            }
+            self.stage = match start {
                 Err(error) => {
+                    if let Some(times) = times {
+                        times.set(CallOutcome::refused(&error));
+                    }
                     output.refuse(error);
                     Stage::Ended
                 }
                 Ok(Start::Replay(stored)) => {
-                    replay(engine, output, &stored);
+                    let replayed = replay(engine, output, &stored);
+                    if let Some(times) = times {
+                        let outcome =
+                            replayed.map_or_else(|refused| refused, CallOutcome::Replayed);
+                        times.set_answered(&stored, outcome);
+                    }
                     Stage::Ended
                 }
                 Ok(Start::Run(mut claim)) => {
                     self.run_permit = claim.take_run_permit();
+                    if let Some(times) = times {
+                        times.body_started(claim.attempt());
+                    }
                     Stage::Running(RunningBody::new(claim, None))
                 }
                 Ok(Start::Reconcile(mut claim, reconcile)) => {
                     self.run_permit = claim.take_run_permit();
+                    if let Some(times) = times {
+                        times.body_started(claim.attempt());
+                    }
                     Stage::Running(RunningBody::new(claim, Some(reconcile)))
                 }
-                Ok(Start::Unprotected(call)) => Stage::Running(RunningBody::unprotected(call)),
+                Ok(Start::Unprotected(call)) => {
+                    if let Some(times) = times {
+                        times.body_started(0);
+                    }
+                    Stage::Running(RunningBody::unprotected(call))
+                }
             };
         }
         Poll::Ready(())
@@ -165,12 +263,22 @@ impl Drive {
         cx: &mut task::Context<'_>,
         body: &mut dyn PolledBody,
     ) -> Poll<()> {
-        ready!(self.poll_start(cx, body.output()));
+        self.watched(|drive, times| drive.go_on(cx, body, times))
+    }
+
+    fn go_on(
+        &mut self,
+        cx: &mut task::Context<'_>,
+        body: &mut dyn PolledBody,
+        mut times: Option<&mut CallTimes>,
+    ) -> Poll<()> {
+        ready!(self.start(cx, body.output(), times.as_deref_mut()));
         if let Stage::Running(running) = &mut self.stage {
             let end = ready!(running.poll(cx, body));
             body.drop_body();
             if let Stage::Running(running) = mem::replace(&mut self.stage, Stage::Ended) {
-                self.stage = self.after_body(running, end, body.output());
+                let times = times.as_deref_mut();
+                self.stage = self.after_body(running, end, body.output(), times);
             }
         }
         let (context, settled, own) = match &mut self.stage {
@@ -185,10 +293,16 @@ impl Drive {
             }
             _ => return Poll::Ready(()),
         };
+        if let Some(times) = &mut times {
+            times.settled();
+        }
         if let Some(engine) = &self.engine
             && !(own && matches!(settled, Settled::Own))
         {
-            adopt(engine, body.output(), context, settled);
+            let outcome = adopt(engine, body.output(), context, settled);
+            if let Some(times) = times {
+                times.set(outcome);
+            }
         }
         self.stage = Stage::Ended;
         Poll::Ready(())
@@ -202,33 +316,75 @@ impl Drive {
     }
 
     /// The stage after a body that has ended and was dropped.
-    fn after_body(&self, running: RunningBody, end: RunEnd, output: &mut dyn AnyOutput) -> Stage {
+    fn after_body(
+        &self,
+        running: RunningBody,
+        end: RunEnd,
+        output: &mut dyn AnyOutput,
+        times: Option<&mut CallTimes>,
+    ) -> Stage {
         let RunningBody { context, claim, .. } = running;
         let (Some(claim), Some(engine)) = (claim, &self.engine) else {
             if let RunEnd::Panic(panic) = end {
+                if let Some(times) = times {
+                    times.body_ended(CallOutcome::Panicked);
+                }
                 resume_unwind(panic);
+            }
+            let result = if output.succeeded() {
+                CallResult::Value
+            } else {
+                CallResult::Error
+            };
+            if let Some(times) = times {
+                times.body_ended(CallOutcome::Unprotected(result));
             }
             // Without a claim there is no lease to lose and no hook to run: the body has an output.
             output.set_provenance(AnswerSource::Executed, context.attempt(), Duration::ZERO);
             return Stage::Ended;
         };
+        let attempt = claim.attempt();
+        let body_ended = |outcome| {
+            if let Some(times) = times {
+                times.body_ended(outcome);
+                times.set_attempt(attempt);
+            }
+        };
         let (settling, own) = match end {
             RunEnd::Output => {
                 output.set_provenance(claim.answer_source(), claim.attempt(), Duration::ZERO);
                 let encoded = output.write(&engine.core.format);
+                body_ended(match claim.answer_source() {
+                    AnswerSource::Executed => CallOutcome::Executed(result_of(&encoded)),
+                    _ => CallOutcome::Reconciled(result_of(&encoded)),
+                });
                 (claim.settle(encoded), true)
             }
             RunEnd::Panic(panic) => {
+                body_ended(CallOutcome::Panicked);
                 return Stage::Panicked(Box::pin(claim.settle_panicked()), panic);
             }
-            RunEnd::LeaseLost => (settle_after_lost_lease(engine.clone(), claim), false),
-            RunEnd::Stop(stop) => (settle_without_body(engine.clone(), claim, stop), false),
+            RunEnd::LeaseLost => {
+                body_ended(CallOutcome::Cancelled);
+                (settle_after_lost_lease(engine.clone(), claim), false)
+            }
+            RunEnd::Stop(stop) => {
+                body_ended(CallOutcome::Cancelled);
+                (settle_without_body(engine.clone(), claim, stop), false)
+            }
         };
         Stage::Settling {
             context,
             settling,
             own,
         }
+    }
+}
+
+impl Drop for Drive {
+    fn drop(&mut self) {
+        // What a dropped call leaves behind is of its span, and the watch reports the end after that.
+        self.watched(|drive, _| drive.stage = Stage::Ended);
     }
 }
 

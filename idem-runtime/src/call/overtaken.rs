@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::replay::replay;
 use crate::engine::Engine;
 use crate::env::backoff::Backoff;
+use crate::env::call_end::CallOutcome;
 use crate::env::clock::deadline;
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::Operation;
@@ -76,13 +77,13 @@ async fn settle_unknown(engine: &Engine, claim: Claim, cause: Cause) -> Settled 
     }
 }
 
-/// Replaces the call's output by the answer that counts.
+/// Replaces the call's output by the answer that counts. Returns the outcome of the call.
 pub(super) fn adopt(
     engine: &Engine,
     output: &mut dyn AnyOutput,
     context: &Context,
     settled: Settled,
-) {
+) -> CallOutcome {
     let operation = context.operation();
     let refused = match settled {
         Settled::Adopted { record, left } => match record.header.state {
@@ -92,15 +93,19 @@ pub(super) fn adopt(
             } => {
                 let is_ours = |lease: &Arc<Lease>| lease.policy.reads(&record);
                 if !context.lease().is_none_or(is_ours) {
-                    return output.refuse(other_type(operation).detail(
+                    let error = other_type(operation).detail(
                         "this body ran, and another attempt, of a function with answers of another type, has answered the \
                          key: give each function its own `op`",
-                    ));
+                    );
+                    let refused = CallOutcome::refused(&error);
+                    output.refuse(error);
+                    return refused;
                 }
                 let (core, digest) = (&engine.core, context.key());
                 let stored =
                     StoredAnswer::new(core.formats.mine(), operation, digest, record, left, true);
-                return replay(engine, output, &stored);
+                return replay(engine, output, &stored)
+                    .map_or_else(|refused| refused, CallOutcome::Adopted);
             }
             _ => engine.core.unanswered(operation, &record, left),
         },
@@ -111,7 +116,9 @@ pub(super) fn adopt(
         }
         Settled::Own => cancelled(operation, Duration::ZERO),
     };
+    let outcome = CallOutcome::refused(&refused);
     output.refuse(refused);
+    outcome
 }
 
 /// The error of a call whose body was dropped while no other has begun.

@@ -3,6 +3,7 @@
 #[cfg(feature = "http")]
 use super::replay_count::ReplayCount;
 use crate::engine::Engine;
+use crate::env::call_end::{CallOutcome, CallResult};
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::lifecycle::core::Core;
@@ -11,8 +12,12 @@ use crate::outcome::codec::Undecodable;
 use crate::outcome::stored::StoredAnswer;
 use crate::record::{OutcomeKind, State};
 
-/// Replaces the output by the stored answer.
-pub(super) fn replay(engine: &Engine, output: &mut dyn AnyOutput, stored: &StoredAnswer) {
+/// Replaces the output by the stored answer. Returns its kind, or the word of the refusal.
+pub(super) fn replay(
+    engine: &Engine,
+    output: &mut dyn AnyOutput,
+    stored: &StoredAnswer,
+) -> Result<CallResult, CallOutcome> {
     let read = output.read(stored);
     #[cfg(feature = "http")]
     if read.is_ok() {
@@ -21,8 +26,11 @@ pub(super) fn replay(engine: &Engine, output: &mut dyn AnyOutput, stored: &Store
     if let Err(undecodable) = read {
         let error = undecodable_error(output.schemas(), stored, undecodable);
         engine.core.refused(&error);
+        let refused = CallOutcome::refused(&error);
         output.refuse(error);
+        return Err(refused);
     }
+    Ok(stored.outcome().into())
 }
 
 pub(super) fn undecodable_error(

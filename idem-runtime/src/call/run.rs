@@ -82,6 +82,13 @@ impl<O, P, F: Future<Output = O>> PolledBody for TypedBody<'_, O, P, F> {
     }
 }
 
+impl<O, P, F> Drop for Run<'_, O, P, F> {
+    fn drop(&mut self) {
+        let Self { body, drive } = self;
+        drive.in_span(|| body.body.set(None));
+    }
+}
+
 impl<O, P, F> Drop for TypedBody<'_, O, P, F> {
     fn drop(&mut self) {
         self.body.set(None);

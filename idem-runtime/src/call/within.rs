@@ -10,11 +10,14 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::time::Duration;
 
 use self::file_lock::{AGAIN, ClaimedKey, Queued};
 use super::description::{Call, describe};
 use super::replay::replay;
 use crate::engine::Engine;
+use crate::env::call_end::CallOutcome;
+use crate::env::call_span::CallSpan;
 use crate::env::catch_unwind::{self, Panic};
 use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
@@ -23,6 +26,7 @@ use crate::identity::digest_key::{CallName, Identified};
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::operation::RecordKey;
 use crate::lifecycle::acquire::unavailable;
+use crate::lifecycle::call_watch::CallWatch;
 use crate::lifecycle::context::Context;
 use crate::lifecycle::core::Core;
 use crate::lifecycle::ending::REPLY;
@@ -63,6 +67,8 @@ pub struct TxRun<'t, O, P, T: SqlTransaction + ?Sized> {
     claim: Option<Header>,
     /// Registers the claim for repeats in this engine, where the database does not show it.
     claimed: Option<ClaimedKey>,
+    /// The watch over the call, where an observer wants it; reports the end of the call.
+    watch: Option<Box<CallWatch>>,
 }
 
 /// This call's part of the transaction.
@@ -160,7 +166,7 @@ impl<T: SqlTransaction + ?Sized> Drop for Part<'_, T> {
 
 /// The scope that a body runs in.
 #[derive(Debug)]
-pub struct TxScope(Context);
+pub struct TxScope(Context, CallSpan);
 
 /// The end of a body.
 pub struct TxEnd<O>(Result<O, Panic>);
@@ -195,10 +201,11 @@ impl TxScope {
     pub async fn run<F: Future>(self, mut body: Pin<&mut Option<F>>) -> TxEnd<F::Output> {
         let end = poll_fn(|cx| {
             let there = body.as_mut().as_pin_mut().expect("a body");
-            self.0.enter(|| catch_unwind::poll(there, cx))
+            self.1
+                .in_scope(|| self.0.enter(|| catch_unwind::poll(there, cx)))
         });
         let end = end.await;
-        body.set(None);
+        self.1.in_scope(|| body.set(None));
         TxEnd(end)
     }
 }
@@ -231,14 +238,29 @@ pub(super) async fn begin_or_replay<O, P, T: SqlTransaction + ?Sized>(
     let key = engine
         .core
         .record_key(request.operation.clone(), request.own.identity.digest);
-    match Box::pin(admit(&engine, &key, request, tx)).await {
+    let core = &engine.core;
+    let span = core.call_span(key.operation(), key.digest());
+    let mut watch = core.watch(span.clone(), key.operation(), key.digest());
+    let admitting = Box::pin(admit(&engine, &key, request, tx));
+    let admitted = span.clone().instrument(admitting).await;
+    if let Some(watch) = &mut watch {
+        watch.times.acquired(Duration::ZERO);
+    }
+    match admitted {
         Ok(TxAdmission::Answer(stored)) => {
-            replay(&engine, output.any(), &stored);
+            let replayed = span.in_scope(|| replay(&engine, output.any(), &stored));
+            if let Some(watch) = &mut watch {
+                let outcome = replayed.map_or_else(|refused| refused, CallOutcome::Replayed);
+                watch.times.set_answered(&stored, outcome);
+            }
             (InTx::Answered(output.take()), Some(key))
         }
         Ok(TxAdmission::Claim(claim, part, running)) => {
             let (claim, claimed) = claim.map_or((None, None), |claim| (Some(claim.0), claim.1));
             let context = running.context_with(claim);
+            if let Some(watch) = &mut watch {
+                watch.body_started(claim.map_or(0, |claim| claim.attempts));
+            }
             let run = TxRun {
                 engine,
                 output,
@@ -248,11 +270,15 @@ pub(super) async fn begin_or_replay<O, P, T: SqlTransaction + ?Sized>(
                 context,
                 claim,
                 claimed,
+                watch,
             };
             (InTx::Run(run), None)
         }
         Err(error) => {
-            engine.core.emit(&key, EventKind::Refused { error: &error });
+            span.in_scope(|| engine.core.emit(&key, EventKind::Refused { error: &error }));
+            if let Some(watch) = &mut watch {
+                watch.times.set(CallOutcome::refused(&error));
+            }
             output.any().refuse(error);
             (InTx::Answered(output.take()), None)
         }

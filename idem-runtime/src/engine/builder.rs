@@ -9,6 +9,7 @@ use super::handle::Engine;
 use crate::env::clock::{Clock, SystemClock};
 use crate::env::observer::{Contained, Event, EventKind, Observer, StderrObserver};
 use crate::env::striped::{Lanes, Tally};
+use crate::env::wants::Wants;
 use crate::error::{Error, ErrorKind};
 use crate::identity::digest_key::DigestKey;
 use crate::identity::operation::Prefix;
@@ -386,7 +387,8 @@ impl EngineBuilder {
         self
     }
 
-    /// The observer that receives the engine's events; default [`StderrObserver`].
+    /// The observer that receives the engine's events; default [`StderrObserver`]. Several observers are a tuple or a
+    /// `Vec<Arc<dyn Observer>>`. [Metrics and traces](crate::guide::observing) are observers of this crate.
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observer = Arc::new(Contained(observer));
         self
@@ -485,6 +487,7 @@ impl EngineBuilder {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             store: self.store,
             clock: self.clock,
+            wants: Wants::of(&*self.observer),
             observer: self.observer,
             background,
             prefixes: Lanes::of(|| Prefix::new(&self.prefix)),

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::env::call_end::CallEnd;
 use crate::error::{Error, ErrorKind};
 use crate::identity::key::KeyDigest;
 use crate::outcome::reconciled::Reconciled;
@@ -162,6 +163,17 @@ pub enum EventKind<'a> {
         /// Why, for a person.
         reason: &'a str,
     },
+    /// A body, or the reconcile hook before it, starts; with or without protection, once for each call. Only where an
+    /// observer of the engine [wants calls](Observer::wants_calls). The call's [`Ended`](Self::Ended) follows.
+    BodyStarted,
+    /// The call has ended for its caller; once for each call. Only where an observer of the engine
+    /// [wants calls](Observer::wants_calls).
+    ///
+    /// An answer that is not stored by then is stored in the background, and its [`Completed`](Self::Completed) follows.
+    Ended {
+        /// How, and the times of its parts.
+        end: CallEnd,
+    },
     /// A warning for an operator.
     Warning {
         /// A sentence.
@@ -202,12 +214,34 @@ pub enum EventKind<'a> {
 pub trait Observer: Send + Sync + fmt::Debug + 'static {
     /// Receives an event.
     fn observe(&self, event: &Event<'_>);
+
+    /// Whether the observer is given [`EventKind::BodyStarted`] and [`EventKind::Ended`], with the times of each call;
+    /// default not.
+    ///
+    /// A call whose engine has no such observer does not read the clock for them. Read once, when the engine is built.
+    fn wants_calls(&self) -> bool {
+        false
+    }
+
+    /// Whether each call is a `tracing` span, as with [`TracingObserver`](crate::guide::observing#spans-and-events); default not. It has
+    /// no effect without the feature `tracing`. Read once, when the engine is built.
+    fn wants_spans(&self) -> bool {
+        false
+    }
 }
 
 /// Lets several owners share one observer: a test that counts, say, and its engine.
 impl<O: Observer + ?Sized> Observer for Arc<O> {
     fn observe(&self, event: &Event<'_>) {
         (**self).observe(event);
+    }
+
+    fn wants_calls(&self) -> bool {
+        (**self).wants_calls()
+    }
+
+    fn wants_spans(&self) -> bool {
+        (**self).wants_spans()
     }
 }
 
@@ -217,9 +251,22 @@ pub(crate) struct Contained<O>(pub(crate) O);
 
 impl<O: Observer> Observer for Contained<O> {
     fn observe(&self, event: &Event<'_>) {
-        // The panic hook has reported it.
-        let _ = catch_unwind(AssertUnwindSafe(|| self.0.observe(event)));
+        contained(&self.0, event);
     }
+
+    fn wants_calls(&self) -> bool {
+        self.0.wants_calls()
+    }
+
+    fn wants_spans(&self) -> bool {
+        self.0.wants_spans()
+    }
+}
+
+/// Gives the observer an event, and contains its panic.
+pub(super) fn contained(observer: &(impl Observer + ?Sized), event: &Event<'_>) {
+    // The panic hook has reported it.
+    let _ = catch_unwind(AssertUnwindSafe(|| observer.observe(event)));
 }
 
 /// The default observer: reports critical events on standard error.

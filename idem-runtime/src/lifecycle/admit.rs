@@ -16,7 +16,7 @@ use crate::lifecycle::context::{is_held, is_inside};
 use crate::lifecycle::core::{Core, Protection};
 use crate::lifecycle::in_flight::{Entered, Unleased};
 use crate::lifecycle::run_limit::{Full, Gate, RunPermit};
-use crate::lifecycle::start::{Answered, CallAdmission, CallRequest, Start};
+use crate::lifecycle::start::{Answered, CallAdmission, CallRequest, Reply, Start};
 use crate::local::cache::{Found, Permit};
 use crate::policy::{EffectivePolicy, OnOutage};
 
@@ -83,7 +83,10 @@ impl Core {
     ) -> Result<CallAdmission, Error> {
         let run_permit = || self.take_run_permit(gate);
         let start = start.or_else(|error| self.not_begun(name, policy, error, run_permit))?;
-        Ok(CallAdmission::Acquire(Box::pin(ready(Ok(start)))))
+        Ok(CallAdmission::Acquire(Box::pin(ready(Reply {
+            start: Ok(start),
+            waited: Duration::ZERO,
+        }))))
     }
 
     /// The answer in this process, for a call that would be admitted.

@@ -27,6 +27,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use self::queue::{Queue, lock, nanos};
 use crate::env::backoff::Backoff;
+use crate::env::call_span::CallSpan;
 use crate::env::clock::{Clock, deadline};
 use crate::env::observer::Observer;
 use crate::env::striped::Lanes;
@@ -50,6 +51,8 @@ struct ThreadState {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     observer: Arc<dyn Observer>,
+    /// Whether the observer wants spans: jobs and renewals are then in the span of their call.
+    spans: bool,
     /// Records the store's replies.
     outage: Arc<Outage>,
     /// When each lease is to be renewed; without leases that are being renewed right now, or are lost.
@@ -86,6 +89,7 @@ impl BackgroundThread {
             state: Arc::new(ThreadState {
                 store,
                 clock,
+                spans: observer.wants_spans(),
                 observer,
                 outage,
                 queues: Lanes::default(),
@@ -205,10 +209,15 @@ impl BackgroundThread {
     pub(crate) fn spawn_awaited(&self, job: impl Future<Output = ()> + Send + 'static) {
         if let Some(thread) = self.state.thread.get() {
             let guard = JobGuard::new(&self.state);
-            thread.spawn(async move {
+            let job = async move {
                 job.await;
                 drop(guard);
-            });
+            };
+            if self.state.spans {
+                thread.spawn(CallSpan::current().instrument(job));
+            } else {
+                thread.spawn(job);
+            }
         }
     }
 }
@@ -276,7 +285,8 @@ impl ThreadState {
                 }
             }
             for lease in due {
-                tokio::spawn(Arc::clone(&self).renew(lease));
+                let span = lease.span.get();
+                tokio::spawn(span.instrument(Arc::clone(&self).renew(lease)));
             }
             let sleeps = next != UNTIL_WOKEN;
             let closed = self.closed.load(Ordering::SeqCst);

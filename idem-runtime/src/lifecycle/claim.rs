@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::env::call_end::{CallOutcome, CallResult};
+use crate::env::call_span::CallSpan;
 use crate::env::clock::{Elapsed, deadline};
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::digest_key::CallName;
+use crate::lifecycle::call_watch::{CallWatch, result_of};
 use crate::lifecycle::context::{Context, bind_outer};
 use crate::lifecycle::core::Core;
 use crate::lifecycle::ending::{HeldClaim, REPLY, Settled, Settling};
@@ -39,6 +42,8 @@ pub struct Claim {
     held: Option<HeldClaim>,
     /// The permit to run its body, where the number of running bodies is limited.
     run_permit: Option<Box<RunPermit>>,
+    /// The watch over a call whose body the caller runs; dropped after `held`, so that it reports last.
+    watch: Option<Box<CallWatch>>,
 }
 
 /// How [`Claim::complete`] ended.
@@ -71,6 +76,9 @@ impl Claim {
         let owner = (core.id, Arc::clone(&core.clock));
         let lease = Arc::new(Lease::new(owner, name, header, fresh, policy, sent, leader));
         lease.mark_local();
+        if core.wants.spans {
+            lease.span.hold_current();
+        }
         let held = HeldClaim {
             renewal: RenewalGuard::begin(core, lease, sent),
         };
@@ -86,12 +94,26 @@ impl Claim {
         Self {
             held: Some(held),
             run_permit: None,
+            watch: None,
         }
     }
 
     /// Adds the permit to run its body.
     pub(crate) fn with_run_permit(mut self, run_permit: Option<Box<RunPermit>>) -> Self {
         self.run_permit = run_permit;
+        self
+    }
+
+    /// Adds the watch over the call, whose body the caller runs from here on.
+    pub(crate) fn with_watch(mut self, watch: Option<Box<CallWatch>>) -> Self {
+        self.watch = watch;
+        if let Some(watch) = &mut self.watch {
+            let attempt = self
+                .held
+                .as_ref()
+                .map_or(0, |held| held.lease().claim().attempts);
+            watch.body_started(attempt);
+        }
         self
     }
 
@@ -216,12 +238,28 @@ impl Claim {
     /// # Cancel safety
     ///
     /// A completion that has begun continues in the background when this is dropped.
-    pub async fn complete<T: Replay>(self, value: &T) -> Result<Completion, Error> {
+    pub async fn complete<T: Replay>(mut self, value: &T) -> Result<Completion, Error> {
         let core = Arc::clone(self.held().core());
         let key = self.lease().key.clone();
         let operation = key.operation();
         let encoded = Encoded::value(value, &core.format);
-        match self.settle(encoded).await {
+        let outcome = CallOutcome::Executed(result_of(&encoded));
+        let (mut watch, span) = self.body_ended(outcome);
+        let settled = span.instrument(async move { self.settle(encoded).await });
+        let settled = settled.await;
+        if let Some(watch) = &mut watch {
+            watch.times.settled();
+            watch.times.set(match &settled {
+                Settled::Own => outcome,
+                Settled::Adopted { record, .. } => match record.header.state {
+                    State::Done { outcome, .. } => CallOutcome::Adopted(outcome.into()),
+                    _ => CallOutcome::Adopted(CallResult::Unknown),
+                },
+                Settled::Overtaken(_) => CallOutcome::Refused("running"),
+                Settled::Refused(error) => CallOutcome::refused(error),
+            });
+        }
+        match settled {
             Settled::Own => Ok(Completion::Own),
             Settled::Adopted { record, left } => {
                 let stored = StoredAnswer::new(
@@ -250,10 +288,27 @@ impl Claim {
     ///
     /// A release that has begun continues in the background when this is dropped.
     pub async fn release(mut self) {
+        let (mut watch, span) = self.body_ended(CallOutcome::Executed(CallResult::Released));
         if let Some(held) = self.held.take() {
             let ending = held.release_ending(Remains::Nothing, AttemptEnd::Released);
-            held.send_ending(ending).await;
+            span.instrument(held.send_ending(ending)).await;
         }
+        if let Some(watch) = &mut watch {
+            watch.times.settled();
+        }
+    }
+
+    /// Takes the watch of a caller whose body has ended, and its span.
+    fn body_ended(&mut self, outcome: CallOutcome) -> (Option<Box<CallWatch>>, CallSpan) {
+        let mut watch = self.watch.take();
+        let span = match &mut watch {
+            Some(watch) => {
+                watch.times.body_ended(outcome);
+                watch.span.clone()
+            }
+            None => CallSpan::none(),
+        };
+        (watch, span)
     }
 
     /// Releases the key of a body that did not start.
@@ -344,8 +399,14 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
-            held.emit(EventKind::Dropped);
-            held.abandon();
+            let dropped = || {
+                held.emit(EventKind::Dropped);
+                held.abandon();
+            };
+            match &self.watch {
+                Some(watch) => watch.span.in_scope(dropped),
+                None => dropped(),
+            }
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::lifecycle::interpret::refusal;
 use crate::lifecycle::reconcile::pending::PendingReconcile;
 use crate::lifecycle::remote_wait::Running;
 use crate::lifecycle::run_limit::{Gate, RunPermit, over_quota};
-use crate::lifecycle::start::{Answered, Pending, Start};
+use crate::lifecycle::start::{Answered, Pending, Reply, Start};
 use crate::lifecycle::unacked_claim::UnackedClaim;
 use crate::local::cache::{Life, Permit};
 use crate::local::singleflight::{Follower, Join, Leader, SharedOutcome};
@@ -64,6 +64,8 @@ pub(crate) struct ClaimOrFollow {
     /// The moment at which it begins.
     now: Duration,
     waited: bool,
+    /// For how long; measured where an observer wants to know of calls.
+    waited_for: Duration,
     /// The right to cache the store's answer.
     cache_permit: Option<Permit>,
     /// Back-off between the claims of a call that waits alone.
@@ -92,6 +94,7 @@ impl ClaimOrFollow {
             policy,
             expired,
             waited: false,
+            waited_for: Duration::ZERO,
             cache_permit,
             backoff: None,
             gate,
@@ -129,6 +132,18 @@ impl ClaimOrFollow {
         self.now + self.policy.wait()
     }
 
+    /// The beginning of a wait, where an observer wants to know of it.
+    fn wait_begins(&self) -> Option<Duration> {
+        let core = self.core();
+        core.wants.any().then(|| core.clock.now())
+    }
+
+    fn wait_ends(&mut self, began: Option<Duration>) {
+        if let Some(began) = began {
+            self.waited_for += self.core().clock.now().saturating_sub(began);
+        }
+    }
+
     /// Claims the key, waits for its answer, or returns an error.
     pub(crate) fn run(mut self) -> Pending {
         Box::pin(async move {
@@ -143,7 +158,8 @@ impl ClaimOrFollow {
                     _ => self.core().emit(&self.name.key, EventKind::FormerDigestKey),
                 }
             }
-            match result {
+            let waited = self.waited_for;
+            let start = match result {
                 ControlFlow::Continue(grant) => Ok(self.claim(grant)),
                 ControlFlow::Break(Ok(stored)) => Ok(Start::Replay(stored)),
                 ControlFlow::Break(Err(error)) => {
@@ -156,7 +172,8 @@ impl ClaimOrFollow {
                         || run_permit.map_or_else(|| core.take_run_permit(gate), |it| Ok(Some(it)));
                     core.not_begun(&self.name, &self.policy, error, run_permit)
                 }
-            }
+            };
+            Reply { start, waited }
         })
     }
 
@@ -208,7 +225,9 @@ impl ClaimOrFollow {
                     // A call that waits runs nothing.
                     self.run_permit = None;
                     // Boxed, as every long wait: most calls do not wait.
+                    let began = self.wait_begins();
                     let answered = Box::pin(self.follow(follower, lease_left)).await;
+                    self.wait_ends(began);
                     if let Some(answered) = answered {
                         return ControlFlow::Break(answered);
                     }
@@ -234,7 +253,10 @@ impl ClaimOrFollow {
             };
             // A call that waits runs nothing.
             self.run_permit = None;
-            if let Some(answered) = Box::pin(self.wait_for_remote(leader, lease_left, now)).await {
+            let began = self.wait_begins();
+            let answered = Box::pin(self.wait_for_remote(leader, lease_left, now)).await;
+            self.wait_ends(began);
+            if let Some(answered) = answered {
                 return ControlFlow::Break(answered);
             }
             now = self.core().clock.now();

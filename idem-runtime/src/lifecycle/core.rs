@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use crate::env::clock::Clock;
 use crate::env::observer::{Event, EventKind, Observer};
 use crate::env::striped::{Lanes, Tally};
+use crate::env::wants::Wants;
 use crate::identity::digest_key::DigestKey;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
@@ -33,6 +34,8 @@ pub(crate) struct Core {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) observer: Arc<dyn Observer>,
+    /// Read from the observer once.
+    pub(crate) wants: Wants,
     pub(crate) background: BackgroundThread,
     pub(crate) prefix: Arc<str>,
     /// The prefix for keys, one copy for each lane.

@@ -242,7 +242,7 @@ impl Entry {
     /// them.
     #[must_use]
     pub fn has_steps(&self) -> bool {
-        self.record.header.has_journal
+        self.record.header.journal == JournalKind::Steps
     }
 
     /// The size of the record in bytes, without what the store adds to it; `None` for an entry of a

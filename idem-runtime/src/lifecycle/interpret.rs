@@ -51,14 +51,10 @@ impl Core {
                     },
                 );
                 let digest = key.digest();
-                Ok(StoredAnswer::new(
-                    self.formats.mine(),
-                    operation,
-                    digest,
-                    record,
-                    left,
-                    waited,
-                ))
+                let mut stored =
+                    StoredAnswer::new(self.formats.mine(), operation, digest, record, left, waited);
+                stored.is_local = local;
+                Ok(stored)
             }
             // An unknown outcome has returned above.
             OutcomeKind::Tombstone | OutcomeKind::Unknown => refuse(ErrorKind::NotStored),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::env::call_span::HeldSpan;
 use crate::env::clock::{Clock, deadline};
 use crate::env::striped::Lane;
 use crate::identity::digest_key::CallName;
@@ -49,6 +50,8 @@ pub(crate) struct Lease {
     leader: Option<Leader>,
     /// The steps of its body, and of earlier attempts.
     pub(crate) steps: StepLog,
+    /// The span in which it is renewed.
+    pub(crate) span: HeldSpan,
 }
 
 /// The slot of a lease in the renewal queues. Changed under the lock of its queue.
@@ -130,6 +133,7 @@ impl Lease {
             lost_notify: Notify::new(),
             leader,
             steps: StepLog::default(),
+            span: HeldSpan::default(),
         }
     }
 

@@ -3,6 +3,7 @@
 pub(crate) mod acquire;
 pub(crate) mod admit;
 pub(crate) mod background_thread;
+pub(crate) mod call_watch;
 pub(crate) mod claim;
 pub(crate) mod claim_or_follow;
 #[cfg(feature = "_sql")]

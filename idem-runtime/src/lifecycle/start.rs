@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use crate::error::Error;
 use crate::identity::digest_key::Identified;
@@ -43,7 +44,14 @@ pub(crate) type Answered = Result<StoredAnswer, Error>;
 
 /// The future of a call that queries the store. Boxed: it is much larger than the body of most calls, which the
 /// caller holds besides.
-pub(crate) type Pending = Pin<Box<dyn Future<Output = Result<Start, Error>> + Send>>;
+pub(crate) type Pending = Pin<Box<dyn Future<Output = Reply> + Send>>;
+
+/// The reply of the store, or of another call.
+pub(crate) struct Reply {
+    pub(crate) start: Result<Start, Error>,
+    /// The time for which the call waited for the body of another; zero where no observer wants to know of calls.
+    pub(crate) waited: Duration,
+}
 
 /// The start of a call after the reply of the store.
 pub(crate) enum Start {

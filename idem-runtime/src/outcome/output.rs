@@ -32,7 +32,6 @@ pub(crate) trait AnyOutput {
     fn tells_age(&self) -> bool;
     fn refuse(&mut self, error: Error);
     /// Whether the output is a success.
-    #[cfg(feature = "_sql")]
     fn succeeded(&self) -> bool;
     /// The schemas of the value and of a kept error; 0 if none is kept.
     fn schemas(&self) -> [u32; 2];
@@ -69,7 +68,6 @@ impl<O: Outcome<P>, P> AnyOutput for Output<O, P> {
         self.value = Some(O::refuse(error));
     }
 
-    #[cfg(feature = "_sql")]
     fn succeeded(&self) -> bool {
         self.value.as_ref().is_some_and(O::succeeded)
     }

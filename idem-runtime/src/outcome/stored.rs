@@ -20,6 +20,8 @@ pub struct StoredAnswer {
     left: Duration,
     /// Whether the caller waited for it.
     waited: bool,
+    /// Whether it is of the local cache.
+    pub(crate) is_local: bool,
 }
 
 impl StoredAnswer {
@@ -38,7 +40,12 @@ impl StoredAnswer {
             record,
             left,
             waited,
+            is_local: false,
         }
+    }
+
+    pub(crate) fn digest(&self) -> &KeyDigest {
+        &self.digest
     }
 
     /// The kind of answer: a value, or a business error.

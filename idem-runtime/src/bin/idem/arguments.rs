@@ -100,6 +100,8 @@ pub(crate) enum Verb {
     Ls(Ls),
     /// Shows everything about a record.
     Show(Show),
+    /// Explains why the body of a call was started again: its attempts, in their order.
+    Why(Why),
     /// Counts records by operation and state.
     Stats(Stats),
     /// Ends the claim of a process that is gone, so that the next call need not wait for its lease.
@@ -179,6 +181,16 @@ pub(crate) struct Show {
     /// Show the answer as well.
     #[arg(long)]
     pub(crate) value: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// The name of an instance, as `EngineBuilder::instance` has it: an attempt that crashed has left only a number of it.
+    /// May be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) instance: Vec<String>,
 }
 
 #[derive(Debug, Args)]

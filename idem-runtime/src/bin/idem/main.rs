@@ -22,6 +22,7 @@ mod table;
 mod tally;
 mod text;
 mod watch;
+mod why;
 
 use std::process::ExitCode;
 
@@ -64,6 +65,7 @@ async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Verb::Doctor => unreachable!("it connects itself"),
         Verb::Ls(verb) => ls::run(&engine, &verb, attempts, &output).await,
         Verb::Show(verb) => show::run(&engine, &verb, attempts, &output).await,
+        Verb::Why(verb) => why::run(&engine, &verb, attempts, &output).await,
         Verb::Stats(verb) => stats::run(&engine, &verb, attempts, &output).await,
         Verb::Release(verb) => settle::release(&engine, &verb, attempts, &output).await,
         Verb::Resolve(verb) => settle::resolve(&engine, &verb, attempts, &output).await,

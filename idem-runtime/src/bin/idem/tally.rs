@@ -15,7 +15,7 @@ const MOST_OPERATIONS: usize = 1_000;
 /// The name of the others.
 const OTHERS: &str = "(other operations)";
 /// The time over which finished calls are counted for a rate.
-pub(crate) const WINDOW: Duration = Duration::from_mins(1);
+pub(crate) const WINDOW: Duration = Duration::from_secs(60);
 
 /// The counts of an operation.
 #[derive(Clone, Debug, Default)]

@@ -25,7 +25,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
 /// As [`parse_duration`], between 100 ms and an hour.
 pub(crate) fn parse_interval(text: &str) -> Result<Duration, String> {
     let interval = parse_duration(text)?;
-    if interval < Duration::from_millis(100) || interval > Duration::from_hours(1) {
+    if interval < Duration::from_millis(100) || interval > Duration::from_secs(3_600) {
         return Err("it must be between 100ms and 1h".to_owned());
     }
     Ok(interval)

@@ -9,10 +9,13 @@ use bytes::Bytes;
 
 use super::{TxEnd, TxRun, TxScope, failure, transactional_store};
 use crate::engine::Engine;
+use crate::env::call_end::{CallOutcome, CallResult};
+use crate::env::call_span::CallSpan;
 use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::RecordKey;
+use crate::lifecycle::call_watch::result_of;
 use crate::lifecycle::context::Context;
 use crate::lifecycle::ending::REPLY;
 use crate::outcome::codec::{Encoded, Unencodable};
@@ -24,7 +27,26 @@ use crate::store::sql::{SqlTransaction, TxError};
 impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
     /// The scope of the body, and the transaction that it writes through.
     pub fn split(&mut self) -> (TxScope, &mut T) {
-        (TxScope(self.context.clone()), self.part.tx)
+        let scope = TxScope(self.context.clone(), self.span());
+        (scope, self.part.tx)
+    }
+
+    fn span(&self) -> CallSpan {
+        let watch = self.watch.as_ref();
+        watch.map_or(CallSpan::none(), |watch| watch.span.clone())
+    }
+
+    fn body_ended(&mut self, outcome: CallOutcome) {
+        if let Some(watch) = &mut self.watch {
+            watch.times.body_ended(outcome);
+        }
+    }
+
+    /// The end of the call: the store has replied to the result of the body.
+    fn settled(&mut self) {
+        if let Some(watch) = &mut self.watch {
+            watch.times.settled();
+        }
     }
 
     pub(crate) fn context(&self) -> &Context {
@@ -36,13 +58,18 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
         match end {
             TxEnd(Ok(output)) => {
                 self.output.value = Some(output);
-                Box::pin(self.store_or_undo()).await;
+                let span = self.span();
+                span.instrument(Box::pin(self.store_or_undo())).await;
+                self.settled();
                 self.output.take()
             }
             TxEnd(Err(panic)) => {
-                self.emit(EventKind::Panicked);
+                self.body_ended(CallOutcome::Panicked);
+                let span = self.span();
+                span.in_scope(|| self.emit(EventKind::Panicked));
                 // If the undo fails, the owner of the transaction rolls it back.
-                let _ = Box::pin(self.undo()).await;
+                let _ = span.instrument(Box::pin(self.undo())).await;
+                self.settled();
                 drop(self);
                 resume_unwind(panic)
             }
@@ -51,8 +78,11 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
 
     /// Undoes what the body has written. The call ends with this error, and nothing of it is stored.
     pub(crate) async fn give_up(mut self, error: Error) -> O {
-        let undone = Box::pin(self.undo()).await;
-        self.refuse(undone.err().unwrap_or(error));
+        self.body_ended(CallOutcome::refused(&error));
+        let span = self.span();
+        let undone = span.clone().instrument(Box::pin(self.undo())).await;
+        self.settled();
+        span.in_scope(|| self.refuse(undone.err().unwrap_or(error)));
         self.output.take()
     }
 
@@ -90,6 +120,12 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
         output.set_provenance(AnswerSource::Executed, attempt, Duration::ZERO);
         let succeeded = output.succeeded();
         let Some(claim) = self.claim else {
+            let result = if succeeded {
+                CallResult::Value
+            } else {
+                CallResult::Error
+            };
+            self.body_ended(CallOutcome::Unprotected(result));
             if let Err(error) = self.commit_or_roll_back(succeeded).await {
                 self.refuse(error);
             }
@@ -97,6 +133,10 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
         };
         let format = &self.engine.core.format;
         let encoded = output.write(format);
+        if let Some(watch) = &mut self.watch {
+            let outcome = CallOutcome::Executed(result_of(&encoded));
+            watch.times.body_ended(outcome);
+        }
         match format.seal(self.running.key.digest(), claim.fingerprint, encoded) {
             Encoded::Release(_) => match self.undo().await {
                 Ok(()) => self.emit(EventKind::Released { counted: false }),
@@ -137,6 +177,9 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
 
     fn refuse(&mut self, error: Error) {
         self.emit(EventKind::Refused { error: &error });
+        if let Some(watch) = &mut self.watch {
+            watch.times.set(CallOutcome::refused(&error));
+        }
         self.output.any().refuse(error);
     }
 

@@ -62,6 +62,9 @@ impl ThreadState {
             .leases
             .remove(&(due, lease.slot.id.load(Ordering::Relaxed)));
         drop(queue);
+        if self.spans {
+            lease.span.release();
+        }
         // Not under the lock: dropping the last reference ends more than the lease.
         drop(left);
     }

@@ -1,0 +1,123 @@
+//! The example `observability`: its exporter has every metric that its dashboard shows.
+
+#![cfg(unix)]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+const DASHBOARD: &str = include_str!("../observability/dashboard.json");
+
+/// Ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What the exporter shows after the load, and what the example has printed as traces.
+fn exported() -> String {
+    let mut command = Command::new(support::built("observability"));
+    let command = command.args(["--port", "0", "--rounds", "40", "--trace", "off"]);
+    let mut example = Running(command.stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(example.0.stdout.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    let address = first.strip_prefix("metrics: http://").unwrap();
+    let address = address.strip_suffix("/metrics").unwrap();
+    assert!(
+        lines
+            .next()
+            .unwrap()
+            .unwrap()
+            .starts_with("the load is done")
+    );
+    let mut socket = TcpStream::connect(address).unwrap();
+    let request = format!("GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    socket.write_all(request.as_bytes()).unwrap();
+    let mut reply = String::new();
+    socket.read_to_string(&mut reply).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+    reply
+}
+
+/// Every query of the dashboard.
+fn queries(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            if let Some(Value::String(query)) = fields.get("expr") {
+                found.push(query.clone());
+            }
+            fields.values().for_each(|value| queries(value, found));
+        }
+        Value::Array(values) => values.iter().for_each(|value| queries(value, found)),
+        _ => {}
+    }
+}
+
+/// The metrics that a query names.
+fn names(query: &str) -> impl Iterator<Item = &str> {
+    let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("idem_"))
+}
+
+#[test]
+fn the_exporter_has_every_metric_of_the_dashboard() {
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    let mut found = Vec::new();
+    queries(&dashboard, &mut found);
+    let shown: BTreeSet<_> = found.iter().flat_map(|query| names(query)).collect();
+    assert!(shown.len() >= 14, "{shown:?}");
+    let exported = exported();
+    let samples: BTreeSet<_> = exported
+        .lines()
+        .filter_map(|line| line.split(['{', ' ']).next())
+        .collect();
+    for name in &shown {
+        assert!(samples.contains(name), "{name} is not in\n{exported}");
+    }
+    // Of each outcome that the load is made for.
+    for outcome in [
+        r#"operation="payments.pay",outcome="executed",result="value""#,
+        r#"operation="payments.pay",outcome="executed",result="unknown""#,
+        r#"operation="payments.pay",outcome="replayed",result="value""#,
+        r#"operation="payments.pay",outcome="refused",result="mismatch""#,
+        r#"operation="codes.send",outcome="refused",result="duplicate""#,
+    ] {
+        assert!(
+            exported.contains(outcome),
+            "{outcome} is not in\n{exported}"
+        );
+    }
+}
+
+#[test]
+fn the_dashboard_has_a_panel_for_each_question() {
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let ids: BTreeSet<_> = panels.iter().map(|panel| panel["id"].as_u64()).collect();
+    assert_eq!(ids.len(), panels.len(), "each panel has an id of its own");
+    for panel in panels {
+        let title = panel["title"].as_str().unwrap();
+        let place = &panel["gridPos"];
+        let right = place["x"].as_u64().unwrap() + place["w"].as_u64().unwrap();
+        assert!(right <= 24, "{title} is wider than the page");
+        if panel["type"] != "row" {
+            assert!(
+                panel["description"].is_string(),
+                "{title} says what it shows"
+            );
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The handles of the metrics of one operation, and the table of operations.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+
+use crate::env::call_end::{CallEnd, CallOutcome, CallResult};
+
+/// The upper bound of operations with a label of their own. Names that are made at run time must not exhaust the memory
+/// of an exporter.
+const OPERATIONS: usize = 500;
+
+/// Slots of the table: a power of two, about half of which are taken at most.
+const SLOTS: usize = 1024;
+
+/// The label of all other operations.
+const OTHER: &str = "other";
+
+/// The metrics of one operation.
+pub(super) struct Handles {
+    operation: Arc<str>,
+    /// `idem_calls_total`, by [`slot_of`]. The frequent ones are registered with the operation, so that a rate has its
+    /// first value; the others when there is one.
+    calls: [OnceLock<Counter>; CALLS],
+    pub(super) running: Gauge,
+    body: Histogram,
+    store: Histogram,
+    wait: Histogram,
+    local_cache_hits: Counter,
+    pub(super) unknown_outcomes: Counter,
+    pub(super) steps_kept: Counter,
+    pub(super) steps_replayed: Counter,
+    pub(super) steps_unused: Counter,
+    pub(super) renewals: Counter,
+    pub(super) renewals_failed: Counter,
+    pub(super) leases_lost: Counter,
+    pub(super) unprotected: Counter,
+    pub(super) unsaved: Counter,
+    pub(super) unsettled: Counter,
+}
+
+const FREQUENT: [CallOutcome; 7] = [
+    CallOutcome::Executed(CallResult::Value),
+    CallOutcome::Executed(CallResult::Error),
+    CallOutcome::Executed(CallResult::Released),
+    CallOutcome::Replayed(CallResult::Value),
+    CallOutcome::Replayed(CallResult::Error),
+    CallOutcome::Panicked,
+    CallOutcome::Cancelled,
+];
+
+/// The results of each of five outcomes, a panic, a cancellation, and the refusals.
+const CALLS: usize = 5 * 5 + 2 + REFUSALS.len();
+
+/// The words of [`ErrorKind`](crate::ErrorKind).
+const REFUSALS: [&str; 27] = [
+    "running",
+    "duplicate",
+    "mismatch",
+    "unknown",
+    "exhausted",
+    "not-stored",
+    "undecodable",
+    "wrong-type",
+    "unknown-record",
+    "too-large",
+    "store-unavailable",
+    "transaction-aborted",
+    "commit-unknown",
+    "unconfirmed",
+    "reentered",
+    "too-many-running",
+    "quota-exceeded",
+    "shutting-down",
+    "changed",
+    "invalid-key",
+    "token-invalid",
+    "token-expired",
+    "unsupported",
+    "invalid-cursor",
+    "invalid-step",
+    "invalid-policy",
+    "no-engine",
+];
+
+/// The place of an outcome in [`Handles::calls`].
+fn slot_of(outcome: CallOutcome) -> Option<usize> {
+    let (first, result) = match outcome {
+        CallOutcome::Executed(result) => (0, result),
+        CallOutcome::Replayed(result) => (5, result),
+        CallOutcome::Reconciled(result) => (10, result),
+        CallOutcome::Adopted(result) => (15, result),
+        CallOutcome::Unprotected(result) => (20, result),
+        CallOutcome::Panicked => return Some(25),
+        CallOutcome::Cancelled => return Some(26),
+        CallOutcome::Refused(kind) => {
+            let word = REFUSALS.iter().position(|word| *word == kind);
+            return word.map(|word| 27 + word);
+        }
+    };
+    let result = match result {
+        CallResult::Value => 0,
+        CallResult::Error => 1,
+        CallResult::Released => 2,
+        CallResult::Unknown => 3,
+        CallResult::NotStored => 4,
+    };
+    Some(first + result)
+}
+
+impl Handles {
+    fn new(operation: &str) -> Self {
+        // One text for all labels.
+        let operation = Arc::<str>::from(operation);
+        let label = || Arc::clone(&operation);
+        let count = |name: &'static str| counter!(name, "operation" => label());
+        let step =
+            |outcome| counter!("idem_steps_total", "operation" => label(), "outcome" => outcome);
+        let renewal =
+            |outcome| counter!("idem_renewals_total", "operation" => label(), "outcome" => outcome);
+        let handles = Self {
+            calls: [const { OnceLock::new() }; CALLS],
+            running: gauge!("idem_running_calls", "operation" => label()),
+            body: histogram!("idem_body_seconds", "operation" => label()),
+            store: histogram!("idem_store_seconds", "operation" => label()),
+            wait: histogram!("idem_wait_seconds", "operation" => label()),
+            local_cache_hits: count("idem_local_cache_hits_total"),
+            unknown_outcomes: count("idem_unknown_outcomes_total"),
+            steps_kept: step("kept"),
+            steps_replayed: step("replayed"),
+            steps_unused: step("unused"),
+            renewals: renewal("renewed"),
+            renewals_failed: renewal("failed"),
+            leases_lost: count("idem_leases_lost_total"),
+            unprotected: count("idem_unprotected_total"),
+            unsaved: count("idem_unsaved_total"),
+            unsettled: count("idem_unsettled_total"),
+            operation: Arc::clone(&operation),
+        };
+        for outcome in FREQUENT {
+            handles.calls(outcome, |_| ());
+        }
+        handles
+    }
+
+    /// Gives the counter of calls of this outcome to `act`.
+    fn calls(&self, outcome: CallOutcome, act: impl FnOnce(&Counter)) {
+        let registered = || {
+            counter!(
+                "idem_calls_total",
+                "operation" => Arc::clone(&self.operation),
+                "outcome" => outcome.as_str(),
+                "result" => outcome.result()
+            )
+        };
+        match slot_of(outcome) {
+            Some(slot) => act(self.calls[slot].get_or_init(registered)),
+            None => act(&registered()),
+        }
+    }
+
+    /// Counts a call that has ended, and records its times.
+    pub(super) fn ended(&self, end: &CallEnd) {
+        self.calls(end.outcome, |calls| calls.increment(1));
+        if end.local {
+            self.local_cache_hits.increment(1);
+        }
+        if let Some(body) = end.body {
+            self.running.decrement(1.0);
+            self.body.record(body);
+        }
+        if let Some(store) = end.store {
+            self.store.record(store);
+        }
+        if let Some(waited) = end.waited {
+            self.wait.record(waited);
+        }
+    }
+
+    /// Counts a dead letter, for a word of a closed set.
+    pub(super) fn dead_letter(&self, reason: &str) {
+        let (operation, reason) = (Arc::clone(&self.operation), Arc::<str>::from(reason));
+        counter!("idem_dead_letters_total", "operation" => operation, "reason" => reason)
+            .increment(1);
+    }
+}
+
+/// The handles of each operation: a hash table whose slots are set once, so that a look-up takes no lock.
+pub(super) struct Operations {
+    slots: Box<[OnceLock<Box<Handles>>]>,
+    taken: AtomicUsize,
+    other: OnceLock<Box<Handles>>,
+}
+
+impl Default for Operations {
+    fn default() -> Self {
+        Self {
+            slots: (0..SLOTS).map(|_| OnceLock::new()).collect(),
+            taken: AtomicUsize::new(0),
+            other: OnceLock::new(),
+        }
+    }
+}
+
+impl Operations {
+    /// The handles of this operation, registered with the first look-up.
+    pub(super) fn get(&self, operation: &str) -> &Handles {
+        let mut slot = hash(operation.as_bytes());
+        // Some slot is empty: calls that race here may take a few more than the bound, and not the other half.
+        loop {
+            slot %= SLOTS;
+            let handles = match self.slots[slot].get() {
+                Some(handles) => handles,
+                None if self.taken.load(Ordering::Relaxed) >= OPERATIONS => {
+                    return self.other.get_or_init(|| Box::new(Handles::new(OTHER)));
+                }
+                None => self.slots[slot].get_or_init(|| {
+                    self.taken.fetch_add(1, Ordering::Relaxed);
+                    Box::new(Handles::new(operation))
+                }),
+            };
+            if *handles.operation == *operation {
+                return handles;
+            }
+            slot += 1;
+        }
+    }
+}
+
+/// A hash of a short name, for a table whose size bounds what a collision costs.
+fn hash(name: &[u8]) -> usize {
+    let mut hash = name.len() as u64;
+    let mut mix = |word: u64| {
+        hash = (hash.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    };
+    let (words, rest) = name.as_chunks::<8>();
+    for word in words {
+        mix(u64::from_le_bytes(*word));
+    }
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    mix(u64::from_le_bytes(last));
+    // The high bits are the mixed ones.
+    usize::try_from(hash >> 32).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_outcome_has_a_slot_of_its_own() {
+        let results = [
+            CallResult::Value,
+            CallResult::Error,
+            CallResult::Released,
+            CallResult::Unknown,
+            CallResult::NotStored,
+        ];
+        let mut outcomes = vec![CallOutcome::Panicked, CallOutcome::Cancelled];
+        outcomes.extend(REFUSALS.map(CallOutcome::Refused));
+        for result in results {
+            outcomes.extend([
+                CallOutcome::Executed(result),
+                CallOutcome::Replayed(result),
+                CallOutcome::Reconciled(result),
+                CallOutcome::Adopted(result),
+                CallOutcome::Unprotected(result),
+            ]);
+        }
+        let mut slots: Vec<_> = outcomes.into_iter().filter_map(slot_of).collect();
+        slots.sort_unstable();
+        assert_eq!(slots, (0..CALLS).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn operations_beyond_the_bound_share_a_label() {
+        let operations = Operations::default();
+        for number in 0..OPERATIONS {
+            let name = format!("operation-{number}");
+            assert_eq!(*operations.get(&name).operation, *name);
+        }
+        for name in ["one-more", "two-more"] {
+            assert_eq!(&*operations.get(name).operation, OTHER);
+        }
+        assert_eq!(&*operations.get("operation-7").operation, "operation-7");
+    }
+}

@@ -1,0 +1,143 @@
+//! Events of an engine as `tracing` events, in the spans of its calls.
+
+use super::observer::{Event, EventKind, Observer};
+use crate::error::{Error, ErrorKind};
+use crate::outcome::reconciled::Reconciled;
+
+/// The observer that makes each call a `tracing` span, and each event of the engine a `tracing` event.
+///
+/// Spans and events have the target `idem`. [`guide::observing`](crate::guide::observing) has the list of their fields
+/// and levels. A field never holds a payload or a key: `idem.key` is the [digest](crate::key::KeyDigest) of the key.
+///
+/// ```
+/// use idem_runtime::{Engine, observe::TracingObserver, store::memory::MemoryStore};
+///
+/// let engine = Engine::builder(MemoryStore::new()).observer(TracingObserver).build()?;
+/// # Ok::<_, idem_runtime::Error>(())
+/// ```
+///
+/// It takes the place of [`StderrObserver`](crate::observe::StderrObserver): what that one prints are warnings and
+/// errors here, and without a subscriber nobody sees them.
+///
+/// A call whose span no subscriber has an interest in, such as with a filter `idem=info`, costs a check of its level.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TracingObserver;
+
+/// One `tracing` event, with the operation and the key of the event.
+macro_rules! emit {
+    ($event:ident, $level:ident, $name:literal $(, $($field:tt)+)?) => {
+        tracing::event!(
+            name: $name,
+            target: "idem",
+            tracing::Level::$level,
+            idem.operation = operation($event),
+            idem.key = $event.key.map(tracing::field::display),
+            $($($field)+,)?
+            $name
+        )
+    };
+}
+
+/// `None` for an event of the whole engine.
+fn operation<'a>(event: &Event<'a>) -> Option<&'a str> {
+    (!event.operation.is_empty()).then_some(event.operation)
+}
+
+impl Observer for TracingObserver {
+    fn observe(&self, event: &Event<'_>) {
+        match &event.kind {
+            EventKind::Claimed { attempt, fence } => {
+                emit!(event, DEBUG, "claimed", attempt, fence = fence.get());
+            }
+            EventKind::Replayed {
+                outcome,
+                age,
+                waited,
+                local,
+            } => emit!(
+                event,
+                DEBUG,
+                "replayed",
+                outcome = ?outcome,
+                age_ms = age.as_secs_f64() * 1e3,
+                waited,
+                local
+            ),
+            EventKind::Refused { error } => refused(event, error),
+            EventKind::Completed { outcome, late } => {
+                emit!(event, DEBUG, "completed", outcome = ?outcome, late);
+            }
+            EventKind::Reconciling { attempts } => emit!(event, DEBUG, "reconciling", attempts),
+            EventKind::Reconciled {
+                verdict: Reconciled::Unknown,
+                why,
+            } => emit!(event, WARN, "reconciled", verdict = "unknown", why),
+            EventKind::Reconciled { verdict, .. } => {
+                emit!(event, DEBUG, "reconciled", verdict = verdict_word(*verdict));
+            }
+            EventKind::Unprotected { reason } => emit!(event, WARN, "unprotected", reason),
+            EventKind::Resolved { outcome } => emit!(event, INFO, "resolved", outcome = ?outcome),
+            EventKind::Adopted => emit!(event, WARN, "adopted"),
+            EventKind::Unsaved { reason } => emit!(event, WARN, "unsaved", reason),
+            EventKind::Released { counted } => emit!(event, DEBUG, "released", counted),
+            EventKind::Dropped => emit!(event, DEBUG, "dropped"),
+            EventKind::Panicked => emit!(event, WARN, "panicked"),
+            EventKind::StepKept { step } => emit!(event, DEBUG, "step kept", step),
+            EventKind::StepReplayed { step } => emit!(event, DEBUG, "step replayed", step),
+            EventKind::StepUnused { step } => emit!(event, WARN, "step unused", step),
+            EventKind::Renewed => emit!(event, TRACE, "renewed"),
+            EventKind::RenewalFailed { reason } => emit!(event, WARN, "renewal failed", reason),
+            EventKind::LeaseLost { reason } => emit!(event, WARN, "lease lost", reason),
+            EventKind::Degraded { reason } => emit!(event, WARN, "degraded", reason),
+            EventKind::Restored => emit!(event, INFO, "restored"),
+            EventKind::FormerDigestKey => emit!(event, DEBUG, "former digest key"),
+            EventKind::ClockStepped { by, forward } => emit!(
+                event,
+                WARN,
+                "clock stepped",
+                by_ms = by.as_secs_f64() * 1e3,
+                forward
+            ),
+            EventKind::DeadLetter { reason } => emit!(event, WARN, "dead letter", reason),
+            EventKind::Unsettled { reason } => emit!(event, WARN, "unsettled", reason),
+            EventKind::Warning { message } => emit!(event, WARN, "warning", reason = message),
+            // The span has them.
+            EventKind::BodyStarted | EventKind::Ended { .. } => {}
+        }
+    }
+
+    fn wants_spans(&self) -> bool {
+        true
+    }
+}
+
+fn refused(event: &Event<'_>, error: &Error) {
+    let kind = error.kind().as_str();
+    match error.kind() {
+        // An operator, or another version of the code, has to settle it.
+        ErrorKind::Unknown { .. }
+        | ErrorKind::Exhausted { .. }
+        | ErrorKind::Undecodable
+        | ErrorKind::WrongType
+        | ErrorKind::UnknownRecord
+        | ErrorKind::TooLarge
+        | ErrorKind::NoEngine
+        | ErrorKind::InvalidPolicy
+        | ErrorKind::InvalidStep => emit!(event, ERROR, "refused", kind, reason = %error),
+        ErrorKind::NotStored
+        | ErrorKind::StoreUnavailable
+        | ErrorKind::TransactionAborted
+        | ErrorKind::CommitUnknown
+        | ErrorKind::Unconfirmed
+        | ErrorKind::Reentered => emit!(event, WARN, "refused", kind, reason = %error),
+        _ => emit!(event, DEBUG, "refused", kind, reason = %error),
+    }
+}
+
+fn verdict_word(verdict: Reconciled<()>) -> &'static str {
+    match verdict {
+        Reconciled::Landed(()) => "landed",
+        Reconciled::NotLanded => "not landed",
+        Reconciled::Unknown => "unknown",
+    }
+}
