@@ -18,16 +18,16 @@ use idem_tests::{InMemory, Redis, Shape};
 use crate::prelude::*;
 
 const LEASE: Duration = Duration::from_secs(30);
-const RETAIN: Duration = Duration::from_secs(3_600);
+const RETAIN: Duration = Duration::from_hours(1);
 
 struct Rng(u64);
 
 impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
+    fn below(&mut self, n: u8) -> u8 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
+        u8::try_from((self.0 >> 11) % u64::from(n)).unwrap()
     }
 }
 
@@ -132,7 +132,7 @@ enum Do {
 }
 
 fn any(rng: &mut Rng) -> Do {
-    let by = 1 + rng.below(3) as u8;
+    let by = 1 + rng.below(3);
     match rng.below(20) {
         0..=5 => Do::Claim {
             by,
@@ -142,29 +142,29 @@ fn any(rng: &mut Rng) -> Do {
         },
         6..=8 => Do::Append {
             by,
-            kind: b"BDVa"[rng.below(4) as usize],
-            step: rng.below(2) as u8,
+            kind: b"BDVa"[usize::from(rng.below(4))],
+            step: rng.below(2),
             whole: rng.below(3) == 0,
         },
         9 => Do::Release {
             by,
-            remains: rng.below(3) as u8,
+            remains: rng.below(3),
         },
         10..=12 => Do::ReleaseWith {
             by,
-            remains: rng.below(3) as u8,
-            brings: rng.below(6) as u8,
+            remains: rng.below(3),
+            brings: rng.below(6),
         },
         13..=15 => Do::Complete {
             by,
-            outcome: b"UUDET"[rng.below(5) as usize],
-            brings: rng.below(6) as u8,
+            outcome: b"UUDET"[usize::from(rng.below(5))],
+            brings: rng.below(6),
             has: rng.below(2) == 0,
         },
         16 => Do::Renew { by },
         17 => Do::Resolve {
-            by: 8 + rng.below(3) as u8,
-            to: rng.below(6) as u8,
+            by: 8 + rng.below(3),
+            to: rng.below(6),
         },
         18 => Do::Pass { secs: 5 },
         _ => Do::Pass { secs: 31 },
@@ -210,6 +210,7 @@ fn owner(by: u8) -> Owner {
 }
 
 impl Subject {
+    #[allow(clippy::too_many_lines, reason = "an arm for each operation")]
     async fn run(&mut self, key: &RecordKey, op: &Do) -> String {
         match *op {
             Do::Claim {
@@ -430,13 +431,13 @@ async fn every_store_decides_alike() {
         ),
     ];
     let postgres = PostgresServer::start();
-    let store = PostgresStore::builder(&postgres.url());
+    let store = PostgresStore::builder(postgres.url());
     subjects.push(subject(
         "postgres",
         Arc::new(InSql::new(store, "p", "differ").await),
     ));
     let mariadb = MariaDbServer::start();
-    let store = MySqlStore::builder(&mariadb.url());
+    let store = MySqlStore::builder(mariadb.url());
     subjects.push(subject(
         "mariadb",
         Arc::new(InSql::new(store, "m", "differ").await),

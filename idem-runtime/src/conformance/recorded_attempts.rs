@@ -39,11 +39,9 @@ macro_rules! journals {
     };
 }
 
-fn recording(request: ClaimRequest) -> ClaimRequest {
-    ClaimRequest {
-        records_attempts: true,
-        ..request
-    }
+fn recording(mut request: ClaimRequest) -> ClaimRequest {
+    request.records_attempts = true;
+    request
 }
 
 fn attempts(journal: &Bytes) -> Vec<Attempt> {

@@ -74,6 +74,12 @@ impl Engine {
 const FORGED: &str = "answers are replayed from the fast store of a `LayeredStore` and are not encrypted: who can write \
                       to it can give any answer; set `EngineBuilder::encrypt`, or guard it as the database is guarded";
 
+/// Names the attempts of this instance, if the store keeps journals and they are recorded.
+fn recorder(store: &dyn Store, instance: Option<String>, records: bool) -> Option<Recorder> {
+    let records = records && store.keeps_journals();
+    records.then(|| Recorder::new(instance.unwrap_or_else(host_name)))
+}
+
 /// The name of this machine; empty if it is not known.
 fn host_name() -> String {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -481,9 +487,8 @@ impl EngineBuilder {
             Arc::clone(&self.observer),
             Arc::clone(&outage),
         );
-        let recorder = (self.records_attempts && self.store.keeps_journals())
-            .then(|| Recorder::new(self.instance.unwrap_or_else(host_name)));
         let core = Core {
+            recorder: recorder(&*self.store, self.instance, self.records_attempts),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             store: self.store,
             clock: self.clock,
@@ -509,7 +514,6 @@ impl EngineBuilder {
             unleased: AtomicUsize::new(0),
             running: self.max_running.map(RunLimit::new),
             protection: self.protection,
-            recorder,
         };
         let disabled = match core.protection {
             Protection::On => None,

@@ -30,8 +30,8 @@ use crate::policy::EffectivePolicy;
 use crate::record::journal::EntryKind;
 use crate::record::transition::{RELEASED_AT_LEAST, ReleaseReply, Remains, ResolveReply};
 use crate::record::{
-    AnswerTypes, Attempt, Fence, Header, Journal, JournalKind, OutcomeKind, Owner, Process, Record,
-    State,
+    AnswerTypes, Attempt, Fence, HEADER, Header, Journal, JournalKind, OutcomeKind, Owner, Process,
+    Record, State,
 };
 use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreFuture};
 

@@ -244,7 +244,7 @@ mod tests {
             fence: Fence::new(1_790_000_000_123_456),
             number,
             end,
-            ended: UNIX_EPOCH + Duration::from_millis(1_790_000_030_000),
+            ended: UNIX_EPOCH + Duration::from_secs(1_790_000_030),
             instance: "payments-7f9c".to_owned(),
         }
     }

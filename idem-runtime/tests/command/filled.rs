@@ -99,7 +99,7 @@ impl Site {
             .unwrap();
         let key = RecordKey::new(PREFIX.into(), Operation::new(operation), digest);
         let lease = Duration::from_millis(1);
-        let request = ClaimRequest::new(Owner::random(), lease, Duration::from_hours(24));
+        let request = ClaimRequest::new(Owner::random(), lease, Duration::from_secs(86_400));
         let reply = self.store.claim(&key, &request).await.unwrap();
         assert!(matches!(reply, ClaimReply::Granted { .. }), "{reply:?}");
     }

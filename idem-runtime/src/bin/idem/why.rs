@@ -49,7 +49,9 @@ impl Names {
             let process = attempt.process()?;
             (!attempt.instance.is_empty()).then(|| (process.instance, attempt.instance.clone()))
         });
-        let given = given.iter().map(|name| (Process::this(name).instance, name.clone()));
+        let given = given
+            .iter()
+            .map(|name| (Process::this(name).instance, name.clone()));
         Self(given.chain(recorded).collect())
     }
 
@@ -102,35 +104,59 @@ fn describe(
     max_attempts: u16,
 ) -> io::Result<()> {
     writeln!(out, "{}  {}", entry.operation(), entry.key())?;
-    writeln!(out, "{}: {}", state::name(entry), state::meaning(entry, max_attempts))?;
+    writeln!(
+        out,
+        "{}: {}",
+        state::name(entry),
+        state::meaning(entry, max_attempts)
+    )?;
     writeln!(out)?;
     for (place, attempt) in (1..).zip(attempts) {
         if place == 2 && attempts.len() == REMEMBERED {
-            writeln!(out, "    … a record remembers its first attempt and the last {}", REMEMBERED - 1)?;
+            writeln!(
+                out,
+                "    … a record remembers its first attempt and the last {}",
+                REMEMBERED - 1
+            )?;
         }
         let (started, by) = (moment(attempt.started()), names.text(attempt.process()));
         writeln!(out, "{place:>2}. started {started} by {by}")?;
         // Two clocks: the store's, and that of the process.
         let lasted = attempt.ended.duration_since(attempt.started());
-        let after = lasted.map_or_else(|_| "at once".to_owned(), |lasted| format!("after {}", duration(lasted)));
-        writeln!(out, "    {} {after}: {}", attempt.end, attempt.end.explanation())?;
+        let after = lasted.map_or_else(
+            |_| "at once".to_owned(),
+            |lasted| format!("after {}", duration(lasted)),
+        );
+        writeln!(
+            out,
+            "    {} {after}: {}",
+            attempt.end,
+            attempt.end.explanation()
+        )?;
     }
     let present = match entry.state() {
         EntryState::Running { .. } => Some("runs"),
         // Its lease lapsed, and nothing has claimed the key since.
-        EntryState::Abandoned => Some("did not end: its process died, was paused or was cut off from the store"),
+        EntryState::Abandoned => {
+            Some("did not end: its process died, was paused or was cut off from the store")
+        }
         EntryState::Answered(_) | EntryState::NotStored if attempts.is_empty() => Some("answered"),
         _ => None,
     };
     if let (Some(present), false) = (present, entry.is_by_hand()) {
-        let started = SystemTime::UNIX_EPOCH + std::time::Duration::from_micros(entry.fence().get());
+        let started =
+            SystemTime::UNIX_EPOCH + std::time::Duration::from_micros(entry.fence().get());
         let by = names.text(entry.process());
         let place = attempts.len() + 1;
         writeln!(out, "{place:>2}. started {} by {by}", moment(started))?;
         writeln!(out, "    {present}")?;
     }
     if entry.is_by_hand() {
-        writeln!(out, "    an operator has written the record {} ago", duration(entry.age()))?;
+        writeln!(
+            out,
+            "    an operator has written the record {} ago",
+            duration(entry.age())
+        )?;
     }
     writeln!(out)?;
     let conclusion = match (attempts.len(), entry.state()) {

@@ -50,8 +50,8 @@ impl<B: SqlDriver> SqlStoreState<B> {
     ) -> Result<ReleaseReply, StoreError> {
         let access = RecordAccess::new(&self.pool, ("a release", Priority::Ending), key);
         if journal.kind() == JournalKind::Attempts {
-            let [a, b, c, d, e, f] = arguments(&access.primary_key, owner, remains);
-            let arguments = [a, b, c, d, e, f, Argument::Body(Some(journal.as_bytes()))];
+            let mut arguments = Vec::from(arguments(&access.primary_key, owner, remains));
+            arguments.push(Argument::Body(Some(journal.as_bytes())));
             let statement = &self.statements.release_with_attempts;
             let answer = access.run(statement, &arguments).await?;
             if answer.affected > 0 {

@@ -1,4 +1,4 @@
-//! What a review found of the attempts that a record remembers.
+//! The attempts that a record remembers: their bounds, damaged journals, full records, and what is said of each end.
 
 use idem_harness::TestDir;
 use idem_runtime::admin::AttemptEnd;
