@@ -136,7 +136,7 @@ fn any(rng: &mut Rng) -> Do {
     match rng.below(20) {
         0..=5 => Do::Claim {
             by,
-            print: rng.below(8).min(2) as u8,
+            print: rng.below(8).min(2),
             reconciles: rng.below(4) == 0,
             records: rng.below(4) != 0,
         },

@@ -54,7 +54,10 @@ async fn record(fixture: &Fixture, key: u32) -> (Vec<u8>, Vec<Range<usize>>) {
         // As the layout in `record/journal.rs` says.
         let len: [u8; 4] = bytes[at..at + 4].try_into().unwrap();
         let end = at + 4 + usize::try_from(u32::from_be_bytes(len)).unwrap();
-        results.push(at + 48 + usize::from(bytes[at + 47])..end);
+        // A small letter is no step.
+        if bytes[at + 4].is_ascii_uppercase() {
+            results.push(at + 48 + usize::from(bytes[at + 47])..end);
+        }
         at = end;
     }
     (bytes, results)

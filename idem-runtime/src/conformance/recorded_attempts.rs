@@ -9,7 +9,7 @@ use super::probe::{
     owner, record, request_by, request_with, unlimited,
 };
 use crate::identity::fingerprint::Fingerprint;
-use crate::record::attempt::MAX_ATTEMPTS;
+use crate::record::journal::MAX_ATTEMPTS;
 use crate::record::{Attempt, AttemptEnd};
 use crate::store::{
     AppendReply, ClaimReply, ClaimRequest, Header, Journal, JournalKind, OutcomeKind, ReadReply,

@@ -24,9 +24,6 @@ use super::journal::{EntryKind, Journal, JournalEntry};
 use super::owner::{Owner, Process};
 use crate::identity::fingerprint::Fingerprint;
 
-/// So many attempts are remembered: the first, and the last ones.
-pub(crate) const MAX_ATTEMPTS: usize = 16;
-
 /// The end of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -22,9 +22,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
-use super::attempt::MAX_ATTEMPTS;
 use super::unreadable::{LAYOUT, LAYOUT_ATTEMPTS, LAYOUT_STEPS};
 use crate::identity::fingerprint::Fingerprint;
+
+/// So many attempts are remembered: the first, and the last ones.
+pub(crate) const MAX_ATTEMPTS: usize = 16;
 
 /// The journal of a record, as its bytes.
 #[derive(Clone, Default, PartialEq, Eq)]
