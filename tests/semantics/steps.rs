@@ -873,7 +873,7 @@ async fn a_late_release_of_an_expired_record_writes_nothing(fixture: Fixture) {
     let answer = zombie.run(|_| async {
         counted("charge", &charge).await?;
         fixture.clock.advance(LEASE_OVER);
-        others().await;
+        fixture.events.wait_for("lease lost", 1).await;
         fixture.pass_in_store(Duration::from_hours(24 * 40));
         Err(PayError::Down) as Answer
     });

@@ -49,13 +49,13 @@ impl Checker<'_, '_> {
 
 /// Whether the body may have had this end. The end of any may have been lost on its way, and its lease then lapsed.
 fn agrees(start: &Start, end: &str) -> bool {
-    match (&start.end, end) {
+    matches!(
+        (&start.end, end),
         (_, "lapsed")
-        | (Some((_, How::Answer(_))), "value" | "business-error")
-        | (Some((_, How::Down)), "system-error")
-        | (Some((_, How::Unknown)), "unknown")
-        | (Some((_, How::Panic)), "panicked" | "unknown")
-        | (Some((_, How::Dropped)), "cancelled") => true,
-        _ => false,
-    }
+            | (Some((_, How::Answer(_))), "value" | "business-error")
+            | (Some((_, How::Down)), "system-error")
+            | (Some((_, How::Unknown)), "unknown")
+            | (Some((_, How::Panic)), "panicked" | "unknown")
+            | (Some((_, How::Dropped)), "cancelled")
+    )
 }
