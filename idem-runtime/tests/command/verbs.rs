@@ -19,7 +19,51 @@ pub(crate) async fn all(site: Site) {
     resolve(&site).await;
     reset(&site).await;
     release(&site, held).await;
+    why(&site).await;
     purge(&site).await;
+}
+
+/// A call whose first process is gone, and whose second attempt failed.
+async fn why(site: &Site) {
+    const WHY: &str = "payments.why";
+    let of = ["--key", r#""o-7""#];
+    site.abandon(WHY, "o-7").await;
+    let text = site.idem(&[&["why", WHY], &of[..]].concat()).done();
+    assert!(text.contains("did not end: its process died"), "{text}");
+    let ends = [Err(PayError::Down), Ok(receipt("r-7")), Err(PayError::Down)];
+    for end in ends {
+        let call = site.engine.operation(WHY).key("o-7");
+        drop(call.run(|_| async { end }).await);
+    }
+    let text = site.idem(&[&["why", WHY], &of[..]].concat()).done();
+    let places = [
+        "answered: every call gets the stored value",
+        " 1. started ",
+        "lapsed after ",
+        " 2. started ",
+        "system-error after ",
+        " 3. started ",
+        "value after ",
+        "Each start after the first is explained",
+    ]
+    .map(|part| text.find(part).unwrap_or_else(|| panic!("{part}: {text}")));
+    assert!(places.is_sorted(), "{text}");
+    let pid = format!("pid {}", std::process::id());
+    assert_eq!(text.matches(&pid).count(), 2, "{text}");
+    let document = site
+        .idem(&[&["--json", "why", WHY], &of[..]].concat())
+        .json();
+    let recorded = document["recorded_attempts"].as_array().unwrap();
+    let ends: Vec<_> = recorded.iter().map(|attempt| &attempt["end"]).collect();
+    assert_eq!(ends, ["lapsed", "system-error", "value"]);
+    assert_eq!(recorded[2]["process"]["pid"], std::process::id());
+    // A call that succeeded at once.
+    let once = site.engine.operation(WHY).key("o-8");
+    once.run(|_| async { Ok::<_, PayError>(receipt("r-8")) })
+        .await
+        .unwrap();
+    let text = site.idem(&["why", WHY, "--key", r#""o-8""#]).done();
+    assert!(text.contains("The body was started once"), "{text}");
 }
 
 fn digest<K: ToKey + ?Sized>(key: &K) -> KeyDigest {

@@ -123,10 +123,7 @@ fn describe(
         writeln!(out, "{place:>2}. started {started} by {by}")?;
         // Two clocks: the store's, and that of the process.
         let lasted = attempt.ended.duration_since(attempt.started());
-        let after = lasted.map_or_else(
-            |_| "at once".to_owned(),
-            |lasted| format!("after {}", duration(lasted)),
-        );
+        let after = format!("after {}", duration(lasted.unwrap_or_default()));
         writeln!(
             out,
             "    {} {after}: {}",
