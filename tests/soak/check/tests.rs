@@ -418,3 +418,37 @@ fn a_second_body_in_a_transaction_needs_a_first_that_was_not_committed() {
     assert_eq!(findings.second_starts["late: pause"], 1);
     assert_found(&[&first, &late], Vec::new(), &[What::Unexplained]);
 }
+
+/// A body that fails, one that fails again, and one that succeeds.
+const TWO_FAIL: &str = "\
+1000000 call 1 p1 0
+1001000 start 1 p1 1 digest
+1001500 fence 1 p1 100
+1002000 end 1 p1 down
+1003000 told 1 p1 down
+1100000 call 2 p1 0
+1101000 start 2 p1 1 digest
+1101500 fence 2 p1 150
+1102000 end 2 p1 down
+1103000 told 2 p1 down
+1200000 call 3 p1 0
+1201000 start 3 p1 1 digest
+1201500 fence 3 p1 200
+1202000 end 3 p1 ok 0.3/0
+1203000 told 3 p1 ok 0.3/0";
+
+#[test]
+fn a_record_remembers_each_end_as_it_was() {
+    for (recorded, found) in [
+        ("100:system-error 150:system-error 200:value", &[][..]),
+        // A release that did not arrive.
+        ("100:lapsed 150:system-error 200:value", &[]),
+        ("150:system-error 200:value", &[]),
+        ("100:system-error 150:panicked 200:value", &[What::Recorded]),
+        ("100:system-error 200:value", &[What::Recorded]),
+        ("100:value 150:system-error 200:value", &[What::Recorded]),
+    ] {
+        let audit = format!("9000000 recorded 0 p1 {recorded}");
+        assert_found(&[TWO_FAIL, &audit], Vec::new(), found);
+    }
+}
