@@ -9,9 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use idem_runtime::conformance::Forward;
 use idem_runtime::store::{
-    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, Owner, ReadReply,
-    Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store, StoreFuture,
-    Watch,
+    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, JournalKind, Owner,
+    ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
+    StoreFuture, Watch,
 };
 use tokio::sync::{Notify, Semaphore};
 
@@ -211,7 +211,7 @@ impl Tap {
             State::Done { outcome, .. } => What::Stored(outcome),
             _ => What::Reset,
         });
-        if record.header.state == State::Released && record.journal().is_empty() {
+        if record.header.state == State::Released && record.header.journal != JournalKind::Steps {
             self.history.add(What::StepsDropped);
         }
         self.steps_stored(&record.journal());
