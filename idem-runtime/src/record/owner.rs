@@ -1,5 +1,7 @@
 //! Owners of claims.
 
+mod random;
+
 use std::fmt;
 
 use sha2::{Digest as _, Sha256};
@@ -14,15 +16,16 @@ impl Owner {
 
     /// A new owner.
     ///
+    /// A thread that makes many of them draws the bytes for several at once, and keeps them for 200 µs. A copy of the
+    /// process, by `fork` or from the snapshot of a machine, has the same owners only within that time.
+    ///
     /// # Panics
     ///
     /// If the operating system gives no randomness, since an owner that another attempt may also have would protect
     /// nothing.
     #[must_use]
     pub fn random() -> Self {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
-        Self(bytes)
+        Self(random::bytes())
     }
 
     /// This owner, with its last 6 bytes replaced by its instance and its process; 80 random bits remain.
