@@ -18,6 +18,7 @@ use tokio::runtime::Runtime;
 
 use self::load::batch::batches;
 use self::load::compare::compare;
+use self::load::hand::{self, Hand};
 use self::load::options::Options;
 use self::load::order::merchant;
 use self::load::redis_raw::{self as raw, Raw};
@@ -77,6 +78,7 @@ fn suite<'a>(
     let error = sized(&connection, 16, raw::CLAIMED);
     let mut raw = |connection, steps| sized(connection, value_bytes, steps);
     let customer = || Customer::of(shop, merchant());
+    let hand = || runtime.block_on(Hand::new(connection.clone(), value_bytes, merchant()));
 
     let mut suite = Suite::new(runtime, options, "redis");
     suite.add("first", "raw_unfenced", raw(&connection, raw::UNFENCED));
@@ -84,9 +86,11 @@ fn suite<'a>(
     if runtime.block_on(raw(&connection, raw::IF_EQUAL).0.has_ifeq()) {
         suite.add("first", "raw_ifeq", raw(&connection, raw::IF_EQUAL));
     }
+    suite.add("first", "hand", hand::First(hand()));
     suite.add("first", "idem", shop::First(customer()));
     suite.add("replay", "raw_get", raw(&connection, raw::GOT));
     suite.add("replay", "raw", raw(&connection, raw::CLAIMED));
+    suite.add("replay", "hand", hand::Replay(hand()));
     suite.add("replay", "idem", shop::Replay(customer()));
     suite.add("local_replay", "raw", raw(&caching, raw::GOT));
     let shop = Shop::new(caching_engine(runtime, server), value_bytes);

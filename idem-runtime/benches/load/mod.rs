@@ -14,6 +14,8 @@
 pub(crate) mod batch;
 pub(crate) mod compare;
 pub(crate) mod driver;
+#[cfg(feature = "redis")]
+pub(crate) mod hand;
 pub(crate) mod options;
 pub(crate) mod order;
 pub(crate) mod process_meter;

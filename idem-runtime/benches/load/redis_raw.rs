@@ -9,10 +9,10 @@ use redis::{AsyncConnectionConfig, Client, Cmd, Value};
 use super::driver::{STORED, Work};
 
 /// How long everything here lives, in milliseconds: as long as idem's answers.
-const LIFE: u64 = 120_000;
+pub(crate) const LIFE: u64 = 120_000;
 
 /// Stores an answer where the claim is still one's own.
-const COMPLETE: &str = "\
+pub(crate) const COMPLETE: &str = "\
 if redis.call('GET', KEYS[1]) == ARGV[1] then
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
   return 1
@@ -156,7 +156,7 @@ impl Raw {
     }
 }
 
-async fn load(connection: &mut MultiplexedConnection, source: &str) -> Arc<str> {
+pub(crate) async fn load(connection: &mut MultiplexedConnection, source: &str) -> Arc<str> {
     let mut command = redis::cmd("SCRIPT");
     command.arg("LOAD").arg(source);
     let sha: String = command.query_async(connection).await.unwrap();

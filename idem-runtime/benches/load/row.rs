@@ -23,6 +23,8 @@ pub(crate) struct Row {
     pub(crate) server_cpu_us_per_call: Option<f64>,
     /// Calls per second by those of the raw row, round by round; the median of the rounds.
     pub(crate) ratio_to_raw: Option<f64>,
+    /// Where the middle 90 % of the rounds' ratios begin and end.
+    pub(crate) ratio_spread: Option<[f64; 2]>,
 }
 
 impl Row {
@@ -47,6 +49,7 @@ impl Row {
             commands_per_call: None,
             server_cpu_us_per_call: None,
             ratio_to_raw: None,
+            ratio_spread: None,
         }
     }
 }
@@ -95,15 +98,23 @@ impl Printer {
                 writeln!(
                     out,
                     "\n{store}, {bytes} bytes, {concurrency} at once\n\
-                     {:<20}{:<17}{:>11}{:>10}{:>10}{:>9}{:>9}{:>8}",
-                    "case", "impl", "ops/s", "p50 µs", "p99 µs", "commands", "cpu µs", "ratio"
+                     {:<20}{:<17}{:>11}{:>10}{:>10}{:>9}{:>9}{:>8}{:>13}",
+                    "case",
+                    "impl",
+                    "ops/s",
+                    "p50 µs",
+                    "p99 µs",
+                    "commands",
+                    "cpu µs",
+                    "ratio",
+                    "90 %"
                 )
                 .unwrap();
                 self.group = Some(group);
             }
             writeln!(
                 out,
-                "{:<20}{:<17}{:>11.0}{:>10.1}{:>10.1}{:>9}{:>9}{:>8}",
+                "{:<20}{:<17}{:>11.0}{:>10.1}{:>10.1}{:>9}{:>9}{:>8}{:>13}",
                 row.case,
                 row.made_by,
                 row.ops_per_s,
@@ -112,6 +123,8 @@ impl Printer {
                 figure(row.commands_per_call),
                 figure(row.server_cpu_us_per_call),
                 figure(row.ratio_to_raw),
+                row.ratio_spread
+                    .map_or_else(String::new, |[from, to]| format!("{from:.2}–{to:.2}")),
             )
             .unwrap();
         }
@@ -137,6 +150,9 @@ fn rounded(row: &Row) -> Row {
         commands_per_call: row.commands_per_call.map(|figure| round(figure, 3)),
         server_cpu_us_per_call: row.server_cpu_us_per_call.map(|figure| round(figure, 3)),
         ratio_to_raw: row.ratio_to_raw.map(|figure| round(figure, 3)),
+        ratio_spread: row
+            .ratio_spread
+            .map(|ends| ends.map(|figure| round(figure, 3))),
         ..row.clone()
     }
 }

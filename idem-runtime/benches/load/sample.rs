@@ -40,3 +40,14 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
         count => f64::midpoint(values[count / 2 - 1], values[count / 2]),
     }
 }
+
+/// Where the middle 90 % begin and end; not numbers where there is none.
+pub(crate) fn spread(values: impl IntoIterator<Item = f64>) -> [f64; 2] {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_unstable_by(f64::total_cmp);
+    let Some(last) = values.len().checked_sub(1) else {
+        return [f64::NAN; 2];
+    };
+    let cut = values.len() / 20;
+    [values[cut], values[last - cut]]
+}

@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 use super::driver::{self, Work};
 use super::options::Options;
 use super::row::Row;
-use super::sample::{Sample, median};
+use super::sample::{Sample, median, spread};
 
 /// Calls that are made to count commands.
 const COUNTED: usize = 64;
@@ -210,12 +210,14 @@ impl<'a> Suite<'a> {
     fn rows(&self, findings: &[Findings], concurrency: usize, value_bytes: usize) -> Vec<Row> {
         let mut rows = Vec::new();
         for (case, found) in self.cases.iter().zip(findings) {
-            let ratio_to = |made_by: &str| {
+            let ratios_to = |made_by: &str| {
                 let mut cases = self.cases.iter();
                 let raw = cases.position(|raw| raw.name == case.name && raw.made_by == made_by)?;
                 let rounds = found.per_second.iter().zip(&findings[raw].per_second);
-                Some(median(rounds.map(|(ours, raw)| ours / raw)))
+                let ratios = rounds.map(|(ours, raw)| ours / raw);
+                Some((median(ratios.clone()), spread(ratios)))
             };
+            let to_raw = ratios_to("raw");
             let row = Row {
                 made_by: case.made_by.to_owned(),
                 case: case.name.to_owned(),
@@ -228,17 +230,19 @@ impl<'a> Suite<'a> {
                 commands_per_call: found.commands,
                 server_cpu_us_per_call: (!found.cpu.is_empty())
                     .then(|| median(found.cpu.iter().copied())),
-                ratio_to_raw: ratio_to("raw"),
+                ratio_to_raw: to_raw.map(|(ratio, _)| ratio),
+                ratio_spread: to_raw.map(|(_, spread)| spread),
             };
             // The goals name both, and a row has one ratio.
             let unfenced = (case.made_by == "idem" && case.name == "first")
-                .then(|| ratio_to("raw_unfenced"))
+                .then(|| ratios_to("raw_unfenced"))
                 .flatten();
             rows.push(row.clone());
-            if unfenced.is_some() {
+            if let Some((ratio, spread)) = unfenced {
                 rows.push(Row {
                     case: "first_vs_unfenced".to_owned(),
-                    ratio_to_raw: unfenced,
+                    ratio_to_raw: Some(ratio),
+                    ratio_spread: Some(spread),
                     ..row
                 });
             }
