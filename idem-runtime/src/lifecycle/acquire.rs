@@ -37,13 +37,13 @@ impl Core {
         let mut reply_deadline = now + self.limits.claim_deadline;
         // After an error the claim is sent again until then, and once more in any case.
         let mut retry_until = now + self.outage.retry_time(now, self.limits.claim_deadline);
-        let (mut failure, mut late) = (None, false);
+        let (mut failure, mut late) = (None::<Box<StoreError>>, false);
         let mut sent = now;
         loop {
             if sent >= reply_deadline
                 && let Some(error) = failure
             {
-                return Err(self.give_up(operation, error, sent));
+                return Err(self.give_up(operation, *error, sent));
             }
             let (reply, waited) = {
                 let admission = unacked.arm(reply_deadline.saturating_sub(sent));
@@ -57,10 +57,31 @@ impl Core {
             if let Some(waited) = waited.filter(|waited| !waited.is_zero()) {
                 sent = (sent + waited).min(clock.now());
             }
-            let reply = match reply {
+            let error = match reply {
                 Ok(Ok(reply)) => {
                     self.outage.end();
-                    reply
+                    let is_grant = matches!(
+                        reply,
+                        ClaimReply::Granted { .. } | ClaimReply::Reconcile { .. }
+                    );
+                    let received = if is_grant { clock.now() } else { sent };
+                    self.outage.record_reply(received);
+                    if received < sent + request.lease {
+                        unacked.disarm();
+                        return Ok(TimedReply { reply, sent });
+                    }
+                    // The claim may have lapsed, and be another owner's by now. Sending it again finds out, and renews
+                    // it.
+                    if late && received >= reply_deadline {
+                        return Err(slow(operation));
+                    }
+                    if !late {
+                        late = true;
+                        reply_deadline = received + self.limits.claim_deadline;
+                        retry_until = reply_deadline;
+                    }
+                    sent = received;
+                    continue;
                 }
                 Ok(Err(error)) => {
                     let now = clock.now();
@@ -76,43 +97,25 @@ impl Core {
                     if is_last || now >= reply_deadline {
                         return Err(self.give_up(operation, error, now));
                     }
-                    let until = Some(retry_until).filter(|until| now < *until);
-                    let until = until.unwrap_or(reply_deadline);
-                    clock.sleep_until(until.min(now + backoff.retry())).await;
-                    failure = Some(error);
-                    sent = clock.now();
-                    continue;
+                    sent = now;
+                    Box::new(error)
                 }
                 Err(_) => {
                     // An earlier error of the store explains more than its silence.
                     let error = failure.map_or_else(
                         || self.no_reply(operation),
-                        |error| unavailable(operation, error),
+                        |error| unavailable(operation, *error),
                     );
                     return Err(error.outage(self.is_outage(None, clock.now())));
                 }
             };
-            let is_grant = matches!(
-                reply,
-                ClaimReply::Granted { .. } | ClaimReply::Reconcile { .. }
-            );
-            let received = if is_grant { clock.now() } else { sent };
-            self.outage.record_reply(received);
-            if received >= sent + request.lease {
-                // The claim may have lapsed, and be another owner's by now. Sending it again finds out, and renews it.
-                if late && received >= reply_deadline {
-                    return Err(slow(operation));
-                }
-                if !late {
-                    late = true;
-                    reply_deadline = received + self.limits.claim_deadline;
-                    retry_until = reply_deadline;
-                }
-                sent = received;
-                continue;
-            }
-            unacked.disarm();
-            return Ok(TimedReply { reply, sent });
+            failure = Some(error);
+            let until = Some(retry_until).filter(|until| sent < *until);
+            let until = until.unwrap_or(reply_deadline);
+            clock
+                .sleep_until(until.min(sent + backoff.retry()))
+                .await;
+            sent = clock.now();
         }
     }
 

@@ -237,7 +237,8 @@ impl ClaimOrFollow {
                 // No leader to follow, or the wait budget is spent: query the store.
                 Join::Follow(..) | Join::Alone => None,
             };
-            let no_answer = self.claim_or_read(leader, &mut now).await?;
+            let mut leader = leader;
+            let no_answer = self.claim_or_read(&mut leader, &mut now).await?;
             let (leader, lease_left) = match no_answer {
                 NoAnswer::Granted(grant) => return ControlFlow::Continue(grant),
                 NoAnswer::Absent(leader) if self.own.is_some() => {
@@ -267,7 +268,7 @@ impl ClaimOrFollow {
     /// answer is replayed, and a running body is waited for, whatever the limits are.
     async fn claim_or_read(
         &mut self,
-        mut leader: Option<Leader>,
+        leader: &mut Option<Leader>,
         now: &mut Duration,
     ) -> ControlFlow<Answered, NoAnswer> {
         let mut reads_only = !self.may_claim();
@@ -278,7 +279,7 @@ impl ClaimOrFollow {
                 let mut unacked = UnackedClaim::new(core, key, request.owner);
                 core.send_claim(key, &request, &mut unacked, *now).await
             };
-            leader = match self.share_reply(leader, request, reply)? {
+            *leader = match self.share_reply(leader.take(), request, reply)? {
                 // After the former name the call continues under its own, where an answer may be stored.
                 no_answer @ NoAnswer::Absent(_) if self.own.is_some() => {
                     return ControlFlow::Continue(no_answer);

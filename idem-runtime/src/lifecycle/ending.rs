@@ -337,22 +337,27 @@ impl HeldClaim {
                 journal: self.lease().steps.known_kind(),
                 ..self.lease().claim()
             };
-            let reply = self.core().store.complete_claim(key, &claim, record);
-            let reply = match deadline(clock, attempt.min(reply_deadline), pin!(reply)).await {
+            let reply = {
+                let reply = pin!(self.core().store.complete_claim(key, &claim, record));
+                deadline(clock, attempt.min(reply_deadline), reply).await
+            };
+            let reply = match reply {
                 Ok(Ok(reply)) => reply,
                 Ok(Err(error)) if error.kind() == StoreErrorKind::TooLarge => {
                     let operation = key.operation();
                     return Some(Settled::Refused(unavailable(operation, error)));
                 }
                 failure => {
-                    let error = failure.ok().and_then(Result::err);
-                    let refused = error.as_ref().is_some_and(|error| !error.is_transient());
                     now = clock.now();
-                    if now >= reply_deadline || (refused && caller) {
-                        if overtaken.is_none() {
-                            self.emit_not_stored_yet(error.as_ref(), caller);
+                    {
+                        let error = failure.ok().and_then(Result::err);
+                        let refused = error.as_ref().is_some_and(|error| !error.is_transient());
+                        if now >= reply_deadline || (refused && caller) {
+                            if overtaken.is_none() {
+                                self.emit_not_stored_yet(error.as_ref(), caller);
+                            }
+                            return overtaken.map(Settled::Overtaken);
                         }
-                        return overtaken.map(Settled::Overtaken);
                     }
                     if caller {
                         let pause = backoff.retry().min(reply_deadline.saturating_sub(now));
@@ -529,14 +534,19 @@ impl HeldClaim {
             } else {
                 store.release_with_journal(key, &owner, remains, &journal)
             };
-            match deadline(clock, moment, pin!(reply)).await {
+            let reply = {
+                let reply = pin!(reply);
+                deadline(clock, moment, reply).await
+            };
+            match reply {
                 // The server has forgotten the record. Within the lease no other attempt has begun, and the next one is
                 // to find the steps.
                 Ok(Ok(ReleaseReply::Absent))
                     if mem::take(&mut writes_again) && !self.lease().remaining().is_zero() =>
                 {
                     self.lease().steps.unconfirm();
-                    self.send_steps(moment).await;
+                    // Boxed: it is larger than the rest, and seldom needed.
+                    Box::pin(self.send_steps(moment)).await;
                 }
                 Ok(Ok(reply)) => {
                     if reply == ReleaseReply::Released {

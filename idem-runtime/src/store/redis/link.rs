@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use redis::{RedisError, Value};
 
-pub(super) use self::command::{ReplicaWait, RoutedCommand};
+pub(super) use self::command::{MakeCommand, ReplicaWait, RoutedCommand};
 use self::pipeline::PipelinedConnection;
 pub(super) use self::target::Target;
 use self::time::ServerTime;

@@ -5,6 +5,7 @@ use std::fmt;
 use redis::Cmd;
 
 use super::durability::WriteConcern;
+use super::link::{MakeCommand, RoutedCommand};
 use super::probe::Report;
 
 /// A script that is run by its digest.
@@ -57,6 +58,19 @@ impl Script {
             command.arg(*argument);
         }
         command
+    }
+
+    /// Its command with its routing.
+    pub(super) fn on_key<'a>(
+        &self,
+        key: &'a str,
+        command: &'a MakeCommand<'a>,
+    ) -> RoutedCommand<'a> {
+        RoutedCommand {
+            tells_time: self.tells_time,
+            claims: self.claims,
+            ..RoutedCommand::on_key(key, command)
+        }
     }
 }
 

@@ -73,11 +73,11 @@ impl Topology {
     ) -> Result<Value, Failure> {
         match self {
             Self::Single(server) => server.send(command, concern).await,
-            // Any node serves a command without a key.
             Self::Cluster(cluster) => {
-                cluster
-                    .send(command.key.unwrap_or_default(), command, concern)
-                    .await
+                // Any node serves a command without a key.
+                let key = command.key.unwrap_or_default();
+                // Boxed: larger than the other, whose calls would have its size.
+                Box::pin(cluster.send(key, command, concern)).await
             }
         }
     }
@@ -97,22 +97,16 @@ impl Topology {
         arguments: &'a [&'a [u8]],
     ) -> impl Future<Output = Result<ScriptReply, StoreError>> + use<'a> {
         async move {
-            let [by_digest, by_source] =
-                [false, true].map(|by_source| move || script.command(&[key], arguments, by_source));
-            let command = RoutedCommand {
-                tells_time: script.tells_time,
-                claims: script.claims,
-                ..RoutedCommand::on_key(key, &by_digest)
+            let mut reply = {
+                let by_digest = || script.command(&[key], arguments, false);
+                let command = script.on_key(key, &by_digest);
+                self.send(&command, script.concern).await
             };
-            let mut reply = self.send(&command, script.concern).await;
             if let Err(Failure::Reply(error)) = &reply
                 && is_unknown_script(error)
             {
-                let command = RoutedCommand {
-                    tells_time: script.tells_time,
-                    claims: script.claims,
-                    ..RoutedCommand::on_key(key, &by_source)
-                };
+                let by_source = || script.command(&[key], arguments, true);
+                let command = script.on_key(key, &by_source);
                 // Boxed: larger, and seldom needed.
                 reply = Box::pin(self.send(&command, script.concern)).await;
             }
