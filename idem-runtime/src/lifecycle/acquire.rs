@@ -112,9 +112,7 @@ impl Core {
             failure = Some(error);
             let until = Some(retry_until).filter(|until| sent < *until);
             let until = until.unwrap_or(reply_deadline);
-            clock
-                .sleep_until(until.min(sent + backoff.retry()))
-                .await;
+            clock.sleep_until(until.min(sent + backoff.retry())).await;
             sent = clock.now();
         }
     }
