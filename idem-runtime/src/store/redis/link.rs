@@ -1,10 +1,16 @@
 //! A connection that reconnects when it breaks, falls silent or reaches a replica.
 
 mod command;
+mod connection;
+#[cfg(test)]
+mod echo;
 mod exchange;
 mod pipeline;
+mod socket;
 mod target;
 mod time;
+mod wire;
+mod words;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -13,8 +19,9 @@ use std::time::{Duration, Instant};
 
 use redis::{RedisError, Value};
 
-pub(super) use self::command::{MakeCommand, ReplicaWait, RoutedCommand};
-use self::pipeline::PipelinedConnection;
+pub(super) use self::command::{ReplicaWait, RoutedCommand, Words, WriteCommand};
+use self::connection::Connection;
+use self::exchange::one_reply;
 pub(super) use self::target::Target;
 use self::time::ServerTime;
 use super::failure::{Failure, breaks_connection, connect_error, is_replica_error, is_silence};
@@ -59,7 +66,7 @@ pub(super) struct Link {
 
 /// A connection and its health.
 struct LiveConnection {
-    connection: PipelinedConnection,
+    connection: Connection,
     generation: u64,
     since: Instant,
     consecutive_timeouts: AtomicU32,
@@ -100,7 +107,12 @@ impl Link {
             is_answered: false,
             replies: live.replies.load(Ordering::Relaxed),
         };
-        let reply = command.send(&live.connection).await;
+        let reply = match command.begin(&live.connection) {
+            Some(Ok(pending)) => one_reply(pending.await),
+            Some(Err(error)) => Err(Failure::Reply(error)),
+            // Boxed: larger, and seldom needed.
+            None => Box::pin(command.send(&live.connection)).await,
+        };
         pending.is_answered = true;
         let began = pending.began;
         if command.tells_time
@@ -194,7 +206,7 @@ impl Link {
             Ok(connection) => {
                 self.known.store(true, Ordering::Relaxed);
                 let live = Arc::new(LiveConnection {
-                    connection: PipelinedConnection::new(connection),
+                    connection,
                     generation,
                     since: Instant::now(),
                     consecutive_timeouts: AtomicU32::new(0),

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redis::{Cmd, Value};
+use redis::Value;
 
 use super::arguments::decimal;
 use super::core::RedisCore;
 use super::durability::WriteConcern;
-use super::link::RoutedCommand;
+use super::link::{RoutedCommand, Words};
 use super::reply::{ScriptReply, unexpected};
 use super::script::Script;
 use super::topology::Topology;
@@ -38,12 +38,10 @@ impl RedisCore {
         topology: &Topology,
         name: &str,
     ) -> Result<Option<Bytes>, StoreError> {
-        let most = self.max_record_bytes.to_string();
-        let get = || {
-            let mut get = Cmd::new();
-            // One byte more than the limit, to detect a larger record.
-            get.arg("GETRANGE").arg(name).arg("0").arg(&most);
-            get
+        // One byte more than the limit, to detect a larger record.
+        let most = decimal(self.max_record_bytes as u64);
+        let get = |words: &mut Words<'_>| {
+            words.command(&[&[b"GETRANGE", name.as_bytes(), b"0", most.as_bytes()]]);
         };
         let bytes = match topology
             .send(&RoutedCommand::on_key(name, &get), WriteConcern::Local)
@@ -56,11 +54,7 @@ impl RedisCore {
         if bytes.len() <= self.max_record_bytes {
             return Ok(Some(bytes.into()).filter(|bytes: &Bytes| !bytes.is_empty()));
         }
-        let length = || {
-            let mut length = Cmd::new();
-            length.arg("STRLEN").arg(name);
-            length
-        };
+        let length = |words: &mut Words<'_>| words.command(&[&[b"STRLEN", name.as_bytes()]]);
         let length = RoutedCommand::on_key(name, &length);
         let length = match Box::pin(topology.send(&length, WriteConcern::Local)).await {
             Ok(Value::Int(length)) => usize::try_from(length).unwrap_or_default(),

@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use redis::Cmd;
-
+use super::arguments::decimal;
 use super::durability::WriteConcern;
-use super::link::{MakeCommand, RoutedCommand};
+use super::link::{RoutedCommand, Words, WriteCommand};
 use super::probe::Report;
 
 /// A script that is run by its digest.
@@ -36,35 +35,34 @@ impl Script {
         }
     }
 
-    /// The command that runs the script on these keys, by digest or by source.
+    /// Writes the command that runs the script on these keys, by digest or by source.
     ///
     /// The source is not sent by `SCRIPT LOAD`, which restricted users may not call.
-    pub(super) fn command(&self, keys: &[&str], arguments: &[&[u8]], by_source: bool) -> Cmd {
-        let (name, script) = if by_source {
-            ("EVAL", &self.source)
+    pub(super) fn write(
+        &self,
+        words: &mut Words<'_>,
+        keys: &[&[u8]],
+        arguments: &[&[u8]],
+        by_source: bool,
+    ) {
+        let (name, script): (&[u8], _) = if by_source {
+            (b"EVAL", &self.source)
         } else {
-            ("EVALSHA", &self.sha)
+            (b"EVALSHA", &self.sha)
         };
-        let bytes = |parts: &[&[u8]]| parts.iter().map(|part| part.len()).sum::<usize>();
-        let names: usize = keys.iter().map(|key| key.len()).sum();
-        // With room for the other words and the separators.
-        let size = script.len() + names + bytes(arguments) + 16;
-        let mut command = Cmd::with_capacity(3 + keys.len() + arguments.len(), size);
-        command.arg(name).arg(script).arg(keys.len());
-        for key in keys {
-            command.arg(*key);
-        }
-        for argument in arguments {
-            command.arg(*argument);
-        }
-        command
+        let count = decimal(keys.len() as u64);
+        words.command(&[
+            &[name, script.as_bytes(), count.as_bytes()],
+            keys,
+            arguments,
+        ]);
     }
 
     /// Its command with its routing.
     pub(super) fn on_key<'a>(
         &self,
         key: &'a str,
-        command: &'a MakeCommand<'a>,
+        command: &'a WriteCommand<'a>,
     ) -> RoutedCommand<'a> {
         RoutedCommand {
             tells_time: self.tells_time,

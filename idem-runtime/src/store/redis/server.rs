@@ -59,7 +59,7 @@ impl RedisServer {
     /// Sends a command without a key.
     pub(super) async fn query(&self, command: &Cmd) -> Result<Value, Failure> {
         self.link
-            .send(&RoutedCommand::new(&|| command.clone()))
+            .send(&RoutedCommand::new(&|words| words.copy(command)))
             .await
     }
 
@@ -76,6 +76,12 @@ impl RedisServer {
     /// Queue of a claim that cannot be sent in time.
     pub(super) fn crowded(&self, admission: &Admission) -> Option<Crowded> {
         self.link.crowded(admission)
+    }
+
+    /// The connection of a command that waits for no replica.
+    pub(super) fn direct(&self, concern: WriteConcern) -> Option<&Link> {
+        let waits = self.wait_pool.is_some() && concern == WriteConcern::Replicated;
+        (!waits).then_some(&self.link)
     }
 
     /// Sends a command and waits for its reply, and for the replicas if it must.

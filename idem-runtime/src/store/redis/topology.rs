@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use super::cluster::Cluster;
 use super::durability::WriteConcern;
 use super::failure::{Failure, is_unknown_script, is_wrong_type};
-use super::link::RoutedCommand;
+use super::link::{RoutedCommand, Words};
 use super::probe::{ProbeOptions, Report, Server};
 use super::reply::ScriptReply;
 use super::script::Script;
@@ -71,13 +71,29 @@ impl Topology {
         command: &RoutedCommand<'_>,
         concern: WriteConcern,
     ) -> Result<Value, Failure> {
+        let link = match self {
+            Self::Single(server) => server.direct(concern),
+            Self::Cluster(_) => None,
+        };
+        match link {
+            Some(link) => link.send(command).await,
+            // Boxed: larger than the other, whose calls would have its size.
+            None => Box::pin(self.send_with_more(command, concern)).await,
+        }
+    }
+
+    /// Sends a command that has to be routed, or waits for replicas.
+    async fn send_with_more(
+        &self,
+        command: &RoutedCommand<'_>,
+        concern: WriteConcern,
+    ) -> Result<Value, Failure> {
         match self {
             Self::Single(server) => server.send(command, concern).await,
             Self::Cluster(cluster) => {
                 // Any node serves a command without a key.
                 let key = command.key.unwrap_or_default();
-                // Boxed: larger than the other, whose calls would have its size.
-                Box::pin(cluster.send(key, command, concern)).await
+                cluster.send(key, command, concern).await
             }
         }
     }
@@ -98,14 +114,18 @@ impl Topology {
     ) -> impl Future<Output = Result<ScriptReply, StoreError>> + use<'a> {
         async move {
             let mut reply = {
-                let by_digest = || script.command(&[key], arguments, false);
+                let by_digest = |words: &mut Words<'_>| {
+                    script.write(words, &[key.as_bytes()], arguments, false);
+                };
                 let command = script.on_key(key, &by_digest);
                 self.send(&command, script.concern).await
             };
             if let Err(Failure::Reply(error)) = &reply
                 && is_unknown_script(error)
             {
-                let by_source = || script.command(&[key], arguments, true);
+                let by_source = |words: &mut Words<'_>| {
+                    script.write(words, &[key.as_bytes()], arguments, true);
+                };
                 let command = script.on_key(key, &by_source);
                 // Boxed: larger, and seldom needed.
                 reply = Box::pin(self.send(&command, script.concern)).await;

@@ -9,16 +9,16 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, RedisError, Value};
+use redis::{RedisError, Value};
 
 use crate::record::transition::{ClaimReply, ClaimRequest, Needs};
-use crate::record::{Fence, HEADER, Header, Journal, JournalKind, OutcomeKind, Record, State};
+use crate::record::{Fence, Header, Journal, JournalKind, OutcomeKind, Record, State};
 use crate::store::StoreError;
-use crate::store::redis::arguments::millis;
+use crate::store::redis::arguments::{decimal, millis};
 use crate::store::redis::core::RedisCore;
 use crate::store::redis::durability::WriteConcern;
 use crate::store::redis::failure::Failure;
-use crate::store::redis::link::RoutedCommand;
+use crate::store::redis::link::{RoutedCommand, Words};
 
 impl RedisCore {
     /// Claims without a script; `None`: the script must decide.
@@ -46,11 +46,12 @@ impl RedisCore {
             journal: JournalKind::None,
         };
         let reply = {
-            let set = || {
-                let mut set = Cmd::with_capacity(7, name.len() + HEADER + 32);
-                set.arg("SET").arg(name).arg(&claim.encode()[..]);
-                set.arg("NX").arg("GET").arg("PX").arg(millis(claim.retain));
-                set
+            let set = |words: &mut Words<'_>| {
+                let retain = decimal(millis(claim.retain));
+                words.command(&[
+                    &[b"SET", name.as_bytes(), &claim.encode()],
+                    &[b"NX", b"GET", b"PX", retain.as_bytes()],
+                ]);
             };
             let command = RoutedCommand {
                 claims: true,

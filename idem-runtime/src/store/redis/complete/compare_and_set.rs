@@ -6,15 +6,15 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::Value;
 
-use crate::record::{HEADER, Header};
+use crate::record::Header;
 use crate::store::StoreError;
-use crate::store::redis::arguments::millis;
+use crate::store::redis::arguments::{decimal, millis};
 use crate::store::redis::core::RedisCore;
 use crate::store::redis::durability::WriteConcern;
 use crate::store::redis::failure::Failure;
-use crate::store::redis::link::RoutedCommand;
+use crate::store::redis::link::{RoutedCommand, Words};
 
 impl RedisCore {
     /// Replaces the claim with the record. Returns false if the stored bytes differ; then nothing has changed.
@@ -25,12 +25,12 @@ impl RedisCore {
         retain: Duration,
         record: &[u8],
     ) -> Result<bool, StoreError> {
-        let set = || {
-            let mut set = Cmd::with_capacity(7, name.len() + record.len() + HEADER + 32);
-            set.arg("SET").arg(name).arg(record);
-            set.arg("IFEQ").arg(&claim.encode()[..]);
-            set.arg("PX").arg(millis(retain));
-            set
+        let set = |words: &mut Words<'_>| {
+            let retain = decimal(millis(retain));
+            words.command(&[
+                &[b"SET", name.as_bytes(), record],
+                &[b"IFEQ", &claim.encode(), b"PX", retain.as_bytes()],
+            ]);
         };
         let command = RoutedCommand::on_key(name, &set);
         match self.link.send(&command, WriteConcern::Replicated).await {

@@ -8,21 +8,19 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-use redis::Cmd;
-
 use crate::record::{HEADER, Header};
 use crate::store::redis::arguments::{decimal, millis};
 use crate::store::redis::core::RedisCore;
 use crate::store::redis::durability::WriteConcern;
 use crate::store::redis::failure::{Failure, is_unknown_script};
-use crate::store::redis::link::RoutedCommand;
+use crate::store::redis::link::{RoutedCommand, Words};
 use crate::store::redis::reply::ScriptReply;
 use crate::store::{RecordKey, StoreError};
 
 /// Size from which records are staged, in bytes.
 pub(super) const LARGE: usize = 2_048;
 /// Life of a staged record that is not renamed, in milliseconds.
-const STAY: &str = "60000";
+const STAY: &[u8] = b"60000";
 
 impl RedisCore {
     /// Stores a record by way of a staged one. Returns false if it was not stored; then nothing has changed.
@@ -42,13 +40,12 @@ impl RedisCore {
         let script = &self.scripts.complete_staged;
         let life = decimal(millis(done.retain));
         let arguments: [&[u8]; 2] = [&record[..HEADER], life.as_bytes()];
-        let set = || {
-            let mut set = Cmd::with_capacity(5, stage.len() + record.len() + 16);
-            set.arg("SET").arg(&stage).arg(record).arg("PX").arg(STAY);
-            set
+        let set = |words: &mut Words<'_>| {
+            words.command(&[&[b"SET", stage.as_bytes(), record, b"PX", STAY]]);
         };
         for by_source in [false, true] {
-            let moves = || script.command(&[name, &stage], &arguments, by_source);
+            let keys = [name.as_bytes(), stage.as_bytes()];
+            let moves = |words: &mut Words<'_>| script.write(words, &keys, &arguments, by_source);
             let command = RoutedCommand::pair(name, &set, &moves);
             match self.link.send(&command, WriteConcern::Replicated).await {
                 Ok(reply) => {

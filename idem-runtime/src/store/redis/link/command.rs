@@ -2,20 +2,21 @@
 
 use redis::{Cmd, Value};
 
+pub(crate) use super::words::Words;
 use crate::store::redis::failure::Failure;
 use crate::store::redis::timeouts::Timeouts;
 
-/// Builds a command at the place that sends it.
+/// Writes a command at the place that sends it.
 ///
 /// A command in the future of a call would be copied for each possible path of it.
-pub(crate) type MakeCommand<'a> = dyn Fn() -> Cmd + Send + Sync + 'a;
+pub(crate) type WriteCommand<'a> = dyn Fn(&mut Words<'_>) + Send + Sync + 'a;
 
 /// One command, or two that are sent together.
 #[derive(Clone, Copy)]
 pub(crate) enum Payload<'a> {
-    One(&'a MakeCommand<'a>),
+    One(&'a WriteCommand<'a>),
     /// Never sent to a node that is still importing the slot, which requires an `ASKING` before each of them.
-    Pair(&'a MakeCommand<'a>, &'a MakeCommand<'a>),
+    Pair(&'a WriteCommand<'a>, &'a WriteCommand<'a>),
 }
 
 /// A command with its routing and options.
@@ -35,20 +36,20 @@ pub(crate) struct RoutedCommand<'a> {
 }
 
 impl<'a> RoutedCommand<'a> {
-    pub(crate) fn new(command: &'a MakeCommand<'a>) -> Self {
+    pub(crate) fn new(command: &'a WriteCommand<'a>) -> Self {
         Self::of(None, Payload::One(command))
     }
 
     /// A command on this key.
-    pub(crate) fn on_key(key: &'a str, command: &'a MakeCommand<'a>) -> Self {
+    pub(crate) fn on_key(key: &'a str, command: &'a WriteCommand<'a>) -> Self {
         Self::of(Some(key), Payload::One(command))
     }
 
     /// Two commands, one right after the other. The reply is that of the second, or the first error.
     pub(crate) fn pair(
         key: &'a str,
-        first: &'a MakeCommand<'a>,
-        second: &'a MakeCommand<'a>,
+        first: &'a WriteCommand<'a>,
+        second: &'a WriteCommand<'a>,
     ) -> Self {
         Self::of(Some(key), Payload::Pair(first, second))
     }

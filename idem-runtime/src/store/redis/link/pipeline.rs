@@ -14,7 +14,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::{Notify, oneshot};
 
-use super::command::MakeCommand;
+use super::command::WriteCommand;
+use super::words::command_of;
 use crate::store::Admission;
 use crate::store::pace::{Crowded, Pace, admits};
 
@@ -92,8 +93,8 @@ impl PipelinedConnection {
     /// Sends a command, or two without another between them. If dropped, they may still be executed.
     pub(super) async fn send(
         &self,
-        first: &MakeCommand<'_>,
-        second: Option<&MakeCommand<'_>>,
+        first: &WriteCommand<'_>,
+        second: Option<&WriteCommand<'_>>,
         claims: bool,
     ) -> RedisResult<Replies> {
         let queue = &*self.queue;
@@ -112,14 +113,14 @@ impl PipelinedConnection {
     /// Queues the commands, and returns the receiver of the replies; `None`: the queue is closed.
     fn queue(
         &self,
-        first: &MakeCommand<'_>,
-        second: Option<&MakeCommand<'_>>,
+        first: &WriteCommand<'_>,
+        second: Option<&WriteCommand<'_>>,
         claims: bool,
     ) -> Option<oneshot::Receiver<RedisResult<Replies>>> {
         let (reply, replies) = oneshot::channel();
         let command = QueuedCommand {
-            first: first(),
-            second: second.map(|second| second()),
+            first: command_of(first),
+            second: second.map(command_of),
             reply,
         };
         let is_first = {
@@ -189,15 +190,15 @@ impl QueuedCommands {
 /// Sends a command, or two, on an otherwise idle connection.
 async fn alone(
     mut connection: MultiplexedConnection,
-    first: &MakeCommand<'_>,
-    second: Option<&MakeCommand<'_>>,
+    first: &WriteCommand<'_>,
+    second: Option<&WriteCommand<'_>>,
 ) -> RedisResult<Replies> {
     if let Some(second) = second {
         let both = both(first, second);
         let replies = connection.send_packed_commands(&both, 0, 2).await?;
         return Replies::of_both(replies);
     }
-    let first = connection.send_packed_command(&first()).await?;
+    let first = connection.send_packed_command(&command_of(first)).await?;
     Ok(Replies {
         first,
         second: None,
@@ -212,9 +213,10 @@ impl Drop for PipelinedConnection {
 }
 
 /// A pipeline of two commands, for an otherwise idle connection.
-fn both(first: &MakeCommand<'_>, second: &MakeCommand<'_>) -> Pipeline {
+fn both(first: &WriteCommand<'_>, second: &WriteCommand<'_>) -> Pipeline {
     let mut both = Pipeline::with_capacity(2);
-    both.add_command(first()).add_command(second());
+    both.add_command(command_of(first))
+        .add_command(command_of(second));
     both
 }
 

@@ -1,8 +1,9 @@
 //! The server that a connection is made to.
 
-use redis::aio::MultiplexedConnection;
 use redis::{Client, ConnectionAddr};
 
+use super::connection::Connection;
+use super::socket;
 use crate::store::redis::failure::connect_error;
 use crate::store::redis::sentinel::Sentinels;
 use crate::store::redis::timeouts::Timeouts;
@@ -32,7 +33,7 @@ impl Target {
         &self,
         timeouts: Timeouts,
         known: bool,
-    ) -> Result<MultiplexedConnection, StoreError> {
+    ) -> Result<Connection, StoreError> {
         match self {
             Self::Server(client) => one(client, timeouts, known).await,
             Self::Primary(sentinels) => {
@@ -65,14 +66,16 @@ impl Target {
     }
 }
 
-async fn one(
-    client: &Client,
-    timeouts: Timeouts,
-    known: bool,
-) -> Result<MultiplexedConnection, StoreError> {
-    let config = timeouts.config();
-    let connected = client.get_multiplexed_async_connection_with_config(&config);
-    connected.await.map_err(|error| {
+async fn one(client: &Client, timeouts: Timeouts, known: bool) -> Result<Connection, StoreError> {
+    let connected = match socket::connect(client.get_connection_info(), timeouts).await {
+        Some(connected) => connected.map(Connection::Wire),
+        None => {
+            let config = timeouts.config();
+            let connected = client.get_multiplexed_async_connection_with_config(&config);
+            connected.await.map(Connection::library)
+        }
+    };
+    connected.map_err(|error| {
         let is_silence = error.is_timeout();
         let is_tls = matches!(
             client.get_connection_info().addr(),
@@ -90,10 +93,9 @@ async fn one(
 /// Checks the role that the server itself reports.
 ///
 /// Sentinels may be late, and a server that is still being promoted refuses to write.
-async fn is_primary(
-    mut connection: MultiplexedConnection,
-) -> Result<MultiplexedConnection, StoreError> {
-    let hello = connection.send_packed_command(&redis::cmd("HELLO")).await;
+async fn is_primary(connection: Connection) -> Result<Connection, StoreError> {
+    let hello = connection.send(&|words| words.command(&[&[b"HELLO"]]), None, false);
+    let hello = hello.await.and_then(|hello| hello.first.extract_error());
     let hello = hello.map_err(|error| connect_error(error, true))?;
     if text_pairs(hello).any(|(name, value)| name == "role" && value == "replica") {
         return Err(StoreError::new(

@@ -22,7 +22,7 @@ use crate::identity::key::KeyDigest;
 use crate::record::Owner;
 use crate::store::redis::durability::WriteConcern;
 use crate::store::redis::failure::{connect_error, store_error};
-use crate::store::redis::link::{RoutedCommand, Target};
+use crate::store::redis::link::{RoutedCommand, Target, Words};
 use crate::store::redis::timeouts::Timeouts;
 use crate::store::redis::topology::Topology;
 use crate::store::{Hearing, Listener, StoreError, StoreErrorKind};
@@ -87,12 +87,9 @@ impl ResolutionListener {
     ///
     /// `topology`: connections that the runtime of this thread drives.
     pub(crate) async fn try_to_publish(&self, topology: &Topology) {
-        let publish = || {
-            let mut publish = redis::cmd("PUBLISH");
-            // No record has an empty name.
-            publish.arg(&self.channel).arg("");
-            publish
-        };
+        // No record has an empty name.
+        let publish =
+            |words: &mut Words<'_>| words.command(&[&[b"PUBLISH", self.channel.as_bytes(), b""]]);
         let command = RoutedCommand::on_key(&self.channel, &publish);
         let sent = topology.send(&command, WriteConcern::Local);
         if let Err(failure) = sent.await

@@ -4,35 +4,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use redis::{AsyncConnectionConfig, RedisConnectionInfo};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
 
 use super::*;
-
-/// Replies to each command with its last word, once it may. Records the commands.
-async fn server(stream: DuplexStream, received: Arc<Mutex<Vec<String>>>, may: Arc<AtomicBool>) {
-    let (read, mut write) = tokio::io::split(stream);
-    let mut read = BufReader::new(read);
-    let mut line = String::new();
-    while read.read_line(&mut line).await.unwrap() > 0 {
-        let words: usize = line.trim().trim_start_matches('*').parse().unwrap();
-        let mut command = Vec::new();
-        for _ in 0..words {
-            line.clear();
-            read.read_line(&mut line).await.unwrap();
-            let mut word = vec![0; line.trim()[1..].parse::<usize>().unwrap() + 2];
-            read.read_exact(&mut word).await.unwrap();
-            command.push(String::from_utf8(word).unwrap().trim_end().to_owned());
-        }
-        let last = command.last().unwrap().clone();
-        received.lock().unwrap().push(command.join(" "));
-        while !may.load(Ordering::SeqCst) {
-            tokio::task::yield_now().await;
-        }
-        let reply = format!("${}\r\n{last}\r\n", last.len());
-        write.write_all(reply.as_bytes()).await.unwrap();
-        line.clear();
-    }
-}
+use crate::store::redis::link::echo::{bulk, said, server};
 
 struct Server {
     connection: Arc<PipelinedConnection>,
@@ -70,7 +44,7 @@ impl Server {
         tokio::spawn(async move {
             let first = said(&words[0]);
             let second = words.get(1).map(|word| said(word));
-            let second = second.as_ref().map(|second| second as &MakeCommand<'_>);
+            let second = second.as_ref().map(|second| second as &WriteCommand<'_>);
             let replies = connection.send(&first, second, false).await?;
             Ok([replies.first].into_iter().chain(replies.second).collect())
         })
@@ -82,18 +56,6 @@ impl Server {
             tokio::task::yield_now().await;
         }
     }
-}
-
-fn said(word: &str) -> impl Fn() -> Cmd + Send + Sync {
-    move || {
-        let mut command = redis::cmd("ECHO");
-        command.arg(word);
-        command
-    }
-}
-
-fn bulk(word: &str) -> Value {
-    Value::BulkString(word.as_bytes().to_vec())
 }
 
 #[tokio::test]
@@ -254,8 +216,7 @@ fn claims(
     connection: &PipelinedConnection,
     count: usize,
 ) -> Vec<std::pin::Pin<Box<impl Future<Output = RedisResult<Replies>> + '_>>> {
-    let claim = || redis::cmd("ECHO").arg("claim").clone();
-    let send = move || async move { connection.send(&claim, None, true).await };
+    let send = move || async move { connection.send(&said("claim"), None, true).await };
     (0..count).map(|_| Box::pin(send())).collect()
 }
 
@@ -292,7 +253,7 @@ async fn completions_overtake_claims() {
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
     }
-    let ending = || redis::cmd("ECHO").arg("ending").clone();
+    let ending = said("ending");
     let mut ending = [Box::pin(connection.send(&ending, None, false))];
     polled(&mut ending).await;
     let next = connection.queue.lock().batch();
@@ -323,7 +284,7 @@ async fn commands_in_the_queue_of_a_closed_connection_are_not_sent() {
         refused += usize::from(matches!(poll.await, std::task::Poll::Ready(Err(_))));
     }
     assert_eq!(refused, waiting);
-    let more = || redis::cmd("ECHO").arg("late").clone();
+    let more = said("late");
     assert!(connection.send(&more, None, true).await.is_err());
 }
 

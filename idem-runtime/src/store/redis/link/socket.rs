@@ -1,0 +1,153 @@
+//! Sockets without TLS, and the handshake of the client library on them.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::SockRef;
+use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, RedisError, RedisResult};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
+use tokio::task::JoinSet;
+
+use super::wire::Wire;
+use crate::store::redis::timeouts::Timeouts;
+
+/// Connects and logs in; `None`: the address requires the client library.
+pub(super) async fn connect(
+    info: &ConnectionInfo,
+    timeouts: Timeouts,
+) -> Option<RedisResult<Wire>> {
+    let connected = async {
+        Some(match info.addr() {
+            ConnectionAddr::Tcp(host, port) => tcp(host, *port, info, timeouts).await,
+            #[cfg(unix)]
+            ConnectionAddr::Unix(path) => unix(path, info, timeouts).await,
+            _ => return None,
+        })
+    };
+    tokio::time::timeout(timeouts.connect, connected)
+        .await
+        .unwrap_or_else(|_| Some(Err(io::Error::from(io::ErrorKind::TimedOut).into())))
+}
+
+async fn tcp(
+    host: &str,
+    port: u16,
+    info: &ConnectionInfo,
+    timeouts: Timeouts,
+) -> RedisResult<Wire> {
+    let stream = first_of(host, port).await?;
+    set(&stream, info.tcp_settings())?;
+    let (read, write) = logged_in(stream, info).await?.into_split();
+    Ok(Wire::new(read, write, timeouts.response))
+}
+
+#[cfg(unix)]
+async fn unix(
+    path: &std::path::Path,
+    info: &ConnectionInfo,
+    timeouts: Timeouts,
+) -> RedisResult<Wire> {
+    let stream = UnixStream::connect(path).await?;
+    let (read, write) = logged_in(stream, info).await?.into_split();
+    Ok(Wire::new(read, write, timeouts.response))
+}
+
+/// The first address of the host that accepts a connection. All are tried at once, since one of them may be silent.
+async fn first_of(host: &str, port: u16) -> RedisResult<TcpStream> {
+    let mut attempts = JoinSet::new();
+    for address in tokio::net::lookup_host((host, port)).await? {
+        attempts.spawn(TcpStream::connect(address));
+    }
+    let mut failure = None;
+    while let Some(attempt) = attempts.join_next().await {
+        match attempt {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => failure = Some(error),
+            Err(_) => {}
+        }
+    }
+    let failure = failure.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into());
+    Err(failure.into())
+}
+
+fn set(stream: &TcpStream, settings: &TcpSettings) -> io::Result<()> {
+    stream.set_nodelay(settings.nodelay())?;
+    let socket = SockRef::from(stream);
+    if let Some(keepalive) = settings.keepalive() {
+        socket.set_tcp_keepalive(keepalive)?;
+    }
+    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+    if let Some(timeout) = settings.user_timeout() {
+        socket.set_tcp_user_timeout(Some(timeout))?;
+    }
+    Ok(())
+}
+
+/// Sends what a connection begins with: the version of the protocol, the password, the database.
+///
+/// The client library does it on a loan of the socket, so that its connections and these log in alike.
+async fn logged_in<S>(stream: S, info: &ConnectionInfo) -> RedisResult<S>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let lender = Loan(Arc::new(Mutex::new(Some(stream))));
+    let (settings, config) = (info.redis_settings(), AsyncConnectionConfig::new());
+    let loan = Loan(Arc::clone(&lender.0));
+    drop(MultiplexedConnection::new_with_config(settings, loan, config).await?);
+    let stream = lender.lock().take();
+    stream.ok_or_else(|| RedisError::from(io::Error::from(io::ErrorKind::NotConnected)))
+}
+
+/// A socket that is given back.
+struct Loan<S>(Arc<Mutex<Option<S>>>);
+
+impl<S> Loan<S> {
+    fn lock(&self) -> MutexGuard<'_, Option<S>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T>(&self, poll: impl FnOnce(Pin<&mut S>) -> Poll<io::Result<T>>) -> Poll<io::Result<T>>
+    where
+        S: Unpin,
+    {
+        match &mut *self.lock() {
+            Some(stream) => poll(Pin::new(stream)),
+            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Loan<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.with(|stream| stream.poll_read(cx, buffer))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Loan<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.with(|stream| stream.poll_write(cx, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.with(|stream| stream.poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.with(|stream| stream.poll_shutdown(cx))
+    }
+}

@@ -1,0 +1,202 @@
+//! The task of a connection: it reads replies, sends queued commands, and ends what takes too long.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use redis::{RedisResult, Value};
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::time::Sleep;
+
+use super::frame::{self, Frame};
+use super::{Shared, State, ended};
+
+/// First size of the buffer of replies, and the size above which it is not kept.
+const BUFFER: usize = 16 * 1_024;
+const KEPT: usize = 1 << 20;
+/// Bytes after which replies are delivered although there may be more.
+const TURN: usize = 256 * 1_024;
+
+/// The task of a connection. When its runtime drops it, all commands fail.
+pub(super) struct Driver<R> {
+    shared: Arc<Shared>,
+    read: R,
+    buffer: Vec<u8>,
+    filled: usize,
+    replies: Vec<Value>,
+    wakers: Vec<Waker>,
+    /// Ends no later than the first command in flight may take.
+    timer: Pin<Box<Sleep>>,
+    /// Senders that are about to queue a command have had their turn.
+    yielded: bool,
+}
+
+impl<R: AsyncRead + Unpin> Driver<R> {
+    pub(super) fn new(shared: Arc<Shared>, read: R) -> Self {
+        Self {
+            shared,
+            read,
+            buffer: vec![0; BUFFER],
+            filled: 0,
+            replies: Vec::new(),
+            wakers: Vec::new(),
+            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            yielded: false,
+        }
+    }
+
+    /// Runs until the connection is closed or lost.
+    pub(super) async fn run(mut self) {
+        std::future::poll_fn(|cx| self.poll(cx)).await;
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let read = self.poll_read(cx);
+        let may_have_more = read.is_ready();
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        match &mut state.driver {
+            Some(driver) => driver.clone_from(cx.waker()),
+            None => state.driver = Some(cx.waker().clone()),
+        }
+        let mut outcome = self.deliver(&mut state);
+        if outcome.is_ok() {
+            outcome = match read {
+                Poll::Ready(Err(error)) => Err(error),
+                Poll::Ready(Ok(())) | Poll::Pending => self.send(&mut state, cx),
+            };
+        }
+        if outcome.is_ok() {
+            self.expire(&mut state, cx);
+        }
+        let has_ended = match outcome {
+            Err(error) => {
+                state.fail(&error, &mut self.wakers);
+                true
+            }
+            Ok(()) => {
+                let has_ended = state.closed && !state.has_senders();
+                if has_ended {
+                    state.fail(&ended(), &mut self.wakers);
+                }
+                has_ended
+            }
+        };
+        drop(state);
+        self.wakers.drain(..).for_each(Waker::wake);
+        if has_ended {
+            return Poll::Ready(());
+        }
+        if may_have_more {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+
+    /// Reads until there is nothing more, or for long enough.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<RedisResult<()>> {
+        let mut turn = 0;
+        while turn < TURN {
+            if self.filled == self.buffer.len() {
+                self.buffer.resize(self.filled * 2, 0);
+            }
+            let mut buffer = ReadBuf::new(&mut self.buffer[self.filled..]);
+            match Pin::new(&mut self.read).poll_read(cx, &mut buffer) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
+                Poll::Ready(Ok(())) => {}
+            }
+            let read = buffer.filled().len();
+            if read == 0 {
+                return Poll::Ready(Err(ended()));
+            }
+            self.filled += read;
+            turn += read;
+            if let Err(error) = self.parse() {
+                return Poll::Ready(Err(error));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Takes the complete replies out of the buffer.
+    fn parse(&mut self) -> RedisResult<()> {
+        let mut at = 0;
+        while at < self.filled {
+            match frame::first(&self.buffer[at..self.filled])? {
+                Frame::Partial => break,
+                Frame::Reply(value, length) => {
+                    self.replies.push(value);
+                    at += length;
+                }
+                Frame::Push(length) => at += length,
+            }
+        }
+        self.buffer.copy_within(at..self.filled, 0);
+        self.filled -= at;
+        if self.filled == 0 && self.buffer.len() > KEPT {
+            self.buffer = vec![0; BUFFER];
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, state: &mut State) -> RedisResult<()> {
+        for value in self.replies.drain(..) {
+            let Some(command) = state.in_flight.front_mut() else {
+                // The last words of a server that closes the connection, such as "max number of clients reached".
+                return Err(match value {
+                    Value::ServerError(error) => error.into(),
+                    _ => ended(),
+                });
+            };
+            command.replies -= 1;
+            let (slot, last) = (command.slot, command.replies == 0);
+            if last {
+                state.in_flight.pop_front();
+            }
+            if let Some(slot) = slot {
+                self.wakers.extend(state.slots.reply(slot, value, last));
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, state: &mut State, cx: &mut Context<'_>) -> RedisResult<()> {
+        if state.may_flush() {
+            if self.yielded {
+                self.yielded = false;
+                state.flush(&self.shared, Instant::now());
+            } else {
+                // Senders that are about to queue a command join this batch.
+                self.yielded = true;
+                cx.waker().wake_by_ref();
+            }
+        }
+        state.write(cx)
+    }
+
+    /// Ends the wait for replies that have not arrived in time. They may still come.
+    fn expire(&mut self, state: &mut State, cx: &mut Context<'_>) {
+        loop {
+            if state.is_timed && self.timer.as_mut().poll(cx).is_pending() {
+                return;
+            }
+            let now = Instant::now();
+            let Some(next) = state.expire(now, &mut self.wakers) else {
+                state.is_timed = false;
+                return;
+            };
+            state.is_timed = true;
+            self.timer.as_mut().reset(next.into());
+        }
+    }
+}
+
+impl<R> Drop for Driver<R> {
+    fn drop(&mut self) {
+        let mut wakers = Vec::new();
+        self.shared.lock().fail(&ended(), &mut wakers);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}

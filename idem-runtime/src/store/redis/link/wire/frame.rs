@@ -1,0 +1,174 @@
+//! Replies of the RESP protocols, versions 2 and 3: <https://redis.io/docs/latest/develop/reference/protocol-spec>.
+//!
+//! The shapes of idem's own commands are read here: texts, numbers, nothing, and arrays of these. The client library
+//! reads every other one, errors among them, from the bytes of its frame, so that both agree on what they mean.
+
+use std::io;
+
+use redis::{RedisError, RedisResult, Value};
+
+/// Deepest nesting of a reply. The scripts return arrays of plain values.
+const MAX_DEPTH: u32 = 32;
+
+/// Longest text, and largest number of elements; a server sends no text of more than half of it.
+const MAX_LENGTH: usize = 1 << 30;
+
+/// The first frame of some bytes.
+#[derive(Debug, PartialEq)]
+pub(super) enum Frame {
+    /// It is not complete yet.
+    Partial,
+    /// A reply, and its length in bytes.
+    Reply(Value, usize),
+    /// A message that replies to no command, and its length in bytes.
+    Push(usize),
+}
+
+/// Reads the first frame.
+///
+/// # Errors
+///
+/// Bytes that are no frame: the connection cannot be used any further.
+pub(super) fn first(bytes: &[u8]) -> RedisResult<Frame> {
+    Ok(match end(bytes, 0)? {
+        None => Frame::Partial,
+        Some(end) if bytes[0] == b'>' => Frame::Push(end),
+        Some(end) => Frame::Reply(value(&bytes[..end])?.0, end),
+    })
+}
+
+/// The length of the first frame; `None`: it is not complete.
+fn end(bytes: &[u8], depth: u32) -> RedisResult<Option<usize>> {
+    let Some((line, begin)) = line(bytes)? else {
+        return Ok(None);
+    };
+    let children = match bytes[0] {
+        b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => return Ok(Some(begin)),
+        b'$' | b'=' | b'!' => {
+            let Some(length) = count(line)? else {
+                return Ok(Some(begin));
+            };
+            let end = begin + length + 2;
+            return match bytes.get(end - 2..end) {
+                None => Ok(None),
+                Some(b"\r\n") => Ok(Some(end)),
+                Some(_) => Err(no_frame()),
+            };
+        }
+        b'*' | b'~' | b'>' => count(line)?.unwrap_or(0),
+        b'%' => count(line)?.unwrap_or(0) * 2,
+        // Attributes precede the reply that they describe.
+        b'|' => count(line)?.unwrap_or(0) * 2 + 1,
+        _ => return Err(no_frame()),
+    };
+    if depth == MAX_DEPTH {
+        return Err(no_frame());
+    }
+    let mut at = begin;
+    for _ in 0..children {
+        match end_of_child(bytes, at, depth)? {
+            Some(end) => at = end,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(at))
+}
+
+fn end_of_child(bytes: &[u8], at: usize, depth: u32) -> RedisResult<Option<usize>> {
+    Ok(end(&bytes[at..], depth + 1)?.map(|end| at + end))
+}
+
+/// The value at the begin of complete frames, and its length in bytes.
+fn value(bytes: &[u8]) -> RedisResult<(Value, usize)> {
+    let (line, begin) = line(bytes)?.ok_or_else(no_frame)?;
+    let plain = match bytes[0] {
+        b'$' => match count(line)? {
+            None => (Value::Nil, begin),
+            Some(length) => (
+                Value::BulkString(bytes[begin..begin + length].to_vec()),
+                begin + length + 2,
+            ),
+        },
+        b':' => (Value::Int(number(line)?), begin),
+        b'+' if line == b"OK" => (Value::Okay, begin),
+        b'_' => (Value::Nil, begin),
+        b'*' => match count(line)? {
+            None => (Value::Nil, begin),
+            Some(children) => {
+                let mut at = begin;
+                // Each of them has four bytes at least.
+                let mut values = Vec::with_capacity(children.min(bytes.len() / 4));
+                for _ in 0..children {
+                    let (child, length) = value(&bytes[at..])?;
+                    values.push(child);
+                    at += length;
+                }
+                (Value::Array(values), at)
+            }
+        },
+        _ => {
+            let end = end(bytes, 0)?.ok_or_else(no_frame)?;
+            (redis::parse_redis_value(&bytes[..end])?, end)
+        }
+    };
+    Ok(plain)
+}
+
+/// The first line without its type and its end, and the position after it; `None`: it is not complete.
+fn line(bytes: &[u8]) -> RedisResult<Option<(&[u8], usize)>> {
+    /// Longest line; longer texts have a length before them.
+    const MAX_LINE: usize = 64 * 1_024;
+    match bytes.iter().position(|byte| *byte == b'\n') {
+        Some(at) if at >= 2 && bytes[at - 1] == b'\r' => Ok(Some((&bytes[1..at - 1], at + 1))),
+        None if bytes.len() <= MAX_LINE => Ok(None),
+        _ => Err(no_frame()),
+    }
+}
+
+/// A length, or none: `-1`.
+fn count(line: &[u8]) -> RedisResult<Option<usize>> {
+    match number(line)? {
+        -1 => Ok(None),
+        number => match usize::try_from(number) {
+            Ok(count) if count <= MAX_LENGTH => Ok(Some(count)),
+            _ => Err(no_frame()),
+        },
+    }
+}
+
+fn number(line: &[u8]) -> RedisResult<i64> {
+    let digits = match line {
+        [b'-' | b'+', digits @ ..] => digits,
+        digits => digits,
+    };
+    if digits.is_empty() || digits.len() > 19 {
+        return Err(no_frame());
+    }
+    let mut number = 0_i64;
+    for digit in digits {
+        if !digit.is_ascii_digit() {
+            return Err(no_frame());
+        }
+        // Towards the negative end, which is one further away.
+        number = (number.checked_mul(10))
+            .and_then(|number| number.checked_sub(i64::from(digit - b'0')))
+            .ok_or_else(no_frame)?;
+    }
+    if line[0] == b'-' {
+        Ok(number)
+    } else {
+        number.checked_neg().ok_or_else(no_frame)
+    }
+}
+
+/// The error of bytes that are no reply. It ends the connection, as its loss does.
+fn no_frame() -> RedisError {
+    io::Error::new(
+        io::ErrorKind::ConnectionAborted,
+        "the server does not speak the protocol of Redis",
+    )
+    .into()
+}
+
+#[cfg(test)]
+mod tests;

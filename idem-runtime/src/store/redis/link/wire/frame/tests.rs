@@ -1,0 +1,164 @@
+//! Frames, compared with what the client library reads.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+fn reply(bytes: &[u8]) -> Value {
+    match first(bytes) {
+        Ok(Frame::Reply(value, length)) => {
+            assert_eq!(length, bytes.len());
+            value
+        }
+        other => panic!("{other:?} of {}", bytes.escape_ascii()),
+    }
+}
+
+#[test]
+fn the_shapes_of_the_commands_are_read() {
+    let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+    for (bytes, value) in [
+        ("$-1\r\n", Value::Nil),
+        ("_\r\n", Value::Nil),
+        ("*-1\r\n", Value::Nil),
+        ("+OK\r\n", Value::Okay),
+        (":-9223372036854775808\r\n", Value::Int(i64::MIN)),
+        (":+7\r\n", Value::Int(7)),
+        ("$0\r\n\r\n", text("")),
+        ("$4\r\na\r\nb\r\n", text("a\r\nb")),
+        ("+PONG\r\n", Value::SimpleString("PONG".to_owned())),
+        ("*0\r\n", Value::Array(Vec::new())),
+        (
+            "*3\r\n$1\r\nC\r\n:5\r\n$-1\r\n",
+            Value::Array(vec![text("C"), Value::Int(5), Value::Nil]),
+        ),
+        ("#t\r\n", Value::Boolean(true)),
+        (",1.5\r\n", Value::Double(1.5)),
+        (
+            "%1\r\n$1\r\na\r\n:1\r\n",
+            Value::Map(vec![(text("a"), Value::Int(1))]),
+        ),
+    ] {
+        assert_eq!(reply(bytes.as_bytes()), value, "{bytes:?}");
+    }
+    let error = reply(b"-WRONGPASS invalid username-password pair\r\n").extract_error();
+    assert_eq!(error.unwrap_err().code(), Some("WRONGPASS"));
+    assert_eq!(
+        first(b">2\r\n$1\r\na\r\n:1\r\nrest").unwrap(),
+        Frame::Push(15)
+    );
+}
+
+#[test]
+fn bytes_that_are_no_frame_end_the_connection() {
+    let deep = "*1\r\n".repeat(100_000);
+    let endless = "+".repeat(100_000);
+    for bytes in [
+        "HTTP/1.1 400 Bad Request\r\n",
+        "\r\n",
+        "$\r\n",
+        "$-2\r\n",
+        "$1x\r\n",
+        "$?\r\n",
+        ":9223372036854775808\r\n",
+        ":--1\r\n",
+        "$1\r\nabc",
+        "$18446744073709551615\r\n",
+        "$9223372036854775807\r\n",
+        "*-2\r\n",
+        "+\n",
+        &deep,
+        &endless,
+    ] {
+        let error = first(bytes.as_bytes()).unwrap_err();
+        assert!(error.is_connection_dropped(), "{bytes:.40}");
+    }
+}
+
+/// Replies of every type that Redis sends.
+fn frames() -> impl Strategy<Value = Vec<u8>> {
+    let line = |kind: char| "[ -~]{0,12}".prop_map(move |text| format!("{kind}{text}\r\n").into());
+    let leaf = prop_oneof![
+        line('+'),
+        "[A-Z]{1,9}( [ -~]{0,20})?".prop_map(|text| format!("-{text}\r\n").into_bytes()),
+        any::<i64>().prop_map(|number| format!(":{number}\r\n").into_bytes()),
+        any::<bool>().prop_map(|bit| format!("#{}\r\n", if bit { 't' } else { 'f' }).into()),
+        any::<i32>().prop_map(|number| format!(",{number}.5\r\n").into_bytes()),
+        Just(b"$-1\r\n".to_vec()),
+        Just(b"_\r\n".to_vec()),
+        Just(b"*-1\r\n".to_vec()),
+        Just(b"+OK\r\n".to_vec()),
+        vec(any::<u8>(), 0..40).prop_map(|text| {
+            let mut frame = format!("${}\r\n", text.len()).into_bytes();
+            frame.extend(text);
+            frame.extend(b"\r\n");
+            frame
+        }),
+        "[ -~]{0,20}".prop_map(|text| format!("!{}\r\n{text}\r\n", text.len()).into_bytes()),
+        "[ -~]{0,20}".prop_map(|text| format!("={}\r\ntxt:{text}\r\n", text.len() + 4).into()),
+    ];
+    leaf.prop_recursive(4, 24, 5, |inner| {
+        (
+            prop_oneof![Just(b'*'), Just(b'~'), Just(b'%')],
+            vec(inner, 0..5),
+        )
+            .prop_map(|(kind, mut children)| {
+                let mut count = children.len();
+                if kind == b'%' {
+                    count /= 2;
+                    children.truncate(count * 2);
+                }
+                let mut frame = format!("{}{count}\r\n", char::from(kind)).into_bytes();
+                children.iter().for_each(|child| frame.extend(child));
+                frame
+            })
+    })
+}
+
+proptest! {
+    #[test]
+    fn replies_are_those_of_the_client_library(frame in frames(), rest in vec(any::<u8>(), 0..8)) {
+        let theirs = redis::parse_redis_value(&frame);
+        let bytes = [&frame[..], &rest].concat();
+        match (first(&bytes), theirs) {
+            (Ok(Frame::Reply(ours, length)), Ok(theirs)) => {
+                prop_assert_eq!(length, frame.len());
+                prop_assert_eq!(ours, theirs);
+            }
+            (ours, theirs) => prop_assert!(ours.is_err() && theirs.is_err(), "{ours:?}, {theirs:?}"),
+        }
+    }
+
+    #[test]
+    fn a_frame_is_partial_until_its_last_byte(frame in frames()) {
+        for end in 0..frame.len() {
+            let partial = first(&frame[..end]);
+            prop_assert!(matches!(partial, Ok(Frame::Partial)), "{end}: {partial:?}");
+        }
+    }
+
+    #[test]
+    fn changed_bytes_end_or_are_a_frame(
+        mut frame in frames(),
+        changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        for (at, byte) in changes {
+            let at = at.index(frame.len());
+            frame[at] = byte;
+        }
+        frame.truncate(cut.index(frame.len() + 1));
+        if let Ok(Frame::Reply(_, length) | Frame::Push(length)) = first(&frame) {
+            prop_assert!(length <= frame.len());
+        }
+    }
+
+    #[test]
+    fn any_bytes_end_or_are_a_frame(bytes in vec(prop_oneof![any::<u8>(), Just(b'\r'), Just(b'\n'),
+        Just(b'*'), Just(b'$'), Just(b'1'), Just(b'%')], 0..64)) {
+        if let Ok(Frame::Reply(_, length) | Frame::Push(length)) = first(&bytes) {
+            prop_assert!(length <= bytes.len());
+        }
+    }
+}

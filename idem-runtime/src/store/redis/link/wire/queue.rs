@@ -1,0 +1,199 @@
+//! Encoded commands that are not sent yet.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use super::slots::SlotId;
+use crate::store::pace::Pace;
+
+/// Size up to which an empty buffer is kept for the next commands.
+const KEPT: usize = 1 << 20;
+
+/// The commands of a connection, in the order in which they are sent.
+pub(super) struct Queue {
+    /// Completions, releases, renewals and reads.
+    endings: Lane,
+    claims: Lane,
+    /// Pace at which claims leave the queue.
+    pub(super) pace: Pace,
+}
+
+/// Commands in the order of their arrival, and their bytes, one after the other.
+#[derive(Default)]
+struct Lane {
+    commands: VecDeque<QueuedCommand>,
+    bytes: Vec<u8>,
+    /// Where the bytes of the first command begin.
+    begin: usize,
+}
+
+/// One or two commands of a sender.
+#[derive(Clone, Copy)]
+pub(super) struct QueuedCommand {
+    pub(super) slot: SlotId,
+    /// Number of replies.
+    pub(super) replies: u8,
+    bytes: usize,
+}
+
+impl Queue {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            endings: Lane::default(),
+            claims: Lane::default(),
+            pace: Pace::new(now),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.endings.commands.len() + self.claims.commands.len()
+    }
+
+    pub(super) fn claims(&self) -> usize {
+        self.claims.commands.len()
+    }
+
+    /// Adds a command, whose bytes `encode` appends.
+    pub(super) fn push(
+        &mut self,
+        slot: SlotId,
+        replies: u8,
+        is_claim: bool,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let lane = if is_claim {
+            if self.claims.commands.is_empty() {
+                self.pace.joined(0, Instant::now());
+            }
+            &mut self.claims
+        } else {
+            &mut self.endings
+        };
+        let before = lane.bytes.len();
+        encode(&mut lane.bytes);
+        lane.commands.push_back(QueuedCommand {
+            slot,
+            replies,
+            bytes: lane.bytes.len() - before,
+        });
+    }
+
+    /// Moves at most `most` commands to `out`. `keep` tells whether a command still has a sender.
+    pub(super) fn take(
+        &mut self,
+        most: usize,
+        now: Instant,
+        out: &mut Vec<u8>,
+        mut keep: impl FnMut(QueuedCommand) -> bool,
+    ) {
+        let endings = self.endings.take(most, out, &mut keep);
+        let claims = self.claims.take(most - endings, out, &mut keep);
+        if claims > 0 {
+            self.pace.left(claims, self.claims.commands.len(), now);
+        }
+    }
+
+    /// Removes all commands.
+    pub(super) fn clear(&mut self) -> impl Iterator<Item = QueuedCommand> + use<> {
+        let [endings, claims] = [&mut self.endings, &mut self.claims].map(std::mem::take);
+        endings.commands.into_iter().chain(claims.commands)
+    }
+}
+
+impl Lane {
+    /// Moves commands, and returns their number.
+    fn take(
+        &mut self,
+        most: usize,
+        out: &mut Vec<u8>,
+        keep: &mut impl FnMut(QueuedCommand) -> bool,
+    ) -> usize {
+        let count = self.commands.len().min(most);
+        let first = self.begin;
+        let (mut begin, mut end) = (first, first);
+        for command in self.commands.drain(..count) {
+            let next = end + command.bytes;
+            if !keep(command) {
+                out.extend_from_slice(&self.bytes[begin..end]);
+                begin = next;
+            }
+            end = next;
+        }
+        self.begin = end;
+        if self.commands.is_empty() {
+            // All bytes of all commands: no copy.
+            if out.is_empty() && begin == 0 && first == 0 {
+                std::mem::swap(out, &mut self.bytes);
+            } else {
+                out.extend_from_slice(&self.bytes[begin..end]);
+            }
+            self.bytes.clear();
+            self.bytes.shrink_to(KEPT);
+            self.begin = 0;
+        } else {
+            out.extend_from_slice(&self.bytes[begin..end]);
+            // The bytes in front are dropped once they are the larger part.
+            if self.begin > self.bytes.len() / 2 {
+                self.bytes.drain(..self.begin);
+                self.begin = 0;
+            }
+        }
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::slots::Slots;
+    use super::*;
+
+    fn encoded(queue: &mut Queue, most: usize, out: &[u8], gone: &[SlotId]) -> String {
+        let mut out = out.to_vec();
+        queue.take(most, Instant::now(), &mut out, |command| {
+            !gone.contains(&command.slot)
+        });
+        String::from_utf8(out).unwrap()
+    }
+
+    fn filled(slots: &mut Slots, words: &[(&str, bool)]) -> (Queue, Vec<SlotId>) {
+        let mut queue = Queue::new(Instant::now());
+        let ids = words.iter().map(|(word, is_claim)| {
+            let slot = slots.add();
+            queue.push(slot, 1, *is_claim, |out| out.extend(word.as_bytes()));
+            slot
+        });
+        let ids = ids.collect();
+        (queue, ids)
+    }
+
+    #[test]
+    fn endings_are_sent_before_claims_and_each_lane_in_its_order() {
+        let words = [("c1", true), ("e1", false), ("c2", true), ("e2", false)];
+        for most in 1..=5 {
+            let (mut queue, _) = filled(&mut Slots::default(), &words);
+            let mut all = String::new();
+            while queue.len() > 0 {
+                let sent = encoded(&mut queue, most, b"", &[]);
+                assert!(sent.len() <= 2 * most);
+                all += &sent;
+            }
+            assert_eq!(all, "e1e2c1c2", "{most} at once");
+        }
+    }
+
+    #[test]
+    fn commands_without_a_sender_are_left_out_wherever_they_stand() {
+        let words = [("a", false), ("b", false), ("c", false), ("d", false)];
+        for gone in 0..16_usize {
+            for (most, out) in [(4, ""), (3, ""), (4, "out"), (2, "out")] {
+                let (mut queue, ids) = filled(&mut Slots::default(), &words);
+                let is_gone = |at: &usize| gone & (1 << at) != 0;
+                let left: Vec<_> = (0..4).filter(is_gone).map(|at| ids[at]).collect();
+                let mut sent = encoded(&mut queue, most, out.as_bytes(), &left);
+                sent += &encoded(&mut queue, 4, b"", &left);
+                let kept = (0..4).filter(|at| !is_gone(at)).map(|at| words[at].0);
+                assert_eq!(sent, out.to_owned() + &kept.collect::<String>());
+            }
+        }
+    }
+}

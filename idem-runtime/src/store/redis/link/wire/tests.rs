@@ -1,0 +1,447 @@
+//! A wire and a server that replies only when it is allowed to, or with bytes of the test.
+
+use std::pin::pin;
+use std::sync::atomic::AtomicBool;
+
+use redis::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+use super::*;
+use crate::store::redis::link::echo::{bulk, said, server};
+
+/// Longer than any test.
+const LONG: Duration = Duration::from_hours(1);
+
+struct Echo {
+    wire: Arc<Wire>,
+    received: Arc<Mutex<Vec<String>>>,
+    may: Arc<AtomicBool>,
+}
+
+impl Echo {
+    fn start() -> Self {
+        Self::with_buffer(1 << 16)
+    }
+
+    /// `bytes`: what the connection holds in each direction.
+    fn with_buffer(bytes: usize) -> Self {
+        let (here, there) = tokio::io::duplex(bytes);
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let may = Arc::new(AtomicBool::new(true));
+        tokio::spawn(server(there, Arc::clone(&received), Arc::clone(&may)));
+        let wire = Arc::new(over(here, LONG));
+        Self {
+            wire,
+            received,
+            may,
+        }
+    }
+
+    fn allow(&self, may: bool) {
+        self.may.store(may, Ordering::SeqCst);
+    }
+
+    fn received(&self) -> Vec<String> {
+        self.received.lock().unwrap().clone()
+    }
+
+    /// Sends one word, or two at once, in a task of its own.
+    fn send(&self, words: &[String]) -> tokio::task::JoinHandle<RedisResult<Vec<Value>>> {
+        let (words, wire) = (words.to_vec(), Arc::clone(&self.wire));
+        tokio::spawn(async move {
+            let second = words.get(1).map(|word| said(word));
+            let second = second.as_ref().map(|second| second as &WriteCommand<'_>);
+            let replies = wire.send(&said(&words[0]), second, false).await?;
+            Ok([replies.first].into_iter().chain(replies.second).collect())
+        })
+    }
+
+    /// Claims, most of them queued while the server is not allowed to reply.
+    async fn claims(&self, count: usize) -> Vec<PendingReplies<'_>> {
+        let claims = (0..count).map(|_| self.wire.begin(&said("claim"), None, true).unwrap());
+        let claims = claims.collect();
+        settle().await;
+        claims
+    }
+}
+
+fn over(stream: DuplexStream, response: Duration) -> Wire {
+    let (read, write) = tokio::io::split(stream);
+    Wire::new(read, write, response)
+}
+
+fn timed_runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_time().build().unwrap()
+}
+
+/// Lets every task run as far as it can.
+async fn settle() {
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn begin<'a>(wire: &'a Wire, word: &str) -> PendingReplies<'a> {
+    wire.begin(&said(word), None, false).unwrap()
+}
+
+async fn first_of(pending: PendingReplies<'_>) -> RedisResult<Value> {
+    pending.await.map(|replies| replies.first)
+}
+
+/// What the server has received so far, as text.
+async fn arrived(server: &mut DuplexStream) -> String {
+    let mut bytes = vec![0; 4_096];
+    let read = pin!(server.read(&mut bytes));
+    let length = match poll_once(read).await {
+        Some(length) => length.unwrap(),
+        None => 0,
+    };
+    String::from_utf8(bytes[..length].to_vec()).unwrap()
+}
+
+async fn poll_once<T>(mut future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn each_sender_receives_its_own_replies_and_pairs_stay_together() {
+    // The smaller buffer cuts commands and replies at every byte.
+    for buffer in [1 << 16, 7] {
+        let echo = Echo::with_buffer(buffer);
+        for round in 0..20 {
+            let sent: Vec<_> = (0..200)
+                .map(|n| {
+                    let words = [format!("{round}/{n}/a"), format!("{round}/{n}/b")];
+                    let words = &words[..=n % 2];
+                    let replies: Vec<_> = words.iter().map(|word| bulk(word)).collect();
+                    (replies, echo.send(words))
+                })
+                .collect();
+            for (replies, task) in sent {
+                assert_eq!(task.await.unwrap().unwrap(), replies);
+            }
+        }
+        let received = echo.received();
+        assert_eq!(received.len(), 20 * 300);
+        for (at, command) in received.iter().enumerate() {
+            if let Some(first) = command.strip_suffix("/b") {
+                assert_eq!(received[at - 1], format!("{first}/a"));
+            }
+        }
+        let state = echo.wire.0.lock();
+        assert_eq!(state.slots.used(), 0);
+        assert!(state.in_flight.is_empty() && state.queue.len() == 0);
+    }
+}
+
+#[tokio::test]
+async fn threads_share_a_wire() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_time()
+        .build()
+        .unwrap();
+    let all = runtime.spawn(async {
+        let echo = Arc::new(Echo::start());
+        let mut senders = tokio::task::JoinSet::new();
+        for sender in 0..32 {
+            let echo = Arc::clone(&echo);
+            senders.spawn(async move {
+                for n in 0..200 {
+                    let word = format!("{sender}/{n}");
+                    // One in eight leaves before its reply.
+                    let pending = begin(&echo.wire, &word);
+                    if n % 8 != 0 {
+                        assert_eq!(first_of(pending).await.unwrap(), bulk(&word));
+                    }
+                }
+            });
+        }
+        senders.join_all().await;
+    });
+    all.await.unwrap();
+    runtime.shutdown_background();
+}
+
+#[tokio::test]
+async fn a_lone_command_is_written_by_its_sender() {
+    let (here, mut server) = tokio::io::duplex(1 << 16);
+    let wire = over(here, LONG);
+    let _one = begin(&wire, "one");
+    assert_eq!(
+        arrived(&mut server).await,
+        "*2\r\n$4\r\nECHO\r\n$3\r\none\r\n"
+    );
+    // The next ones wait for the task, and for each other.
+    let _two = begin(&wire, "two");
+    let _three = begin(&wire, "three");
+    assert_eq!(wire.0.lock().queue.len(), 2);
+    settle().await;
+    let arrived = arrived(&mut server).await;
+    assert!(arrived.contains("two") && arrived.contains("three"));
+}
+
+#[tokio::test]
+async fn a_command_whose_sender_leaves_in_the_queue_is_not_sent() {
+    let echo = Echo::start();
+    echo.allow(false);
+    let (one, gone, two) = (
+        begin(&echo.wire, "one"),
+        begin(&echo.wire, "gone"),
+        begin(&echo.wire, "two"),
+    );
+    drop(gone);
+    echo.allow(true);
+    assert_eq!(first_of(one).await.unwrap(), bulk("one"));
+    assert_eq!(first_of(two).await.unwrap(), bulk("two"));
+    assert_eq!(echo.received(), ["ECHO one", "ECHO two"]);
+    assert_eq!(echo.wire.0.lock().slots.used(), 0);
+}
+
+#[tokio::test]
+async fn the_reply_of_a_sender_that_has_left_is_given_to_no_other() {
+    let echo = Echo::start();
+    echo.allow(false);
+    let mut gone = begin(&echo.wire, "gone");
+    assert!(poll_once(Pin::new(&mut gone)).await.is_none());
+    drop(gone);
+    let next = begin(&echo.wire, "next");
+    settle().await;
+    echo.allow(true);
+    assert_eq!(first_of(next).await.unwrap(), bulk("next"));
+    assert_eq!(echo.wire.0.lock().slots.used(), 0);
+}
+
+#[tokio::test]
+async fn the_number_of_commands_in_flight_is_bounded_and_completions_overtake_claims() {
+    let echo = Echo::start();
+    let hurried = Admission::new(Duration::ZERO);
+    assert!(echo.wire.crowded(&hurried).is_none(), "no claim is queued");
+    echo.allow(false);
+    let claims = echo.claims(MAX_IN_FLIGHT + 200).await;
+    assert_eq!(echo.wire.0.lock().in_flight.len(), MAX_IN_FLIGHT);
+    assert_eq!(echo.wire.0.lock().queue.claims(), 200);
+    let crowded = echo.wire.crowded(&hurried).expect("many are queued");
+    assert!(crowded.waiting == 200 && !crowded.retry_after.is_zero());
+    assert!(echo.wire.crowded(&Admission::new(LONG)).is_none());
+
+    let ending = begin(&echo.wire, "ending");
+    echo.allow(true);
+    assert_eq!(first_of(ending).await.unwrap(), bulk("ending"));
+    for claim in claims {
+        assert_eq!(first_of(claim).await.unwrap(), bulk("claim"));
+    }
+    let received = echo.received();
+    let at = received.iter().position(|word| word == "ECHO ending");
+    assert!(
+        at.is_some_and(|at| (MAX_IN_FLIGHT..MAX_IN_FLIGHT + 200).contains(&at)),
+        "{at:?}"
+    );
+    assert!(echo.wire.crowded(&hurried).is_none(), "no claim is queued");
+}
+
+/// Claims that arrive while no reply does, after a flush that has left none.
+#[tokio::test]
+async fn claims_behind_a_silent_server_are_a_crowd() {
+    let echo = Echo::start();
+    echo.allow(false);
+    let _in_flight = echo.claims(MAX_IN_FLIGHT).await;
+    let hurried = Admission::new(Duration::ZERO);
+    assert!(echo.wire.crowded(&hurried).is_none());
+    let _queued = echo.claims(1).await;
+    assert!(echo.wire.crowded(&hurried).is_some());
+}
+
+#[tokio::test]
+async fn a_closed_wire_fails_its_queue_and_still_receives_replies() {
+    let echo = Echo::start();
+    echo.allow(false);
+    let mut claims = echo.claims(MAX_IN_FLIGHT + 10).await;
+    echo.wire.close();
+    for queued in claims.drain(MAX_IN_FLIGHT..) {
+        let error = first_of(queued).await.unwrap_err();
+        assert!(error.is_connection_dropped());
+    }
+    assert!(echo.wire.begin(&said("late"), None, true).is_err());
+    echo.allow(true);
+    for claim in claims {
+        assert_eq!(first_of(claim).await.unwrap(), bulk("claim"));
+    }
+    settle().await;
+    assert_eq!(Arc::strong_count(&echo.wire.0), 1, "the task has ended");
+    assert!(echo.wire.0.lock().write.is_none());
+}
+
+#[tokio::test]
+async fn the_task_ends_with_its_wire() {
+    for commands in [0, 1, 2, MAX_IN_FLIGHT + 1] {
+        let echo = Echo::start();
+        echo.allow(false);
+        drop(echo.claims(commands).await);
+        let shared = Arc::clone(&echo.wire.0);
+        drop(echo);
+        settle().await;
+        assert_eq!(Arc::strong_count(&shared), 1, "{commands} commands");
+    }
+}
+
+#[tokio::test]
+async fn a_reply_that_is_late_is_an_error_and_is_given_to_no_other() {
+    let (here, mut server) = tokio::io::duplex(1 << 16);
+    let wire = over(here, Duration::from_millis(20));
+    let (one, two) = (begin(&wire, "one"), begin(&wire, "two"));
+    for late in [one, two] {
+        assert!(first_of(late).await.unwrap_err().is_timeout());
+    }
+    // The replies come after all, and then that of another command.
+    wire.0.lock().response = LONG;
+    let three = begin(&wire, "three");
+    settle().await;
+    let replies = b"$3\r\none\r\n$3\r\ntwo\r\n$5\r\nthree\r\n";
+    server.write_all(replies).await.unwrap();
+    assert_eq!(first_of(three).await.unwrap(), bulk("three"));
+    assert_eq!(wire.0.lock().slots.used(), 0);
+}
+
+#[tokio::test]
+async fn a_lone_command_after_a_pause_has_a_time_limit() {
+    let (here, _server) = tokio::io::duplex(1 << 16);
+    let wire = over(here, Duration::from_millis(5));
+    for _ in 0..3 {
+        let late = first_of(begin(&wire, "alone")).await;
+        assert!(late.unwrap_err().is_timeout());
+        while wire.0.lock().is_timed {
+            tokio::task::yield_now().await;
+        }
+        // Late replies would end the wait; a lone command has none in flight before it.
+        wire.0.lock().in_flight.clear();
+        assert!(wire.0.lock().is_idle());
+    }
+}
+
+#[test]
+fn each_command_has_the_whole_time_limit() {
+    let runtime = timed_runtime();
+    let limit = Duration::from_secs(1);
+    runtime.block_on(async {
+        let wire = over(tokio::io::duplex(1 << 16).0, limit);
+        let _pending = [begin(&wire, "one"), begin(&wire, "two")];
+        let mut state = wire.0.lock();
+        state.flush(&wire.0, Instant::now());
+        let start = state.in_flight[0].sent;
+        state.in_flight[1].sent = start + limit / 2;
+        let mut expire = |after| state.expire(start + after, &mut Vec::new());
+        assert_eq!(expire(limit / 2), Some(start + limit));
+        assert_eq!(expire(limit), Some(start + limit * 3 / 2));
+        // Nothing is in flight and nothing was sent since the timer was set: it ends.
+        assert_eq!(expire(limit * 3 / 2), None);
+        assert!(state.in_flight.iter().all(|sent| sent.slot.is_none()));
+    });
+}
+
+#[tokio::test]
+async fn a_lost_connection_fails_all_commands() {
+    let (here, mut server) = tokio::io::duplex(1 << 16);
+    let wire = over(here, LONG);
+    let sent = ["one", "two", "three"].map(|word| begin(&wire, word));
+    settle().await;
+    // One reply, and half of another.
+    server.write_all(b"$3\r\none\r\n$3\r\nt").await.unwrap();
+    drop(server);
+    let [one, two, three] = sent.map(first_of);
+    assert_eq!(one.await.unwrap(), bulk("one"));
+    for lost in [two, three] {
+        assert!(lost.await.unwrap_err().is_connection_dropped());
+    }
+    let error = wire.begin(&said("late"), None, false).err().unwrap();
+    assert!(error.is_connection_dropped());
+}
+
+#[tokio::test]
+async fn replies_without_a_command_end_the_connection() {
+    let busy = "-ERR max number of clients reached\r\n";
+    for (bytes, detail) in [
+        (busy, Some("max number of clients reached")),
+        ("$1\r\nx\r\n", None),
+    ] {
+        let (here, mut server) = tokio::io::duplex(1 << 16);
+        let wire = over(here, LONG);
+        server.write_all(bytes.as_bytes()).await.unwrap();
+        settle().await;
+        // The reply is not that of the next command.
+        let error = wire.begin(&said("one"), None, false).err().unwrap();
+        assert_eq!(error.detail(), detail);
+        assert!(detail.is_some() || error.is_connection_dropped());
+        assert_eq!(arrived(&mut server).await, "");
+    }
+}
+
+#[tokio::test]
+async fn the_last_words_of_a_server_are_the_reply_to_a_command_in_flight() {
+    let (here, mut server) = tokio::io::duplex(1 << 16);
+    let wire = over(here, LONG);
+    let (one, two) = (begin(&wire, "one"), begin(&wire, "two"));
+    server
+        .write_all(b"-ERR max number of clients reached\r\n")
+        .await
+        .unwrap();
+    drop(server);
+    let Ok(Value::ServerError(error)) = first_of(one).await else {
+        panic!("the words of the server");
+    };
+    assert_eq!(error.details(), Some("max number of clients reached"));
+    assert!(first_of(two).await.unwrap_err().is_connection_dropped());
+}
+
+#[tokio::test]
+async fn pushes_are_skipped_and_other_bytes_end_the_connection() {
+    let (here, mut server) = tokio::io::duplex(1 << 16);
+    let wire = over(here, LONG);
+    let one = begin(&wire, "one");
+    server
+        .write_all(b">2\r\n+invalidate\r\n_\r\n$3\r\none\r\n")
+        .await
+        .unwrap();
+    assert_eq!(first_of(one).await.unwrap(), bulk("one"));
+    let two = begin(&wire, "two");
+    server
+        .write_all(b"HTTP/1.1 400 Bad Request\r\n")
+        .await
+        .unwrap();
+    assert!(first_of(two).await.unwrap_err().is_connection_dropped());
+}
+
+#[test]
+fn senders_fail_when_the_runtime_of_the_wire_ends() {
+    let runtime = timed_runtime;
+    let connected = runtime();
+    let (wire, server) = connected.block_on(async {
+        let (here, there) = tokio::io::duplex(1 << 16);
+        (Arc::new(over(here, LONG)), there)
+    });
+    let sender = Arc::clone(&wire);
+    let waiting = std::thread::spawn(move || {
+        runtime().block_on(async {
+            tokio::join!(
+                first_of(begin(&sender, "one")),
+                first_of(begin(&sender, "two"))
+            )
+        })
+    });
+    while wire.0.lock().queue.len() == 0 {
+        std::thread::yield_now();
+    }
+    drop(connected);
+    let (one, two) = waiting.join().unwrap();
+    for lost in [one, two] {
+        assert!(lost.unwrap_err().is_connection_dropped());
+    }
+    assert!(wire.begin(&said("late"), None, false).is_err());
+    drop(server);
+}

@@ -1,0 +1,88 @@
+//! The words of a command, encoded for the wire or handed to the client library.
+
+use redis::Cmd;
+
+use crate::store::redis::arguments::decimal;
+
+/// Receives the words of commands.
+pub(crate) struct Words<'a>(Receiver<'a>);
+
+enum Receiver<'a> {
+    /// The bytes of commands, one after the other.
+    Bytes(&'a mut Vec<u8>),
+    /// A command of the client library.
+    Library(&'a mut Cmd),
+}
+
+impl<'a> Words<'a> {
+    /// Appends commands to these bytes, as the protocol has them: an array of texts for each.
+    pub(super) fn encoded(bytes: &'a mut Vec<u8>) -> Self {
+        Self(Receiver::Bytes(bytes))
+    }
+
+    /// Writes one command: all words of all parts.
+    pub(crate) fn command(&mut self, parts: &[&[&[u8]]]) {
+        let words = || parts.iter().copied().flatten();
+        match &mut self.0 {
+            Receiver::Bytes(bytes) => {
+                // Each word has a length of up to 7 digits, a letter and two ends of line with it.
+                let size: usize = words().map(|word| word.len() + 12).sum();
+                bytes.reserve(size + 12);
+                length(bytes, b'*', words().count());
+                for word in words() {
+                    length(bytes, b'$', word.len());
+                    bytes.extend_from_slice(word);
+                    bytes.extend_from_slice(b"\r\n");
+                }
+            }
+            Receiver::Library(command) => words().for_each(|word| {
+                command.arg(*word);
+            }),
+        }
+    }
+
+    /// Writes a command of the client library.
+    pub(crate) fn copy(&mut self, command: &Cmd) {
+        match &mut self.0 {
+            Receiver::Bytes(bytes) => command.write_packed_command(bytes),
+            Receiver::Library(copy) => **copy = command.clone(),
+        }
+    }
+}
+
+/// A command of the client library with these words.
+pub(super) fn command_of(write: &super::WriteCommand<'_>) -> Cmd {
+    let mut command = Cmd::new();
+    write(&mut Words(Receiver::Library(&mut command)));
+    command
+}
+
+fn length(bytes: &mut Vec<u8>, kind: u8, length: usize) {
+    bytes.push(kind);
+    bytes.extend_from_slice(decimal(length as u64).as_bytes());
+    bytes.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_have_the_bytes_of_the_client_library() {
+        let long = vec![b'x'; 12_345];
+        for parts in [
+            &[&[b"HELLO" as &[u8]] as &[&[u8]]] as &[&[&[u8]]],
+            &[&[b"SET", b"name", b"a\r\nb\0"], &[b"NX", b"", &long]],
+        ] {
+            let mut bytes = b"before".to_vec();
+            Words::encoded(&mut bytes).command(parts);
+            let command = command_of(&|words| words.command(parts));
+            assert_eq!(bytes[6..], command.get_packed_command());
+            let mut copied = Vec::new();
+            Words::encoded(&mut copied).copy(&command);
+            assert_eq!(bytes[6..], copied);
+            let copied = command_of(&|words| words.copy(&command));
+            assert_eq!(bytes[6..], copied.get_packed_command());
+        }
+    }
+}
