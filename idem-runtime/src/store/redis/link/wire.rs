@@ -27,6 +27,7 @@ use super::command::{Words, WriteCommand};
 use super::pipeline::Replies;
 use crate::store::Admission;
 use crate::store::pace::{Crowded, admits};
+use crate::store::redis::failure::breaks_connection;
 
 /// Largest number of commands in flight.
 ///
@@ -304,6 +305,12 @@ impl State {
     fn fail(&mut self, error: &RedisError, wakers: &mut Vec<Waker>) {
         self.closed = true;
         self.write = None;
+        // The owner replaces a connection whose errors break it. With another one it would return this error for ever.
+        let error = if breaks_connection(error) {
+            error.clone()
+        } else {
+            ended()
+        };
         self.failure.get_or_insert_with(|| error.clone());
         for sent in self.in_flight.drain(..) {
             if let Some(slot) = sent.slot {
