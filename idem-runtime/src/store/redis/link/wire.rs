@@ -221,25 +221,29 @@ impl State {
     /// Moves queued commands to the buffer.
     fn flush(&mut self, shared: &Shared, now: Instant) {
         let before = self.in_flight.len();
-        let Self {
-            queue,
-            slots,
-            in_flight,
-            out,
-            ..
-        } = self;
-        queue.take(MAX_IN_FLIGHT - before, now, out, |command| {
-            let is_kept = !slots.free_abandoned(command.slot);
-            if is_kept {
-                in_flight.push_back(SentCommand {
-                    slot: Some(command.slot),
-                    replies: command.replies,
-                    sent: now,
-                });
-            }
-            is_kept
-        });
-        self.last_batch = in_flight.len() - before;
+        // Places of abandoned commands stay free for the next ones: the task is woken for the first queued command only.
+        while self.may_flush() {
+            let Self {
+                queue,
+                slots,
+                in_flight,
+                out,
+                ..
+            } = self;
+            let most = MAX_IN_FLIGHT - in_flight.len();
+            queue.take(most, now, out, |command| {
+                let is_kept = !slots.free_abandoned(command.slot);
+                if is_kept {
+                    in_flight.push_back(SentCommand {
+                        slot: Some(command.slot),
+                        replies: command.replies,
+                        sent: now,
+                    });
+                }
+                is_kept
+            });
+        }
+        self.last_batch = self.in_flight.len() - before;
         self.was_active = true;
         shared
             .is_crowded
