@@ -283,6 +283,12 @@ impl State {
         slots.any(|slot| !self.slots.has_left(slot))
     }
 
+    /// Whether no place in flight will be free: every command there has waited for its whole time.
+    fn is_stuck(&self) -> bool {
+        let newest = self.in_flight.back();
+        self.in_flight.len() >= MAX_IN_FLIGHT && newest.is_some_and(|sent| sent.slot.is_none())
+    }
+
     /// Ends the commands in flight without a reply in time. When the next one is due, if there is one, or was lately.
     fn expire(&mut self, now: Instant, wakers: &mut Vec<Waker>) -> Option<Instant> {
         for sent in &mut self.in_flight {

@@ -69,6 +69,9 @@ impl<R: AsyncRead + Unpin> Driver<R> {
         }
         if outcome.is_ok() {
             self.expire(&mut state, cx);
+            if state.is_stuck() {
+                outcome = Err(ended());
+            }
         }
         let has_ended = match outcome {
             Err(error) => {
