@@ -265,7 +265,14 @@ impl State {
         while self.written < self.out.len() {
             let bytes = &self.out[self.written..];
             match Pin::new(&mut *write).poll_write(cx, bytes) {
-                Poll::Pending => return Ok(()),
+                Poll::Pending => {
+                    // On a busy connection all bytes may never be written at once.
+                    if self.written > self.out.len() / 2 {
+                        self.out.drain(..self.written);
+                        self.written = 0;
+                    }
+                    return Ok(());
+                }
                 Poll::Ready(Ok(0)) => return Err(ended()),
                 Poll::Ready(Ok(written)) => self.written += written,
                 Poll::Ready(Err(error)) => return Err(error.into()),
