@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 use redis::{RedisError, RedisResult};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::{self, Handle};
+use tokio::time::Sleep;
 
 use self::driver::Driver;
 use self::queue::Queue;
@@ -44,6 +46,8 @@ struct Shared {
     state: Mutex<State>,
     /// The last flush left claims in the queue.
     is_crowded: AtomicBool,
+    /// The runtime of the task.
+    runtime: runtime::Id,
 }
 
 struct State {
@@ -64,6 +68,8 @@ struct State {
     /// A command was sent since the timer was set.
     was_active: bool,
     driver: Option<Waker>,
+    /// Number of times that the task has run.
+    turns: u64,
     /// No further command is accepted.
     closed: bool,
     /// The reason for which the connection has ended.
@@ -99,10 +105,12 @@ impl Wire {
                 is_timed: false,
                 was_active: false,
                 driver: None,
+                turns: 0,
                 closed: false,
                 failure: None,
             }),
             is_crowded: AtomicBool::new(false),
+            runtime: Handle::current().id(),
         });
         tokio::spawn(Driver::new(Arc::clone(&shared), read).run());
         Self(shared)
@@ -164,6 +172,7 @@ impl Wire {
         Ok(PendingReplies {
             shared: &self.0,
             slot: Some(slot),
+            watchdog: None,
         })
     }
 
@@ -308,8 +317,7 @@ impl State {
                 return Some(due);
             }
             if let Some(slot) = sent.slot.take() {
-                let late = RedisError::from(io::Error::from(io::ErrorKind::TimedOut));
-                wakers.extend(self.slots.end(slot, Err(late)));
+                wakers.extend(self.slots.end(slot, Err(late())));
             }
         }
         // Without a command in flight the timer goes on for once, so that the next lone one need not wake the task.
@@ -348,6 +356,15 @@ impl State {
 pub(super) struct PendingReplies<'a> {
     shared: &'a Shared,
     slot: Option<SlotId>,
+    /// `None` on the runtime of the task.
+    watchdog: Option<Box<Watchdog>>,
+}
+
+/// The time limit of a sender on another runtime than the task, which may exist and not be driven.
+struct Watchdog {
+    timer: Pin<Box<Sleep>>,
+    /// Turns of the task when the timer was set. With another one since, the task has the time limit.
+    turns: u64,
 }
 
 impl Future for PendingReplies<'_> {
@@ -355,11 +372,42 @@ impl Future for PendingReplies<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let slot = self.slot.expect("not polled after its end");
+        let mut state = self.shared.lock();
         // What is replaced is dropped without the lock: the drop of a waker may run code of its executor.
-        let (replies, _replaced) = self.shared.lock().slots.poll(slot, cx.waker());
-        let replies = ready!(replies);
+        let (replies, _replaced) = state.slots.poll(slot, cx.waker());
+        let (turns, response) = (state.turns, state.response);
+        drop(state);
+        if replies.is_pending() {
+            ready!(self.poll_watchdog(turns, response, cx));
+            return Poll::Ready(Err(late()));
+        }
         self.slot = None;
-        Poll::Ready(replies)
+        replies
+    }
+}
+
+impl PendingReplies<'_> {
+    /// Ends when the task has not run for as long as a reply may take.
+    fn poll_watchdog(&mut self, turns: u64, response: Duration, cx: &mut Context<'_>) -> Poll<()> {
+        let set = || Watchdog {
+            timer: Box::pin(tokio::time::sleep(response)),
+            turns,
+        };
+        let watchdog = match &mut self.watchdog {
+            Some(watchdog) => watchdog,
+            // Without a runtime there is no timer.
+            None if Handle::try_current().map_or(true, |here| here.id() == self.shared.runtime) => {
+                return Poll::Pending;
+            }
+            none => none.insert(Box::new(set())),
+        };
+        loop {
+            ready!(watchdog.timer.as_mut().poll(cx));
+            if watchdog.turns == turns {
+                return Poll::Ready(());
+            }
+            **watchdog = set();
+        }
     }
 }
 
@@ -370,6 +418,11 @@ impl Drop for PendingReplies<'_> {
             let _left = self.shared.lock().slots.abandon(slot);
         }
     }
+}
+
+/// The error of a command without a reply in time.
+fn late() -> RedisError {
+    io::Error::from(io::ErrorKind::TimedOut).into()
 }
 
 /// The error of an ended connection.
