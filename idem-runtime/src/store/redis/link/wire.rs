@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 use redis::{RedisError, RedisResult};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::{self, Handle};
+use tokio::time::Sleep;
 
 use self::driver::Driver;
 use self::queue::Queue;
@@ -27,6 +29,7 @@ use super::command::{Words, WriteCommand};
 use super::pipeline::Replies;
 use crate::store::Admission;
 use crate::store::pace::{Crowded, admits};
+use crate::store::redis::failure::breaks_connection;
 
 /// Largest number of commands in flight.
 ///
@@ -43,6 +46,8 @@ struct Shared {
     state: Mutex<State>,
     /// The last flush left claims in the queue.
     is_crowded: AtomicBool,
+    /// The runtime of the task.
+    runtime: runtime::Id,
 }
 
 struct State {
@@ -63,6 +68,8 @@ struct State {
     /// A command was sent since the timer was set.
     was_active: bool,
     driver: Option<Waker>,
+    /// Number of times that the task has run.
+    turns: u64,
     /// No further command is accepted.
     closed: bool,
     /// The reason for which the connection has ended.
@@ -98,10 +105,12 @@ impl Wire {
                 is_timed: false,
                 was_active: false,
                 driver: None,
+                turns: 0,
                 closed: false,
                 failure: None,
             }),
             is_crowded: AtomicBool::new(false),
+            runtime: Handle::current().id(),
         });
         tokio::spawn(Driver::new(Arc::clone(&shared), read).run());
         Self(shared)
@@ -163,6 +172,7 @@ impl Wire {
         Ok(PendingReplies {
             shared: &self.0,
             slot: Some(slot),
+            watchdog: None,
         })
     }
 
@@ -220,25 +230,29 @@ impl State {
     /// Moves queued commands to the buffer.
     fn flush(&mut self, shared: &Shared, now: Instant) {
         let before = self.in_flight.len();
-        let Self {
-            queue,
-            slots,
-            in_flight,
-            out,
-            ..
-        } = self;
-        queue.take(MAX_IN_FLIGHT - before, now, out, |command| {
-            let is_kept = !slots.free_abandoned(command.slot);
-            if is_kept {
-                in_flight.push_back(SentCommand {
-                    slot: Some(command.slot),
-                    replies: command.replies,
-                    sent: now,
-                });
-            }
-            is_kept
-        });
-        self.last_batch = in_flight.len() - before;
+        // Places of abandoned commands stay free for the next ones: the task is woken for the first queued command only.
+        while self.may_flush() {
+            let Self {
+                queue,
+                slots,
+                in_flight,
+                out,
+                ..
+            } = self;
+            let most = MAX_IN_FLIGHT - in_flight.len();
+            queue.take(most, now, out, |command| {
+                let is_kept = !slots.free_abandoned(command.slot);
+                if is_kept {
+                    in_flight.push_back(SentCommand {
+                        slot: Some(command.slot),
+                        replies: command.replies,
+                        sent: now,
+                    });
+                }
+                is_kept
+            });
+        }
+        self.last_batch = self.in_flight.len() - before;
         self.was_active = true;
         shared
             .is_crowded
@@ -260,7 +274,14 @@ impl State {
         while self.written < self.out.len() {
             let bytes = &self.out[self.written..];
             match Pin::new(&mut *write).poll_write(cx, bytes) {
-                Poll::Pending => return Ok(()),
+                Poll::Pending => {
+                    // On a busy connection all bytes may never be written at once.
+                    if self.written > self.out.len() / 2 {
+                        self.out.drain(..self.written);
+                        self.written = 0;
+                    }
+                    return Ok(());
+                }
                 Poll::Ready(Ok(0)) => return Err(ended()),
                 Poll::Ready(Ok(written)) => self.written += written,
                 Poll::Ready(Err(error)) => return Err(error.into()),
@@ -278,6 +299,12 @@ impl State {
         slots.any(|slot| !self.slots.has_left(slot))
     }
 
+    /// Whether no place in flight will be free: every command there has waited for its whole time.
+    fn is_stuck(&self) -> bool {
+        let newest = self.in_flight.back();
+        self.in_flight.len() >= MAX_IN_FLIGHT && newest.is_some_and(|sent| sent.slot.is_none())
+    }
+
     /// Ends the commands in flight without a reply in time. When the next one is due, if there is one, or was lately.
     fn expire(&mut self, now: Instant, wakers: &mut Vec<Waker>) -> Option<Instant> {
         for sent in &mut self.in_flight {
@@ -290,8 +317,7 @@ impl State {
                 return Some(due);
             }
             if let Some(slot) = sent.slot.take() {
-                let late = RedisError::from(io::Error::from(io::ErrorKind::TimedOut));
-                wakers.extend(self.slots.end(slot, Err(late)));
+                wakers.extend(self.slots.end(slot, Err(late())));
             }
         }
         // Without a command in flight the timer goes on for once, so that the next lone one need not wake the task.
@@ -304,6 +330,12 @@ impl State {
     fn fail(&mut self, error: &RedisError, wakers: &mut Vec<Waker>) {
         self.closed = true;
         self.write = None;
+        // The owner replaces a connection whose errors break it. With another one it would return this error for ever.
+        let error = if breaks_connection(error) {
+            error.clone()
+        } else {
+            ended()
+        };
         self.failure.get_or_insert_with(|| error.clone());
         for sent in self.in_flight.drain(..) {
             if let Some(slot) = sent.slot {
@@ -324,6 +356,15 @@ impl State {
 pub(super) struct PendingReplies<'a> {
     shared: &'a Shared,
     slot: Option<SlotId>,
+    /// `None` on the runtime of the task.
+    watchdog: Option<Box<Watchdog>>,
+}
+
+/// The time limit of a sender on another runtime than the task, which may exist and not be driven.
+struct Watchdog {
+    timer: Pin<Box<Sleep>>,
+    /// Turns of the task when the timer was set. With another one since, the task has the time limit.
+    turns: u64,
 }
 
 impl Future for PendingReplies<'_> {
@@ -331,11 +372,42 @@ impl Future for PendingReplies<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let slot = self.slot.expect("not polled after its end");
+        let mut state = self.shared.lock();
         // What is replaced is dropped without the lock: the drop of a waker may run code of its executor.
-        let (replies, _replaced) = self.shared.lock().slots.poll(slot, cx.waker());
-        let replies = ready!(replies);
+        let (replies, _replaced) = state.slots.poll(slot, cx.waker());
+        let (turns, response) = (state.turns, state.response);
+        drop(state);
+        if replies.is_pending() {
+            ready!(self.poll_watchdog(turns, response, cx));
+            return Poll::Ready(Err(late()));
+        }
         self.slot = None;
-        Poll::Ready(replies)
+        replies
+    }
+}
+
+impl PendingReplies<'_> {
+    /// Ends when the task has not run for as long as a reply may take.
+    fn poll_watchdog(&mut self, turns: u64, response: Duration, cx: &mut Context<'_>) -> Poll<()> {
+        let set = || Watchdog {
+            timer: Box::pin(tokio::time::sleep(response)),
+            turns,
+        };
+        let watchdog = match &mut self.watchdog {
+            Some(watchdog) => watchdog,
+            // Without a runtime there is no timer.
+            None if Handle::try_current().map_or(true, |here| here.id() == self.shared.runtime) => {
+                return Poll::Pending;
+            }
+            none => none.insert(Box::new(set())),
+        };
+        loop {
+            ready!(watchdog.timer.as_mut().poll(cx));
+            if watchdog.turns == turns {
+                return Poll::Ready(());
+            }
+            **watchdog = set();
+        }
     }
 }
 
@@ -346,6 +418,11 @@ impl Drop for PendingReplies<'_> {
             let _left = self.shared.lock().slots.abandon(slot);
         }
     }
+}
+
+/// The error of a command without a reply in time.
+fn late() -> RedisError {
+    io::Error::from(io::ErrorKind::TimedOut).into()
 }
 
 /// The error of an ended connection.

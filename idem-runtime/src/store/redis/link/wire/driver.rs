@@ -60,6 +60,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
             Some(driver) => driver.clone_from(cx.waker()),
             None => state.driver = Some(cx.waker().clone()),
         }
+        state.turns += 1;
         let mut outcome = self.deliver(&mut state);
         if outcome.is_ok() {
             outcome = match read {
@@ -69,6 +70,9 @@ impl<R: AsyncRead + Unpin> Driver<R> {
         }
         if outcome.is_ok() {
             self.expire(&mut state, cx);
+            if state.is_stuck() {
+                outcome = Err(ended());
+            }
         }
         let has_ended = match outcome {
             Err(error) => {
@@ -133,8 +137,11 @@ impl<R: AsyncRead + Unpin> Driver<R> {
                 Frame::Push(length) => at += length,
             }
         }
-        self.buffer.copy_within(at..self.filled, 0);
-        self.filled -= at;
+        // A long reply arrives in many parts, which stay where they are.
+        if at > 0 {
+            self.buffer.copy_within(at..self.filled, 0);
+            self.filled -= at;
+        }
         if self.filled == 0 && self.buffer.len() > KEPT {
             self.buffer = vec![0; BUFFER];
         }

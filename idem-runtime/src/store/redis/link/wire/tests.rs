@@ -4,13 +4,16 @@ use std::pin::pin;
 use std::sync::atomic::AtomicBool;
 
 use redis::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadBuf};
 
 use super::*;
+use crate::store::redis::failure::breaks_connection;
 use crate::store::redis::link::echo::{bulk, said, server};
 
 /// Longer than any test.
 const LONG: Duration = Duration::from_hours(1);
+/// Bound of a wait that must end by itself.
+const BOUND: Duration = Duration::from_secs(20);
 
 struct Echo {
     wire: Arc<Wire>,
@@ -444,4 +447,171 @@ fn senders_fail_when_the_runtime_of_the_wire_ends() {
     }
     assert!(wire.begin(&said("late"), None, false).is_err());
     drop(server);
+}
+
+/// The owner of the connection replaces it on such an error only, so no other may come from a connection that has ended.
+async fn assert_replaced(wire: &Wire) {
+    settle().await;
+    let error = wire.begin(&said("late"), None, false).err().unwrap();
+    assert!(breaks_connection(&error), "{error}");
+}
+
+#[tokio::test]
+async fn a_reply_that_the_client_library_refuses_breaks_the_connection() {
+    let refused: [&[u8]; 4] = [b"#x\r\n", b",abc\r\n", b"-ERR \xff\r\n", b"=3\r\nabc\r\n"];
+    for bytes in refused {
+        let (here, mut server) = tokio::io::duplex(1 << 16);
+        let wire = over(here, LONG);
+        let one = begin(&wire, "one");
+        server.write_all(bytes).await.unwrap();
+        let error = first_of(one).await.unwrap_err();
+        assert!(breaks_connection(&error), "{error}");
+        assert_replaced(&wire).await;
+    }
+}
+
+#[tokio::test]
+async fn an_error_without_a_command_breaks_the_connection() {
+    for words in ["LOADING Redis is loading", "NOAUTH", "ERR Protocol error"] {
+        let (here, mut server) = tokio::io::duplex(1 << 16);
+        let wire = over(here, LONG);
+        let line = format!("-{words}\r\n");
+        server.write_all(line.as_bytes()).await.unwrap();
+        assert_replaced(&wire).await;
+    }
+}
+
+/// A socket whose keepalive probes have no reply.
+struct DeadPeer;
+
+impl AsyncRead for DeadPeer {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+#[tokio::test]
+async fn a_time_out_of_the_network_breaks_the_connection() {
+    let wire = Wire::new(DeadPeer, tokio::io::sink(), LONG);
+    assert_replaced(&wire).await;
+}
+
+/// All replies arrive at once, and none wakes the task again.
+#[tokio::test]
+async fn commands_behind_many_whose_senders_have_left_are_sent() {
+    let (here, mut server) = tokio::io::duplex(1 << 20);
+    let wire = over(here, LONG);
+    let claim = |word| wire.begin(&said(word), None, true).unwrap();
+    let mut claims: Vec<_> = (0..MAX_IN_FLIGHT).map(|_| claim("sent")).collect();
+    while wire.0.lock().in_flight.len() < MAX_IN_FLIGHT {
+        tokio::task::yield_now().await;
+    }
+    claims.extend((0..MAX_IN_FLIGHT).map(|_| claim("left")));
+    let last = claim("last");
+    claims.truncate(MAX_IN_FLIGHT);
+    let replies = "$4\r\nsent\r\n".repeat(MAX_IN_FLIGHT);
+    server.write_all(replies.as_bytes()).await.unwrap();
+    for claim in claims {
+        assert_eq!(first_of(claim).await.unwrap(), bulk("sent"));
+    }
+    settle().await;
+    assert_eq!(wire.0.lock().queue.len(), 0);
+    server.write_all(b"$4\r\nlast\r\n").await.unwrap();
+    assert_eq!(first_of(last).await.unwrap(), bulk("last"));
+    assert_eq!(wire.0.lock().slots.used(), 0);
+}
+
+/// Nothing more can be sent on a connection whose commands in flight all had no reply.
+#[tokio::test]
+async fn commands_without_replies_do_not_hold_up_the_queue_for_ever() {
+    let (here, _server) = tokio::io::duplex(1 << 20);
+    let wire = over(here, Duration::from_millis(20));
+    let in_flight: Vec<_> = (0..MAX_IN_FLIGHT).map(|_| begin(&wire, "gone")).collect();
+    while wire.0.lock().in_flight.len() < MAX_IN_FLIGHT {
+        tokio::task::yield_now().await;
+    }
+    let queued = begin(&wire, "queued");
+    drop(in_flight);
+    let error = tokio::time::timeout(BOUND, first_of(queued)).await;
+    let error = error.expect("it ends").unwrap_err();
+    assert!(breaks_connection(&error), "{error}");
+}
+
+#[tokio::test]
+async fn written_bytes_are_dropped_while_others_are_not_written() {
+    let (here, mut server) = tokio::io::duplex(1_024);
+    let wire = over(here, LONG);
+    settle().await;
+    let write = |bytes: &[u8]| {
+        let mut state = wire.0.lock();
+        state.out.extend_from_slice(bytes);
+        state
+            .write(&mut Context::from_waker(Waker::noop()))
+            .unwrap();
+        state.out.len()
+    };
+    let mut expected = vec![b'a'; 4_096];
+    write(&expected);
+    let mut received = vec![0; 1_024];
+    for round in 0..1_000 {
+        expected.extend([b'a' + (round % 26) as u8; 1_024]);
+        let read = server.read(&mut received).await.unwrap();
+        assert!(expected.drain(..read).eq(received[..read].iter().copied()));
+        let kept = write(&expected[expected.len() - 1_024..]);
+        assert!(kept <= 16 * 1_024, "{kept} bytes after {round} rounds");
+    }
+}
+
+/// The runtime that connected exists and is not driven, as between two calls of `block_on`.
+#[test]
+fn a_stalled_runtime_delays_no_other_beyond_the_time_limit() {
+    let stalled = timed_runtime();
+    let (wire, server) = stalled.block_on(async {
+        let (here, there) = tokio::io::duplex(1 << 16);
+        (over(here, Duration::from_millis(20)), there)
+    });
+    timed_runtime().block_on(async {
+        for word in ["lone", "queued", "queued"] {
+            let late = tokio::time::timeout(BOUND, first_of(begin(&wire, word))).await;
+            assert!(late.expect("it has a time limit").unwrap_err().is_timeout());
+        }
+    });
+    drop(server);
+    // The senders left no place behind.
+    stalled.block_on(settle());
+    assert_eq!(wire.0.lock().slots.used(), 0);
+}
+
+#[tokio::test]
+async fn a_stream_cut_at_any_byte_gives_each_sender_its_reply_or_an_error() {
+    let replies = b"$3\r\none\r\n*2\r\n$1\r\na\r\n$-1\r\n:3\r\n-ERR four\r\n+five\r\n";
+    // The lone command has one of the replies, each pair two.
+    let ends = [9, 29, 47];
+    for cut in 0..=replies.len() {
+        let (here, mut server) = tokio::io::duplex(1 << 16);
+        let wire = over(here, LONG);
+        let one = begin(&wire, "one");
+        let pair = |first: &str| {
+            let (first, second) = (said(first), said("second"));
+            wire.begin(&first, Some(&second), false).unwrap()
+        };
+        let (two, four) = (pair("two"), pair("four"));
+        settle().await;
+        server.write_all(&replies[..cut]).await.unwrap();
+        drop(server);
+        for (pending, end) in [one, two, four].into_iter().zip(ends) {
+            match pending.await {
+                Ok(_) => assert!(cut >= end, "{cut}"),
+                Err(error) => assert!(cut < end && breaks_connection(&error), "{cut}: {error}"),
+            }
+        }
+        settle().await;
+        let state = wire.0.lock();
+        assert_eq!(state.slots.used(), 0);
+        assert!(state.write.is_none());
+    }
 }
