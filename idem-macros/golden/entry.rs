@@ -10,6 +10,7 @@ pub async fn pay(mut req: PayRequest, bank: &Bank) -> Result<Receipt, PayError> 
         call.fingerprint(1usize);
         #[allow(clippy::used_underscore_binding)]
         ::idem_runtime::__private::arg::<PayRequest>(&mut call, "req", &(req));
+        call.label(&(redacted(&req.order_no, 4)));
         call
     };
     ::idem_runtime::__private::run(
@@ -34,7 +35,7 @@ pub async fn pay(mut req: PayRequest, bank: &Bank) -> Result<Receipt, PayError> 
     .await
 }
 
-// The same arguments, of which the same call is made.
+// The same arguments, of which the same call is made, without its label.
 #[allow(dead_code)]
 #[doc = "The stored entry of a call of `pay` with these arguments, or `None`.\n\n# Errors\n\nThose of `idem_runtime::CallBuilder::entry`."]
 #[allow(unused_mut, unused_variables, clippy::needless_pass_by_ref_mut)]

@@ -21,6 +21,7 @@ async fn pay(order: u64) -> Result<u64, PayError> {
         call.max_attempts(::idem_runtime::__private::NonZeroU16::new(7u16));
         call.count_errors(true);
         call.reconciles();
+        call.label(&::core::format_args!("order {order:>8}"));
         call
     };
     ::idem_runtime::__private::run(

@@ -14,7 +14,7 @@ use syn::parse::{Parse, ParseStream, Parser};
 use syn::{Error, Expr, Ident, LitBool, LitStr, Path, Result, Token};
 
 /// Names of all arguments, in the order of the manual.
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 25] = [
     "key",
     "fingerprint",
     "op",
@@ -36,6 +36,7 @@ const NAMES: [&str; 24] = [
     "count_errors",
     "reconcile",
     "entry",
+    "label",
     "engine",
     "tx",
     "crate",
@@ -82,6 +83,7 @@ pub(crate) struct Args {
     pub(crate) words: [Slot<Word>; WORDS.len()],
     pub(crate) reconcile: Slot<Expr>,
     pub(crate) entry: Slot<Ident>,
+    pub(crate) label: Slot<Expr>,
     pub(crate) engine: Slot<Expr>,
     pub(crate) tx: Slot<Ident>,
     pub(crate) krate: Slot<Path>,
@@ -155,6 +157,7 @@ impl Args {
             "count_errors" => self.count_errors.fill(name, input, value::yes_or_no),
             "reconcile" => self.reconcile.fill(name, input, Expr::parse),
             "entry" => self.entry.fill(name, input, value::function),
+            "label" => self.label.fill(name, input, Expr::parse),
             "engine" => self.engine.fill(name, input, Expr::parse),
             "tx" => self.tx.fill(name, input, value::parameter),
             "crate" => self.krate.fill(name, input, value::krate),

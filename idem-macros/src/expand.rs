@@ -14,7 +14,7 @@ use crate::errors::{Errors, error_and_item, without_helpers};
 use crate::format::Format;
 use crate::key::{self, Value};
 use crate::output::Shape;
-use crate::plan::{Compared, Op, Plan};
+use crate::plan::{Compared, Label, Op, Plan};
 use crate::target::Target;
 use proc_macro2::{Delimiter, Group, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
@@ -71,7 +71,11 @@ fn here() -> Span {
 /// ```
 fn print(plan: &Plan, target: &Target) -> TokenStream {
     let rt = runtime(plan);
-    let call = call(plan, &rt);
+    let described = call(plan, None, &rt);
+    let call = match &plan.label {
+        Some(label) => &call(plan, Some(label), &rt),
+        None => &described,
+    };
     let outcome = outcome(plan, &rt);
     let body = body::future(plan, target, &rt);
     let run = if let Some(word) = plan.finish {
@@ -114,7 +118,7 @@ fn print(plan: &Plan, target: &Target) -> TokenStream {
     let entry = plan
         .entry
         .as_ref()
-        .map(|name| entry::function(name, plan, target, &call, &rt));
+        .map(|name| entry::function(name, plan, target, &described, &rt));
     quote_spanned!(here()=> #(#attrs)* #vis #sig #braces #entry)
 }
 
@@ -123,8 +127,8 @@ fn runtime(plan: &Plan) -> TokenStream {
     quote_spanned!(here()=> #krate::__private)
 }
 
-/// `let call = ..;`: all decisions before the body may run.
-fn call(plan: &Plan, rt: &TokenStream) -> TokenStream {
+/// `let call = ..;`: all decisions before the body may run. The function of `entry` needs no label.
+fn call(plan: &Plan, label: Option<&Label>, rt: &TokenStream) -> TokenStream {
     let here = here();
     let op = op(&plan.op, rt);
     let scope = plan.scope.as_ref().map(|scope| match scope {
@@ -160,6 +164,7 @@ fn call(plan: &Plan, rt: &TokenStream) -> TokenStream {
         quote_spanned!(here=> call.engine(#rt::engine_of(#engine));)
     });
     let settings = settings::setters(plan, rt);
+    let label = label.map(settings::label);
     // A block, so that values borrowed for the call do not become part of the future. The builder calls are separate
     // statements on one place: a chain that moves the value would compile and run slower.
     quote_spanned! {here=>
@@ -170,6 +175,7 @@ fn call(plan: &Plan, rt: &TokenStream) -> TokenStream {
             #fingerprint
             #engine
             #settings
+            #label
             call
         };
     }

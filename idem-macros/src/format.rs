@@ -1,4 +1,7 @@
-//! Format strings with inline captures, as keys and scopes.
+//! Format strings with inline captures, as keys, scopes and labels.
+
+/// What to write where a placeholder of a key or scope has an expression.
+pub(crate) const A_TUPLE: &str = "a tuple of values";
 
 /// A parsed string literal: its text and its placeholders.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -14,14 +17,14 @@ pub(crate) struct Format {
 impl Format {
     /// # Errors
     ///
-    /// The defect of the literal, and the correct form.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    /// The defect of the literal, and the correct form: for an expression in a placeholder, this one.
+    pub(crate) fn parse(text: &str, of_expression: &str) -> Result<Self, String> {
         let mut format = Self::default();
         for piece in Pieces(text) {
             match piece {
                 Piece::Text(text) => format.template.push_str(text),
                 Piece::Placeholder(placeholder) => {
-                    check(placeholder)?;
+                    check(placeholder, of_expression)?;
                     format.template.push_str("{}");
                     format.placeholders.push(placeholder.to_owned());
                 }
@@ -85,7 +88,7 @@ fn name(placeholder: &str) -> &str {
     placeholder.split(':').next().unwrap_or_default().trim()
 }
 
-fn check(placeholder: &str) -> Result<(), String> {
+fn check(placeholder: &str, of_expression: &str) -> Result<(), String> {
     let name = name(placeholder);
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         return Err(format!(
@@ -94,7 +97,7 @@ fn check(placeholder: &str) -> Result<(), String> {
     }
     if name.contains(|c: char| !is_of_name(c) && c != '#') {
         return Err(format!(
-            "`{{{placeholder}}}` is not a name; write the value itself, `{name}`, or a tuple of values \
+            "`{{{placeholder}}}` is not a name; write the value itself, `{name}`, or {of_expression} \
              instead of a string"
         ));
     }
@@ -146,11 +149,11 @@ impl<'a> Iterator for Pieces<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Format, captures};
+    use super::{A_TUPLE, Format, captures};
     use std::collections::HashMap;
 
     fn parsed(text: &str) -> (String, Vec<String>) {
-        let format = Format::parse(text).expect("a format string");
+        let format = Format::parse(text, A_TUPLE).expect("a format string");
         (format.template, format.placeholders)
     }
 
@@ -161,12 +164,12 @@ mod tests {
         assert_eq!(placeholders, ["b", "d:>4", "e:?"]);
         assert_eq!(parsed("{a}/{b}").0, parsed("{tenant}/{order_no}").0);
         assert_eq!(parsed("{{{a}}}"), ("{{{}}}".into(), vec!["a".into()]));
-        assert_eq!(Format::parse("{{a}} }}").unwrap().text(), "{a} }");
+        assert_eq!(Format::parse("{{a}} }}", A_TUPLE).unwrap().text(), "{a} }");
     }
 
     #[test]
     fn a_placeholder_is_a_name() {
-        let error = |text| Format::parse(text).expect_err("a mistake");
+        let error = |text| Format::parse(text, A_TUPLE).expect_err("a mistake");
         assert!(error("{}").contains("names no argument"));
         assert!(error("{0}").contains("names no argument"));
         assert!(error("a {b").contains("not closed"));
@@ -215,7 +218,7 @@ mod tests {
             if literal.len() < 8 {
                 literals.extend(['{', '}', 'a', '/'].map(|c| format!("{literal}{c}")));
             }
-            let Ok(format) = Format::parse(&literal) else {
+            let Ok(format) = Format::parse(&literal, A_TUPLE) else {
                 continue;
             };
             let texts = texts(&literal).expect("what is parsed is well-formed");

@@ -1,6 +1,6 @@
 //! Expressions that name a call: `key` and `scope`.
 
-use crate::format::{Format, captures};
+use crate::format::{A_TUPLE, Format, captures};
 use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
@@ -40,7 +40,7 @@ impl Value {
                 lit: Lit::Str(text),
                 ..
             }) => {
-                let format = Format::parse(&text.value());
+                let format = Format::parse(&text.value(), A_TUPLE);
                 let format = format.map_err(|message| Error::new(text.span(), message))?;
                 Self::Format(text, format)
             }
@@ -78,7 +78,9 @@ pub(crate) fn is_constant(expr: &Expr) -> bool {
         Expr::Lit(ExprLit {
             lit: Lit::Str(text),
             ..
-        }) => Format::parse(&text.value()).is_ok_and(|format| format.placeholders.is_empty()),
+        }) => {
+            Format::parse(&text.value(), A_TUPLE).is_ok_and(|format| format.placeholders.is_empty())
+        }
         Expr::Tuple(tuple) => tuple.elems.iter().all(is_constant),
         Expr::Lit(_) => true,
         Expr::Unary(unary) => is_constant(&unary.expr),

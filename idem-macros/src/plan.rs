@@ -7,12 +7,14 @@ mod entry;
 mod fingerprint;
 mod finish;
 mod key;
+mod label;
 mod reconcile;
 mod settings;
 mod transaction;
 
 pub(crate) use self::duration_setting::DurationSetting;
 pub(crate) use self::fingerprint::Compared;
+pub(crate) use self::label::Label;
 pub(crate) use self::reconcile::{Hook, HookArgument};
 pub(crate) use self::settings::{Running, Settings};
 pub(crate) use self::transaction::Transaction;
@@ -44,6 +46,7 @@ pub(crate) struct Plan {
     /// In the order of declaration or listing; `None`: nothing is compared.
     pub(crate) fingerprint: Option<Vec<Compared>>,
     pub(crate) settings: Settings,
+    pub(crate) label: Option<Label>,
     pub(crate) on_error: OnError,
     pub(crate) reconcile: Option<Hook>,
     /// The `finish` of `on_cancel = finish`: the body runs in a task of its own.
@@ -123,6 +126,8 @@ impl Plan {
             token_of_client,
             fingerprint: compared,
             settings,
+            label: (args.label.value)
+                .and_then(|label| label::plan(label, &parameters, sig, errors)),
             on_error: args.on_error.value.unwrap_or(OnError::Classify),
             reconcile: hook,
             finish,

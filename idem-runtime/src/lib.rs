@@ -108,6 +108,7 @@ pub mod key {
         ParseKeyDigestError, ToKey,
     };
     pub use crate::identity::operation::Operation;
+    pub use crate::identity::redacted::{Redacted, redacted};
 }
 
 /// The types behind [`step()`].

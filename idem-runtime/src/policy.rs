@@ -3,6 +3,7 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
+use crate::record::label::KeyLabel;
 use crate::record::{AnswerTypes, FOREVER, OutcomeKind, Record, State};
 
 /// Passes every setting to the macro `$then`, after `$with`: documentation, name, type, and default.
@@ -313,6 +314,8 @@ pub(crate) struct EffectivePolicy {
     pub(crate) reconciles: bool,
     /// The caller may request the age of the answer.
     pub(crate) tells_age: bool,
+    /// The label of the call's key.
+    pub(crate) label: Option<KeyLabel>,
 }
 
 /// The bounds of a `ttl`: 1 second to 10 years.
@@ -359,6 +362,7 @@ impl EffectivePolicy {
             types: AnswerTypes::UNKNOWN,
             reconciles: false,
             tells_age: true,
+            label: None,
         })
     }
 

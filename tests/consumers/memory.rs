@@ -9,6 +9,7 @@ use idem_runtime::consumer::{
     BrokerError, Consumer, ConsumerError, DeadLetterReason, Delivery, MemoryDelivery, MemoryQueue,
     Message, OnBusinessError, Raw, Summary,
 };
+use idem_runtime::key::redacted;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Class, Classify, Context, Engine, ErrorKind, Policy};
 use idem_tests::events::Events;
@@ -140,6 +141,30 @@ async fn a_message_is_a_dead_letter_after_so_many_failed_attempts() {
     desk.run(consumer, |_| Err(BillError::DatabaseDown)).await;
     assert_eq!(desk.bodies(), 3);
     assert_eq!(desk.dead(), dead("m-1", DeadLetterReason::Exhausted));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_letter_has_the_label_of_its_message() {
+    let desk = Desk::new();
+    desk.send("bill-4711", 7);
+    desk.send("bill-none", 7);
+    desk.send("bill-panics", 7);
+    let consumer = desk.consumer().dead_letter_after(1).label(|id| {
+        assert_ne!(id, "bill-panics");
+        (id != "bill-none").then(|| format!("bill {}", redacted(id, 4)))
+    });
+    desk.run(consumer, |_| Err(BillError::DatabaseDown)).await;
+    assert_eq!((desk.bodies(), desk.dead().len()), (3, 3));
+    for (id, label) in [
+        ("bill-4711", Some("bill …4711")),
+        ("bill-none", None),
+        ("bill-panics", None),
+    ] {
+        let call = desk.engine.operation("bills.collect").key(id);
+        let entry = call.entry().await.unwrap().expect("it is exhausted");
+        assert_eq!(entry.recorded_attempts().len(), 1);
+        assert_eq!(entry.label().as_deref(), label);
+    }
 }
 
 #[tokio::test(start_paused = true)]

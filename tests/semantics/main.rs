@@ -16,6 +16,7 @@ mod engines;
 mod entries;
 mod entries_of_functions;
 mod extreme_durations;
+mod labels;
 mod leader_handover;
 mod lease_cancelled;
 mod lease_lost;

@@ -142,7 +142,7 @@ fn any(rng: &mut Rng) -> Do {
         },
         6..=8 => Do::Append {
             by,
-            kind: b"BDVa"[usize::from(rng.below(4))],
+            kind: b"BDVak"[usize::from(rng.below(5))],
             step: rng.below(2),
             whole: rng.below(3) == 0,
         },
@@ -153,12 +153,12 @@ fn any(rng: &mut Rng) -> Do {
         10..=12 => Do::ReleaseWith {
             by,
             remains: rng.below(3),
-            brings: rng.below(6),
+            brings: rng.below(8),
         },
         13..=15 => Do::Complete {
             by,
             outcome: b"UUDET"[usize::from(rng.below(5))],
-            brings: rng.below(6),
+            brings: rng.below(8),
             has: rng.below(2) == 0,
         },
         16 => Do::Renew { by },
@@ -178,11 +178,14 @@ fn remains(of: u8) -> Remains {
 /// A journal that an attempt brings which has this one.
 fn brought(of: u8, has: &[u8]) -> Vec<u8> {
     let attempt = entry(b'a', 7, "instance", b"");
+    let label = entry(b'k', 0, "order …4711", b"");
     match of {
         0 | 1 => [has, &attempt].concat(),
         2 => attempt,
         3 => Vec::new(),
         4 => [has, &entry(b'D', 5, "s", b"1")].concat(),
+        5 => [has, &label, &attempt].concat(),
+        6 => [&label[..], &attempt].concat(),
         _ => [&attempt[..], b"\0\0\0\x09Z12345678"].concat(),
     }
 }

@@ -13,6 +13,7 @@ mod entries;
 mod format_strings;
 mod functions;
 mod hygiene;
+mod labels;
 mod methods;
 mod reconcile;
 mod reconcile_methods;

@@ -19,7 +19,7 @@ fn every_argument_is_read() {
          error_ttl = K, lease = l(m, n), max_run = \"15m\", on_error = o::p, \
          on_running = wait(\"1s\"), on_duplicate = reject, on_cancel = finish, on_panic = unknown, \
          on_lease_lost = continue, on_unconfirmed = return, on_outage = run, on_other_type = accept, max_attempts = 3, \
-         count_errors = true, reconcile = Self::t, entry = v, engine = self.q, tx = u, crate = r::s,",
+         count_errors = true, reconcile = Self::t, entry = v, label = \"{w}\", engine = self.q, tx = u, crate = r::s,",
     );
     assert_eq!(errors, [""; 0]);
     assert!(args.key.value.is_some() && matches!(args.scope.value, Some(Scope::Of(_))));
@@ -42,6 +42,7 @@ fn every_argument_is_read() {
     assert!(matches!(args.reconcile.value, Some(Expr::Path(_))));
     assert!(args.tx.value.is_some_and(|name| name == "u"));
     assert!(args.entry.value.is_some_and(|name| name == "v"));
+    assert!(matches!(args.label.value, Some(Expr::Lit(_))));
     assert!(args.engine.value.is_some() && args.krate.value.is_some());
 }
 

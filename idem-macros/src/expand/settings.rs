@@ -1,8 +1,9 @@
 //! Calls of the setters of the given arguments; the defaults are the engine's.
 
-use super::here;
+use super::{at, here};
 use crate::args::Attempts;
-use crate::plan::{DurationSetting, Plan, Running};
+use crate::key;
+use crate::plan::{DurationSetting, Label, Plan, Running};
 use proc_macro2::{Ident, TokenStream};
 use quote::quote_spanned;
 
@@ -44,6 +45,22 @@ pub(super) fn setters(plan: &Plan, rt: &TokenStream) -> TokenStream {
         .as_ref()
         .map(|_| quote_spanned!(here=> call.reconciles();));
     quote_spanned!(here=> #(#durations)* #(#words)* #on_running #attempts #count #reconciles)
+}
+
+/// Output, for `"order {order}"`:
+/// ```text
+/// call.label(&format_args!("order {order}"));
+/// ```
+pub(super) fn label(label: &Label) -> TokenStream {
+    let label = match label {
+        // The whole literal, so that rustc can point at the name inside it.
+        Label::Format(text) => {
+            let span = at(text.span());
+            quote_spanned!(span=> &::core::format_args!(#text))
+        }
+        Label::Expr(expr) => quote_spanned!(at(key::span(expr))=> &(#expr)),
+    };
+    quote_spanned!(here()=> call.label(#label);)
 }
 
 fn duration(value: &DurationSetting, rt: &TokenStream) -> TokenStream {

@@ -45,7 +45,8 @@ fn a_typical_expansion_is_short() {
 #[test]
 fn the_function_of_entry_follows_the_original() {
     expands(
-        r#"op = "payments.pay", key = req.order_no, on_error = release, entry = pay_entry"#,
+        r#"op = "payments.pay", key = req.order_no, on_error = release, entry = pay_entry,
+           label = redacted(&req.order_no, 4)"#,
         "#[expect(dead_code)] #[inline] pub async fn pay(mut req: PayRequest, #[idem(skip)] bank: &Bank)
            -> Result<Receipt, PayError> { bank.pay(req).await }",
         include_str!("../../golden/entry.rs"),
@@ -69,7 +70,7 @@ fn every_setting_is_passed_on() {
         r#"op = "payments.pay", scope = public, ttl = "7d", error_ttl = HOUR, lease = "10s", max_run = "15m",
            on_duplicate = replay, on_running = reject, on_cancel = unknown, on_panic = release,
            on_lease_lost = continue, on_unconfirmed = within_lease, on_outage = fail, on_other_type = accept,
-           max_attempts = 7, count_errors = true, reconcile = bank.find(order)"#,
+           max_attempts = 7, count_errors = true, reconcile = bank.find(order), label = "order {order:>8}""#,
         "async fn pay(order: u64) -> Result<u64, PayError> { Ok(order) }",
         include_str!("../../golden/every_setting.rs"),
     );

@@ -4,7 +4,7 @@ use super::bare;
 use super::fingerprint::Compared;
 use crate::args::{Scope, Slot};
 use crate::errors::Errors;
-use crate::format::Format;
+use crate::format::{A_TUPLE, Format};
 use crate::key;
 use crate::target::Parameter;
 use proc_macro2::Span;
@@ -67,7 +67,7 @@ fn find_client_key(
 }
 
 /// Whether the value consists of clients' keys alone. The result of a function of one may be the tenant.
-fn is_client_key(value: &Expr, names: &[String]) -> bool {
+pub(super) fn is_client_key(value: &Expr, names: &[String]) -> bool {
     let known = |name: &String| names.contains(name);
     match value {
         Expr::Path(path) => path
@@ -88,7 +88,7 @@ fn is_client_key(value: &Expr, names: &[String]) -> bool {
         Expr::Lit(ExprLit {
             lit: Lit::Str(text),
             ..
-        }) => Format::parse(&text.value()).is_ok_and(|format| {
+        }) => Format::parse(&text.value(), A_TUPLE).is_ok_and(|format| {
             !format.placeholders.is_empty() && format.names().all(|n| known(&n))
         }),
         _ => false,

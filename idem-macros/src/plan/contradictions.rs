@@ -132,6 +132,11 @@ fn check_tx(args: &Args, errors: &mut Errors) {
         ("max_attempts", args.max_attempts.named, no_record),
         ("count_errors", args.count_errors.named, no_record),
         (
+            "label",
+            args.label.named,
+            "a call that ends without an answer leaves no record, and a label is stored with the attempts of one",
+        ),
+        (
             "reconcile",
             args.reconcile.named,
             "the answer is committed with the body's writes, so that no outcome is unknown",

@@ -1,6 +1,7 @@
 //! Calls without the attribute, by the same steps as its expansion.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::num::NonZeroU16;
 use std::pin::pin;
 use std::time::Duration;
@@ -108,6 +109,35 @@ impl<P> CallBuilder<P> {
     /// names of a struct's fields take part.
     pub fn fingerprint<T: ToFingerprint + ?Sized>(mut self, request: &T) -> Self {
         self.call.request(request);
+        self
+    }
+
+    /// Sets a text by which an operator recognizes the record: `order …4711` in place of a digest alone.
+    ///
+    /// The attribute's [`label`](macro@crate::idempotent#label), with the same bounds: 64 bytes, stored **in plain text**
+    /// with the attempts of a call that does not succeed at once, and shown by [`Entry::label`]. Of a value that its
+    /// readers must not know whole, [`redacted`](crate::key::redacted) keeps the end. Calls in transactions record no
+    /// attempts, and so no label.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// use idem_runtime::{Engine, Error, key::redacted, store::memory::MemoryStore};
+    ///
+    /// # enum PayError { TimedOut, Idem(Error) }
+    /// # impl From<Error> for PayError { fn from(error: Error) -> Self { Self::Idem(error) } }
+    /// let engine = Engine::new(MemoryStore::new());
+    /// let order = "ord-20261124-4711";
+    /// let pay = || engine.operation("payments.pay").key(order).on_error(idem_runtime::on_error::Unknown);
+    /// let label = format!("order {}", redacted(order, 4));
+    /// let paid = pay().label(&label).run(|_| async { Err::<u64, _>(PayError::TimedOut) });
+    /// assert!(paid.await.is_err());
+    ///
+    /// let entry = pay().entry().await?.expect("there is a record");
+    /// assert_eq!(entry.label().as_deref(), Some("order …4711"));
+    /// # Ok::<_, Error>(()) }).unwrap();
+    /// ```
+    pub fn label<L: fmt::Display + ?Sized>(mut self, label: &L) -> Self {
+        self.call.label(label);
         self
     }
 

@@ -1,5 +1,6 @@
 //! The description of a call: its identity and its settings.
 
+use std::fmt;
 use std::num::NonZeroU16;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use crate::policy::{
     OnUnconfirmed, Policy, settings,
 };
 use crate::record::AnswerTypes;
+use crate::record::label::KeyLabel;
 
 /// The description of a call: its identity and its settings.
 ///
@@ -37,6 +39,7 @@ pub struct Call {
     types: AnswerTypes,
     tells_age: bool,
     gate: Option<Box<Gate>>,
+    label: Option<KeyLabel>,
     /// It is to be made, and not only described: a refusal is its end.
     is_made: bool,
 }
@@ -62,6 +65,7 @@ impl Call {
             types: AnswerTypes::UNKNOWN,
             tells_age: true,
             gate: None,
+            label: None,
             is_made: true,
         }
     }
@@ -112,6 +116,11 @@ impl Call {
 
     settings!(setters! {});
 
+    /// Sets the text by which an operator recognizes the record.
+    pub fn label<L: fmt::Display + ?Sized>(&mut self, label: &L) {
+        self.label = KeyLabel::new(label);
+    }
+
     /// The body starts with a reconcile hook, if there is an outcome to reconcile.
     pub fn reconciles(&mut self) {
         self.reconciles = true;
@@ -156,6 +165,7 @@ pub(super) fn describe(call: Call) -> Result<(Engine, CallRequest), Error> {
         types,
         tells_age,
         gate,
+        label,
         is_made,
     } = call;
     let Some(engine) = engine.or_else(Engine::current) else {
@@ -169,6 +179,7 @@ pub(super) fn describe(call: Call) -> Result<(Engine, CallRequest), Error> {
         policy.reconciles = reconciles;
         policy.types = types;
         policy.tells_age = tells_age;
+        policy.label = label;
         call_request(core, named, policy, gate)
     });
     match request {

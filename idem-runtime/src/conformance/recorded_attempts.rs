@@ -10,6 +10,7 @@ use super::probe::{
 };
 use crate::identity::fingerprint::Fingerprint;
 use crate::record::journal::MAX_ATTEMPTS;
+use crate::record::label::KeyLabel;
 use crate::record::{Attempt, AttemptEnd};
 use crate::store::{
     AppendReply, ClaimReply, ClaimRequest, Header, Journal, JournalKind, OutcomeKind, ReadReply,
@@ -28,6 +29,7 @@ cases! {
     18 a_released_record_with_attempts_is_claimed_as_any_other,
     18 a_reset_that_brings_attempts_alone_drops_the_steps,
     18 an_unknown_outcome_keeps_the_attempts_that_it_brings,
+    18 a_label_among_the_attempts_is_kept: transport,
 }
 
 /// The case passes on a store that keeps no journals.
@@ -329,4 +331,40 @@ async fn an_unknown_outcome_keeps_the_attempts_that_it_brings(p: Probe) {
     assert_eq!(record.body(), b"");
     let (_, kept) = p.take_with_journal(&recording(ask_to_find_out(C))).await;
     assert_eq!(&kept, journal.as_bytes());
+}
+
+/// Entries with a small letter that are no attempts are passed on, and do not count as attempts.
+async fn a_label_among_the_attempts_is_kept(p: Probe) {
+    journals!(p);
+    let label = KeyLabel::new("order …4711").expect("it has a text").entry();
+    let (claim, _) = p.take_with_journal(&recording(request_by(A))).await;
+    let mut kept = Journal::default().with(&label);
+    for n in 0..MAX_ATTEMPTS {
+        let owner = owner(n);
+        let attempt = attempt(&Header { owner, ..claim }, AttemptEnd::SystemError);
+        kept = kept.with(&attempt.entry());
+    }
+    let released = p
+        .release_with_journal(A, Remains::Attempt, kept.as_bytes())
+        .await;
+    assert_eq!(released, RELEASED);
+    assert_eq!(p.header().await.journal, JournalKind::Attempts);
+    let (claim, journal) = p.take_with_journal(&recording(unlimited(B))).await;
+    assert_eq!(&journal, kept.as_bytes());
+    p.advance(LEASE).await;
+    // One attempt more is one too many.
+    let (next, journal) = p.client().take_with_journal(&recording(unlimited(C))).await;
+    let recorded = attempts(&journal);
+    assert_eq!(recorded.len(), MAX_ATTEMPTS);
+    assert_eq!(recorded[0].owner, owner(0));
+    assert_eq!(recorded[1].owner, owner(2));
+    assert_lapsed(&recorded[MAX_ATTEMPTS - 1], &claim);
+    let journal = Journal::new(journal);
+    assert_eq!(p.found().await.0.journal(), journal);
+    let shown = KeyLabel::of(&journal);
+    assert_eq!(shown.expect("it is kept").as_str(), "order …4711");
+    let answer = answered(ended(&next, OutcomeKind::Value), b"answer", &journal);
+    assert_eq!(p.complete(&answer).await, IN_TIME);
+    let (stored, _) = p.found().await;
+    assert_eq!((stored.body(), stored.journal()), (&b"answer"[..], journal));
 }

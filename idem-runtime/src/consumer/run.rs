@@ -1,6 +1,7 @@
 //! The consumer: takes deliveries, runs the handler once per message, and settles.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -42,6 +43,19 @@ pub struct Consumer<I = DeliveryId> {
     retry_after: Duration,
     pub(super) drain: Duration,
     compares_payload: bool,
+    label: Option<LabelOfId>,
+}
+
+/// The label of a message, for operators.
+#[derive(Clone)]
+struct LabelOfId(Arc<OfId>);
+
+type OfId = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+impl fmt::Debug for LabelOfId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LabelOfId").finish_non_exhaustive()
+    }
 }
 
 impl Consumer {
@@ -63,6 +77,7 @@ impl Consumer {
             retry_after: Duration::from_secs(1),
             drain: Duration::from_secs(30),
             compares_payload: true,
+            label: None,
         }
     }
 }
@@ -80,6 +95,7 @@ impl<I> Consumer<I> {
             retry_after: self.retry_after,
             drain: self.drain,
             compares_payload: self.compares_payload,
+            label: self.label,
         }
     }
 
@@ -136,6 +152,26 @@ impl<I> Consumer<I> {
     /// counter.
     pub fn compare_payload(mut self, compare: bool) -> Self {
         self.compares_payload = compare;
+        self
+    }
+
+    /// A text by which an operator recognizes the record of a message, made of its id; default none.
+    ///
+    /// As the attribute's [`label`](macro@crate::idempotent#label): at most 64 bytes, stored **in plain text** with the
+    /// attempts of a message whose first one does not succeed. If `label` panics, there is none.
+    ///
+    /// ```
+    /// use idem_runtime::{Engine, consumer::Consumer, key::redacted, store::memory::MemoryStore};
+    ///
+    /// let consumer = Consumer::new(Engine::new(MemoryStore::new()), "bills.collect")
+    ///     .label(|id| Some(format!("bill {}", redacted(id, 4))));
+    /// # drop(consumer);
+    /// ```
+    pub fn label<F>(mut self, label: F) -> Self
+    where
+        F: Fn(&str) -> Option<String> + Send + Sync + 'static,
+    {
+        self.label = Some(LabelOfId(Arc::new(label)));
         self
     }
 
@@ -274,6 +310,11 @@ impl<I> Consumer<I> {
         let lease = self.lease();
         let call = self.engine.operation(self.operation.clone());
         let call = call.policy(self.policy_of_calls(lease)).key(&*id);
+        let label = self.label.as_ref();
+        let call = match label.and_then(|label| contained(|| label.0(&id)).flatten()) {
+            Some(label) => call.label(&label),
+            None => call,
+        };
         let call = if self.compares_payload {
             call.fingerprint(&PayloadBytes(delivery.payload()))
         } else {

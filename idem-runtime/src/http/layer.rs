@@ -356,6 +356,32 @@ impl IdempotencyLayer {
         self.set(|it| it.quota = Some(Arc::new(quota)))
     }
 
+    /// A text by which an operator recognizes the record of a request; default none.
+    ///
+    /// As the attribute's [`label`](macro@crate::idempotent#label): at most 64 bytes, stored **in plain text** with the
+    /// attempts of a request whose response is not stored at once, and shown by
+    /// [`Entry::label`](crate::admin::Entry::label) and the `idem` command. It is called once for each request with a
+    /// valid key, before the record is looked up, and must not block. The request's
+    /// [`IdempotencyKey`](super::IdempotencyKey) is among the extensions; another client may get the stored response
+    /// with it, so show no more than its end.
+    ///
+    /// ```
+    /// use idem_runtime::http::{IdempotencyKey, IdempotencyLayer};
+    /// use idem_runtime::{Engine, key::redacted, store::memory::MemoryStore};
+    ///
+    /// let layer = IdempotencyLayer::public(Engine::new(MemoryStore::new()), "shop.api").label(|request| {
+    ///     let key = request.extensions.get::<IdempotencyKey>()?;
+    ///     Some(format!("{} {}", request.uri.path(), redacted(key.as_str(), 4)))
+    /// });
+    /// # drop(layer);
+    /// ```
+    pub fn label<F>(self, label: F) -> Self
+    where
+        F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
+    {
+        self.set(|it| it.label = Some(Arc::new(label)))
+    }
+
     /// Rules by which two requests are equal.
     ///
     /// Default [`Fingerprinter::new`]: method, path, query and body, byte by byte.

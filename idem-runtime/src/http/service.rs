@@ -156,6 +156,7 @@ where
     };
     let call = settings.call(scope.as_deref(), &key, &asked);
     parts.extensions.insert(key);
+    let call = settings.labelled(call, &parts);
     let (method, head) = (parts.method.clone(), settings.head(&parts));
     let call = call.gate(settings.gate(scope.as_deref(), head.as_ref()));
     let request = Request::from_parts(parts, body);

@@ -42,6 +42,9 @@ pub(super) type RequestHook = dyn Fn(Request<Bytes>, Context) -> HookFuture + Se
 /// A quota: decides whether a scope may have another record.
 type RequestQuota = dyn Fn(&str, &Parts) -> Result<(), Duration> + Send + Sync;
 
+/// The label of a request, for operators.
+type RequestLabel = dyn Fn(&Parts) -> Option<String> + Send + Sync;
+
 pub(super) type HookFuture = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>;
 
 /// The state that a layer and its services share.
@@ -62,6 +65,7 @@ pub(super) struct Settings {
     pub(super) max_running: Option<Arc<RunLimit>>,
     pub(super) max_running_per_scope: Option<Arc<ScopeLimit>>,
     pub(super) quota: Option<Arc<RequestQuota>>,
+    pub(super) label: Option<Arc<RequestLabel>>,
     pub(super) documented_at: Option<String>,
     pub(super) on_problem: Option<OnProblem>,
 }
@@ -85,6 +89,7 @@ impl Settings {
             max_running: None,
             max_running_per_scope: None,
             quota: None,
+            label: None,
             documented_at: None,
             on_problem: None,
         }
@@ -113,6 +118,18 @@ impl Settings {
         asked: &[u8; 32],
     ) -> CallBuilder<Arc<Rules>> {
         self.named(scope, key.as_str()).fingerprint(asked)
+    }
+
+    /// The call with the label of its request.
+    pub(super) fn labelled(
+        &self,
+        call: CallBuilder<Arc<Rules>>,
+        request: &Parts,
+    ) -> CallBuilder<Arc<Rules>> {
+        match self.label.as_ref().and_then(|label| label(request)) {
+            Some(label) => call.label(&label),
+            None => call,
+        }
     }
 
     /// The calls of all requests with this key.

@@ -8,5 +8,6 @@ pub(crate) mod key;
 pub(crate) mod operation;
 #[cfg_attr(not(feature = "tokens"), path = "presented_token/without.rs")]
 pub(crate) mod presented_token;
+pub(crate) mod redacted;
 #[cfg_attr(not(feature = "tokens"), path = "token/without.rs")]
 pub(crate) mod token;

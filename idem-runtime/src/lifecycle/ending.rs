@@ -26,6 +26,7 @@ use crate::local::cache::{Life, Permit};
 use crate::local::singleflight::LocalLease as _;
 use crate::local::singleflight::SharedOutcome;
 use crate::policy::{EffectivePolicy, LONG, OnCancel, OnPanic, OnUnconfirmed};
+use crate::record::label::KeyLabel;
 use crate::record::transition::{CompleteReply, ReleaseReply, Remains};
 use crate::record::unknown_cause::Cause;
 use crate::record::{AttemptEnd, HEADER, Header, Journal, JournalKind, OutcomeKind, Record, State};
@@ -144,19 +145,25 @@ impl HeldClaim {
         Ending::Release(remains, end)
     }
 
-    /// Adds the end of this attempt to a journal, if attempts are recorded and this is one.
+    /// Adds the end of this attempt to a journal, and the label of the key, if attempts are recorded and this is one.
     fn record_attempt(&self, journal: Journal, end: AttemptEnd) -> Journal {
         let claim = self.lease().claim();
         match &self.core().recorder {
             Some(recorder) if matches!(claim.state, State::Pending { .. }) => {
                 let attempt = recorder.attempt(&claim, end, self.core().clock.calendar());
-                let with = journal.with(&attempt.entry());
+                let attempt = attempt.entry();
                 // One that the store would not read again is not written.
                 let max_bytes = self.core().store.max_record_bytes();
-                match max_bytes {
-                    Some(max) if HEADER + with.as_bytes().len() > max => journal,
-                    _ => with,
-                }
+                let fits = |journal: &Journal| {
+                    max_bytes.is_none_or(|max| HEADER + journal.as_bytes().len() <= max)
+                };
+                let labelled = (self.policy().label.as_ref())
+                    // A journal is appended to: the first label stays.
+                    .filter(|_| KeyLabel::of(&journal).is_none())
+                    .map(|label| journal.with(&label.entry()).with(&attempt));
+                let with = labelled.filter(&fits);
+                let with = with.unwrap_or_else(|| journal.with(&attempt));
+                if fits(&with) { with } else { journal }
             }
             _ => journal,
         }

@@ -28,6 +28,7 @@ use crate::outcome::codec::{Encoded, Replay};
 use crate::outcome::stored::StoredAnswer;
 use crate::policy::EffectivePolicy;
 use crate::record::journal::EntryKind;
+use crate::record::label::KeyLabel;
 use crate::record::transition::{RELEASED_AT_LEAST, ReleaseReply, Remains, ResolveReply};
 use crate::record::{
     AnswerTypes, Attempt, Fence, HEADER, Header, Journal, JournalKind, OutcomeKind, Owner, Process,
@@ -202,6 +203,26 @@ impl Entry {
         Attempt::all_of(&self.record.journal())
     }
 
+    /// The label of its key, which the caller chose: the attribute's [`label`](macro@crate::idempotent#label).
+    ///
+    /// An attempt that records its end adds it. So there is none for a call that succeeded at its first attempt, nor
+    /// while every attempt has crashed or runs; nor for an entry of a [listing](crate::Engine::entries), which reads
+    /// headers alone: where [`has_journal`](Self::has_journal), the [entry](crate::Engine::entry) of its digest has it.
+    #[must_use]
+    pub fn label(&self) -> Option<String> {
+        let label = KeyLabel::of(&self.record.journal())?;
+        Some(label.as_str().to_owned())
+    }
+
+    /// Whether the record has a journal: [attempts](Self::recorded_attempts) that have ended, a [label](Self::label),
+    /// [steps](Self::steps).
+    ///
+    /// Also known of an entry of a [listing](crate::Engine::entries), which shows none of these.
+    #[must_use]
+    pub fn has_journal(&self) -> bool {
+        !self.record.header.journal.is_none()
+    }
+
     /// The process of the last claim, if its engine [records](crate::EngineBuilder::record_attempts) attempts.
     #[must_use]
     pub fn process(&self) -> Option<Process> {
@@ -373,7 +394,11 @@ impl Entry {
                 EntryKind::Error => StepState::Finished(OutcomeKind::Error),
                 EntryKind::Tombstone => StepState::Finished(OutcomeKind::Tombstone),
                 EntryKind::Unknown => StepState::Finished(OutcomeKind::Unknown),
-                EntryKind::Void | EntryKind::Origin | EntryKind::Attempt | EntryKind::Lapsed => {
+                EntryKind::Void
+                | EntryKind::Origin
+                | EntryKind::Attempt
+                | EntryKind::Lapsed
+                | EntryKind::Label => {
                     continue;
                 }
             };

@@ -97,6 +97,7 @@ impl StepLog {
                     }
                 }
                 Ok(entry) if entry.kind.is_attempt() => log.has_attempts = true,
+                Ok(entry) if !entry.kind.is_step() => {}
                 Ok(entry) if entry.kind == EntryKind::Void => {
                     log.earlier.remove(&entry.step);
                 }

@@ -164,9 +164,14 @@ impl Steps {
             (EntryKind::Begun, Unfinished::Again) => Ok(StepStart::Run(false)),
             (EntryKind::Begun | EntryKind::Unknown, _) => Ok(StepStart::Unknown),
             // None is found: see `StepLog::inherit`.
-            (EntryKind::Void | EntryKind::Origin | EntryKind::Attempt | EntryKind::Lapsed, _) => {
-                Ok(StepStart::Run(begins))
-            }
+            (
+                EntryKind::Void
+                | EntryKind::Origin
+                | EntryKind::Attempt
+                | EntryKind::Lapsed
+                | EntryKind::Label,
+                _,
+            ) => Ok(StepStart::Run(begins)),
             (EntryKind::Tombstone, _) => Err(self.error(
                 ErrorKind::NotStored,
                 step,

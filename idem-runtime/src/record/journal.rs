@@ -1,14 +1,15 @@
-//! The journal of a record: the steps that its attempts have begun and finished, and the attempts that have ended.
+//! The journal of a record: the steps that its attempts have begun and finished, the attempts that have ended, and the
+//! label of its key.
 //!
 //! It follows the header of a record without an answer, whose layout byte is then [`LAYOUT_STEPS`](super::LAYOUT_STEPS), or
-//! without steps [`LAYOUT_ATTEMPTS`](super::LAYOUT_ATTEMPTS). Behind an answer, only the attempts are kept.
+//! without steps [`LAYOUT_ATTEMPTS`](super::LAYOUT_ATTEMPTS). Behind an answer, only attempts and label are kept.
 //! Entries are only appended. Stores pass them on unread, but for their kind.
 //!
 //! ```text
 //!  0–3   bytes of the entry after this field             all numbers big-endian
 //!  4     kind: B begun, V begun without an effect, D value, E error, T finished without a kept value,
 //!        U unknown, X origin; a small letter: an entry that a version may ignore if it does not know it, and that
-//!        has nothing of the request: a attempt, l lapsed attempt, see `attempt`
+//!        has nothing of the request: a attempt, l lapsed attempt, see `attempt`; k label of the key, see `label`
 //!  5–20  digest of the step's name; of X random bytes
 //! 21–26  time of the local calendar, milliseconds since 1970
 //! 27–30  schema of the value or error
@@ -84,14 +85,14 @@ impl Journal {
         Self(bytes.into()).bounded()
     }
 
-    /// The part about attempts alone, up to the first entry that cannot be read.
+    /// The part about attempts alone, with the label, up to the first entry that cannot be read.
     pub(crate) fn attempts(&self) -> Self {
         let mut attempts = Vec::new();
         let mut rest = self.0.clone();
         while !rest.is_empty() {
             let before = rest.clone();
             match JournalEntry::split_off(&mut rest) {
-                Ok(Some(entry)) if !entry.kind.is_attempt() => {}
+                Ok(Some(entry)) if entry.kind.is_step() => {}
                 Ok(_) => attempts.extend(&before[..before.len() - rest.len()]),
                 Err(_) => break,
             }
@@ -110,9 +111,9 @@ impl Journal {
                 return self.clone();
             };
             let bytes = before.slice(..before.len() - rest.len());
-            let no_step =
-                |entry: &JournalEntry| entry.kind == EntryKind::Origin || entry.kind.is_attempt();
-            let Some(entry) = entry.filter(|entry| !no_step(entry)) else {
+            let is_step =
+                |entry: &JournalEntry| entry.kind.is_step() && entry.kind != EntryKind::Origin;
+            let Some(entry) = entry.filter(is_step) else {
                 kept.push((None, bytes));
                 continue;
             };
@@ -126,6 +127,21 @@ impl Journal {
             whole.extend(bytes);
         }
         Self(whole.into()).bounded()
+    }
+
+    /// The journal without its label.
+    pub(crate) fn without_label(&self) -> Self {
+        let mut bytes = Vec::with_capacity(self.0.len());
+        let mut rest = self.0.clone();
+        while !rest.is_empty() {
+            let before = rest.clone();
+            match JournalEntry::split_off(&mut rest) {
+                Ok(Some(entry)) if entry.kind == EntryKind::Label => {}
+                Ok(_) => bytes.extend(&before[..before.len() - rest.len()]),
+                Err(_) => return self.clone(),
+            }
+        }
+        Self(bytes.into())
     }
 
     /// The journal with at most [`MAX_ATTEMPTS`]: the first, and the last ones.
@@ -189,7 +205,7 @@ pub enum JournalKind {
     /// Nothing: there is no journal.
     #[default]
     None,
-    /// Attempts that have ended, and nothing that belongs to one request.
+    /// Attempts that have ended and a label, and nothing that belongs to one request.
     Attempts,
     /// Steps, and attempts that have ended.
     Steps,
@@ -245,10 +261,12 @@ pub(crate) enum EntryKind {
     Attempt,
     /// No step: an attempt whose lease lapsed, and whose key another one has claimed.
     Lapsed,
+    /// No step: the label of the key.
+    Label,
 }
 
 impl EntryKind {
-    const ALL: [(u8, Self); 9] = [
+    const ALL: [(u8, Self); 10] = [
         (b'B', Self::Begun),
         (b'D', Self::Value),
         (b'E', Self::Error),
@@ -257,6 +275,7 @@ impl EntryKind {
         (b'V', Self::Void),
         (b'X', Self::Origin),
         (b'a', Self::Attempt),
+        (b'k', Self::Label),
         (b'l', Self::Lapsed),
     ];
 
@@ -272,7 +291,12 @@ impl EntryKind {
 
     /// Whether the step has ended, with a value or without.
     pub(crate) fn is_end(self) -> bool {
-        !matches!(self, Self::Begun | Self::Void | Self::Origin) && !self.is_attempt()
+        !matches!(self, Self::Begun | Self::Void | Self::Origin) && self.is_step()
+    }
+
+    /// Whether it is about steps, and so about one request.
+    pub(crate) fn is_step(self) -> bool {
+        !matches!(self, Self::Attempt | Self::Lapsed | Self::Label)
     }
 
     /// Whether it is an attempt, and no step.
@@ -515,5 +539,59 @@ mod tests {
             read(bytes.clone()),
             [Err(BrokenJournal { bytes: bytes.len() })]
         );
+    }
+
+    #[test]
+    fn a_label_stays_with_the_attempts() {
+        let label = entry(EntryKind::Label, "order …4711", b"");
+        let attempt = |step: u8| JournalEntry {
+            step: [step; 16],
+            ..entry(EntryKind::Attempt, "i", b"")
+        };
+        let step = entry(EntryKind::Value, "charge", b"1");
+        let all = [
+            vec![label.clone(), attempt(0), step.clone()],
+            (1..40).map(attempt).collect(),
+        ];
+        let whole = Journal::new(journal(&all.concat()).into());
+        let kept: Vec<_> = std::iter::once(0).chain(25..40).map(attempt).collect();
+        let attempts = [vec![label.clone()], kept.clone()].concat();
+        assert_eq!(whole.attempts().as_bytes(), &journal(&attempts));
+        assert_eq!(whole.attempts().kind(), JournalKind::Attempts);
+        let mut compacted = vec![label.clone(), attempt(0), step.clone()];
+        compacted.extend(kept[1..].to_vec());
+        assert_eq!(whole.compacted().as_bytes(), &journal(&compacted));
+        assert_eq!(whole.compacted().kind(), JournalKind::Steps);
+        // Without it, the rest is as before.
+        compacted.remove(0);
+        let without = whole.compacted().without_label();
+        assert_eq!(without.as_bytes(), &journal(&compacted));
+        assert_eq!(without.without_label(), without);
+    }
+
+    #[test]
+    fn a_journal_that_cannot_be_read_keeps_its_label() {
+        let mut bytes = journal(&[entry(EntryKind::Label, "order …4711", b"")]);
+        bytes.extend(b"\0\0\0\x09Z12345678");
+        let broken = Journal::new(bytes.into());
+        assert_eq!(broken.without_label(), broken);
+    }
+
+    /// A version that does not know labels sees an entry of a later version: a small letter that it does not know.
+    #[test]
+    fn a_version_that_does_not_know_labels_passes_them_on() {
+        let attempt = entry(EntryKind::Attempt, "i", b"");
+        let mut bytes = journal(&[entry(EntryKind::Label, "order …4711", b""), attempt.clone()]);
+        bytes[4] = b'z';
+        let later = Journal::new(bytes.clone().into());
+        assert_eq!(later.kind(), JournalKind::Attempts);
+        assert_eq!(read(bytes), [Ok(attempt.clone())]);
+        assert_eq!(later.attempts(), later);
+        assert_eq!(later.compacted(), later);
+        let next = (0..40).fold(later.clone(), |journal, _| journal.with(&attempt));
+        let (first, of_next) = (later.as_bytes(), next.as_bytes());
+        assert_eq!(of_next[..first.len()], first[..]);
+        let entries: Vec<_> = next.entries().collect();
+        assert_eq!(entries.len(), MAX_ATTEMPTS);
     }
 }

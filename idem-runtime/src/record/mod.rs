@@ -15,6 +15,7 @@ pub(crate) mod attempt;
 mod fence;
 mod header;
 pub(crate) mod journal;
+pub(crate) mod label;
 mod outcome_kind;
 mod owner;
 #[allow(clippy::module_inception, reason = "it holds `Record`")]

@@ -98,17 +98,24 @@ impl Record {
     }
 
     /// Appends the attempts behind an answer, whose header becomes `header`, unless the record then has more than
-    /// `max_bytes`.
+    /// `max_bytes`: then it appends them without the label, or nothing.
     pub(crate) fn append_attempts(
         answered: &mut Vec<u8>,
         mut header: Header,
         attempts: &Journal,
         max_bytes: Option<usize>,
     ) {
-        let len = answered.len() + attempts.as_bytes().len() + LENGTH;
-        if !attempts.is_empty() && max_bytes.is_none_or(|max| len <= max) {
+        let len = answered.len() + LENGTH;
+        let fits =
+            |journal: &Journal| max_bytes.is_none_or(|max| len + journal.as_bytes().len() <= max);
+        let kept = if fits(attempts) {
+            attempts.clone()
+        } else {
+            attempts.without_label()
+        };
+        if !kept.is_empty() && fits(&kept) {
             header.journal = JournalKind::Attempts;
-            let bytes = attempts.as_bytes();
+            let bytes = kept.as_bytes();
             answered.extend(bytes);
             // Bounded by the number of attempts that are kept.
             answered.extend(u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes());

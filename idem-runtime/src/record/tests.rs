@@ -190,6 +190,36 @@ fn an_answer_has_its_attempts_behind_it() {
 }
 
 #[test]
+fn a_label_gives_way_to_the_attempts_behind_an_answer() {
+    let label = label::KeyLabel::new("order …4711").unwrap().entry();
+    let attempt = journal::JournalEntry {
+        kind: journal::EntryKind::Attempt,
+        ..label.clone()
+    };
+    let attempts = Journal::default().with(&attempt);
+    let labelled = Journal::default().with(&label).with(&attempt);
+    let header = header(State::Done {
+        outcome: OutcomeKind::Value,
+        schema: 1,
+    });
+    let least = HEADER + 6 + 4;
+    let with_attempts = least + attempts.as_bytes().len();
+    let whole = least + labelled.as_bytes().len();
+    for (max, kept) in [
+        (whole, labelled.clone()),
+        (whole - 1, attempts.clone()),
+        (with_attempts, attempts),
+        (with_attempts - 1, Journal::default()),
+    ] {
+        let mut bytes = [&[0; HEADER][..], b"answer"].concat();
+        Record::append_attempts(&mut bytes, header, &labelled, Some(max));
+        assert!(bytes.len() <= max);
+        let record = Record::decode(bytes.into()).unwrap();
+        assert_eq!((record.body(), record.journal()), (&b"answer"[..], kept));
+    }
+}
+
+#[test]
 fn a_lease_follows_from_the_remaining_life() {
     let header = header(State::Pending {
         lease: Duration::from_secs(30),

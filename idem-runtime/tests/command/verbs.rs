@@ -20,6 +20,7 @@ pub(crate) async fn all(site: Site) {
     reset(&site).await;
     release(&site, held).await;
     why(&site).await;
+    labels(&site).await;
     purge(&site).await;
 }
 
@@ -64,6 +65,68 @@ async fn why(site: &Site) {
         .unwrap();
     let text = site.idem(&["why", WHY, "--key", r#""o-8""#]).done();
     assert!(text.contains("The body was started once"), "{text}");
+}
+
+/// The labels of calls that did not succeed at once.
+async fn labels(site: &Site) {
+    const LABELLED: &str = "payments.labelled";
+    let text = site.idem(&["ls"]).done();
+    assert!(!text.contains("LABEL"), "no record has one: {text}");
+    let ends = [
+        ("o-1", Some("order …0001"), Err(PayError::NoReply)),
+        ("o-2", Some("order …0002"), Err(PayError::Down)),
+        ("o-2", None, Ok(receipt("r-2"))),
+        ("o-3", Some("order …0003"), Err(PayError::Down)),
+        ("o-4", Some("order …0004"), Ok(receipt("r-4"))),
+        ("o-5", None, Err(PayError::Down)),
+    ];
+    for (key, label, end) in ends {
+        let call = site.engine.operation(LABELLED).key(key);
+        let call = match label {
+            Some(label) => call.label(label),
+            None => call,
+        };
+        drop(call.run(|_| async { end }).await);
+    }
+    let text = site.idem(&["ls", LABELLED]).done();
+    let rows: Vec<_> = text.lines().collect();
+    assert!(
+        rows[0].contains("DIGEST") && rows[0].contains("LABEL"),
+        "{text}"
+    );
+    let row = |part: &str| {
+        let mut rows = rows.iter().filter(|row| row.contains(part));
+        let row = rows.next().unwrap_or_else(|| panic!("{part}: {text}"));
+        assert_eq!(rows.next(), None, "{part}: {text}");
+        *row
+    };
+    assert!(row("order …0001").contains("unknown"), "{text}");
+    assert!(row("order …0003").contains("released"), "{text}");
+    // A listing does not read answers.
+    assert_eq!(text.matches("order …").count(), 2, "{text}");
+    let page = site.idem(&["--json", "ls", LABELLED]).json();
+    let labels: BTreeSet<_> = (page["entries"].as_array().unwrap().iter())
+        .filter_map(|entry| entry["label"].as_str())
+        .collect();
+    assert_eq!(labels, ["order …0001", "order …0003"].into());
+    for (key, label) in [
+        (r#""o-1""#, Some("order …0001")),
+        (r#""o-2""#, Some("order …0002")),
+        (r#""o-3""#, Some("order …0003")),
+        (r#""o-4""#, None),
+        (r#""o-5""#, None),
+    ] {
+        let of = [LABELLED, "--key", key];
+        for verb in ["show", "why"] {
+            let text = site.idem(&[&[verb], &of[..]].concat()).done();
+            let document = site.idem(&[&["--json", verb], &of[..]].concat()).json();
+            assert_eq!(document["label"].as_str(), label, "{document:#}");
+            match label {
+                Some(label) => assert!(text.contains(label), "{text}"),
+                None => assert!(!text.contains("order …"), "{text}"),
+            }
+        }
+    }
 }
 
 fn digest<K: ToKey + ?Sized>(key: &K) -> KeyDigest {

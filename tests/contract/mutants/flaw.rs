@@ -26,6 +26,7 @@ pub(crate) enum Flaw {
     RenewalsForgetJournals,
     FreesRequestsOfJournals,
     ForgetsLapsedAttempts,
+    ClaimsForgetLabels,
     TakesAttemptsForSteps,
     RenewsWhatIsReleased,
     RefusesLateAnswers,
@@ -158,7 +159,7 @@ pub(crate) enum Flaw {
 }
 
 /// Every flaw, and the rule that it breaks.
-pub(crate) const FLAWS: [(u8, Flaw); 149] = [
+pub(crate) const FLAWS: [(u8, Flaw); 150] = [
     (1, Flaw::LooksThenWrites),
     (2, Flaw::CompletesForAnybody),
     (2, Flaw::ReleasesForAnybody),
@@ -276,6 +277,7 @@ pub(crate) const FLAWS: [(u8, Flaw); 149] = [
     (18, Flaw::RenewalsForgetJournals),
     (18, Flaw::FreesRequestsOfJournals),
     (18, Flaw::ForgetsLapsedAttempts),
+    (18, Flaw::ClaimsForgetLabels),
     (18, Flaw::TakesAttemptsForSteps),
     (13, Flaw::AsksNobodyAboutLapsedClaims),
     (13, Flaw::ReleasesReconciliations),

@@ -20,6 +20,23 @@ pub(crate) fn behind(header: &Header, record: &[u8]) -> Record {
     Record::decode(bytes.into()).expect("a header comes first")
 }
 
+/// The journal without its labels.
+pub(crate) fn without_labels(journal: &Journal) -> Journal {
+    let (mut kept, mut rest) = (Vec::new(), &journal.as_bytes()[..]);
+    while let Some((length, behind)) = rest.split_first_chunk::<4>() {
+        let length = 4 + u32::from_be_bytes(*length) as usize;
+        let Some((entry, next)) = rest.split_at_checked(length) else {
+            break;
+        };
+        if behind.first() != Some(&b'k') {
+            kept.extend(entry);
+        }
+        rest = next;
+    }
+    kept.extend(rest);
+    Journal::new(kept.into())
+}
+
 impl Inner {
     /// The bytes of a record that ends a claim, with this header; `brought` are those of the operation.
     pub(crate) fn ended(&self, header: &Header, written: &Record, brought: &[u8]) -> Vec<u8> {

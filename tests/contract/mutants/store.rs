@@ -15,7 +15,7 @@ use idem_runtime::store::{
 };
 
 use crate::flaw::Flaw;
-use crate::journals::{behind, rewritten};
+use crate::journals::{behind, rewritten, without_labels};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 const YEARS: Duration = Duration::from_hours(24 * 365 * 100);
@@ -262,6 +262,9 @@ impl Inner {
         if let Some((header, mut journal)) = write {
             if self.is(Flaw::ClaimsForgetJournals) {
                 journal = Journal::default();
+            }
+            if self.is(Flaw::ClaimsForgetLabels) {
+                journal = without_labels(&journal);
             }
             if is_new {
                 self.room()?;

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use idem_harness::RedisServer;
 use idem_runtime::http::{IdempotencyKey, IdempotencyLayer, StatusPolicy};
+use idem_runtime::key::redacted;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Engine, ErrorKind, Reconciled, admin::EntryState, context};
 use tokio::sync::Notify;
@@ -40,6 +41,28 @@ fn paid() -> Response<&'static str> {
         .header("x-node", "fixture")
         .header("content-length", "999");
     response.body("{\"id\":7}").unwrap()
+}
+
+#[tokio::test]
+async fn an_operator_recognizes_a_request_by_its_label() {
+    let fixture = Fixture::new();
+    let layer = fixture.layer().label(|request| {
+        let key = request.extensions.get::<IdempotencyKey>()?;
+        Some(format!(
+            "{} {}",
+            request.uri.path(),
+            redacted(key.as_str(), 4)
+        ))
+    });
+    let shop = unlucky(&fixture, layer.clone());
+    assert_eq!(send(&shop, order("tea")).await.status, 500);
+    let entry = layer.entry(None, NAME).await.unwrap().unwrap();
+    assert_eq!(entry.label().as_deref(), Some("/orders …9324"));
+    // It stays with the attempts.
+    entry.reset().await.unwrap();
+    assert_eq!(send(&shop, order("tea")).await.status, 200);
+    let entry = layer.entry(None, NAME).await.unwrap().unwrap();
+    assert_eq!(entry.label().as_deref(), Some("/orders …9324"));
 }
 
 #[tokio::test]

@@ -97,3 +97,16 @@ fn the_future_of_a_call_is_little_larger_than_its_body() {
     assert!(bare > 1024, "the body holds its room: {bare} bytes");
     assert!(call <= bare + 512, "{call} bytes around a body of {bare}");
 }
+
+#[idempotent(op = "costs.sign", key = number, label = "number {number}", engine = engine)]
+async fn sign(number: u64, #[idem(skip)] engine: &Engine) -> Result<u64, PayError> {
+    Ok(number + 1)
+}
+
+/// A label is one allocation, whether it is stored or not; without one there is none.
+#[test]
+fn a_label_is_one_allocation() {
+    let engine = Engine::new(MemoryStore::new());
+    let signed = replayed(|| sign(7, &engine));
+    assert_eq!(signed.count_total, 1, "{signed:?}");
+}

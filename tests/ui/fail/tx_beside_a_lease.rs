@@ -13,7 +13,8 @@ use sqlx::PgTransaction;
     on_outage = run,
     max_attempts = 3,
     count_errors = true,
-    reconcile = find
+    reconcile = find,
+    label = "order {order}"
 )]
 async fn pay(order: u64, tx: &mut PgTransaction<'_>) -> Result<u64, Error> {
     let _ = tx;

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use idem_runtime::Engine;
-use idem_runtime::admin::{Entries, Entry};
+use idem_runtime::admin::{Entries, Entry, EntryState};
+use idem_runtime::{Engine, ErrorKind};
 use serde_json::json;
 
 use crate::arguments::Ls;
@@ -14,6 +14,10 @@ use crate::record;
 use crate::state;
 use crate::table::{Align, Table};
 use crate::text::{duration, records};
+
+/// A column that is there if a record has a label.
+const LABEL: &str = "LABEL";
+const NO_LABEL: &str = "-";
 
 pub(crate) async fn run(
     engine: &Engine,
@@ -40,9 +44,21 @@ pub(crate) async fn run(
         }
         progress.show(|| format!("{} found, scanning …", records(found.len() as u64)));
     };
+    let mut labels = Vec::with_capacity(found.len());
+    for entry in &found {
+        labels.push(label(engine, entry, &mut scan).await?);
+        progress.show(|| format!("{} found, reading labels …", records(found.len() as u64)));
+    }
     drop(progress);
     if output.json {
-        let entries: Vec<_> = found.iter().map(record::document).collect();
+        let entries = found.iter().zip(&labels).map(|(entry, label)| {
+            let mut document = record::document(entry);
+            if let Some(label) = label {
+                document["label"] = label.as_str().into();
+            }
+            document
+        });
+        let entries: Vec<_> = entries.collect();
         Output::document(&json!({
             "entries": entries,
             "unreadable": unreadable,
@@ -54,7 +70,7 @@ pub(crate) async fn run(
         if found.is_empty() {
             writeln!(out, "no such records")?;
         } else {
-            table(&found, max_attempts).write(out)?;
+            table(&found, &labels, max_attempts).write(out)?;
         }
         if unreadable > 0 {
             writeln!(
@@ -84,10 +100,30 @@ fn entries(engine: &Engine, verb: &Ls) -> Entries {
     entries
 }
 
-fn table(found: &[Entry], max_attempts: u16) -> Table {
+/// The label of a record that has no answer. A listing reads headers alone, and so this reads the record: of one with an
+/// answer, it would read that as well.
+async fn label(engine: &Engine, entry: &Entry, scan: &mut Pace) -> Result<Option<String>, Failure> {
+    if !entry.has_journal() || matches!(entry.state(), EntryState::Answered(_)) {
+        return Ok(None);
+    }
+    scan.wait().await;
+    let digest = entry.key().to_string();
+    let whole = engine.entry(entry.operation(), &digest);
+    match whole.await {
+        // It may have expired by now.
+        Ok(whole) => Ok(whole.and_then(|whole| whole.label())),
+        Err(error) if matches!(error.kind(), ErrorKind::UnknownRecord | ErrorKind::TooLarge) => {
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn table(found: &[Entry], labels: &[Option<String>], max_attempts: u16) -> Table {
     let mut table = Table::new(&[
         ("OPERATION", Align::Left),
         ("DIGEST", Align::Left),
+        (LABEL, Align::Left),
         ("STATE", Align::Left),
         ("ATTEMPTS", Align::Right),
         ("AGE", Align::Right),
@@ -96,10 +132,11 @@ fn table(found: &[Entry], max_attempts: u16) -> Table {
         ("BY HAND", Align::Left),
     ]);
     let yes = |is: bool| if is { "yes" } else { "-" }.to_owned();
-    for entry in found {
+    for (entry, label) in found.iter().zip(labels) {
         table.row(vec![
             entry.operation().to_owned(),
             entry.key().to_string(),
+            label.clone().unwrap_or_else(|| NO_LABEL.to_owned()),
             match state::name(entry) {
                 name if state::is_exhausted(entry, max_attempts) => format!("{name}, exhausted"),
                 name => name.to_owned(),
@@ -111,5 +148,6 @@ fn table(found: &[Entry], max_attempts: u16) -> Table {
             yes(entry.is_by_hand()),
         ]);
     }
+    table.hide(LABEL, NO_LABEL);
     table
 }

@@ -70,6 +70,9 @@ pub(crate) fn document(entry: &Entry) -> Value {
     if let EntryState::Running { lease_left } = entry.state() {
         document["lease_left_ms"] = millis(lease_left).into();
     }
+    if let Some(label) = entry.label() {
+        document["label"] = label.into();
+    }
     if let Some(bytes) = entry.record_bytes() {
         document["record_bytes"] = bytes.into();
         document["steps"] = steps(entry);
@@ -109,6 +112,9 @@ pub(crate) fn field(out: &mut dyn Write, name: &str, value: &str) -> io::Result<
 pub(crate) fn describe(out: &mut dyn Write, entry: &Entry, max_attempts: u16) -> io::Result<()> {
     field(out, "operation", entry.operation())?;
     field(out, "digest", &entry.key().to_string())?;
+    if let Some(label) = entry.label() {
+        field(out, "label", &label)?;
+    }
     let (name, meaning) = (state::name(entry), state::meaning(entry, max_attempts));
     field(out, "state", &format!("{name}: {meaning}"))?;
     if let EntryState::Running { lease_left } = entry.state() {

@@ -103,7 +103,11 @@ fn describe(
     names: &Names,
     max_attempts: u16,
 ) -> io::Result<()> {
-    writeln!(out, "{}  {}", entry.operation(), entry.key())?;
+    write!(out, "{}  {}", entry.operation(), entry.key())?;
+    match entry.label() {
+        Some(label) => writeln!(out, "  {label}")?,
+        None => writeln!(out)?,
+    }
     writeln!(
         out,
         "{}: {}",

@@ -1,0 +1,195 @@
+//! The label of a function: every form in which it is written, beside functions of every form.
+
+#![allow(clippy::unused_async)]
+
+use super::{Answer, Failure, engine};
+use async_trait::async_trait;
+use idem_runtime::{
+    Error,
+    admin::Entry,
+    idempotent,
+    key::{Redacted, redacted},
+};
+use serde::Serialize;
+use std::sync::Arc;
+
+const FAILED: Answer<u64> = Err(Failure::Refused(String::new()));
+
+/// The label of a call that has failed.
+#[allow(clippy::future_not_send)]
+async fn label(
+    entry: impl AsyncFnOnce() -> Result<Option<Entry>, Error>,
+    call: impl AsyncFnOnce() -> Answer<u64>,
+) -> Option<String> {
+    let both = async {
+        assert_eq!(call().await, FAILED);
+        let entry = entry().await.expect("the store is there");
+        entry.expect("there is a record").label()
+    };
+    engine().scope(both).await
+}
+
+#[derive(Clone, Serialize)]
+struct Order {
+    number: String,
+}
+
+fn order() -> Order {
+    Order {
+        number: "ord-4711".to_owned(),
+    }
+}
+
+/// The label borrows what the body then takes.
+#[idempotent(op = "shapes.label.moved", key = order.number, label = order.number, entry = moved_entry)]
+async fn moved(order: Order) -> Answer<u64> {
+    drop(order);
+    FAILED
+}
+
+#[idempotent(op = "shapes.label.format", key = number, label = "order {number:>6}/{part}", entry = format_entry)]
+async fn format(number: u64, part: &str) -> Answer<u64> {
+    FAILED
+}
+
+#[idempotent(
+    op = "shapes.label.arguments",
+    key = order.number,
+    label = format_args!("order {} of {tenant}", redacted(&order.number, 4)),
+    entry = arguments_entry
+)]
+async fn arguments(order: &Order, tenant: String) -> Answer<u64> {
+    drop(tenant);
+    FAILED
+}
+
+/// A parameter that only the label names is not used by the function of `entry`.
+#[idempotent(op = "shapes.label.skipped", key = number, label = (note), entry = skipped_entry)]
+async fn skipped(number: u64, #[idem(skip)] note: &str) -> Answer<u64> {
+    FAILED
+}
+
+fn shown<T: std::fmt::Display>(value: &T) -> Redacted<'_, T> {
+    redacted(value, 2)
+}
+
+#[idempotent(op = "shapes.label.generic", key = number, label = shown(&number), entry = generic_entry)]
+async fn generic<N: Serialize + std::fmt::Display + Sync>(number: N) -> Answer<u64> {
+    FAILED
+}
+
+#[idempotent(
+    op = "shapes.label.finished", key = number, label = shown(&number), on_cancel = finish, entry = finished_entry
+)]
+async fn finished(number: u64) -> Answer<u64> {
+    FAILED
+}
+
+/// `$label:literal` is wrapped in a group with invisible delimiters.
+macro_rules! written {
+    ($number:ident, $label:literal) => {
+        #[idempotent(op = "shapes.label.written", key = $number, label = $label, entry = written_entry)]
+        async fn written($number: u64) -> Answer<u64> {
+            FAILED
+        }
+    };
+}
+written!(number, "order {number}");
+
+struct Shop {
+    name: &'static str,
+}
+
+impl Shop {
+    #[idempotent(
+        op = "shapes.label.method", key = (self.name, number), label = "{number}", entry = method_entry
+    )]
+    async fn method(&self, number: u64) -> Answer<u64> {
+        FAILED
+    }
+
+    #[idempotent(
+        op = "shapes.label.receiver", key = self.name, fingerprint = none, label = self.name, entry = receiver_entry
+    )]
+    async fn receiver(self: Arc<Self>) -> Answer<u64> {
+        FAILED
+    }
+}
+
+#[async_trait]
+trait Till {
+    async fn pay(&self, number: u64) -> Answer<u64>;
+    async fn pay_entry(&self, number: u64) -> Result<Option<Entry>, Error>;
+}
+
+#[async_trait]
+impl Till for Shop {
+    #[idempotent(op = "shapes.label.boxed", key = number, label = "till {number}", entry = pay_entry)]
+    async fn pay(&self, number: u64) -> Answer<u64> {
+        let _ = number;
+        FAILED
+    }
+}
+
+#[tokio::test]
+async fn a_label_is_written_in_every_form() {
+    let shop = Shop { name: "north" };
+    let seen = [
+        label(
+            async || moved_entry(order()).await,
+            async || moved(order()).await,
+        )
+        .await,
+        label(
+            async || format_entry(47, "a").await,
+            async || format(47, "a").await,
+        )
+        .await,
+        label(
+            async || arguments_entry(&order(), "eu".to_owned()).await,
+            async || arguments(&order(), "eu".to_owned()).await,
+        )
+        .await,
+        label(
+            async || skipped_entry(7, "-").await,
+            async || skipped(7, "tea").await,
+        )
+        .await,
+        label(
+            async || generic_entry(4711).await,
+            async || generic(4711).await,
+        )
+        .await,
+        label(
+            async || finished_entry(4711).await,
+            async || finished(4711).await,
+        )
+        .await,
+        label(async || written_entry(7).await, async || written(7).await).await,
+        label(
+            async || shop.method_entry(7).await,
+            async || shop.method(7).await,
+        )
+        .await,
+        label(
+            async || Arc::new(Shop { name: "south" }).receiver_entry().await,
+            async || Arc::new(Shop { name: "south" }).receiver().await,
+        )
+        .await,
+        label(async || shop.pay_entry(7).await, async || shop.pay(7).await).await,
+    ];
+    let seen = seen.each_ref().map(Option::as_deref);
+    let expected = [
+        "ord-4711",
+        "order     47/a",
+        "order …4711 of eu",
+        "tea",
+        "…11",
+        "…11",
+        "order 7",
+        "7",
+        "south",
+        "till 7",
+    ];
+    assert_eq!(seen, expected.map(Some));
+}
