@@ -105,7 +105,7 @@ fn soak(store: &str, seed: u64, options: &Options) -> Row {
     let fleet = WorkerFleet::spawn(store, &site, &dir, words);
     if let Some(port) = options.metrics.filter(|_| store != "memory") {
         // Behind those of the seats.
-        metrics::count_unknown(store, &site.url(None), port + metrics::SEATS);
+        metrics::count_unknown(store, &site.url(None), metrics::port(port, faults::SEATS));
     }
     let nemesis = Nemesis::new(&fleet, &site, (seed, options), &dir);
     thread::scope(|scope| {

@@ -13,12 +13,15 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 
-use crate::{faults, stores};
+use crate::stores;
 
-/// Ports of the processes, before that of the soak itself.
-pub(crate) const SEATS: u16 = faults::SEATS as u16;
 /// Time between two listings of unknown records.
 const APART: Duration = Duration::from_secs(10);
+
+/// The port of a seat; behind those of all seats is that of the soak itself.
+pub(crate) fn port(first: u16, seat: u32) -> u16 {
+    first + u16::try_from(seat).expect("a few seats")
+}
 
 /// Serves the metrics of this process on loopback.
 pub(crate) async fn serve(port: u16) -> MetricsObserver {

@@ -395,7 +395,7 @@ impl Entry {
     ///
     /// The request is kept: other arguments are a mismatch as before. The types of the answers are not: the next call
     /// may be of a corrected function. If an earlier body is still alive and succeeds before the next call, its answer
-    /// is stored after all.
+    /// is stored after all. An attempt that had answered is [remembered](Self::recorded_attempts).
     ///
     /// # Errors
     ///

@@ -100,7 +100,6 @@ async fn a_frame_fits_the_terminal() {
     let site = long_names(&dir).await;
     for (rows, columns) in [(24_u16, 80_u16), (50, 200), (20, 60)] {
         let text = frame(&site.url, rows, columns);
-        println!("{rows}x{columns}\n{text}\n");
         // The cursor is below the last line.
         assert!(text.lines().count() < usize::from(rows), "{text}");
         for line in text.lines() {

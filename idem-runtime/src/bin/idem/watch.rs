@@ -83,7 +83,7 @@ fn drawn(lines: &[String], scrolled: Option<Screen>) -> String {
     let mut text = "\n".repeat(scrolled.map_or(0, |screen| screen.rows));
     text.push_str("\x1b[H");
     for line in lines {
-        let _ = write!(text, "{line}\x1b[K\n");
+        let _ = writeln!(text, "{line}\x1b[K");
     }
     text.push_str("\x1b[J");
     text
