@@ -13,6 +13,7 @@ mod clock;
 mod faults;
 mod history;
 mod journal;
+mod metrics;
 mod mix;
 mod nemesis;
 mod options;
@@ -95,12 +96,18 @@ fn soak(store: &str, seed: u64, options: &Options) -> Row {
     eprintln!("{store}: seed {seed}, journals in {}", dir.display());
     let began = Instant::now();
     let site = Site::start(store, &dir);
+    eprintln!("{store}: server at {}", site.url(None));
     let words = Words {
         seed,
         lease: options.lease(),
+        metrics: options.metrics,
     };
     let fleet = WorkerFleet::spawn(store, &site, &dir, words);
-    let nemesis = Nemesis::new(&fleet, &site, (seed, options.gentle), &dir);
+    if let Some(port) = options.metrics.filter(|_| store != "memory") {
+        // Behind those of the seats.
+        metrics::count_unknown(store, &site.url(None), metrics::port(port, faults::SEATS));
+    }
+    let nemesis = Nemesis::new(&fleet, &site, (seed, options), &dir);
     thread::scope(|scope| {
         scope.spawn(|| nemesis.run());
         watch(&fleet, &nemesis, began, options);

@@ -17,6 +17,7 @@ use sqlx::{Connection as _, Executor as _, SqliteConnection};
 
 use crate::books;
 use crate::clock::now;
+use crate::options::Options;
 use crate::stores::Site;
 use crate::worker_fleet::WorkerFleet;
 
@@ -27,6 +28,7 @@ pub(crate) struct Nemesis<'a> {
     site: &'a Site,
     seed: u64,
     gentle: bool,
+    pauses: u64,
     dir: PathBuf,
     log: Mutex<File>,
     pub(crate) count: AtomicUsize,
@@ -37,14 +39,15 @@ impl<'a> Nemesis<'a> {
     pub(crate) fn new(
         fleet: &'a WorkerFleet,
         site: &'a Site,
-        (seed, gentle): (u64, bool),
+        (seed, options): (u64, &Options),
         dir: &Path,
     ) -> Self {
         Self {
             fleet,
             site,
             seed,
-            gentle,
+            gentle: options.gentle,
+            pauses: options.pauses,
             dir: dir.to_owned(),
             log: Mutex::new(File::create(dir.join(LOG)).expect("the directory is there")),
             count: AtomicUsize::new(0),
@@ -84,7 +87,7 @@ impl<'a> Nemesis<'a> {
 
     /// Waits, unless it is stopped.
     fn rest(&self, millis: u64) -> bool {
-        let end = Instant::now() + Duration::from_millis(millis);
+        let end = Instant::now() + Duration::from_millis(millis * self.pauses);
         while let Some(left) = end.checked_duration_since(Instant::now()) {
             if self.stop.load(Ordering::SeqCst) {
                 return false;

@@ -38,6 +38,13 @@ pub(crate) struct Options {
     /// Kill processes and cut connections only, with a lease of 30 s: independent of the machine's speed
     #[arg(long)]
     pub(crate) gentle: bool,
+    /// Processes serve their metrics on loopback, at this port and the next ones, and the soak the count of unknown
+    /// records at the one behind them
+    #[arg(long, value_name = "PORT")]
+    pub(crate) metrics: Option<u16>,
+    /// Pauses between faults are so many times as long, so that a graph shows each fault
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) pauses: u64,
     /// Check this kept directory of journals again, as those of `--store`
     #[arg(long, value_name = "DIR")]
     pub(crate) check: Option<PathBuf>,

@@ -1,6 +1,6 @@
 //! A worker process: calls by chance, each in the journal before and after what counts.
 //!
-//! `worker <store> <url> <dir> <number> <seed> <lease ms>`; `audit …` instead calls the keys of `<dir>/audit` once.
+//! `worker <store> <url> <dir> <number> <seed> <lease ms> <port of metrics or ->`; `audit …` instead calls the keys of `<dir>/audit` once.
 //! It prints `calls <n>` now and then, and `stopped` after it received `stop`.
 
 use std::fmt::Write as _;
@@ -13,8 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::{fs, process, thread};
 
+use futures_util::future::OptionFuture;
+use idem_runtime::observe::MetricsObserver;
 use idem_runtime::{
-    Context, Engine, ErrorKind, OnCancel, OnRunning, Reconciled, admin::EntryState,
+    Context, Engine, ErrorKind, Observer, OnCancel, OnRunning, Reconciled, admin::EntryState,
 };
 use idem_tests::seeded::Seeded;
 use tokio::task::JoinSet;
@@ -23,6 +25,7 @@ use crate::body::Body;
 use crate::books::Books;
 use crate::clock::now;
 use crate::journal::Journal;
+use crate::metrics;
 use crate::mix::{self, Ending, Family, Plan};
 use crate::outcome::{Failure, Receipt, told};
 use crate::stores::{self, Connected};
@@ -50,8 +53,8 @@ pub(crate) struct Worker {
 }
 
 pub(crate) fn main(arguments: &[String]) {
-    let [manner, store, url, dir, number, seed, lease] = arguments else {
-        panic!("worker <store> <url> <dir> <number> <seed> <lease ms>");
+    let [manner, store, url, dir, number, seed, lease, port] = arguments else {
+        panic!("worker <store> <url> <dir> <number> <seed> <lease ms> <port of metrics or ->");
     };
     panic::set_hook(Box::new(|info| {
         let message = info.payload().downcast_ref::<&str>().copied();
@@ -67,7 +70,9 @@ pub(crate) fn main(arguments: &[String]) {
     let seed: u64 = seed.parse().expect("a seed");
     let lease = Duration::from_millis(lease.parse().expect("milliseconds"));
     let work = async {
-        let worker = Worker::connect(store, url, Path::new(dir), number, lease).await;
+        // Before the first call: handles of an operation are made at it.
+        let metrics = OptionFuture::from(port.parse().ok().map(metrics::serve)).await;
+        let worker = Worker::connect(store, url, Path::new(dir), number, (lease, metrics)).await;
         say("ready");
         match &**manner {
             "audit" => worker.audit(Path::new(dir)).await,
@@ -97,16 +102,19 @@ impl Worker {
         url: &str,
         dir: &Path,
         number: u32,
-        lease: Duration,
+        (lease, metrics): (Duration, Option<MetricsObserver>),
     ) -> Arc<Self> {
         let journal = Journal::open(&dir.join(format!("worker-{number}.log")));
         let journal = Arc::new(journal.expect("the directory is there"));
         let Connected { engine, books } = stores::connect(store, url, dir).await;
+        let mut observers: Vec<Arc<dyn Observer>> = vec![Arc::new(Watching(Arc::clone(&journal)))];
+        observers.extend(metrics.map(|metrics| Arc::new(metrics) as Arc<dyn Observer>));
         let mut engine = engine
             .prefix("soak")
+            .instance(format!("worker-{number}"))
             .lease(lease)
             .max_attempts(None)
-            .observer(Watching(Arc::clone(&journal)));
+            .observer(observers);
         if lease > PATIENCE {
             // Nothing is to depend on how fast the machine is.
             engine = engine.claim_deadline(PATIENCE).complete_deadline(PATIENCE);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use idem_harness::{TcpProxy, Worker};
 
 use crate::faults::SEATS;
+use crate::metrics;
 use crate::stores::Site;
 
 /// How long a process may take to end its calls and to store its answers.
@@ -45,6 +46,8 @@ struct Member {
 pub(crate) struct Words {
     pub(crate) seed: u64,
     pub(crate) lease: Duration,
+    /// The port of the metrics of the first seat.
+    pub(crate) metrics: Option<u16>,
 }
 
 impl WorkerFleet {
@@ -162,8 +165,11 @@ fn spawn(manner: &str, store: &str, url: &str, dir: &Path, number: u32, words: W
     let worker = Worker::program(program).args([manner, store, url]);
     let worker = worker.arg(dir.as_os_str());
     let lease = words.lease.as_millis().to_string();
+    // A seat, and the audit as the first one, whose process has ended.
+    let port = (words.metrics).map(|first| metrics::port(first, number % SEATS));
+    let port = port.map_or("-".to_owned(), |port| port.to_string());
     worker
-        .args([number.to_string(), words.seed.to_string(), lease])
+        .args([number.to_string(), words.seed.to_string(), lease, port])
         .spawn()
 }
 

@@ -31,8 +31,8 @@ use crate::record::journal::EntryKind;
 use crate::record::label::KeyLabel;
 use crate::record::transition::{RELEASED_AT_LEAST, ReleaseReply, Remains, ResolveReply};
 use crate::record::{
-    AnswerTypes, Attempt, Fence, HEADER, Header, Journal, JournalKind, OutcomeKind, Owner, Process,
-    Record, State,
+    AnswerTypes, Attempt, AttemptEnd, Fence, HEADER, Header, Journal, JournalKind, OutcomeKind,
+    Owner, Process, Record, State,
 };
 use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreFuture};
 
@@ -420,7 +420,7 @@ impl Entry {
     ///
     /// The request is kept: other arguments are a mismatch as before. The types of the answers are not: the next call
     /// may be of a corrected function. If an earlier body is still alive and succeeds before the next call, its answer
-    /// is stored after all.
+    /// is stored after all. An attempt that had answered is [remembered](Self::recorded_attempts).
     ///
     /// # Errors
     ///
@@ -430,8 +430,32 @@ impl Entry {
     ///
     /// As [`resolve`](Self::resolve).
     pub async fn reset(self) -> Result<(), Error> {
-        let attempts = self.record.journal().attempts();
+        let attempts = self.attempts_with_answer(&self.record.journal().attempts());
         self.reset_to(&attempts).await
+    }
+
+    /// The remembered attempts, and the one that answered, which has written nothing if it was the first.
+    fn attempts_with_answer(&self, journal: &Journal) -> Journal {
+        let header = &self.record.header;
+        let end = match self.state() {
+            EntryState::Answered(OutcomeKind::Error) => AttemptEnd::BusinessError,
+            EntryState::Answered(_) => AttemptEnd::Value,
+            EntryState::NotStored => AttemptEnd::NotStored,
+            _ => return journal.clone(),
+        };
+        let is_remembered = !header.journal.is_none() || !journal.is_empty();
+        if self.is_by_hand() || is_remembered || header.owner.process().is_none() {
+            return journal.clone();
+        }
+        let attempt = Attempt {
+            owner: header.owner,
+            fence: header.fence,
+            number: header.attempts,
+            end,
+            ended: SystemTime::now() - self.age(),
+            instance: String::new(),
+        };
+        journal.with(&attempt.entry())
     }
 
     /// Resets the record, and keeps its [steps](crate::step()).
@@ -461,6 +485,7 @@ impl Entry {
                 _ => return Err(Error::new(ErrorKind::Changed, key.operation().clone())),
             };
         }
+        let journal = self.attempts_with_answer(&journal);
         self.reset_to(&journal).await
     }
 

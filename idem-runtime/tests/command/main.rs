@@ -7,6 +7,7 @@ mod doctor;
 mod filled;
 mod secrets;
 mod verbs;
+mod watching;
 
 use std::sync::Arc;
 

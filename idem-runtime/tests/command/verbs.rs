@@ -65,6 +65,22 @@ async fn why(site: &Site) {
         .unwrap();
     let text = site.idem(&["why", WHY, "--key", r#""o-8""#]).done();
     assert!(text.contains("The body was started once"), "{text}");
+    // An operator resets answers, of calls with and without earlier attempts.
+    for (key, answers) in [("o-7", 1), ("o-8", 1), ("o-8", 2)] {
+        let of = ["--key", &format!("{key:?}")];
+        site.idem(&[&["reset", WHY, "--yes"], &of[..]].concat())
+            .done();
+        let call = site.engine.operation(WHY).key(key);
+        let again = call.run(|_| async { Ok::<_, PayError>(receipt("r-9")) });
+        assert_eq!(again.await, Ok(receipt("r-9")));
+        let text = site.idem(&[&["why", WHY], &of[..]].concat()).done();
+        assert_eq!(text.matches("value after ").count(), answers + 1, "{text}");
+        assert_eq!(
+            text.matches("then an operator reset the record").count(),
+            answers,
+            "{text}"
+        );
+    }
 }
 
 /// The labels of calls that did not succeed at once.

@@ -49,19 +49,20 @@ impl Checker<'_, '_> {
     /// Why a body starts though another one had started, and whether it may have had its claim before that.
     fn explained(&self, holder: &Start, start: &Start) -> Option<(String, bool)> {
         let of = |why: &str| Some((why.to_owned(), false));
-        let late = || {
-            let (lapse, process) = (self.promise.lapse(), start.process);
-            let outages = (self.faults).outages(process, start.begun, start.at, lapse);
+        let late = |least| {
+            let outages = (self.faults).outages(start.process, start.begun, start.at, least);
             let outage = outages.first()?;
             Some((format!("late: {}", outage.kind), true))
         };
         if self.family == Family::Booked {
             let rolled_back = self.rolled_back(holder);
-            // Its own claim was older, and is gone with its connection.
             return if rolled_back {
                 of("rolled back")
+            } else if self.rolled_back(start) {
+                // Its own claim was older, and is gone with its connection, which a cut of any length ends.
+                late(0)
             } else {
-                late()
+                None
             };
         }
         if let Some((ended, how)) = &holder.end
@@ -92,7 +93,7 @@ impl Checker<'_, '_> {
         let lapse = self.promise.lapse();
         let outages = (self.faults).outages(holder.process, near, start.at, lapse);
         let lapsed = outages.iter().find(|outage| outage.to >= holder.begun);
-        lapsed.map_or_else(late, |outage| of(&outage.kind))
+        lapsed.map_or_else(|| late(lapse), |outage| of(&outage.kind))
     }
 
     /// Whether the transaction of this body was not committed.

@@ -208,6 +208,26 @@ fn a_process_that_was_paused_between_its_claim_and_its_body_starts_late() {
     assert_found(&[&first, late], Vec::new(), &[What::Unexplained]);
 }
 
+/// Its transaction ends with its connection, however short the outage, and another process claims the key.
+#[test]
+fn a_transaction_whose_connection_was_cut_starts_its_body_late() {
+    let first = without(&FIRST.replace("p1", "b1"), "fence");
+    let late = "\
+990000 call 9 b1 0
+1001800 start 9 b1 1 digest
+1100000 end 9 b1 down
+1101000 told 9 b1 down";
+    let cut = vec![fault("cut", Target::Seat(1), 995_000, 996_000)];
+    let findings = assert_good(&[&first, late], cut.clone());
+    let names: Vec<_> = findings.second_starts.keys().map(String::as_str).collect();
+    assert_eq!(names, ["late: cut"]);
+    assert_found(&[&first, late], Vec::new(), &[What::Unexplained]);
+    // One that was committed had its connection.
+    let committed = late.replace("down", "ok 1.9/0");
+    let findings = run(&[&first, &committed], cut);
+    assert!(kinds(&findings).contains(&What::Unexplained));
+}
+
 #[test]
 fn fences_grow() {
     let down = FIRST.replace("ok 0.1/0", "down");

@@ -47,7 +47,7 @@ impl Failure {
 }
 
 /// Outermost first, separated by colons; parts that a former one ends with are left out.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

@@ -2,6 +2,11 @@
 
 use std::io::{self, Write};
 
+use crate::text::shortened;
+
+/// Spaces between two columns.
+const GAP: usize = 2;
+
 /// How the cells of a column are aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
@@ -38,10 +43,42 @@ impl Table {
             .iter()
             .all(|row| row.get(place).is_some_and(|cell| cell == text))
         {
-            self.columns.remove(place);
-            for row in &mut self.rows {
-                row.remove(place);
+            self.remove(place);
+        }
+    }
+
+    /// Makes the table as narrow as `columns`, if it can: it leaves out expendable columns, the first one first, as long
+    /// as the names in the column `name.0` would be cut to fewer than `name.1` characters, and then cuts the names.
+    pub(crate) fn fit(&mut self, columns: usize, name: (&str, usize), expendable: &[&str]) {
+        let (name, least) = name;
+        let Some(place) = self.columns.iter().position(|(head, _)| *head == name) else {
+            return;
+        };
+        let mut expendable = expendable.iter();
+        let room = loop {
+            let widths = self.widths();
+            let others: usize =
+                widths.iter().map(|width| width + GAP).sum::<usize>() - widths[place] - GAP;
+            let room = columns.saturating_sub(others);
+            if room >= widths[place].min(least) {
+                break room;
             }
+            let Some(head) = expendable.next() else {
+                break room;
+            };
+            if let Some(place) = self.columns.iter().position(|(known, _)| known == head) {
+                self.remove(place);
+            }
+        };
+        for row in &mut self.rows {
+            row[place] = shortened(&row[place], room);
+        }
+    }
+
+    fn remove(&mut self, place: usize) {
+        self.columns.remove(place);
+        for row in &mut self.rows {
+            row.remove(place);
         }
     }
 
@@ -50,39 +87,45 @@ impl Table {
     }
 
     pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        let widths: Vec<_> = (self.columns.iter().enumerate())
+        let lines = self.lines();
+        lines.iter().try_for_each(|line| writeln!(out, "{line}"))
+    }
+
+    /// The head and the rows.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let widths = self.widths();
+        let heads: Vec<_> = self.columns.iter().map(|(head, _)| *head).collect();
+        let mut lines = vec![self.line(&widths, &heads)];
+        for row in &self.rows {
+            let cells: Vec<_> = row.iter().map(String::as_str).collect();
+            lines.push(self.line(&widths, &cells));
+        }
+        lines
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        (self.columns.iter().enumerate())
             .map(|(place, (head, _))| {
                 let cells = self.rows.iter().filter_map(|row| row.get(place));
                 let widest = cells.map(|cell| cell.chars().count()).max();
                 widest.unwrap_or(0).max(head.chars().count())
             })
-            .collect();
-        let heads = self.columns.iter().map(|(head, _)| *head);
-        self.line(out, &widths, heads)?;
-        for row in &self.rows {
-            self.line(out, &widths, row.iter().map(String::as_str))?;
-        }
-        Ok(())
+            .collect()
     }
 
-    fn line(
-        &self,
-        out: &mut dyn Write,
-        widths: &[usize],
-        cells: impl Iterator<Item = impl AsRef<str>>,
-    ) -> io::Result<()> {
+    fn line(&self, widths: &[usize], cells: &[&str]) -> String {
         let mut line = String::new();
-        for ((cell, width), (_, align)) in cells.zip(widths).zip(&self.columns) {
-            let cell = cell.as_ref();
+        for ((&cell, width), (_, align)) in cells.iter().zip(widths).zip(&self.columns) {
             let padding = " ".repeat(width - cell.chars().count());
             if !line.is_empty() {
-                line.push_str("  ");
+                line.push_str(&" ".repeat(GAP));
             }
             match align {
                 Align::Left => line.extend([cell, &padding]),
                 Align::Right => line.extend([&*padding, cell]),
             }
         }
-        writeln!(out, "{}", line.trim_end())
+        line.truncate(line.trim_end().len());
+        line
     }
 }

@@ -56,6 +56,13 @@ pub(crate) fn moment(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
+/// The same with milliseconds: attempts follow each other within a second. `2026-11-24 02:31:05.042 UTC`.
+pub(crate) fn exact(time: SystemTime) -> String {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    let millis = since.map_or(0, |since| since.subsec_millis());
+    moment(time).replace(" UTC", &format!(".{millis:03} UTC"))
+}
+
 /// The date of a day since 1970, by the calendar of 400 years that begins on 1 March.
 fn civil(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
@@ -111,6 +118,40 @@ pub(crate) fn bytes(bytes: u64) -> String {
     }
 }
 
+/// The text in at most so many characters, without its middle: `com.example.p…arge_a_card`.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    let length = text.chars().count();
+    if length <= most {
+        return text.to_owned();
+    }
+    // Names differ at their ends more often than at their beginnings.
+    let Some(kept) = most.checked_sub(1) else {
+        return String::new();
+    };
+    let (first, last) = (kept / 2, kept - kept / 2);
+    let mut cut: String = text.chars().take(first).collect();
+    cut.push('…');
+    cut.extend(text.chars().skip(length - last));
+    cut
+}
+
+/// The text in lines of at most so many characters, broken at spaces; a word that is longer is cut.
+pub(crate) fn wrapped(text: &str, most: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let word = shortened(word, most);
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(&word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= most => {
+                line.push(' ');
+                line.push_str(&word);
+            }
+            _ => lines.push(word),
+        }
+    }
+    lines
+}
+
 /// Milliseconds, for JSON.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
@@ -153,6 +194,24 @@ mod tests {
             let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
             assert_eq!(moment(time), text);
         }
+        let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1_042);
+        assert_eq!(exact(time), "1970-01-01 00:00:01.042 UTC");
+    }
+
+    #[test]
+    fn a_text_is_cut_in_its_middle_and_broken_at_spaces() {
+        for (most, cut) in [
+            (20, "payments.charge"),
+            (15, "payments.charge"),
+            (9, "paym…arge"),
+            (1, "…"),
+            (0, ""),
+        ] {
+            assert_eq!(shortened("payments.charge", most), cut);
+        }
+        let lines = ["at most", "two", "words a", "lin…ine"];
+        assert_eq!(wrapped("at most two words a line-by-line", 7), lines);
+        assert_eq!(wrapped("a  b", 80), ["a  b"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use idem_runtime::Engine;
-use idem_runtime::admin::{Attempt, Entry, EntryState, Process};
+use idem_runtime::admin::{Attempt, AttemptEnd, Entry, EntryState, Process};
 use serde_json::{Value, json};
 
 use crate::arguments::Why;
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::record;
 use crate::state;
-use crate::text::{duration, millis, moment};
+use crate::text::{duration, exact, millis};
 
 /// The most attempts that a record remembers.
 const REMEMBERED: usize = 16;
@@ -30,7 +30,11 @@ pub(crate) async fn run(
     let names = Names::new(&attempts, &verb.instance);
     if output.json {
         let mut document = record::document(&entry);
-        let recorded = attempts.iter().map(|attempt| names.document(attempt));
+        let recorded = (1..).zip(&attempts).map(|(place, attempt)| {
+            let mut document = names.document(attempt);
+            document["reset_since"] = is_reset(&entry, &attempts, place).into();
+            document
+        });
         document["recorded_attempts"] = recorded.collect();
         document["process"] = (entry.process()).map_or(Value::Null, |by| names.process(by));
         Output::document(&document)?;
@@ -91,6 +95,22 @@ impl Names {
     }
 }
 
+/// Whether a body started after this attempt, the first of which is 1, although it had been answered: by hand alone.
+fn is_reset(entry: &Entry, attempts: &[Attempt], place: usize) -> bool {
+    let is_answer = |attempt: &Attempt| {
+        matches!(
+            attempt.end,
+            AttemptEnd::Value | AttemptEnd::BusinessError | AttemptEnd::NotStored
+        )
+    };
+    let is_followed = place < attempts.len()
+        || matches!(
+            entry.state(),
+            EntryState::Running { .. } | EntryState::Abandoned
+        );
+    is_followed && attempts.get(place - 1).is_some_and(is_answer)
+}
+
 fn since_1970(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, millis)
@@ -123,7 +143,7 @@ fn describe(
                 REMEMBERED - 1
             )?;
         }
-        let (started, by) = (moment(attempt.started()), names.text(attempt.process()));
+        let (started, by) = (exact(attempt.started()), names.text(attempt.process()));
         writeln!(out, "{place:>2}. started {started} by {by}")?;
         // Two clocks: the store's, and that of the process.
         let lasted = attempt.ended.duration_since(attempt.started());
@@ -134,6 +154,12 @@ fn describe(
             attempt.end,
             attempt.end.explanation()
         )?;
+        if is_reset(entry, attempts, place) {
+            writeln!(
+                out,
+                "    then an operator reset the record (`idem reset`): the next call ran the body"
+            )?;
+        }
     }
     let present = match entry.state() {
         EntryState::Running { .. } => Some("runs"),
@@ -149,7 +175,7 @@ fn describe(
             SystemTime::UNIX_EPOCH + std::time::Duration::from_micros(entry.fence().get());
         let by = names.text(entry.process());
         let place = attempts.len() + 1;
-        writeln!(out, "{place:>2}. started {} by {by}", moment(started))?;
+        writeln!(out, "{place:>2}. started {} by {by}", exact(started))?;
         writeln!(out, "    {present}")?;
     }
     if entry.is_by_hand() {
@@ -166,8 +192,8 @@ fn describe(
         }
         (0, EntryState::Answered(_) | EntryState::NotStored) if entry.attempts() <= 1 => {
             "The body was started once in the life of this record. If its effect happened twice, the other start was \
-             under another key, prefix or store, after the `ttl` of an earlier record, or before a released record \
-             was forgotten, a lease after its release."
+             under another key, prefix or store, after the `ttl` of an earlier record, before an operator's `purge`, \
+             or before a released record was forgotten, a lease after its release."
         }
         (0, _) if entry.attempts() > 1 => {
             "The record counts more attempts than it remembers: they were not recorded."
