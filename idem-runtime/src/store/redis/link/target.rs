@@ -3,6 +3,7 @@
 use redis::aio::MultiplexedConnection;
 use redis::{Client, ConnectionAddr};
 
+use crate::store::redis::address::place;
 use crate::store::redis::failure::connect_error;
 use crate::store::redis::sentinel::Sentinels;
 use crate::store::redis::timeouts::Timeouts;
@@ -38,7 +39,7 @@ impl Target {
             Self::Primary(sentinels) => {
                 let client = sentinels.primary(timeouts).await?;
                 let connection = one(&client, timeouts, known).await?;
-                is_primary(connection).await
+                is_primary(&client, connection).await
             }
         }
     }
@@ -56,6 +57,14 @@ impl Target {
             sentinels.generation()
         } else {
             0
+        }
+    }
+
+    /// The place of the server, for a message.
+    pub(super) fn place(&self) -> String {
+        match self {
+            Self::Server(client) => place(client),
+            Self::Primary(_) => "the address that the sentinels name".to_owned(),
         }
     }
 
@@ -78,7 +87,7 @@ async fn one(
             client.get_connection_info().addr(),
             ConnectionAddr::TcpTls { .. }
         );
-        let error = connect_error(error, known);
+        let error = connect_error(&place(client), error, known);
         if is_silence && is_tls && !known {
             // A server without TLS takes the handshake for the start of a command, and waits for the rest.
             return error.with_hint("if this port does not speak TLS, write `redis://`");
@@ -91,15 +100,19 @@ async fn one(
 ///
 /// Sentinels may be late, and a server that is still being promoted refuses to write.
 async fn is_primary(
+    client: &Client,
     mut connection: MultiplexedConnection,
 ) -> Result<MultiplexedConnection, StoreError> {
     let hello = connection.send_packed_command(&redis::cmd("HELLO")).await;
-    let hello = hello.map_err(|error| connect_error(error, true))?;
+    let at = place(client);
+    let hello = hello.map_err(|error| connect_error(&at, error, true))?;
     if text_pairs(hello).any(|(name, value)| name == "role" && value == "replica") {
         return Err(StoreError::new(
             StoreErrorKind::Unavailable,
-            "connecting to Redis: the server that the sentinels call the primary is a replica; \
-             wait for the failover to finish",
+            format!(
+                "connecting to Redis at {at}: the server that the sentinels call the primary is a replica; \
+                 wait for the failover to finish"
+            ),
         ));
     }
     Ok(connection)
