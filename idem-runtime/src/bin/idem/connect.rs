@@ -20,7 +20,7 @@ use idem_runtime::{Engine, Observer};
 use crate::address::{Address, Kind, redacted};
 use crate::arguments::Connection;
 use crate::failure::Failure;
-#[cfg(feature = "digest-key")]
+#[cfg(any(feature = "digest-key", feature = "encryption"))]
 use crate::key::hex_32;
 
 /// A store that replies, and the fast one in front of it.
