@@ -134,7 +134,6 @@ idem-macros = { path = "../idem-macros-$version" }
 
 [workspace]
 EOF
-    cp Cargo.lock "$place/Cargo.lock"
     sed -n '/^```rust/,/^```$/{/^```/!p}' "$page" >"$place/src/main.rs"
     while read -r line; do
         name=$(cut -d ' ' -f 3 <<<"$line")
@@ -150,6 +149,8 @@ EOF
         # shellcheck disable=SC2086
         (cd "$place" && $line)
     done < <(grep '^cargo add' "$page")
+    # Of each command's own lock file nothing is left that the command did not need.
+    cp Cargo.lock "$place/Cargo.lock"
     (cd "$place" && CARGO_TARGET_DIR=../../../user cargo build --quiet --offline)
 }
 
