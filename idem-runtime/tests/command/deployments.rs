@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use idem_harness::{
-    Certificates, ClusterSetup, RedisServer, RedisServerBuilder, SentinelSetup, TestDir,
+    Certificates, ClusterSetup, PostgresServer, RedisServer, RedisServerBuilder, SentinelSetup,
+    TestDir,
 };
 use idem_runtime::store::redis::RedisStore;
 use serde_json::Value;
@@ -299,6 +300,15 @@ fn what_is_wrong_with_tls_is_named() {
     let without = format!("redis://{}", server.tls_addr());
     let without = [("IDEM_STORE", &*without), ("IDEM_PASSWORD", PASSWORD)];
     silent(&without, &["--timeout", "2s", "doctor"]).refused(3, "`rediss://`");
+}
+
+/// The tests are built without TLS of sqlx, and their servers have none.
+#[test]
+fn tls_to_a_database_names_the_feature() {
+    let server = PostgresServer::start();
+    let url = format!("{}?sslmode=require", server.url());
+    let ran = silent(&[("IDEM_STORE", &url)], &["--timeout", "2s", "doctor"]);
+    ran.refused(3, "sqlx/tls-rustls-ring");
 }
 
 #[test]
