@@ -116,6 +116,44 @@ EOF
     stop_redis
 }
 
+# The service of the guide's page `start`, by the commands of that page: they name every crate and feature that it needs.
+# Comes after the other two programs, and takes the packages that these have unpacked.
+service_of_packages() {
+    local place=target/published/user/service page=idem-runtime/src/docs/guide/start.md version line name known
+    version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+    rm -rf -- "$place"
+    mkdir -p "$place/src"
+    cat >"$place/Cargo.toml" <<EOF
+[package]
+name = "service"
+version = "0.1.0"
+edition = "2024"
+
+[patch.crates-io]
+idem-macros = { path = "../idem-macros-$version" }
+
+[workspace]
+EOF
+    sed -n '/^```rust/,/^```$/{/^```/!p}' "$page" >"$place/src/main.rs"
+    while read -r line; do
+        name=$(cut -d ' ' -f 3 <<<"$line")
+        if [[ $name == idem-runtime ]]; then
+            known=" --path ../idem-runtime-$version "
+        else
+            # The version of our own lock file, which is there.
+            known=" $name@$(sed -n "/^name = \"$name\"/{n;s/version = \"\(.*\)\"/\1/p;q}" Cargo.lock) "
+        fi
+        echo "$line"
+        line="${line/ $name/$known} --quiet --offline"
+        # Words of the page, without quotes.
+        # shellcheck disable=SC2086
+        (cd "$place" && $line)
+    done < <(grep '^cargo add' "$page")
+    # Of each command's own lock file nothing is left that the command did not need.
+    cp Cargo.lock "$place/Cargo.lock"
+    (cd "$place" && CARGO_TARGET_DIR=../../../user cargo build --quiet --offline)
+}
+
 # Both crates with the oldest compiler that they declare, with the newest dependencies that cargo chooses for it: the
 # default features, and all that need no newer one. Not among the steps of a run without arguments.
 step_msrv() {

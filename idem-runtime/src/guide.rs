@@ -1,6 +1,7 @@
 //! How to do what takes more than one item of this crate.
 //!
-//! Begin with [`scenarios`], [`guarantee`], [`arguments`] and [`errors`]; then the page of your store.
+//! Begin with [`start`], a service from an empty folder, then [`scenarios`], [`guarantee`], [`arguments`] and [`errors`];
+//! then the page of your store.
 
 /// Pages whose examples are compiled where all features are there that they use: none hides a line for that.
 ///
@@ -17,10 +18,12 @@ macro_rules! pages {
                         feature = "axum",
                         feature = "consumer",
                         feature = "macros",
+                        feature = "metrics",
                         feature = "postgres",
                         feature = "redis",
                         feature = "testing",
-                        feature = "tokens"
+                        feature = "tokens",
+                        feature = "tracing"
                     )
                 ),
                 doc = include_str!($file)
@@ -43,6 +46,7 @@ pages! {
     redis "docs/guide/redis.md"
     scenarios "docs/guide/scenarios.md"
     sql "docs/guide/sql.md"
+    start "docs/guide/start.md"
     steps "docs/guide/steps.md" "docs/diagrams/links.md"
     stores "docs/guide/stores.md"
     testing "docs/guide/testing.md"

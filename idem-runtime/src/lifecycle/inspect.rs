@@ -776,17 +776,23 @@ impl Core {
         let clock = &*self.clock;
         let until = clock.now() + self.limits.claim_deadline;
         let mut backoff = Backoff::new(&Owner::random());
+        // The cause of an attempt that failed is worth more than the silence of the last one.
+        let mut cause = None;
         loop {
             match deadline(clock, until, pin!(send())).await {
                 Ok(Ok(reply)) => return Ok(reply),
                 Ok(Err(error)) if !error.is_transient() || clock.now() >= until => {
                     return Err(unavailable(operation, error));
                 }
-                Ok(Err(_)) => {
+                Ok(Err(error)) => {
+                    cause = Some(error);
                     let moment = clock.now() + backoff.retry();
                     clock.sleep_until(moment.min(until)).await;
                 }
                 Err(_) => {
+                    if let Some(cause) = cause {
+                        return Err(unavailable(operation, cause));
+                    }
                     let error = Error::new(ErrorKind::StoreUnavailable, operation.clone());
                     return Err(
                         error.detail(format!("no reply within {:?}", self.limits.claim_deadline))

@@ -132,10 +132,13 @@ impl StoreError {
         self
     }
 
-    /// Adds the place of the error in front of the message.
+    /// Adds the place of the error in front of the message, unless the message has it.
     #[cfg(feature = "redis")]
     pub(crate) fn at(mut self, place: &impl fmt::Display) -> Self {
-        self.message = format!("{place}: {}", self.message);
+        let place = place.to_string();
+        if !self.message.contains(&place) {
+            self.message = format!("{place}: {}", self.message);
+        }
         self
     }
 

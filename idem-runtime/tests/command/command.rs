@@ -25,6 +25,9 @@ pub(crate) fn idem_with(variables: &[(&str, &str)], arguments: &[&str]) -> Ran {
         "IDEM_TABLE",
         "IDEM_PASSWORD",
         "IDEM_SENTINEL_PASSWORD",
+        "IDEM_CA",
+        "IDEM_CERT",
+        "IDEM_CERT_KEY",
     ] {
         command.env_remove(name);
     }

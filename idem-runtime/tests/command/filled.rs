@@ -67,6 +67,8 @@ pub(crate) fn engine(store: &Arc<dyn Store>) -> Engine {
 /// A store, and the way to it for the command.
 pub(crate) struct Site {
     pub(crate) url: String,
+    /// Further variables of the command.
+    variables: Vec<(&'static str, String)>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) engine: Engine,
 }
@@ -74,11 +76,26 @@ pub(crate) struct Site {
 impl Site {
     pub(crate) fn new(url: String, store: Arc<dyn Store>) -> Self {
         let engine = engine(&store);
-        Self { url, store, engine }
+        let variables = Vec::new();
+        Self {
+            url,
+            variables,
+            store,
+            engine,
+        }
+    }
+
+    pub(crate) fn with(mut self, variables: &[(&'static str, &str)]) -> Self {
+        let variables = variables.iter();
+        self.variables
+            .extend(variables.map(|&(name, value)| (name, value.to_owned())));
+        self
     }
 
     pub(crate) fn idem(&self, arguments: &[&str]) -> Ran {
-        let variables = [("IDEM_STORE", &*self.url), ("IDEM_PREFIX", PREFIX)];
+        let mut variables = vec![("IDEM_STORE", &*self.url), ("IDEM_PREFIX", PREFIX)];
+        let further = self.variables.iter();
+        variables.extend(further.map(|(name, value)| (*name, &**value)));
         idem_with(&variables, arguments)
     }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
 
 mod command;
+mod deployments;
 mod doctor;
 mod filled;
 mod secrets;

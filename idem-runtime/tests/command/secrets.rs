@@ -28,18 +28,20 @@ fn no_password_is_printed() {
     assert_silent(&[("IDEM_STORE", &with)], &["--help"], 0);
     assert_silent(&[("IDEM_STORE", &wrong)], &["ls"], 3);
     assert_silent(&[("IDEM_STORE", &with)], &["ls", "--rate", "0"], 2);
-    assert_silent(&[("IDEM_STORE", &without)], &["ls"], 3);
+    let said = assert_silent(&[("IDEM_STORE", &without)], &["ls"], 3);
+    assert!(said.contains("requires a password"), "{said}");
     let by_variable = [("IDEM_STORE", &*without), ("IDEM_PASSWORD", PASSWORD)];
     assert_silent(&by_variable, &["ls"], 0);
     assert_silent(&by_variable, &["--help"], 0);
     let twice = [("IDEM_STORE", &*with), ("IDEM_PASSWORD", PASSWORD)];
     assert_silent(&twice, &["ls"], 2);
     let nowhere = format!("redis://:{PASSWORD}@127.0.0.1:1");
-    assert_silent(
+    let said = assert_silent(
         &[("IDEM_STORE", &nowhere)],
         &["--timeout", "200ms", "ls"],
         3,
     );
+    assert!(said.contains("at 127.0.0.1:1:"), "{said}");
     let no_url = format!("https://:{PASSWORD}@{addr}");
     assert_silent(&[("IDEM_STORE", &no_url)], &["ls"], 2);
 }

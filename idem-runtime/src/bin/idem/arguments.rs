@@ -75,13 +75,25 @@ pub(crate) struct Connection {
     #[arg(long, global = true, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) max_attempts: u16,
     /// Certificate authorities to trust, PEM (feature `redis-tls`).
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", env = "IDEM_CA")]
     pub(crate) ca: Option<PathBuf>,
     /// Certificate to present, PEM; with `--cert-key` (feature `redis-tls`).
-    #[arg(long, global = true, value_name = "FILE", requires = "cert_key")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        requires = "cert_key",
+        env = "IDEM_CERT"
+    )]
     pub(crate) cert: Option<PathBuf>,
     /// Key of `--cert`, PEM.
-    #[arg(long, global = true, value_name = "FILE", requires = "cert")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        requires = "cert",
+        env = "IDEM_CERT_KEY"
+    )]
     pub(crate) cert_key: Option<PathBuf>,
     /// Secret of `EngineBuilder::digest_key`: a file of 32 bytes, or of 64 hexadecimal digits (feature `digest-key`).
     #[arg(long, global = true, value_name = "FILE")]

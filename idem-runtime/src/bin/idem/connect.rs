@@ -20,7 +20,7 @@ use idem_runtime::{Engine, Observer};
 use crate::address::{Address, Kind, redacted};
 use crate::arguments::Connection;
 use crate::failure::Failure;
-#[cfg(feature = "digest-key")]
+#[cfg(any(feature = "digest-key", feature = "encryption"))]
 use crate::key::hex_32;
 
 /// A store that replies, and the fast one in front of it.
@@ -234,6 +234,10 @@ fn of_server(findings: Vec<Finding>) -> Findings {
 }
 
 async fn redis(connection: &Connection, url: &str) -> Result<RedisStore, Failure> {
+    #[cfg(not(feature = "redis-tls"))]
+    if url.starts_with("rediss") {
+        return Err(lacks(Path::new(url), "redis-tls"));
+    }
     let mut builder = RedisStore::builder(url)
         .checked_prefix(&connection.prefix)
         .response_timeout(connection.timeout)
@@ -268,7 +272,7 @@ async fn redis(connection: &Connection, url: &str) -> Result<RedisStore, Failure
 #[cfg(not(all(feature = "digest-key", feature = "encryption", feature = "redis-tls")))]
 fn lacks(_: &Path, feature: &str) -> Failure {
     Failure::usage(format!(
-        "this build of idem has not the feature `{feature}`: cargo install idem-runtime --features cli,{feature}"
+        "this build of idem lacks the feature `{feature}`: cargo install idem-runtime --features cli,{feature}"
     ))
 }
 

@@ -61,15 +61,44 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// Words of the library, and what they are to an operator: options in place of setters, and no claim, because the
+/// command has made none.
+const WORDS: [(&str, &str); 5] = [
+    ("`RedisStoreBuilder::root_certificate`", "`--ca`"),
+    (
+        "`RedisStoreBuilder::client_certificate`",
+        "`--cert` and `--cert-key`",
+    ),
+    (
+        "`RedisStoreBuilder::sentinel_credentials`",
+        "`IDEM_SENTINEL_PASSWORD`",
+    ),
+    (
+        "the store did not grant the claim, so nothing was run; call again",
+        "the store cannot be reached",
+    ),
+    (
+        "the store refuses, so nothing was run; mend its access first",
+        "the store refuses",
+    ),
+];
+
+fn words(mut message: String) -> String {
+    for (library, operator) in WORDS {
+        message = message.replace(library, operator);
+    }
+    message
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        Self::store(chain(&error))
+        Self::store(words(chain(&error)))
     }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let message = chain(&error);
+        let message = words(chain(&error));
         match error.kind() {
             ErrorKind::StoreUnavailable | ErrorKind::Unsupported => Self::store(message),
             ErrorKind::InvalidKey | ErrorKind::InvalidPolicy | ErrorKind::InvalidCursor => {

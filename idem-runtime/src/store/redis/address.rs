@@ -57,6 +57,15 @@ impl fmt::Display for Address {
     }
 }
 
+/// The server's address, for a message: host and port, or the path of its socket file.
+pub(super) fn place(client: &Client) -> String {
+    let info = client.get_connection_info();
+    match Address::of(info) {
+        Some(address) => address.to_string(),
+        None => info.addr().to_string(),
+    }
+}
+
 /// A client with these settings for the server at another address.
 pub(super) fn client_at(like: &ConnectionInfo, at: &Address) -> Result<Client, StoreError> {
     let mut address = like.addr().clone();

@@ -163,8 +163,9 @@ fn is_unknown_host(error: &RedisError) -> bool {
     error.to_string().contains("failed to lookup address")
 }
 
-/// The error of a failed connection attempt. `known`: an earlier attempt succeeded.
-pub(super) fn connect_error(error: RedisError, known: bool) -> StoreError {
+/// The error of a failed connection attempt to this address. `known`: an earlier attempt succeeded.
+pub(super) fn connect_error(at: &str, error: RedisError, known: bool) -> StoreError {
+    let what = format!("connecting to Redis at {at}");
     if let Some(said) = about_tls(&error) {
         // A server that was accepted before may be about to get a new certificate.
         let kind = if known {
@@ -172,15 +173,17 @@ pub(super) fn connect_error(error: RedisError, known: bool) -> StoreError {
         } else {
             StoreErrorKind::Refused
         };
-        return caused(kind, format!("connecting to Redis: {said}"), error).answered();
+        return caused(kind, format!("{what}: {said}"), error).answered();
     }
     if known && is_unknown_user(&error) {
         // The password is being changed; or the server has no room, which the client library reports alike. Either is
         // transient, so that a finished answer is stored later.
-        return caused(StoreErrorKind::Unavailable, NO_MORE.to_owned(), error).answered();
+        let message = format!("{what}: {NO_MORE}");
+        return caused(StoreErrorKind::Unavailable, message, error).answered();
     }
-    let hint = (!known && hangs_up(&error)).then_some(HUNG_UP);
-    let error = store_error("connecting to Redis", error);
+    let hangs_up = hangs_up(&error) && !error.is_connection_refusal();
+    let hint = (!known && hangs_up).then_some(HUNG_UP);
+    let error = store_error(&what, error);
     match hint {
         Some(hint) => error.with_hint(hint),
         None => error,
@@ -226,6 +229,7 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
             "Redis cannot write its snapshot and refuses writes; look at its disk and its log",
         ),
         Some("BUSY") => (Unavailable, "Redis is busy with somebody's long script"),
+        Some("NOAUTH") => (Refused, NO_PASSWORD),
         _ if is_unknown_user(&error) && error.code().is_none() => (Refused, WHO_OR_NO_ROOM),
         _ if is_unknown_user(&error) => (Refused, WHO),
         Some("NOPERM") => (Refused, RIGHTS),
@@ -250,7 +254,7 @@ fn about_connection(error: &RedisError) -> (StoreErrorKind, &'static str) {
     } else if error.is_connection_refusal() {
         (
             Unavailable,
-            "nothing listens at the address of Redis; is the server up?",
+            "nothing listens at this address; start the server, or compare it with its `bind` and `port`",
         )
     } else if is_unknown_host(error) {
         (
@@ -316,14 +320,14 @@ const REPLICA: &str =
 const OUT_OF_MEMORY: &str =
     "Redis is out of memory (`maxmemory`); finished answers are still replayed";
 const WHO: &str = "Redis does not accept the user or password of the URL";
+const NO_PASSWORD: &str = "Redis requires a password, and the URL has none; write `redis://:password@host:port`, or `user:password@`";
 /// The client library does not repeat the reply to `AUTH`.
 const WHO_OR_NO_ROOM: &str = "Redis does not accept the user or password of the URL, or takes no \
                               more connections (`maxclients`)";
 /// The hint for a server that closes the first connection without an error.
 pub(super) const HUNG_UP: &str = "if this port speaks TLS, write `rediss://`; a server that takes no more \
                                   connections (`maxclients`) does this as well";
-const NO_MORE: &str = "connecting to Redis: Redis does not accept the user or password of the URL \
-                       any more, or takes no more connections (`maxclients`); look at `CLIENT LIST`";
+const NO_MORE: &str = "Redis does not accept the user or password of the URL any more, or takes no more connections (`maxclients`); look at `CLIENT LIST`";
 pub(crate) const NO_ROOM: &str = "Redis takes no more connections (`maxclients`); raise the limit, or \
                                   close some of the clients in `CLIENT LIST`";
 const RIGHTS: &str =
@@ -416,7 +420,10 @@ mod tests {
         assert_eq!(io(std::io::ErrorKind::ConnectionReset), Reach::Silent);
         assert_eq!(io(std::io::ErrorKind::TimedOut), Reach::Silent);
         let files = std::io::Error::from_raw_os_error(24);
-        assert_eq!(connect_error(files.into(), true).reach(), Reach::Here);
+        assert_eq!(
+            connect_error("localhost:6379", files.into(), true).reach(),
+            Reach::Here
+        );
     }
 
     #[test]
@@ -479,12 +486,12 @@ mod tests {
             ),
         ] {
             let io = std::io::Error::new(std::io::ErrorKind::InvalidData, error.clone());
-            let said = connect_error(io.into(), false);
+            let said = connect_error("localhost:6379", io.into(), false);
             assert_eq!(said.kind(), StoreErrorKind::Refused, "{said}");
             assert!(said.to_string().contains(part), "{error:?}: {said}");
             let io = std::io::Error::new(std::io::ErrorKind::InvalidData, error);
             assert_eq!(
-                connect_error(io.into(), true).kind(),
+                connect_error("localhost:6379", io.into(), true).kind(),
                 StoreErrorKind::Unavailable
             );
         }

@@ -137,7 +137,8 @@ impl Link {
                     self.drop_connection(live);
                     // The peer accepts connections and closes them: a balancer without a server.
                     if !live.works.load(Ordering::Relaxed) {
-                        self.record_failure(connect_error(error.clone(), true));
+                        let at = self.target.place();
+                        self.record_failure(connect_error(&at, error.clone(), true));
                     }
                 } else if !live.works.load(Ordering::Relaxed) {
                     live.works.store(true, Ordering::Relaxed);

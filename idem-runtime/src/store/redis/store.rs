@@ -262,7 +262,6 @@ mod tests {
         type Key = &'static RecordKey;
         let claim = size_of(|s: Store, key: Key, r: &'static ClaimRequest| s.claim(key, r));
         let complete = size_of(|s: Store, key: Key, r: &'static Bytes| s.complete(key, None, r));
-        println!("SIZES {claim} {complete}");
         assert!(claim <= 1_024, "{claim}");
         assert!(complete <= 1_024, "{complete}");
     }

@@ -70,6 +70,11 @@ pub(crate) fn store_error<B: SqlDriver>(what: &str, error: sqlx::Error) -> Store
             sqlx::Error::Configuration(_) => {
                 (Refused, "the address or the server's settings do not do")
             }
+            sqlx::Error::Tls(_) => (
+                Unavailable,
+                "no TLS with the server; it takes a server that has it, and a feature of sqlx, such as \
+                 `sqlx/tls-rustls-ring`",
+            ),
             error if broken(error) => (
                 Unavailable,
                 "the connection is lost or cannot be made; see that the server runs, and that the URL \

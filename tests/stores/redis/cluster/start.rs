@@ -228,7 +228,7 @@ async fn a_password_and_the_newer_protocol_are_used_on_every_node() {
         shop.pay(&number.to_string()).await.unwrap();
     }
     let bare = format!("redis://{}", cluster.addrs()[0]);
-    assert_refused(&bare, "user or password").await;
+    assert_refused(&bare, "requires a password").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -60,7 +60,7 @@ async fn a_wrong_password_is_refused_without_repeating_it() {
 async fn a_missing_password_is_refused() {
     let server = RedisServer::builder().password(PASSWORD).start();
     let bare = format!("redis://{}", server.addr());
-    assert_refused(&bare, "user or password").await;
+    assert_refused(&bare, "requires a password").await;
 }
 
 #[tokio::test]

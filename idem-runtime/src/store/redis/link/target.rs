@@ -4,6 +4,7 @@ use redis::{Client, ConnectionAddr};
 
 use super::connection::Connection;
 use super::socket;
+use crate::store::redis::address::place;
 use crate::store::redis::failure::connect_error;
 use crate::store::redis::sentinel::Sentinels;
 use crate::store::redis::timeouts::Timeouts;
@@ -39,7 +40,7 @@ impl Target {
             Self::Primary(sentinels) => {
                 let client = sentinels.primary(timeouts).await?;
                 let connection = one(&client, timeouts, known).await?;
-                is_primary(connection).await
+                is_primary(&client, connection).await
             }
         }
     }
@@ -57,6 +58,14 @@ impl Target {
             sentinels.generation()
         } else {
             0
+        }
+    }
+
+    /// The place of the server, for a message.
+    pub(super) fn place(&self) -> String {
+        match self {
+            Self::Server(client) => place(client),
+            Self::Primary(_) => "the address that the sentinels name".to_owned(),
         }
     }
 
@@ -81,7 +90,7 @@ async fn one(client: &Client, timeouts: Timeouts, known: bool) -> Result<Connect
             client.get_connection_info().addr(),
             ConnectionAddr::TcpTls { .. }
         );
-        let error = connect_error(error, known);
+        let error = connect_error(&place(client), error, known);
         if is_silence && is_tls && !known {
             // A server without TLS takes the handshake for the start of a command, and waits for the rest.
             return error.with_hint("if this port does not speak TLS, write `redis://`");
@@ -93,15 +102,18 @@ async fn one(client: &Client, timeouts: Timeouts, known: bool) -> Result<Connect
 /// Checks the role that the server itself reports.
 ///
 /// Sentinels may be late, and a server that is still being promoted refuses to write.
-async fn is_primary(connection: Connection) -> Result<Connection, StoreError> {
+async fn is_primary(client: &Client, connection: Connection) -> Result<Connection, StoreError> {
     let hello = connection.send(&|words| words.command(&[&[b"HELLO"]]), None, false);
     let hello = hello.await.and_then(|hello| hello.first.extract_error());
-    let hello = hello.map_err(|error| connect_error(error, true))?;
+    let at = place(client);
+    let hello = hello.map_err(|error| connect_error(&at, error, true))?;
     if text_pairs(hello).any(|(name, value)| name == "role" && value == "replica") {
         return Err(StoreError::new(
             StoreErrorKind::Unavailable,
-            "connecting to Redis: the server that the sentinels call the primary is a replica; \
-             wait for the failover to finish",
+            format!(
+                "connecting to Redis at {at}: the server that the sentinels call the primary is a replica; \
+                 wait for the failover to finish"
+            ),
         ));
     }
     Ok(connection)

@@ -10,6 +10,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
 use crate::store::StoreError;
+use crate::store::redis::address::place;
 use crate::store::redis::failure::connect_error;
 use crate::store::redis::link::Target;
 use crate::store::redis::timeouts::Timeouts;
@@ -48,7 +49,7 @@ impl SubscriberConnection {
         } else {
             Self::plain(&client, timeouts).await
         };
-        opened.map_err(|error| connect_error(error, true))
+        opened.map_err(|error| connect_error(&place(&client), error, true))
     }
 
     async fn plain(client: &Client, timeouts: Timeouts) -> RedisResult<Self> {

@@ -20,6 +20,7 @@ use super::subscribers::{BroadcastSource, Subscribers};
 use crate::env::backoff::Backoff;
 use crate::identity::key::KeyDigest;
 use crate::record::Owner;
+use crate::store::redis::address::place;
 use crate::store::redis::durability::WriteConcern;
 use crate::store::redis::failure::{connect_error, store_error};
 use crate::store::redis::link::{RoutedCommand, Target, Words};
@@ -157,7 +158,9 @@ impl ResolutionListener {
         let client = target.client(timeouts).await?;
         let opened = timeout(timeouts.connect, client.get_async_pubsub()).await;
         let opened = opened.map_err(|_| lost())?;
-        let (mut sink, stream) = opened.map_err(|error| connect_error(error, true))?.split();
+        let (mut sink, stream) = opened
+            .map_err(|error| connect_error(&place(&client), error, true))?
+            .split();
         let subscribed = timeout(timeouts.response, sink.subscribe(&self.channel)).await;
         let subscribed = subscribed.map_err(|_| lost())?;
         subscribed.map_err(|error| store_error("listening to resolutions", error))?;

@@ -115,7 +115,7 @@ impl Server {
         if self.is_sentinel() {
             return refused(
                 "this is a Redis Sentinel, which keeps no records; connect to the Redis that it \
-                 watches"
+                 watches, by `redis+sentinel://host,host/service`"
                     .to_owned(),
             );
         }

@@ -2,7 +2,7 @@
 
 use redis::{Client, Pipeline, RedisError, Value};
 
-use crate::store::redis::address::Address;
+use crate::store::redis::address::{Address, place};
 use crate::store::redis::failure::{is_unknown_user, store_error};
 use crate::store::redis::timeouts::Timeouts;
 use crate::store::redis::value::{pairs, text};
@@ -24,7 +24,7 @@ pub(super) async fn query(
 ) -> Result<Primary, StoreError> {
     let config = timeouts.config();
     let connected = client.get_multiplexed_async_connection_with_config(&config);
-    let mut connection = connected.await.map_err(refused)?;
+    let mut connection = connected.await.map_err(|error| refused(&client, error))?;
     // In this order: a sentinel that learns of a failover in between replies with the new address and the old epoch,
     // and does not take precedence.
     let mut both = Pipeline::with_capacity(2);
@@ -34,7 +34,7 @@ pub(super) async fn query(
     let mut replies = connection
         .send_packed_commands(&both, 0, 2)
         .await
-        .map_err(refused)?
+        .map_err(|error| refused(&client, error))?
         .into_iter();
     let mut reply = || replies.next().unwrap_or(Value::Nil);
     match (reply(), reply()) {
@@ -53,7 +53,7 @@ pub(super) async fn query(
                     ),
                 ));
             }
-            Err(refused(error))
+            Err(refused(&client, error))
         }
         (state, address) => primary(state, &address).ok_or_else(|| {
             StoreError::new(
@@ -89,8 +89,8 @@ fn primary(state: Value, address: &Value) -> Option<Primary> {
     })
 }
 
-fn refused(error: RedisError) -> StoreError {
-    let what = "asking a sentinel for the primary";
+fn refused(sentinel: &Client, error: RedisError) -> StoreError {
+    let what = format!("asking the sentinel at {} for the primary", place(sentinel));
     let says = |words| error.detail().is_some_and(|said| said.contains(words));
     if is_unknown_user(&error) {
         return StoreError::new(
@@ -110,7 +110,7 @@ fn refused(error: RedisError) -> StoreError {
             ),
         );
     }
-    store_error(what, error)
+    store_error(&what, error)
 }
 
 pub(super) fn unavailable(why: &str) -> StoreError {
