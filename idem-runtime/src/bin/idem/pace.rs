@@ -10,6 +10,8 @@ use tokio::time::sleep;
 pub(crate) const MOST: usize = 1_000;
 /// Steps in a second: the more, the fewer commands follow each other closely.
 const STEPS: u32 = 500;
+/// Pause after a step, in times of its length: a server whose steps take long is busy, or reads from its disk.
+const REST: u32 = 2;
 
 /// Steps at a pace.
 #[derive(Debug)]
@@ -18,7 +20,8 @@ pub(crate) struct Pace {
     step: u32,
     /// The least time from one step to the next.
     apart: Duration,
-    last: Option<Instant>,
+    /// The next step is not due before.
+    due: Option<Instant>,
 }
 
 impl Pace {
@@ -28,7 +31,7 @@ impl Pace {
         Self {
             step,
             apart: Duration::from_secs_f64(f64::from(step) / f64::from(rate.max(1))),
-            last: None,
+            due: None,
         }
     }
 
@@ -39,20 +42,56 @@ impl Pace {
 
     /// The next step of a listing, in its time.
     pub(crate) async fn step(&mut self, entries: &mut Entries) -> Result<Option<EntryPage>, Error> {
-        self.wait().await;
-        entries.next_step().await
+        let began = self.wait().await;
+        let page = entries.next_step().await;
+        self.rest(began, Instant::now());
+        page
     }
 
-    /// Waits until the next step is due.
-    pub(crate) async fn wait(&mut self) {
+    /// Waits until the next step is due, and begins it.
+    pub(crate) async fn wait(&mut self) -> Instant {
         if let Some(left) = self.left() {
             sleep(left).await;
         }
-        self.last = Some(Instant::now());
+        let began = Instant::now();
+        self.due = Some(began + self.apart);
+        began
+    }
+
+    /// A step has ended: the server rests.
+    pub(crate) fn rest(&mut self, began: Instant, ended: Instant) {
+        self.due = self.due.max(Some(ended + (ended - began) * REST));
     }
 
     /// The time until the next step is due.
     pub(crate) fn left(&self) -> Option<Duration> {
-        self.apart.checked_sub(self.last?.elapsed())
+        self.due?.checked_duration_since(Instant::now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn due_after(rate: u32, took: Duration) -> Duration {
+        let mut pace = Pace::new(rate);
+        let began = Instant::now();
+        pace.due = Some(began + pace.apart);
+        pace.rest(began, began + took);
+        pace.due.unwrap() - began
+    }
+
+    #[test]
+    fn quick_steps_keep_the_rate() {
+        let apart = Duration::from_millis(2);
+        assert_eq!(due_after(10_000, Duration::ZERO), apart);
+        assert_eq!(due_after(10_000, Duration::from_micros(600)), apart);
+    }
+
+    #[test]
+    fn a_slow_server_is_asked_a_third_of_the_time() {
+        let took = Duration::from_millis(10);
+        assert_eq!(due_after(10_000, took), took * 3);
+        assert_eq!(due_after(10_000_000, took), took * 3);
     }
 }

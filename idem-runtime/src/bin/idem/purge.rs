@@ -1,7 +1,7 @@
 //! `idem purge`: the records of an operation that match are reset and expire, one compare-and-set each.
 
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idem_runtime::admin::{Entries, Entry, EntryState};
 use idem_runtime::{Engine, Error, ErrorKind};
@@ -136,11 +136,12 @@ async fn remove(engine: &Engine, verb: &Purge) -> Result<Done, Failure> {
             .filter(|entry| matches(verb, entry))
             .collect();
         while !found.is_empty() {
-            removals.wait().await;
+            let began = removals.wait().await;
             let group = found.split_off(found.len().saturating_sub(at_once));
             group_removed(group, &mut done)
                 .await
                 .map_err(|error| interrupted(error, done))?;
+            removals.rest(began, Instant::now());
             progress.show(|| format!("{} removed …", records(done.removed)));
         }
         step = scan.step(&mut entries).await;

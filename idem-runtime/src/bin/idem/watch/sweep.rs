@@ -171,6 +171,7 @@ impl<'a> Sweeper<'a> {
             (step, Instant::now())
         });
         if let Ok((entries, page)) = timeout_at(until.into(), step).await {
+            self.pace.rest(*began, Instant::now());
             (self.entries, self.step) = (Some(entries), None);
             if page.is_ok() {
                 (self.silent, self.failed) = (None, None);

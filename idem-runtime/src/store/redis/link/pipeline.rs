@@ -1,6 +1,6 @@
-//! A connection shared by many senders, which pipelines their commands.
+//! A connection of the client library over TLS, shared by many senders, which pipelines their commands.
 //!
-//! A single command costs the client library a message, a timer and a channel; a pipeline costs these
+//! Over TCP and Unix sockets the [wire](super::wire) has its place. A single command costs the client library a message, a timer and a channel; a pipeline costs these
 //! once. A lone command is sent immediately; queued commands are flushed as one pipeline. No command waits
 //! for others to arrive.
 
