@@ -76,13 +76,13 @@ impl Target {
 }
 
 async fn one(client: &Client, timeouts: Timeouts, known: bool) -> Result<Connection, StoreError> {
-    let connected = match socket::connect(client.get_connection_info(), timeouts).await {
-        Some(connected) => connected.map(Connection::Wire),
-        None => {
-            let config = timeouts.config();
-            let connected = client.get_multiplexed_async_connection_with_config(&config);
-            connected.await.map(Connection::library)
-        }
+    let wire = socket::connect(client.get_connection_info(), timeouts).await;
+    let connected = if let Some(wire) = wire {
+        wire.map(Connection::Wire)
+    } else {
+        let config = timeouts.config();
+        let connected = client.get_multiplexed_async_connection_with_config(&config);
+        connected.await.map(Connection::library)
     };
     connected.map_err(|error| {
         let is_silence = error.is_timeout();

@@ -74,19 +74,13 @@ impl<R: AsyncRead + Unpin> Driver<R> {
                 outcome = Err(ended());
             }
         }
-        let has_ended = match outcome {
-            Err(error) => {
-                state.fail(&error, &mut self.wakers);
-                true
-            }
-            Ok(()) => {
-                let has_ended = state.closed && !state.has_senders();
-                if has_ended {
-                    state.fail(&ended(), &mut self.wakers);
-                }
-                has_ended
-            }
-        };
+        if outcome.is_ok() && state.closed && !state.has_senders() {
+            outcome = Err(ended());
+        }
+        let has_ended = outcome.is_err();
+        if let Err(error) = outcome {
+            state.fail(&error, &mut self.wakers);
+        }
         drop(state);
         self.wakers.drain(..).for_each(Waker::wake);
         if has_ended {

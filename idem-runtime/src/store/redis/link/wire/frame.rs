@@ -137,9 +137,10 @@ fn count(line: &[u8]) -> RedisResult<Option<usize>> {
 }
 
 fn number(line: &[u8]) -> RedisResult<i64> {
-    let digits = match line {
-        [b'-' | b'+', digits @ ..] => digits,
-        digits => digits,
+    let digits = if let [b'-' | b'+', digits @ ..] = line {
+        digits
+    } else {
+        line
     };
     if digits.is_empty() || digits.len() > 19 {
         return Err(no_frame());

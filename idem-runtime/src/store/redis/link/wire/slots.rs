@@ -65,16 +65,14 @@ impl Slots {
 
     /// The sender leaves. Returns the waker of its place.
     pub(super) fn abandon(&mut self, id: SlotId) -> Option<Waker> {
-        match &mut self.slots[id.at()] {
-            slot @ Slot::Waiting { .. } => match mem::replace(slot, Slot::Abandoned) {
-                Slot::Waiting { waker, .. } => waker,
-                _ => None,
-            },
-            _ => {
-                self.release(id);
-                None
-            }
+        let slot = &mut self.slots[id.at()];
+        if let Slot::Waiting { waker, .. } = slot {
+            let waker = waker.take();
+            *slot = Slot::Abandoned;
+            return waker;
         }
+        self.release(id);
+        None
     }
 
     /// Whether the sender has left.

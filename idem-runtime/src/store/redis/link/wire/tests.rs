@@ -73,8 +73,8 @@ fn over(stream: DuplexStream, response: Duration) -> Wire {
     Wire::new(read, write, response)
 }
 
-fn timed_runtime() -> tokio::runtime::Runtime {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
+fn timed_runtime() -> runtime::Runtime {
+    let mut builder = runtime::Builder::new_current_thread();
     builder.enable_time().build().unwrap()
 }
 
@@ -145,7 +145,7 @@ async fn each_sender_receives_its_own_replies_and_pairs_stay_together() {
 
 #[tokio::test]
 async fn threads_share_a_wire() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let runtime = runtime::Builder::new_multi_thread()
         .worker_threads(4)
         .enable_time()
         .build()
@@ -557,8 +557,8 @@ async fn written_bytes_are_dropped_while_others_are_not_written() {
     let mut expected = vec![b'a'; 4_096];
     write(&expected);
     let mut received = vec![0; 1_024];
-    for round in 0..1_000 {
-        expected.extend([b'a' + (round % 26) as u8; 1_024]);
+    for round in 0_u16..1_000 {
+        expected.extend([b'a' + u8::try_from(round % 26).unwrap(); 1_024]);
         let read = server.read(&mut received).await.unwrap();
         assert!(expected.drain(..read).eq(received[..read].iter().copied()));
         let kept = write(&expected[expected.len() - 1_024..]);

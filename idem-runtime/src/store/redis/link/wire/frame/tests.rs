@@ -110,7 +110,7 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
                     children.truncate(count * 2);
                 }
                 let mut frame = format!("{}{count}\r\n", char::from(kind)).into_bytes();
-                children.iter().for_each(|child| frame.extend(child));
+                frame.extend(children.concat());
                 frame
             })
     })
