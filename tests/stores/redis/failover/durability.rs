@@ -58,7 +58,7 @@ fn nothing_is_granted(seen: &Seen, client: Client, why: &str) {
 /// the primary.
 fn cut_off_from(how: Partition) -> &'static str {
     match how {
-        Partition::Cut => "asking a sentinel for the primary",
+        Partition::Cut => "asking the sentinel at ",
         Partition::Silent => "no reply to a claim",
     }
 }

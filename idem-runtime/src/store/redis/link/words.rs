@@ -58,9 +58,20 @@ pub(super) fn command_of(write: &super::WriteCommand<'_>) -> Cmd {
 }
 
 fn length(bytes: &mut Vec<u8>, kind: u8, length: usize) {
-    bytes.push(kind);
-    bytes.extend_from_slice(decimal(length as u64).as_bytes());
-    bytes.extend_from_slice(b"\r\n");
+    let digit = |power| b'0' + (length / power % 10) as u8;
+    // Nearly all lengths. Of a known size, no copy is a call.
+    match length {
+        0..10 => bytes.extend_from_slice(&[kind, digit(1), b'\r', b'\n']),
+        10..100 => bytes.extend_from_slice(&[kind, digit(10), digit(1), b'\r', b'\n']),
+        100..1_000 => {
+            bytes.extend_from_slice(&[kind, digit(100), digit(10), digit(1), b'\r', b'\n']);
+        }
+        _ => {
+            bytes.push(kind);
+            bytes.extend_from_slice(decimal(length as u64).as_bytes());
+            bytes.extend_from_slice(b"\r\n");
+        }
+    }
 }
 
 #[cfg(test)]
@@ -70,9 +81,13 @@ mod tests {
     #[test]
     fn commands_have_the_bytes_of_the_client_library() {
         let long = vec![b'x'; 12_345];
+        let lengths: Vec<&[u8]> = [0, 1, 9, 10, 11, 99, 100, 109, 999, 1_000, 12_345]
+            .map(|length| &long[..length])
+            .to_vec();
         for parts in [
             &[&[b"HELLO" as &[u8]] as &[&[u8]]] as &[&[&[u8]]],
             &[&[b"SET", b"name", b"a\r\nb\0"], &[b"NX", b"", &long]],
+            &[&lengths],
         ] {
             let mut bytes = b"before".to_vec();
             Words::encoded(&mut bytes).command(parts);
