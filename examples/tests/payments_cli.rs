@@ -65,7 +65,7 @@ fn what_cannot_start_ends_with_2_and_a_reason() {
         ),
         (
             &["--redis", "redis://127.0.0.1:1"],
-            "nothing listens at the address of Redis",
+            "connecting to Redis at 127.0.0.1:1: nothing listens at this address",
         ),
         (&["--redis", "not a url"], "cannot use Redis"),
     ] {

@@ -14,7 +14,7 @@ fn what_cannot_start_ends_with_2_and_a_reason() {
         (&["--redsi"][..], "unexpected argument '--redsi'"),
         (
             &["--redis", "redis://127.0.0.1:1", "--port", "0"],
-            "nothing listens at the address of Redis",
+            "connecting to Redis at 127.0.0.1:1: nothing listens at this address",
         ),
         (
             &["--store", "memory", "--life", "0"],

@@ -6,6 +6,7 @@ use idem_runtime::key::{KeyBuilder, Operation};
 use idem_runtime::store::{
     ClaimRequest, CompleteReply, Header, OutcomeKind, RecordKey, State, StoreError,
 };
+use idem_tests::shop::PATIENCE;
 
 use crate::prelude::*;
 
@@ -248,7 +249,8 @@ async fn a_file_that_fills_up_within_a_group_stores_the_claims_that_fit() {
     let options = sqlx::sqlite::SqliteConnectOptions::from_str(&test_database.url).unwrap();
     let options = options.pragma("max_page_count", (pages + 6).to_string());
     let source = idem_runtime::store::sql::SqlSource::options(options);
-    let store = SqliteStore::connect(source).await.unwrap();
+    let store = SqliteStore::builder(source).response_timeout(PATIENCE);
+    let store = store.connect().await.unwrap();
     let claims = all_at_once(&test_database, &store, (0..200).map(elsewhere)).await;
     assert_report(&test_database, &claims).await;
     let (granted, refused): (Vec<_>, Vec<_>) = claims.into_iter().partition(granted);

@@ -2,14 +2,9 @@
 
 use redis::{Cmd, Value};
 
-pub(crate) use super::words::Words;
+pub(crate) use super::words::{Words, WriteCommand};
 use crate::store::redis::failure::Failure;
 use crate::store::redis::timeouts::Timeouts;
-
-/// Writes a command at the place that sends it.
-///
-/// A command in the future of a call would be copied for each possible path of it.
-pub(crate) type WriteCommand<'a> = dyn Fn(&mut Words<'_>) + Send + Sync + 'a;
 
 /// One command, or two that are sent together.
 #[derive(Clone, Copy)]

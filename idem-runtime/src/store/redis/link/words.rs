@@ -4,6 +4,11 @@ use redis::Cmd;
 
 use crate::store::redis::arguments::decimal;
 
+/// Writes a command at the place that sends it.
+///
+/// A command in the future of a call would be copied for each possible path of it.
+pub(crate) type WriteCommand<'a> = dyn Fn(&mut Words<'_>) + Send + Sync + 'a;
+
 /// Receives the words of commands.
 pub(crate) struct Words<'a>(Receiver<'a>);
 
@@ -51,7 +56,7 @@ impl<'a> Words<'a> {
 }
 
 /// A command of the client library with these words.
-pub(super) fn command_of(write: &super::WriteCommand<'_>) -> Cmd {
+pub(super) fn command_of(write: &WriteCommand<'_>) -> Cmd {
     let mut command = Cmd::new();
     write(&mut Words(Receiver::Library(&mut command)));
     command
