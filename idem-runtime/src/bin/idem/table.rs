@@ -129,3 +129,23 @@ impl Table {
         line
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_table_cuts_the_names_and_nothing_else() {
+        let mut table = Table::new(&[
+            ("STATE", Align::Left),
+            ("OPERATION", Align::Left),
+            ("DIGEST", Align::Left),
+        ]);
+        let digest = "d".repeat(43);
+        let name = "com.example.payments.charge".to_owned();
+        table.row(vec!["unknown".to_owned(), name, digest.clone()]);
+        table.fit(60, ("OPERATION", 15), &["STATE"]);
+        let lines = table.lines();
+        assert_eq!(lines[1], format!("com.exa….charge  {digest}"));
+    }
+}

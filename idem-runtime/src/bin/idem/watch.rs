@@ -88,3 +88,16 @@ fn drawn(lines: &[String], scrolled: Option<Screen>) -> String {
     text.push_str("\x1b[J");
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After a character in the last column the cursor stays on it, and a terminal told to clear the rest of the line
+    /// clears that character.
+    #[test]
+    fn a_line_is_cleared_before_it_is_written() {
+        let lines = ["wide".to_owned(), String::new()];
+        assert_eq!(drawn(&lines, None), "\x1b[H\x1b[Kwide\n\x1b[K\n\x1b[J");
+    }
+}
