@@ -76,14 +76,15 @@ fn screen() -> Option<Screen> {
     })
 }
 
-/// A frame over the one before: each line clears its rest, and the last one the rest of the screen.
+/// A frame over the one before: each line is cleared before it is written, because after a character in the last column
+/// the rest of the line is that character; and below the last line the rest of the screen is cleared.
 ///
 /// Before the first frame, what the screen shows is scrolled away.
 fn drawn(lines: &[String], scrolled: Option<Screen>) -> String {
     let mut text = "\n".repeat(scrolled.map_or(0, |screen| screen.rows));
     text.push_str("\x1b[H");
     for line in lines {
-        let _ = writeln!(text, "{line}\x1b[K");
+        let _ = writeln!(text, "\x1b[K{line}");
     }
     text.push_str("\x1b[J");
     text
