@@ -40,6 +40,10 @@ pub(crate) async fn run(
         let advanced = sweeper.advance(until).await;
         if verb.once {
             advanced?;
+            // A frame without any reply has nothing to show. The request ends at its own deadline.
+            while sweeper.has_nothing() {
+                sweeper.advance(Instant::now() + verb.interval).await?;
+            }
         }
         let frame = Frame {
             store,

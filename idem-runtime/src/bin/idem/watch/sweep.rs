@@ -185,6 +185,11 @@ impl<'a> Sweeper<'a> {
         None
     }
 
+    /// Whether the store has given no reply at all.
+    pub(super) fn has_nothing(&self) -> bool {
+        self.complete.is_none() && self.present.records == 0 && self.silent.is_some()
+    }
+
     /// How long the store has given no reply, failures included.
     pub(super) fn waiting(&self) -> Option<Duration> {
         self.silent.map(|since| since.elapsed())
