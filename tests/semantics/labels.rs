@@ -28,6 +28,7 @@ on_every_store![
     a_label_is_plain_text_where_answers_are_sealed,
     a_label_takes_no_further_operation_of_the_store,
     a_label_of_a_later_version_is_passed_over,
+    a_label_behind_steps_of_a_later_version_is_stored_once,
 ];
 
 const ORDER: &str = "ord-20261124-4711";
@@ -267,6 +268,20 @@ async fn a_label_of_a_later_version_is_passed_over(fixture: Fixture) {
     );
     // The entry is passed on as it is.
     assert!(contains(&stored(&fixture).await, "order …4711"));
+}
+
+/// Retries of a call whose steps this version cannot read do not fill the record with labels.
+async fn a_label_behind_steps_of_a_later_version_is_stored_once(fixture: Fixture) {
+    down(fixture.pay()).await;
+    let later = b"\0\0\0\x09Z12345678";
+    fixture.plant(&[&stored(&fixture).await[..], later].concat());
+    for _ in 0..3 {
+        down(labelled(fixture.pay())).await;
+    }
+    let bytes = stored(&fixture).await;
+    let labels = bytes.windows("order …4711".len());
+    let labels = labels.filter(|part| *part == "order …4711".as_bytes());
+    assert_eq!(labels.count(), 1);
 }
 
 /// An engine on a file, whose records have at most 1 KiB.

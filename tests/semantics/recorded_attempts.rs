@@ -172,3 +172,20 @@ async fn an_engine_that_records_nothing_leaves_no_trace(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     assert_eq!(ends(&fixture).await, []);
 }
+
+/// The end of an answer that an operator took back is a time of the engine's clock, as that of any attempt.
+#[tokio::test]
+async fn an_answer_that_is_reset_ended_when_it_was_stored() {
+    let fixture = Fixture::memory();
+    assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
+    fixture.pass_in_store(Duration::from_secs(5));
+    fixture.clock.advance(Duration::from_secs(5));
+    let entry = fixture.pay().entry().await.unwrap().unwrap();
+    entry.reset().await.unwrap();
+    let [answered] = &recorded(&fixture).await[..] else {
+        panic!("it is remembered");
+    };
+    assert_eq!(answered.end, AttemptEnd::Value);
+    let lasted = answered.ended.duration_since(answered.started());
+    assert!(lasted.unwrap() < Duration::from_secs(1), "{answered:?}");
+}

@@ -26,7 +26,6 @@ use crate::local::cache::{Life, Permit};
 use crate::local::singleflight::LocalLease as _;
 use crate::local::singleflight::SharedOutcome;
 use crate::policy::{EffectivePolicy, LONG, OnCancel, OnPanic, OnUnconfirmed};
-use crate::record::label::KeyLabel;
 use crate::record::transition::{CompleteReply, ReleaseReply, Remains};
 use crate::record::unknown_cause::Cause;
 use crate::record::{AttemptEnd, HEADER, Header, Journal, JournalKind, OutcomeKind, Record, State};
@@ -159,7 +158,7 @@ impl HeldClaim {
                 };
                 let labelled = (self.policy().label.as_ref())
                     // A journal is appended to: the first label stays.
-                    .filter(|_| KeyLabel::of(&journal).is_none())
+                    .filter(|_| !journal.has_label())
                     .map(|label| journal.with(&label.entry()).with(&attempt));
                 let with = labelled.filter(&fits);
                 let with = with.unwrap_or_else(|| journal.with(&attempt));

@@ -447,12 +447,13 @@ impl Entry {
         if self.is_by_hand() || is_remembered || header.owner.process().is_none() {
             return journal.clone();
         }
+        let now = self.core.clock.calendar();
         let attempt = Attempt {
             owner: header.owner,
             fence: header.fence,
             number: header.attempts,
             end,
-            ended: SystemTime::now() - self.age(),
+            ended: now.checked_sub(self.age()).unwrap_or(now),
             instance: String::new(),
         };
         journal.with(&attempt.entry())

@@ -129,6 +129,22 @@ impl Journal {
         Self(whole.into()).bounded()
     }
 
+    /// Whether it has a label, also behind entries that this version cannot read.
+    pub(crate) fn has_label(&self) -> bool {
+        let mut rest = &self.0[..];
+        while let Some((length, entry)) = rest.split_first_chunk::<LENGTH>() {
+            let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
+            if length == 0 || length > entry.len() {
+                return false;
+            }
+            if EntryKind::of(entry[0]) == Some(EntryKind::Label) {
+                return true;
+            }
+            rest = &entry[length..];
+        }
+        false
+    }
+
     /// The journal without its label.
     pub(crate) fn without_label(&self) -> Self {
         let mut bytes = Vec::with_capacity(self.0.len());

@@ -6,6 +6,7 @@ mod command;
 mod deployments;
 mod doctor;
 mod filled;
+mod planted;
 mod secrets;
 mod verbs;
 mod watching;

@@ -160,3 +160,42 @@ async fn frames_go_on_while_the_store_gives_no_reply() {
     assert!(renewed["sweep"].as_u64() > sweep, "{renewed}");
     assert_eq!(renewed["waiting_ms"], Value::Null, "{renewed}");
 }
+
+/// The error in a frame speaks of the store, and of no claim: the command has made none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frame_without_the_store_has_the_words_of_the_command() {
+    let server = RedisServer::start();
+    let mut command = watch(&server.url());
+    command.args(["--json", "--timeout", "1s"]);
+    let mut watching = Watching(command.stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(watching.0.stdout.take().unwrap()).lines();
+    let began = Instant::now();
+    let mut is_down = false;
+    let error = loop {
+        let frame: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        if let Some(error) = frame["error"].as_str() {
+            break error.to_owned();
+        }
+        if !is_down && frame["sweep"].as_u64() > Some(0) {
+            server.kill();
+            is_down = true;
+        }
+        assert!(began.elapsed() < PATIENCE, "no error: {frame}");
+    };
+    assert!(error.contains("the store cannot be reached"), "{error}");
+    assert!(!error.contains("claim"), "{error}");
+}
+
+/// However small the terminal, a frame has fewer lines, and the cursor is below them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frame_fits_a_very_small_terminal() {
+    let dir = TestDir::new("terminal").unwrap();
+    let site = long_names(&dir).await;
+    for (rows, columns) in [(2_u16, 40_u16), (6, 40), (9, 12)] {
+        let text = frame(&site.url, rows, columns);
+        assert!(text.lines().count() < usize::from(rows), "{text}");
+        for line in text.lines() {
+            assert!(line.chars().count() <= usize::from(columns), "{line}");
+        }
+    }
+}

@@ -47,7 +47,7 @@ impl Failure {
 }
 
 /// Outermost first, separated by colons; parts that a former one ends with are left out.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
@@ -83,6 +83,11 @@ const WORDS: [(&str, &str); 5] = [
     ),
 ];
 
+/// The error and its causes, in the words of the command.
+pub(crate) fn reason(error: &dyn std::error::Error) -> String {
+    words(chain(error))
+}
+
 fn words(mut message: String) -> String {
     for (library, operator) in WORDS {
         message = message.replace(library, operator);
@@ -92,13 +97,13 @@ fn words(mut message: String) -> String {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        Self::store(words(chain(&error)))
+        Self::store(reason(&error))
     }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let message = words(chain(&error));
+        let message = reason(&error);
         match error.kind() {
             ErrorKind::StoreUnavailable | ErrorKind::Unsupported => Self::store(message),
             ErrorKind::InvalidKey | ErrorKind::InvalidPolicy | ErrorKind::InvalidCursor => {

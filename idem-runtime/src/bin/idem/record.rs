@@ -13,7 +13,7 @@ use crate::arguments::Which;
 use crate::failure::Failure;
 use crate::key::{self, KeyValue};
 use crate::state;
-use crate::text::{duration, millis, moment};
+use crate::text::{duration, millis, moment, printed};
 
 /// Reads the record, with its steps and its answer.
 pub(crate) async fn find(engine: &Engine, which: &Which) -> Result<Entry, Failure> {
@@ -105,7 +105,7 @@ fn step_state(state: StepState) -> &'static str {
 
 /// A line of a record's description.
 pub(crate) fn field(out: &mut dyn Write, name: &str, value: &str) -> io::Result<()> {
-    writeln!(out, "{name:<10} {value}")
+    writeln!(out, "{name:<10} {}", printed(value))
 }
 
 /// A record for a person, line by line.

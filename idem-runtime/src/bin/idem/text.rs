@@ -118,6 +118,21 @@ pub(crate) fn bytes(bytes: u64) -> String {
     }
 }
 
+/// A text from the store, as it may be printed: control characters could move the cursor of a terminal, and marks of
+/// direction reorder what is around them.
+pub(crate) fn printed(text: &str) -> String {
+    let is_mark = |character| {
+        matches!(
+            character,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
+    };
+    text.replace(
+        |character: char| character.is_control() || is_mark(character),
+        "\u{fffd}",
+    )
+}
+
 /// The text in at most so many characters, without its middle: `com.example.p…arge_a_card`.
 pub(crate) fn shortened(text: &str, most: usize) -> String {
     let length = text.chars().count();
@@ -212,6 +227,16 @@ mod tests {
         let lines = ["at most", "two", "words a", "lin…ine"];
         assert_eq!(wrapped("at most two words a line-by-line", 7), lines);
         assert_eq!(wrapped("a  b", 80), ["a  b"]);
+    }
+
+    #[test]
+    fn a_printed_text_has_no_control_characters() {
+        let text = "a\x1b[2Jb\nc\td\u{9b}e\u{202e}f\u{2066}g";
+        assert_eq!(printed(text), "a�[2Jb�c�d�e�f�g");
+        assert_eq!(
+            printed("order …4711, Zürich, 東京, שלום"),
+            "order …4711, Zürich, 東京, שלום"
+        );
     }
 
     #[test]

@@ -40,6 +40,10 @@ pub(crate) async fn run(
         let advanced = sweeper.advance(until).await;
         if verb.once {
             advanced?;
+            // A frame without any reply has nothing to show. The request ends at its own deadline.
+            while sweeper.has_nothing() {
+                sweeper.advance(Instant::now() + verb.interval).await?;
+            }
         }
         let frame = Frame {
             store,
@@ -76,15 +80,29 @@ fn screen() -> Option<Screen> {
     })
 }
 
-/// A frame over the one before: each line clears its rest, and the last one the rest of the screen.
+/// A frame over the one before: each line is cleared before it is written, because after a character in the last column
+/// the rest of the line is that character; and below the last line the rest of the screen is cleared.
 ///
 /// Before the first frame, what the screen shows is scrolled away.
 fn drawn(lines: &[String], scrolled: Option<Screen>) -> String {
     let mut text = "\n".repeat(scrolled.map_or(0, |screen| screen.rows));
     text.push_str("\x1b[H");
     for line in lines {
-        let _ = writeln!(text, "{line}\x1b[K");
+        let _ = writeln!(text, "\x1b[K{line}");
     }
     text.push_str("\x1b[J");
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After a character in the last column the cursor stays on it, and a terminal told to clear the rest of the line
+    /// clears that character.
+    #[test]
+    fn a_line_is_cleared_before_it_is_written() {
+        let lines = ["wide".to_owned(), String::new()];
+        assert_eq!(drawn(&lines, None), "\x1b[H\x1b[Kwide\n\x1b[K\n\x1b[J");
+    }
 }

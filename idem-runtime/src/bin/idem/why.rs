@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::record;
 use crate::state;
-use crate::text::{duration, exact, millis};
+use crate::text::{duration, exact, millis, printed};
 
 /// The most attempts that a record remembers.
 const REMEMBERED: usize = 16;
@@ -66,7 +66,7 @@ impl Names {
     fn text(&self, process: Option<Process>) -> String {
         match process {
             Some(process) => match self.of(process) {
-                Some(name) => format!("{name}, pid {}", process.pid),
+                Some(name) => format!("{}, pid {}", printed(name), process.pid),
                 None => format!("instance #{:04x}, pid {}", process.instance, process.pid),
             },
             None => "a process that does not record attempts".to_owned(),
@@ -123,7 +123,7 @@ fn describe(
     names: &Names,
     max_attempts: u16,
 ) -> io::Result<()> {
-    write!(out, "{}  {}", entry.operation(), entry.key())?;
+    write!(out, "{}  {}", printed(entry.operation()), entry.key())?;
     match entry.label() {
         Some(label) => writeln!(out, "  {label}")?,
         None => writeln!(out)?,

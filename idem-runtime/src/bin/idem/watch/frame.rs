@@ -103,7 +103,8 @@ impl Frame<'_> {
             lines.extend(self.unfinished(oldest, columns));
         }
         let crop = |line: String| line.chars().take(columns).collect();
-        lines.into_iter().map(crop).collect()
+        let rows = screen.map_or(usize::MAX, |screen| screen.rows.saturating_sub(1));
+        lines.into_iter().take(rows).map(crop).collect()
     }
 
     /// A table of the oldest unfinished records.

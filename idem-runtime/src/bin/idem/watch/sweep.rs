@@ -8,7 +8,7 @@ use idem_runtime::{Engine, Error};
 use tokio::time::timeout_at;
 
 use crate::arguments::Watch;
-use crate::failure::chain;
+use crate::failure::reason;
 use crate::pace::{MOST, Pace};
 use crate::state;
 use crate::tally::{Tally, WINDOW};
@@ -133,7 +133,7 @@ impl<'a> Sweeper<'a> {
             let page = match step {
                 Ok(page) => page,
                 Err(error) => {
-                    self.failed = Some(chain(&error));
+                    self.failed = Some(reason(&error));
                     // After a failover a scan of Redis may leave records out: begin again.
                     self.begin();
                     return Err(error);
@@ -183,6 +183,11 @@ impl<'a> Sweeper<'a> {
             self.begin();
         }
         None
+    }
+
+    /// Whether the store has given no reply at all.
+    pub(super) fn has_nothing(&self) -> bool {
+        self.complete.is_none() && self.present.records == 0 && self.silent.is_some()
     }
 
     /// How long the store has given no reply, failures included.

@@ -1,8 +1,8 @@
 //! A connection of the client library over TLS, shared by many senders, which pipelines their commands.
 //!
-//! Over TCP and Unix sockets the [wire](super::wire) has its place. A single command costs the client library a message, a timer and a channel; a pipeline costs these
-//! once. A lone command is sent immediately; queued commands are flushed as one pipeline. No command waits
-//! for others to arrive.
+//! Over TCP and Unix sockets the [wire](super::wire) takes its place. A single command costs the client library a
+//! message, a timer and a channel; a pipeline costs these once. A lone command is sent immediately; queued commands are
+//! flushed as one pipeline. No command waits for others to arrive.
 
 use std::collections::VecDeque;
 use std::mem;

@@ -63,6 +63,7 @@ pub(super) fn command_of(write: &WriteCommand<'_>) -> Cmd {
 }
 
 fn length(bytes: &mut Vec<u8>, kind: u8, length: usize) {
+    #[allow(clippy::cast_possible_truncation, reason = "a digit")]
     let digit = |power| b'0' + (length / power % 10) as u8;
     // Nearly all lengths. Of a known size, no copy is a call.
     match length {

@@ -1,0 +1,51 @@
+//! Names in a store whose writers are not trusted, on the terminal of an operator.
+
+use std::sync::Arc;
+
+use idem_harness::TestDir;
+use idem_runtime::store::Store;
+use idem_runtime::store::sql::SqliteStore;
+use idem_runtime::{Engine, step};
+
+use crate::filled::{PREFIX, PayError, Receipt, Site};
+
+/// It clears a screen, sets the title of a window, and has a line of its own.
+const NAME: &str = "pay\x1b[2J\u{9b}31m\u{202e}\nanswered: no";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_move_no_cursor() {
+    let dir = TestDir::new("planted").unwrap();
+    let url = format!("sqlite://{}", dir.path().join("records.db").display());
+    let store = SqliteStore::connect(&url).await.unwrap();
+    store.migrate().await.unwrap();
+    let store: Arc<dyn Store> = Arc::new(store);
+    let engine = Engine::builder(Arc::clone(&store)).prefix(PREFIX);
+    let engine = engine.instance(NAME).build().unwrap();
+    let call = engine.operation(NAME).key("o-1").label(NAME);
+    let answer = call.run(|_| async {
+        step(NAME, async |_| Ok::<_, PayError>(1)).await?;
+        Err::<Receipt, _>(PayError::Down)
+    });
+    assert_eq!(answer.await, Err(PayError::Down));
+    let site = Site::new(url, store);
+    let of = [NAME, "--key", "\"o-1\""];
+    for (arguments, lines) in [
+        (&["ls"][..], 2),
+        (&["stats"], 2),
+        (&["watch", "--once"], 5),
+        (&["show", of[0], of[1], of[2]], 10),
+        (&["why", of[0], of[1], of[2]], 6),
+    ] {
+        let text = site.idem(arguments).done();
+        assert!(
+            text.contains("pay\u{fffd}[2J\u{fffd}31m\u{fffd}\u{fffd}answered: no"),
+            "{text}"
+        );
+        assert!(
+            !text.contains(|c: char| c != '\n' && c.is_control()),
+            "{text:?}"
+        );
+        assert!(!text.contains("\nanswered: no"), "{text}");
+        assert!(text.lines().count() >= lines, "{text}");
+    }
+}
