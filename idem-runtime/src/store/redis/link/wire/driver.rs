@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Sleep;
 
 use super::frame::{self, Frame};
-use super::{Shared, State, ended};
+use super::state::{Shared, State, ended};
 
 /// First size of the buffer of replies, and the size above which it is not kept.
 const BUFFER: usize = 16 * 1_024;

@@ -1,10 +1,13 @@
 //! A wire and a server that replies only when it is allowed to, or with bytes of the test.
 
+use std::io;
 use std::pin::pin;
 use std::sync::atomic::AtomicBool;
+use std::task::Waker;
 
 use redis::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadBuf};
+use tokio::runtime;
 
 use super::*;
 use crate::store::redis::failure::breaks_connection;

@@ -1,0 +1,252 @@
+//! The state of a connection: what is written, what is queued, and what is in flight.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use redis::{RedisError, RedisResult};
+use tokio::io::AsyncWrite;
+use tokio::runtime;
+
+use super::queue::Queue;
+use super::slots::{SlotId, Slots};
+use crate::store::redis::failure::breaks_connection;
+
+/// Largest number of commands in flight.
+///
+/// Further commands stay in the queue, where completions overtake claims, and where no time limit of a reply runs.
+pub(super) const MAX_IN_FLIGHT: usize = 512;
+/// Size up to which the empty buffer of commands is kept.
+const KEPT: usize = 1 << 20;
+
+/// The state of a connection, shared with its task.
+pub(super) struct Shared {
+    pub(super) state: Mutex<State>,
+    /// The last flush left claims in the queue.
+    pub(super) is_crowded: AtomicBool,
+    /// The runtime of the task.
+    pub(super) runtime: runtime::Id,
+}
+
+pub(super) struct State {
+    /// `None` once the connection has ended.
+    pub(super) write: Option<Box<dyn AsyncWrite + Send + Unpin>>,
+    /// Encoded commands in flight, from `written` on not yet written.
+    pub(super) out: Vec<u8>,
+    pub(super) written: usize,
+    pub(super) queue: Queue,
+    pub(super) slots: Slots,
+    pub(super) in_flight: VecDeque<SentCommand>,
+    /// Number of commands of the last flush.
+    pub(super) last_batch: usize,
+    /// Longest wait for a reply.
+    pub(super) response: Duration,
+    /// The task's timer runs, and ends no later than the time limit of the first reply.
+    pub(super) is_timed: bool,
+    /// A command was sent since the timer was set.
+    pub(super) was_active: bool,
+    pub(super) driver: Option<Waker>,
+    /// Number of times that the task has run.
+    pub(super) turns: u64,
+    /// No further command is accepted.
+    pub(super) closed: bool,
+    /// The reason for which the connection has ended.
+    pub(super) failure: Option<RedisError>,
+}
+
+/// A command without a reply so far.
+pub(super) struct SentCommand {
+    /// `None`: the sender has its error.
+    pub(super) slot: Option<SlotId>,
+    /// Replies that have not arrived.
+    pub(super) replies: u8,
+    pub(super) sent: Instant,
+}
+
+impl Shared {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn close(&self) {
+        let mut wakers = Vec::new();
+        let mut state = self.lock();
+        state.closed = true;
+        state.drop_queue(&mut wakers);
+        wakers.extend(state.driver.clone());
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl State {
+    /// Of a connection that is written through this half.
+    pub(super) fn new(write: Box<dyn AsyncWrite + Send + Unpin>, response: Duration) -> Self {
+        Self {
+            write: Some(write),
+            out: Vec::new(),
+            written: 0,
+            queue: Queue::new(Instant::now()),
+            slots: Slots::default(),
+            in_flight: VecDeque::new(),
+            last_batch: 0,
+            response,
+            is_timed: false,
+            was_active: false,
+            driver: None,
+            turns: 0,
+            closed: false,
+            failure: None,
+        }
+    }
+
+    /// Whether a command can be sent without the task. After a burst the next one is expected to have company.
+    pub(super) fn is_idle(&self) -> bool {
+        self.last_batch < 2
+            && self.in_flight.is_empty()
+            && self.queue.len() == 0
+            && self.out.is_empty()
+    }
+
+    pub(super) fn may_flush(&self) -> bool {
+        self.queue.len() > 0 && self.in_flight.len() < MAX_IN_FLIGHT
+    }
+
+    /// Moves queued commands to the buffer.
+    pub(super) fn flush(&mut self, shared: &Shared, now: Instant) {
+        let before = self.in_flight.len();
+        // Places of abandoned commands stay free for the next ones: the task is woken for the first queued command only.
+        while self.may_flush() {
+            let Self {
+                queue,
+                slots,
+                in_flight,
+                out,
+                ..
+            } = self;
+            let most = MAX_IN_FLIGHT - in_flight.len();
+            queue.take(most, now, out, |command| {
+                let is_kept = !slots.free_abandoned(command.slot);
+                if is_kept {
+                    in_flight.push_back(SentCommand {
+                        slot: Some(command.slot),
+                        replies: command.replies,
+                        sent: now,
+                    });
+                }
+                is_kept
+            });
+        }
+        self.last_batch = self.in_flight.len() - before;
+        self.was_active = true;
+        shared
+            .is_crowded
+            .store(self.queue.claims() > 0, Ordering::Relaxed);
+    }
+
+    /// Writes from the sender's task. Whether all bytes are written; the task writes the others.
+    pub(super) fn write_now(&mut self) -> bool {
+        let driver = self.driver.clone();
+        let waker = driver.as_ref().unwrap_or(Waker::noop());
+        self.write(&mut Context::from_waker(waker)).is_ok() && self.out.is_empty()
+    }
+
+    /// Writes as much as the socket takes.
+    pub(super) fn write(&mut self, cx: &mut Context<'_>) -> RedisResult<()> {
+        let Some(write) = &mut self.write else {
+            return Err(ended());
+        };
+        while self.written < self.out.len() {
+            let bytes = &self.out[self.written..];
+            match Pin::new(&mut *write).poll_write(cx, bytes) {
+                Poll::Pending => {
+                    // On a busy connection all bytes may never be written at once.
+                    if self.written > self.out.len() / 2 {
+                        self.out.drain(..self.written);
+                        self.written = 0;
+                    }
+                    return Ok(());
+                }
+                Poll::Ready(Ok(0)) => return Err(ended()),
+                Poll::Ready(Ok(written)) => self.written += written,
+                Poll::Ready(Err(error)) => return Err(error.into()),
+            }
+        }
+        self.out.clear();
+        self.out.shrink_to(KEPT);
+        self.written = 0;
+        Ok(())
+    }
+
+    /// Whether a sender waits for a reply.
+    pub(super) fn has_senders(&self) -> bool {
+        let mut slots = self.in_flight.iter().filter_map(|sent| sent.slot);
+        slots.any(|slot| !self.slots.has_left(slot))
+    }
+
+    /// Whether no place in flight will be free: every command there has waited for its whole time.
+    pub(super) fn is_stuck(&self) -> bool {
+        let newest = self.in_flight.back();
+        self.in_flight.len() >= MAX_IN_FLIGHT && newest.is_some_and(|sent| sent.slot.is_none())
+    }
+
+    /// Ends the commands in flight without a reply in time. When the next one is due, if there is one, or was lately.
+    pub(super) fn expire(&mut self, now: Instant, wakers: &mut Vec<Waker>) -> Option<Instant> {
+        for sent in &mut self.in_flight {
+            if sent.slot.is_none() {
+                continue;
+            }
+            let due = sent.sent.checked_add(self.response)?;
+            if now < due {
+                self.was_active = false;
+                return Some(due);
+            }
+            if let Some(slot) = sent.slot.take() {
+                wakers.extend(self.slots.end(slot, Err(late())));
+            }
+        }
+        // Without a command in flight the timer goes on for once, so that the next lone one need not wake the task.
+        std::mem::take(&mut self.was_active)
+            .then(|| now.checked_add(self.response))
+            .flatten()
+    }
+
+    /// Ends the connection with the error of the commands in flight.
+    pub(super) fn fail(&mut self, error: &RedisError, wakers: &mut Vec<Waker>) {
+        self.closed = true;
+        self.write = None;
+        // The owner replaces a connection whose errors break it. With another one it would return this error for ever.
+        let error = if breaks_connection(error) {
+            error.clone()
+        } else {
+            ended()
+        };
+        self.failure.get_or_insert_with(|| error.clone());
+        for sent in self.in_flight.drain(..) {
+            if let Some(slot) = sent.slot {
+                wakers.extend(self.slots.end(slot, Err(error.clone())));
+            }
+        }
+        self.drop_queue(wakers);
+    }
+
+    fn drop_queue(&mut self, wakers: &mut Vec<Waker>) {
+        for command in self.queue.clear() {
+            wakers.extend(self.slots.end(command.slot, Err(ended())));
+        }
+    }
+}
+
+/// The error of a command without a reply in time.
+pub(super) fn late() -> RedisError {
+    io::Error::from(io::ErrorKind::TimedOut).into()
+}
+
+/// The error of an ended connection.
+pub(super) fn ended() -> RedisError {
+    io::Error::from(io::ErrorKind::BrokenPipe).into()
+}
