@@ -91,7 +91,7 @@ fn value(bytes: &[u8]) -> RedisResult<(Value, usize)> {
         },
         b':' => (Value::Int(number(line)?), begin),
         b'+' if line == b"OK" => (Value::Okay, begin),
-        b'_' => (Value::Nil, begin),
+        b'_' if line.is_empty() => (Value::Nil, begin),
         b'*' => match count(line)? {
             None => (Value::Nil, begin),
             Some(children) => {

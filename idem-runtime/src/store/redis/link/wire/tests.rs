@@ -13,6 +13,8 @@ use super::*;
 use crate::store::redis::failure::breaks_connection;
 use crate::store::redis::link::echo::{bulk, said, server};
 
+mod schedules;
+
 /// Longer than any test.
 const LONG: Duration = Duration::from_hours(1);
 /// Bound of a wait that must end by itself.

@@ -76,6 +76,21 @@ fn bytes_that_are_no_frame_end_the_connection() {
     }
 }
 
+#[test]
+fn bytes_that_the_client_library_refuses_are_no_reply() {
+    for bytes in [
+        b"_\xff\r\n" as &[u8],
+        b"*1\r\n_\xff\r\n",
+        b"+\xff\r\n",
+        b"#x\r\n",
+        b"%-1\r\n",
+    ] {
+        assert!(redis::parse_redis_value(bytes).is_err());
+        let ours = first(bytes);
+        assert!(ours.is_err(), "{ours:?} of {}", bytes.escape_ascii());
+    }
+}
+
 /// Replies of every type that Redis sends.
 fn frames() -> impl Strategy<Value = Vec<u8>> {
     let line = |kind: char| "[ -~]{0,12}".prop_map(move |text| format!("{kind}{text}\r\n").into());
@@ -85,11 +100,18 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
         any::<i64>().prop_map(|number| format!(":{number}\r\n").into_bytes()),
         any::<bool>().prop_map(|bit| format!("#{}\r\n", if bit { 't' } else { 'f' }).into()),
         any::<i32>().prop_map(|number| format!(",{number}.5\r\n").into_bytes()),
+        "-?(inf|[0-9]{1,18}([.][0-9]{1,9})?(e-?[0-9]{1,3})?)"
+            .prop_map(|number| format!(",{number}\r\n").into_bytes()),
+        "-?[0-9]{1,40}".prop_map(|number| format!("({number}\r\n").into_bytes()),
         Just(b"$-1\r\n".to_vec()),
         Just(b"_\r\n".to_vec()),
         Just(b"*-1\r\n".to_vec()),
         Just(b"+OK\r\n".to_vec()),
-        vec(any::<u8>(), 0..40).prop_map(|text| {
+        prop_oneof![
+            40 => vec(any::<u8>(), 0..40),
+            1 => (any::<u8>(), 10_000_usize..100_000).prop_map(|(byte, length)| vec![byte; length]),
+        ]
+        .prop_map(|text| {
             let mut frame = format!("${}\r\n", text.len()).into_bytes();
             frame.extend(text);
             frame.extend(b"\r\n");
@@ -100,15 +122,23 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
     ];
     leaf.prop_recursive(4, 24, 5, |inner| {
         (
-            prop_oneof![Just(b'*'), Just(b'~'), Just(b'%')],
+            prop_oneof![Just(b'*'), Just(b'~'), Just(b'%'), Just(b'|')],
             vec(inner, 0..5),
         )
             .prop_map(|(kind, mut children)| {
-                let mut count = children.len();
-                if kind == b'%' {
-                    count /= 2;
-                    children.truncate(count * 2);
-                }
+                let count = match kind {
+                    b'%' => {
+                        children.truncate(children.len() / 2 * 2);
+                        children.len() / 2
+                    }
+                    // Attributes are followed by the reply that they describe.
+                    b'|' => {
+                        children.push(b"+OK\r\n".to_vec());
+                        children.truncate((children.len() - 1) / 2 * 2 + 1);
+                        children.len() / 2
+                    }
+                    _ => children.len(),
+                };
                 let mut frame = format!("{}{count}\r\n", char::from(kind)).into_bytes();
                 frame.extend(children.concat());
                 frame
@@ -139,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn changed_bytes_end_or_are_a_frame(
+    fn changed_bytes_are_read_as_by_the_client_library_or_refused(
         mut frame in frames(),
         changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         cut in any::<prop::sample::Index>(),
@@ -148,9 +178,16 @@ proptest! {
             let at = at.index(frame.len());
             frame[at] = byte;
         }
-        frame.truncate(cut.index(frame.len() + 1));
-        if let Ok(Frame::Reply(_, length) | Frame::Push(length)) = first(&frame) {
-            prop_assert!(length <= frame.len());
+        frame.truncate(cut.index(2 * frame.len() + 1));
+        match first(&frame) {
+            Ok(Frame::Reply(value, length)) => {
+                let theirs = redis::parse_redis_value(&frame[..length]).unwrap();
+                // As text, where a double that is no number equals itself.
+                prop_assert_eq!(format!("{value:?}"), format!("{theirs:?}"));
+            }
+            Ok(Frame::Partial) => prop_assert!(redis::parse_redis_value(&frame).is_err()),
+            Ok(Frame::Push(length)) => prop_assert!(length <= frame.len()),
+            Err(_) => {}
         }
     }
 

@@ -1,0 +1,267 @@
+//! Random schedules of senders, a server and the task: each reply reaches its own sender or none.
+
+use std::collections::HashMap;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::*;
+use crate::store::redis::link::wire::frame::{self, Frame};
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Senders begin this many commands, or pairs.
+    Send(usize, bool, bool),
+    Leave(Index),
+    /// Commands in flight reach their time limit.
+    Expire,
+    /// The task runs this many times.
+    Run(usize),
+    /// The server reads, executes, and writes this many bytes of its replies.
+    Serve(usize),
+    /// The server sends a message that replies to no command.
+    Push,
+    Close,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        8 => (1_usize..5, any::<bool>(), any::<bool>()).prop_map(|(n, pair, claims)| Step::Send(n, pair, claims)),
+        1 => (300_usize..700, any::<bool>(), any::<bool>()).prop_map(|(n, pair, claims)| Step::Send(n, pair, claims)),
+        6 => any::<Index>().prop_map(Step::Leave),
+        1 => Just(Step::Expire),
+        8 => (1_usize..4).prop_map(Step::Run),
+        6 => (1_usize..40).prop_map(Step::Serve),
+        4 => (1_000_usize..300_000).prop_map(Step::Serve),
+        1 => Just(Step::Push),
+    ];
+    (
+        vec(step, 1..80),
+        proptest::option::weighted(0.2, Just(Step::Close)),
+    )
+        .prop_map(|(steps, close)| steps.into_iter().chain(close).collect())
+}
+
+/// The reply to a command, and its bytes.
+fn reply_to(word: &str) -> (Value, Vec<u8>) {
+    let number: usize = word.split('/').next().unwrap().parse().unwrap();
+    let bytes = match number % 6 {
+        0 => format!("-ERR {word}\r\n"),
+        1 => format!("*3\r\n$1\r\nC\r\n:{number}\r\n*2\r\n$-1\r\n+{word}\r\n"),
+        2 => format!(":{number}\r\n"),
+        3 => format!("%1\r\n+{word}\r\n_\r\n"),
+        _ => {
+            let long = if number % 35 == 4 { 3_000 } else { 1 };
+            let text = format!("{word}\r\n").repeat(long);
+            format!("${}\r\n{text}\r\n", text.len())
+        }
+    };
+    let value = redis::parse_redis_value(bytes.as_bytes()).unwrap();
+    (value, bytes.into_bytes())
+}
+
+/// A server that executes one command after the other.
+struct Server {
+    stream: DuplexStream,
+    received: Vec<u8>,
+    /// The words of the commands.
+    executed: Vec<String>,
+    unsent: Vec<u8>,
+}
+
+impl Server {
+    fn on(stream: DuplexStream) -> Self {
+        Self {
+            stream,
+            received: Vec::new(),
+            executed: Vec::new(),
+            unsent: Vec::new(),
+        }
+    }
+
+    async fn serve(&mut self, mut most: usize) {
+        let mut bytes = [0; 4_096];
+        while let Some(read) = poll_once(pin!(self.stream.read(&mut bytes))).await {
+            match read {
+                Ok(read) if read > 0 => self.received.extend(&bytes[..read]),
+                _ => break,
+            }
+        }
+        while let Frame::Reply(Value::Array(words), length) = frame::first(&self.received).unwrap()
+        {
+            let [_, Value::BulkString(word)] = &words[..] else {
+                panic!("{words:?}");
+            };
+            let word = String::from_utf8(word.clone()).unwrap();
+            self.unsent.extend(reply_to(&word).1);
+            self.executed.push(word);
+            self.received.drain(..length);
+        }
+        while most > 0 && !self.unsent.is_empty() {
+            let part = &self.unsent[..most.min(self.unsent.len())];
+            match poll_once(pin!(self.stream.write(part))).await {
+                Some(Ok(written)) => {
+                    self.unsent.drain(..written);
+                    most -= written;
+                }
+                _ => break,
+            }
+        }
+    }
+}
+
+struct Sender<'a> {
+    words: Vec<String>,
+    replies: PendingReplies<'a>,
+    /// It is polled during the schedule, and not only at its end.
+    is_polled: bool,
+    /// Its time limit may have ended.
+    may_fail: bool,
+}
+
+impl Sender<'_> {
+    fn check(&self, replies: RedisResult<Replies>) {
+        match replies {
+            Ok(replies) => {
+                let replies = [replies.first].into_iter().chain(replies.second);
+                let words = self.words.iter().map(|word| reply_to(word).0);
+                assert!(replies.eq(words), "of {:?}", self.words);
+            }
+            Err(error) => assert!(self.may_fail, "{error} of {:?}", self.words),
+        }
+    }
+}
+
+fn may_fail(senders: &mut [Sender<'_>]) {
+    for sender in senders {
+        sender.may_fail = true;
+    }
+}
+
+/// And the second command of a pair right after the first.
+fn assert_executed_once(executed: &[String]) {
+    let mut times = HashMap::new();
+    for (at, word) in executed.iter().enumerate() {
+        *times.entry(word).or_insert(0) += 1;
+        if let Some(number) = word.strip_suffix("/1") {
+            let first = number.parse::<usize>().unwrap() - 1;
+            assert_eq!(executed[at - 1], format!("{first}/0"));
+        }
+    }
+    assert!(times.values().all(|times| *times == 1));
+}
+
+async fn run(steps: Vec<Step>, buffer: usize) {
+    let (here, there) = tokio::io::duplex(buffer);
+    let wire = over(here, LONG);
+    let mut server = Server::on(there);
+    let (mut senders, mut sent) = (Vec::new(), 0);
+    let mut closed = false;
+    for step in steps {
+        match step {
+            Step::Send(count, pair, claims) => {
+                for _ in 0..count {
+                    let words: Vec<_> = (0..=usize::from(pair))
+                        .map(|at| format!("{}/{at}", sent + at))
+                        .collect();
+                    sent += words.len();
+                    let replies = {
+                        let second = words.get(1).map(|word| said(word));
+                        let second = second.as_ref().map(|second| second as &WriteCommand<'_>);
+                        wire.begin(&said(&words[0]), second, claims).unwrap()
+                    };
+                    senders.push(Sender {
+                        words,
+                        replies,
+                        is_polled: sent % 3 == 0,
+                        may_fail: false,
+                    });
+                }
+            }
+            Step::Leave(at) if !senders.is_empty() => {
+                senders.swap_remove(at.index(senders.len()));
+            }
+            Step::Expire => {
+                let mut wakers = Vec::new();
+                let mut state = wire.0.lock();
+                // With all places taken by such commands the connection would end.
+                if state.in_flight.len() < MAX_IN_FLIGHT {
+                    state.expire(Instant::now() + 2 * LONG, &mut wakers);
+                    may_fail(&mut senders);
+                }
+                drop(state);
+                wakers.into_iter().for_each(Waker::wake);
+            }
+            Step::Run(times) => {
+                for _ in 0..times {
+                    tokio::task::yield_now().await;
+                }
+            }
+            Step::Serve(bytes) => server.serve(bytes).await,
+            // Between two replies only.
+            Step::Push if server.unsent.is_empty() => server.unsent.extend(b">2\r\n+a\r\n:1\r\n"),
+            Step::Leave(_) | Step::Push => {}
+            Step::Close => {
+                wire.close();
+                closed = true;
+                may_fail(&mut senders);
+            }
+        }
+        let mut at = 0;
+        while at < senders.len() {
+            let sender = &mut senders[at];
+            if sender.is_polled
+                && let Some(replies) = poll_once(Pin::new(&mut sender.replies)).await
+            {
+                senders.swap_remove(at).check(replies);
+            } else {
+                at += 1;
+            }
+        }
+    }
+    // From here on nothing but the wakes of the wire let its task run.
+    let delivered = async {
+        for mut sender in senders {
+            let replies = (&mut sender.replies).await;
+            sender.check(replies);
+        }
+    };
+    let replying = async {
+        loop {
+            server.serve(usize::MAX).await;
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        () = delivered => {}
+        () = replying => {}
+        () = tokio::time::sleep(BOUND) => panic!("a sender waits for ever"),
+    }
+    // The replies to senders that have left.
+    let start = Instant::now();
+    while !wire.0.lock().in_flight.is_empty() || !server.unsent.is_empty() && !closed {
+        assert!(start.elapsed() < BOUND, "the task has stopped");
+        server.serve(usize::MAX).await;
+        tokio::task::yield_now().await;
+    }
+    settle().await;
+    let state = wire.0.lock();
+    assert_eq!(state.slots.used(), 0);
+    assert_eq!((state.in_flight.len(), state.queue.len()), (0, 0));
+    assert!(closed || state.out.is_empty());
+    assert_eq!(state.write.is_none(), closed);
+    drop(state);
+    assert_executed_once(&server.executed);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #[test]
+    fn each_reply_reaches_its_own_sender_or_none(
+        steps in steps(),
+        buffer in prop_oneof![Just(64_usize), Just(1_024), Just(1 << 20)],
+    ) {
+        timed_runtime().block_on(run(steps, buffer));
+    }
+}
