@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use idem_runtime::claim::Acquired;
 use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, Operation, ToKey};
-use idem_runtime::store::{ClaimReply, ClaimRequest, Owner, RecordKey, Store};
+use idem_runtime::store::{
+    ClaimReply, ClaimRequest, Header, OutcomeKind, Owner, RecordKey, State, Store,
+};
 use idem_runtime::{Class, Classify, Engine, Error, Observer, step};
 use serde::{Deserialize, Serialize};
 
@@ -109,8 +111,12 @@ impl Site {
         call.run(|_| async move { body }).await
     }
 
-    /// A claim whose process is gone, with a lease that is over.
-    pub(crate) async fn abandon<K: ToKey + ?Sized>(&self, operation: &'static str, key: &K) {
+    /// A claim whose process is gone, with a lease that is over. Its key, and the header of a value that comes late.
+    pub(crate) async fn abandon<K: ToKey + ?Sized>(
+        &self,
+        operation: &'static str,
+        key: &K,
+    ) -> (RecordKey, Header) {
         let digest = KeyBuilder::new(operation, DEFAULT_MAX_KEY_BYTES)
             .key(key)
             .unwrap();
@@ -118,7 +124,16 @@ impl Site {
         let lease = Duration::from_millis(1);
         let request = ClaimRequest::new(Owner::random(), lease, Duration::from_secs(86_400));
         let reply = self.store.claim(&key, &request).await.unwrap();
-        assert!(matches!(reply, ClaimReply::Granted { .. }), "{reply:?}");
+        let ClaimReply::Granted { fence, .. } = reply else {
+            panic!("{reply:?}");
+        };
+        let value = State::Done {
+            outcome: OutcomeKind::Value,
+            schema: 0,
+        };
+        let mut header = Header::new(value, request.owner, fence, request.retain);
+        header.attempts = 1;
+        (key, header)
     }
 
     /// Records of `payments.pay` in each state; the claim of order `o-run` is held by what is returned.

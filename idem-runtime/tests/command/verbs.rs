@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use idem_runtime::claim::Acquired;
 use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, ToKey};
+use idem_runtime::store::CompleteReply;
 use serde_json::{Value, json};
 
-use crate::filled::{PAY, PayError, REFUND, Site, engine, receipt};
+use crate::filled::{PAY, PayError, REFUND, Receipt, Site, engine, receipt};
 
 pub(crate) async fn all(site: Site) {
     let held = site.fill().await;
@@ -65,6 +66,22 @@ async fn why(site: &Site) {
         .unwrap();
     let text = site.idem(&["why", WHY, "--key", r#""o-8""#]).done();
     assert!(text.contains("The body was started once"), "{text}");
+    // The first body succeeds after its successor, whose outcome is unknown.
+    let (key, header) = site.abandon(WHY, "o-6").await;
+    let call = site.engine.operation(WHY).key("o-6");
+    drop(
+        call.run(|_| async { Err::<Receipt, _>(PayError::NoReply) })
+            .await,
+    );
+    let late = [&header.encode()[..], br#"{"number":"r-6","cents":6}"#].concat();
+    let reply = site.store.complete(&key, &late.into()).await.unwrap();
+    assert!(
+        matches!(reply, CompleteReply::Stored { late: true }),
+        "{reply:?}"
+    );
+    let text = site.idem(&["why", WHY, "--key", r#""o-6""#]).done();
+    assert!(text.contains("counts 2 attempts and remembers 1"), "{text}");
+    assert!(text.contains("succeeded late"), "{text}");
     // An operator resets answers, of calls with and without earlier attempts.
     for (key, answers) in [("o-7", 1), ("o-8", 1), ("o-8", 2)] {
         let of = ["--key", &format!("{key:?}")];

@@ -161,6 +161,7 @@ fn describe(
             )?;
         }
     }
+    let mut shown = attempts.len();
     let present = match entry.state() {
         EntryState::Running { .. } => Some("runs"),
         // Its lease lapsed, and nothing has claimed the key since.
@@ -174,8 +175,8 @@ fn describe(
         let started =
             SystemTime::UNIX_EPOCH + std::time::Duration::from_micros(entry.fence().get());
         let by = names.text(entry.process());
-        let place = attempts.len() + 1;
-        writeln!(out, "{place:>2}. started {} by {by}", exact(started))?;
+        shown += 1;
+        writeln!(out, "{shown:>2}. started {} by {by}", exact(started))?;
         writeln!(out, "    {present}")?;
     }
     if entry.is_by_hand() {
@@ -186,6 +187,14 @@ fn describe(
         )?;
     }
     writeln!(out)?;
+    let counted = usize::from(entry.attempts());
+    if counted > shown && shown < REMEMBERED && !entry.is_by_hand() {
+        return writeln!(
+            out,
+            "The record counts {counted} attempts and remembers {shown}. An attempt that was overtaken succeeded late, and \
+             its answer took the place of what the others had left (promises 1 and 6); or `record_attempts` is off in some process."
+        );
+    }
     let conclusion = match (attempts.len(), entry.state()) {
         (0, EntryState::Released) => {
             "No attempt is remembered: the store keeps no journals, `record_attempts` is off, or the body did not start."
@@ -194,9 +203,6 @@ fn describe(
             "The body was started once in the life of this record. If its effect happened twice, the other start was \
              under another key, prefix or store, after the `ttl` of an earlier record, before an operator's `purge`, \
              or before a released record was forgotten, a lease after its release."
-        }
-        (0, _) if entry.attempts() > 1 => {
-            "The record counts more attempts than it remembers: they were not recorded."
         }
         (0, _) => "The body was started once in the life of this record.",
         _ => {
