@@ -135,8 +135,8 @@ impl StoreError {
     /// Adds the place of the error in front of the message, unless the message has it.
     #[cfg(feature = "redis")]
     pub(crate) fn at(mut self, place: &impl fmt::Display) -> Self {
-        let place = place.to_string();
-        if !self.message.contains(&place) {
+        // As `connect_error` has it: an address may begin as another does.
+        if !self.message.contains(&format!(" {place}: ")) {
             self.message = format!("{place}: {}", self.message);
         }
         self
@@ -182,5 +182,23 @@ impl std::error::Error for StoreError {
         self.source
             .as_ref()
             .map(|source| &**source as &(dyn std::error::Error + 'static))
+    }
+}
+
+#[cfg(all(test, feature = "redis"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_its_place_once() {
+        let refused = |at: &str| {
+            let message = format!("connecting to Redis at {at}: nothing listens");
+            StoreError::new(StoreErrorKind::Unavailable, message)
+        };
+        let same = refused("127.0.0.1:6379").at(&"127.0.0.1:6379");
+        assert_eq!(same.to_string().matches("127.0.0.1:6379").count(), 1);
+        // The start of another address is not its own.
+        let other = refused("127.0.0.1:6379").at(&"127.0.0.1:63");
+        assert!(other.to_string().starts_with("127.0.0.1:63: "), "{other}");
     }
 }

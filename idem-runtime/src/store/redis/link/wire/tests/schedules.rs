@@ -233,11 +233,13 @@ async fn run(steps: Vec<Step>, buffer: usize) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::select! {
-        () = delivered => {}
-        () = replying => {}
-        () = tokio::time::sleep(BOUND) => panic!("a sender waits for ever"),
-    }
+    let ended = tokio::time::timeout(BOUND, async {
+        tokio::select! {
+            () = delivered => {}
+            () = replying => {}
+        }
+    });
+    ended.await.expect("a sender waits for ever");
     // The replies to senders that have left.
     let start = Instant::now();
     while !wire.0.lock().in_flight.is_empty() || !server.unsent.is_empty() && !closed {
