@@ -23,9 +23,10 @@ impl RedisCore {
         remains: Remains,
         journal: &Journal,
     ) -> Result<ReleaseReply, StoreError> {
+        let layout = [journal.kind().layout()];
         let journal = journal.as_bytes();
         self.check_size(HEADER + journal.len())?;
-        self.send_release(key, &[owner.as_bytes(), code(remains), journal])
+        self.send_release(key, &[owner.as_bytes(), code(remains), journal, &layout])
             .await
     }
 

@@ -3,14 +3,14 @@
 --
 -- Returns 1               stored, the short form of {'C', 0}: a table costs the server more
 if DECLARED then
-  local sub = string.sub
-  local there, done = redis.call('GETRANGE', KEYS[1], 0, 55), ARGV[1]
-  -- Owner, fence and attempts; and the fingerprint with the types.
-  local state = sub(there, 1, 2)
-  if (state == '2P' or state == '2W') and sub(there, 3, 27) == sub(done, 3, 27)
-      and sub(there, 37) == sub(done, 37, 56) then
-    redis.call('SET', KEYS[1], done, 'PX', ARGV[2])
-    if state == '2W' then redis.pcall(PUBLISH, KEYS[1], '') end
+  local sub, call, key, done = string.sub, redis.call, KEYS[1], ARGV[1]
+  -- Numbers as strings: the server formats a Lua number with `%.17g`, a tenth of this script's time.
+  local there = call('GETRANGE', key, '0', '56')
+  local pending = string.byte(there, 2) == 87 and '2W' or '2P'
+  -- The same owner, fence and attempts; any lease and retain time; the same fingerprint and types; no journal.
+  if there == pending .. sub(done, 3, 27) .. sub(there, 28, 36) .. sub(done, 37, 56) then
+    call('SET', key, done, 'PX', ARGV[2])
+    if pending == '2W' then redis.pcall(PUBLISH, key, '') end
     return 1
   end
 end

@@ -8,11 +8,10 @@
 -- Returns 1 stored; {'Y'} not the usual case, nothing changed: see complete.lua; {'N'} the user has no right
 --         to `RENAME`
 local sub = string.sub
-local there = redis.call('GETRANGE', KEYS[1], 0, 55)
 -- As in complete_own.lua.
-local state = sub(there, 1, 2)
-if (state ~= '2P' and state ~= '2W') or sub(there, 3, 27) ~= sub(ARGV[1], 3, 27)
-    or sub(there, 37) ~= sub(ARGV[1], 37, 56) then
+local there = redis.call('GETRANGE', KEYS[1], '0', '56')
+local pending = string.byte(there, 2) == 87 and '2W' or '2P'
+if there ~= pending .. sub(ARGV[1], 3, 27) .. sub(there, 28, 36) .. sub(ARGV[1], 37, 56) then
   return {'Y'}
 end
 local moved = redis.pcall('RENAME', KEYS[2], KEYS[1])
@@ -22,5 +21,5 @@ if moved.err then
   return {'N'}
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-if state == '2W' then redis.pcall(PUBLISH, KEYS[1], '') end
+if pending == '2W' then redis.pcall(PUBLISH, KEYS[1], '') end
 return 1

@@ -38,7 +38,7 @@ end
 -- Decodes the record from its first `most` bytes; nil for an absent key or an empty string. The second
 -- result is the reply for a value that is not a record of idem.
 local function look(most)
-  local r = redis.call('GETRANGE', KEYS[1], 0, most - 1)
+  local r = redis.call('GETRANGE', KEYS[1], '0', most - 1)
   if r == '' then return nil end
   -- 2W is a pending record with a watcher: only the notification at its end differs, see wait.lua.
   local waited = sub(r, 1, 2) == '2W'

@@ -4,6 +4,7 @@
 -- ARGV[1]  the owner that releases, 16 bytes
 -- ARGV[2]  what remains: 0 the request, 1 the attempt, which counts as abandoned, 2 nothing
 -- ARGV[3]  optional: the journal that the record keeps, in place of the one that it has
+-- ARGV[4]  with ARGV[3]: the layout of a record with this journal, which the fast path takes as it is
 --
 -- Returns {'C'} free, or unknown as before, now or since an earlier send; {'S'} held by another owner or
 --         finished, nothing changed; {'N'} no record

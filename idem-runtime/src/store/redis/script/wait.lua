@@ -3,7 +3,7 @@
 --
 -- Nearly every claim ends without a watcher, so the fast paths publish only a marked end. A mark that is not written,
 -- for want of room or of a right, or is lost, delays the watcher until its next poll.
-local there = redis.call('GETRANGE', KEYS[1], 0, 56)
+local there = redis.call('GETRANGE', KEYS[1], '0', '56')
 if #there == 56 and string.sub(there, 1, 2) == '2P' then
   local life = redis.call('PTTL', KEYS[1])
   -- Not SETRANGE or KEEPTTL, see release.lua.
