@@ -1,6 +1,8 @@
 //! The stable name of an operation.
 
 use std::borrow::Cow;
+#[cfg(feature = "redis")]
+use std::cell::Cell;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
@@ -151,12 +153,31 @@ impl RecordKey {
     pub fn name(&self) -> String {
         let operation = self.operation.as_str().len().min(48);
         let mut name = String::with_capacity(self.prefix.len() + operation + 45);
+        self.append_name(&mut name);
+        name
+    }
+
+    /// Calls `work` with the key as text, which is not allocated anew for each call.
+    #[cfg(feature = "redis")]
+    pub(crate) fn with_name<T>(&self, work: impl FnOnce(&str) -> T) -> T {
+        thread_local! {
+            static NAME: Cell<String> = const { Cell::new(String::new()) };
+        }
+        // Taken meanwhile: a name that is asked for within `work`, or at the end of the thread, is allocated.
+        let mut name = NAME.try_with(Cell::take).unwrap_or_default();
+        name.clear();
+        self.append_name(&mut name);
+        let done = work(&name);
+        let _ = NAME.try_with(|slot| slot.set(name));
+        done
+    }
+
+    fn append_name(&self, name: &mut String) {
         name.push_str(&self.prefix);
         name.push(':');
-        self.operation.plain(&mut name);
+        self.operation.plain(name);
         name.push(':');
-        self.digest.text(&mut name);
-        name
+        self.digest.text(name);
     }
 }
 

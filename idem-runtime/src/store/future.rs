@@ -10,7 +10,7 @@ use super::error::StoreError;
 /// The pending reply of a store. An immediate reply allocates nothing.
 pub struct StoreFuture<'a, T>(Readiness<'a, T>);
 
-type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+pub(crate) type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 enum Readiness<'a, T> {
     Ready(Option<Result<T, StoreError>>),

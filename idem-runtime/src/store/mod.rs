@@ -66,6 +66,8 @@ pub use self::admission::Admission;
 pub(crate) use self::error::Reach;
 pub use self::error::{StoreError, StoreErrorKind};
 pub use self::finding::{Finding, FindingLevel};
+#[cfg(feature = "redis")]
+pub(crate) use self::future::Boxed;
 pub use self::future::StoreFuture;
 pub use self::invalidation::{Hearing, Listener, Listeners};
 #[cfg(feature = "_server")]

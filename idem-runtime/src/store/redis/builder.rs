@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::Client;
 
 use super::cluster::Cluster;
+use super::complete::Batches;
 use super::core::RedisCore;
 use super::durability::Durability;
 use super::link::Target;
@@ -233,8 +234,13 @@ impl RedisStoreBuilder {
             let cluster = Cluster::new(&seeds, background_settings, &observers)?;
             Subscribers::of_cluster(cluster, sharded, settings.timeouts)
         };
+        let scripts = Scripts::new(&report);
         Ok(RedisStore::new(RedisCore {
-            scripts: Scripts::new(&report),
+            batches: Batches::new(
+                &scripts,
+                stages_large && matches!(link, Topology::Single(_)),
+            ),
+            scripts,
             link,
             background,
             listing,

@@ -2,6 +2,7 @@
 
 mod fast;
 
+pub(super) use self::fast::Claiming;
 use super::arguments::{decimal, millis};
 use super::core::RedisCore;
 use super::reply::unexpected;

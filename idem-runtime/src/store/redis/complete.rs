@@ -1,13 +1,21 @@
 //! Completions: by compare-and-set, staged, or by script.
 
+mod batches;
 mod compare_and_set;
+mod fast;
 mod large;
 
-use bytes::Bytes;
+use std::time::Duration;
 
+use bytes::Bytes;
+use redis::Value;
+
+pub(super) use self::batches::Batches;
+pub(super) use self::fast::Completing;
 use self::large::LARGE;
 use super::arguments::{decimal, millis};
 use super::core::RedisCore;
+use super::failure::Failure;
 use super::reply::unexpected;
 use crate::store::{CompleteReply, Header, RecordKey, StoreError};
 
@@ -38,12 +46,28 @@ impl RedisCore {
         {
             return Ok(CompleteReply::Stored { late: false });
         }
+        self.complete_by_script(&name, retain, record, None).await
+    }
+
+    /// Completes by the script, whose reply may have arrived already.
+    async fn complete_by_script(
+        &self,
+        name: &str,
+        retain: Duration,
+        record: &Bytes,
+        mut reply: Option<Result<Value, Failure>>,
+    ) -> Result<CompleteReply, StoreError> {
+        let (what, script) = ("a completion", &self.scripts.complete);
         let ttl = decimal(millis(retain));
         let arguments: [&[u8]; 2] = [record, ttl.as_bytes()];
         loop {
-            let answer = self
-                .run("a completion", &self.scripts.complete, &name, &arguments)
-                .await?;
+            let answer = match reply.take() {
+                Some(reply) => {
+                    let answer = self.link.replied(what, script, name, &arguments, reply);
+                    answer.await?
+                }
+                None => self.run(what, script, name, &arguments).await?,
+            };
             if let Some(error) = answer.unreadable() {
                 return Ok(CompleteReply::Unreadable(error));
             }
@@ -59,7 +83,7 @@ impl RedisCore {
                     let asked = Header::decode(record)
                         .map_err(|_| unexpected())?
                         .fingerprint;
-                    match Box::pin(self.read_answer(&name, answer, asked)).await? {
+                    match Box::pin(self.read_answer(name, answer, asked)).await? {
                         Some((Ok(record), left)) => CompleteReply::Adopted { record, left },
                         Some((Err(error), _)) => CompleteReply::Unreadable(error),
                         None => continue,

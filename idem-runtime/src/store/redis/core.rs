@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::complete::Batches;
 use super::notify::Subscribers;
 use super::probe::Report;
 use super::reply::ScriptReply;
@@ -29,6 +30,8 @@ pub(super) struct RedisCore {
     pub(super) fast_claims: AtomicBool,
     /// Whether a completion is a plain compare-and-set where that suffices.
     pub(super) compares: bool,
+    /// Completes several claims at once.
+    pub(super) batches: Batches,
     /// Whether large answers are staged.
     pub(super) stages_large: AtomicBool,
     /// Notified of steps of the server's clock.

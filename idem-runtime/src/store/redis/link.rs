@@ -13,17 +13,21 @@ mod wire;
 mod words;
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use redis::{RedisError, Value};
+use redis::{RedisError, RedisResult, Value};
 
 pub(super) use self::command::{ReplicaWait, RoutedCommand, Words, WriteCommand};
 use self::connection::Connection;
 use self::exchange::one_reply;
 pub(super) use self::target::Target;
 use self::time::ServerTime;
+use self::wire::PendingReplies;
+pub(super) use self::wire::{BatchCommand, BatchScript};
 use super::failure::{Failure, breaks_connection, connect_error, is_replica_error, is_silence};
 use super::reply::time_of;
 use super::timeouts::Timeouts;
@@ -94,58 +98,28 @@ impl Link {
     ///
     /// A command without a reply may have been executed, which the scripts make harmless.
     pub(super) async fn send(&self, command: &RoutedCommand<'_>) -> Result<Value, Failure> {
+        match self.ready().and_then(|ready| ready.begin(command)) {
+            Some(exchange) => exchange?.await,
+            // Boxed: larger, and seldom needed.
+            None => Box::pin(self.connect_and_send(command)).await,
+        }
+    }
+
+    async fn connect_and_send(&self, command: &RoutedCommand<'_>) -> Result<Value, Failure> {
         let live = match self.current() {
             Some(live) => live,
-            // Boxed: it is larger, and seldom needed.
-            None => Box::pin(self.connected()).await.map_err(Failure::Connect)?,
+            None => self.connected().await.map_err(Failure::Connect)?,
         };
-        let live = &*live;
-        let mut pending = PendingReply {
-            link: self,
-            live,
-            began: Instant::now(),
-            is_answered: false,
-            replies: live.replies.load(Ordering::Relaxed),
-        };
-        let reply = match command.begin(&live.connection) {
-            Some(Ok(pending)) => one_reply(pending.await),
-            Some(Err(error)) => Err(Failure::Reply(error)),
-            // Boxed: larger, and seldom needed.
-            None => Box::pin(command.send(&live.connection)).await,
-        };
-        pending.is_answered = true;
-        let began = pending.began;
-        if command.tells_time
-            && let Ok(reply) = &reply
-            && let Some(micros) = time_of(reply)
-        {
-            live.time.record(micros, began.elapsed());
-            self.clock.says(micros, began);
-        }
-        match &reply {
-            Err(Failure::Reply(error)) if is_silence(error) => {
-                self.count_timeout(live, pending.replies);
-            }
-            reply => {
-                live.replies.fetch_add(1, Ordering::Relaxed);
-                if live.consecutive_timeouts.load(Ordering::Relaxed) != 0 {
-                    live.consecutive_timeouts.store(0, Ordering::Relaxed);
-                }
-                if let Err(Failure::Reply(error)) = reply
-                    && self.is_unusable(live, error)
-                {
-                    self.drop_connection(live);
-                    // The peer accepts connections and closes them: a balancer without a server.
-                    if !live.works.load(Ordering::Relaxed) {
-                        let at = self.target.place();
-                        self.record_failure(connect_error(&at, error.clone(), true));
-                    }
-                } else if !live.works.load(Ordering::Relaxed) {
-                    live.works.store(true, Ordering::Relaxed);
-                }
-            }
-        }
+        let sent = SentOn::new(self, live);
+        let reply = command.send(&sent.live.connection).await;
+        sent.answered(command.tells_time, reply.as_ref());
         reply
+    }
+
+    /// The connection, if there is a usable one.
+    pub(super) fn ready(&self) -> Option<ReadyLink<'_>> {
+        let live = self.current()?;
+        Some(ReadyLink { link: self, live })
     }
 
     fn record_failure(&self, error: StoreError) {
@@ -170,12 +144,9 @@ impl Link {
         }
     }
 
-    /// The server's time in microseconds, if it is known on this connection.
+    /// The server's time in microseconds, if it is known on the connection.
     pub(super) fn server_time(&self) -> Option<u64> {
-        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        let live = live.as_ref()?;
-        let is_current = live.generation == self.target.generation();
-        is_current.then(|| live.time.now()).flatten()
+        self.ready()?.server_time()
     }
 
     /// The connection, if it is usable.
@@ -254,22 +225,138 @@ impl fmt::Debug for Link {
     }
 }
 
-/// A command without a reply so far.
+/// A link with a usable connection.
+pub(super) struct ReadyLink<'a> {
+    link: &'a Link,
+    live: Arc<LiveConnection>,
+}
+
+impl<'a> ReadyLink<'a> {
+    /// The server's time in microseconds, if it is known on this connection.
+    pub(super) fn server_time(&self) -> Option<u64> {
+        self.live.time.now()
+    }
+
+    /// Sends a single command at once; `None`: [`Link::send`] has to.
+    pub(super) fn begin(
+        self,
+        command: &RoutedCommand<'_>,
+    ) -> Option<Result<Exchange<'a>, Failure>> {
+        self.begin_by(command.tells_time, |connection| command.begin(connection))
+    }
+
+    /// Sends a command in a batch; `None`: it has to be sent alone.
+    pub(super) fn begin_in_batch(
+        self,
+        command: &BatchCommand<'_>,
+    ) -> Option<Result<Exchange<'a>, Failure>> {
+        self.begin_by(false, |connection| connection.begin_in_batch(command))
+    }
+
+    fn begin_by(
+        self,
+        tells_time: bool,
+        begin: impl FnOnce(&Connection) -> Option<RedisResult<PendingReplies>>,
+    ) -> Option<Result<Exchange<'a>, Failure>> {
+        let sent = SentOn::new(self.link, self.live);
+        match begin(&sent.live.connection)? {
+            Ok(replies) => Some(Ok(Exchange {
+                replies,
+                sent: Some(sent),
+                tells_time,
+            })),
+            Err(error) => {
+                let failure = Failure::Reply(error);
+                sent.answered(false, Err(&failure));
+                Some(Err(failure))
+            }
+        }
+    }
+}
+
+/// A command that was sent, and its reply in time. If dropped, it may still be executed.
+pub(super) struct Exchange<'a> {
+    replies: PendingReplies,
+    /// Taken with the reply.
+    sent: Option<SentOn<'a>>,
+    tells_time: bool,
+}
+
+impl Future for Exchange<'_> {
+    type Output = Result<Value, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let reply = one_reply(ready!(Pin::new(&mut self.replies).poll(cx)));
+        if let Some(sent) = self.sent.take() {
+            sent.answered(self.tells_time, reply.as_ref());
+        }
+        Poll::Ready(reply)
+    }
+}
+
+/// The connection of a command without a reply so far, whose health the reply tells.
 ///
 /// A sender whose deadline is shorter than `response_timeout` cancels it, which counts as a time-out as well.
-struct PendingReply<'a> {
+struct SentOn<'a> {
     link: &'a Link,
-    live: &'a LiveConnection,
+    live: Arc<LiveConnection>,
     began: Instant,
     is_answered: bool,
     /// Number of replies when the command was sent.
     replies: u64,
 }
 
-impl Drop for PendingReply<'_> {
+impl<'a> SentOn<'a> {
+    fn new(link: &'a Link, live: Arc<LiveConnection>) -> Self {
+        Self {
+            began: Instant::now(),
+            is_answered: false,
+            replies: live.replies.load(Ordering::Relaxed),
+            link,
+            live,
+        }
+    }
+
+    fn answered(mut self, tells_time: bool, reply: Result<&Value, &Failure>) {
+        self.is_answered = true;
+        let (link, live) = (self.link, &*self.live);
+        if tells_time
+            && let Ok(reply) = reply
+            && let Some(micros) = time_of(reply)
+        {
+            live.time.record(micros, self.began.elapsed());
+            link.clock.says(micros, self.began);
+        }
+        match reply {
+            Err(Failure::Reply(error)) if is_silence(error) => {
+                link.count_timeout(live, self.replies);
+            }
+            reply => {
+                live.replies.fetch_add(1, Ordering::Relaxed);
+                if live.consecutive_timeouts.load(Ordering::Relaxed) != 0 {
+                    live.consecutive_timeouts.store(0, Ordering::Relaxed);
+                }
+                if let Err(Failure::Reply(error)) = reply
+                    && link.is_unusable(live, error)
+                {
+                    link.drop_connection(live);
+                    // The peer accepts connections and closes them: a balancer without a server.
+                    if !live.works.load(Ordering::Relaxed) {
+                        let at = link.target.place();
+                        link.record_failure(connect_error(&at, error.clone(), true));
+                    }
+                } else if !live.works.load(Ordering::Relaxed) {
+                    live.works.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for SentOn<'_> {
     fn drop(&mut self) {
         if !self.is_answered && self.began.elapsed() >= QUIET {
-            self.link.count_timeout(self.live, self.replies);
+            self.link.count_timeout(&self.live, self.replies);
         }
     }
 }

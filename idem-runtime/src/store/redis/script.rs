@@ -10,7 +10,7 @@ use super::probe::Report;
 /// A script that is run by its digest.
 pub(super) struct Script {
     source: String,
-    sha: String,
+    pub(super) sha: String,
     /// Whether its write must survive a failover. A release may be lost: its lease ends anyway.
     pub(super) concern: WriteConcern,
     /// Its reply ends with the server's time.
@@ -83,6 +83,8 @@ impl fmt::Debug for Script {
 pub(super) struct Scripts {
     pub(super) claim: Script,
     pub(super) complete: Script,
+    /// Completes several claims of the usual state.
+    pub(super) complete_batch: Script,
     pub(super) complete_staged: Script,
     pub(super) release: Script,
     pub(super) renew: Script,
@@ -128,6 +130,11 @@ impl Scripts {
             Script::new(report, flags, concern, &source)
         };
         let ending = |concern, body| telling(concern, Some("allow-oom"), ("", body));
+        // Completes claims of the usual state alone.
+        let short = |body| {
+            let source = [&*publish, body].concat();
+            Script::new(report, Some("allow-oom"), WriteConcern::Replicated, &source)
+        };
         Self {
             claim: Script {
                 tells_time: true,
@@ -142,10 +149,8 @@ impl Scripts {
                     include_str!("script/complete.lua"),
                 ),
             ),
-            complete_staged: {
-                let source = [&*publish, include_str!("script/complete_staged.lua")].concat();
-                Script::new(report, Some("allow-oom"), WriteConcern::Replicated, &source)
-            },
+            complete_batch: short(include_str!("script/complete_batch.lua")),
+            complete_staged: short(include_str!("script/complete_staged.lua")),
             release: telling(
                 WriteConcern::Local,
                 Some("allow-oom"),

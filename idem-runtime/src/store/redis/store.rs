@@ -5,6 +5,8 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 
+use super::claim::Claiming;
+use super::complete::Completing;
 use super::core::RedisCore;
 use super::notify::ResolutionListener;
 use super::probe::{Report, Use};
@@ -126,7 +128,7 @@ impl Store for RedisStore {
         key: &'a RecordKey,
         request: &'a ClaimRequest,
     ) -> StoreFuture<'a, ClaimReply> {
-        StoreFuture::pending(self.0.claim(key, request))
+        StoreFuture::pending(Claiming::new(&self.0, key, request))
     }
 
     fn admit<'a>(
@@ -139,7 +141,7 @@ impl Store for RedisStore {
             return StoreFuture::ready(Err(error));
         }
         admission.sent();
-        StoreFuture::pending(self.0.claim(key, request))
+        StoreFuture::pending(Claiming::new(&self.0, key, request))
     }
 
     fn complete<'a>(
@@ -147,7 +149,7 @@ impl Store for RedisStore {
         key: &'a RecordKey,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
-        StoreFuture::pending(self.0.complete(key, None, record))
+        StoreFuture::pending(Completing::new(&self.0, key, None, record))
     }
 
     fn complete_claim<'a>(
@@ -156,7 +158,7 @@ impl Store for RedisStore {
         claim: &'a Header,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
-        StoreFuture::pending(self.0.complete(key, Some(claim), record))
+        StoreFuture::pending(Completing::new(&self.0, key, Some(claim), record))
     }
 
     fn release<'a>(

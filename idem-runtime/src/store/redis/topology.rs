@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use super::cluster::Cluster;
 use super::durability::WriteConcern;
 use super::failure::{Failure, is_unknown_script, is_wrong_type};
-use super::link::{RoutedCommand, Words};
+use super::link::{ReadyLink, RoutedCommand, Words};
 use super::probe::{ProbeOptions, Report, Server};
 use super::reply::ScriptReply;
 use super::script::Script;
@@ -65,6 +65,14 @@ impl Topology {
         }
     }
 
+    /// The connection of a command that needs no routing and waits for no replica, if there is a usable one.
+    pub(super) fn ready(&self, concern: WriteConcern) -> Option<ReadyLink<'_>> {
+        match self {
+            Self::Single(server) => server.direct(concern)?.ready(),
+            Self::Cluster(_) => None,
+        }
+    }
+
     /// Sends a command to the node of its key, and waits for its reply.
     pub(super) async fn send(
         &self,
@@ -113,30 +121,50 @@ impl Topology {
         arguments: &'a [&'a [u8]],
     ) -> impl Future<Output = Result<ScriptReply, StoreError>> + use<'a> {
         async move {
-            let mut reply = {
+            let reply = {
                 let by_digest = |words: &mut Words<'_>| {
                     script.write(words, &[key.as_bytes()], arguments, false);
                 };
                 let command = script.on_key(key, &by_digest);
                 self.send(&command, script.concern).await
             };
-            if let Err(Failure::Reply(error)) = &reply
-                && is_unknown_script(error)
-            {
-                let by_source = |words: &mut Words<'_>| {
-                    script.write(words, &[key.as_bytes()], arguments, true);
-                };
-                let command = script.on_key(key, &by_source);
-                // Boxed: larger, and seldom needed.
-                reply = Box::pin(self.send(&command, script.concern)).await;
-            }
-            match reply {
-                Ok(value) => ScriptReply::parse(value),
-                Err(Failure::Reply(error)) if is_wrong_type(&error) => {
-                    Ok(ScriptReply::wrong_type())
-                }
-                Err(failure) => Err(failure.store_error(what)),
-            }
+            self.replied(what, script, key, arguments, reply).await
         }
+    }
+
+    /// The reply to a script that was run by its digest. Runs it by its source where the server does not know it.
+    pub(super) async fn replied(
+        &self,
+        what: &str,
+        script: &Script,
+        key: &str,
+        arguments: &[&[u8]],
+        reply: Result<Value, Failure>,
+    ) -> Result<ScriptReply, StoreError> {
+        let reply = match reply {
+            // Boxed: larger, and seldom needed.
+            Err(Failure::Reply(error)) if is_unknown_script(&error) => {
+                Box::pin(self.run_source(script, key, arguments)).await
+            }
+            reply => reply,
+        };
+        match reply {
+            Ok(value) => ScriptReply::parse(value),
+            Err(Failure::Reply(error)) if is_wrong_type(&error) => Ok(ScriptReply::wrong_type()),
+            Err(failure) => Err(failure.store_error(what)),
+        }
+    }
+
+    async fn run_source(
+        &self,
+        script: &Script,
+        key: &str,
+        arguments: &[&[u8]],
+    ) -> Result<Value, Failure> {
+        let by_source = |words: &mut Words<'_>| {
+            script.write(words, &[key.as_bytes()], arguments, true);
+        };
+        let command = script.on_key(key, &by_source);
+        self.send(&command, script.concern).await
     }
 }

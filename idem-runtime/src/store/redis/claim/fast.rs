@@ -7,62 +7,57 @@
 //! clock ends a lease. Its fence is the estimate of the server's time in `link/time`, less exact by the duration of a
 //! reply, which is harmless for a key without a record.
 
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use redis::{RedisError, Value};
 
 use crate::record::transition::{ClaimReply, ClaimRequest, Needs};
 use crate::record::{Fence, Header, Journal, JournalKind, OutcomeKind, Record, State};
-use crate::store::StoreError;
 use crate::store::redis::arguments::{decimal, millis};
 use crate::store::redis::core::RedisCore;
 use crate::store::redis::durability::WriteConcern;
 use crate::store::redis::failure::Failure;
-use crate::store::redis::link::{RoutedCommand, Words};
+use crate::store::redis::link::{Exchange, RoutedCommand, Words, WriteCommand};
+use crate::store::{Boxed, RecordKey, StoreError};
 
 impl RedisCore {
+    fn may_claim_fast(&self, request: &ClaimRequest) -> bool {
+        !request.dated && request.needs == Needs::Nothing && self.takes_fast_claims()
+    }
+
     /// Claims without a script; `None`: the script must decide.
     pub(super) async fn fast_claim(
         &self,
         name: &str,
         request: &ClaimRequest,
     ) -> Result<Option<ClaimReply>, StoreError> {
-        if request.dated || request.needs != Needs::Nothing || !self.takes_fast_claims() {
+        if !self.may_claim_fast(request) {
             return Ok(None);
         }
         let Some(now) = self.link.server_time(name) else {
             return Ok(None);
         };
-        let claim = Header {
-            state: State::Pending {
-                lease: request.lease,
-            },
-            owner: request.owner,
-            fence: Fence::new(now),
-            attempts: 1,
-            retain: request.retain,
-            fingerprint: request.fingerprint,
-            types: request.types,
-            journal: JournalKind::None,
-        };
         let reply = {
-            let set = |words: &mut Words<'_>| {
-                let retain = decimal(millis(claim.retain));
-                words.command(&[
-                    &[b"SET", name.as_bytes(), &claim.encode()],
-                    &[b"NX", b"GET", b"PX", retain.as_bytes()],
-                ]);
-            };
-            let command = RoutedCommand {
-                claims: true,
-                ..RoutedCommand::on_key(name, &set)
-            };
+            let set = |words: &mut Words<'_>| write(words, name, request, now);
+            let command = set_if_absent(name, &set);
             self.link.send(&command, WriteConcern::Replicated).await
         };
+        self.fast_reply(request, now, reply)
+    }
+
+    /// Reads the reply to the plain command; `None`: the script must decide.
+    fn fast_reply(
+        &self,
+        request: &ClaimRequest,
+        now: u64,
+        reply: Result<Value, Failure>,
+    ) -> Result<Option<ClaimReply>, StoreError> {
         match reply {
             Ok(Value::Nil) => Ok(Some(ClaimReply::Granted {
-                fence: claim.fence,
-                attempt: claim.attempts,
+                fence: Fence::new(now),
+                attempt: 1,
                 fresh: true,
                 journal: Journal::default(),
             })),
@@ -85,6 +80,114 @@ impl RedisCore {
             }
             Err(failure) => Err(failure.store_error("a claim")),
         }
+    }
+}
+
+/// A claim. The plain command is sent on the connection that is there; every other case is a boxed future.
+///
+/// By hand and small, as [`Completing`](crate::store::redis::complete::Completing) is.
+pub(in crate::store::redis) struct Claiming<'a> {
+    core: &'a RedisCore,
+    key: &'a RecordKey,
+    request: &'a ClaimRequest,
+    stage: Stage<'a>,
+}
+
+enum Stage<'a> {
+    Unsent,
+    /// The plain command is in flight, with this time as its fence.
+    Sent(Exchange<'a>, u64),
+    Other(Boxed<'a, ClaimReply>),
+}
+
+impl<'a> Claiming<'a> {
+    pub(in crate::store::redis) fn new(
+        core: &'a RedisCore,
+        key: &'a RecordKey,
+        request: &'a ClaimRequest,
+    ) -> Self {
+        Self {
+            core,
+            key,
+            request,
+            stage: Stage::Unsent,
+        }
+    }
+
+    /// Sends the plain command. `None`: nothing was sent.
+    fn begin(&self) -> Option<(Result<Exchange<'a>, Failure>, u64)> {
+        let (core, request) = (self.core, self.request);
+        if !core.may_claim_fast(request) {
+            return None;
+        }
+        let ready = core.link.ready(WriteConcern::Replicated)?;
+        let now = ready.server_time()?;
+        self.key.with_name(|name| {
+            let set = |words: &mut Words<'_>| write(words, name, request, now);
+            Some((ready.begin(&set_if_absent(name, &set))?, now))
+        })
+    }
+}
+
+impl Future for Claiming<'_> {
+    type Output = Result<ClaimReply, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self {
+            core, key, request, ..
+        } = *self;
+        loop {
+            let (reply, now) = match &mut self.stage {
+                Stage::Unsent => match self.begin() {
+                    Some((Ok(exchange), now)) => {
+                        self.stage = Stage::Sent(exchange, now);
+                        continue;
+                    }
+                    Some((Err(failure), now)) => (Err(failure), now),
+                    None => {
+                        self.stage = Stage::Other(Box::pin(core.claim(key, request)));
+                        continue;
+                    }
+                },
+                Stage::Sent(exchange, now) => (ready!(Pin::new(exchange).poll(cx)), *now),
+                Stage::Other(other) => return other.as_mut().poll(cx),
+            };
+            if let Some(reply) = core.fast_reply(request, now, reply)? {
+                return Poll::Ready(Ok(reply));
+            }
+            self.stage = Stage::Other(Box::pin(async move {
+                core.scripted_claim(&key.name(), request).await
+            }));
+        }
+    }
+}
+
+/// Writes the plain command.
+fn write(words: &mut Words<'_>, name: &str, request: &ClaimRequest, now: u64) {
+    let claim = Header {
+        state: State::Pending {
+            lease: request.lease,
+        },
+        owner: request.owner,
+        fence: Fence::new(now),
+        attempts: 1,
+        retain: request.retain,
+        fingerprint: request.fingerprint,
+        types: request.types,
+        journal: JournalKind::None,
+    };
+    let retain = decimal(millis(claim.retain));
+    words.command(&[
+        &[b"SET", name.as_bytes(), &claim.encode()],
+        &[b"NX", b"GET", b"PX", retain.as_bytes()],
+    ]);
+}
+
+/// The plain command with its routing.
+fn set_if_absent<'a>(name: &'a str, set: &'a WriteCommand<'a>) -> RoutedCommand<'a> {
+    RoutedCommand {
+        claims: true,
+        ..RoutedCommand::on_key(name, set)
     }
 }
 

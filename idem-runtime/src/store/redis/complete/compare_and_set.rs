@@ -25,20 +25,33 @@ impl RedisCore {
         retain: Duration,
         record: &[u8],
     ) -> Result<bool, StoreError> {
-        let set = |words: &mut Words<'_>| {
-            let retain = decimal(millis(retain));
-            words.command(&[
-                &[b"SET", name.as_bytes(), record],
-                &[b"IFEQ", &claim.encode(), b"PX", retain.as_bytes()],
-            ]);
-        };
+        let set = |words: &mut Words<'_>| set_if_equal(words, name, claim, retain, record);
         let command = RoutedCommand::on_key(name, &set);
-        match self.link.send(&command, WriteConcern::Replicated).await {
-            Ok(reply) => Ok(reply == Value::Okay),
-            // A full memory, a missing right, a slot that has moved: the script receives the same error, or
-            // succeeds.
-            Err(Failure::Reply(error)) if error.code().is_some() => Ok(false),
-            Err(failure) => Err(failure.store_error("a completion")),
-        }
+        compared(self.link.send(&command, WriteConcern::Replicated).await)
+    }
+}
+
+/// Writes the command.
+pub(super) fn set_if_equal(
+    words: &mut Words<'_>,
+    name: &str,
+    claim: &Header,
+    retain: Duration,
+    record: &[u8],
+) {
+    let retain = decimal(millis(retain));
+    words.command(&[
+        &[b"SET", name.as_bytes(), record],
+        &[b"IFEQ", &claim.encode(), b"PX", retain.as_bytes()],
+    ]);
+}
+
+/// Whether the reply is that of a write.
+pub(super) fn compared(reply: Result<Value, Failure>) -> Result<bool, StoreError> {
+    match reply {
+        Ok(reply) => Ok(reply == Value::Okay),
+        // A full memory, a missing right, a slot that has moved: the script receives the same error, or succeeds.
+        Err(Failure::Reply(error)) if error.code().is_some() => Ok(false),
+        Err(failure) => Err(failure.store_error("a completion")),
     }
 }

@@ -5,7 +5,7 @@ use redis::aio::MultiplexedConnection;
 
 use super::command::WriteCommand;
 use super::pipeline::{PipelinedConnection, Replies};
-use super::wire::{PendingReplies, Wire};
+use super::wire::{BatchCommand, PendingReplies, Wire};
 use crate::store::Admission;
 use crate::store::pace::Crowded;
 
@@ -24,9 +24,20 @@ impl Connection {
         &self,
         command: &WriteCommand<'_>,
         claims: bool,
-    ) -> Option<RedisResult<PendingReplies<'_>>> {
+    ) -> Option<RedisResult<PendingReplies>> {
         match self {
             Self::Wire(wire) => Some(wire.begin(command, None, claims)),
+            Self::Library(_) => None,
+        }
+    }
+
+    /// The same, in a batch.
+    pub(super) fn begin_in_batch(
+        &self,
+        command: &BatchCommand<'_>,
+    ) -> Option<RedisResult<PendingReplies>> {
+        match self {
+            Self::Wire(wire) => Some(wire.begin_in_batch(command)),
             Self::Library(_) => None,
         }
     }

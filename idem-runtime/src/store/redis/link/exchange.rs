@@ -11,10 +11,7 @@ use crate::store::redis::reply::wrote;
 
 impl RoutedCommand<'_> {
     /// Sends a single command that needs nothing before or after it; `None`: [`send`](Self::send) has to.
-    pub(super) fn begin<'c>(
-        &self,
-        connection: &'c Connection,
-    ) -> Option<RedisResult<PendingReplies<'c>>> {
+    pub(super) fn begin(&self, connection: &Connection) -> Option<RedisResult<PendingReplies>> {
         match self.payload {
             Payload::One(command) if !self.asking && self.replicas.is_none() => {
                 connection.begin(command, self.claims)

@@ -4,6 +4,7 @@
 //! timer. Here a lone command is written by its sender; queued commands are written together by one task, which also
 //! reads the replies and has one timer for all of them.
 
+mod batch;
 mod driver;
 mod frame;
 mod queue;
@@ -21,7 +22,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio::time::Sleep;
 
+pub(in crate::store::redis) use self::batch::{BatchCommand, BatchScript};
 use self::driver::Driver;
+use self::queue::Queue;
 use self::slots::SlotId;
 use self::state::{MAX_IN_FLIGHT, SentCommand, Shared, State, ended, late};
 use super::command::{Words, WriteCommand};
@@ -64,7 +67,7 @@ impl Wire {
         first: &WriteCommand<'_>,
         second: Option<&WriteCommand<'_>>,
         claims: bool,
-    ) -> RedisResult<PendingReplies<'_>> {
+    ) -> RedisResult<PendingReplies> {
         let encode = |out: &mut Vec<u8>| {
             let mut words = Words::encoded(out);
             first(&mut words);
@@ -73,6 +76,27 @@ impl Wire {
             }
         };
         let replies = 1 + u8::from(second.is_some());
+        self.begin_as(replies, claims, encode, |queue, slot| {
+            queue.push(slot, replies, claims, encode);
+        })
+    }
+
+    /// Sends a command, together with others of its script that are sent at the same time.
+    pub(super) fn begin_in_batch(&self, command: &BatchCommand<'_>) -> RedisResult<PendingReplies> {
+        let encode = |out: &mut Vec<u8>| command.write(out);
+        self.begin_as(1, false, encode, |queue, slot| {
+            queue.batches.push(slot, command);
+        })
+    }
+
+    /// Encodes a command where the connection is idle, and queues it where it is not.
+    fn begin_as(
+        &self,
+        replies: u8,
+        claims: bool,
+        encode: impl FnOnce(&mut Vec<u8>),
+        enqueue: impl FnOnce(&mut Queue, SlotId),
+    ) -> RedisResult<PendingReplies> {
         let mut state = self.0.lock();
         if state.closed {
             return Err(state.failure.clone().unwrap_or_else(ended));
@@ -80,17 +104,14 @@ impl Wire {
         let slot = state.slots.add();
         let wakes = if state.is_idle() {
             encode(&mut state.out);
-            state.in_flight.push_back(SentCommand {
-                slot: Some(slot),
-                replies,
-                sent: Instant::now(),
-            });
+            let sent = SentCommand::new(slot, replies, Instant::now());
+            state.in_flight.push_back(sent);
             state.was_active = true;
             // Its error is found by the task.
             let is_written = state.write_now();
             !(is_written && state.is_timed)
         } else {
-            state.queue.push(slot, replies, claims, encode);
+            enqueue(&mut state.queue, slot);
             if claims && state.in_flight.len() >= MAX_IN_FLIGHT {
                 self.0.is_crowded.store(true, Ordering::Relaxed);
             }
@@ -102,7 +123,7 @@ impl Wire {
             driver.wake();
         }
         Ok(PendingReplies {
-            shared: &self.0,
+            shared: Arc::clone(&self.0),
             slot: Some(slot),
             watchdog: None,
         })
@@ -131,8 +152,8 @@ impl Drop for Wire {
 }
 
 /// A command without all of its replies.
-pub(super) struct PendingReplies<'a> {
-    shared: &'a Shared,
+pub(super) struct PendingReplies {
+    shared: Arc<Shared>,
     slot: Option<SlotId>,
     /// `None` on the runtime of the task.
     watchdog: Option<Box<Watchdog>>,
@@ -145,7 +166,7 @@ struct Watchdog {
     turns: u64,
 }
 
-impl Future for PendingReplies<'_> {
+impl Future for PendingReplies {
     type Output = RedisResult<Replies>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -164,7 +185,7 @@ impl Future for PendingReplies<'_> {
     }
 }
 
-impl PendingReplies<'_> {
+impl PendingReplies {
     /// Ends when the task has not run for as long as a reply may take.
     fn poll_watchdog(&mut self, turns: u64, response: Duration, cx: &mut Context<'_>) -> Poll<()> {
         let set = || Watchdog {
@@ -189,7 +210,7 @@ impl PendingReplies<'_> {
     }
 }
 
-impl Drop for PendingReplies<'_> {
+impl Drop for PendingReplies {
     fn drop(&mut self) {
         if let Some(slot) = self.slot {
             // Dropped without the lock, as above.

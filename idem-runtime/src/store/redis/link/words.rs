@@ -33,12 +33,8 @@ impl<'a> Words<'a> {
                 // Each word has a length of up to 7 digits, a letter and two ends of line with it.
                 let size: usize = words().map(|word| word.len() + 12).sum();
                 bytes.reserve(size + 12);
-                length(bytes, b'*', words().count());
-                for word in words() {
-                    length(bytes, b'$', word.len());
-                    bytes.extend_from_slice(word);
-                    bytes.extend_from_slice(b"\r\n");
-                }
+                array(bytes, words().count());
+                words().for_each(|text| word(bytes, text));
             }
             Receiver::Library(command) => words().for_each(|word| {
                 command.arg(*word);
@@ -60,6 +56,18 @@ pub(super) fn command_of(write: &WriteCommand<'_>) -> Cmd {
     let mut command = Cmd::new();
     write(&mut Words(Receiver::Library(&mut command)));
     command
+}
+
+/// Begins a command of so many words.
+pub(super) fn array(bytes: &mut Vec<u8>, words: usize) {
+    length(bytes, b'*', words);
+}
+
+/// Appends a word.
+pub(super) fn word(bytes: &mut Vec<u8>, word: &[u8]) {
+    length(bytes, b'$', word.len());
+    bytes.extend_from_slice(word);
+    bytes.extend_from_slice(b"\r\n");
 }
 
 fn length(bytes: &mut Vec<u8>, kind: u8, length: usize) {

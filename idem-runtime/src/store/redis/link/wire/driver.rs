@@ -9,6 +9,7 @@ use redis::{RedisResult, Value};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Sleep;
 
+use super::batch::reply_at;
 use super::frame::{self, Frame};
 use super::state::{Shared, State, ended};
 
@@ -151,6 +152,15 @@ impl<R: AsyncRead + Unpin> Driver<R> {
                     _ => ended(),
                 });
             };
+            let batch = command.batch;
+            if batch > 1 {
+                for (at, command) in state.in_flight.drain(..batch).enumerate() {
+                    let Some(slot) = command.slot else { continue };
+                    let value = reply_at(&value, at + 1, batch);
+                    self.wakers.extend(state.slots.reply(slot, value, true));
+                }
+                continue;
+            }
             command.replies -= 1;
             let (slot, last) = (command.slot, command.replies == 0);
             if last {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use super::batch::BatchLane;
 use super::slots::SlotId;
 use crate::store::pace::Pace;
 
@@ -13,6 +14,8 @@ const KEPT: usize = 1 << 20;
 pub(super) struct Queue {
     /// Completions, releases, renewals and reads.
     endings: Lane,
+    /// Completions that a server executes together.
+    pub(super) batches: BatchLane,
     claims: Lane,
     /// Pace at which claims leave the queue.
     pub(super) pace: Pace,
@@ -40,13 +43,14 @@ impl Queue {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             endings: Lane::default(),
+            batches: BatchLane::default(),
             claims: Lane::default(),
             pace: Pace::new(now),
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.endings.commands.len() + self.claims.commands.len()
+        self.batches.len() + self.endings.commands.len() + self.claims.commands.len()
     }
 
     pub(super) fn claims(&self) -> usize {
@@ -94,9 +98,10 @@ impl Queue {
     }
 
     /// Removes all commands.
-    pub(super) fn clear(&mut self) -> impl Iterator<Item = QueuedCommand> + use<> {
+    pub(super) fn clear(&mut self) -> impl Iterator<Item = SlotId> + use<> {
         let [endings, claims] = [&mut self.endings, &mut self.claims].map(std::mem::take);
-        endings.commands.into_iter().chain(claims.commands)
+        let commands = endings.commands.into_iter().chain(claims.commands);
+        (self.batches.clear()).chain(commands.map(|command| command.slot))
     }
 }
 

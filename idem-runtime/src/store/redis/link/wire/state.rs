@@ -64,7 +64,20 @@ pub(super) struct SentCommand {
     pub(super) slot: Option<SlotId>,
     /// Replies that have not arrived.
     pub(super) replies: u8,
+    /// Number of commands, from this one on, that have one reply together: 1 but for the first one of a batch.
+    pub(super) batch: usize,
     pub(super) sent: Instant,
+}
+
+impl SentCommand {
+    pub(super) fn new(slot: SlotId, replies: u8, sent: Instant) -> Self {
+        Self {
+            slot: Some(slot),
+            replies,
+            batch: 1,
+            sent,
+        }
+    }
 }
 
 impl Shared {
@@ -128,18 +141,25 @@ impl State {
                 out,
                 ..
             } = self;
-            let most = MAX_IN_FLIGHT - in_flight.len();
-            queue.take(most, now, out, |command| {
-                let is_kept = !slots.free_abandoned(command.slot);
+            let sent = in_flight.len();
+            let most = MAX_IN_FLIGHT - sent;
+            let mut keep = |slot, replies| {
+                let is_kept = !slots.free_abandoned(slot);
                 if is_kept {
-                    in_flight.push_back(SentCommand {
-                        slot: Some(command.slot),
-                        replies: command.replies,
-                        sent: now,
-                    });
+                    in_flight.push_back(SentCommand::new(slot, replies, now));
                 }
                 is_kept
-            });
+            };
+            if queue.batches.len() == 0 {
+                queue.take(most, now, out, |command| {
+                    keep(command.slot, command.replies)
+                });
+                continue;
+            }
+            let batch = queue.batches.take(most, out, |slot| keep(slot, 1));
+            if let Some(first) = in_flight.get_mut(sent) {
+                first.batch = batch;
+            }
         }
         self.last_batch = self.in_flight.len() - before;
         self.was_active = true;
@@ -235,8 +255,8 @@ impl State {
     }
 
     fn drop_queue(&mut self, wakers: &mut Vec<Waker>) {
-        for command in self.queue.clear() {
-            wakers.extend(self.slots.end(command.slot, Err(ended())));
+        for slot in self.queue.clear() {
+            wakers.extend(self.slots.end(slot, Err(ended())));
         }
     }
 }

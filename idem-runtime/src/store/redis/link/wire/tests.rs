@@ -65,7 +65,7 @@ impl Echo {
     }
 
     /// Claims, most of them queued while the server is not allowed to reply.
-    async fn claims(&self, count: usize) -> Vec<PendingReplies<'_>> {
+    async fn claims(&self, count: usize) -> Vec<PendingReplies> {
         let claims = (0..count).map(|_| self.wire.begin(&said("claim"), None, true).unwrap());
         let claims = claims.collect();
         settle().await;
@@ -90,11 +90,11 @@ async fn settle() {
     }
 }
 
-fn begin<'a>(wire: &'a Wire, word: &str) -> PendingReplies<'a> {
+fn begin(wire: &Wire, word: &str) -> PendingReplies {
     wire.begin(&said(word), None, false).unwrap()
 }
 
-async fn first_of(pending: PendingReplies<'_>) -> RedisResult<Value> {
+async fn first_of(pending: PendingReplies) -> RedisResult<Value> {
     pending.await.map(|replies| replies.first)
 }
 

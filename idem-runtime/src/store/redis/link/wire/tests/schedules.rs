@@ -11,8 +11,8 @@ use crate::store::redis::link::wire::frame::{self, Frame};
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Senders begin this many commands, or pairs.
-    Send(usize, bool, bool),
+    /// Senders begin this many commands.
+    Send(usize, Kind, bool),
     Leave(Index),
     /// Commands in flight reach their time limit.
     Expire,
@@ -25,10 +25,19 @@ enum Step {
     Close,
 }
 
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    One,
+    Pair,
+    InBatch,
+}
+
 fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let kind = || prop_oneof![Just(Kind::One), Just(Kind::Pair), Just(Kind::InBatch)];
+    let send = |(count, kind, claims)| Step::Send(count, kind, claims);
     let step = prop_oneof![
-        8 => (1_usize..5, any::<bool>(), any::<bool>()).prop_map(|(n, pair, claims)| Step::Send(n, pair, claims)),
-        1 => (300_usize..700, any::<bool>(), any::<bool>()).prop_map(|(n, pair, claims)| Step::Send(n, pair, claims)),
+        8 => (1_usize..5, kind(), any::<bool>()).prop_map(send),
+        1 => (300_usize..700, kind(), any::<bool>()).prop_map(send),
         6 => any::<Index>().prop_map(Step::Leave),
         1 => Just(Step::Expire),
         8 => (1_usize..4).prop_map(Step::Run),
@@ -45,7 +54,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// The reply to a command, and its bytes.
 fn reply_to(word: &str) -> (Value, Vec<u8>) {
-    let number: usize = word.split('/').next().unwrap().parse().unwrap();
+    let number = number(word);
     let bytes = match number % 6 {
         0 => format!("-ERR {word}\r\n"),
         1 => format!("*3\r\n$1\r\nC\r\n:{number}\r\n*2\r\n$-1\r\n+{word}\r\n"),
@@ -61,12 +70,31 @@ fn reply_to(word: &str) -> (Value, Vec<u8>) {
     (value, bytes.into_bytes())
 }
 
+fn number(word: &str) -> usize {
+    word.split('/').next().unwrap().parse().unwrap()
+}
+
+fn script_of(count: usize) -> &'static str {
+    if count == 1 { "one" } else { "many" }
+}
+
+fn arguments_of(key: &str) -> [String; 2] {
+    ["a", "b"].map(|argument| argument.repeat(number(key) % 40))
+}
+
+/// Whether the script of batches executes the command.
+fn is_executed(key: &str) -> bool {
+    number(key) % 4 != 0
+}
+
 /// A server that executes one command after the other.
 struct Server {
     stream: DuplexStream,
     received: Vec<u8>,
     /// The words of the commands.
     executed: Vec<String>,
+    /// Those of batches that the server refused.
+    refused: Vec<String>,
     unsent: Vec<u8>,
 }
 
@@ -76,8 +104,31 @@ impl Server {
             stream,
             received: Vec::new(),
             executed: Vec::new(),
+            refused: Vec::new(),
             unsent: Vec::new(),
         }
+    }
+
+    /// Executes a batch: its keys, then two arguments of each.
+    fn execute(&mut self, words: &[String]) {
+        let (keys, arguments) = words.split_at(words.len() / 3);
+        for (key, arguments) in keys.iter().zip(arguments.chunks_exact(2)) {
+            assert_eq!(arguments, arguments_of(key));
+        }
+        self.executed.extend_from_slice(keys);
+        if number(&keys[0]) % 11 == 5 {
+            self.refused.extend_from_slice(keys);
+            self.unsent.extend(b"-NOSCRIPT none\r\n");
+            return;
+        }
+        let left = keys.iter().zip(1..).filter(|(key, _)| !is_executed(key));
+        let left: Vec<_> = left.map(|(_, at)| format!(":{at}\r\n")).collect();
+        let reply = match (&left[..], keys.len()) {
+            ([], _) => ":1\r\n".to_owned(),
+            (_, 1) => ":0\r\n".to_owned(),
+            _ => format!("*{}\r\n{}", left.len(), left.concat()),
+        };
+        self.unsent.extend(reply.into_bytes());
     }
 
     async fn serve(&mut self, mut most: usize) {
@@ -90,12 +141,23 @@ impl Server {
         }
         while let Frame::Reply(Value::Array(words), length) = frame::first(&self.received).unwrap()
         {
-            let [_, Value::BulkString(word)] = &words[..] else {
-                panic!("{words:?}");
-            };
-            let word = String::from_utf8(word.clone()).unwrap();
-            self.unsent.extend(reply_to(&word).1);
-            self.executed.push(word);
+            let words = words.into_iter().map(|word| match word {
+                Value::BulkString(word) => String::from_utf8(word).unwrap(),
+                word => panic!("{word:?}"),
+            });
+            let words: Vec<_> = words.collect();
+            match &words[..] {
+                [_, word] => {
+                    self.unsent.extend(reply_to(word).1);
+                    self.executed.push(word.clone());
+                }
+                [_, script, count, words @ ..] => {
+                    let count = count.parse().unwrap();
+                    assert_eq!((&**script, words.len()), (script_of(count), 3 * count));
+                    self.execute(words);
+                }
+                _ => panic!("{words:?}"),
+            }
             self.received.drain(..length);
         }
         while most > 0 && !self.unsent.is_empty() {
@@ -111,18 +173,26 @@ impl Server {
     }
 }
 
-struct Sender<'a> {
+struct Sender {
     words: Vec<String>,
-    replies: PendingReplies<'a>,
+    replies: PendingReplies,
     /// It is polled during the schedule, and not only at its end.
     is_polled: bool,
     /// Its time limit may have ended.
     may_fail: bool,
 }
 
-impl Sender<'_> {
-    fn check(&self, replies: RedisResult<Replies>) {
+impl Sender {
+    fn check(&self, replies: RedisResult<Replies>, server: &Server) {
+        let word = &self.words[0];
         match replies {
+            Ok(replies) if word.ends_with("/batch") => match replies.first {
+                Value::ServerError(_) => assert!(server.refused.contains(word)),
+                reply => {
+                    assert!(!server.refused.contains(word));
+                    assert_eq!(reply, Value::Int(is_executed(word).into()), "of {word}");
+                }
+            },
             Ok(replies) => {
                 let replies = [replies.first].into_iter().chain(replies.second);
                 let words = self.words.iter().map(|word| reply_to(word).0);
@@ -133,7 +203,7 @@ impl Sender<'_> {
     }
 }
 
-fn may_fail(senders: &mut [Sender<'_>]) {
+fn may_fail(senders: &mut [Sender]) {
     for sender in senders {
         sender.may_fail = true;
     }
@@ -157,16 +227,30 @@ async fn run(steps: Vec<Step>, buffer: usize) {
     let wire = over(here, LONG);
     let mut server = Server::on(there);
     let (mut senders, mut sent) = (Vec::new(), 0);
+    let script = Arc::new(BatchScript {
+        one: script_of(1).to_owned(),
+        many: script_of(2).to_owned(),
+    });
     let mut closed = false;
     for step in steps {
         match step {
-            Step::Send(count, pair, claims) => {
+            Step::Send(count, kind, claims) => {
                 for _ in 0..count {
-                    let words: Vec<_> = (0..=usize::from(pair))
-                        .map(|at| format!("{}/{at}", sent + at))
-                        .collect();
+                    let words: Vec<_> = match kind {
+                        Kind::One => vec![format!("{sent}/0")],
+                        Kind::Pair => vec![format!("{sent}/0"), format!("{}/1", sent + 1)],
+                        Kind::InBatch => vec![format!("{sent}/batch")],
+                    };
                     sent += words.len();
-                    let replies = {
+                    let replies = if let Kind::InBatch = kind {
+                        let [first, second] = arguments_of(&words[0]);
+                        let command = BatchCommand {
+                            script: &script,
+                            key: words[0].as_bytes(),
+                            arguments: [first.as_bytes(), second.as_bytes()],
+                        };
+                        wire.begin_in_batch(&command).unwrap()
+                    } else {
                         let second = words.get(1).map(|word| said(word));
                         let second = second.as_ref().map(|second| second as &WriteCommand<'_>);
                         wire.begin(&said(&words[0]), second, claims).unwrap()
@@ -214,7 +298,7 @@ async fn run(steps: Vec<Step>, buffer: usize) {
             if sender.is_polled
                 && let Some(replies) = poll_once(Pin::new(&mut sender.replies)).await
             {
-                senders.swap_remove(at).check(replies);
+                senders.swap_remove(at).check(replies, &server);
             } else {
                 at += 1;
             }
@@ -222,10 +306,12 @@ async fn run(steps: Vec<Step>, buffer: usize) {
     }
     // From here on nothing but the wakes of the wire let its task run.
     let delivered = async {
+        let mut delivered = Vec::new();
         for mut sender in senders {
             let replies = (&mut sender.replies).await;
-            sender.check(replies);
+            delivered.push((sender, replies));
         }
+        delivered
     };
     let replying = async {
         loop {
@@ -235,11 +321,14 @@ async fn run(steps: Vec<Step>, buffer: usize) {
     };
     let ended = tokio::time::timeout(BOUND, async {
         tokio::select! {
-            () = delivered => {}
-            () = replying => {}
+            delivered = delivered => delivered,
+            () = replying => unreachable!("it never ends"),
         }
     });
-    ended.await.expect("a sender waits for ever");
+    let delivered = ended.await.expect("a sender waits for ever");
+    for (sender, replies) in delivered {
+        sender.check(replies, &server);
+    }
     // The replies to senders that have left.
     let start = Instant::now();
     while !wire.0.lock().in_flight.is_empty() || !server.unsent.is_empty() && !closed {

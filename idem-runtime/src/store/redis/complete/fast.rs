@@ -1,0 +1,183 @@
+//! The completion of nearly every call: one script, on the connection that is there, together with the completions that
+//! are sent at the same time.
+//!
+//! A future by hand, because it is a part of every first call: small, without a name of its own, and with one state for
+//! the wait for the reply. All that is seldom is a boxed future of [`RedisCore::complete`].
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::{future, mem};
+
+use bytes::Bytes;
+use redis::Value;
+
+use super::batches::{Form, Lesson};
+use super::compare_and_set::{compared, set_if_equal};
+use super::large::LARGE;
+use crate::record::Header;
+use crate::store::redis::arguments::{decimal, millis};
+use crate::store::redis::core::RedisCore;
+use crate::store::redis::durability::WriteConcern;
+use crate::store::redis::failure::Failure;
+use crate::store::redis::link::{BatchCommand, Exchange, ReadyLink, RoutedCommand, Words};
+use crate::store::redis::script::Script;
+use crate::store::{Boxed, CompleteReply, RecordKey, StoreError};
+
+/// A completion.
+pub(in crate::store::redis) struct Completing<'a> {
+    core: &'a RedisCore,
+    key: &'a RecordKey,
+    claim: Option<&'a Header>,
+    record: &'a Bytes,
+    stage: Stage<'a>,
+}
+
+enum Stage<'a> {
+    Unsent,
+    Sent(Exchange<'a>, Command<'a>),
+    Other(Boxed<'a, CompleteReply>),
+}
+
+/// The command in flight.
+enum Command<'a> {
+    CompareAndSet,
+    Script,
+    /// The script of batches, by its source.
+    Source(Lesson<'a>),
+}
+
+impl<'a> Completing<'a> {
+    pub(in crate::store::redis) fn new(
+        core: &'a RedisCore,
+        key: &'a RecordKey,
+        claim: Option<&'a Header>,
+        record: &'a Bytes,
+    ) -> Self {
+        Self {
+            core,
+            key,
+            claim,
+            record,
+            stage: Stage::Unsent,
+        }
+    }
+
+    /// Sends the command of this completion. `None`: nothing was sent.
+    fn begin(&self) -> Option<(Result<Exchange<'a>, Failure>, Command<'a>)> {
+        let (core, record) = (self.core, self.record);
+        let claim = self.claim.filter(|_| core.compares);
+        if claim.is_some_and(|claim| !claim.journal.is_none()) {
+            return None;
+        }
+        if claim.is_none() && record.len() >= LARGE {
+            return None;
+        }
+        let ready = core.link.ready(WriteConcern::Replicated)?;
+        let retain = Header::decode(record).ok()?.retain;
+        self.key.with_name(|name| {
+            if let Some(claim) = claim {
+                let set = |words: &mut Words<'_>| set_if_equal(words, name, claim, retain, record);
+                let sent = ready.begin(&RoutedCommand::on_key(name, &set))?;
+                return Some((sent, Command::CompareAndSet));
+            }
+            let retain = decimal(millis(retain));
+            let (key, arguments) = (name.as_bytes(), [&record[..], retain.as_bytes()]);
+            let alone = |ready: ReadyLink<'a>, script: &Script, by_source| {
+                let run =
+                    |words: &mut Words<'_>| script.write(words, &[key], &arguments, by_source);
+                ready.begin(&script.on_key(name, &run))
+            };
+            Some(match core.batches.form() {
+                Form::InBatch(script) => {
+                    let command = BatchCommand {
+                        script,
+                        key,
+                        arguments,
+                    };
+                    (ready.begin_in_batch(&command)?, Command::Script)
+                }
+                Form::Teaching(lesson) => {
+                    let sent = alone(ready, &core.scripts.complete_batch, true)?;
+                    (sent, Command::Source(lesson))
+                }
+                Form::Alone => (
+                    alone(ready, &core.scripts.complete, false)?,
+                    Command::Script,
+                ),
+            })
+        })
+    }
+
+    /// Continues by the script for all cases; with its reply, if that has arrived.
+    fn complete(&self, reply: Option<Result<Value, Failure>>) -> Stage<'a> {
+        let (core, key, record) = (self.core, self.key, self.record);
+        Stage::Other(Box::pin(async move {
+            match Header::decode(record) {
+                Ok(done) => {
+                    let name = key.name();
+                    (core.complete_by_script(&name, done.retain, record, reply)).await
+                }
+                Err(error) => Ok(CompleteReply::Unreadable(error)),
+            }
+        }))
+    }
+
+    /// Decides by the reply of a command; `None`: the completion is stored.
+    fn replied(&self, reply: Result<Value, Failure>, command: Command<'a>) -> Option<Stage<'a>> {
+        let batches = &self.core.batches;
+        match (command, reply) {
+            (Command::CompareAndSet, reply) => match compared(reply) {
+                Ok(true) => None,
+                Ok(false) => {
+                    let (core, key, record) = (self.core, self.key, self.record);
+                    Some(Stage::Other(Box::pin(core.complete(key, None, record))))
+                }
+                Err(error) => Some(Stage::Other(Box::pin(future::ready(Err(error))))),
+            },
+            (_, Err(failure)) if batches.failed(&failure) => Some(self.complete(None)),
+            (Command::Source(lesson), Ok(reply)) => {
+                lesson.learned();
+                (reply != Value::Int(1)).then(|| self.complete(None))
+            }
+            (Command::Script, Ok(Value::Int(1))) => None,
+            // The script of batches leaves it to the other one.
+            (Command::Script, Ok(Value::Int(0))) => Some(self.complete(None)),
+            (_, reply) => Some(self.complete(Some(reply))),
+        }
+    }
+}
+
+impl Future for Completing<'_> {
+    type Output = Result<CompleteReply, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let stage = match &mut self.stage {
+                Stage::Unsent => match self.begin() {
+                    Some((Ok(exchange), command)) => Some(Stage::Sent(exchange, command)),
+                    Some((Err(failure), command)) => self.replied(Err(failure), command),
+                    None => {
+                        let Self {
+                            core,
+                            key,
+                            claim,
+                            record,
+                            ..
+                        } = *self;
+                        Some(Stage::Other(Box::pin(core.complete(key, claim, record))))
+                    }
+                },
+                Stage::Sent(exchange, command) => {
+                    let reply = ready!(Pin::new(exchange).poll(cx));
+                    let command = mem::replace(command, Command::Script);
+                    self.replied(reply, command)
+                }
+                Stage::Other(other) => return other.as_mut().poll(cx),
+            };
+            match stage {
+                Some(stage) => self.stage = stage,
+                None => return Poll::Ready(Ok(CompleteReply::Stored { late: false })),
+            }
+        }
+    }
+}

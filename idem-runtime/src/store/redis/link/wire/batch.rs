@@ -1,0 +1,262 @@
+//! Commands of several senders that are executed by one call of a script.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use redis::Value;
+
+use super::slots::SlotId;
+use crate::store::redis::link::words::{array, word};
+
+/// Most commands of a batch. The server executes nothing else meanwhile: for a tenth of a millisecond.
+const MOST: usize = 32;
+/// Size up to which an empty buffer is kept for the next commands.
+const KEPT: usize = 1 << 20;
+
+/// The digests of two scripts, which take the same arguments for each key.
+#[derive(Debug)]
+pub(in crate::store::redis) struct BatchScript {
+    /// Executes one command.
+    pub(in crate::store::redis) one: String,
+    /// Executes several. Its reply is 1, or the positions, from 1 on, of the commands that it has not executed.
+    pub(in crate::store::redis) many: String,
+}
+
+/// A command of a batch: the words of its key and of its arguments.
+#[derive(Clone, Copy)]
+pub(in crate::store::redis) struct BatchCommand<'a> {
+    pub(in crate::store::redis) script: &'a Arc<BatchScript>,
+    pub(in crate::store::redis) key: &'a [u8],
+    pub(in crate::store::redis) arguments: [&'a [u8]; 2],
+}
+
+/// Queued commands of batches, in the order of their arrival, and their bytes.
+#[derive(Default)]
+pub(super) struct BatchLane {
+    script: Option<Arc<BatchScript>>,
+    commands: VecDeque<Member>,
+    bytes: Vec<u8>,
+    /// Where the bytes of the first command begin.
+    begin: usize,
+    /// The bytes of the commands of a batch: key and arguments. Empty between two batches.
+    batch: Vec<[Range<usize>; 2]>,
+}
+
+struct Member {
+    slot: SlotId,
+    /// Bytes of its key, and of its arguments.
+    key: usize,
+    arguments: usize,
+}
+
+impl BatchScript {
+    /// Writes all words before the keys.
+    fn write(&self, out: &mut Vec<u8>, commands: usize) {
+        let script = if commands == 1 { &self.one } else { &self.many };
+        array(out, 3 + 3 * commands);
+        word(out, b"EVALSHA");
+        word(out, script.as_bytes());
+        word(out, commands.to_string().as_bytes());
+    }
+}
+
+impl BatchCommand<'_> {
+    /// Writes the command alone.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        self.script.write(out, 1);
+        self.write_key(out);
+        self.write_arguments(out);
+    }
+
+    fn write_key(&self, out: &mut Vec<u8>) {
+        word(out, self.key);
+    }
+
+    fn write_arguments(&self, out: &mut Vec<u8>) {
+        self.arguments
+            .iter()
+            .for_each(|argument| word(out, argument));
+    }
+}
+
+impl BatchLane {
+    pub(super) fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Adds a command. All commands of a connection have one script.
+    pub(super) fn push(&mut self, slot: SlotId, command: &BatchCommand<'_>) {
+        if self.script.is_none() {
+            self.script = Some(Arc::clone(command.script));
+        }
+        let begin = self.bytes.len();
+        command.write_key(&mut self.bytes);
+        let key = self.bytes.len() - begin;
+        command.write_arguments(&mut self.bytes);
+        let arguments = self.bytes.len() - begin - key;
+        self.commands.push_back(Member {
+            slot,
+            key,
+            arguments,
+        });
+    }
+
+    /// Moves one batch of at most `most` commands to `out`, and returns their number. `keep` tells whether a command
+    /// still has a sender.
+    pub(super) fn take(
+        &mut self,
+        most: usize,
+        out: &mut Vec<u8>,
+        mut keep: impl FnMut(SlotId) -> bool,
+    ) -> usize {
+        while self.batch.len() < most.min(MOST)
+            && let Some(member) = self.commands.pop_front()
+        {
+            let arguments = self.begin + member.key;
+            let end = arguments + member.arguments;
+            if keep(member.slot) {
+                self.batch.push([self.begin..arguments, arguments..end]);
+            }
+            self.begin = end;
+        }
+        let count = self.batch.len();
+        if count > 0
+            && let Some(script) = &self.script
+        {
+            script.write(out, count);
+            for part in [0, 1] {
+                for ranges in &self.batch {
+                    out.extend_from_slice(&self.bytes[ranges[part].clone()]);
+                }
+            }
+            self.batch.clear();
+        }
+        if self.commands.is_empty() {
+            self.bytes.clear();
+            self.bytes.shrink_to(KEPT);
+            self.begin = 0;
+        } else if self.begin > self.bytes.len() / 2 {
+            // The bytes in front are dropped once they are the larger part.
+            self.bytes.drain(..self.begin);
+            self.begin = 0;
+        }
+        count
+    }
+
+    /// Removes all commands.
+    pub(super) fn clear(&mut self) -> impl Iterator<Item = SlotId> + use<> {
+        let commands = std::mem::take(self).commands;
+        commands.into_iter().map(|member| member.slot)
+    }
+}
+
+/// The reply to the command at this position, from 1 on, of a batch of `count` with this reply: 1, or 0 where it was not
+/// executed. Any other reply is that of all commands.
+pub(super) fn reply_at(reply: &Value, position: usize, count: usize) -> Value {
+    let Value::Array(left) = reply else {
+        return reply.clone();
+    };
+    let place = |value: &Value| match value {
+        Value::Int(place) => usize::try_from(*place)
+            .ok()
+            .filter(|place| (1..=count).contains(place)),
+        _ => None,
+    };
+    if left.is_empty() || left.iter().any(|value| place(value).is_none()) {
+        return reply.clone();
+    }
+    Value::Int((!left.iter().any(|value| place(value) == Some(position))).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::slots::Slots;
+    use super::*;
+
+    fn script() -> Arc<BatchScript> {
+        Arc::new(BatchScript {
+            one: "one".to_owned(),
+            many: "many".to_owned(),
+        })
+    }
+
+    /// A lane with these keys, whose arguments are the key and nothing.
+    fn lane(slots: &mut Slots, keys: &[&str]) -> (BatchLane, Vec<SlotId>) {
+        let (script, mut lane) = (script(), BatchLane::default());
+        let push = |key: &&str| {
+            let slot = slots.add();
+            lane.push(
+                slot,
+                &BatchCommand {
+                    script: &script,
+                    key: key.as_bytes(),
+                    arguments: [key.as_bytes(), b""],
+                },
+            );
+            slot
+        };
+        let ids = keys.iter().map(push).collect();
+        (lane, ids)
+    }
+
+    /// The words of all commands in these bytes.
+    fn words(bytes: &[u8]) -> String {
+        let lines = str::from_utf8(bytes).unwrap().split("\r\n");
+        let texts = lines.filter(|line| !line.starts_with('$'));
+        texts.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn keys_stand_before_arguments_and_one_command_has_a_script_of_its_own() {
+        let (mut lane, _) = lane(&mut Slots::default(), &["a", "bb", "c"]);
+        let mut out = Vec::new();
+        assert_eq!(lane.take(2, &mut out, |_| true), 2);
+        assert_eq!(words(&out), "*9 EVALSHA many 2 a bb a  bb  ");
+        out.clear();
+        assert_eq!(lane.take(2, &mut out, |_| true), 1);
+        assert_eq!(words(&out), "*6 EVALSHA one 1 c c  ");
+        assert_eq!((lane.len(), lane.bytes.len(), lane.begin), (0, 0, 0));
+    }
+
+    #[test]
+    fn commands_without_a_sender_are_left_out_and_a_batch_has_a_bound() {
+        let keys = ["x"; 3 * MOST];
+        let (mut lane, ids) = lane(&mut Slots::default(), &keys);
+        let mut out = Vec::new();
+        let is_even = |slot| ids.iter().position(|id| *id == slot).unwrap() % 2 == 0;
+        assert_eq!(lane.take(1_000, &mut out, is_even), MOST);
+        assert_eq!(lane.len(), 3 * MOST - (2 * MOST - 1));
+        out.clear();
+        assert_eq!(lane.take(1_000, &mut out, |_| false), 0);
+        assert_eq!((out.len(), lane.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_command_is_executed_only_where_the_reply_says_so() {
+        let ints = |left: &[i64]| Value::Array(left.iter().copied().map(Value::Int).collect());
+        let replies = |reply: &Value| [1, 2, 3].map(|at| reply_at(reply, at, 3));
+        let (yes, no) = (Value::Int(1), Value::Int(0));
+        assert_eq!(
+            replies(&Value::Int(1)),
+            [yes.clone(), yes.clone(), yes.clone()]
+        );
+        assert_eq!(replies(&ints(&[2])), [yes.clone(), no.clone(), yes.clone()]);
+        assert_eq!(replies(&ints(&[1, 2, 3])), [no.clone(), no.clone(), no]);
+        for other in [
+            ints(&[]),
+            ints(&[0]),
+            ints(&[4]),
+            ints(&[2, -1]),
+            Value::Array(vec![Value::Nil]),
+            Value::Nil,
+            Value::Int(0),
+            Value::Okay,
+        ] {
+            assert_eq!(
+                replies(&other),
+                [other.clone(), other.clone(), other.clone()]
+            );
+        }
+    }
+}
