@@ -6,6 +6,7 @@ mod connection;
 mod echo;
 mod exchange;
 mod pipeline;
+mod ready;
 mod socket;
 mod target;
 mod time;
@@ -13,20 +14,17 @@ mod wire;
 mod words;
 
 use std::fmt;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use redis::{RedisError, RedisResult, Value};
+use redis::{RedisError, Value};
 
 pub(super) use self::command::{ReplicaWait, RoutedCommand, Words, WriteCommand};
 use self::connection::Connection;
-use self::exchange::one_reply;
+pub(super) use self::ready::{Exchange, ReadyLink};
 pub(super) use self::target::Target;
 use self::time::ServerTime;
-use self::wire::PendingReplies;
 pub(super) use self::wire::{BatchCommand, BatchScript};
 use super::failure::{Failure, breaks_connection, connect_error, is_replica_error, is_silence};
 use super::reply::time_of;
@@ -98,11 +96,17 @@ impl Link {
     ///
     /// A command without a reply may have been executed, which the scripts make harmless.
     pub(super) async fn send(&self, command: &RoutedCommand<'_>) -> Result<Value, Failure> {
-        match self.ready().and_then(|ready| ready.begin(command)) {
-            Some(exchange) => exchange?.await,
+        let Some(exchange) = self.ready().and_then(|ready| ready.begin(command)) else {
             // Boxed: larger, and seldom needed.
-            None => Box::pin(self.connect_and_send(command)).await,
+            return Box::pin(self.connect_and_send(command)).await;
+        };
+        let exchange = exchange?;
+        let timed = (command.tells_time).then(|| (Arc::clone(&exchange.live), Instant::now()));
+        let reply = exchange.await;
+        if let Some((live, began)) = timed {
+            self.read_time(&live, began, &reply);
         }
+        reply
     }
 
     async fn connect_and_send(&self, command: &RoutedCommand<'_>) -> Result<Value, Failure> {
@@ -110,9 +114,19 @@ impl Link {
             Some(live) => live,
             None => self.connected().await.map_err(Failure::Connect)?,
         };
-        let sent = SentOn::new(self, live);
-        let reply = command.send(&sent.live.connection).await;
-        sent.answered(command.tells_time, reply.as_ref());
+        let mut pending = PendingReply {
+            link: self,
+            live: &live,
+            began: Instant::now(),
+            is_answered: false,
+            replies: live.replies.load(Ordering::Relaxed),
+        };
+        let reply = command.send(&live.connection).await;
+        pending.is_answered = true;
+        if command.tells_time {
+            self.read_time(&live, pending.began, &reply);
+        }
+        self.count_reply(&live, pending.replies, reply.as_ref().err());
         reply
     }
 
@@ -120,6 +134,42 @@ impl Link {
     pub(super) fn ready(&self) -> Option<ReadyLink<'_>> {
         let live = self.current()?;
         Some(ReadyLink { link: self, live })
+    }
+
+    /// Records the server's time from the end of a reply.
+    fn read_time(&self, live: &LiveConnection, began: Instant, reply: &Result<Value, Failure>) {
+        if let Ok(reply) = reply
+            && let Some(micros) = time_of(reply)
+        {
+            live.time.record(micros, began.elapsed());
+            self.clock.says(micros, began);
+        }
+    }
+
+    /// Counts a reply or a time-out of a command that was sent after so many `replies`.
+    fn count_reply(&self, live: &LiveConnection, replies: u64, failure: Option<&Failure>) {
+        if let Some(Failure::Reply(error)) = failure
+            && is_silence(error)
+        {
+            self.count_timeout(live, replies);
+            return;
+        }
+        live.replies.fetch_add(1, Ordering::Relaxed);
+        if live.consecutive_timeouts.load(Ordering::Relaxed) != 0 {
+            live.consecutive_timeouts.store(0, Ordering::Relaxed);
+        }
+        if let Some(Failure::Reply(error)) = failure
+            && self.is_unusable(live, error)
+        {
+            self.drop_connection(live);
+            // The peer accepts connections and closes them: a balancer without a server.
+            if !live.works.load(Ordering::Relaxed) {
+                let at = self.target.place();
+                self.record_failure(connect_error(&at, error.clone(), true));
+            }
+        } else if !live.works.load(Ordering::Relaxed) {
+            live.works.store(true, Ordering::Relaxed);
+        }
     }
 
     fn record_failure(&self, error: StoreError) {
@@ -225,138 +275,22 @@ impl fmt::Debug for Link {
     }
 }
 
-/// A link with a usable connection.
-pub(super) struct ReadyLink<'a> {
-    link: &'a Link,
-    live: Arc<LiveConnection>,
-}
-
-impl<'a> ReadyLink<'a> {
-    /// The server's time in microseconds, if it is known on this connection.
-    pub(super) fn server_time(&self) -> Option<u64> {
-        self.live.time.now()
-    }
-
-    /// Sends a single command at once; `None`: [`Link::send`] has to.
-    pub(super) fn begin(
-        self,
-        command: &RoutedCommand<'_>,
-    ) -> Option<Result<Exchange<'a>, Failure>> {
-        self.begin_by(command.tells_time, |connection| command.begin(connection))
-    }
-
-    /// Sends a command in a batch; `None`: it has to be sent alone.
-    pub(super) fn begin_in_batch(
-        self,
-        command: &BatchCommand<'_>,
-    ) -> Option<Result<Exchange<'a>, Failure>> {
-        self.begin_by(false, |connection| connection.begin_in_batch(command))
-    }
-
-    fn begin_by(
-        self,
-        tells_time: bool,
-        begin: impl FnOnce(&Connection) -> Option<RedisResult<PendingReplies>>,
-    ) -> Option<Result<Exchange<'a>, Failure>> {
-        let sent = SentOn::new(self.link, self.live);
-        match begin(&sent.live.connection)? {
-            Ok(replies) => Some(Ok(Exchange {
-                replies,
-                sent: Some(sent),
-                tells_time,
-            })),
-            Err(error) => {
-                let failure = Failure::Reply(error);
-                sent.answered(false, Err(&failure));
-                Some(Err(failure))
-            }
-        }
-    }
-}
-
-/// A command that was sent, and its reply in time. If dropped, it may still be executed.
-pub(super) struct Exchange<'a> {
-    replies: PendingReplies,
-    /// Taken with the reply.
-    sent: Option<SentOn<'a>>,
-    tells_time: bool,
-}
-
-impl Future for Exchange<'_> {
-    type Output = Result<Value, Failure>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let reply = one_reply(ready!(Pin::new(&mut self.replies).poll(cx)));
-        if let Some(sent) = self.sent.take() {
-            sent.answered(self.tells_time, reply.as_ref());
-        }
-        Poll::Ready(reply)
-    }
-}
-
-/// The connection of a command without a reply so far, whose health the reply tells.
+/// A command of the client library without a reply so far.
 ///
 /// A sender whose deadline is shorter than `response_timeout` cancels it, which counts as a time-out as well.
-struct SentOn<'a> {
+struct PendingReply<'a> {
     link: &'a Link,
-    live: Arc<LiveConnection>,
+    live: &'a LiveConnection,
     began: Instant,
     is_answered: bool,
     /// Number of replies when the command was sent.
     replies: u64,
 }
 
-impl<'a> SentOn<'a> {
-    fn new(link: &'a Link, live: Arc<LiveConnection>) -> Self {
-        Self {
-            began: Instant::now(),
-            is_answered: false,
-            replies: live.replies.load(Ordering::Relaxed),
-            link,
-            live,
-        }
-    }
-
-    fn answered(mut self, tells_time: bool, reply: Result<&Value, &Failure>) {
-        self.is_answered = true;
-        let (link, live) = (self.link, &*self.live);
-        if tells_time
-            && let Ok(reply) = reply
-            && let Some(micros) = time_of(reply)
-        {
-            live.time.record(micros, self.began.elapsed());
-            link.clock.says(micros, self.began);
-        }
-        match reply {
-            Err(Failure::Reply(error)) if is_silence(error) => {
-                link.count_timeout(live, self.replies);
-            }
-            reply => {
-                live.replies.fetch_add(1, Ordering::Relaxed);
-                if live.consecutive_timeouts.load(Ordering::Relaxed) != 0 {
-                    live.consecutive_timeouts.store(0, Ordering::Relaxed);
-                }
-                if let Err(Failure::Reply(error)) = reply
-                    && link.is_unusable(live, error)
-                {
-                    link.drop_connection(live);
-                    // The peer accepts connections and closes them: a balancer without a server.
-                    if !live.works.load(Ordering::Relaxed) {
-                        let at = link.target.place();
-                        link.record_failure(connect_error(&at, error.clone(), true));
-                    }
-                } else if !live.works.load(Ordering::Relaxed) {
-                    live.works.store(true, Ordering::Relaxed);
-                }
-            }
-        }
-    }
-}
-
-impl Drop for SentOn<'_> {
+impl Drop for PendingReply<'_> {
     fn drop(&mut self) {
         if !self.is_answered && self.began.elapsed() >= QUIET {
-            self.link.count_timeout(&self.live, self.replies);
+            self.link.count_timeout(self.live, self.replies);
         }
     }
 }

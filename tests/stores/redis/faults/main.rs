@@ -5,6 +5,7 @@
 
 mod access;
 mod background;
+mod batches;
 mod connection_rate;
 mod connections;
 mod large_answers;

@@ -17,7 +17,8 @@ const REFUSED: u8 = 3;
 
 /// The script that completes several claims.
 ///
-/// A server that does not know it learns it from one completion, which sends its source; the others go alone meanwhile.
+/// A server that does not know it learns it from one completion of a busy connection, which sends its source; the others
+/// go alone meanwhile.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Batches {
     script: Arc<BatchScript>,
@@ -47,22 +48,23 @@ impl Batches {
         }
     }
 
-    pub(super) fn form(&self) -> Form<'_> {
+    /// `is_busy`: whether other commands are under way on the connection.
+    pub(super) fn form(&self, is_busy: impl FnOnce() -> bool) -> Form<'_> {
         match self.state.load(Ordering::Relaxed) {
             KNOWN => Form::InBatch(&self.script),
-            UNKNOWN if self.moves(UNKNOWN, LOADING) => Form::Teaching(Lesson(self)),
+            UNKNOWN if is_busy() && self.moves(UNKNOWN, LOADING) => Form::Teaching(Lesson(self)),
             _ => Form::Alone,
         }
     }
 
-    /// Notes the failure of a completion. Returns whether it may succeed alone, now.
+    /// Notes the failure of a completion. Returns whether it may succeed alone.
     pub(super) fn failed(&self, failure: &Failure) -> bool {
         let Failure::Reply(error) = failure else {
             return false;
         };
         if is_unknown_script(error) {
             self.moves(KNOWN, UNKNOWN);
-            return true;
+            return false;
         }
         // A proxy in front of several servers, a user without the right to `MGET`, a server without a part of it.
         let is_refused = matches!(error.code(), Some("CROSSSLOT" | "NOPERM" | "ERR"));

@@ -87,7 +87,7 @@ impl<'a> Completing<'a> {
                     |words: &mut Words<'_>| script.write(words, &[key], &arguments, by_source);
                 ready.begin(&script.on_key(name, &run))
             };
-            Some(match core.batches.form() {
+            Some(match core.batches.form(|| ready.is_busy()) {
                 Form::InBatch(script) => {
                     let command = BatchCommand {
                         script,

@@ -31,7 +31,12 @@ impl Connection {
         }
     }
 
-    /// The same, in a batch.
+    /// Whether other commands are under way on the wire.
+    pub(super) fn is_busy(&self) -> bool {
+        matches!(self, Self::Wire(wire) if wire.is_busy())
+    }
+
+    /// Sends a command in a batch; `None`: there is no wire.
     pub(super) fn begin_in_batch(
         &self,
         command: &BatchCommand<'_>,

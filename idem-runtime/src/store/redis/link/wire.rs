@@ -81,6 +81,11 @@ impl Wire {
         })
     }
 
+    /// Whether a command would be queued.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.0.lock().is_idle()
+    }
+
     /// Sends a command, together with others of its script that are sent at the same time.
     pub(super) fn begin_in_batch(&self, command: &BatchCommand<'_>) -> RedisResult<PendingReplies> {
         let encode = |out: &mut Vec<u8>| command.write(out);
@@ -186,6 +191,15 @@ impl Future for PendingReplies {
 }
 
 impl PendingReplies {
+    /// How long the command has been in flight. `None`: it is in the queue, or has its replies.
+    pub(super) fn waited(&self) -> Option<Duration> {
+        let slot = self.slot?;
+        let state = self.shared.lock();
+        let mut in_flight = state.in_flight.iter();
+        let sent = in_flight.find(|sent| sent.slot == Some(slot))?;
+        Some(sent.sent.elapsed())
+    }
+
     /// Ends when the task has not run for as long as a reply may take.
     fn poll_watchdog(&mut self, turns: u64, response: Duration, cx: &mut Context<'_>) -> Poll<()> {
         let set = || Watchdog {

@@ -1,0 +1,259 @@
+//! Completions that are sent together, which share a script.
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use idem_harness::Command;
+use idem_runtime::store::{CompleteReply, Header, OutcomeKind, ReadReply, Record};
+use idem_tests::claims::{finished, take};
+use idem_tests::shop::proxied;
+
+use crate::key;
+use crate::prelude::*;
+
+const STORED: Result<CompleteReply, StoreErrorKind> = Ok(CompleteReply::Stored { late: false });
+
+/// Claims and their answers, of the keys from `first` on.
+struct Claims(Vec<(RecordKey, Header, Bytes)>);
+
+impl Claims {
+    async fn of(store: &RedisStore, numbers: std::ops::Range<usize>) -> Self {
+        let claims = numbers.map(async |number| {
+            let key = key(number);
+            let claim = takes(store, &key).await;
+            let record = finished(&claim, OutcomeKind::Value, number.to_string().as_bytes());
+            (key, claim, record)
+        });
+        Self(join_all(claims).await)
+    }
+
+    /// Sends all completions at once.
+    async fn complete(&self, store: &RedisStore) -> Vec<Result<CompleteReply, StoreErrorKind>> {
+        let completions = self.0.iter().map(async |(key, claim, record)| {
+            let reply = store.complete_claim(key, claim, record).await;
+            reply.map_err(|error| error.kind())
+        });
+        join_all(completions).await
+    }
+
+    async fn assert_stored(&self, store: &RedisStore) {
+        for (key, _, record) in &self.0 {
+            assert_eq!(there(store, key).await.as_bytes(), record);
+        }
+    }
+}
+
+async fn takes(store: &RedisStore, key: &RecordKey) -> Header {
+    take(store, key, &asks(store.new_owner(key))).await
+}
+
+async fn there(store: &RedisStore, key: &RecordKey) -> Record {
+    match store.read(key).await.unwrap() {
+        ReadReply::Found { record, .. } => record,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A store whose server knows the script.
+async fn taught(url: &str, first: usize) -> RedisStore {
+    let store = connect(url).await.unwrap();
+    for numbers in [first..first + 10, first + 10..first + 20] {
+        let claims = Claims::of(&store, numbers).await;
+        assert!(
+            claims
+                .complete(&store)
+                .await
+                .iter()
+                .all(|reply| *reply == STORED)
+        );
+    }
+    store
+}
+
+/// The numbers of keys of the completions that clients have sent.
+fn sizes(commands: &[Command]) -> Vec<usize> {
+    let scripts = commands.iter().filter(|command| {
+        !command.is_from_script() && matches!(&*command.name, "EVALSHA" | "EVAL")
+    });
+    scripts
+        .map(|script| script.args[1].parse().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn completions_that_meet_share_a_script_of_32_at_most() {
+    let server = RedisServer::start();
+    let store = taught(&server.url(), 1_000).await;
+    let claims = Claims::of(&store, 0..100).await;
+    let mut monitor = server.monitor();
+    assert_eq!(claims.complete(&store).await, [STORED; 100]);
+    let sizes = sizes(&monitor.commands());
+    assert_eq!(sizes.iter().sum::<usize>(), 100);
+    assert!(
+        sizes.len() <= 5 && sizes.iter().all(|size| *size <= 32),
+        "{sizes:?}"
+    );
+    claims.assert_stored(&store).await;
+}
+
+#[tokio::test]
+async fn a_server_learns_the_script_on_a_busy_connection_only() {
+    let server = RedisServer::start();
+    let store = connect(server.url()).await.unwrap();
+    let (warm, one, two) = (
+        Claims::of(&store, 0..1).await,
+        Claims::of(&store, 1..2).await,
+        Claims::of(&store, 2..3).await,
+    );
+    assert_eq!(warm.complete(&store).await, [STORED]);
+    let mut monitor = server.monitor();
+    for alone in [one, two] {
+        assert_eq!(alone.complete(&store).await, [STORED]);
+    }
+    assert_eq!(sizes(&monitor.commands()), [1; 2]);
+    let claims = Claims::of(&store, 10..20).await;
+    monitor.commands();
+    assert_eq!(claims.complete(&store).await, [STORED; 10]);
+    let commands = monitor.commands();
+    assert_eq!(sizes(&commands), [1; 10]);
+    let sources = commands.iter().filter(|command| command.name == "EVAL");
+    assert_eq!(sources.count(), 1);
+    let claims = Claims::of(&store, 20..30).await;
+    monitor.commands();
+    assert_eq!(claims.complete(&store).await, [STORED; 10]);
+    assert!(sizes(&monitor.commands()).len() <= 2);
+}
+
+/// Every other state of a record is decided as it would be alone.
+#[tokio::test]
+async fn each_completion_has_its_own_outcome() {
+    let server = RedisServer::start();
+    let store = taught(&server.url(), 1_000).await;
+    let claims = Claims::of(&store, 0..11).await;
+    let name = |number: usize| claims.0[number].0.name();
+    let watch = store.watch(&claims.0[1].0).await.unwrap();
+    let mut watch = watch.expect("the server has notifications");
+    server.cli(&["SETRANGE", &name(1), "1", "W"]);
+    server.cli(&["DEL", &name(2)]);
+    server.cli(&["DEL", &name(3)]);
+    server.cli(&["LPUSH", &name(3), "a list"]);
+    server.cli(&["SET", &name(4), "no record of idem", "PX", "60000"]);
+    server.cli(&["DEL", &name(5)]);
+    let successor = takes(&store, &claims.0[5].0).await;
+    server.cli(&["DEL", &name(6)]);
+    let winner = takes(&store, &claims.0[6].0).await;
+    let won = finished(&winner, OutcomeKind::Value, b"won");
+    let stored = store.complete_claim(&claims.0[6].0, &winner, &won).await;
+    assert_eq!(stored.unwrap(), CompleteReply::Stored { late: false });
+
+    let mut monitor = server.monitor();
+    let replies = claims.complete(&store).await;
+    assert!(sizes(&monitor.commands()).iter().any(|size| *size > 4));
+    for number in [0, 1, 7, 8, 9, 10] {
+        assert_eq!(replies[number], STORED, "{number}");
+    }
+    assert_eq!(replies[2], Ok(CompleteReply::Stored { late: true }));
+    for number in [3, 4] {
+        let reply = &replies[number];
+        assert!(
+            matches!(reply, Ok(CompleteReply::Unreadable(_))),
+            "{reply:?}"
+        );
+    }
+    let reply = &replies[5];
+    assert!(
+        matches!(reply, Ok(CompleteReply::Superseded { .. })),
+        "{reply:?}"
+    );
+    let reply = &replies[6];
+    assert!(
+        matches!(reply, Ok(CompleteReply::Adopted { record, .. }) if record.header.owner == winner.owner),
+        "{reply:?}"
+    );
+    assert_eq!(server.cli(&["TYPE", &name(3)]), "list");
+    assert_eq!(server.cli(&["GET", &name(4)]), "no record of idem");
+    let running = there(&store, &claims.0[5].0).await;
+    assert_eq!(running.header.owner, successor.owner);
+    // The end of the watched one was published.
+    tokio::time::timeout(Duration::from_secs(20), watch.changed())
+        .await
+        .expect("the watcher is notified");
+}
+
+#[tokio::test]
+async fn a_server_that_forgets_the_script_learns_it_again() {
+    let server = RedisServer::start();
+    let store = taught(&server.url(), 1_000).await;
+    let claims = Claims::of(&store, 0..20).await;
+    server.cli(&["SCRIPT", "FLUSH"]);
+    assert_eq!(claims.complete(&store).await, [STORED; 20]);
+    claims.assert_stored(&store).await;
+    for numbers in [20..40, 40..60] {
+        let claims = Claims::of(&store, numbers).await;
+        assert_eq!(claims.complete(&store).await, [STORED; 20]);
+    }
+    let claims = Claims::of(&store, 60..80).await;
+    let mut monitor = server.monitor();
+    assert_eq!(claims.complete(&store).await, [STORED; 20]);
+    assert!(sizes(&monitor.commands()).len() <= 2);
+}
+
+#[tokio::test]
+async fn a_user_without_the_right_to_mget_completes_one_by_one() {
+    let (server, url) = with_user(DOCUMENTED);
+    let store = taught(&url, 1_000).await;
+    let claims = Claims::of(&store, 0..20).await;
+    let mut monitor = server.monitor();
+    assert_eq!(claims.complete(&store).await, [STORED; 20]);
+    assert_eq!(sizes(&monitor.commands()), [1; 20]);
+    claims.assert_stored(&store).await;
+    let rules = format!("ACL SETUSER app reset on >{PASSWORD} {DOCUMENTED} +mget");
+    server.cli(&rules.split_whitespace().collect::<Vec<_>>());
+    let store = taught(&url, 2_000).await;
+    let claims = Claims::of(&store, 100..120).await;
+    monitor.commands();
+    assert_eq!(claims.complete(&store).await, [STORED; 20]);
+    assert!(sizes(&monitor.commands()).len() <= 2);
+    // The right is withdrawn, in the middle of the work.
+    let claims = Claims::of(&store, 200..220).await;
+    server.cli(&["ACL", "SETUSER", "app", "-mget"]);
+    assert_eq!(claims.complete(&store).await, [STORED; 20]);
+    claims.assert_stored(&store).await;
+}
+
+#[tokio::test]
+async fn a_full_memory_takes_the_answers_of_a_batch() {
+    let server = RedisServer::start();
+    let store = taught(&server.url(), 1_000).await;
+    let claims = Claims::of(&store, 0..20).await;
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    let mut monitor = server.monitor();
+    assert_eq!(claims.complete(&store).await, [STORED; 20]);
+    assert!(sizes(&monitor.commands()).len() <= 2);
+    claims.assert_stored(&store).await;
+}
+
+#[tokio::test]
+async fn a_batch_whose_reply_is_lost_is_sent_again() {
+    let (server, proxy) = proxied();
+    let short = |builder: RedisStoreBuilder| builder.response_timeout(Duration::from_secs(1));
+    let store = short(RedisStore::builder(&proxy.url()))
+        .connect()
+        .await
+        .unwrap();
+    for numbers in [0..10, 10..20] {
+        assert_eq!(
+            Claims::of(&store, numbers).await.complete(&store).await,
+            [STORED; 10]
+        );
+    }
+    let claims = Claims::of(&store, 20..40).await;
+    proxy.drop_next_reply_to("EVALSHA");
+    let replies = claims.complete(&store).await;
+    assert_eq!(proxy.stats().dropped_replies, 1);
+    let lost = replies.iter().filter(|reply| **reply != STORED).count();
+    assert!(lost > 0);
+    // Each of them is the owner's own answer, whether it was stored or not.
+    assert_eq!(claims.complete(&store).await, [STORED; 20]);
+    claims.assert_stored(&store).await;
+    drop(server);
+}
