@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use futures_util::future::join_all;
 use idem_harness::Command;
-use idem_runtime::store::{CompleteReply, Header, OutcomeKind, ReadReply, Record};
+use idem_runtime::store::{CompleteReply, Header, JournalKind, OutcomeKind, ReadReply, Record};
 use idem_tests::claims::{finished, take};
 use idem_tests::shop::proxied;
 
@@ -256,4 +256,20 @@ async fn a_batch_whose_reply_is_lost_is_sent_again() {
     assert_eq!(claims.complete(&store).await, [STORED; 20]);
     claims.assert_stored(&store).await;
     drop(server);
+}
+
+/// The script would read all of the journal.
+#[tokio::test]
+async fn a_claim_with_a_journal_is_completed_alone() {
+    let server = RedisServer::start();
+    let store = taught(&server.url(), 1_000).await;
+    let mut claims = Claims::of(&store, 0..20).await;
+    for (_, claim, _) in &mut claims.0[10..] {
+        claim.journal = JournalKind::Steps;
+    }
+    let mut monitor = server.monitor();
+    assert_eq!(claims.complete(&store).await, [STORED; 20]);
+    let sizes = sizes(&monitor.commands());
+    assert_eq!(sizes.iter().sum::<usize>(), 20);
+    assert!((11..=12).contains(&sizes.len()), "{sizes:?}");
 }

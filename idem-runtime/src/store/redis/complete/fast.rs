@@ -65,10 +65,11 @@ impl<'a> Completing<'a> {
     /// Sends the command of this completion. `None`: nothing was sent.
     fn begin(&self) -> Option<(Result<Exchange<'a>, Failure>, Command<'a>)> {
         let (core, record) = (self.core, self.record);
-        let claim = self.claim.filter(|_| core.compares);
-        if claim.is_some_and(|claim| !claim.journal.is_none()) {
+        // A record with a journal is in the way of the shorter forms.
+        if (self.claim).is_some_and(|claim| !claim.journal.is_none()) {
             return None;
         }
+        let claim = self.claim.filter(|_| core.compares);
         if claim.is_none() && record.len() >= LARGE {
             return None;
         }
