@@ -96,12 +96,14 @@ impl Link {
     ///
     /// A command without a reply may have been executed, which the scripts make harmless.
     pub(super) async fn send(&self, command: &RoutedCommand<'_>) -> Result<Value, Failure> {
+        // Read before the command is written: the server's time is compared with it.
+        let began = command.tells_time.then(Instant::now);
         let Some(exchange) = self.ready().and_then(|ready| ready.begin(command)) else {
             // Boxed: larger, and seldom needed.
             return Box::pin(self.connect_and_send(command)).await;
         };
         let exchange = exchange?;
-        let timed = (command.tells_time).then(|| (Arc::clone(&exchange.live), Instant::now()));
+        let timed = began.map(|began| (Arc::clone(&exchange.live), began));
         let reply = exchange.await;
         if let Some((live, began)) = timed {
             self.read_time(&live, began, &reply);

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use futures_util::future::join_all;
 use idem_harness::Command;
-use idem_runtime::store::{CompleteReply, Header, JournalKind, OutcomeKind, ReadReply, Record};
+use idem_runtime::store::{
+    CompleteReply, Header, Journal, JournalKind, OutcomeKind, ReadReply, Record, Remains,
+};
 use idem_tests::claims::{finished, take};
 use idem_tests::shop::proxied;
 
@@ -258,18 +260,68 @@ async fn a_batch_whose_reply_is_lost_is_sent_again() {
     drop(server);
 }
 
-/// The script would read all of the journal.
+/// The script reads all records before it writes the first one.
+#[tokio::test]
+async fn the_first_of_two_completions_of_a_claim_counts() {
+    let server = RedisServer::start();
+    let store = taught(&server.url(), 1_000).await;
+    let mut claims = Claims::of(&store, 0..10).await;
+    let (key, claim, first) = claims.0[4].clone();
+    for outcome in [OutcomeKind::Unknown, OutcomeKind::Value] {
+        let again = finished(&claim, outcome, b"another");
+        claims.0.push((key.clone(), claim, again));
+    }
+    let mut monitor = server.monitor();
+    assert_eq!(claims.complete(&store).await, [STORED; 12]);
+    assert!(sizes(&monitor.commands()).iter().any(|size| *size > 4));
+    assert_eq!(there(&store, &key).await.as_bytes(), &first);
+}
+
+/// The script of batches would leave it to the other one.
 #[tokio::test]
 async fn a_claim_with_a_journal_is_completed_alone() {
     let server = RedisServer::start();
     let store = taught(&server.url(), 1_000).await;
-    let mut claims = Claims::of(&store, 0..20).await;
-    for (_, claim, _) in &mut claims.0[10..] {
-        claim.journal = JournalKind::Steps;
-    }
+    let mut claims = Claims::of(&store, 0..10).await;
+    let (key, claim, _) = &claims.0[4];
+    let journal = Journal::new(Bytes::from_static(b"\0\0\0\x01a"));
+    let released =
+        (store.release_with_journal(key, &claim.owner, Remains::Attempt, &journal)).await;
+    released.unwrap();
+    let mut request = asks(store.new_owner(key));
+    request.max_attempts = None;
+    let mut claim = take(&store, key, &request).await;
+    claim.journal = JournalKind::Attempts;
+    assert_eq!(there(&store, key).await.header.journal, claim.journal);
+    let mut done = claim;
+    done.journal = JournalKind::None;
+    let record = finished(&done, OutcomeKind::Value, b"4");
+    claims.0[4] = (key.clone(), claim, record);
     let mut monitor = server.monitor();
+    assert_eq!(claims.complete(&store).await, [STORED; 10]);
+    assert_eq!(sizes(&monitor.commands()).iter().sum::<usize>(), 10);
+    claims.assert_stored(&store).await;
+}
+
+#[tokio::test]
+async fn a_completion_that_the_server_refuses_fails_alone() {
+    let server = RedisServer::start();
+    let store = taught(&server.url(), 1_000).await;
+    let mut claims = Claims::of(&store, 0..20).await;
+    let (_, claim, record) = &mut claims.0[4];
+    let mut expired = *claim;
+    expired.retain = Duration::ZERO;
+    *record = finished(&expired, OutcomeKind::Value, b"no life");
+    let mut monitor = server.monitor();
+    let mut replies = claims.complete(&store).await;
+    assert!(replies.remove(4).is_err());
+    assert_eq!(replies, [STORED; 19]);
+    assert!(sizes(&monitor.commands()).len() <= 3);
+    claims.0.remove(4);
+    claims.assert_stored(&store).await;
+    // Others still share a script.
+    let claims = Claims::of(&store, 20..40).await;
+    monitor.commands();
     assert_eq!(claims.complete(&store).await, [STORED; 20]);
-    let sizes = sizes(&monitor.commands());
-    assert_eq!(sizes.iter().sum::<usize>(), 20);
-    assert!((11..=12).contains(&sizes.len()), "{sizes:?}");
+    assert!(sizes(&monitor.commands()).len() <= 2);
 }

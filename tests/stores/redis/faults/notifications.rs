@@ -4,8 +4,8 @@ use bytes::Bytes;
 use idem_harness::RespConn;
 use idem_runtime::key::KeyDigest;
 use idem_runtime::store::{
-    CompleteReply, Header, OutcomeKind, ReadReply, ReleaseReply, Remains, RenewReply, ResolveReply,
-    State,
+    CompleteReply, Header, Journal, OutcomeKind, ReadReply, ReleaseReply, Remains, RenewReply,
+    ResolveReply, State,
 };
 use idem_tests::claims::{finished, take};
 use idem_tests::shop::{cluster_is_up, started};
@@ -163,6 +163,30 @@ async fn the_end_of_an_unwatched_claim_is_not_notified() {
         let small = done(&third, OutcomeKind::Tombstone);
         store.complete_claim(&key(), &third, &small).await.unwrap();
         assert_eq!(listener.told(), 0);
+    }
+}
+
+/// The mark of a watcher has no place in a claim with a journal.
+#[tokio::test]
+async fn the_end_of_a_claim_with_a_journal_is_notified() {
+    let (server, store) = started().await;
+    let mut listener = Listener::new(&server, "SUBSCRIBE", "PUBLISH");
+    let attempts = |count| {
+        let attempt: &[u8] = b"\0\0\0\x01a";
+        Journal::new(attempt.repeat(count).into())
+    };
+    for (number, often) in [(1, 0), (2, 1), (3, 1)] {
+        let claim = claim(&store, number).await;
+        if often > 0 {
+            wait(&store).await;
+        }
+        let journal = attempts(number.into());
+        let released = store
+            .release_with_journal(&key(), &claim.owner, Remains::Attempt, &journal)
+            .await
+            .unwrap();
+        assert_eq!(released, ReleaseReply::Released);
+        assert_eq!(listener.told(), often, "attempt {number}");
     }
 }
 

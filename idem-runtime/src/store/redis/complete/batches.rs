@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::store::redis::failure::{Failure, is_unknown_script};
+use crate::store::redis::failure::{Failure, has_no_room, is_unknown_script};
 use crate::store::redis::link::BatchScript;
 use crate::store::redis::script::Scripts;
 
@@ -57,7 +57,7 @@ impl Batches {
         }
     }
 
-    /// Notes the failure of a completion. Returns whether it may succeed alone.
+    /// Records the failure of a completion that was sent for the script of batches. Whether it may succeed alone.
     pub(super) fn failed(&self, failure: &Failure) -> bool {
         let Failure::Reply(error) = failure else {
             return false;
@@ -67,7 +67,9 @@ impl Batches {
             return false;
         }
         // A proxy in front of several servers, a user without the right to `MGET`, a server without a part of it.
-        let is_refused = matches!(error.code(), Some("CROSSSLOT" | "NOPERM" | "ERR"));
+        let is_refused = matches!(error.code(), Some("CROSSSLOT" | "NOPERM" | "ERR"))
+            // Of the connection: its last reply.
+            && !has_no_room(error);
         if is_refused {
             self.state.store(REFUSED, Ordering::Relaxed);
         }
@@ -92,5 +94,66 @@ impl Lesson<'_> {
 impl Drop for Lesson<'_> {
     fn drop(&mut self) {
         self.0.moves(LOADING, UNKNOWN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+
+    use super::*;
+
+    fn known() -> Batches {
+        let (one, many) = ("one".to_owned(), "many".to_owned());
+        Batches {
+            script: Arc::new(BatchScript { one, many }),
+            state: AtomicU8::new(KNOWN),
+        }
+    }
+
+    fn said(line: &str) -> Failure {
+        let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
+        let Value::ServerError(error) = reply else {
+            panic!("{line} is an error")
+        };
+        Failure::Reply(error.into())
+    }
+
+    #[test]
+    fn a_refusal_ends_batches_and_a_passing_error_does_not() {
+        let silent = std::io::Error::from(std::io::ErrorKind::TimedOut);
+        for (failure, is_refused, state) in [
+            (said("CROSSSLOT Keys in request"), true, REFUSED),
+            (said("NOPERM No permissions"), true, REFUSED),
+            (said("ERR unknown command 'MGET'"), true, REFUSED),
+            (said("NOSCRIPT No matching script"), false, UNKNOWN),
+            (said("LOADING Redis is loading"), false, KNOWN),
+            (said("READONLY You can't write"), false, KNOWN),
+            (said("OOM command not allowed"), false, KNOWN),
+            (said("BUSY Redis is busy"), false, KNOWN),
+            (said("ERR max number of clients reached"), false, KNOWN),
+            (Failure::Reply(silent.into()), false, KNOWN),
+        ] {
+            let batches = known();
+            assert_eq!(batches.failed(&failure), is_refused);
+            assert_eq!(batches.state.load(Ordering::Relaxed), state);
+        }
+    }
+
+    #[test]
+    fn one_completion_at_a_time_sends_the_source() {
+        let batches = known();
+        batches.failed(&said("NOSCRIPT No matching script"));
+        assert!(matches!(batches.form(|| false), Form::Alone));
+        for learns in [false, true] {
+            let Form::Teaching(lesson) = batches.form(|| true) else {
+                panic!("the server does not know it")
+            };
+            assert!(matches!(batches.form(|| true), Form::Alone));
+            if learns {
+                lesson.learned();
+            }
+        }
+        assert!(matches!(batches.form(|| false), Form::InBatch(_)));
     }
 }

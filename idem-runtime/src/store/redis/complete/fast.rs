@@ -41,7 +41,10 @@ enum Stage<'a> {
 /// The command in flight.
 enum Command<'a> {
     CompareAndSet,
+    /// The script for all cases.
     Script,
+    /// That, or the script of batches with others.
+    InBatch,
     /// The script of batches, by its source.
     Source(Lesson<'a>),
 }
@@ -95,7 +98,7 @@ impl<'a> Completing<'a> {
                         key,
                         arguments,
                     };
-                    (ready.begin_in_batch(&command)?, Command::Script)
+                    (ready.begin_in_batch(&command)?, Command::InBatch)
                 }
                 Form::Teaching(lesson) => {
                     let sent = alone(ready, &core.scripts.complete_batch, true)?;
@@ -135,14 +138,16 @@ impl<'a> Completing<'a> {
                 }
                 Err(error) => Some(Stage::Other(Box::pin(future::ready(Err(error))))),
             },
-            (_, Err(failure)) if batches.failed(&failure) => Some(self.complete(None)),
+            (Command::InBatch | Command::Source(_), Err(failure)) if batches.failed(&failure) => {
+                Some(self.complete(None))
+            }
             (Command::Source(lesson), Ok(reply)) => {
                 lesson.learned();
                 (reply != Value::Int(1)).then(|| self.complete(None))
             }
-            (Command::Script, Ok(Value::Int(1))) => None,
+            (Command::Script | Command::InBatch, Ok(Value::Int(1))) => None,
             // The script of batches leaves it to the other one.
-            (Command::Script, Ok(Value::Int(0))) => Some(self.complete(None)),
+            (Command::InBatch, Ok(Value::Int(0))) => Some(self.complete(None)),
             (_, reply) => Some(self.complete(Some(reply))),
         }
     }

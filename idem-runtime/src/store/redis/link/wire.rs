@@ -167,6 +167,8 @@ pub(super) struct PendingReplies {
 /// The time limit of a sender on another runtime than the task, which may exist and not be driven.
 struct Watchdog {
     timer: Pin<Box<Sleep>>,
+    /// When the timer was set.
+    since: Instant,
     /// Turns of the task when the timer was set. With another one since, the task has the time limit.
     turns: u64,
 }
@@ -183,6 +185,7 @@ impl Future for PendingReplies {
         drop(state);
         if replies.is_pending() {
             ready!(self.poll_watchdog(turns, response, cx));
+            self.leave();
             return Poll::Ready(Err(late()));
         }
         self.slot = None;
@@ -191,19 +194,33 @@ impl Future for PendingReplies {
 }
 
 impl PendingReplies {
-    /// How long the command has been in flight. `None`: it is in the queue, or has its replies.
+    /// How long the command has been in flight, or in the queue of a task that does not run. `None`: it is in the queue
+    /// of one that runs, or has its replies.
     pub(super) fn waited(&self) -> Option<Duration> {
         let slot = self.slot?;
         let state = self.shared.lock();
         let mut in_flight = state.in_flight.iter();
-        let sent = in_flight.find(|sent| sent.slot == Some(slot))?;
-        Some(sent.sent.elapsed())
+        if let Some(sent) = in_flight.find(|sent| sent.slot == Some(slot)) {
+            return Some(sent.sent.elapsed());
+        }
+        let watchdog = self.watchdog.as_ref()?;
+        let is_queued = !state.slots.has_replied(slot);
+        (is_queued && watchdog.turns == state.turns).then(|| watchdog.since.elapsed())
+    }
+
+    /// The sender leaves its place.
+    fn leave(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            // Dropped without the lock, as above.
+            let _left = self.shared.lock().slots.abandon(slot);
+        }
     }
 
     /// Ends when the task has not run for as long as a reply may take.
     fn poll_watchdog(&mut self, turns: u64, response: Duration, cx: &mut Context<'_>) -> Poll<()> {
         let set = || Watchdog {
             timer: Box::pin(tokio::time::sleep(response)),
+            since: Instant::now(),
             turns,
         };
         let watchdog = match &mut self.watchdog {
@@ -226,10 +243,7 @@ impl PendingReplies {
 
 impl Drop for PendingReplies {
     fn drop(&mut self) {
-        if let Some(slot) = self.slot {
-            // Dropped without the lock, as above.
-            let _left = self.shared.lock().slots.abandon(slot);
-        }
+        self.leave();
     }
 }
 

@@ -8,7 +8,7 @@ if DECLARED then
   -- Numbers as strings, see complete_own.lua.
   local there = call('GETRANGE', key, '0', '56')
   local layout, state = sub(there, 1, 1), sub(there, 2, 2)
-  if (layout == '2' and #there == 56 or layout == '4' and kept) and (state == 'P' or state == 'W')
+  if (layout == '2' and #there == 56 or layout == '4' and #there > 56 and kept) and (state == 'P' or state == 'W')
       and sub(there, 3, 18) == ARGV[1] then
     local high, low = string.byte(there, 26, 27)
     -- A larger number of attempts takes the general path, as does a record without a life.
@@ -26,7 +26,8 @@ if DECLARED then
         -- so that KEEPTTL finds the life that was there.
         call('SET', key, free .. sub(there, 32, 56) .. (kept or ''), 'KEEPTTL')
       end
-      if state == 'W' then redis.pcall(PUBLISH, key, '') end
+      -- wait.lua marks no claim with a journal, so each end of one is notified.
+      if state == 'W' or layout == '4' then redis.pcall(PUBLISH, key, '') end
       return 1
     end
   end

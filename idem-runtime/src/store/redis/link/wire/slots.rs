@@ -75,6 +75,11 @@ impl Slots {
         None
     }
 
+    /// Whether the sender can take its result.
+    pub(super) fn has_replied(&self, id: SlotId) -> bool {
+        matches!(self.slots[id.at()], Slot::Replied(_))
+    }
+
     /// Whether the sender has left.
     pub(super) fn has_left(&self, id: SlotId) -> bool {
         matches!(self.slots[id.at()], Slot::Abandoned)

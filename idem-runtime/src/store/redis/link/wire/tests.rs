@@ -595,6 +595,36 @@ fn a_stalled_runtime_delays_no_other_beyond_the_time_limit() {
     assert_eq!(wire.0.lock().slots.used(), 0);
 }
 
+/// Commands behind a task that does not run. Some senders wait for the time limit, others leave before it.
+#[test]
+fn a_sender_knows_how_long_a_stalled_runtime_took() {
+    let limit = Duration::from_secs(1);
+    let stalled = timed_runtime();
+    let (wire, _server) = stalled.block_on(async {
+        let (here, there) = tokio::io::duplex(1 << 16);
+        (over(here, limit), there)
+    });
+    timed_runtime().block_on(async {
+        let mut lone = begin(&wire, "lone");
+        let mut queued = begin(&wire, "queued");
+        for pending in [&mut lone, &mut queued] {
+            assert!(poll_once(Pin::new(&mut *pending)).await.is_none());
+            let waited = pending.waited().expect("no reply has arrived");
+            assert!(waited < limit);
+        }
+        let late = (&mut lone).await.map(|replies| replies.first);
+        assert!(late.unwrap_err().is_timeout());
+        assert_eq!(lone.waited(), None, "it has its error");
+        let waited = queued.waited().expect("no reply has arrived");
+        assert!(waited >= limit / 2, "{waited:?}");
+    });
+    // A task that runs has the time limit.
+    let queued = begin(&wire, "queued");
+    assert_eq!(queued.waited(), None);
+    stalled.block_on(settle());
+    assert!(queued.waited().is_some(), "it is in flight");
+}
+
 #[tokio::test]
 async fn a_stream_cut_at_any_byte_gives_each_sender_its_reply_or_an_error() {
     let replies = b"$3\r\none\r\n*2\r\n$1\r\na\r\n$-1\r\n:3\r\n-ERR four\r\n+five\r\n";
