@@ -13,15 +13,15 @@ use http_body::Body;
 use tower_service::Service;
 
 use super::body::{Buffered, Frames, RequestBody, ResponseBody};
-use super::exchange::{Disposition, Ended, Exchange, Rules};
+use super::exchange::{Disposition, Ended, Exchange};
 use super::key::KeyRefusal;
 use super::problem::Problem;
 use super::replayed::mark_replayed;
 use super::request;
 use super::settings::Settings;
 use super::status::KeyVerdict;
-use crate::call::CallBuilder;
 use crate::error::ErrorKind;
+use crate::lifecycle::context::Context as CallContext;
 use crate::lifecycle::reconcile::{reconciled, unsettled};
 use crate::outcome::provenance::AnswerSource;
 
@@ -159,9 +159,14 @@ where
     let call = settings.labelled(call, &parts);
     let (method, head) = (parts.method.clone(), settings.head(&parts));
     let call = call.gate(settings.gate(scope.as_deref(), head.as_ref()));
-    let request = Request::from_parts(parts, body);
-    let run = run(call, inner, request, Arc::clone(&settings));
-    let Exchange { end, how } = Box::pin(run).await;
+    let execution = Box::new(Execution {
+        settings: Arc::clone(&settings),
+        inner,
+        request: Request::from_parts(parts, body),
+    });
+    let Exchange { end, how } = call
+        .finish(move |context| Box::pin(execution.run(context)))
+        .await;
     match end {
         Ended::Answered {
             mut response,
@@ -203,37 +208,40 @@ where
     }
 }
 
-/// Runs the call: its body is the inner service, in a task of its own.
-async fn run<S, B, R>(
-    call: CallBuilder<Arc<Rules>>,
-    mut inner: S,
-    request: Request<RequestBody<B>>,
+/// The body of a request's call: the request, and the inner service that executes it.
+///
+/// Boxed, and its future as well: a call moves its body several times before it is polled.
+struct Execution<S, B: Body> {
     settings: Arc<Settings>,
-) -> Exchange<R, S::Error>
+    inner: S,
+    request: Request<RequestBody<B>>,
+}
+
+impl<S, B, R> Execution<S, B>
 where
-    S: Service<Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
-    S::Future: Send,
-    S::Error: Send + 'static,
-    B: Body + Send + 'static,
-    B::Error: Send,
-    R: Body + Send + 'static,
-    R::Error: Send,
+    S: Service<Request<RequestBody<B>>, Response = Response<R>>,
+    B: Body,
+    R: Body,
 {
-    call.finish(move |context| async move {
-        if let Some(hook) = &settings.reconcile
+    async fn run(self: Box<Self>, context: CallContext) -> Exchange<R, S::Error> {
+        if let Some(hook) = &self.settings.reconcile
             && unsettled()
         {
-            let asked = copy(&request);
+            let asked = copy(&self.request);
             // The hook is called inside the future, where its panics are caught.
             let hook = async { hook(asked, context).await };
             if let Some(landed) = reconciled(hook).await {
                 return Exchange::landed(landed);
             }
         }
+        let Self {
+            settings,
+            mut inner,
+            request,
+        } = *self;
         let result = inner.call(request).await;
         Exchange::of(result, &settings.rules, settings.max_response_bytes()).await
-    })
-    .await
+    }
 }
 
 /// Copies a request whose body is in memory.
