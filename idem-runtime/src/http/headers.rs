@@ -239,14 +239,6 @@ impl StoredHeaders {
         }
     }
 
-    /// The same for trailers; without any left there are none.
-    pub(super) fn retain_trailers(&self, trailers: &mut Option<HeaderMap>) {
-        if let Some(fields) = trailers {
-            self.retain(fields);
-        }
-        *trailers = trailers.take().filter(|fields| !fields.is_empty());
-    }
-
     fn stores(&self, headers: &HeaderMap, name: &HeaderName) -> bool {
         let text = name.as_str();
         let is_listed = match &self.list {
@@ -375,12 +367,6 @@ mod tests {
         rules.retain(&mut map);
         let left: Vec<_> = map.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(left, ["link", "link"]);
-        let mut trailers = Some(HeaderMap::from_iter([(
-            header_name("x-own"),
-            HeaderValue::from_static("1"),
-        )]));
-        rules.retain_trailers(&mut trailers);
-        assert_eq!(trailers, None);
     }
 
     #[test]
