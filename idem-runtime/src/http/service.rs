@@ -20,9 +20,11 @@ use super::replayed::mark_replayed;
 use super::request;
 use super::settings::Settings;
 use super::status::KeyVerdict;
+use crate::call::run_in_task;
 use crate::error::ErrorKind;
-use crate::lifecycle::context::Context as CallContext;
+use crate::lifecycle::context::context;
 use crate::lifecycle::reconcile::{reconciled, unsettled};
+use crate::outcome::Output;
 use crate::outcome::provenance::AnswerSource;
 
 /// A service whose requests are idempotent by their `Idempotency-Key`.
@@ -163,16 +165,16 @@ where
                 return Ok(response);
             }
         };
-        let call = settings.call(scope.as_deref(), &key, &asked);
+        let mut call = settings.call(scope.as_deref(), &key, &asked);
         parts.extensions.insert(key);
-        let call = settings.labelled(call, parts);
+        settings.label(&mut call, parts);
         let is_head = parts.method == Method::HEAD;
         let head = settings.head(parts);
-        let call = call.gate(settings.gate(scope.as_deref(), head.as_ref()));
+        call.gate(settings.gate(scope.as_deref(), head.as_ref()));
         execution.body = body;
-        let Exchange { end, how } = call
-            .finish(move |context| Box::pin(execution.run(context)))
-            .await;
+        let output = Output::new(Arc::clone(&settings.rules));
+        let executed = async move { Box::pin(execution.run()).await };
+        let Exchange { end, how } = run_in_task(call, output, executed).await;
         Ok(match end {
             Ended::Answered {
                 response,
@@ -250,13 +252,13 @@ where
     B: Body,
     R: Body,
 {
-    async fn run(self: Box<Self>, context: CallContext) -> Exchange<R, S::Error> {
+    async fn run(self: Box<Self>) -> Exchange<R, S::Error> {
         if let Some(hook) = &self.settings.reconcile
             && unsettled()
         {
             let asked = self.copy();
             // The hook is called inside the future, where its panics are caught.
-            let hook = async { hook(asked, context).await };
+            let hook = async { hook(asked, context()).await };
             if let Some(landed) = reconciled(hook).await {
                 return Exchange::landed(landed);
             }
