@@ -313,3 +313,95 @@ impl<B: Body> fmt::Debug for Buffered<B> {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::pin::pin;
+    use std::task::Waker;
+
+    use ::http::HeaderValue;
+
+    use super::*;
+
+    /// A body that has these frames at once.
+    struct Given(VecDeque<Frame<Bytes>>);
+
+    impl Body for Given {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Ready(self.0.pop_front().map(Ok))
+        }
+    }
+
+    fn at_once<F: Future>(future: F) -> F::Output {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => output,
+            Poll::Pending => panic!("a body in memory is never pending"),
+        }
+    }
+
+    fn buffered(frames: impl IntoIterator<Item = Frame<Bytes>>) -> Buffered<Given> {
+        let body = Given(frames.into_iter().collect());
+        let (frames, end) = at_once(read(body, usize::MAX, |_| ()));
+        Buffered::new(frames, end)
+    }
+
+    fn data(bytes: &[u8]) -> Frame<Bytes> {
+        Frame::data(Bytes::copy_from_slice(bytes))
+    }
+
+    fn trailers() -> Frame<Bytes> {
+        let mut trailers = HeaderMap::new();
+        trailers.insert("etag", HeaderValue::from_static("7"));
+        Frame::trailers(trailers)
+    }
+
+    fn next(body: &mut Buffered<Given>) -> Option<Frame<Bytes>> {
+        let frame = at_once(std::future::poll_fn(|cx| {
+            Pin::new(&mut *body).poll_frame(cx)
+        }));
+        frame.map(|Ok(frame)| frame)
+    }
+
+    #[test]
+    fn a_body_yields_the_frames_that_were_read_and_then_its_trailers() {
+        let mut body = buffered([data(b"one"), data(b""), data(b"two"), trailers()]);
+        assert_eq!(body.bytes(), "onetwo");
+        for (left, expected) in [(6, "one"), (3, "two")] {
+            assert_eq!(body.size_hint().lower(), left);
+            assert!(!body.is_end_stream());
+            let frame = next(&mut body).unwrap();
+            assert_eq!(frame.into_data().unwrap(), expected);
+        }
+        assert_eq!(body.size_hint().lower(), 0);
+        assert!(!body.is_end_stream(), "the trailers are left");
+        assert_eq!(next(&mut body).unwrap().into_trailers().unwrap().len(), 1);
+        assert!(body.is_end_stream());
+        assert!(next(&mut body).is_none());
+    }
+
+    #[test]
+    fn a_body_in_bytes_has_few_frames() {
+        let bytes: Vec<u8> = (0..40_000_u32).flat_map(u32::to_be_bytes).collect();
+        let frames = buffered(bytes.chunks(1).map(data)).frames;
+        assert_eq!(frames.joined(), bytes);
+        assert_eq!(frames.bytes(), bytes.len());
+        assert!(frames.data().count() < MANY * 2);
+    }
+
+    #[test]
+    fn trailers_of_which_none_are_left_do_not_hide_the_length() {
+        let mut body = buffered([data(b"one"), trailers()]);
+        body.retain_trailers(|_| ());
+        assert_eq!(body.size_hint().exact(), None);
+        body.retain_trailers(HeaderMap::clear);
+        assert!(body.trailers().is_none());
+        assert_eq!(body.size_hint().exact(), Some(3));
+    }
+}

@@ -142,7 +142,8 @@ where
             }
             Ok(None) => {
                 let Execution { inner, parts, .. } = *execution;
-                return pass(inner, Request::from_parts(parts, body)).await;
+                // Boxed as the execution is, so that no request has room for the inner future.
+                return Box::pin(pass(inner, Request::from_parts(parts, body))).await;
             }
             Err(refusal) => return Ok(refuse(&settings, refusal.into(), Some(parts))),
         };
@@ -321,5 +322,38 @@ impl<S: fmt::Debug> fmt::Debug for Idempotency<S> {
             .field("settings", &self.settings)
             .field("inner", &self.inner)
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use axum::body::Body as AxumBody;
+    use tower::service_fn;
+
+    use super::*;
+    use crate::engine::Engine;
+    use crate::http::scope::CallerScope;
+    use crate::store::memory::MemoryStore;
+
+    /// Futures are copied when they are boxed, and when a task is spawned.
+    #[test]
+    fn the_future_of_a_request_has_no_room_for_its_handler() {
+        let engine = Engine::new(MemoryStore::new());
+        let settings = Settings::new(engine, "shop.api".into(), CallerScope::Public);
+        let handler = service_fn(|_: Request<RequestBody<AxumBody>>| async {
+            let room = [7_u8; 4_096];
+            tokio::task::yield_now().await;
+            let body = AxumBody::from(room.to_vec());
+            Ok::<_, Infallible>(Response::new(body))
+        });
+        let request = Request::new(AxumBody::empty());
+        let future = protect(Arc::new(settings), handler, request);
+        assert!(
+            size_of_val(&future) <= 1_024,
+            "{} bytes",
+            size_of_val(&future)
+        );
     }
 }
