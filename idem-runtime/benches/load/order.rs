@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// An order. A worker makes one and changes its number from call to call, so that the driver
 /// allocates nothing.
-#[derive(Clone, Debug, Hash, Serialize)]
+#[derive(Clone, Debug, Hash, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) merchant: u64,
     pub(crate) number: u64,

@@ -20,8 +20,6 @@ use crate::identity::operation::Operation;
 use crate::lifecycle::context::{Context, context};
 use crate::lifecycle::inspect::Entry;
 use crate::lifecycle::reconcile::{reconciled, unsettled};
-#[cfg(feature = "http")]
-use crate::lifecycle::run_limit::Gate;
 use crate::lifecycle::start::CallAdmission;
 use crate::lifecycle::start::{Acquired, Reply, Start};
 use crate::outcome::on_error::Classified;
@@ -142,20 +140,6 @@ impl<P> CallBuilder<P> {
     }
 
     settings!(policy_setters! { |it| it.call.policy; });
-
-    /// Announces a reconcile hook.
-    #[cfg(feature = "http")]
-    pub(crate) fn reconciles(mut self) -> Self {
-        self.call.reconciles();
-        self
-    }
-
-    /// The check that the call must pass before its claim.
-    #[cfg(feature = "http")]
-    pub(crate) fn gate(mut self, gate: Option<Box<Gate>>) -> Self {
-        self.call.gate(gate);
-        self
-    }
 
     /// The treatment of errors; default [`Classified`].
     ///

@@ -33,7 +33,7 @@ pub struct Call {
     inputs: Inputs,
     /// `None`: the current engine at the time the call begins.
     engine: Option<Engine>,
-    pub(super) policy: Policy,
+    pub(crate) policy: Policy,
     reconciles: bool,
     /// The types of its answers, and whether they expose their age.
     types: AnswerTypes,
@@ -138,13 +138,13 @@ impl Call {
     }
 
     /// Sets the request that the key stands for.
-    pub(super) fn request<T: ToFingerprint + ?Sized>(&mut self, request: &T) {
+    pub(crate) fn request<T: ToFingerprint + ?Sized>(&mut self, request: &T) {
         self.inputs.request(request);
     }
 
     /// The check that the call must pass before its claim.
     #[cfg(feature = "http")]
-    pub(super) fn gate(&mut self, gate: Option<Box<Gate>>) {
+    pub(crate) fn gate(&mut self, gate: Option<Box<Gate>>) {
         self.gate = gate;
     }
 }

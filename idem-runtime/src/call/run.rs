@@ -102,39 +102,46 @@ impl<O, P, F> fmt::Debug for Run<'_, O, P, F> {
 }
 
 /// As [`run`], with the body in a task of its own, which survives its caller.
-pub async fn run_in_task<O, P, F>(call: Call, mut output: Output<O, P>, body: F) -> O
+pub fn run_in_task<O, P, F>(
+    call: Call,
+    mut output: Output<O, P>,
+    body: F,
+) -> impl Future<Output = O>
 where
     F: Future<Output = O> + Send + 'static,
     O: Send + 'static,
     P: Send + 'static,
 {
     let mut drive = Drive::admit(call, output.any());
-    poll_fn(|cx| drive.poll_start(cx, output.any())).await;
-    // `None`: the body will not run, and the output is set.
-    let Some(operation) = drive.operation().cloned() else {
-        return output.take();
-    };
-    let from_error = output.refusal_constructor();
-    // A task does not inherit the engine of its caller's `Engine::scope`.
-    let scoped_engine = Engine::scoped();
-    let task = async move {
-        let body = pin!(Some(body));
-        let body = TypedBody { body, output };
-        Run { body, drive }.await
-    };
-    let task = in_span(task);
-    // There is no await between the grant and this line, so that no claim is lost here.
-    let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-        return task.await;
-    };
-    let task = match scoped_engine {
-        Some(engine) => runtime.spawn(async move { engine.scope(task).await }),
-        None => runtime.spawn(task),
-    };
-    match task.await.map_err(tokio::task::JoinError::try_into_panic) {
-        Ok(output) => output,
-        Err(Ok(panic)) => resume_unwind(panic),
-        Err(Err(_)) => from_error(shut_down(operation)),
+    async move {
+        poll_fn(|cx| drive.poll_start(cx, output.any())).await;
+        // `None`: the body will not run, and the output is set.
+        let Some(operation) = drive.operation().cloned() else {
+            return output.take();
+        };
+        let from_error = output.refusal_constructor();
+        // A task does not inherit the engine of its caller's `Engine::scope`.
+        let scoped_engine = Engine::scoped();
+        let task = async move {
+            let body = pin!(Some(body));
+            let body = TypedBody { body, output };
+            Run { body, drive }.await
+        };
+        let task = in_span(task);
+        // There is no await between the grant and this line, so that no claim is lost here.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            // Boxed, so that the future of a call has no room for its task.
+            return Box::pin(task).await;
+        };
+        let task = match scoped_engine {
+            Some(engine) => runtime.spawn(async move { engine.scope(task).await }),
+            None => runtime.spawn(task),
+        };
+        match task.await.map_err(tokio::task::JoinError::try_into_panic) {
+            Ok(output) => output,
+            Err(Ok(panic)) => resume_unwind(panic),
+            Err(Err(_)) => from_error(shut_down(operation)),
+        }
     }
 }
 

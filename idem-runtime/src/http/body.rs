@@ -33,43 +33,47 @@ const MANY: usize = 64;
 const SMALL: usize = 1 << 10;
 
 /// The frames of a body, in memory. Cloning shares them.
+///
+/// Most bodies are one frame without trailers, which allocates nothing here; a small type, because futures hold it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Frames {
-    data: VecDeque<Bytes>,
-    trailers: Option<HeaderMap>,
+    /// Empty: there are no data.
+    first: Bytes,
+    others: VecDeque<Bytes>,
+    trailers: Option<Box<HeaderMap>>,
     bytes: usize,
-    small: BytesMut,
 }
 
 impl Frames {
     /// One frame, and trailers.
     pub(super) fn new(data: Bytes, trailers: Option<HeaderMap>) -> Self {
-        let mut frames = Self {
-            trailers,
-            ..Self::default()
-        };
-        frames.push(data);
-        frames
+        Self {
+            bytes: data.len(),
+            first: data,
+            others: VecDeque::new(),
+            trailers: trailers.map(Box::new),
+        }
     }
 
-    fn push(&mut self, data: Bytes) {
+    /// Appends a frame that is not empty.
+    fn append(&mut self, data: Bytes) {
         self.bytes += data.len();
-        if self.data.len() >= MANY && data.len() < SMALL {
-            self.small.extend_from_slice(&data);
-            if self.small.len() >= SMALL * 16 {
-                self.join();
-            }
-        } else if !data.is_empty() {
-            self.join();
-            self.data.push_back(data);
+        if self.first.is_empty() {
+            self.first = data;
+        } else {
+            self.others.push_back(data);
         }
     }
 
-    /// Appends the joined small frames in order.
-    fn join(&mut self) {
-        if !self.small.is_empty() {
-            self.data.push_back(self.small.split().freeze());
+    /// Removes the first frame.
+    fn pop(&mut self) -> Option<Bytes> {
+        if self.first.is_empty() {
+            return None;
         }
+        let next = self.others.pop_front().unwrap_or_default();
+        let data = std::mem::replace(&mut self.first, next);
+        self.bytes -= data.len();
+        Some(data)
     }
 
     /// The number of bytes of data.
@@ -79,25 +83,61 @@ impl Frames {
 
     /// The data.
     pub(super) fn data(&self) -> impl Iterator<Item = &Bytes> {
-        self.data.iter()
+        std::iter::once(&self.first).chain(&self.others)
     }
 
     /// The data as one piece; a single frame is shared, several are copied.
     pub(super) fn joined(&self) -> Bytes {
-        match self.data.len() {
-            0 => Bytes::new(),
-            1 => self.data[0].clone(),
-            _ => {
-                let mut joined = BytesMut::with_capacity(self.bytes);
-                self.data().for_each(|data| joined.extend_from_slice(data));
-                joined.freeze()
-            }
+        if self.others.is_empty() {
+            return self.first.clone();
         }
+        let mut joined = BytesMut::with_capacity(self.bytes);
+        self.data().for_each(|data| joined.extend_from_slice(data));
+        joined.freeze()
     }
 
     /// The trailers after the data.
     pub(super) fn trailers(&self) -> Option<&HeaderMap> {
-        self.trailers.as_ref()
+        self.trailers.as_deref()
+    }
+}
+
+/// The frames of a body that is being read: many small ones are joined.
+#[derive(Default)]
+struct ReadFrames {
+    frames: Frames,
+    /// Small frames after those.
+    small: BytesMut,
+}
+
+impl ReadFrames {
+    fn bytes(&self) -> usize {
+        self.frames.bytes + self.small.len()
+    }
+
+    fn push(&mut self, data: Bytes) {
+        if self.frames.others.len() >= MANY && data.len() < SMALL {
+            self.small.extend_from_slice(&data);
+            if self.small.len() >= SMALL * 16 {
+                self.join();
+            }
+        } else if !data.is_empty() {
+            self.join();
+            self.frames.append(data);
+        }
+    }
+
+    /// Appends the joined small frames in order.
+    fn join(&mut self) {
+        if !self.small.is_empty() {
+            let joined = self.small.split().freeze();
+            self.frames.append(joined);
+        }
+    }
+
+    fn end(mut self) -> Frames {
+        self.join();
+        self.frames
     }
 }
 
@@ -124,10 +164,10 @@ pub(super) async fn read<B: Body>(
     mut show: impl FnMut(&[u8]),
 ) -> (Frames, BodyEnd<B>) {
     let mut body = Box::pin(body);
-    let mut frames = Frames::default();
+    let mut read = ReadFrames::default();
     let max = u64::try_from(max_bytes).unwrap_or(u64::MAX);
     if body.size_hint().lower() > max {
-        return (frames, BodyEnd::More(body));
+        return (Frames::default(), BodyEnd::More(body));
     }
     let end = loop {
         let frame = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await;
@@ -137,21 +177,21 @@ pub(super) async fn read<B: Body>(
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(data) => {
                     show(&data);
-                    frames.push(data);
-                    if frames.bytes() > max_bytes {
+                    read.push(data);
+                    if read.bytes() > max_bytes {
                         break BodyEnd::More(body);
                     }
                 }
                 Err(frame) => {
                     if let Ok(trailers) = frame.into_trailers() {
-                        frames.trailers.get_or_insert_default().extend(trailers);
+                        let known = read.frames.trailers.get_or_insert_default();
+                        known.extend(trailers);
                     }
                 }
             },
         }
     };
-    frames.join();
-    (frames, end)
+    (read.end(), end)
 }
 
 /// The data of a frame as one piece; `Bytes` are not copied.
@@ -180,9 +220,19 @@ impl<B: Body> Buffered<B> {
         self.frames.trailers()
     }
 
-    /// The trailers, mutably.
-    pub(super) fn trailers_mut(&mut self) -> &mut Option<HeaderMap> {
-        &mut self.frames.trailers
+    /// Restricts the trailers, and removes them if none are left.
+    pub(super) fn retain_trailers(&mut self, retain: impl FnOnce(&mut HeaderMap)) {
+        if let Some(trailers) = &mut self.frames.trailers {
+            retain(trailers);
+            if trailers.is_empty() {
+                self.frames.trailers = None;
+            }
+        }
+    }
+
+    /// The frames in memory.
+    pub(super) fn frames(&self) -> &Frames {
+        &self.frames
     }
 
     /// A body that is completely in memory.
@@ -202,18 +252,18 @@ impl<B: Body> Body for Buffered<B> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        if let Some(data) = self.frames.data.pop_front() {
-            self.frames.bytes -= data.len();
+        if let Some(data) = self.frames.pop() {
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
         if let BodyEnd::More(body) = &mut self.rest {
             let frame = body.as_mut().poll_frame(cx);
             return frame.map(|frame| frame.map(|frame| frame.map(whole)));
         }
-        match std::mem::replace(&mut self.rest, BodyEnd::Whole) {
-            BodyEnd::Broken(error) => Poll::Ready(Some(Err(error))),
-            _ => Poll::Ready(self.frames.trailers.take().map(Frame::trailers).map(Ok)),
+        if let BodyEnd::Broken(error) = std::mem::replace(&mut self.rest, BodyEnd::Whole) {
+            return Poll::Ready(Some(Err(error)));
         }
+        let trailers = self.frames.trailers.take();
+        Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(*trailers))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -222,7 +272,7 @@ impl<B: Body> Body for Buffered<B> {
             BodyEnd::More(body) => body.is_end_stream(),
             BodyEnd::Broken(_) => false,
         };
-        self.frames.data.is_empty() && rest
+        self.frames.first.is_empty() && rest
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -261,5 +311,97 @@ impl<B: Body> fmt::Debug for Buffered<B> {
             .field("bytes", &self.frames.bytes)
             .field("rest", &rest)
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::pin::pin;
+    use std::task::Waker;
+
+    use ::http::HeaderValue;
+
+    use super::*;
+
+    /// A body that has these frames at once.
+    struct Given(VecDeque<Frame<Bytes>>);
+
+    impl Body for Given {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Ready(self.0.pop_front().map(Ok))
+        }
+    }
+
+    fn at_once<F: Future>(future: F) -> F::Output {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => output,
+            Poll::Pending => panic!("a body in memory is never pending"),
+        }
+    }
+
+    fn buffered(frames: impl IntoIterator<Item = Frame<Bytes>>) -> Buffered<Given> {
+        let body = Given(frames.into_iter().collect());
+        let (frames, end) = at_once(read(body, usize::MAX, |_| ()));
+        Buffered::new(frames, end)
+    }
+
+    fn data(bytes: &[u8]) -> Frame<Bytes> {
+        Frame::data(Bytes::copy_from_slice(bytes))
+    }
+
+    fn trailers() -> Frame<Bytes> {
+        let mut trailers = HeaderMap::new();
+        trailers.insert("etag", HeaderValue::from_static("7"));
+        Frame::trailers(trailers)
+    }
+
+    fn next(body: &mut Buffered<Given>) -> Option<Frame<Bytes>> {
+        let frame = at_once(std::future::poll_fn(|cx| {
+            Pin::new(&mut *body).poll_frame(cx)
+        }));
+        frame.map(|Ok(frame)| frame)
+    }
+
+    #[test]
+    fn a_body_yields_the_frames_that_were_read_and_then_its_trailers() {
+        let mut body = buffered([data(b"one"), data(b""), data(b"two"), trailers()]);
+        assert_eq!(body.bytes(), "onetwo");
+        for (left, expected) in [(6, "one"), (3, "two")] {
+            assert_eq!(body.size_hint().lower(), left);
+            assert!(!body.is_end_stream());
+            let frame = next(&mut body).unwrap();
+            assert_eq!(frame.into_data().unwrap(), expected);
+        }
+        assert_eq!(body.size_hint().lower(), 0);
+        assert!(!body.is_end_stream(), "the trailers are left");
+        assert_eq!(next(&mut body).unwrap().into_trailers().unwrap().len(), 1);
+        assert!(body.is_end_stream());
+        assert!(next(&mut body).is_none());
+    }
+
+    #[test]
+    fn a_body_in_bytes_has_few_frames() {
+        let bytes: Vec<u8> = (0..40_000_u32).flat_map(u32::to_be_bytes).collect();
+        let frames = buffered(bytes.chunks(1).map(data)).frames;
+        assert_eq!(frames.joined(), bytes);
+        assert_eq!(frames.bytes(), bytes.len());
+        assert!(frames.data().count() < MANY * 2);
+    }
+
+    #[test]
+    fn trailers_of_which_none_are_left_do_not_hide_the_length() {
+        let mut body = buffered([data(b"one"), trailers()]);
+        body.retain_trailers(|_| ());
+        assert_eq!(body.size_hint().exact(), None);
+        body.retain_trailers(HeaderMap::clear);
+        assert!(body.trailers().is_none());
+        assert_eq!(body.size_hint().exact(), Some(3));
     }
 }

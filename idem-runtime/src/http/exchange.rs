@@ -86,8 +86,8 @@ pub(super) enum Ended<B: Body, E> {
 
 /// The part of a response to be stored.
 pub(super) enum Disposition {
-    /// All of it: its body, and the trailers.
-    Whole(Frames),
+    /// All of it: its body, which is in memory, and the trailers.
+    Whole,
     /// Nothing, for this reason.
     Lost(Unencodable),
     /// The body ended with an error.
@@ -124,7 +124,7 @@ impl<B: Body, E> Exchange<B, E> {
             KeyVerdict::Store => {
                 let (frames, end) = read(body, max_bytes, |_| ()).await;
                 let disposition = match &end {
-                    BodyEnd::Whole => Disposition::Whole(frames.clone()),
+                    BodyEnd::Whole => Disposition::Whole,
                     BodyEnd::More(_) => Disposition::Lost(Unencodable::TooLarge { max_bytes }),
                     BodyEnd::Broken(_) => Disposition::Broken,
                 };
@@ -142,13 +142,12 @@ impl<B: Body, E> Exchange<B, E> {
     /// The response of an earlier attempt, found by a reconcile hook. It is stored, whatever its status.
     pub(super) fn landed(response: Response<Bytes>) -> Self {
         let (parts, body) = response.into_parts();
-        let frames = Frames::new(body, None);
         let disposition = if is_final(parts.status) {
-            Disposition::Whole(frames.clone())
+            Disposition::Whole
         } else {
             Disposition::Lost(Unencodable::Stream)
         };
-        let response = Response::from_parts(parts, Buffered::whole(frames));
+        let response = Response::from_parts(parts, Buffered::whole(Frames::new(body, None)));
         Self::executed(Ended::Answered {
             response,
             disposition,
@@ -196,11 +195,11 @@ impl<B: Body, E> Sealed for Exchange<B, E> {}
 
 impl<B: Body, E> Outcome<Arc<Rules>> for Exchange<B, E> {
     fn encode(&self, rules: &Arc<Rules>, format: &Format) -> Encoded {
-        let (response, frames) = match &self.end {
+        let response = match &self.end {
             Ended::Answered {
                 response,
-                disposition: Disposition::Whole(frames),
-            } => (response, frames),
+                disposition: Disposition::Whole,
+            } => response,
             Ended::Answered {
                 disposition: Disposition::Lost(why),
                 ..
@@ -217,7 +216,7 @@ impl<B: Body, E> Outcome<Arc<Rules>> for Exchange<B, E> {
             // A body returns a response or an error; only idem refuses.
             Ended::Refused(_) => return Encoded::Release(Remains::Request),
         };
-        rules.encode(response, frames, format)
+        rules.encode(response, response.body().frames(), format)
     }
 
     fn decode(_: OutcomeKind, body: &Opened<'_>) -> Result<Self, Undecodable> {

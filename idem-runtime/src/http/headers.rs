@@ -225,39 +225,40 @@ impl StoredHeaders {
         &'a self,
         headers: &'a HeaderMap,
     ) -> impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)> {
+        let of_connection = named_by_connection(headers);
         headers
             .iter()
-            .filter(|(name, value)| self.stores(headers, name) && !value.is_sensitive())
+            .filter(move |(name, value)| self.stores(name, of_connection) && !value.is_sensitive())
     }
 
     /// Removes the headers that would not have been stored.
     pub(super) fn retain(&self, headers: &mut HeaderMap) {
-        let names = headers.keys().filter(|name| !self.stores(headers, name));
+        let of_connection = named_by_connection(headers);
+        let names = headers.keys();
+        let names = names.filter(|name| !self.stores(name, of_connection));
         let names: Vec<_> = names.cloned().collect();
         for name in names {
             headers.remove(name);
         }
     }
 
-    /// The same for trailers; without any left there are none.
-    pub(super) fn retain_trailers(&self, trailers: &mut Option<HeaderMap>) {
-        if let Some(fields) = trailers {
-            self.retain(fields);
-        }
-        *trailers = trailers.take().filter(|fields| !fields.is_empty());
-    }
-
-    fn stores(&self, headers: &HeaderMap, name: &HeaderName) -> bool {
+    /// Whether the header is stored. `of_connection`: the headers, if `Connection` names some of them.
+    fn stores(&self, name: &HeaderName, of_connection: Option<&HeaderMap>) -> bool {
         let text = name.as_str();
         let is_listed = match &self.list {
-            List::All => true,
+            List::All => !is_never(text),
+            // None that is never stored is on a list.
             List::Only(list) => list.iter().any(|listed| listed == text),
         };
         is_listed
-            && !is_never(text)
             && !self.never.contains(name)
-            && !is_of_connection(headers, text)
+            && !of_connection.is_some_and(|headers| is_of_connection(headers, text))
     }
+}
+
+/// The headers, if there is a `Connection` among them.
+fn named_by_connection(headers: &HeaderMap) -> Option<&HeaderMap> {
+    headers.contains_key(CONNECTION).then_some(headers)
 }
 
 /// Whether `Connection` names this header.
@@ -311,6 +312,7 @@ mod tests {
     #[test]
     fn what_is_stored_by_default_is_spelled_as_headers_are() {
         for name in STORED {
+            assert!(!is_never(name), "{name}");
             assert_eq!(header_name(name).as_str(), *name);
             let kept = stored(&[(name, "1")], &StoredHeaders::default());
             assert_eq!(kept, [format!("{name}: 1")]);
@@ -375,12 +377,6 @@ mod tests {
         rules.retain(&mut map);
         let left: Vec<_> = map.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(left, ["link", "link"]);
-        let mut trailers = Some(HeaderMap::from_iter([(
-            header_name("x-own"),
-            HeaderValue::from_static("1"),
-        )]));
-        rules.retain_trailers(&mut trailers);
-        assert_eq!(trailers, None);
     }
 
     #[test]

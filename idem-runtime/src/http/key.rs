@@ -144,8 +144,16 @@ impl KeyRules {
 
     fn text(&self, line: &HeaderValue) -> Result<String, KeyRefusal> {
         let bytes = line.as_bytes().trim_ascii();
-        if self.bare && !bytes.is_empty() && bytes.iter().all(|byte| is_bare(*byte)) {
-            return Ok(bytes.iter().copied().map(char::from).collect());
+        let plain = match bytes {
+            // The form of nearly every key, which needs no parser.
+            [b'"', text @ .., b'"'] if text.iter().copied().all(is_unescaped) => Some(text),
+            text if self.bare && !text.is_empty() && text.iter().copied().all(is_bare) => {
+                Some(text)
+            }
+            _ => None,
+        };
+        if let Some(Ok(text)) = plain.map(std::str::from_utf8) {
+            return Ok(text.to_owned());
         }
         let parser = Parser::new(bytes).with_version(Version::Rfc8941);
         match parser.parse::<Item>() {
@@ -157,6 +165,11 @@ impl KeyRules {
             _ => Err(KeyRefusal::NotAString),
         }
     }
+}
+
+/// Whether the byte stands for itself in a String of RFC 8941.
+fn is_unescaped(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')
 }
 
 /// Whether the byte is neither a blank nor a control character, and neither ends nor separates values in a header.
@@ -210,3 +223,32 @@ impl fmt::Display for KeyRefusal {
 }
 
 impl std::error::Error for KeyRefusal {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(rules: KeyRules, line: &[u8]) -> Result<Option<IdempotencyKey>, KeyRefusal> {
+        let mut headers = HeaderMap::new();
+        headers.insert(IDEMPOTENCY_KEY, HeaderValue::from_bytes(line).unwrap());
+        rules.read(&headers)
+    }
+
+    proptest! {
+        /// A plain text in quotation marks, which is read without the parser, is the text that the parser reads.
+        #[test]
+        fn a_key_is_the_string_that_the_parser_reads(text in "[ -~\u{e9}]{0,40}", is_quoted in any::<bool>()) {
+            let line = if is_quoted { format!("\"{text}\"") } else { text };
+            let parsed = Parser::new(line.trim()).with_version(Version::Rfc8941).parse::<Item>();
+            let parsed = match parsed.map(|item| item.bare_item) {
+                Ok(BareItem::String(text)) => Some(String::from(text)),
+                _ => None,
+            };
+            let key = read(KeyRules::default(), line.as_bytes()).ok().flatten();
+            let parsed = parsed.filter(|text| !text.trim().is_empty());
+            prop_assert_eq!(key.map(|key| key.0), parsed);
+        }
+    }
+}

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::body::Frames;
 use super::exchange::{Rules, is_final};
 use super::layer::IdempotencyLayer;
+use crate::call::entry;
 use crate::error::{Error, ErrorKind};
 use crate::lifecycle::inspect::Entry;
 use crate::outcome::codec::{Encoded, Unencodable};
@@ -63,7 +64,7 @@ impl IdempotencyLayer {
             let error = Error::new(ErrorKind::InvalidKey, settings.operation());
             return Err(error.detail("no request of this layer has this scope"));
         };
-        let entry = settings.named(scope.as_deref(), key).entry().await?;
+        let entry = entry(settings.named(scope.as_deref(), key)).await?;
         Ok(entry.map(|mut entry| {
             entry.rules = Some(Arc::clone(&settings.rules) as _);
             entry

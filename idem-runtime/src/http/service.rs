@@ -13,16 +13,18 @@ use http_body::Body;
 use tower_service::Service;
 
 use super::body::{Buffered, Frames, RequestBody, ResponseBody};
-use super::exchange::{Disposition, Ended, Exchange, Rules};
+use super::exchange::{Disposition, Ended, Exchange};
 use super::key::KeyRefusal;
 use super::problem::Problem;
 use super::replayed::mark_replayed;
 use super::request;
 use super::settings::Settings;
 use super::status::KeyVerdict;
-use crate::call::CallBuilder;
+use crate::call::run_in_task;
 use crate::error::ErrorKind;
+use crate::lifecycle::context::context;
 use crate::lifecycle::reconcile::{reconciled, unsettled};
+use crate::outcome::Output;
 use crate::outcome::provenance::AnswerSource;
 
 /// A service whose requests are idempotent by their `Idempotency-Key`.
@@ -106,11 +108,14 @@ where
     Ok(response.map(Buffered::passing))
 }
 
-async fn protect<S, B, R>(
+/// Protects a request, if it has a key.
+///
+/// The future is made of an `async` block, because that of an `async fn` has room for its arguments twice.
+fn protect<S, B, R>(
     settings: Arc<Settings>,
     inner: S,
     request: Request<B>,
-) -> Result<Response<ResponseBody<R>>, S::Error>
+) -> impl Future<Output = Result<Response<ResponseBody<R>>, S::Error>>
 where
     S: Service<Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
     S::Future: Send,
@@ -120,137 +125,165 @@ where
     R: Body + Send + 'static,
     R::Error: Send,
 {
-    let refuse = |problem, request: Option<&Parts>| {
-        let whole = |body| Buffered::whole(Frames::new(body, None));
-        settings.refusal(problem, request).map(whole)
-    };
-    let (mut parts, body) = request.into_parts();
-    let key = match settings.keys.read(&parts.headers) {
-        Ok(Some(key)) => key,
-        Ok(None) if settings.required => {
-            return Ok(refuse(KeyRefusal::Missing.into(), Some(&parts)));
-        }
-        Ok(None) => return pass(inner, Request::from_parts(parts, body)).await,
-        Err(refusal) => return Ok(refuse(refusal.into(), Some(&parts))),
-    };
-    let refuse_keyed = |problem, mut parts: Parts, key| {
-        parts.extensions.insert(key);
-        refuse(problem, Some(&parts))
-    };
-    let Ok(scope) = settings.scope.find(&parts) else {
-        return Ok(refuse_keyed(Problem::caller_unknown(), parts, key));
-    };
-    let (body, asked) = match request::take(&parts, body, &settings).await {
-        Ok(taken) => taken,
-        Err(problem) => {
-            // The unread rest of the body blocks the next request of the connection.
-            let closes =
-                problem.status() == StatusCode::REQUEST_TIMEOUT && parts.version < Version::HTTP_2;
-            let mut response = refuse_keyed(problem, parts, key);
-            if closes {
-                let close = HeaderValue::from_static("close");
-                response.headers_mut().insert(CONNECTION, close);
+    let (parts, body) = request.into_parts();
+    let mut execution = Box::new(Execution {
+        settings,
+        inner,
+        parts,
+        body: Buffered::default(),
+    });
+    async move {
+        let settings = Arc::clone(&execution.settings);
+        let parts = &mut execution.parts;
+        let key = match settings.keys.read(&parts.headers) {
+            Ok(Some(key)) => key,
+            Ok(None) if settings.required => {
+                return Ok(refuse(&settings, KeyRefusal::Missing.into(), Some(parts)));
             }
-            return Ok(response);
-        }
-    };
-    let call = settings.call(scope.as_deref(), &key, &asked);
-    parts.extensions.insert(key);
-    let call = settings.labelled(call, &parts);
-    let (method, head) = (parts.method.clone(), settings.head(&parts));
-    let call = call.gate(settings.gate(scope.as_deref(), head.as_ref()));
-    let request = Request::from_parts(parts, body);
-    let run = run(call, inner, request, Arc::clone(&settings));
-    let Exchange { end, how } = Box::pin(run).await;
-    match end {
-        Ended::Answered {
-            mut response,
-            disposition,
-        } => {
-            let is_replayed = how != AnswerSource::Executed;
-            if is_replayed {
-                // Another version or layer may have stored it, or an intruder. A hook's finding is the service's own.
-                if let Disposition::Nothing(_) = disposition {
-                    settings.rules.headers.retain(response.headers_mut());
-                    settings
-                        .rules
-                        .headers
-                        .retain_trailers(response.body_mut().trailers_mut());
+            Ok(None) => {
+                let Execution { inner, parts, .. } = *execution;
+                // Boxed as the execution is, so that no request has room for the inner future.
+                return Box::pin(pass(inner, Request::from_parts(parts, body))).await;
+            }
+            Err(refusal) => return Ok(refuse(&settings, refusal.into(), Some(parts))),
+        };
+        let Ok(scope) = settings.scope.find(parts) else {
+            parts.extensions.insert(key);
+            return Ok(refuse(&settings, Problem::caller_unknown(), Some(parts)));
+        };
+        let (body, asked) = match request::take(parts, body, &settings).await {
+            Ok(taken) => taken,
+            Err(problem) => {
+                // The unread rest of the body blocks the next request of the connection.
+                let closes = problem.status() == StatusCode::REQUEST_TIMEOUT
+                    && parts.version < Version::HTTP_2;
+                parts.extensions.insert(key);
+                let mut response = refuse(&settings, problem, Some(parts));
+                if closes {
+                    let close = HeaderValue::from_static("close");
+                    response.headers_mut().insert(CONNECTION, close);
                 }
-                mark_as_replayed(&mut response, &method);
+                return Ok(response);
             }
-            let is_final = match disposition {
-                Disposition::Whole(_) | Disposition::Lost(_) => true,
-                Disposition::Broken => false,
-                // The next request runs the hook.
-                Disposition::Nothing(KeyVerdict::Unknown) => settings.reconcile.is_none(),
-                Disposition::Nothing(_) => is_replayed,
-            };
-            if is_final {
-                settings.rules.status.advise_of_final(&mut response);
+        };
+        let mut call = settings.call(scope.as_deref(), &key, &asked);
+        parts.extensions.insert(key);
+        settings.label(&mut call, parts);
+        let is_head = parts.method == Method::HEAD;
+        let head = settings.head(parts);
+        call.gate(settings.gate(scope.as_deref(), head.as_ref()));
+        execution.body = body;
+        let output = Output::new(Arc::clone(&settings.rules));
+        let executed = async move { Box::pin(execution.run()).await };
+        let Exchange { end, how } = run_in_task(call, output, executed).await;
+        Ok(match end {
+            Ended::Answered {
+                response,
+                disposition,
+            } => answer(&settings, response, &disposition, how, is_head),
+            Ended::Failed(error) => return Err(error),
+            Ended::Refused(error) => {
+                let mut problem = Problem::from(&error);
+                if let (ErrorKind::Unknown { .. }, Some(_)) = (error.kind(), &settings.reconcile) {
+                    problem = problem.retryable(true);
+                }
+                refuse(&settings, problem, head.as_deref())
             }
-            response.extensions_mut().insert(how);
-            Ok(response)
-        }
-        Ended::Failed(error) => Err(error),
-        Ended::Refused(error) => {
-            let mut problem = Problem::from(&error);
-            if let (ErrorKind::Unknown { .. }, Some(_)) = (error.kind(), &settings.reconcile) {
-                problem = problem.retryable(true);
-            }
-            Ok(refuse(problem, head.as_deref()))
-        }
+        })
     }
 }
 
-/// Runs the call: its body is the inner service, in a task of its own.
-async fn run<S, B, R>(
-    call: CallBuilder<Arc<Rules>>,
-    mut inner: S,
-    request: Request<RequestBody<B>>,
+/// The response of a refusal. `request` is the head of the refused request.
+fn refuse<R: Body>(
+    settings: &Settings,
+    problem: Problem,
+    request: Option<&Parts>,
+) -> Response<ResponseBody<R>> {
+    let whole = |body| Buffered::whole(Frames::new(body, None));
+    settings.refusal(problem, request).map(whole)
+}
+
+/// The response to the client, of the request's own execution or of another one.
+fn answer<R: Body>(
+    settings: &Settings,
+    mut response: Response<ResponseBody<R>>,
+    disposition: &Disposition,
+    how: AnswerSource,
+    is_head: bool,
+) -> Response<ResponseBody<R>> {
+    let is_replayed = how != AnswerSource::Executed;
+    if is_replayed {
+        // Another version or layer may have stored it, or an intruder. A hook's finding is the service's own.
+        if let Disposition::Nothing(_) = disposition {
+            let stored = &settings.rules.headers;
+            stored.retain(response.headers_mut());
+            let trailers = |trailers: &mut _| stored.retain(trailers);
+            response.body_mut().retain_trailers(trailers);
+        }
+        mark_as_replayed(&mut response, is_head);
+    }
+    let is_final = match disposition {
+        Disposition::Whole | Disposition::Lost(_) => true,
+        Disposition::Broken => false,
+        // The next request runs the hook.
+        Disposition::Nothing(KeyVerdict::Unknown) => settings.reconcile.is_none(),
+        Disposition::Nothing(_) => is_replayed,
+    };
+    if is_final {
+        settings.rules.status.advise_of_final(&mut response);
+    }
+    response.extensions_mut().insert(how);
+    response
+}
+
+/// The body of a request's call: the request, and the inner service that executes it.
+///
+/// Boxed, and its future as well: a call moves its body several times before it is polled.
+struct Execution<S, B: Body> {
     settings: Arc<Settings>,
-) -> Exchange<R, S::Error>
+    inner: S,
+    parts: Parts,
+    /// Empty until the request's body is read.
+    body: RequestBody<B>,
+}
+
+impl<S, B, R> Execution<S, B>
 where
-    S: Service<Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
-    S::Future: Send,
-    S::Error: Send + 'static,
-    B: Body + Send + 'static,
-    B::Error: Send,
-    R: Body + Send + 'static,
-    R::Error: Send,
+    S: Service<Request<RequestBody<B>>, Response = Response<R>>,
+    B: Body,
+    R: Body,
 {
-    call.finish(move |context| async move {
-        if let Some(hook) = &settings.reconcile
+    async fn run(self: Box<Self>) -> Exchange<R, S::Error> {
+        if let Some(hook) = &self.settings.reconcile
             && unsettled()
         {
-            let asked = copy(&request);
+            let asked = self.copy();
             // The hook is called inside the future, where its panics are caught.
-            let hook = async { hook(asked, context).await };
+            let hook = async { hook(asked, context()).await };
             if let Some(landed) = reconciled(hook).await {
                 return Exchange::landed(landed);
             }
         }
-        let result = inner.call(request).await;
+        let Self {
+            settings,
+            mut inner,
+            parts,
+            body,
+        } = *self;
+        let result = inner.call(Request::from_parts(parts, body)).await;
         Exchange::of(result, &settings.rules, settings.max_response_bytes()).await
-    })
-    .await
+    }
+
+    /// A copy of the request.
+    fn copy(&self) -> Request<Bytes> {
+        Request::from_parts(self.parts.clone(), self.body.bytes())
+    }
 }
 
-/// Copies a request whose body is in memory.
-fn copy<B: Body>(request: &Request<RequestBody<B>>) -> Request<Bytes> {
-    let mut copy = Request::new(request.body().bytes());
-    copy.method_mut().clone_from(request.method());
-    copy.uri_mut().clone_from(request.uri());
-    *copy.version_mut() = request.version();
-    copy.headers_mut().clone_from(request.headers());
-    copy.extensions_mut().clone_from(request.extensions());
-    copy
-}
-
-/// Marks the response to a request of this method as a replay, and sets its length and trailers.
-fn mark_as_replayed<R: Body>(response: &mut Response<ResponseBody<R>>, method: &Method) {
+/// Marks the response to a request as a replay, and sets its length and trailers.
+fn mark_as_replayed<R: Body>(response: &mut Response<ResponseBody<R>>, is_head: bool) {
     // The length of a response to `HEAD` is that of another body: RFC 9110, section 8.6.
-    let has_body = *method != Method::HEAD
+    let has_body = !is_head
         && !response.status().is_informational()
         && !matches!(
             response.status(),
@@ -289,5 +322,38 @@ impl<S: fmt::Debug> fmt::Debug for Idempotency<S> {
             .field("settings", &self.settings)
             .field("inner", &self.inner)
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use axum::body::Body as AxumBody;
+    use tower::service_fn;
+
+    use super::*;
+    use crate::engine::Engine;
+    use crate::http::scope::CallerScope;
+    use crate::store::memory::MemoryStore;
+
+    /// Futures are copied when they are boxed, and when a task is spawned.
+    #[test]
+    fn the_future_of_a_request_has_no_room_for_its_handler() {
+        let engine = Engine::new(MemoryStore::new());
+        let settings = Settings::new(engine, "shop.api".into(), CallerScope::Public);
+        let handler = service_fn(|_: Request<RequestBody<AxumBody>>| async {
+            let room = [7_u8; 4_096];
+            tokio::task::yield_now().await;
+            let body = AxumBody::from(room.to_vec());
+            Ok::<_, Infallible>(Response::new(body))
+        });
+        let request = Request::new(AxumBody::empty());
+        let future = protect(Arc::new(settings), handler, request);
+        assert!(
+            size_of_val(&future) <= 1_024,
+            "{} bytes",
+            size_of_val(&future)
+        );
     }
 }

@@ -17,7 +17,7 @@ use super::key::{IdempotencyKey, KeyRules};
 use super::problem::Problem;
 use super::scope::CallerScope;
 use super::status::KeyVerdict;
-use crate::call::CallBuilder;
+use crate::call::Call;
 use crate::engine::Engine;
 use crate::env::clock::Clock;
 use crate::identity::operation::Operation;
@@ -110,46 +110,39 @@ impl Settings {
         self.rules.max_bytes(&self.engine.core.format)
     }
 
-    /// The call of a request.
-    pub(super) fn call(
-        &self,
-        scope: Option<&str>,
-        key: &IdempotencyKey,
-        asked: &[u8; 32],
-    ) -> CallBuilder<Arc<Rules>> {
-        self.named(scope, key.as_str()).fingerprint(asked)
+    /// The call of a request with this digest.
+    pub(super) fn call(&self, scope: Option<&str>, key: &IdempotencyKey, asked: &[u8; 32]) -> Call {
+        let mut call = self.named(scope, key.as_str());
+        call.request(asked);
+        call
     }
 
-    /// The call with the label of its request.
-    pub(super) fn labelled(
-        &self,
-        call: CallBuilder<Arc<Rules>>,
-        request: &Parts,
-    ) -> CallBuilder<Arc<Rules>> {
-        match self.label.as_ref().and_then(|label| label(request)) {
-            Some(label) => call.label(&label),
-            None => call,
+    /// Gives the call the label of its request.
+    pub(super) fn label(&self, call: &mut Call, request: &Parts) {
+        if let Some(label) = self.label.as_ref().and_then(|label| label(request)) {
+            call.label(&label);
         }
     }
 
     /// The calls of all requests with this key.
-    pub(super) fn named(&self, scope: Option<&str>, key: &str) -> CallBuilder<Arc<Rules>> {
-        let by_status = Policy::new().on_panic(match self.rules.status.without_response() {
-            KeyVerdict::Release => OnPanic::Release,
-            KeyVerdict::Store | KeyVerdict::Unknown => OnPanic::Unknown,
-        });
-        let call = self.engine.operation(self.name.clone());
-        let call = match scope {
-            Some(scope) => call.scope(scope),
-            None => call,
-        };
-        let call = match self.reconcile {
-            Some(_) => call.reconciles(),
-            None => call,
-        };
-        call.key(key)
-            .policy(self.policy.or(by_status))
-            .on_error(Arc::clone(&self.rules))
+    pub(super) fn named(&self, scope: Option<&str>, key: &str) -> Call {
+        let mut call = Call::new(self.operation());
+        call.engine(self.engine.clone());
+        if let Some(scope) = scope {
+            call.scope(scope);
+        }
+        call.key(key);
+        if self.reconcile.is_some() {
+            call.reconciles();
+        }
+        call.policy = self.policy;
+        call.policy
+            .on_panic
+            .get_or_insert(match self.rules.status.without_response() {
+                KeyVerdict::Release => OnPanic::Release,
+                KeyVerdict::Store | KeyVerdict::Unknown => OnPanic::Unknown,
+            });
+        call
     }
 
     /// The head of a request, if a refusal or the quota needs it.
