@@ -305,7 +305,8 @@ impl KeyBuilder {
         let encoder = &mut *self.encoder;
         encoder.limit(self.max_bytes);
         let result = value.__key(&mut *encoder);
-        if let Err(source) = encoder.note(result).and_then(|()| encoder.room(0)) {
+        if encoder.note(result).is_err() || encoder.room(0).is_err() {
+            let source = encoder.failure();
             return Err(match source.bytes_at_limit() {
                 Some(bytes) => KeyError::TooLong {
                     part,

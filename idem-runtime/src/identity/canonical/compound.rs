@@ -7,7 +7,7 @@ use serde::ser::{
 };
 
 use super::encoder::{Encoder, Major, NULL};
-use super::error::{CanonicalError, CanonicalErrorKind};
+use super::error::{CanonicalErrorKind, Failed};
 
 /// An array whose elements are being written.
 pub(crate) struct Elements<'a> {
@@ -25,10 +25,7 @@ enum Length {
 
 impl<'a> Elements<'a> {
     #[inline]
-    pub(super) fn new(
-        encoder: &'a mut Encoder,
-        len: Option<usize>,
-    ) -> Result<Self, CanonicalError> {
+    pub(super) fn new(encoder: &'a mut Encoder, len: Option<usize>) -> Result<Self, Failed> {
         encoder.enter()?;
         let length = if let Some(len) = len {
             encoder.head(Major::Array, len as u64);
@@ -47,14 +44,14 @@ impl<'a> Elements<'a> {
     }
 
     /// The content of a variant, whose level was entered before.
-    pub(super) fn of_variant(encoder: &'a mut Encoder, len: usize) -> Result<Self, CanonicalError> {
+    pub(super) fn of_variant(encoder: &'a mut Encoder, len: usize) -> Result<Self, Failed> {
         let mut elements = Self::new(encoder, Some(len))?;
         elements.levels = 2;
         Ok(elements)
     }
 
     #[inline]
-    fn element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), CanonicalError> {
+    fn element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Failed> {
         self.encoder.flow();
         self.encoder.room(0)?;
         self.written += 1;
@@ -62,7 +59,7 @@ impl<'a> Elements<'a> {
     }
 
     #[inline]
-    fn finish(self) -> Result<(), CanonicalError> {
+    fn finish(self) -> Result<(), Failed> {
         match self.length {
             Length::Announced(len) if len != self.written => {
                 return Err(self.encoder.fail(CanonicalErrorKind::Inconsistent));
@@ -95,7 +92,7 @@ pub(crate) struct MapEntries<'a> {
 
 impl<'a> MapEntries<'a> {
     #[inline]
-    pub(super) fn new(encoder: &'a mut Encoder) -> Result<Self, CanonicalError> {
+    pub(super) fn new(encoder: &'a mut Encoder) -> Result<Self, Failed> {
         encoder.enter()?;
         encoder.hold();
         let head = encoder.bytes.len();
@@ -112,7 +109,7 @@ impl<'a> MapEntries<'a> {
     }
 
     /// The content of a variant, whose level was entered before.
-    pub(super) fn of_variant(encoder: &'a mut Encoder) -> Result<Self, CanonicalError> {
+    pub(super) fn of_variant(encoder: &'a mut Encoder) -> Result<Self, Failed> {
         let mut entries = Self::new(encoder)?;
         entries.levels = 2;
         Ok(entries)
@@ -129,7 +126,7 @@ impl<'a> MapEntries<'a> {
         &mut self,
         name: &'static str,
         value: &T,
-    ) -> Result<(), CanonicalError> {
+    ) -> Result<(), Failed> {
         self.encoder.room(0)?;
         let start = self.encoder.bytes.len();
         self.encoder.name(name);
@@ -148,7 +145,7 @@ impl<'a> MapEntries<'a> {
     }
 
     #[inline]
-    fn finish(self) -> Result<(), CanonicalError> {
+    fn finish(self) -> Result<(), Failed> {
         if self.key.is_some() {
             return Err(self.encoder.fail(CanonicalErrorKind::Inconsistent));
         }
@@ -168,9 +165,9 @@ impl<'a> MapEntries<'a> {
 
 impl SerializeMap for MapEntries<'_> {
     type Ok = ();
-    type Error = CanonicalError;
+    type Error = Failed;
 
-    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), CanonicalError> {
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Failed> {
         if self.key.is_some() {
             return Err(self.encoder.fail(CanonicalErrorKind::Inconsistent));
         }
@@ -181,7 +178,7 @@ impl SerializeMap for MapEntries<'_> {
         Ok(())
     }
 
-    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), CanonicalError> {
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Failed> {
         let Some((start, key_end)) = self.key.take() else {
             return Err(self.encoder.fail(CanonicalErrorKind::Inconsistent));
         };
@@ -191,7 +188,7 @@ impl SerializeMap for MapEntries<'_> {
         Ok(())
     }
 
-    fn end(self) -> Result<(), CanonicalError> {
+    fn end(self) -> Result<(), Failed> {
         self.finish()
     }
 }
@@ -200,15 +197,15 @@ macro_rules! elements {
     ($($kind:ident $method:ident),*) => {$(
         impl $kind for Elements<'_> {
             type Ok = ();
-            type Error = CanonicalError;
+            type Error = Failed;
 
             #[inline]
-            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), CanonicalError> {
+            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Failed> {
                 self.element(value)
             }
 
             #[inline]
-            fn end(self) -> Result<(), CanonicalError> {
+            fn end(self) -> Result<(), Failed> {
                 self.finish()
             }
         }
@@ -226,19 +223,19 @@ macro_rules! fields {
     ($($kind:ident),*) => {$(
         impl $kind for MapEntries<'_> {
             type Ok = ();
-            type Error = CanonicalError;
+            type Error = Failed;
 
             #[cfg_attr(not(debug_assertions), inline(always))]
             fn serialize_field<T: Serialize + ?Sized>(
                 &mut self,
                 name: &'static str,
                 value: &T,
-            ) -> Result<(), CanonicalError> {
+            ) -> Result<(), Failed> {
                 self.field(name, value)
             }
 
             #[inline]
-            fn end(self) -> Result<(), CanonicalError> {
+            fn end(self) -> Result<(), Failed> {
                 self.finish()
             }
         }
