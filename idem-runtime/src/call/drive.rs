@@ -32,12 +32,16 @@ use crate::outcome::AnyOutput;
 use crate::outcome::provenance::AnswerSource;
 use crate::policy::OnLeaseLost;
 
-/// The body of a call and the slot of its output.
-pub(super) trait PolledBody {
-    /// Polls the body. Ready: the output is set.
-    fn poll(&mut self, cx: &mut task::Context<'_>) -> Poll<()>;
+/// The body of a call, where it can be dropped.
+pub(super) trait OwnedBody {
     /// Drops the body, with everything that it owns.
     fn drop_body(&mut self);
+}
+
+/// The body of a call and the slot of its output.
+pub(super) trait PolledBody: OwnedBody {
+    /// Polls the body. Ready: the output is set.
+    fn poll(&mut self, cx: &mut task::Context<'_>) -> Poll<()>;
     fn output(&mut self) -> &mut dyn AnyOutput;
 }
 
@@ -190,11 +194,11 @@ impl Drive {
         polled
     }
 
-    /// Runs `work` in the span of the call.
-    pub(super) fn in_span<T>(&self, work: impl FnOnce() -> T) -> T {
+    /// Drops the body in the span of the call.
+    pub(super) fn drop_body(&self, body: &mut dyn OwnedBody) {
         match &self.watch {
-            Some(watch) => watch.span.in_scope(work),
-            None => work(),
+            Some(watch) => watch.span.in_scope(|| body.drop_body()),
+            None => body.drop_body(),
         }
     }
 

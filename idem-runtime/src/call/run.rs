@@ -7,7 +7,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use super::description::Call;
-use super::drive::{Drive, PolledBody};
+use super::drive::{Drive, OwnedBody, PolledBody};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::Operation;
@@ -16,8 +16,8 @@ use crate::outcome::{AnyOutput, Output};
 /// A call in progress.
 #[must_use = "the body runs only when the call is awaited"]
 pub struct Run<'b, O, P, F> {
-    // Field order: a dropped call drops its body first, so that what the body owns, such as an open transaction, is
-    // dropped before its key is released.
+    // A dropped call drops its body first, so that what the body owns, such as an open transaction, is dropped before
+    // its key is released.
     body: TypedBody<'b, O, P, F>,
     drive: Drive,
 }
@@ -67,14 +67,10 @@ impl<O, P, F: Future<Output = O>> PolledBody for TypedBody<'_, O, P, F> {
         if let Some(body) = self.body.as_mut().as_pin_mut()
             && let Poll::Ready(output) = body.poll(cx)
         {
-            self.output.value = Some(output);
+            self.output.set(output);
             return Poll::Ready(());
         }
         Poll::Pending
-    }
-
-    fn drop_body(&mut self) {
-        self.body.set(None);
     }
 
     fn output(&mut self) -> &mut dyn AnyOutput {
@@ -84,13 +80,12 @@ impl<O, P, F: Future<Output = O>> PolledBody for TypedBody<'_, O, P, F> {
 
 impl<O, P, F> Drop for Run<'_, O, P, F> {
     fn drop(&mut self) {
-        let Self { body, drive } = self;
-        drive.in_span(|| body.body.set(None));
+        self.drive.drop_body(&mut self.body);
     }
 }
 
-impl<O, P, F> Drop for TypedBody<'_, O, P, F> {
-    fn drop(&mut self) {
+impl<O, P, F> OwnedBody for TypedBody<'_, O, P, F> {
+    fn drop_body(&mut self) {
         self.body.set(None);
     }
 }
