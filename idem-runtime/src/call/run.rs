@@ -67,7 +67,7 @@ impl<O, P, F: Future<Output = O>> PolledBody for TypedBody<'_, O, P, F> {
         if let Some(body) = self.body.as_mut().as_pin_mut()
             && let Poll::Ready(output) = body.poll(cx)
         {
-            self.output.set(output);
+            self.output.value = Some(output);
             return Poll::Ready(());
         }
         Poll::Pending

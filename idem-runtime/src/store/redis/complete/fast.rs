@@ -81,8 +81,8 @@ impl<'a> Completing<'a> {
         self.key.with_name(|name| {
             if let Some(claim) = claim {
                 let set = |words: &mut Words<'_>| set_if_equal(words, name, claim, retain, record);
-                let sent = ready.begin(&RoutedCommand::on_key(name, &set))?;
-                return Some((sent, Command::CompareAndSet));
+                let exchange = ready.begin(&RoutedCommand::on_key(name, &set))?;
+                return Some((exchange, Command::CompareAndSet));
             }
             let retain = decimal(millis(retain));
             let (key, arguments) = (name.as_bytes(), [&record[..], retain.as_bytes()]);
