@@ -238,7 +238,7 @@ async fn a_full_memory_takes_the_answers_of_a_batch() {
 async fn a_batch_whose_reply_is_lost_is_sent_again() {
     let (server, proxy) = proxied();
     let short = |builder: RedisStoreBuilder| builder.response_timeout(Duration::from_secs(1));
-    let store = short(RedisStore::builder(&proxy.url()))
+    let store = short(RedisStore::builder(proxy.url()))
         .connect()
         .await
         .unwrap();

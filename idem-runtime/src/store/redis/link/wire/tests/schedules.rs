@@ -84,7 +84,7 @@ fn arguments_of(key: &str) -> [String; 2] {
 
 /// Whether the script of batches executes the command.
 fn is_executed(key: &str) -> bool {
-    number(key) % 4 != 0
+    !number(key).is_multiple_of(4)
 }
 
 /// A server that executes one command after the other.
@@ -183,6 +183,36 @@ struct Sender {
 }
 
 impl Sender {
+    /// Sends a command or two, with words that begin with this number and the next one.
+    fn begin(wire: &Wire, number: usize, kind: Kind, claims: bool) -> Self {
+        let words = match kind {
+            Kind::One => vec![format!("{number}/0")],
+            Kind::Pair => vec![format!("{number}/0"), format!("{}/1", number + 1)],
+            Kind::InBatch => vec![format!("{number}/batch")],
+        };
+        let replies = if let Kind::InBatch = kind {
+            let [first, second] = arguments_of(&words[0]);
+            wire.begin_in_batch(&BatchCommand {
+                script: &Arc::new(BatchScript {
+                    one: script_of(1).to_owned(),
+                    many: script_of(2).to_owned(),
+                }),
+                key: words[0].as_bytes(),
+                arguments: [first.as_bytes(), second.as_bytes()],
+            })
+        } else {
+            let second = words.get(1).map(|word| said(word));
+            let second = second.as_ref().map(|second| second as &WriteCommand<'_>);
+            wire.begin(&said(&words[0]), second, claims)
+        };
+        Self {
+            is_polled: number.is_multiple_of(3),
+            words,
+            replies: replies.unwrap(),
+            may_fail: false,
+        }
+    }
+
     fn check(&self, replies: RedisResult<Replies>, server: &Server) {
         let word = &self.words[0];
         match replies {
@@ -222,45 +252,47 @@ fn assert_executed_once(executed: &[String]) {
     assert!(times.values().all(|times| *times == 1));
 }
 
+/// Awaits all senders: nothing but the wakes of the wire let its task run.
+async fn check_all(senders: Vec<Sender>, server: &mut Server) {
+    let delivered = async {
+        let mut delivered = Vec::new();
+        for mut sender in senders {
+            let replies = (&mut sender.replies).await;
+            delivered.push((sender, replies));
+        }
+        delivered
+    };
+    let replying = async {
+        loop {
+            server.serve(usize::MAX).await;
+            tokio::task::yield_now().await;
+        }
+    };
+    let ended = tokio::time::timeout(BOUND, async {
+        tokio::select! {
+            delivered = delivered => delivered,
+            () = replying => unreachable!("it never ends"),
+        }
+    });
+    let delivered = ended.await.expect("a sender waits for ever");
+    for (sender, replies) in delivered {
+        sender.check(replies, server);
+    }
+}
+
 async fn run(steps: Vec<Step>, buffer: usize) {
     let (here, there) = tokio::io::duplex(buffer);
     let wire = over(here, LONG);
     let mut server = Server::on(there);
     let (mut senders, mut sent) = (Vec::new(), 0);
-    let script = Arc::new(BatchScript {
-        one: script_of(1).to_owned(),
-        many: script_of(2).to_owned(),
-    });
     let mut closed = false;
     for step in steps {
         match step {
             Step::Send(count, kind, claims) => {
                 for _ in 0..count {
-                    let words: Vec<_> = match kind {
-                        Kind::One => vec![format!("{sent}/0")],
-                        Kind::Pair => vec![format!("{sent}/0"), format!("{}/1", sent + 1)],
-                        Kind::InBatch => vec![format!("{sent}/batch")],
-                    };
-                    sent += words.len();
-                    let replies = if let Kind::InBatch = kind {
-                        let [first, second] = arguments_of(&words[0]);
-                        let command = BatchCommand {
-                            script: &script,
-                            key: words[0].as_bytes(),
-                            arguments: [first.as_bytes(), second.as_bytes()],
-                        };
-                        wire.begin_in_batch(&command).unwrap()
-                    } else {
-                        let second = words.get(1).map(|word| said(word));
-                        let second = second.as_ref().map(|second| second as &WriteCommand<'_>);
-                        wire.begin(&said(&words[0]), second, claims).unwrap()
-                    };
-                    senders.push(Sender {
-                        words,
-                        replies,
-                        is_polled: sent % 3 == 0,
-                        may_fail: false,
-                    });
+                    let sender = Sender::begin(&wire, sent, kind, claims);
+                    sent += sender.words.len();
+                    senders.push(sender);
                 }
             }
             Step::Leave(at) if !senders.is_empty() => {
@@ -304,31 +336,7 @@ async fn run(steps: Vec<Step>, buffer: usize) {
             }
         }
     }
-    // From here on nothing but the wakes of the wire let its task run.
-    let delivered = async {
-        let mut delivered = Vec::new();
-        for mut sender in senders {
-            let replies = (&mut sender.replies).await;
-            delivered.push((sender, replies));
-        }
-        delivered
-    };
-    let replying = async {
-        loop {
-            server.serve(usize::MAX).await;
-            tokio::task::yield_now().await;
-        }
-    };
-    let ended = tokio::time::timeout(BOUND, async {
-        tokio::select! {
-            delivered = delivered => delivered,
-            () = replying => unreachable!("it never ends"),
-        }
-    });
-    let delivered = ended.await.expect("a sender waits for ever");
-    for (sender, replies) in delivered {
-        sender.check(replies, &server);
-    }
+    check_all(senders, &mut server).await;
     // The replies to senders that have left.
     let start = Instant::now();
     while !wire.0.lock().in_flight.is_empty() || !server.unsent.is_empty() && !closed {
