@@ -163,7 +163,7 @@ impl RecordKey {
         thread_local! {
             static NAME: Cell<String> = const { Cell::new(String::new()) };
         }
-        // Taken meanwhile: a name that is asked for within `work`, or at the end of the thread, is allocated.
+        // A name within `work`, or at the end of the thread, is allocated: the text is taken meanwhile.
         let mut name = NAME.try_with(Cell::take).unwrap_or_default();
         name.clear();
         self.append_name(&mut name);

@@ -56,7 +56,7 @@ async fn there(store: &RedisStore, key: &RecordKey) -> Record {
 }
 
 /// A store whose server knows the script.
-async fn taught(url: &str, first: usize) -> RedisStore {
+async fn prepared(url: &str, first: usize) -> RedisStore {
     let store = connect(url).await.unwrap();
     for numbers in [first..first + 10, first + 10..first + 20] {
         let claims = Claims::of(&store, numbers).await;
@@ -84,7 +84,7 @@ fn sizes(commands: &[Command]) -> Vec<usize> {
 #[tokio::test]
 async fn completions_that_meet_share_a_script_of_32_at_most() {
     let server = RedisServer::start();
-    let store = taught(&server.url(), 1_000).await;
+    let store = prepared(&server.url(), 1_000).await;
     let claims = Claims::of(&store, 0..100).await;
     let mut monitor = server.monitor();
     assert_eq!(claims.complete(&store).await, [STORED; 100]);
@@ -98,7 +98,7 @@ async fn completions_that_meet_share_a_script_of_32_at_most() {
 }
 
 #[tokio::test]
-async fn a_server_learns_the_script_on_a_busy_connection_only() {
+async fn the_script_is_sent_by_its_source_on_a_busy_connection_only() {
     let server = RedisServer::start();
     let store = connect(server.url()).await.unwrap();
     let (warm, one, two) = (
@@ -129,7 +129,7 @@ async fn a_server_learns_the_script_on_a_busy_connection_only() {
 #[tokio::test]
 async fn each_completion_has_its_own_outcome() {
     let server = RedisServer::start();
-    let store = taught(&server.url(), 1_000).await;
+    let store = prepared(&server.url(), 1_000).await;
     let claims = Claims::of(&store, 0..11).await;
     let name = |number: usize| claims.0[number].0.name();
     let watch = store.watch(&claims.0[1].0).await.unwrap();
@@ -182,9 +182,9 @@ async fn each_completion_has_its_own_outcome() {
 }
 
 #[tokio::test]
-async fn a_server_that_forgets_the_script_learns_it_again() {
+async fn a_server_that_forgets_the_script_gets_it_again() {
     let server = RedisServer::start();
-    let store = taught(&server.url(), 1_000).await;
+    let store = prepared(&server.url(), 1_000).await;
     let claims = Claims::of(&store, 0..20).await;
     server.cli(&["SCRIPT", "FLUSH"]);
     assert_eq!(claims.complete(&store).await, [STORED; 20]);
@@ -202,7 +202,7 @@ async fn a_server_that_forgets_the_script_learns_it_again() {
 #[tokio::test]
 async fn a_user_without_the_right_to_mget_completes_one_by_one() {
     let (server, url) = with_user(DOCUMENTED);
-    let store = taught(&url, 1_000).await;
+    let store = prepared(&url, 1_000).await;
     let claims = Claims::of(&store, 0..20).await;
     let mut monitor = server.monitor();
     assert_eq!(claims.complete(&store).await, [STORED; 20]);
@@ -210,7 +210,7 @@ async fn a_user_without_the_right_to_mget_completes_one_by_one() {
     claims.assert_stored(&store).await;
     let rules = format!("ACL SETUSER app reset on >{PASSWORD} {DOCUMENTED} +mget");
     server.cli(&rules.split_whitespace().collect::<Vec<_>>());
-    let store = taught(&url, 2_000).await;
+    let store = prepared(&url, 2_000).await;
     let claims = Claims::of(&store, 100..120).await;
     monitor.commands();
     assert_eq!(claims.complete(&store).await, [STORED; 20]);
@@ -225,7 +225,7 @@ async fn a_user_without_the_right_to_mget_completes_one_by_one() {
 #[tokio::test]
 async fn a_full_memory_takes_the_answers_of_a_batch() {
     let server = RedisServer::start();
-    let store = taught(&server.url(), 1_000).await;
+    let store = prepared(&server.url(), 1_000).await;
     let claims = Claims::of(&store, 0..20).await;
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
     let mut monitor = server.monitor();
@@ -264,7 +264,7 @@ async fn a_batch_whose_reply_is_lost_is_sent_again() {
 #[tokio::test]
 async fn the_first_of_two_completions_of_a_claim_counts() {
     let server = RedisServer::start();
-    let store = taught(&server.url(), 1_000).await;
+    let store = prepared(&server.url(), 1_000).await;
     let mut claims = Claims::of(&store, 0..10).await;
     let (key, claim, first) = claims.0[4].clone();
     for outcome in [OutcomeKind::Unknown, OutcomeKind::Value] {
@@ -281,7 +281,7 @@ async fn the_first_of_two_completions_of_a_claim_counts() {
 #[tokio::test]
 async fn a_claim_with_a_journal_is_completed_alone() {
     let server = RedisServer::start();
-    let store = taught(&server.url(), 1_000).await;
+    let store = prepared(&server.url(), 1_000).await;
     let mut claims = Claims::of(&store, 0..10).await;
     let (key, claim, _) = &claims.0[4];
     let journal = Journal::new(Bytes::from_static(b"\0\0\0\x01a"));
@@ -306,7 +306,7 @@ async fn a_claim_with_a_journal_is_completed_alone() {
 #[tokio::test]
 async fn a_completion_that_the_server_refuses_fails_alone() {
     let server = RedisServer::start();
-    let store = taught(&server.url(), 1_000).await;
+    let store = prepared(&server.url(), 1_000).await;
     let mut claims = Claims::of(&store, 0..20).await;
     let (_, claim, record) = &mut claims.0[4];
     let mut expired = *claim;

@@ -17,8 +17,8 @@ const REFUSED: u8 = 3;
 
 /// The script that completes several claims.
 ///
-/// A server that does not know it learns it from one completion of a busy connection, which sends its source; the others
-/// go alone meanwhile.
+/// The server does not know it at first: one completion of a busy connection sends its source, and the others go alone
+/// meanwhile.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Batches {
     script: Arc<BatchScript>,
@@ -29,12 +29,12 @@ pub(in crate::store::redis) struct Batches {
 pub(super) enum Form<'a> {
     InBatch(&'a Arc<BatchScript>),
     /// Alone, by the source of the script of batches.
-    Teaching(Lesson<'a>),
+    BySource(SourceTurn<'a>),
     Alone,
 }
 
 /// The right to send the source. If dropped, another completion sends it.
-pub(super) struct Lesson<'a>(&'a Batches);
+pub(super) struct SourceTurn<'a>(&'a Batches);
 
 impl Batches {
     /// `usable`: the server executes scripts with declarations, and has all keys.
@@ -52,7 +52,9 @@ impl Batches {
     pub(super) fn form(&self, is_busy: impl FnOnce() -> bool) -> Form<'_> {
         match self.state.load(Ordering::Relaxed) {
             KNOWN => Form::InBatch(&self.script),
-            UNKNOWN if is_busy() && self.moves(UNKNOWN, LOADING) => Form::Teaching(Lesson(self)),
+            UNKNOWN if is_busy() && self.moves(UNKNOWN, LOADING) => {
+                Form::BySource(SourceTurn(self))
+            }
             _ => Form::Alone,
         }
     }
@@ -84,14 +86,14 @@ impl Batches {
     }
 }
 
-impl Lesson<'_> {
+impl SourceTurn<'_> {
     /// The server has executed the script.
-    pub(super) fn learned(self) {
+    pub(super) fn is_known(self) {
         self.0.moves(LOADING, KNOWN);
     }
 }
 
-impl Drop for Lesson<'_> {
+impl Drop for SourceTurn<'_> {
     fn drop(&mut self) {
         self.0.moves(LOADING, UNKNOWN);
     }
@@ -145,13 +147,13 @@ mod tests {
         let batches = known();
         batches.failed(&said("NOSCRIPT No matching script"));
         assert!(matches!(batches.form(|| false), Form::Alone));
-        for learns in [false, true] {
-            let Form::Teaching(lesson) = batches.form(|| true) else {
+        for succeeds in [false, true] {
+            let Form::BySource(turn) = batches.form(|| true) else {
                 panic!("the server does not know it")
             };
             assert!(matches!(batches.form(|| true), Form::Alone));
-            if learns {
-                lesson.learned();
+            if succeeds {
+                turn.is_known();
             }
         }
         assert!(matches!(batches.form(|| false), Form::InBatch(_)));

@@ -2,7 +2,7 @@
 //! are sent at the same time.
 //!
 //! A future by hand, because it is a part of every first call: small, without a name of its own, and with one state for
-//! the wait for the reply. All that is seldom is a boxed future of [`RedisCore::complete`].
+//! the wait for the reply. Every other case is a boxed future of [`RedisCore::complete`].
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -11,7 +11,7 @@ use std::{future, mem};
 use bytes::Bytes;
 use redis::Value;
 
-use super::batches::{Form, Lesson};
+use super::batches::{Form, SourceTurn};
 use super::compare_and_set::{compared, set_if_equal};
 use super::large::LARGE;
 use crate::record::Header;
@@ -46,7 +46,7 @@ enum Command<'a> {
     /// That, or the script of batches with others.
     InBatch,
     /// The script of batches, by its source.
-    Source(Lesson<'a>),
+    Source(SourceTurn<'a>),
 }
 
 impl<'a> Completing<'a> {
@@ -100,9 +100,9 @@ impl<'a> Completing<'a> {
                     };
                     (ready.begin_in_batch(&command)?, Command::InBatch)
                 }
-                Form::Teaching(lesson) => {
+                Form::BySource(turn) => {
                     let sent = alone(ready, &core.scripts.complete_batch, true)?;
-                    (sent, Command::Source(lesson))
+                    (sent, Command::Source(turn))
                 }
                 Form::Alone => (
                     alone(ready, &core.scripts.complete, false)?,
@@ -141,8 +141,8 @@ impl<'a> Completing<'a> {
             (Command::InBatch | Command::Source(_), Err(failure)) if batches.failed(&failure) => {
                 Some(self.complete(None))
             }
-            (Command::Source(lesson), Ok(reply)) => {
-                lesson.learned();
+            (Command::Source(turn), Ok(reply)) => {
+                turn.is_known();
                 (reply != Value::Int(1)).then(|| self.complete(None))
             }
             (Command::Script | Command::InBatch, Ok(Value::Int(1))) => None,

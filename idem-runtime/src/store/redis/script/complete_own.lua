@@ -4,7 +4,7 @@
 -- Returns 1               stored, the short form of {'C', 0}: a table costs the server more
 if DECLARED then
   local sub, call, key, done = string.sub, redis.call, KEYS[1], ARGV[1]
-  -- Numbers as strings: the server formats a Lua number with `%.17g`, a tenth of this script's time.
+  -- Numbers as strings: the server formats a Lua number with `%.17g`, which costs more than this comparison.
   local there = call('GETRANGE', key, '0', '56')
   local pending = string.byte(there, 2) == 87 and '2W' or '2P'
   -- The same owner, fence and attempts; any lease and retain time; the same fingerprint and types; no journal.

@@ -9,7 +9,7 @@ use redis::Value;
 use super::slots::SlotId;
 use crate::store::redis::link::words::{array, word};
 
-/// Most commands of a batch. The server executes nothing else meanwhile: for a tenth of a millisecond.
+/// Most commands of a batch, because the server executes nothing else meanwhile.
 const MOST: usize = 32;
 /// Size up to which an empty buffer is kept for the next commands.
 const KEPT: usize = 1 << 20;
