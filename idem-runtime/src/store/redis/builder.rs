@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use redis::Client;
 
+use super::batches::Batches;
 use super::cluster::Cluster;
-use super::complete::Batches;
 use super::core::RedisCore;
 use super::durability::Durability;
 use super::link::Target;

@@ -1,6 +1,5 @@
 //! Completions: by compare-and-set, staged, or by script.
 
-mod batches;
 mod compare_and_set;
 mod fast;
 mod large;
@@ -10,7 +9,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::Value;
 
-pub(super) use self::batches::Batches;
 pub(super) use self::fast::Completing;
 use self::large::LARGE;
 use super::arguments::{decimal, millis};

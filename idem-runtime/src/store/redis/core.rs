@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::complete::Batches;
+use super::batches::Batches;
 use super::notify::Subscribers;
 use super::probe::Report;
 use super::reply::ScriptReply;

@@ -6,7 +6,6 @@ mod connection;
 mod echo;
 mod exchange;
 mod pipeline;
-mod ready;
 mod socket;
 mod target;
 mod time;
@@ -14,17 +13,20 @@ mod wire;
 mod words;
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use redis::{RedisError, Value};
+use redis::{RedisError, RedisResult, Value};
 
 pub(super) use self::command::{ReplicaWait, RoutedCommand, Words, WriteCommand};
 use self::connection::Connection;
-pub(super) use self::ready::{Exchange, ReadyLink};
+use self::exchange::one_reply;
 pub(super) use self::target::Target;
 use self::time::ServerTime;
+use self::wire::PendingReplies;
 pub(super) use self::wire::{BatchCommand, BatchScript};
 use super::failure::{Failure, breaks_connection, connect_error, is_replica_error, is_silence};
 use super::reply::time_of;
@@ -274,6 +276,91 @@ impl fmt::Debug for Link {
         f.debug_struct("Link")
             .field("connected", &self.current().is_some())
             .finish_non_exhaustive()
+    }
+}
+
+/// A link with a usable connection.
+pub(crate) struct ReadyLink<'a> {
+    link: &'a Link,
+    live: Arc<LiveConnection>,
+}
+
+impl<'a> ReadyLink<'a> {
+    /// The server's time in microseconds, if it is known on this connection.
+    pub(crate) fn server_time(&self) -> Option<u64> {
+        self.live.time.now()
+    }
+
+    /// Whether other commands are under way on the connection.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.live.connection.is_busy()
+    }
+
+    /// Sends a single command at once; `None`: [`Link::send`] has to.
+    pub(crate) fn begin(
+        self,
+        command: &RoutedCommand<'_>,
+    ) -> Option<Result<Exchange<'a>, Failure>> {
+        self.begin_by(|connection| command.begin(connection))
+    }
+
+    /// Sends a command in a batch; `None`: it has to be sent alone.
+    pub(crate) fn begin_in_batch(
+        self,
+        command: &BatchCommand<'_>,
+    ) -> Option<Result<Exchange<'a>, Failure>> {
+        self.begin_by(|connection| connection.begin_in_batch(command))
+    }
+
+    fn begin_by(
+        self,
+        begin: impl FnOnce(&Connection) -> Option<RedisResult<PendingReplies>>,
+    ) -> Option<Result<Exchange<'a>, Failure>> {
+        let Self { link, live } = self;
+        let before = live.replies.load(Ordering::Relaxed);
+        Some(match begin(&live.connection)? {
+            Ok(replies) => Ok(Exchange {
+                replies,
+                link,
+                live,
+                before,
+            }),
+            Err(error) => {
+                let failure = Failure::Reply(error);
+                link.count_reply(&live, before, Some(&failure));
+                Err(failure)
+            }
+        })
+    }
+}
+
+/// A command in flight. If dropped, it may still be executed.
+///
+/// A sender whose deadline is shorter than `response_timeout` drops it, which counts as a time-out as well.
+pub(crate) struct Exchange<'a> {
+    replies: PendingReplies,
+    link: &'a Link,
+    live: Arc<LiveConnection>,
+    /// Number of replies when the command was sent.
+    before: u64,
+}
+
+impl Future for Exchange<'_> {
+    type Output = Result<Value, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let reply = one_reply(ready!(Pin::new(&mut self.replies).poll(cx)));
+        (self.link).count_reply(&self.live, self.before, reply.as_ref().err());
+        Poll::Ready(reply)
+    }
+}
+
+impl Drop for Exchange<'_> {
+    fn drop(&mut self) {
+        let waited = self.replies.waited();
+        if waited.is_some_and(|waited| waited >= QUIET) {
+            self.link.count_timeout(&self.live, self.before);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod address;
 mod append;
 mod arguments;
+mod batches;
 mod builder;
 mod claim;
 mod cluster;

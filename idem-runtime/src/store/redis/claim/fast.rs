@@ -86,7 +86,7 @@ impl RedisCore {
 /// A claim. The plain command is sent on the connection that is there; every other case is a boxed future.
 ///
 /// By hand and small, as [`Completing`](crate::store::redis::complete::Completing) is.
-pub(in crate::store::redis) struct Claiming<'a> {
+pub(crate) struct Claiming<'a> {
     core: &'a RedisCore,
     key: &'a RecordKey,
     request: &'a ClaimRequest,
@@ -101,11 +101,7 @@ enum Stage<'a> {
 }
 
 impl<'a> Claiming<'a> {
-    pub(in crate::store::redis) fn new(
-        core: &'a RedisCore,
-        key: &'a RecordKey,
-        request: &'a ClaimRequest,
-    ) -> Self {
+    pub(crate) fn new(core: &'a RedisCore, key: &'a RecordKey, request: &'a ClaimRequest) -> Self {
         Self {
             core,
             key,

@@ -11,11 +11,11 @@ use std::{future, mem};
 use bytes::Bytes;
 use redis::Value;
 
-use super::batches::{Form, SourceTurn};
 use super::compare_and_set::{compared, set_if_equal};
 use super::large::LARGE;
 use crate::record::Header;
 use crate::store::redis::arguments::{decimal, millis};
+use crate::store::redis::batches::{Form, SourceTurn};
 use crate::store::redis::core::RedisCore;
 use crate::store::redis::durability::WriteConcern;
 use crate::store::redis::failure::Failure;
@@ -24,7 +24,7 @@ use crate::store::redis::script::Script;
 use crate::store::{Boxed, CompleteReply, RecordKey, StoreError};
 
 /// A completion.
-pub(in crate::store::redis) struct Completing<'a> {
+pub(crate) struct Completing<'a> {
     core: &'a RedisCore,
     key: &'a RecordKey,
     claim: Option<&'a Header>,
@@ -50,7 +50,7 @@ enum Command<'a> {
 }
 
 impl<'a> Completing<'a> {
-    pub(in crate::store::redis) fn new(
+    pub(crate) fn new(
         core: &'a RedisCore,
         key: &'a RecordKey,
         claim: Option<&'a Header>,

@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio::time::Sleep;
 
-pub(in crate::store::redis) use self::batch::{BatchCommand, BatchScript};
+pub(crate) use self::batch::{BatchCommand, BatchScript};
 use self::driver::Driver;
 use self::queue::Queue;
 use self::slots::SlotId;

@@ -16,19 +16,19 @@ const KEPT: usize = 1 << 20;
 
 /// The digests of two scripts, which take the same arguments for each key.
 #[derive(Debug)]
-pub(in crate::store::redis) struct BatchScript {
+pub(crate) struct BatchScript {
     /// Executes one command.
-    pub(in crate::store::redis) one: String,
+    pub(crate) one: String,
     /// Executes several. Its reply is 1, or the positions, from 1 on, of the commands that it has not executed.
-    pub(in crate::store::redis) many: String,
+    pub(crate) many: String,
 }
 
 /// A command of a batch: the words of its key and of its arguments.
 #[derive(Clone, Copy)]
-pub(in crate::store::redis) struct BatchCommand<'a> {
-    pub(in crate::store::redis) script: &'a Arc<BatchScript>,
-    pub(in crate::store::redis) key: &'a [u8],
-    pub(in crate::store::redis) arguments: [&'a [u8]; 2],
+pub(crate) struct BatchCommand<'a> {
+    pub(crate) script: &'a Arc<BatchScript>,
+    pub(crate) key: &'a [u8],
+    pub(crate) arguments: [&'a [u8]; 2],
 }
 
 /// Queued commands of batches, in the order of their arrival, and their bytes.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::store::redis::failure::{Failure, has_no_room, is_unknown_script};
-use crate::store::redis::link::BatchScript;
-use crate::store::redis::script::Scripts;
+use super::failure::{Failure, has_no_room, is_unknown_script};
+use super::link::BatchScript;
+use super::script::Scripts;
 
 /// The server may not know the script.
 const UNKNOWN: u8 = 0;
@@ -20,7 +20,7 @@ const REFUSED: u8 = 3;
 /// The server does not know it at first: one completion of a busy connection sends its source, and the others go alone
 /// meanwhile.
 #[derive(Debug)]
-pub(in crate::store::redis) struct Batches {
+pub(crate) struct Batches {
     script: Arc<BatchScript>,
     state: AtomicU8,
 }
@@ -38,7 +38,7 @@ pub(super) struct SourceTurn<'a>(&'a Batches);
 
 impl Batches {
     /// `usable`: the server executes scripts with declarations, and has all keys.
-    pub(in crate::store::redis) fn new(scripts: &Scripts, usable: bool) -> Self {
+    pub(crate) fn new(scripts: &Scripts, usable: bool) -> Self {
         Self {
             script: Arc::new(BatchScript {
                 one: scripts.complete.sha.clone(),
