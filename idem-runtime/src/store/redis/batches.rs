@@ -88,7 +88,7 @@ impl Batches {
 
 impl SourceTurn<'_> {
     /// The server has executed the script.
-    pub(super) fn is_known(self) {
+    pub(super) fn confirm(self) {
         self.0.moves(LOADING, KNOWN);
     }
 }
@@ -153,7 +153,7 @@ mod tests {
             };
             assert!(matches!(batches.form(|| true), Form::Alone));
             if succeeds {
-                turn.is_known();
+                turn.confirm();
             }
         }
         assert!(matches!(batches.form(|| false), Form::InBatch(_)));

@@ -280,24 +280,24 @@ impl fmt::Debug for Link {
 }
 
 /// A link with a usable connection.
-pub(crate) struct ReadyLink<'a> {
+pub(super) struct ReadyLink<'a> {
     link: &'a Link,
     live: Arc<LiveConnection>,
 }
 
 impl<'a> ReadyLink<'a> {
     /// The server's time in microseconds, if it is known on this connection.
-    pub(crate) fn server_time(&self) -> Option<u64> {
+    pub(super) fn server_time(&self) -> Option<u64> {
         self.live.time.now()
     }
 
     /// Whether other commands are under way on the connection.
-    pub(crate) fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         self.live.connection.is_busy()
     }
 
     /// Sends a single command at once; `None`: [`Link::send`] has to.
-    pub(crate) fn begin(
+    pub(super) fn begin(
         self,
         command: &RoutedCommand<'_>,
     ) -> Option<Result<Exchange<'a>, Failure>> {
@@ -305,7 +305,7 @@ impl<'a> ReadyLink<'a> {
     }
 
     /// Sends a command in a batch; `None`: it has to be sent alone.
-    pub(crate) fn begin_in_batch(
+    pub(super) fn begin_in_batch(
         self,
         command: &BatchCommand<'_>,
     ) -> Option<Result<Exchange<'a>, Failure>> {
@@ -337,7 +337,7 @@ impl<'a> ReadyLink<'a> {
 /// A command in flight. If dropped, it may still be executed.
 ///
 /// A sender whose deadline is shorter than `response_timeout` drops it, which counts as a time-out as well.
-pub(crate) struct Exchange<'a> {
+pub(super) struct Exchange<'a> {
     replies: PendingReplies,
     link: &'a Link,
     live: Arc<LiveConnection>,

@@ -142,7 +142,7 @@ impl<'a> Completing<'a> {
                 Some(self.complete(None))
             }
             (Command::Source(turn), Ok(reply)) => {
-                turn.is_known();
+                turn.confirm();
                 (reply != Value::Int(1)).then(|| self.complete(None))
             }
             (Command::Script | Command::InBatch, Ok(Value::Int(1))) => None,
