@@ -1,6 +1,5 @@
 //! The description of a call: its identity and its settings.
 
-use std::any::type_name;
 use std::fmt;
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -127,6 +126,11 @@ impl Call {
         self.reconciles = true;
     }
 
+    /// Adds one argument of the fingerprint.
+    fn arg<T: ToFingerprint + ?Sized>(&mut self, name: &'static str, value: &T) {
+        self.inputs.arg(name, value);
+    }
+
     /// Sets a one-time token as the key, in place of scope and key.
     #[cfg(feature = "tokens")]
     pub(super) fn token<K: ToKey + ?Sized>(&mut self, text: &str, subject: &K) {
@@ -148,11 +152,7 @@ impl Call {
 /// Adds one argument of the fingerprint. A function, so that an expansion can name the written type and the compiler
 /// reports errors there.
 pub fn arg<T: ToFingerprint + ?Sized>(call: &mut Call, name: &'static str, value: &T) {
-    // All but the encoding is not generic, because this is compiled with each type of an argument.
-    if let Some(encoder) = call.inputs.begin_arg(name) {
-        let result = value.__fingerprint(encoder);
-        call.inputs.end_arg(type_name::<T>, result);
-    }
+    call.arg(name, value);
 }
 
 /// The engine of a call and its claim request; the engine's observer receives an error.

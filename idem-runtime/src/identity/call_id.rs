@@ -3,7 +3,6 @@
 use std::fmt;
 
 use crate::error::{Error, ErrorKind};
-use crate::identity::canonical::{Encoder, Failed};
 use crate::identity::fingerprint::{Fingerprint, FingerprintBuilder, ToFingerprint};
 use crate::identity::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, ToKey};
 use crate::identity::operation::Operation;
@@ -177,15 +176,10 @@ impl Inputs {
         self.asked = Some(FingerprintBuilder::new(self.operation.as_str(), arguments));
     }
 
-    /// Begins an announced argument; its value is to be encoded next. `None`: an earlier one has failed.
-    pub(crate) fn begin_arg(&mut self, name: &'static str) -> Option<&mut Encoder> {
-        self.asked.as_mut()?.begin_arg(name)
-    }
-
-    /// Ends the argument that was begun.
-    pub(crate) fn end_arg(&mut self, type_name: fn() -> &'static str, result: Result<(), Failed>) {
+    /// Adds an announced argument.
+    pub(crate) fn arg<T: ToFingerprint + ?Sized>(&mut self, name: &'static str, value: &T) {
         if let Some(asked) = &mut self.asked {
-            asked.end_arg(type_name, result);
+            asked.arg(name, value);
         }
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::identity::canonical::{CanonicalError, Encoder, FORMAT, Failed, Major};
+use crate::identity::canonical::{CanonicalError, Encoder, FORMAT, Major};
 
 const DOMAIN: &str = "idempotency fingerprint";
 
@@ -190,8 +190,7 @@ impl FingerprintBuilder {
         T: ToFingerprint + ?Sized,
     {
         let mut builder = Self::begin(op);
-        let result = value.__fingerprint(&mut *builder.encoder);
-        builder.note(None, type_name::<T>, result);
+        builder.append(None, value);
         builder
     }
 
@@ -219,15 +218,12 @@ impl FingerprintBuilder {
     where
         T: ToFingerprint + ?Sized,
     {
-        if let Some(encoder) = self.begin_arg(name) {
-            let result = value.__fingerprint(encoder);
-            self.end_arg(type_name::<T>, result);
-        }
+        self.begin_arg(name);
+        self.append(Some(name), value);
     }
 
-    /// Begins an argument; its value is to be encoded next. `None`: an earlier one has failed.
     // Not generic, because generic code is compiled with each type of an argument.
-    pub(crate) fn begin_arg(&mut self, name: &'static str) -> Option<&mut Encoder> {
+    fn begin_arg(&mut self, name: &'static str) {
         debug_assert!(self.missing > 0, "more arguments than were announced");
         debug_assert!(
             self.last.is_empty() || (self.last.len(), self.last) < (name.len(), name),
@@ -238,25 +234,26 @@ impl FingerprintBuilder {
         self.missing = self.missing.saturating_sub(1);
         self.encoder.flow();
         self.encoder.name(name);
-        match self.invalid {
-            None => Some(&mut self.encoder),
-            Some(_) => None,
-        }
     }
 
-    /// Ends the argument that was begun.
-    pub(crate) fn end_arg(&mut self, type_name: fn() -> &'static str, result: Result<(), Failed>) {
-        self.note(Some(self.last), type_name, result);
+    #[inline]
+    fn append<T>(&mut self, argument: Option<&'static str>, value: &T)
+    where
+        T: ToFingerprint + ?Sized,
+    {
+        if self.invalid.is_none() {
+            let result = value.__fingerprint(&mut *self.encoder);
+            self.note(argument, type_name::<T>, result);
+        }
     }
 
     fn note(
         &mut self,
         argument: Option<&'static str>,
         type_name: fn() -> &'static str,
-        result: Result<(), Failed>,
+        result: Result<(), CanonicalError>,
     ) {
-        if self.encoder.note(result).is_err() {
-            let source = self.encoder.failure();
+        if let Err(source) = self.encoder.note(result) {
             self.invalid = Some(Box::new(FingerprintError {
                 argument,
                 type_name: type_name(),

@@ -305,8 +305,7 @@ impl KeyBuilder {
         let encoder = &mut *self.encoder;
         encoder.limit(self.max_bytes);
         let result = value.__key(&mut *encoder);
-        if encoder.note(result).is_err() || encoder.room(0).is_err() {
-            let source = encoder.failure();
+        if let Err(source) = encoder.note(result).and_then(|()| encoder.room(0)) {
             return Err(match source.bytes_at_limit() {
                 Some(bytes) => KeyError::TooLong {
                     part,

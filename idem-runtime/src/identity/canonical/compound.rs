@@ -7,7 +7,7 @@ use serde::ser::{
 };
 
 use super::encoder::{Encoder, Major, NULL};
-use super::error::{CanonicalErrorKind, Failed};
+use super::error::{CanonicalError, CanonicalErrorKind};
 
 /// An array whose elements are being written.
 pub(crate) struct Elements<'a> {
@@ -25,7 +25,10 @@ enum Length {
 
 impl<'a> Elements<'a> {
     #[inline]
-    pub(super) fn new(encoder: &'a mut Encoder, len: Option<usize>) -> Result<Self, Failed> {
+    pub(super) fn new(
+        encoder: &'a mut Encoder,
+        len: Option<usize>,
+    ) -> Result<Self, CanonicalError> {
         encoder.enter()?;
         let length = if let Some(len) = len {
             encoder.head(Major::Array, len as u64);
@@ -44,14 +47,14 @@ impl<'a> Elements<'a> {
     }
 
     /// The content of a variant, whose level was entered before.
-    pub(super) fn of_variant(encoder: &'a mut Encoder, len: usize) -> Result<Self, Failed> {
+    pub(super) fn of_variant(encoder: &'a mut Encoder, len: usize) -> Result<Self, CanonicalError> {
         let mut elements = Self::new(encoder, Some(len))?;
         elements.levels = 2;
         Ok(elements)
     }
 
     #[inline]
-    fn element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Failed> {
+    fn element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), CanonicalError> {
         self.encoder.flow();
         self.encoder.room(0)?;
         self.written += 1;
@@ -59,7 +62,7 @@ impl<'a> Elements<'a> {
     }
 
     #[inline]
-    fn finish(self) -> Result<(), Failed> {
+    fn finish(self) -> Result<(), CanonicalError> {
         match self.length {
             Length::Announced(len) if len != self.written => {
                 return Err(self.encoder.fail(CanonicalErrorKind::Inconsistent));
@@ -92,7 +95,7 @@ pub(crate) struct MapEntries<'a> {
 
 impl<'a> MapEntries<'a> {
     #[inline]
-    pub(super) fn new(encoder: &'a mut Encoder) -> Result<Self, Failed> {
+    pub(super) fn new(encoder: &'a mut Encoder) -> Result<Self, CanonicalError> {
         encoder.enter()?;
         encoder.hold();
         let head = encoder.bytes.len();
@@ -109,7 +112,7 @@ impl<'a> MapEntries<'a> {
     }
 
     /// The content of a variant, whose level was entered before.
-    pub(super) fn of_variant(encoder: &'a mut Encoder) -> Result<Self, Failed> {
+    pub(super) fn of_variant(encoder: &'a mut Encoder) -> Result<Self, CanonicalError> {
         let mut entries = Self::new(encoder)?;
         entries.levels = 2;
         Ok(entries)
@@ -126,7 +129,7 @@ impl<'a> MapEntries<'a> {
         &mut self,
         name: &'static str,
         value: &T,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), CanonicalError> {
         self.encoder.room(0)?;
         let start = self.encoder.bytes.len();
         self.encoder.name(name);
@@ -145,7 +148,7 @@ impl<'a> MapEntries<'a> {
     }
 
     #[inline]
-    fn finish(self) -> Result<(), Failed> {
+    fn finish(self) -> Result<(), CanonicalError> {
         if self.key.is_some() {
             return Err(self.encoder.fail(CanonicalErrorKind::Inconsistent));
         }
@@ -165,9 +168,9 @@ impl<'a> MapEntries<'a> {
 
 impl SerializeMap for MapEntries<'_> {
     type Ok = ();
-    type Error = Failed;
+    type Error = CanonicalError;
 
-    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Failed> {
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), CanonicalError> {
         if self.key.is_some() {
             return Err(self.encoder.fail(CanonicalErrorKind::Inconsistent));
         }
@@ -178,7 +181,7 @@ impl SerializeMap for MapEntries<'_> {
         Ok(())
     }
 
-    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Failed> {
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), CanonicalError> {
         let Some((start, key_end)) = self.key.take() else {
             return Err(self.encoder.fail(CanonicalErrorKind::Inconsistent));
         };
@@ -188,7 +191,7 @@ impl SerializeMap for MapEntries<'_> {
         Ok(())
     }
 
-    fn end(self) -> Result<(), Failed> {
+    fn end(self) -> Result<(), CanonicalError> {
         self.finish()
     }
 }
@@ -197,15 +200,15 @@ macro_rules! elements {
     ($($kind:ident $method:ident),*) => {$(
         impl $kind for Elements<'_> {
             type Ok = ();
-            type Error = Failed;
+            type Error = CanonicalError;
 
             #[inline]
-            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Failed> {
+            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), CanonicalError> {
                 self.element(value)
             }
 
             #[inline]
-            fn end(self) -> Result<(), Failed> {
+            fn end(self) -> Result<(), CanonicalError> {
                 self.finish()
             }
         }
@@ -223,19 +226,19 @@ macro_rules! fields {
     ($($kind:ident),*) => {$(
         impl $kind for MapEntries<'_> {
             type Ok = ();
-            type Error = Failed;
+            type Error = CanonicalError;
 
             #[cfg_attr(not(debug_assertions), inline(always))]
             fn serialize_field<T: Serialize + ?Sized>(
                 &mut self,
                 name: &'static str,
                 value: &T,
-            ) -> Result<(), Failed> {
+            ) -> Result<(), CanonicalError> {
                 self.field(name, value)
             }
 
             #[inline]
-            fn end(self) -> Result<(), Failed> {
+            fn end(self) -> Result<(), CanonicalError> {
                 self.finish()
             }
         }

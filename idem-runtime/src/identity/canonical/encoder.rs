@@ -3,7 +3,7 @@ use std::cell::RefCell;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::error::{CanonicalError, CanonicalErrorKind, Failed, MAX_DEPTH};
+use super::error::{CanonicalError, CanonicalErrorKind, MAX_DEPTH};
 
 /// The number of the format, the second element of every array that is hashed.
 pub(crate) const FORMAT: u64 = 1;
@@ -126,33 +126,30 @@ impl Encoder {
 
     /// Writes one value.
     #[inline]
-    pub(crate) fn put<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Failed> {
+    pub(crate) fn put<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), CanonicalError> {
         let result = value.serialize(&mut *self);
         self.note(result)
     }
 
     /// Records the first failure, and returns it from then on.
     #[inline]
-    pub(crate) fn note(&mut self, result: Result<(), Failed>) -> Result<(), Failed> {
+    pub(crate) fn note(
+        &mut self,
+        result: Result<(), CanonicalError>,
+    ) -> Result<(), CanonicalError> {
         match (self.failed, result) {
-            (Some(_), _) => Err(Failed),
+            (Some(first), _) => Err(first),
             (None, Ok(())) => Ok(()),
-            // An error of the `Serialize` implementation.
-            (None, Err(_)) => Err(self.fail(CanonicalErrorKind::SerializeFailed)),
+            (None, Err(error)) => {
+                self.failed = Some(error);
+                Err(error)
+            }
         }
     }
 
     #[cold]
-    pub(super) fn fail(&mut self, kind: CanonicalErrorKind) -> Failed {
-        self.failed.get_or_insert(CanonicalError::new(kind));
-        Failed
-    }
-
-    /// The first failure, after a [`Failed`].
-    #[cold]
-    pub(crate) fn failure(&self) -> CanonicalError {
-        let unnoted = CanonicalError::new(CanonicalErrorKind::SerializeFailed);
-        self.failed.unwrap_or(unnoted)
+    pub(super) fn fail(&mut self, kind: CanonicalErrorKind) -> CanonicalError {
+        *self.failed.get_or_insert(CanonicalError::new(kind))
     }
 
     /// Keeps all further bytes in the buffer, until [`release`](Self::release).
@@ -206,7 +203,7 @@ impl Encoder {
 
     /// Fails if `more` bytes would go beyond the limit.
     #[inline]
-    pub(crate) fn room(&mut self, more: usize) -> Result<(), Failed> {
+    pub(crate) fn room(&mut self, more: usize) -> Result<(), CanonicalError> {
         let end = self.position().saturating_add(more);
         if end > self.limit_end {
             let bytes = end - self.limit_start;
@@ -217,9 +214,9 @@ impl Encoder {
 
     /// Begins an item that contains others.
     #[inline]
-    pub(super) fn enter(&mut self) -> Result<(), Failed> {
-        if self.failed.is_some() {
-            return Err(Failed);
+    pub(super) fn enter(&mut self) -> Result<(), CanonicalError> {
+        if let Some(error) = self.failed {
+            return Err(error);
         }
         if self.depth == MAX_DEPTH {
             return Err(self.fail(CanonicalErrorKind::TooDeep));
@@ -307,7 +304,7 @@ impl Encoder {
 
     /// Writes a text or byte string.
     #[inline]
-    pub(crate) fn string(&mut self, major: Major, content: &[u8]) -> Result<(), Failed> {
+    pub(crate) fn string(&mut self, major: Major, content: &[u8]) -> Result<(), CanonicalError> {
         self.fill(!content.is_empty());
         self.room(content.len())?;
         self.head(major, content.len() as u64);
@@ -357,12 +354,12 @@ impl Encoder {
     }
 
     /// Rewrites the entries from index `first` on, which are contiguous at the end of the buffer, in canonical order.
-    pub(super) fn arrange(&mut self, first: usize) -> Result<(), Failed> {
+    pub(super) fn arrange(&mut self, first: usize) -> Result<(), CanonicalError> {
         let bytes = &self.bytes;
         let entries = &mut self.entries[first..];
         // After a failure that a `Serialize` implementation ignored, the buffer need not hold entries.
-        if self.failed.is_some() {
-            return Err(Failed);
+        if let Some(error) = self.failed {
+            return Err(error);
         }
         let Some(start) = entries.first().map(|entry| entry.start) else {
             return Ok(());

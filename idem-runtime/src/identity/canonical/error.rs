@@ -68,22 +68,9 @@ impl fmt::Display for CanonicalError {
 
 impl std::error::Error for CanonicalError {}
 
-/// Encoding has failed; the encoder keeps the reason. Without content, because each field of each type is compiled with
-/// code that passes it on.
-#[derive(Debug)]
-pub(crate) struct Failed;
-
-impl fmt::Display for Failed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the value has no canonical encoding")
-    }
-}
-
-impl std::error::Error for Failed {}
-
-impl serde::ser::Error for Failed {
+impl serde::ser::Error for CanonicalError {
     // The message is dropped, because it may quote the value.
     fn custom<T: fmt::Display>(_message: T) -> Self {
-        Self
+        Self::new(CanonicalErrorKind::SerializeFailed)
     }
 }

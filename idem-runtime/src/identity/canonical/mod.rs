@@ -39,7 +39,6 @@ pub(crate) mod vectors;
 pub(crate) use encoder::CLIENT_KEY;
 pub(crate) use encoder::{Encoder, FORMAT, Major};
 pub use error::CanonicalError;
-pub(crate) use error::Failed;
 
 /// The encoding of `value` alone, for tests.
 #[cfg(test)]
@@ -49,8 +48,6 @@ where
 {
     let mut encoder = Encoder::take();
     encoder.hold();
-    match encoder.put(value) {
-        Ok(()) => Ok(encoder.held_bytes().clone()),
-        Err(_) => Err(encoder.failure()),
-    }
+    encoder.put(value)?;
+    Ok(encoder.held_bytes().clone())
 }

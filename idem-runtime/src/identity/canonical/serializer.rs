@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 
 use super::compound::{Elements, MapEntries};
 use super::encoder::{Encoder, Major, NULL};
-use super::error::{CanonicalErrorKind, Failed};
+use super::error::{CanonicalError, CanonicalErrorKind};
 use super::float::{to_half, to_single};
 
 const FALSE: u8 = 0xf4;
@@ -56,7 +56,7 @@ impl Encoder {
 
     /// Begins `{name: content}`, for an enum variant with content. A single entry is always in order, so the map needs
     /// no buffering.
-    fn variant(&mut self, name: &'static str) -> Result<(), Failed> {
+    fn variant(&mut self, name: &'static str) -> Result<(), CanonicalError> {
         self.enter()?;
         self.room(name.len())?;
         self.head(Major::Map, 1);
@@ -67,7 +67,7 @@ impl Encoder {
 
 impl<'a> Serializer for &'a mut Encoder {
     type Ok = ();
-    type Error = Failed;
+    type Error = CanonicalError;
     type SerializeSeq = Elements<'a>;
     type SerializeTuple = Elements<'a>;
     type SerializeTupleStruct = Elements<'a>;
@@ -81,37 +81,37 @@ impl<'a> Serializer for &'a mut Encoder {
     }
 
     #[inline]
-    fn serialize_bool(self, value: bool) -> Result<(), Failed> {
+    fn serialize_bool(self, value: bool) -> Result<(), CanonicalError> {
         self.fill(true);
         self.bytes.push(if value { TRUE } else { FALSE });
         Ok(())
     }
 
     #[inline]
-    fn serialize_i8(self, value: i8) -> Result<(), Failed> {
+    fn serialize_i8(self, value: i8) -> Result<(), CanonicalError> {
         self.signed(value.into());
         Ok(())
     }
 
     #[inline]
-    fn serialize_i16(self, value: i16) -> Result<(), Failed> {
+    fn serialize_i16(self, value: i16) -> Result<(), CanonicalError> {
         self.signed(value.into());
         Ok(())
     }
 
     #[inline]
-    fn serialize_i32(self, value: i32) -> Result<(), Failed> {
+    fn serialize_i32(self, value: i32) -> Result<(), CanonicalError> {
         self.signed(value.into());
         Ok(())
     }
 
     #[inline]
-    fn serialize_i64(self, value: i64) -> Result<(), Failed> {
+    fn serialize_i64(self, value: i64) -> Result<(), CanonicalError> {
         self.signed(value);
         Ok(())
     }
 
-    fn serialize_i128(self, value: i128) -> Result<(), Failed> {
+    fn serialize_i128(self, value: i128) -> Result<(), CanonicalError> {
         if let Ok(value) = u128::try_from(value) {
             return self.serialize_u128(value);
         }
@@ -124,30 +124,30 @@ impl<'a> Serializer for &'a mut Encoder {
     }
 
     #[inline]
-    fn serialize_u8(self, value: u8) -> Result<(), Failed> {
+    fn serialize_u8(self, value: u8) -> Result<(), CanonicalError> {
         self.number(Major::Unsigned, value.into());
         Ok(())
     }
 
     #[inline]
-    fn serialize_u16(self, value: u16) -> Result<(), Failed> {
+    fn serialize_u16(self, value: u16) -> Result<(), CanonicalError> {
         self.number(Major::Unsigned, value.into());
         Ok(())
     }
 
     #[inline]
-    fn serialize_u32(self, value: u32) -> Result<(), Failed> {
+    fn serialize_u32(self, value: u32) -> Result<(), CanonicalError> {
         self.number(Major::Unsigned, value.into());
         Ok(())
     }
 
     #[inline]
-    fn serialize_u64(self, value: u64) -> Result<(), Failed> {
+    fn serialize_u64(self, value: u64) -> Result<(), CanonicalError> {
         self.number(Major::Unsigned, value);
         Ok(())
     }
 
-    fn serialize_u128(self, value: u128) -> Result<(), Failed> {
+    fn serialize_u128(self, value: u128) -> Result<(), CanonicalError> {
         match u64::try_from(value) {
             Ok(number) => self.number(Major::Unsigned, number),
             Err(_) => self.bignum(POSITIVE_BIGNUM, value),
@@ -155,12 +155,12 @@ impl<'a> Serializer for &'a mut Encoder {
         Ok(())
     }
 
-    fn serialize_f32(self, value: f32) -> Result<(), Failed> {
+    fn serialize_f32(self, value: f32) -> Result<(), CanonicalError> {
         self.single(value);
         Ok(())
     }
 
-    fn serialize_f64(self, value: f64) -> Result<(), Failed> {
+    fn serialize_f64(self, value: f64) -> Result<(), CanonicalError> {
         if let Some(single) = to_single(value) {
             self.single(single);
         } else {
@@ -171,16 +171,16 @@ impl<'a> Serializer for &'a mut Encoder {
         Ok(())
     }
 
-    fn serialize_char(self, value: char) -> Result<(), Failed> {
+    fn serialize_char(self, value: char) -> Result<(), CanonicalError> {
         self.serialize_str(value.encode_utf8(&mut [0; 4]))
     }
 
     #[inline]
-    fn serialize_str(self, value: &str) -> Result<(), Failed> {
+    fn serialize_str(self, value: &str) -> Result<(), CanonicalError> {
         self.string(Major::Text, value.as_bytes())
     }
 
-    fn collect_str<T>(self, value: &T) -> Result<(), Failed>
+    fn collect_str<T>(self, value: &T) -> Result<(), CanonicalError>
     where
         T: fmt::Display + ?Sized,
     {
@@ -197,18 +197,18 @@ impl<'a> Serializer for &'a mut Encoder {
     }
 
     #[inline]
-    fn serialize_bytes(self, value: &[u8]) -> Result<(), Failed> {
+    fn serialize_bytes(self, value: &[u8]) -> Result<(), CanonicalError> {
         self.string(Major::Bytes, value)
     }
 
     #[inline]
-    fn serialize_none(self) -> Result<(), Failed> {
+    fn serialize_none(self) -> Result<(), CanonicalError> {
         self.bytes.push(NULL);
         Ok(())
     }
 
     #[inline]
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), Failed> {
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), CanonicalError> {
         self.enter()?;
         let start = self.position();
         self.put(value)?;
@@ -221,12 +221,12 @@ impl<'a> Serializer for &'a mut Encoder {
         Ok(())
     }
 
-    fn serialize_unit(self) -> Result<(), Failed> {
+    fn serialize_unit(self) -> Result<(), CanonicalError> {
         self.head(Major::Array, 0);
         Ok(())
     }
 
-    fn serialize_unit_struct(self, _name: &'static str) -> Result<(), Failed> {
+    fn serialize_unit_struct(self, _name: &'static str) -> Result<(), CanonicalError> {
         self.serialize_unit()
     }
 
@@ -236,7 +236,7 @@ impl<'a> Serializer for &'a mut Encoder {
         _name: &'static str,
         _index: u32,
         variant: &'static str,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), CanonicalError> {
         self.fill(true);
         self.room(variant.len())?;
         self.name(variant);
@@ -248,7 +248,7 @@ impl<'a> Serializer for &'a mut Encoder {
         self,
         name: &'static str,
         value: &T,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), CanonicalError> {
         self.enter()?;
         self.note_newtype(name);
         self.put(value)?;
@@ -262,18 +262,18 @@ impl<'a> Serializer for &'a mut Encoder {
         _index: u32,
         variant: &'static str,
         value: &T,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), CanonicalError> {
         self.variant(variant)?;
         self.put(value)?;
         self.leave();
         Ok(())
     }
 
-    fn serialize_seq(self, len: Option<usize>) -> Result<Elements<'a>, Failed> {
+    fn serialize_seq(self, len: Option<usize>) -> Result<Elements<'a>, CanonicalError> {
         Elements::new(self, len)
     }
 
-    fn serialize_tuple(self, len: usize) -> Result<Elements<'a>, Failed> {
+    fn serialize_tuple(self, len: usize) -> Result<Elements<'a>, CanonicalError> {
         Elements::new(self, Some(len))
     }
 
@@ -281,7 +281,7 @@ impl<'a> Serializer for &'a mut Encoder {
         self,
         _name: &'static str,
         len: usize,
-    ) -> Result<Elements<'a>, Failed> {
+    ) -> Result<Elements<'a>, CanonicalError> {
         Elements::new(self, Some(len))
     }
 
@@ -291,18 +291,22 @@ impl<'a> Serializer for &'a mut Encoder {
         _index: u32,
         variant: &'static str,
         len: usize,
-    ) -> Result<Elements<'a>, Failed> {
+    ) -> Result<Elements<'a>, CanonicalError> {
         self.variant(variant)?;
         // An empty variant has as much content as a unit variant.
         self.fill(len == 0);
         Elements::of_variant(self, len)
     }
 
-    fn serialize_map(self, _len: Option<usize>) -> Result<MapEntries<'a>, Failed> {
+    fn serialize_map(self, _len: Option<usize>) -> Result<MapEntries<'a>, CanonicalError> {
         MapEntries::new(self)
     }
 
-    fn serialize_struct(self, _name: &'static str, _len: usize) -> Result<MapEntries<'a>, Failed> {
+    fn serialize_struct(
+        self,
+        _name: &'static str,
+        _len: usize,
+    ) -> Result<MapEntries<'a>, CanonicalError> {
         MapEntries::new(self)
     }
 
@@ -312,7 +316,7 @@ impl<'a> Serializer for &'a mut Encoder {
         _index: u32,
         variant: &'static str,
         len: usize,
-    ) -> Result<MapEntries<'a>, Failed> {
+    ) -> Result<MapEntries<'a>, CanonicalError> {
         self.variant(variant)?;
         self.fill(len == 0);
         MapEntries::of_variant(self)
