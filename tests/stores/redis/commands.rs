@@ -102,6 +102,18 @@ async fn a_system_error_is_two_commands_and_three_when_the_key_was_given_back() 
     }
 }
 
+/// The short path of the script, which the recorded end of the attempt does not leave: the general one publishes.
+#[tokio::test]
+async fn the_release_of_a_first_attempt_publishes_nothing() {
+    let (_server, shop, mut monitor) = watched().await;
+    let answer = shop.pay_by("a", async |_| Err(Failure::Down)).await;
+    assert_eq!(answer, Err(Failure::Down));
+    let commands = monitor.commands();
+    let of_scripts = commands.iter().filter(|command| command.is_from_script());
+    let names: Vec<_> = of_scripts.map(|command| &*command.name).collect();
+    assert_eq!(names, ["GETRANGE", "PTTL", "SET"]);
+}
+
 #[tokio::test]
 async fn a_refused_duplicate_of_a_running_call_is_two_commands() {
     let (_server, shop, mut monitor) = watched().await;

@@ -1,7 +1,7 @@
 //! Completions of several calls by one script, and whether the server takes them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use super::failure::{Failure, has_no_room, is_unknown_script};
 use super::link::BatchScript;
@@ -14,6 +14,8 @@ const LOADING: u8 = 1;
 const KNOWN: u8 = 2;
 /// The server, or a proxy, does not execute it.
 const REFUSED: u8 = 3;
+/// Completions after which a server that refused the script gets it again: a right may have been granted meanwhile.
+const REFUSED_FOR: u32 = 10_000;
 
 /// The script that completes several claims.
 ///
@@ -23,6 +25,10 @@ const REFUSED: u8 = 3;
 pub(crate) struct Batches {
     script: Arc<BatchScript>,
     state: AtomicU8,
+    /// Completions since the server refused the script.
+    since_refusal: AtomicU32,
+    /// The server executes scripts with declarations, and has all keys.
+    usable: bool,
 }
 
 /// How a completion is sent.
@@ -37,23 +43,33 @@ pub(super) enum Form<'a> {
 pub(super) struct SourceTurn<'a>(&'a Batches);
 
 impl Batches {
-    /// `usable`: the server executes scripts with declarations, and has all keys.
     pub(crate) fn new(scripts: &Scripts, usable: bool) -> Self {
         Self {
             script: Arc::new(BatchScript {
                 one: scripts.complete.sha.clone(),
                 many: scripts.complete_batch.sha.clone(),
             }),
-            state: AtomicU8::new(if usable { UNKNOWN } else { REFUSED }),
+            state: AtomicU8::new(UNKNOWN),
+            since_refusal: AtomicU32::new(0),
+            usable,
         }
     }
 
     /// `is_busy`: whether other commands are under way on the connection.
     pub(super) fn form(&self, is_busy: impl FnOnce() -> bool) -> Form<'_> {
+        if !self.usable {
+            return Form::Alone;
+        }
         match self.state.load(Ordering::Relaxed) {
             KNOWN => Form::InBatch(&self.script),
             UNKNOWN if is_busy() && self.moves(UNKNOWN, LOADING) => {
                 Form::BySource(SourceTurn(self))
+            }
+            REFUSED => {
+                if self.since_refusal.fetch_add(1, Ordering::Relaxed) >= REFUSED_FOR {
+                    self.moves(REFUSED, UNKNOWN);
+                }
+                Form::Alone
             }
             _ => Form::Alone,
         }
@@ -73,6 +89,7 @@ impl Batches {
             // Of the connection: its last reply.
             && !has_no_room(error);
         if is_refused {
+            self.since_refusal.store(0, Ordering::Relaxed);
             self.state.store(REFUSED, Ordering::Relaxed);
         }
         is_refused
@@ -110,6 +127,8 @@ mod tests {
         Batches {
             script: Arc::new(BatchScript { one, many }),
             state: AtomicU8::new(KNOWN),
+            since_refusal: AtomicU32::new(0),
+            usable: true,
         }
     }
 
@@ -140,6 +159,23 @@ mod tests {
             assert_eq!(batches.failed(&failure), is_refused);
             assert_eq!(batches.state.load(Ordering::Relaxed), state);
         }
+    }
+
+    #[test]
+    fn a_server_that_refused_the_script_gets_it_again() {
+        let batches = known();
+        for _ in 0..2 {
+            batches.failed(&said("NOPERM No permissions"));
+            for _ in 0..=REFUSED_FOR {
+                assert!(matches!(batches.form(|| true), Form::Alone));
+            }
+            assert!(matches!(batches.form(|| true), Form::BySource(_)));
+        }
+        let unusable = Batches {
+            usable: false,
+            ..known()
+        };
+        assert!(matches!(unusable.form(|| true), Form::Alone));
     }
 
     #[test]

@@ -90,10 +90,10 @@ pub(crate) struct Claiming<'a> {
     core: &'a RedisCore,
     key: &'a RecordKey,
     request: &'a ClaimRequest,
-    stage: Stage<'a>,
+    stage: ClaimStage<'a>,
 }
 
-enum Stage<'a> {
+enum ClaimStage<'a> {
     Unsent,
     /// The plain command is in flight, with this time as its fence.
     Sent(Exchange<'a>, u64),
@@ -106,7 +106,7 @@ impl<'a> Claiming<'a> {
             core,
             key,
             request,
-            stage: Stage::Unsent,
+            stage: ClaimStage::Unsent,
         }
     }
 
@@ -134,24 +134,24 @@ impl Future for Claiming<'_> {
         } = *self;
         loop {
             let (reply, now) = match &mut self.stage {
-                Stage::Unsent => match self.begin() {
+                ClaimStage::Unsent => match self.begin() {
                     Some((Ok(exchange), now)) => {
-                        self.stage = Stage::Sent(exchange, now);
+                        self.stage = ClaimStage::Sent(exchange, now);
                         continue;
                     }
                     Some((Err(failure), now)) => (Err(failure), now),
                     None => {
-                        self.stage = Stage::Other(Box::pin(core.claim(key, request)));
+                        self.stage = ClaimStage::Other(Box::pin(core.claim(key, request)));
                         continue;
                     }
                 },
-                Stage::Sent(exchange, now) => (ready!(Pin::new(exchange).poll(cx)), *now),
-                Stage::Other(other) => return other.as_mut().poll(cx),
+                ClaimStage::Sent(exchange, now) => (ready!(Pin::new(exchange).poll(cx)), *now),
+                ClaimStage::Other(other) => return other.as_mut().poll(cx),
             };
             if let Some(reply) = core.fast_reply(request, now, reply)? {
                 return Poll::Ready(Ok(reply));
             }
-            self.stage = Stage::Other(Box::pin(async move {
+            self.stage = ClaimStage::Other(Box::pin(async move {
                 core.scripted_claim(&key.name(), request).await
             }));
         }

@@ -29,10 +29,10 @@ pub(crate) struct Completing<'a> {
     key: &'a RecordKey,
     claim: Option<&'a Header>,
     record: &'a Bytes,
-    stage: Stage<'a>,
+    stage: CompletionStage<'a>,
 }
 
-enum Stage<'a> {
+enum CompletionStage<'a> {
     Unsent,
     Sent(Exchange<'a>, Command<'a>),
     Other(Boxed<'a, CompleteReply>),
@@ -61,7 +61,7 @@ impl<'a> Completing<'a> {
             key,
             claim,
             record,
-            stage: Stage::Unsent,
+            stage: CompletionStage::Unsent,
         }
     }
 
@@ -113,9 +113,9 @@ impl<'a> Completing<'a> {
     }
 
     /// Continues by the script for all cases; with its reply, if that has arrived.
-    fn complete(&self, reply: Option<Result<Value, Failure>>) -> Stage<'a> {
+    fn complete(&self, reply: Option<Result<Value, Failure>>) -> CompletionStage<'a> {
         let (core, key, record) = (self.core, self.key, self.record);
-        Stage::Other(Box::pin(async move {
+        CompletionStage::Other(Box::pin(async move {
             match Header::decode(record) {
                 Ok(done) => {
                     let name = key.name();
@@ -127,16 +127,22 @@ impl<'a> Completing<'a> {
     }
 
     /// Decides by the reply of a command; `None`: the completion is stored.
-    fn replied(&self, reply: Result<Value, Failure>, command: Command<'a>) -> Option<Stage<'a>> {
+    fn replied(
+        &self,
+        reply: Result<Value, Failure>,
+        command: Command<'a>,
+    ) -> Option<CompletionStage<'a>> {
         let batches = &self.core.batches;
         match (command, reply) {
             (Command::CompareAndSet, reply) => match compared(reply) {
                 Ok(true) => None,
                 Ok(false) => {
                     let (core, key, record) = (self.core, self.key, self.record);
-                    Some(Stage::Other(Box::pin(core.complete(key, None, record))))
+                    Some(CompletionStage::Other(Box::pin(
+                        core.complete(key, None, record),
+                    )))
                 }
-                Err(error) => Some(Stage::Other(Box::pin(future::ready(Err(error))))),
+                Err(error) => Some(CompletionStage::Other(Box::pin(future::ready(Err(error))))),
             },
             (Command::InBatch | Command::Source(_), Err(failure)) if batches.failed(&failure) => {
                 Some(self.complete(None))
@@ -159,8 +165,8 @@ impl Future for Completing<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             let stage = match &mut self.stage {
-                Stage::Unsent => match self.begin() {
-                    Some((Ok(exchange), command)) => Some(Stage::Sent(exchange, command)),
+                CompletionStage::Unsent => match self.begin() {
+                    Some((Ok(exchange), command)) => Some(CompletionStage::Sent(exchange, command)),
                     Some((Err(failure), command)) => self.replied(Err(failure), command),
                     None => {
                         let Self {
@@ -170,15 +176,17 @@ impl Future for Completing<'_> {
                             record,
                             ..
                         } = *self;
-                        Some(Stage::Other(Box::pin(core.complete(key, claim, record))))
+                        Some(CompletionStage::Other(Box::pin(
+                            core.complete(key, claim, record),
+                        )))
                     }
                 },
-                Stage::Sent(exchange, command) => {
+                CompletionStage::Sent(exchange, command) => {
                     let reply = ready!(Pin::new(exchange).poll(cx));
                     let command = mem::replace(command, Command::Script);
                     self.replied(reply, command)
                 }
-                Stage::Other(other) => return other.as_mut().poll(cx),
+                CompletionStage::Other(other) => return other.as_mut().poll(cx),
             };
             match stage {
                 Some(stage) => self.stage = stage,

@@ -4,7 +4,7 @@
 -- KEYS[i]         a record; no two of them are the same, because all are read before the first one is written
 -- ARGV[2 * i - 1] its finished record, ARGV[2 * i] its life, milliseconds
 --
--- Returns 1 all are stored; or the positions, from 1 on, of those that are not
+-- Returns 1 where all records are stored; else the positions, from 1 on, of the records that are not
 local pcall, sub, byte = redis.pcall, string.sub, string.byte
 -- Of a value that is no string: false.
 local seen, left = redis.call('MGET', unpack(KEYS)), nil

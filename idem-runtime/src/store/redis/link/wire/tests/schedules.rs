@@ -12,7 +12,7 @@ use crate::store::redis::link::wire::frame::{self, Frame};
 #[derive(Clone, Debug)]
 enum Step {
     /// Senders begin this many commands.
-    Send(usize, Kind, bool),
+    Send(usize, CommandKind, bool),
     Leave(Index),
     /// Commands in flight reach their time limit.
     Expire,
@@ -26,14 +26,20 @@ enum Step {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum CommandKind {
     One,
     Pair,
     InBatch,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let kind = || prop_oneof![Just(Kind::One), Just(Kind::Pair), Just(Kind::InBatch)];
+    let kind = || {
+        prop_oneof![
+            Just(CommandKind::One),
+            Just(CommandKind::Pair),
+            Just(CommandKind::InBatch)
+        ]
+    };
     let send = |(count, kind, claims)| Step::Send(count, kind, claims);
     let step = prop_oneof![
         8 => (1_usize..5, kind(), any::<bool>()).prop_map(send),
@@ -184,13 +190,13 @@ struct Sender {
 
 impl Sender {
     /// Sends a command or two, with words that begin with this number and the next one.
-    fn begin(wire: &Wire, number: usize, kind: Kind, claims: bool) -> Self {
+    fn begin(wire: &Wire, number: usize, kind: CommandKind, claims: bool) -> Self {
         let words = match kind {
-            Kind::One => vec![format!("{number}/0")],
-            Kind::Pair => vec![format!("{number}/0"), format!("{}/1", number + 1)],
-            Kind::InBatch => vec![format!("{number}/batch")],
+            CommandKind::One => vec![format!("{number}/0")],
+            CommandKind::Pair => vec![format!("{number}/0"), format!("{}/1", number + 1)],
+            CommandKind::InBatch => vec![format!("{number}/batch")],
         };
-        let replies = if let Kind::InBatch = kind {
+        let replies = if let CommandKind::InBatch = kind {
             let [first, second] = arguments_of(&words[0]);
             wire.begin_in_batch(&BatchCommand {
                 script: &Arc::new(BatchScript {
