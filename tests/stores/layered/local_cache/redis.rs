@@ -28,10 +28,10 @@ async fn pair() -> (RedisServer, Fixture, Fixture) {
     (server, one, other)
 }
 
-/// Waits for the notification of a reset.
-pub(crate) async fn heard(fixture: &Fixture, before: u64) {
+/// Waits for this many invalidations more than before.
+async fn heard(fixture: &Fixture, before: u64, more: u64) {
     until("the reset is heard of", || {
-        fixture.stats().invalidations > before
+        fixture.stats().invalidations >= before + more
     })
     .await;
 }
@@ -45,12 +45,15 @@ pub(crate) async fn known_to_both(one: &Fixture, other: &Fixture, key: &str) -> 
     run
 }
 
-/// Resets an answer cached by both, and waits until the other one is notified.
+/// Resets an answer cached by both, and waits until both are notified.
 pub(crate) async fn taken_back(one: &Fixture, other: &Fixture, key: &str) {
     let run = known_to_both(one, other, key).await;
-    let before = other.stats().invalidations;
+    let invalidations = |fixture: &Fixture| fixture.stats().invalidations;
+    let before = (invalidations(one), invalidations(other));
     one.reset(key).await;
-    heard(other, before).await;
+    // The reset itself is one, and its notification, which comes back, is another.
+    heard(one, before.0, 2).await;
+    heard(other, before.1, 1).await;
     assert_eq!(other.pay(key).await, Ok(run + 1));
     one.is_asked(key, run + 1).await;
     one.is_local(key, run + 1).await;
