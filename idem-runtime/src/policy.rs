@@ -177,6 +177,9 @@ pub enum OnLeaseLost {
 ///
 /// An answer is unconfirmed if the store has not confirmed it within `complete_deadline`. In every case storing goes on
 /// in the background, for as long as the answer would be kept and the process lives.
+///
+/// It is unconfirmed as well if its record was lost, and the key has another one that it must not replace: of other
+/// arguments, or unreadable. Such an answer is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum OnUnconfirmed {

@@ -10,6 +10,8 @@ on_every_store![
     once_the_lease_has_lapsed_a_success_is_not_returned,
     a_business_error_is_an_answer_as_well,
     a_strict_call_returns_no_answer_that_is_not_stored,
+    a_strict_call_returns_no_answer_whose_key_another_record_has,
+    after_the_lease_an_answer_whose_key_another_request_has_is_not_returned,
     a_lenient_call_returns_its_answer_even_without_its_lease,
     two_callers_of_one_key_never_get_two_answers,
     an_answer_is_stored_however_long_the_store_was_away,
@@ -77,6 +79,38 @@ async fn a_strict_call_returns_no_answer_that_is_not_stored(fixture: Fixture) {
     assert_unconfirmed(&refusal(answer));
     back(&fixture);
     assert_eq!(until(&fixture, answered(fixture.pay())).await, receipt(1));
+}
+
+async fn a_strict_call_returns_no_answer_whose_key_another_record_has(fixture: Fixture) {
+    let call = |asked: u32| {
+        let call = fixture.pay().fingerprint(&asked);
+        call.on_unconfirmed(OnUnconfirmed::Fail)
+    };
+    let first = Body::start(call(1), receipt(1)).await;
+    // The store forgets the claim, and grants the key to another request.
+    fixture.pass_in_store(Duration::from_hours(25));
+    let second = Body::start(fixture.pay_far().fingerprint(&2), receipt(2)).await;
+    assert_unconfirmed(&refusal(first.end().await));
+    assert_eq!(second.end().await, receipt(2));
+    fixture.pass_in_store(Duration::from_hours(25));
+    let third = Body::start(call(3), receipt(3)).await;
+    fixture.plant(b"what another program keeps under this name");
+    assert_unconfirmed(&refusal(third.end().await));
+}
+
+/// Another caller of the same request may have got another answer.
+async fn after_the_lease_an_answer_whose_key_another_request_has_is_not_returned(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.ttl(Duration::from_mins(1)));
+    let first = Body::start(fixture.pay().fingerprint(&1), receipt(1)).await;
+    fixture.fail(StoreOperation::Renew, [Fault::Lost; 10_000]);
+    fixture.clock.advance(LEASE_OVER);
+    fixture.pass_in_store(LEASE_OVER);
+    let same = fixture.pay_far().fingerprint(&1);
+    assert_eq!(same.run(|_| async { receipt(2) }).await, receipt(2));
+    fixture.pass_in_store(Duration::from_hours(25));
+    let other = Body::start(fixture.pay_far().fingerprint(&2), receipt(3)).await;
+    assert_unconfirmed(&refusal(first.end().await));
+    assert_eq!(other.end().await, receipt(3));
 }
 
 async fn a_lenient_call_returns_its_answer_even_without_its_lease(fixture: Fixture) {

@@ -273,7 +273,7 @@ impl HeldClaim {
             match settled {
                 // Storing continues, also of an answer that is not returned.
                 None if ending.is_answer() && !held.may_return_unconfirmed() => {
-                    Settled::Refused(held.unconfirmed())
+                    Settled::Refused(held.unconfirmed(None))
                 }
                 None => Settled::Own,
                 // The successor may still crash or release the key. Then a stored success saves a third run, and a
@@ -299,12 +299,14 @@ impl HeldClaim {
         }
     }
 
-    fn unconfirmed(&self) -> Error {
-        let detail = match self.policy().on_unconfirmed() {
-            OnUnconfirmed::Fail => {
-                "the store did not confirm it in time, and `on_unconfirmed = fail`"
+    /// `reason`: why the store will not keep the answer, if it will not.
+    fn unconfirmed(&self, reason: Option<&str>) -> Error {
+        let detail = match (reason, self.policy().on_unconfirmed()) {
+            (Some(reason), _) => Cow::Owned(format!("it is not stored: {reason}")),
+            (None, OnUnconfirmed::Fail) => {
+                "the store did not confirm it in time, and `on_unconfirmed = fail`".into()
             }
-            _ => "the store did not confirm it before the lease was over",
+            (None, _) => "the store did not confirm it before the lease was over".into(),
         };
         Error::new(ErrorKind::Unconfirmed, self.lease().key.operation().clone()).detail(detail)
     }
@@ -413,12 +415,13 @@ impl HeldClaim {
                     now = clock.now();
                 }
                 CompleteReply::Mismatch => {
-                    return Some(self.emit_unsaved(
+                    return Some(self.unsaved(
+                        outcome,
                         "the record was lost, and a call with other arguments has the key",
                     ));
                 }
                 CompleteReply::Unreadable(error) => {
-                    return Some(self.emit_unsaved(&error.to_string()));
+                    return Some(self.unsaved(outcome, &error.to_string()));
                 }
             }
         }
@@ -496,9 +499,18 @@ impl HeldClaim {
         self.emit_unsaved(&format!("{why}; {next}"));
     }
 
-    fn emit_unsaved(&self, reason: &str) -> Settled {
+    fn emit_unsaved(&self, reason: &str) {
         self.emit(EventKind::Unsaved { reason });
-        Settled::Own
+    }
+
+    /// Reports an outcome that the store will not keep.
+    fn unsaved(&self, outcome: OutcomeKind, reason: &str) -> Settled {
+        self.emit_unsaved(reason);
+        if outcome == OutcomeKind::Unknown || self.may_return_unconfirmed() {
+            Settled::Own
+        } else {
+            Settled::Refused(self.unconfirmed(Some(reason)))
+        }
     }
 
     /// Sends steps that have ended and whose results the store lacks: the record that is released keeps them.
