@@ -60,6 +60,9 @@ pub(crate) const REPLY: Duration = Duration::from_secs(2);
 /// Upper bound of the time for a reply. The time doubles after each failure in the background.
 const LONGEST_REPLY: Duration = Duration::from_secs(60);
 
+/// Reason for which an answer is not stored: [`CompleteReply::Mismatch`].
+const TAKEN: &str = "the record was lost, and a call with other arguments has the key";
+
 /// How the key of an ended body is settled.
 #[derive(Clone)]
 pub(crate) enum Ending {
@@ -255,16 +258,19 @@ impl HeldClaim {
     /// on the engine's thread. An overtaken call waits for `wait` for the answer that counts.
     pub(crate) fn send_ending_within(self, wait: Duration, ending: Ending) -> Settling {
         self.lease().mark_body_ended();
-        let guard = EndingGuard::new(self, ending);
+        let mut guard = EndingGuard::new(self, ending);
         Box::pin(async move {
-            let Some((held, ending)) = &guard.0 else {
+            let Some((held, ending)) = &guard.ending else {
                 return Settled::Own;
             };
+            let first = held.core().clock.now();
+            guard.first = Some(first);
             let reply_time = held.core().limits.complete_deadline;
             let settled = match ending {
                 Ending::Complete { outcome, record } => {
                     let sender = Sender::Caller(wait);
-                    held.complete(*outcome, record, reply_time, sender).await
+                    held.complete(*outcome, record, (first, reply_time), sender)
+                        .await
                 }
                 Ending::Release(remains, end) => {
                     held.send_release(*remains, *end, reply_time).await
@@ -312,7 +318,7 @@ impl HeldClaim {
     }
 
     /// Sends the completion until it has a reply; `None` after `reply_time` without one, or on a refusal while a caller
-    /// waits.
+    /// waits. `first`: when the ending was sent first, maybe by the caller before.
     ///
     /// While another attempt holds the claim, the completion is repeated to wait for the answer of that attempt: never
     /// a claim, so an overtaken caller cannot start a third run. In the background even a refusal is retried, because
@@ -321,7 +327,7 @@ impl HeldClaim {
         &self,
         outcome: OutcomeKind,
         record: &Bytes,
-        reply_time: Duration,
+        (first, reply_time): (Duration, Duration),
         sender: Sender,
     ) -> Option<Settled> {
         let clock = &*self.core().clock;
@@ -329,12 +335,12 @@ impl HeldClaim {
             Sender::Caller(wait) => (true, wait),
             Sender::Background(wait) => (false, wait),
         };
-        let mut now = clock.now();
+        let mut now = if caller { first } else { clock.now() };
         let wait = now + wait;
         let mut reply_deadline = now + reply_time;
         let mut turn = None;
         let mut reply_within = self.core().limits.complete_deadline.max(REPLY);
-        let (mut overtaken, first) = (None, now);
+        let mut overtaken = None;
         let key = &self.lease().key;
         let mut backoff = Backoff::new(&self.lease().claim().owner);
         loop {
@@ -414,12 +420,7 @@ impl HeldClaim {
                     clock.sleep_until(now + pause).await;
                     now = clock.now();
                 }
-                CompleteReply::Mismatch => {
-                    return Some(self.unsaved(
-                        outcome,
-                        "the record was lost, and a call with other arguments has the key",
-                    ));
-                }
+                CompleteReply::Mismatch => return Some(self.unsaved(outcome, TAKEN)),
                 CompleteReply::Unreadable(error) => {
                     return Some(self.unsaved(outcome, &error.to_string()));
                 }
@@ -438,16 +439,16 @@ impl HeldClaim {
         let SendTimes { sent, first, late } = send_times;
         self.emit(EventKind::Completed { outcome, late });
         let life = self.policy().life_of(outcome);
+        let left = life.saturating_sub(sent.saturating_sub(first));
         let stored = || Record::decode(record.clone()).ok();
         if !late
             && permit.is_some()
             && let Some(record) = stored()
             && !record.header.fingerprint.is_none()
         {
-            let left = life.saturating_sub(sent.saturating_sub(first));
             self.cache_answer(permit, &record, left, sent);
         }
-        self.notify_followers(stored, life, sent);
+        self.notify_followers(stored, left, sent);
     }
 
     /// Caches an answer for later calls of this process.
@@ -597,29 +598,38 @@ impl fmt::Debug for HeldClaim {
 }
 
 /// Drop guard that moves an ending to the background thread.
-struct EndingGuard(Option<(HeldClaim, Ending)>, Option<Unstored>);
+struct EndingGuard {
+    ending: Option<(HeldClaim, Ending)>,
+    unstored: Option<Unstored>,
+    /// When the caller has sent it first.
+    first: Option<Duration>,
+}
 
 impl EndingGuard {
     fn new(held: HeldClaim, ending: Ending) -> Self {
-        let answered = ending
+        let unstored = ending
             .is_answer()
             .then(|| held.core().background.count_unstored());
-        Self(Some((held, ending)), answered)
+        Self {
+            ending: Some((held, ending)),
+            unstored,
+            first: None,
+        }
     }
 
     fn disarm(mut self) {
-        self.0 = None;
+        self.ending = None;
     }
 }
 
 impl Drop for EndingGuard {
     fn drop(&mut self) {
-        let Some((held, ending)) = self.0.take() else {
+        let Some((held, ending)) = self.ending.take() else {
             return;
         };
         let core = Arc::clone(held.core());
         let retried = ending.is_retried_when_overtaken();
-        let unstored = self.1.take();
+        let (unstored, first) = (self.unstored.take(), self.first);
         core.background.spawn_awaited(async move {
             match ending {
                 Ending::Complete { outcome, record } => {
@@ -632,7 +642,9 @@ impl Drop for EndingGuard {
                     let reply_time = held.lease().lasts().max(life);
                     let wait = if retried { reply_time } else { Duration::ZERO };
                     let sender = Sender::Background(wait);
-                    held.complete(outcome, &record, reply_time, sender).await;
+                    let first = first.unwrap_or_else(|| held.core().clock.now());
+                    held.complete(outcome, &record, (first, reply_time), sender)
+                        .await;
                 }
                 Ending::Release(remains, end) => {
                     held.send_release(remains, end, held.lease().lasts()).await;

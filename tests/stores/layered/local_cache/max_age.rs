@@ -142,6 +142,34 @@ async fn a_completion_that_was_sent_twice_lives_since_the_first() {
     assert_ne!(fixture.pay("a").await.unwrap(), run);
 }
 
+/// The caller waits for the reply no longer, and the engine's thread sends the completion again.
+#[tokio::test]
+async fn a_completion_that_the_engine_sends_again_lives_since_that_of_the_caller() {
+    let clock = ManualClock::new();
+    let fixture = Fixture::with(Arc::new(memory(&clock)), LocalCache::new(), |engine| {
+        engine.clock(clock.clone()).ttl(Duration::from_secs(30))
+    })
+    .await;
+    let sent = || fixture.store.count(StoreOperation::Complete);
+    let (before, entries) = (sent(), fixture.stats().entries);
+    fixture
+        .store
+        .fail(StoreOperation::Complete, [Fault::ReplyHangs]);
+    let paying = {
+        let fixture = fixture.clone();
+        tokio::spawn(async move { fixture.pay("a").await })
+    };
+    until("it is sent", || sent() == before + 1).await;
+    clock.advance(Duration::from_secs(2));
+    let run = paying.await.unwrap().unwrap();
+    until("it is cached", || fixture.stats().entries > entries).await;
+    assert_eq!(sent(), before + 2);
+    clock.advance(Duration::from_millis(27_999));
+    fixture.is_local("a", run).await;
+    clock.advance(Duration::from_millis(1));
+    assert_ne!(fixture.pay("a").await.unwrap(), run, "its life is over");
+}
+
 #[tokio::test]
 async fn the_age_of_a_cached_answer_is_that_of_the_store() {
     let clock = ManualClock::new();
