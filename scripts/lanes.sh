@@ -6,7 +6,7 @@ lanes=3
 
 # The programs that take longest, in this order. They start first, so that none of them runs alone at the end. The
 # others follow, as cargo lists them.
-longest=(failover conformance doctests steps sql_faults ui transactions listings killed_steps browser cluster
+longest=(steps consumers conformance failover doctests sql_faults ui transactions listings killed_steps browser cluster
     redis_faults mutants public_api checkout payments_kills http zookeeper_store orders protocol model layered)
 
 # All of them run, so that one run tells of everything that fails.

@@ -307,6 +307,8 @@ async fn a_caller_that_leaves_the_queue_blocks_no_other() {
 async fn a_caller_that_stalls_delays_no_other() {
     let test_database = Sqlite::test_database();
     let store = warm(&test_database).await;
+    // Or the store's thread may reply before the first poll ends.
+    let held = Sqlite::hold(&test_database.url).await;
     let (key, request) = (elsewhere(0), request());
     let mut still = store.claim(&key, &request);
     poll_fn(|cx| {
@@ -314,6 +316,7 @@ async fn a_caller_that_stalls_delays_no_other() {
         Poll::Ready(())
     })
     .await;
+    drop(held);
     for number in 1..20 {
         let request = self::request();
         let key = elsewhere(number);
