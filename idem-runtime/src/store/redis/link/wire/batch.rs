@@ -7,6 +7,7 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::slots::SlotId;
+use crate::store::redis::arguments::decimal;
 use crate::store::redis::link::words::{array, word};
 
 /// Most commands of a batch, because the server executes nothing else meanwhile.
@@ -57,7 +58,7 @@ impl BatchScript {
         array(out, 3 + 3 * commands);
         word(out, b"EVALSHA");
         word(out, script.as_bytes());
-        word(out, commands.to_string().as_bytes());
+        word(out, decimal(commands as u64).as_bytes());
     }
 }
 
