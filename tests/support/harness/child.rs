@@ -124,6 +124,10 @@ impl Guarded {
         self.child.stdout.take()
     }
 
+    pub(crate) fn take_stderr(&mut self) -> Option<std::process::ChildStderr> {
+        self.child.stderr.take()
+    }
+
     /// The exit status, if the child has ended.
     pub(crate) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         if self.status.is_none() && !self.lost {

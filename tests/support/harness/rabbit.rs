@@ -241,11 +241,11 @@ impl RabbitServer {
             .env("RABBITMQ_LOG_BASE", dir.join("log"))
             .env("RABBITMQ_LOGS", "-")
             .env("RABBITMQ_PID_FILE", dir.join("pid"))
-            .env("RABBITMQ_CTL_ERL_ARGS", "-start_epmd false")
-            // Two schedulers, where the default is one for each core.
+            .env("RABBITMQ_CTL_ERL_ARGS", "-start_epmd false +S 1:1 +sbwt none")
+            // Two schedulers, where the default is one for each core, which sleep when they have nothing to do.
             .env(
                 "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
-                "-start_epmd false +S 2:2 -kernel inet_dist_use_interface {127,0,0,1}",
+                "-start_epmd false +S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}",
             )
             // The script becomes the broker: its pid is that of the child.
             .env("RUNNING_UNDER_SYSTEMD", "true")

@@ -1,7 +1,8 @@
 //! A worker program as a process of its own, to be killed.
 
+use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -13,14 +14,17 @@ use crate::child::Guarded;
 
 /// Deadline of a worker's line, so that a test fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Number of lines of a worker's stderr that its panic shows.
+const LAST_LINES: usize = 4;
 
 /// A worker process that exchanges lines over its stdin and stdout, killed on drop.
 ///
-/// Its stderr is that of the test.
+/// Its stderr is copied to that of the test, and its end is in the panic of a worker that ends unexpectedly.
 #[derive(Debug)]
 pub struct Worker {
     child: Guarded,
     lines: Receiver<String>,
+    errors: Receiver<String>,
     name: String,
 }
 
@@ -65,20 +69,36 @@ impl WorkerBuilder {
     pub fn spawn(self) -> Worker {
         let name = self.program.display().to_string();
         let spawned = Guarded::spawn(&self.program, &self.args, None, |command| {
-            command.envs(self.envs).stdout(Stdio::piped())
+            let command = command.envs(self.envs);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped())
         });
         let mut child = spawned.unwrap_or_else(|error| panic!("cannot run {name}: {error}"));
         let stdout = child.take_stdout().expect("stdout is piped");
-        let (sender, lines) = channel();
-        thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Worker { child, lines, name }
+        let stderr = child.take_stderr().expect("stderr is piped");
+        Worker {
+            child,
+            lines: read(stdout, |_| {}),
+            // Past the capture of the test's output, as a stderr that is inherited.
+            errors: read(stderr, |line| drop(writeln!(io::stderr(), "{line}"))),
+            name,
+        }
     }
+}
+
+/// Reads lines in a thread, up to the end of `from`.
+fn read(
+    from: impl Read + Send + 'static,
+    mut each: impl FnMut(&str) + Send + 'static,
+) -> Receiver<String> {
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            each(&line);
+            // The worker is gone, but its last lines are still copied.
+            drop(sender.send(line));
+        }
+    });
+    lines
 }
 
 impl Worker {
@@ -139,8 +159,30 @@ impl Worker {
         match self.lines.recv_timeout(patience) {
             Ok(line) => Some(line),
             Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => panic!("{} has ended", self.name),
+            Err(RecvTimeoutError::Disconnected) => {
+                let words = self.last_words();
+                panic!("{} has ended{words}", self.name)
+            }
         }
+    }
+
+    /// The status and the last lines of stderr of a worker that has ended.
+    fn last_words(&mut self) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        let mut lines = VecDeque::new();
+        while let Ok(line) = self.errors.recv_timeout(deadline - Instant::now()) {
+            // The backtrace of a panic is in the copy.
+            if !line.starts_with([' ', '\t']) {
+                lines.push_back(line);
+            }
+            if lines.len() > LAST_LINES {
+                lines.pop_front();
+            }
+        }
+        let status = format!(" with {}", self.wait());
+        lines
+            .into_iter()
+            .fold(status, |words, line| words + "\n" + &line)
     }
 
     /// Reads lines up to one that begins with `start`, and returns its remainder.

@@ -31,6 +31,12 @@ fn a_worker_is_run_by_its_path_as_well() {
 }
 
 #[test]
+#[should_panic(expected = "has ended with exit status: 3\nthe reason")]
+fn a_worker_that_ends_unexpectedly_says_why() {
+    Worker::sibling("harness-worker").arg("fail").spawn().line();
+}
+
+#[test]
 fn a_killed_worker_is_gone() {
     let mut worker = Worker::sibling("harness-worker").args(["echo"]).spawn();
     worker.line();

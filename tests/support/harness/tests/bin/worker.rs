@@ -20,6 +20,10 @@ fn main() -> ExitCode {
             }
             ExitCode::from(7)
         }
+        Some("fail") => {
+            eprintln!("the reason");
+            ExitCode::from(3)
+        }
         Some("server") => {
             let server = RedisServer::start();
             if env::args().nth(2).as_deref() == Some("paused") {
