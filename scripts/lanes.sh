@@ -96,7 +96,9 @@ failures() {
     awk '/^     Running |^   Doc-tests / { program = $0; sub(/ *\(.*/, "", program); sub(/^ *(Running )?/, "", program) }
         FNR == 1 { lines = 0 }
         /^---- .* ----$/ { lines = 12; print program ": " $2 }
-        /^stack backtrace:$|^ +[0-9]+: |^ +at |^note: Some details/ { next }
+        /^stack backtrace:$/ { frames = 1; next }
+        frames && /^ +[0-9]+: |^ +at |^note: / { next }
+        { frames = 0 }
         /^note: run with|^failures:|^test result: / { lines = 0 }
         lines > 0 && !/^---- / && NF { print "    " $0; lines-- }
         /^error/ && !/to rerun pass/ { lines = 4; print }' "$@" | cut -c 1-300

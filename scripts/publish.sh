@@ -8,7 +8,7 @@ published_only() {
     rm -rf -- "$place"
     mkdir -p "$place"
     sed 's/^members = .*/members = ["idem-macros", "idem-runtime"]/
-        /^default-members = /d; /^exclude = /d; /^\[profile\.dev\.package/,$d' Cargo.toml >"$place/Cargo.toml"
+        /^default-members = /d; /^exclude = /d; /^\[profile\.[a-z]*\.package/,$d' Cargo.toml >"$place/Cargo.toml"
     for name in "${published[@]}"; do
         cp -RLp "$name" "$place/$name"
         # The tables of dependencies for tests, and of benchmarks, which are not there.

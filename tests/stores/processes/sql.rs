@@ -93,7 +93,7 @@ impl Shop {
     fn spawn<D: Database>(&self, manner: &str) -> Worker {
         let worker = Worker::sibling("idem-orders").args([D::NAME, &self.url, manner]);
         let mut worker = worker.spawn();
-        assert_eq!(worker.line(), "ready");
+        worker.line_after("ready");
         worker
     }
 

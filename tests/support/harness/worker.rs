@@ -15,7 +15,7 @@ use crate::child::Guarded;
 /// Deadline of a worker's line, so that a test fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Number of lines of a worker's stderr that its panic shows.
-const LAST_LINES: usize = 4;
+const LAST_LINES: usize = 6;
 
 /// A worker process that exchanges lines over its stdin and stdout, killed on drop.
 ///
@@ -101,6 +101,17 @@ fn read(
     lines
 }
 
+/// Whether a line is one of a panic's backtrace, which the copy of stderr has.
+fn is_of_backtrace(line: &str) -> bool {
+    let line = line.trim_start();
+    let frame = line.trim_start_matches(|c: char| c.is_ascii_digit());
+    let is_frame = frame.len() < line.len() && frame.starts_with(": ");
+    is_frame
+        || ["at ", "stack backtrace:", "note: "]
+            .iter()
+            .any(|start| line.starts_with(start))
+}
+
 impl Worker {
     /// A binary of the package under test, by name. Cargo builds it beside the test; elsewhere
     /// `env!("CARGO_BIN_EXE_<name>")` and [`Worker::program`] do the same.
@@ -171,8 +182,7 @@ impl Worker {
         let deadline = Instant::now() + PATIENCE;
         let mut lines = VecDeque::new();
         while let Ok(line) = self.errors.recv_timeout(deadline - Instant::now()) {
-            // The backtrace of a panic is in the copy.
-            if !line.starts_with([' ', '\t']) {
+            if !is_of_backtrace(&line) {
                 lines.push_back(line);
             }
             if lines.len() > LAST_LINES {

@@ -13,6 +13,8 @@ use super::order::Account;
 
 /// Bounds every wait of the shop: for a connection, for a locked file, for somebody who was quicker.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Bounds the time without a server: the minute in which a killed one must be up again, and the wait that it began in.
+pub const OUTAGE: Duration = Duration::from_secs(80);
 
 /// One of the three databases.
 pub trait Database: Send + Sync + 'static {

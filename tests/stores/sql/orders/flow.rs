@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use idem_runtime::{Classify, Engine, Error, ErrorKind};
-use idem_tests::orders::database::{Database, PATIENCE};
+use idem_tests::orders::database::{Database, OUTAGE, PATIENCE};
 use idem_tests::orders::order::{Change, Order};
 use serde::{Deserialize, Serialize};
 use sqlx::Pool;
@@ -111,8 +111,7 @@ impl<D: Database> Clerk<D> {
                 Err(_) => {}
             }
             say(&format!("again {number} {}", Told(&answer)));
-            // Longer than one wait for a connection, which a killed server's recovery can take up.
-            let patient = began.elapsed() < 3 * PATIENCE;
+            let patient = began.elapsed() < OUTAGE;
             assert!(patient, "order {number} has no answer: {}", Told(&answer));
             tokio::time::sleep(PATIENCE / 2_000).await;
         }

@@ -173,7 +173,7 @@ impl<'a> Lives<'a> {
             ("again", [_, "none", why]) => {
                 *self.heard().again.entry((*why).to_owned()).or_default() += 1;
             }
-            ("ready", _) => {}
+            ("waits" | "ready", _) => {}
             ("done", _) => return false,
             _ => panic!("not understood: {line}"),
         }

@@ -1,8 +1,8 @@
 //! A process of the shop, which prints its steps.
 //!
 //! `idem-orders <database> <url> <manner>`: `sqlite`, `postgres` or `mariadb`, and the place of a call's record:
-//! `inside` the transaction of the order, or wrongly `apart` or under a `lease`. It prints `ready`, and then reads
-//! lines:
+//! `inside` the transaction of the order, or wrongly `apart` or under a `lease`. It prints `waits` while the server is
+//! down, then `ready`, and then reads lines:
 //!
 //! ```text
 //! orders <number> …       takes these orders, each until it has an answer; ends with `done`
@@ -27,7 +27,7 @@ use std::{env, thread};
 use idem_runtime::store::Owner;
 use idem_runtime::store::sql::SqlStore;
 use idem_runtime::{Engine, OnRunning};
-use idem_tests::orders::database::{Database, InMariaDb, InPostgres, InSqlite, PATIENCE};
+use idem_tests::orders::database::{Database, InMariaDb, InPostgres, InSqlite, OUTAGE, PATIENCE};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -78,8 +78,9 @@ async fn store<D: Database>(url: &str) -> SqlStore<D::Backend> {
     loop {
         match SqlStore::connect(url).await {
             Ok(store) => return store,
-            Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
+            Err(error) => assert!(began.elapsed() < OUTAGE, "{error}"),
         }
+        say("waits");
         tokio::time::sleep(PATIENCE / 1_000).await;
     }
 }

@@ -20,10 +20,7 @@ fn main() -> ExitCode {
             }
             ExitCode::from(7)
         }
-        Some("fail") => {
-            eprintln!("the reason");
-            ExitCode::from(3)
-        }
+        Some("fail") => panic!("the reason\n  left: 1\n right: 2"),
         Some("server") => {
             let server = RedisServer::start();
             if env::args().nth(2).as_deref() == Some("paused") {
