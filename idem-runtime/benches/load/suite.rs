@@ -59,6 +59,21 @@ impl Meter for Kept<'_> {
     fn flush(&mut self) {}
 }
 
+/// The cases of a round, in another order in each: a case may leave something behind, and what the server or the
+/// machine does ten times a second would meet the same case each time if the order only moved on.
+fn order(cases: usize, round: u64) -> Vec<usize> {
+    let mut order: Vec<_> = (0..cases).collect();
+    // SplitMix64, by its constants.
+    let mut state = round << 32;
+    for last in (1..cases).rev() {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        order.swap(last, (bits ^ (bits >> 31)) as usize % (last + 1));
+    }
+    order
+}
+
 /// A case of one implementation.
 pub(crate) struct Case {
     name: &'static str,
@@ -141,9 +156,7 @@ impl<'a> Suite<'a> {
         }
         for round in 0..self.options.rounds {
             self.fill(meter);
-            // Not always in the same order: a case may leave something behind.
-            for turn in 0..self.cases.len() {
-                let turn = (turn + round) % self.cases.len();
+            for turn in order(self.cases.len(), round as u64) {
                 self.measure(&self.cases[turn], &mut findings[turn], concurrency, meter);
             }
         }
