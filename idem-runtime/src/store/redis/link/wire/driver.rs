@@ -199,7 +199,11 @@ impl<R: AsyncRead + Unpin> Driver<R> {
                 return;
             };
             state.is_timed = true;
-            self.timer.as_mut().reset(next.into());
+            // Tokio's clock may be paused, and ahead of the one by which commands end.
+            let left = next.saturating_duration_since(now);
+            self.timer
+                .as_mut()
+                .reset(tokio::time::Instant::now() + left);
         }
     }
 }

@@ -353,6 +353,22 @@ fn each_command_has_the_whole_time_limit() {
     });
 }
 
+/// A paused clock can be ahead of the one by which commands end.
+#[tokio::test(start_paused = true)]
+async fn a_clock_of_a_test_does_not_keep_the_task_busy() {
+    let (here, mut server) = tokio::io::duplex(1 << 16);
+    let wire = over(here, LONG);
+    let one = begin(&wire, "one");
+    settle().await;
+    tokio::time::advance(LONG * 2).await;
+    let before = wire.0.lock().turns;
+    settle().await;
+    let turns = wire.0.lock().turns - before;
+    assert!(turns < 10, "{turns} turns without anything to do");
+    server.write_all(b"$3\r\none\r\n").await.unwrap();
+    assert_eq!(first_of(one).await.unwrap(), bulk("one"));
+}
+
 #[tokio::test]
 async fn a_lost_connection_fails_all_commands() {
     let (here, mut server) = tokio::io::duplex(1 << 16);
