@@ -26,6 +26,27 @@ pub enum Reply {
 }
 
 impl Reply {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let head = match self {
+            Self::Simple(text) => format!("+{text}"),
+            Self::Error(text) => format!("-{text}"),
+            Self::Int(number) => format!(":{number}"),
+            Self::Bulk(bytes) => format!("${}", bytes.len()),
+            Self::Nil => "$-1".to_owned(),
+            Self::Array(replies) => format!("*{}", replies.len()),
+        };
+        out.extend_from_slice(head.as_bytes());
+        out.extend_from_slice(b"\r\n");
+        match self {
+            Self::Bulk(bytes) => {
+                out.extend_from_slice(bytes);
+                out.extend_from_slice(b"\r\n");
+            }
+            Self::Array(replies) => replies.iter().for_each(|reply| reply.encode(out)),
+            _ => {}
+        }
+    }
+
     /// The number, if it is one.
     #[must_use]
     pub fn as_int(&self) -> Option<i64> {
@@ -95,6 +116,25 @@ impl RespConn {
         Ok(Self {
             stream: BufReader::new(stream),
         })
+    }
+
+    /// A connection that a client has opened: [`read`](Self::read) reads its commands.
+    #[must_use]
+    pub fn accepted(stream: TcpStream) -> Self {
+        Self {
+            stream: BufReader::new(stream),
+        }
+    }
+
+    /// Sends a reply.
+    ///
+    /// # Errors
+    ///
+    /// When the connection breaks.
+    pub fn reply(&mut self, reply: &Reply) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        reply.encode(&mut bytes);
+        self.stream.get_mut().write_all(&bytes)
     }
 
     /// Changes the reply timeout; 20 s by default.

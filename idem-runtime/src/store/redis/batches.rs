@@ -12,7 +12,7 @@ const UNKNOWN: u8 = 0;
 /// A completion sends the script by its source.
 const LOADING: u8 = 1;
 const KNOWN: u8 = 2;
-/// The server, or a proxy, does not execute it.
+/// The server, or a proxy, does not execute it, or not with all keys.
 const REFUSED: u8 = 3;
 /// Completions after which a server that refused the script gets it again: a right may have been granted meanwhile.
 const REFUSED_FOR: u32 = 10_000;
@@ -89,10 +89,20 @@ impl Batches {
             // Of the connection: its last reply.
             && !has_no_room(error);
         if is_refused {
-            self.since_refusal.store(0, Ordering::Relaxed);
-            self.state.store(REFUSED, Ordering::Relaxed);
+            self.refuse();
         }
         is_refused
+    }
+
+    /// Records that the script of batches did not see a claim that is there: a proxy in front of several servers sent
+    /// the batch to the server of its first key.
+    pub(super) fn missed(&self) {
+        self.refuse();
+    }
+
+    fn refuse(&self) {
+        self.since_refusal.store(0, Ordering::Relaxed);
+        self.state.store(REFUSED, Ordering::Relaxed);
     }
 
     fn moves(&self, from: u8, to: u8) -> bool {
@@ -176,6 +186,13 @@ mod tests {
             ..known()
         };
         assert!(matches!(unusable.form(|| true), Form::Alone));
+    }
+
+    #[test]
+    fn a_claim_that_the_script_did_not_see_ends_batches() {
+        let batches = known();
+        batches.missed();
+        assert!(matches!(batches.form(|| true), Form::Alone));
     }
 
     #[test]

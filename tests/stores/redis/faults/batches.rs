@@ -9,6 +9,7 @@ use idem_runtime::store::{
 use idem_tests::claims::{finished, take};
 use idem_tests::shop::proxied;
 
+use crate::first_key_proxy::FirstKeyProxy;
 use crate::key;
 use crate::prelude::*;
 
@@ -220,6 +221,32 @@ async fn a_user_without_the_right_to_mget_completes_one_by_one() {
     server.cli(&["ACL", "SETUSER", "app", "-mget"]);
     assert_eq!(claims.complete(&store).await, [STORED; 20]);
     claims.assert_stored(&store).await;
+}
+
+#[tokio::test]
+async fn behind_a_proxy_that_routes_by_the_first_key_completions_soon_go_alone() {
+    let servers = [RedisServer::start(), RedisServer::start()];
+    for server in &servers {
+        // Both know the scripts.
+        prepared(&server.url(), 1_000).await;
+    }
+    let proxy = FirstKeyProxy::start(&servers);
+    let store = connect(proxy.url()).await.unwrap();
+    let mut monitors = [servers[0].monitor(), servers[1].monitor()];
+    let mut sent = Vec::new();
+    for first in [2_000, 3_000, 4_000] {
+        let claims = Claims::of(&store, first..first + 20).await;
+        let mut commands = || monitors.each_mut().map(|monitor| monitor.commands());
+        commands();
+        assert_eq!(claims.complete(&store).await, [STORED; 20]);
+        sent.push(commands().map(|commands| sizes(&commands)));
+        claims.assert_stored(&store).await;
+    }
+    let [source, missed, alone] = sent.try_into().unwrap();
+    assert_eq!(source.concat(), [1; 20]);
+    assert!(missed.concat().contains(&20), "{missed:?}");
+    assert_eq!(alone.concat(), [1; 20]);
+    assert!(alone.iter().all(|sizes| !sizes.is_empty()), "{alone:?}");
 }
 
 #[tokio::test]

@@ -115,14 +115,18 @@ impl<'a> Completing<'a> {
     /// Continues by the script for all cases; with its reply, if that has arrived.
     fn complete(&self, reply: Option<Result<Value, Failure>>) -> CompletionStage<'a> {
         let (core, key, record) = (self.core, self.key, self.record);
+        CompletionStage::Other(Box::pin(by_script(core, key, record, reply)))
+    }
+
+    /// Continues by that script with a record that the script of batches left.
+    fn complete_left(&self) -> CompletionStage<'a> {
+        let (core, key, record) = (self.core, self.key, self.record);
         CompletionStage::Other(Box::pin(async move {
-            match Header::decode(record) {
-                Ok(done) => {
-                    let name = key.name();
-                    (core.complete_by_script(&name, done.retain, record, reply)).await
-                }
-                Err(error) => Ok(CompleteReply::Unreadable(error)),
+            let reply = by_script(core, key, record, None).await;
+            if matches!(reply, Ok(CompleteReply::Stored { late: false })) {
+                core.batches.missed();
             }
+            reply
         }))
     }
 
@@ -153,9 +157,24 @@ impl<'a> Completing<'a> {
             }
             (Command::Script | Command::InBatch, Ok(Value::Int(1))) => None,
             // The script of batches leaves it to the other one.
-            (Command::InBatch, Ok(Value::Int(0))) => Some(self.complete(None)),
+            (Command::InBatch, Ok(Value::Int(0))) => Some(self.complete_left()),
             (_, reply) => Some(self.complete(Some(reply))),
         }
+    }
+}
+
+async fn by_script(
+    core: &RedisCore,
+    key: &RecordKey,
+    record: &Bytes,
+    reply: Option<Result<Value, Failure>>,
+) -> Result<CompleteReply, StoreError> {
+    match Header::decode(record) {
+        Ok(done) => {
+            let name = key.name();
+            (core.complete_by_script(&name, done.retain, record, reply)).await
+        }
+        Err(error) => Ok(CompleteReply::Unreadable(error)),
     }
 }
 
