@@ -14,6 +14,9 @@ const ON_KEYS: [&str; 7] = [
 /// Rights to other commands without which calls are refused.
 const BESIDES: [&str; 5] = ["+evalsha", "+time", "+wait", "+cluster|slots", "+asking"];
 
+/// Rights without which completions cost the server more.
+const SAVING: [&str; 2] = ["+mget", "+rename"];
+
 /// Knowledge about the user's rights.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Rights {
@@ -35,12 +38,14 @@ pub(super) struct MissingRights {
     pub(super) needed: Vec<String>,
     /// Rights without which waiting calls poll.
     pub(super) notifying: Vec<String>,
+    /// Rights without which completions cost the server more.
+    pub(super) saving: Vec<String>,
     /// Whether the user may subscribe is unknown without a subscription.
     pub(super) subscribing_untried: bool,
 }
 
 impl MissingRights {
-    /// All rights that the user lacks.
+    /// Rights that the user lacks, without those that only save work.
     pub(super) fn missing(&self) -> impl Iterator<Item = &str> {
         self.needed
             .iter()
@@ -77,16 +82,21 @@ impl NoWrites {
     }
 }
 
-/// Separates required rights from those for notifications, and names a missing prefix instead of its commands.
+/// Separates required rights from those for notifications and from those that save work, and names a missing prefix
+/// instead of its commands. `saves`: whether idem would use such a command.
 pub(super) fn classify(
     prefix: &str,
     pubsub_commands: [&str; 2],
+    saves: impl Fn(&str) -> bool,
     refused: Vec<String>,
 ) -> MissingRights {
     let [publish, subscribe] =
         pubsub_commands.map(|command| format!("+{}", command.to_lowercase()));
     let is_needed =
         |right: &String| ON_KEYS.contains(&right.as_str()) || BESIDES.contains(&right.as_str());
+    let is_saving = |right: &String| SAVING.contains(&right.as_str());
+    let (mut saving, refused): (Vec<_>, Vec<_>) = refused.into_iter().partition(is_saving);
+    saving.retain(|right| saves(right));
     let (mut needed, mut notifying): (Vec<_>, Vec<_>) = refused.into_iter().partition(is_needed);
     if ON_KEYS
         .iter()
@@ -95,6 +105,8 @@ pub(super) fn classify(
         // All of them: the user has no right to the keys.
         needed.retain(|right| !ON_KEYS.contains(&right.as_str()));
         needed.insert(0, format!("~{prefix}:*"));
+        // The user may have these commands.
+        saving.clear();
     }
     if notifying.contains(&publish) && notifying.contains(&subscribe) {
         // The commands or the channel: one ACL line grants both.
@@ -104,6 +116,7 @@ pub(super) fn classify(
         prefix: prefix.to_owned(),
         needed,
         notifying,
+        saving,
         subscribing_untried: false,
     }
 }
@@ -114,7 +127,7 @@ mod tests {
 
     fn missing(refused: &[&str]) -> Vec<String> {
         let refused = refused.iter().map(|&right| right.to_owned()).collect();
-        let known = classify("shop", ["PUBLISH", "SUBSCRIBE"], refused);
+        let known = classify("shop", ["PUBLISH", "SUBSCRIBE"], |_| true, refused);
         known.missing().map(str::to_owned).collect()
     }
 
@@ -125,6 +138,23 @@ mod tests {
         all.push("+time");
         assert_eq!(missing(&all), ["~shop:*", "+time"]);
         assert_eq!(missing(&all[1..3]), all[1..3]);
+    }
+
+    #[test]
+    fn a_right_that_only_saves_work_is_none_of_the_missing() {
+        let classify = |refused: &[&str]| {
+            let refused = refused.iter().map(|&right| right.to_owned()).collect();
+            let saves = |right: &str| right == "+rename";
+            classify("shop", ["PUBLISH", "SUBSCRIBE"], saves, refused)
+        };
+        let known = classify(&["+mget", "+rename", "+set"]);
+        assert_eq!(
+            (known.saving, known.needed),
+            (vec!["+rename".to_owned()], vec!["+set".to_owned()])
+        );
+        assert!(known.notifying.is_empty());
+        let out_of_reach = classify(&[&ON_KEYS[..], &["+rename"]].concat());
+        assert_eq!(out_of_reach.saving, [""; 0]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The report: the findings as text.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use super::acl::Rights;
 use super::facts::Replica;
@@ -148,6 +148,13 @@ impl Server {
         } else {
             format!("lacks {}", missing.join(" "))
         };
+        if !known.saving.is_empty() {
+            let _ = write!(
+                line,
+                "; {} would save work of the server",
+                known.saving.join(" ")
+            );
+        }
         if known.subscribing_untried {
             line.push_str("; subscribing was not tried");
         }

@@ -264,7 +264,11 @@ impl Server {
             findings.push(finding.remedy(format!("grant `{lacks}`{DOCS}")));
         }
         if findings.is_empty() {
-            let fact = format!("all that idem needs under `{prefix}:`");
+            let mut fact = format!("all that idem needs under `{prefix}:`");
+            if !known.saving.is_empty() {
+                let saving = known.saving.join(" ");
+                fact.push_str(&format!("; `{saving}` would save work of the server"));
+            }
             findings.push(Finding::ok(TOPIC, fact));
         }
         findings

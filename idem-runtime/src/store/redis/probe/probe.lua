@@ -6,7 +6,8 @@
 -- ARGV[5..]   required commands that a script may not call: WAIT, CLUSTER|SLOTS
 -- Returns     how, write, settings, refused command, …
 --   how       'asked': the server was queried for each right; 'tried': it has no such query (Redis 6),
---             so that each command was tried, except the commands that a script may not call
+--             so that each command was tried, except those that a script may not call or idem does not
+--             send to such a server
 --   write     the error that refuses a write; '' for none
 --   settings  '1' if the user may read them, '0' if not, '' if that is not known
 --
@@ -18,9 +19,11 @@ local open = {
   {'EVALSHA', string.rep('0', 40), '0'},
   {'GET', name}, {'GETRANGE', name, '0', '0'}, write, {'TIME'}, {'PTTL', name},
   {'PEXPIRE', name, '1'}, {'STRLEN', name}, {'EXISTS', name},
+  {'MGET', name}, {'RENAME', name, name},
   {ARGV[2], name, ''}, {ARGV[3], name}, {ARGV[4], name},
 }
-local untried = {EVALSHA = true, [ARGV[3]] = true, [ARGV[4]] = true}
+-- A server that has no such query gets no MGET and no RENAME.
+local untried = {EVALSHA = true, MGET = true, RENAME = true, [ARGV[3]] = true, [ARGV[4]] = true}
 local ask = redis.acl_check_cmd
 
 local function refusal(call)

@@ -52,7 +52,9 @@ impl Server {
         if found.tried && self.lacks_evalsha(redis).await? {
             found.refused.insert(0, "+evalsha".to_owned());
         }
-        self.rights = Rights::Known(classify(prefix, [publish, subscribe], found.refused));
+        let saves = |right: &str| self.saves(right);
+        let missing = classify(prefix, [publish, subscribe], saves, found.refused);
+        self.rights = Rights::Known(missing);
         if let Rights::Known(known) = &mut self.rights {
             known.subscribing_untried = found.tried;
         }

@@ -312,6 +312,7 @@ fn missing_rights_are_reported_by_their_effect() {
         prefix: "idem".to_owned(),
         needed: vec!["+set".to_owned()],
         notifying: notifying.to_vec(),
+        saving: vec!["+rename".to_owned()],
         subscribing_untried: true,
     });
     let [needed, notifying] = server.warnings().try_into().unwrap();
@@ -324,6 +325,30 @@ fn missing_rights_are_reported_by_their_effect() {
         "{notifying}"
     );
     let report = server.to_string();
-    let line = "rights        lacks +set &idem:* +publish +subscribe; subscribing was not tried";
+    let line = "rights        lacks +set &idem:* +publish +subscribe; +rename would save work of the \
+                server; subscribing was not tried";
     assert!(report.contains(line), "{report}");
+}
+
+#[test]
+fn a_right_saves_work_where_completions_are_scripts_with_declarations() {
+    let saves = |info: &str, durability| {
+        let mut server = server(info);
+        server.durability = durability;
+        ["+mget", "+rename"].map(|right| server.saves(right))
+    };
+    let alone = Durability::Acknowledged;
+    for (info, expected) in [
+        ("redis_version:7.0.0\nredis_mode:standalone\n", [true, true]),
+        ("redis_version:7.0.0\nredis_mode:cluster\n", [false, true]),
+        (
+            "redis_version:6.2.9\nredis_mode:standalone\n",
+            [false, false],
+        ),
+        ("server_name:redis\nredis_version:8.4.0\n", [false, false]),
+    ] {
+        assert_eq!(saves(info, alone), expected, "{info}");
+    }
+    let replicated = Durability::Replicated(1);
+    assert_eq!(saves("redis_version:7.0.0\n", replicated), [false, false]);
 }
