@@ -59,8 +59,8 @@ impl Meter for Kept<'_> {
     fn flush(&mut self) {}
 }
 
-/// The cases of a round, in another order in each: a case may leave something behind, and what the server or the
-/// machine does ten times a second would meet the same case each time if the order only moved on.
+/// The cases of a round, shuffled: a case may leave something behind, and an order that only moves on from round to
+/// round can keep step with work that the server does ten times a second, which then meets the same case each time.
 fn order(cases: usize, round: u64) -> Vec<usize> {
     let mut order: Vec<_> = (0..cases).collect();
     // SplitMix64, by its constants.

@@ -12,7 +12,7 @@ const UNKNOWN: u8 = 0;
 /// A completion sends the script by its source.
 const LOADING: u8 = 1;
 const KNOWN: u8 = 2;
-/// The server, or a proxy, does not execute it, or not with all keys.
+/// The server, or a proxy, does not execute it, or a proxy routes it by its first key.
 const REFUSED: u8 = 3;
 /// Completions after which a server that refused the script gets it again: a right may have been granted meanwhile.
 const REFUSED_FOR: u32 = 10_000;
@@ -94,8 +94,8 @@ impl Batches {
         is_refused
     }
 
-    /// Records that the script of batches did not see a claim that is there: a proxy in front of several servers sent
-    /// the batch to the server of its first key.
+    /// Records that the script of batches found nothing under the key of a claim that is there: a proxy in front of
+    /// several servers sent the batch to the server of its first key.
     pub(super) fn missed(&self) {
         self.refuse();
     }

@@ -72,7 +72,8 @@ use crate::store::{
 ///   +unsubscribe`, on a cluster as well.
 ///   Without these nothing is lost; Redis keeps entries in its `ACL LOG`. So that a large answer
 ///   costs the server less: `+rename`. So that calls that end at the same time share a script, which costs the
-///   server a quarter less: `+mget`. The report names these two where they are missing. To
+///   server a quarter less: `+mget`. The report names these two where they are missing and the store
+///   would use them. To
 ///   [list records](crate::Engine::entries): `+scan`.
 ///   None of them is in `@dangerous` or `@admin` but `INFO`, which may be left out: then the store
 ///   warns that it could not check the eviction policy.

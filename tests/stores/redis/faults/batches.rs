@@ -249,6 +249,21 @@ async fn behind_a_proxy_that_routes_by_the_first_key_completions_soon_go_alone()
     assert!(alone.iter().all(|sizes| !sizes.is_empty()), "{alone:?}");
 }
 
+/// As the owners do whose callers have left.
+#[tokio::test]
+async fn answers_that_are_sent_again_do_not_end_batches() {
+    let server = RedisServer::start();
+    let store = prepared(&server.url(), 1_000).await;
+    let claims = Claims::of(&store, 0..20).await;
+    for _ in 0..2 {
+        assert_eq!(claims.complete(&store).await, [STORED; 20]);
+    }
+    let claims = Claims::of(&store, 100..120).await;
+    let mut monitor = server.monitor();
+    assert_eq!(claims.complete(&store).await, [STORED; 20]);
+    assert!(sizes(&monitor.commands()).len() <= 2);
+}
+
 #[tokio::test]
 async fn a_full_memory_takes_the_answers_of_a_batch() {
     let server = RedisServer::start();

@@ -118,8 +118,8 @@ impl<'a> Completing<'a> {
         CompletionStage::Other(Box::pin(by_script(core, key, record, reply)))
     }
 
-    /// Continues by that script with a record that the script of batches left.
-    fn complete_left(&self) -> CompletionStage<'a> {
+    /// Continues by the script for all cases, because the script of batches found no claim.
+    fn complete_unseen(&self) -> CompletionStage<'a> {
         let (core, key, record) = (self.core, self.key, self.record);
         CompletionStage::Other(Box::pin(async move {
             let reply = by_script(core, key, record, None).await;
@@ -157,7 +157,8 @@ impl<'a> Completing<'a> {
             }
             (Command::Script | Command::InBatch, Ok(Value::Int(1))) => None,
             // The script of batches leaves it to the other one.
-            (Command::InBatch, Ok(Value::Int(0))) => Some(self.complete_left()),
+            (Command::InBatch, Ok(Value::Int(0))) => Some(self.complete(None)),
+            (Command::InBatch, Ok(Value::Int(-1))) => Some(self.complete_unseen()),
             (_, reply) => Some(self.complete(Some(reply))),
         }
     }

@@ -151,7 +151,7 @@ impl Server {
         if !known.saving.is_empty() {
             let _ = write!(
                 line,
-                "; {} would save work of the server",
+                "; {} would reduce the server's load",
                 known.saving.join(" ")
             );
         }

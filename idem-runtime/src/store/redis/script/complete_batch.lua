@@ -4,7 +4,8 @@
 -- KEYS[i]         a record; no two of them are the same, because all are read before the first one is written
 -- ARGV[2 * i - 1] its finished record, ARGV[2 * i] its life, milliseconds
 --
--- Returns 1 where all records are stored; else the positions, from 1 on, of the records that are not
+-- Returns 1 where all records are stored; else the positions, from 1 on, of the records that are not, negative where
+-- there is none under the key
 local pcall, sub, byte = redis.pcall, string.sub, string.byte
 -- Of a value that is no string: false.
 local seen, left = redis.call('MGET', unpack(KEYS)), nil
@@ -18,7 +19,7 @@ for at = 1, #KEYS do
     if pending == '2W' then pcall(PUBLISH, KEYS[at], '') end
   else
     left = left or {}
-    left[#left + 1] = at
+    left[#left + 1] = there and at or -at
   end
 end
 return left or 1

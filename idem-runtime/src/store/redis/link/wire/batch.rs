@@ -20,7 +20,8 @@ const KEPT: usize = 1 << 20;
 pub(crate) struct BatchScript {
     /// Executes one command.
     pub(crate) one: String,
-    /// Executes several. Its reply is 1, or the positions, from 1 on, of the commands that it has not executed.
+    /// Executes several. Its reply is 1, or the positions, from 1 on, of the commands that it has not executed: negative
+    /// where the key has no value.
     pub(crate) many: String,
 }
 
@@ -169,21 +170,24 @@ impl BatchLane {
 }
 
 /// The reply to the command at this position, from 1 on, of a batch of `count` with this reply: 1, or 0 where it was not
-/// executed. Any other reply is that of all commands.
+/// executed, or -1 where its key has no value either. Any other reply is that of all commands.
 pub(super) fn reply_at(reply: &Value, position: usize, count: usize) -> Value {
     let Value::Array(left) = reply else {
         return reply.clone();
     };
     let place = |value: &Value| match value {
-        Value::Int(place) => usize::try_from(*place)
+        Value::Int(place) => usize::try_from(place.unsigned_abs())
             .ok()
-            .filter(|place| (1..=count).contains(place)),
+            .filter(|at| (1..=count).contains(at))
+            .map(|at| (at, place.is_negative())),
         _ => None,
     };
     if left.is_empty() || left.iter().any(|value| place(value).is_none()) {
         return reply.clone();
     }
-    Value::Int((!left.iter().any(|value| place(value) == Some(position))).into())
+    let mut places = left.iter().filter_map(place);
+    let left = places.find(|(at, _)| *at == position);
+    Value::Int(left.map_or(1, |(_, is_absent)| if is_absent { -1 } else { 0 }))
 }
 
 #[cfg(test)]
@@ -272,12 +276,15 @@ mod tests {
             [yes.clone(), yes.clone(), yes.clone()]
         );
         assert_eq!(replies(&ints(&[2])), [yes.clone(), no.clone(), yes.clone()]);
+        let absent = Value::Int(-1);
+        assert_eq!(replies(&ints(&[1, -3])), [no.clone(), yes.clone(), absent]);
         assert_eq!(replies(&ints(&[1, 2, 3])), [no.clone(), no.clone(), no]);
         for other in [
             ints(&[]),
             ints(&[0]),
             ints(&[4]),
-            ints(&[2, -1]),
+            ints(&[2, -4]),
+            ints(&[i64::MIN]),
             Value::Array(vec![Value::Nil]),
             Value::Nil,
             Value::Int(0),

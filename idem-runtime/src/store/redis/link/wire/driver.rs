@@ -199,7 +199,8 @@ impl<R: AsyncRead + Unpin> Driver<R> {
                 return;
             };
             state.is_timed = true;
-            // Tokio's clock may be paused, and ahead of the one by which commands end.
+            // Tokio's clock may be paused, and ahead of the one by which commands end: a time of that one has passed
+            // already, and the timer would end at every poll.
             let left = next.saturating_duration_since(now);
             self.timer
                 .as_mut()
