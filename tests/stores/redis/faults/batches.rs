@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use idem_harness::Command;
+use idem_harness::{Command, Monitor};
 use idem_runtime::store::{
     CompleteReply, Header, Journal, JournalKind, OutcomeKind, ReadReply, Record, Remains,
 };
@@ -236,7 +236,7 @@ async fn behind_a_proxy_that_routes_by_the_first_key_completions_soon_go_alone()
     let mut sent = Vec::new();
     for first in [2_000, 3_000, 4_000] {
         let claims = Claims::of(&store, first..first + 20).await;
-        let mut commands = || monitors.each_mut().map(|monitor| monitor.commands());
+        let mut commands = || monitors.each_mut().map(Monitor::commands);
         commands();
         assert_eq!(claims.complete(&store).await, [STORED; 20]);
         sent.push(commands().map(|commands| sizes(&commands)));

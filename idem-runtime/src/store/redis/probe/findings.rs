@@ -267,7 +267,7 @@ impl Server {
             let mut fact = format!("all that idem needs under `{prefix}:`");
             if !known.saving.is_empty() {
                 let saving = known.saving.join(" ");
-                fact.push_str(&format!("; `{saving}` would reduce the server's load"));
+                fact = format!("{fact}; `{saving}` would reduce the server's load");
             }
             findings.push(Finding::ok(TOPIC, fact));
         }
