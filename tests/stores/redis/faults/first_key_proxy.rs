@@ -9,7 +9,7 @@ use idem_harness::RespConn;
 
 use crate::prelude::*;
 
-/// A proxy in front of two servers, until the test ends.
+/// A proxy in front of two servers, until the process ends.
 pub(crate) struct FirstKeyProxy(SocketAddr);
 
 impl FirstKeyProxy {

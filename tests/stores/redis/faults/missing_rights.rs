@@ -48,7 +48,7 @@ async fn each_missing_right_is_named() {
     assert_eq!(denied, BTreeSet::from(["eval", "info"]), "{log}");
 }
 
-/// The documented rights, and those that save the server work.
+/// The documented rights, `+mget` and `+rename`.
 fn ample() -> String {
     format!("{DOCUMENTED} +mget +rename")
 }

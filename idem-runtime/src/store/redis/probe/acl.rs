@@ -45,7 +45,7 @@ pub(super) struct MissingRights {
 }
 
 impl MissingRights {
-    /// Rights that the user lacks, without those that only save work.
+    /// Missing rights with an effect on calls.
     pub(super) fn missing(&self) -> impl Iterator<Item = &str> {
         self.needed
             .iter()
@@ -82,8 +82,8 @@ impl NoWrites {
     }
 }
 
-/// Separates required rights from those for notifications and from those that save work, and names a missing prefix
-/// instead of its commands. `saves`: whether idem would use such a command.
+/// Sorts missing rights into required, notifying and saving ones, and names a missing prefix instead of its commands.
+/// `saves`: whether idem would use such a command.
 pub(super) fn classify(
     prefix: &str,
     pubsub_commands: [&str; 2],

@@ -6,8 +6,8 @@
 -- ARGV[5..]   required commands that a script may not call: WAIT, CLUSTER|SLOTS
 -- Returns     how, write, settings, refused command, …
 --   how       'asked': the server was queried for each right; 'tried': it has no such query (Redis 6),
---             so that each command was tried, except those that a script may not call or idem does not
---             send to such a server
+--             so that each command was tried, except commands that a script may not call and commands
+--             that idem does not send to such a server
 --   write     the error that refuses a write; '' for none
 --   settings  '1' if the user may read them, '0' if not, '' if that is not known
 --
