@@ -1,8 +1,8 @@
 //! A connection shared by many senders, which encodes their commands into one buffer and reads their replies in order.
 //!
 //! The client library allocates several times for a command, and hands it over to a task, through a channel, with a
-//! timer. Here a lone command is written by its sender; queued commands are written together by one task, which also
-//! reads the replies and has one timer for all of them.
+//! timer. Here a lone command is written by its sender; queued commands are written together, by the sender of one of
+//! them or by one task, which also reads the replies and has one timer for all of them.
 
 mod batch;
 mod driver;
@@ -94,7 +94,7 @@ impl Wire {
         })
     }
 
-    /// Encodes a command where the connection is idle, and queues it where it is not.
+    /// Encodes a command where the connection is idle, and queues it where it is not. Writes what is due.
     fn begin_as(
         &self,
         replies: u8,
@@ -107,19 +107,28 @@ impl Wire {
             return Err(state.failure.clone().unwrap_or_else(ended));
         }
         let slot = state.slots.add();
-        let wakes = if state.is_idle() {
+        let is_sent = if state.is_idle() {
             encode(&mut state.out);
             let sent = SentCommand::new(slot, replies, Instant::now());
             state.in_flight.push_back(sent);
             state.was_active = true;
-            // Its error is found by the task.
-            let is_written = state.write_now();
-            !(is_written && state.is_timed)
+            true
         } else {
             enqueue(&mut state.queue, slot);
             if claims && state.in_flight.len() >= MAX_IN_FLIGHT {
                 self.0.is_crowded.store(true, Ordering::Relaxed);
             }
+            let flushes = state.flushes_early && state.is_flush_due();
+            if flushes {
+                state.flush(&self.0, Instant::now());
+            }
+            flushes
+        };
+        let wakes = if is_sent {
+            // Its error is found by the task.
+            let is_written = state.write_now();
+            !(is_written && state.is_timed)
+        } else {
             state.queue.len() == 1
         };
         let driver = wakes.then(|| state.driver.clone()).flatten();

@@ -174,9 +174,9 @@ impl<R: AsyncRead + Unpin> Driver<R> {
     }
 
     fn send(&mut self, state: &mut State, cx: &mut Context<'_>) -> RedisResult<()> {
+        let yielded = std::mem::take(&mut self.yielded);
         if state.may_flush() {
-            if self.yielded {
-                self.yielded = false;
+            if yielded {
                 state.flush(&self.shared, Instant::now());
             } else {
                 // Senders that are about to queue a command join this batch.

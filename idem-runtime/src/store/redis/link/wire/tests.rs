@@ -150,31 +150,34 @@ async fn each_sender_receives_its_own_replies_and_pairs_stay_together() {
 
 #[tokio::test]
 async fn threads_share_a_wire() {
-    let runtime = runtime::Builder::new_multi_thread()
-        .worker_threads(4)
-        .enable_time()
-        .build()
-        .unwrap();
-    let all = runtime.spawn(async {
-        let echo = Arc::new(Echo::start());
-        let mut senders = tokio::task::JoinSet::new();
-        for sender in 0..32 {
-            let echo = Arc::clone(&echo);
-            senders.spawn(async move {
-                for n in 0..200 {
-                    let word = format!("{sender}/{n}");
-                    // One in eight leaves before its reply.
-                    let pending = begin(&echo.wire, &word);
-                    if n % 8 != 0 {
-                        assert_eq!(first_of(pending).await.unwrap(), bulk(&word));
+    for flushes_early in [false, true] {
+        let runtime = runtime::Builder::new_multi_thread()
+            .worker_threads(4)
+            .enable_time()
+            .build()
+            .unwrap();
+        let all = runtime.spawn(async move {
+            let echo = Arc::new(Echo::start());
+            echo.wire.0.lock().flushes_early = flushes_early;
+            let mut senders = tokio::task::JoinSet::new();
+            for sender in 0..32 {
+                let echo = Arc::clone(&echo);
+                senders.spawn(async move {
+                    for n in 0..200 {
+                        let word = format!("{sender}/{n}");
+                        // One in eight leaves before its reply.
+                        let pending = begin(&echo.wire, &word);
+                        if n % 8 != 0 {
+                            assert_eq!(first_of(pending).await.unwrap(), bulk(&word));
+                        }
                     }
-                }
-            });
-        }
-        senders.join_all().await;
-    });
-    all.await.unwrap();
-    runtime.shutdown_background();
+                });
+            }
+            senders.join_all().await;
+        });
+        all.await.unwrap();
+        runtime.shutdown_background();
+    }
 }
 
 #[tokio::test]
@@ -193,6 +196,88 @@ async fn a_lone_command_is_written_by_its_sender() {
     settle().await;
     let arrived = arrived(&mut server).await;
     assert!(arrived.contains("two") && arrived.contains("three"));
+}
+
+/// Commands that a test sends before the task runs.
+struct Burst {
+    wire: Wire,
+    server: DuplexStream,
+    sent: Vec<PendingReplies>,
+}
+
+impl Burst {
+    /// Begins with a lone command, which the server has received.
+    async fn begin(buffer: usize, flushes_early: bool) -> Self {
+        let (here, mut server) = tokio::io::duplex(buffer);
+        let wire = over(here, LONG);
+        wire.0.lock().flushes_early = flushes_early;
+        let sent = vec![begin(&wire, "word")];
+        assert_eq!(arrived(&mut server).await.matches("word").count(), 1);
+        Self { wire, server, sent }
+    }
+
+    fn send(&mut self, count: usize) {
+        let sent = (0..count).map(|_| begin(&self.wire, "word"));
+        self.sent.extend(sent);
+    }
+
+    async fn arrived(&mut self) -> usize {
+        arrived(&mut self.server).await.matches("word").count()
+    }
+
+    fn queued(&self) -> usize {
+        self.wire.0.lock().queue.len()
+    }
+
+    /// Lets the task run, and replies to everything.
+    async fn end(mut self) {
+        let replies = "$4\r\nword\r\n".repeat(self.sent.len());
+        let server = async {
+            while self.queued() > 0 || !self.wire.0.lock().out.is_empty() {
+                self.arrived().await;
+                tokio::task::yield_now().await;
+            }
+            let sent = std::mem::take(&mut self.sent);
+            let delivered = async {
+                for pending in sent {
+                    assert_eq!(first_of(pending).await.unwrap(), bulk("word"));
+                }
+            };
+            let (written, ()) = tokio::join!(self.server.write_all(replies.as_bytes()), delivered);
+            written.unwrap();
+        };
+        tokio::time::timeout(BOUND, server).await.expect("a reply");
+        assert_eq!(self.wire.0.lock().slots.used(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_sender_writes_the_queue_when_it_is_long_beside_what_is_in_flight() {
+    let mut burst = Burst::begin(1 << 16, true).await;
+    for due in [8, 8, 8, 12, 18, 27] {
+        burst.send(due - 1);
+        assert_eq!((burst.queued(), burst.arrived().await), (due - 1, 0));
+        burst.send(1);
+        assert_eq!((burst.queued(), burst.arrived().await), (0, due));
+    }
+    // The others are the task's.
+    burst.send(5);
+    assert_eq!((burst.queued(), burst.arrived().await), (5, 0));
+    settle().await;
+    assert_eq!((burst.queued(), burst.arrived().await), (0, 5));
+    burst.end().await;
+}
+
+#[tokio::test]
+async fn a_sender_leaves_the_queue_to_the_task() {
+    // On a single processor, and while the socket is full.
+    for (buffer, flushes_early) in [(1 << 16, false), (100, true)] {
+        let mut burst = Burst::begin(buffer, flushes_early).await;
+        burst.send(8);
+        burst.send(100);
+        assert_eq!(burst.queued(), if flushes_early { 100 } else { 108 });
+        burst.end().await;
+    }
 }
 
 #[tokio::test]
