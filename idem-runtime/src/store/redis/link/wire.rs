@@ -118,7 +118,7 @@ impl Wire {
             if claims && state.in_flight.len() >= MAX_IN_FLIGHT {
                 self.0.is_crowded.store(true, Ordering::Relaxed);
             }
-            let flushes = state.flushes_early && state.is_flush_due();
+            let flushes = state.is_flush_due();
             if flushes {
                 state.flush(&self.0, Instant::now());
             }

@@ -21,8 +21,8 @@ use crate::store::redis::failure::breaks_connection;
 ///
 /// Further commands stay in the queue, where completions overtake claims, and where no time limit of a reply runs.
 pub(super) const MAX_IN_FLIGHT: usize = 512;
-/// Smallest number of queued commands that a sender flushes.
-const EARLY_FLUSH: usize = 8;
+/// Least number of queued commands that a sender flushes.
+pub(super) const EARLY_FLUSH: usize = 8;
 /// Size up to which the empty buffer of commands is kept.
 const KEPT: usize = 1 << 20;
 
@@ -42,8 +42,8 @@ pub(super) struct State {
     pub(super) out: Vec<u8>,
     pub(super) written: usize,
     pub(super) queue: Queue,
-    /// Senders flush the queue, and not the task alone.
-    pub(super) flushes_early: bool,
+    /// Least number of queued commands that a sender flushes; `usize::MAX`: the task alone does.
+    pub(super) early_flush: usize,
     pub(super) slots: Slots,
     pub(super) in_flight: VecDeque<SentCommand>,
     /// Number of commands of the last flush.
@@ -109,8 +109,11 @@ impl State {
             out: Vec::new(),
             written: 0,
             queue: Queue::new(Instant::now()),
-            // On a single processor no server runs meanwhile, and each further write is only a cost.
-            flushes_early: available_parallelism().is_ok_and(|processors| processors.get() > 1),
+            early_flush: match available_parallelism() {
+                Ok(processors) if processors.get() > 1 => EARLY_FLUSH,
+                // No server runs meanwhile on the only processor, and each further write is only a cost.
+                _ => usize::MAX,
+            },
             slots: Slots::default(),
             in_flight: VecDeque::new(),
             last_batch: 0,
@@ -139,7 +142,7 @@ impl State {
     /// Whether a sender flushes the queue. The task would do so once all senders have had their turn, and meanwhile an
     /// idle server would wait. The more commands a server has, the more share a write.
     pub(super) fn is_flush_due(&self) -> bool {
-        let due = EARLY_FLUSH.max(self.in_flight.len() / 2);
+        let due = self.early_flush.max(self.in_flight.len() / 2);
         self.queue.len() >= due && self.out.is_empty() && self.may_flush()
     }
 

@@ -9,6 +9,7 @@ use redis::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadBuf};
 use tokio::runtime;
 
+use super::state::EARLY_FLUSH;
 use super::*;
 use crate::store::redis::failure::breaks_connection;
 use crate::store::redis::link::echo::{bulk, said, server};
@@ -150,7 +151,7 @@ async fn each_sender_receives_its_own_replies_and_pairs_stay_together() {
 
 #[tokio::test]
 async fn threads_share_a_wire() {
-    for flushes_early in [false, true] {
+    for early_flush in [EARLY_FLUSH, usize::MAX] {
         let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(4)
             .enable_time()
@@ -158,7 +159,7 @@ async fn threads_share_a_wire() {
             .unwrap();
         let all = runtime.spawn(async move {
             let echo = Arc::new(Echo::start());
-            echo.wire.0.lock().flushes_early = flushes_early;
+            echo.wire.0.lock().early_flush = early_flush;
             let mut senders = tokio::task::JoinSet::new();
             for sender in 0..32 {
                 let echo = Arc::clone(&echo);
@@ -207,10 +208,10 @@ struct Burst {
 
 impl Burst {
     /// Begins with a lone command, which the server has received.
-    async fn begin(buffer: usize, flushes_early: bool) -> Self {
+    async fn begin(buffer: usize, early_flush: usize) -> Self {
         let (here, mut server) = tokio::io::duplex(buffer);
         let wire = over(here, LONG);
-        wire.0.lock().flushes_early = flushes_early;
+        wire.0.lock().early_flush = early_flush;
         let sent = vec![begin(&wire, "word")];
         assert_eq!(arrived(&mut server).await.matches("word").count(), 1);
         Self { wire, server, sent }
@@ -253,7 +254,7 @@ impl Burst {
 
 #[tokio::test]
 async fn a_sender_writes_the_queue_when_it_is_long_beside_what_is_in_flight() {
-    let mut burst = Burst::begin(1 << 16, true).await;
+    let mut burst = Burst::begin(1 << 16, EARLY_FLUSH).await;
     for due in [8, 8, 8, 12, 18, 27] {
         burst.send(due - 1);
         assert_eq!((burst.queued(), burst.arrived().await), (due - 1, 0));
@@ -271,11 +272,11 @@ async fn a_sender_writes_the_queue_when_it_is_long_beside_what_is_in_flight() {
 #[tokio::test]
 async fn a_sender_leaves_the_queue_to_the_task() {
     // On a single processor, and while the socket is full.
-    for (buffer, flushes_early) in [(1 << 16, false), (100, true)] {
-        let mut burst = Burst::begin(buffer, flushes_early).await;
+    for (buffer, early_flush, queued) in [(1 << 16, usize::MAX, 108), (100, EARLY_FLUSH, 100)] {
+        let mut burst = Burst::begin(buffer, early_flush).await;
         burst.send(8);
         burst.send(100);
-        assert_eq!(burst.queued(), if flushes_early { 100 } else { 108 });
+        assert_eq!(burst.queued(), queued);
         burst.end().await;
     }
 }
