@@ -1,11 +1,12 @@
 //! What holds of every broker.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use idem_runtime::Context;
 use idem_runtime::consumer::{DeadLetterReason, Delivery as _, Source as _, Verdict};
 use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
 use super::desk::{Desk, Down, LEASE, PATIENCE, ids, next, source, until, until_settled};
@@ -138,14 +139,20 @@ async fn a_long_handler_keeps_its_delivery<B: Broker>() {
 async fn a_restart_repeats_no_body<B: Broker>() {
     let (broker, mut desk) = (B::start().await, Desk::new());
     broker.send(&ids(0..500)).await;
-    let body = async |_| {
-        sleep(Duration::from_millis(20)).await;
-        Ok(())
+    let may_run = Arc::new(Semaphore::new(200));
+    let permits = Arc::clone(&may_run);
+    let body = move |_| {
+        let permits = Arc::clone(&permits);
+        async move {
+            permits.acquire().await.unwrap().forget();
+            Ok(())
+        }
     };
     desk.open(&broker, 3, body).await;
     until("some bodies have run", async || desk.bodies().len() >= 100).await;
     broker.restart().await;
     assert!(desk.bodies().len() < 500, "it restarted in the middle");
+    may_run.add_permits(300);
     // A queue that is being recovered may count no message.
     until("all bodies have run", async || desk.bodies().len() == 500).await;
     until_settled(&broker).await;

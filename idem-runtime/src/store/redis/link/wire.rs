@@ -120,7 +120,7 @@ impl Wire {
             }
             let flushes = state.is_flush_due();
             if flushes {
-                state.flush(&self.0, Instant::now());
+                state.flush_singles(&self.0, Instant::now());
             }
             flushes
         };

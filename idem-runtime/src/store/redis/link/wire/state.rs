@@ -42,7 +42,7 @@ pub(super) struct State {
     pub(super) out: Vec<u8>,
     pub(super) written: usize,
     pub(super) queue: Queue,
-    /// Least number of queued commands that a sender flushes; `usize::MAX`: the task alone does.
+    /// Least number of queued commands that a sender flushes; `usize::MAX`: the task alone flushes.
     pub(super) early_flush: usize,
     pub(super) slots: Slots,
     pub(super) in_flight: VecDeque<SentCommand>,
@@ -139,45 +139,61 @@ impl State {
         self.queue.len() > 0 && self.in_flight.len() < MAX_IN_FLIGHT
     }
 
-    /// Whether a sender flushes the queue. The task would do so once all senders have had their turn, and meanwhile an
-    /// idle server would wait. The more commands a server has, the more share a write.
+    /// Whether a sender flushes the commands that are in no batch.
+    ///
+    /// The task would flush them once all senders have had their turn, and meanwhile an idle server would wait. The more
+    /// commands a server has, the more share a write. Batches are left to the task, because a larger one costs the
+    /// server less.
     pub(super) fn is_flush_due(&self) -> bool {
         let due = self.early_flush.max(self.in_flight.len() / 2);
-        self.queue.len() >= due && self.out.is_empty() && self.may_flush()
+        let queued = self.queue.len();
+        queued - self.queue.batches.len() >= due
+            && self.out.is_empty()
+            // No claim takes the place of a completion.
+            && self.in_flight.len() + queued <= MAX_IN_FLIGHT
     }
 
     /// Moves queued commands to the buffer.
     pub(super) fn flush(&mut self, shared: &Shared, now: Instant) {
         let before = self.in_flight.len();
-        // Places of abandoned commands stay free for the next ones: the task is woken for the first queued command only.
         while self.may_flush() {
-            let Self {
-                queue,
-                slots,
-                in_flight,
-                out,
-                ..
-            } = self;
-            let sent = in_flight.len();
-            let most = MAX_IN_FLIGHT - sent;
-            let mut keep = |slot, replies| {
-                let is_kept = !slots.free_abandoned(slot);
-                if is_kept {
-                    in_flight.push_back(SentCommand::new(slot, replies, now));
-                }
-                is_kept
-            };
-            if queue.batches.len() == 0 {
-                queue.take(most, now, out, |command| {
-                    keep(command.slot, command.replies)
-                });
-                continue;
-            }
-            let batch = queue.batches.take(most, out, |slot| keep(slot, 1));
-            if let Some(first) = in_flight.get_mut(sent) {
-                first.batch = batch;
+            if self.queue.batches.len() == 0 {
+                self.move_singles(now);
+            } else {
+                self.move_batch(now);
             }
         }
+        self.end_flush(before, shared);
+    }
+
+    /// Moves the queued commands that are in no batch to the buffer.
+    pub(super) fn flush_singles(&mut self, shared: &Shared, now: Instant) {
+        let before = self.in_flight.len();
+        self.move_singles(now);
+        self.end_flush(before, shared);
+    }
+
+    fn move_singles(&mut self, now: Instant) {
+        let (slots, in_flight) = (&mut self.slots, &mut self.in_flight);
+        let most = MAX_IN_FLIGHT - in_flight.len();
+        self.queue.take(most, now, &mut self.out, |command| {
+            keep(slots, in_flight, command.slot, command.replies, now)
+        });
+    }
+
+    fn move_batch(&mut self, now: Instant) {
+        let (slots, in_flight) = (&mut self.slots, &mut self.in_flight);
+        let sent = in_flight.len();
+        let batches = &mut self.queue.batches;
+        let batch = batches.take(MAX_IN_FLIGHT - sent, &mut self.out, |slot| {
+            keep(slots, in_flight, slot, 1, now)
+        });
+        if let Some(first) = in_flight.get_mut(sent) {
+            first.batch = batch;
+        }
+    }
+
+    fn end_flush(&mut self, before: usize, shared: &Shared) {
         self.last_batch = self.in_flight.len() - before;
         self.was_active = true;
         shared
@@ -276,6 +292,22 @@ impl State {
             wakers.extend(self.slots.end(slot, Err(ended())));
         }
     }
+}
+
+/// Whether a command is sent. The place of an abandoned one stays free for the next ones: the task is woken for the first
+/// queued command only.
+fn keep(
+    slots: &mut Slots,
+    in_flight: &mut VecDeque<SentCommand>,
+    slot: SlotId,
+    replies: u8,
+    now: Instant,
+) -> bool {
+    let is_kept = !slots.free_abandoned(slot);
+    if is_kept {
+        in_flight.push_back(SentCommand::new(slot, replies, now));
+    }
+    is_kept
 }
 
 /// The error of a command without a reply in time.

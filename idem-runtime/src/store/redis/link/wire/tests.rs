@@ -270,6 +270,44 @@ async fn a_sender_writes_the_queue_when_it_is_long_beside_what_is_in_flight() {
 }
 
 #[tokio::test]
+async fn a_sender_leaves_batches_to_the_task() {
+    let mut burst = Burst::begin(1 << 16, EARLY_FLUSH).await;
+    let script = Arc::new(BatchScript {
+        one: "one".to_owned(),
+        many: "many".to_owned(),
+    });
+    let batched: Vec<_> = (0..10)
+        .map(|key: u8| {
+            let command = BatchCommand {
+                script: &script,
+                key: &[key],
+                arguments: [b"", b""],
+            };
+            burst.wire.begin_in_batch(&command).unwrap()
+        })
+        .collect();
+    burst.send(7);
+    assert_eq!((burst.queued(), burst.arrived().await), (17, 0));
+    burst.send(1);
+    assert_eq!((burst.queued(), burst.arrived().await), (10, 8));
+    settle().await;
+    assert_eq!(burst.queued(), 0);
+    assert!(arrived(&mut burst.server).await.contains("many"));
+    burst.server.write_all(&b"+OK\r\n".repeat(9)).await.unwrap();
+    burst.server.write_all(b":1\r\n").await.unwrap();
+    for pending in batched {
+        assert_eq!(first_of(pending).await.unwrap(), Value::Int(1));
+    }
+}
+
+#[tokio::test]
+async fn a_sender_flushes_no_claim_into_the_last_places() {
+    let mut burst = Burst::begin(1 << 20, EARLY_FLUSH).await;
+    burst.send(2 * MAX_IN_FLIGHT);
+    assert!(burst.wire.0.lock().in_flight.len() < MAX_IN_FLIGHT);
+}
+
+#[tokio::test]
 async fn a_sender_leaves_the_queue_to_the_task() {
     // On a single processor, and while the socket is full.
     for (buffer, early_flush, queued) in [(1 << 16, usize::MAX, 108), (100, EARLY_FLUSH, 100)] {
