@@ -1,6 +1,7 @@
 //! A Redis Cluster for tests.
 
 use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::cluster_view::{ClusterView, NodeView};
@@ -36,6 +37,8 @@ pub struct ClusterSetupBuilder {
 pub struct ClusterSetup {
     nodes: Vec<RedisServer>,
     user: MemberUser,
+    /// Held while a slot changes its owner.
+    handover: Mutex<()>,
 }
 
 impl ClusterSetupBuilder {
@@ -69,7 +72,11 @@ impl ClusterSetupBuilder {
                 self.node_timeout.min(JOINING).as_millis().to_string(),
             );
         let nodes = (0..2 * PRIMARIES).map(|_| node.clone().start()).collect();
-        let setup = ClusterSetup { nodes, user };
+        let setup = ClusterSetup {
+            nodes,
+            user,
+            handover: Mutex::default(),
+        };
         setup.join();
         setup.await_settled();
         if self.node_timeout > JOINING {
@@ -264,8 +271,28 @@ impl ClusterSetup {
         (MemberUser::NAME, self.user.secret())
     }
 
+    /// Makes `target` the owner of a slot, and waits until every node has the new map.
+    ///
+    /// One slot at a time: two nodes that become owners at the same moment do so with the same epoch, which a third
+    /// node takes for a stale claim, and a slot can end without an owner.
+    pub(crate) fn hand_over(&self, slot: u16, source: &RedisServer, target: &RedisServer) {
+        let handover = self.handover.lock();
+        let _handover = handover.unwrap_or_else(PoisonError::into_inner);
+        // The target first: it must not refuse the clients that the source redirects.
+        for node in [target, source] {
+            Self::set_slot(node, slot, "NODE", target);
+        }
+        self.await_owner(slot, target);
+    }
+
+    /// Changes the state of a slot on a node, with regard to another one.
+    pub(crate) fn set_slot(node: &RedisServer, slot: u16, state: &str, other: &RedisServer) {
+        let id = other.cli(&["CLUSTER", "MYID"]);
+        node.cli(&["CLUSTER", "SETSLOT", &slot.to_string(), state, &id]);
+    }
+
     /// Waits until every node has the owner of a slot.
-    pub(crate) fn await_owner(&self, slot: u16, owner: &RedisServer) {
+    fn await_owner(&self, slot: u16, owner: &RedisServer) {
         poll::until("a moved slot", || {
             for node in self.awake() {
                 let view = ClusterView::of(node)?;

@@ -23,16 +23,15 @@ impl<'a> SlotMigration<'a> {
         source: &'a RedisServer,
         target: &'a RedisServer,
     ) -> Self {
-        let migration = Self {
+        // The target first: it must import before the source redirects the first client.
+        ClusterSetup::set_slot(target, slot, "IMPORTING", source);
+        ClusterSetup::set_slot(source, slot, "MIGRATING", target);
+        Self {
             cluster,
             slot,
             source,
             target,
-        };
-        // The target first: it must import before the source redirects the first client.
-        migration.set_slot(target, "IMPORTING", source);
-        migration.set_slot(source, "MIGRATING", target);
-        migration
+        }
     }
 
     /// The node that has the slot.
@@ -70,10 +69,7 @@ impl<'a> SlotMigration<'a> {
     /// has the new map.
     pub fn finish(self) {
         while self.move_keys(100) > 0 {}
-        // The target first: it must not refuse the clients that the source redirects.
-        self.set_slot(self.target, "NODE", self.target);
-        self.set_slot(self.source, "NODE", self.target);
-        self.cluster.await_owner(self.slot, self.target);
+        self.cluster.hand_over(self.slot, self.source, self.target);
     }
 
     fn migrate(&self, keys: &[&[u8]]) {
@@ -97,11 +93,5 @@ impl<'a> SlotMigration<'a> {
         if let Some(error) = reply.as_error() {
             panic!("keys of slot {} do not move: {error}", self.slot);
         }
-    }
-
-    fn set_slot(&self, node: &RedisServer, state: &str, other: &RedisServer) {
-        let slot = self.slot.to_string();
-        let id = other.cli(&["CLUSTER", "MYID"]);
-        node.cli(&["CLUSTER", "SETSLOT", &slot, state, &id]);
     }
 }

@@ -1,5 +1,6 @@
 //! A cluster, really started.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use idem_harness::{ClusterSetup, RedisServer, Reply, RespConn};
@@ -185,6 +186,28 @@ fn a_migrating_slot_answers_for_its_keys_and_redirects_the_rest() {
     migration.finish();
     assert_eq!(port(cluster.node_of_slot(slot)), port(target));
     assert_eq!(target.cli(&["DBSIZE"]), "4");
+}
+
+/// Two nodes that take a slot at the same moment claim it with the same epoch, and the node that resolves this takes
+/// back a slot of the other one.
+#[test]
+fn slots_that_move_at_the_same_time_all_arrive() {
+    let cluster = ClusterSetup::start();
+    let primaries = &cluster.nodes()[..3];
+    thread::scope(|scope| {
+        for slot in [100, 6_000, 12_000] {
+            let round = primaries.iter().cycle();
+            let stops = round.skip_while(|node| port(node) != port(cluster.node_of_slot(slot)));
+            let stops = stops.skip(1).take(12).collect::<Vec<_>>();
+            let cluster = &cluster;
+            scope.spawn(move || {
+                for target in stops {
+                    cluster.migrate_slot(slot, target);
+                    assert_eq!(port(cluster.node_of_slot(slot)), port(target));
+                }
+            });
+        }
+    });
 }
 
 #[test]
