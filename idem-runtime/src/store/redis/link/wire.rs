@@ -7,6 +7,7 @@
 mod batch;
 mod driver;
 mod frame;
+mod output;
 mod queue;
 mod slots;
 mod state;
@@ -107,34 +108,34 @@ impl Wire {
             return Err(state.failure.clone().unwrap_or_else(ended));
         }
         let slot = state.slots.add();
-        let is_sent = if state.is_idle() {
-            encode(&mut state.out);
-            let sent = SentCommand::new(slot, replies, Instant::now());
-            state.in_flight.push_back(sent);
-            state.was_active = true;
-            true
+        let output = if state.is_idle() {
+            let output = state.output.take();
+            output.map(|mut output| {
+                encode(&mut output.bytes);
+                let sent = SentCommand::new(slot, replies, Instant::now());
+                state.in_flight.push_back(sent);
+                state.was_active = true;
+                output
+            })
         } else {
             enqueue(&mut state.queue, slot);
             if claims && state.in_flight.len() >= MAX_IN_FLIGHT {
                 self.0.is_crowded.store(true, Ordering::Relaxed);
             }
-            let flushes = state.is_flush_due();
-            if flushes {
-                state.flush_singles(&self.0, Instant::now());
-            }
-            flushes
+            let is_due = state.is_flush_due();
+            let output = is_due.then(|| state.output.take()).flatten();
+            output.map(|mut output| {
+                state.flush_singles(&mut output.bytes, &self.0, Instant::now());
+                output
+            })
         };
-        let wakes = if is_sent {
-            // Its error is found by the task.
-            let is_written = state.write_now();
-            !(is_written && state.is_timed)
-        } else {
-            state.queue.len() == 1
-        };
-        let driver = wakes.then(|| state.driver.clone()).flatten();
+        let is_first = output.is_none() && state.queue.len() == 1;
+        let driver = (output.is_some() || is_first).then(|| state.driver.clone());
         drop(state);
-        if let Some(driver) = driver {
-            driver.wake();
+        match (output, driver.flatten()) {
+            (Some(output), driver) => self.0.write(output, driver),
+            (None, Some(driver)) => driver.wake(),
+            (None, None) => {}
         }
         Ok(PendingReplies {
             shared: Arc::clone(&self.0),

@@ -11,6 +11,7 @@ use tokio::time::Sleep;
 
 use super::batch::reply_at;
 use super::frame::{self, Frame};
+use super::output::Output;
 use super::state::{Shared, State, ended};
 
 /// First size of the buffer of replies, and the size above which it is not kept.
@@ -63,11 +64,18 @@ impl<R: AsyncRead + Unpin> Driver<R> {
         }
         state.turns += 1;
         let mut outcome = self.deliver(&mut state);
-        if outcome.is_ok() {
-            outcome = match read {
-                Poll::Ready(Err(error)) => Err(error),
-                Poll::Ready(Ok(())) | Poll::Pending => self.send(&mut state, cx),
-            };
+        if outcome.is_ok()
+            && let Poll::Ready(Err(error)) = read
+        {
+            outcome = Err(error);
+        }
+        if outcome.is_ok()
+            && let Some(mut output) = self.flush(&mut state, cx)
+        {
+            drop(state);
+            outcome = output.write(cx);
+            state = shared.lock();
+            state.put_back(output);
         }
         if outcome.is_ok() {
             self.expire(&mut state, cx);
@@ -173,18 +181,29 @@ impl<R: AsyncRead + Unpin> Driver<R> {
         Ok(())
     }
 
-    fn send(&mut self, state: &mut State, cx: &mut Context<'_>) -> RedisResult<()> {
+    /// Flushes the queue, and takes the output if there is something to write.
+    fn flush(&mut self, state: &mut State, cx: &mut Context<'_>) -> Option<Output> {
         let yielded = std::mem::take(&mut self.yielded);
+        let mut output = state.output.take();
         if state.may_flush() {
-            if yielded {
-                state.flush(&self.shared, Instant::now());
-            } else {
+            match &mut output {
+                Some(output) if yielded => {
+                    state.flush(&mut output.bytes, &self.shared, Instant::now());
+                }
+                // A sender writes, and wakes the task.
+                None if yielded => {
+                    self.yielded = true;
+                    state.awaits_output = true;
+                }
                 // Senders that are about to queue a command join this batch.
-                self.yielded = true;
-                cx.waker().wake_by_ref();
+                _ => {
+                    self.yielded = true;
+                    cx.waker().wake_by_ref();
+                }
             }
         }
-        state.write(cx)
+        state.output = output.take_if(|output| output.is_empty());
+        output
     }
 
     /// Ends the wait for replies that have not arrived in time. They may still come.

@@ -2,17 +2,17 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use redis::{RedisError, RedisResult};
+use redis::RedisError;
 use tokio::io::AsyncWrite;
 use tokio::runtime;
 
+use super::output::Output;
 use super::queue::Queue;
 use super::slots::{SlotId, Slots};
 use crate::store::redis::failure::breaks_connection;
@@ -23,8 +23,6 @@ use crate::store::redis::failure::breaks_connection;
 pub(super) const MAX_IN_FLIGHT: usize = 512;
 /// Least number of queued commands that a sender flushes.
 pub(super) const EARLY_FLUSH: usize = 8;
-/// Size up to which the empty buffer of commands is kept.
-const KEPT: usize = 1 << 20;
 
 /// The state of a connection, shared with its task.
 pub(super) struct Shared {
@@ -36,11 +34,10 @@ pub(super) struct Shared {
 }
 
 pub(super) struct State {
-    /// `None` once the connection has ended.
-    pub(super) write: Option<Box<dyn AsyncWrite + Send + Unpin>>,
-    /// Encoded commands in flight, from `written` on not yet written.
-    pub(super) out: Vec<u8>,
-    pub(super) written: usize,
+    /// `None` while a task writes, and once the connection has ended.
+    pub(super) output: Option<Output>,
+    /// The task flushes the queue once the output is back.
+    pub(super) awaits_output: bool,
     pub(super) queue: Queue,
     /// Least number of queued commands that a sender flushes; `usize::MAX`: the task alone flushes.
     pub(super) early_flush: usize,
@@ -90,6 +87,26 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Writes from the task of a sender. The other task writes what the socket does not take, and finds the error.
+    pub(super) fn write(&self, mut output: Output, driver: Option<Waker>) {
+        let waker = driver.as_ref().unwrap_or(Waker::noop());
+        let outcome = output.write(&mut Context::from_waker(waker));
+        let is_written = outcome.is_ok() && output.is_empty();
+        let mut state = self.lock();
+        let is_awaited = std::mem::take(&mut state.awaits_output);
+        let driver = if is_written && state.is_timed && !is_awaited {
+            None
+        } else {
+            driver.or_else(|| state.driver.clone())
+        };
+        // Dropped without the lock.
+        let _ended = state.put_back(output);
+        drop(state);
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+    }
+
     pub(super) fn close(&self) {
         let mut wakers = Vec::new();
         let mut state = self.lock();
@@ -105,9 +122,8 @@ impl State {
     /// Of a connection that is written through this half.
     pub(super) fn new(write: Box<dyn AsyncWrite + Send + Unpin>, response: Duration) -> Self {
         Self {
-            write: Some(write),
-            out: Vec::new(),
-            written: 0,
+            output: Some(Output::new(write)),
+            awaits_output: false,
             queue: Queue::new(Instant::now()),
             early_flush: match available_parallelism() {
                 Ok(processors) if processors.get() > 1 => EARLY_FLUSH,
@@ -132,7 +148,12 @@ impl State {
         self.last_batch < 2
             && self.in_flight.is_empty()
             && self.queue.len() == 0
-            && self.out.is_empty()
+            && self.is_written()
+    }
+
+    /// Whether all commands in flight are written.
+    fn is_written(&self) -> bool {
+        self.output.as_ref().is_some_and(Output::is_empty)
     }
 
     pub(super) fn may_flush(&self) -> bool {
@@ -148,44 +169,44 @@ impl State {
         let due = self.early_flush.max(self.in_flight.len() / 2);
         let queued = self.queue.len();
         queued - self.queue.batches.len() >= due
-            && self.out.is_empty()
+            && self.is_written()
             // No claim takes the place of a completion.
             && self.in_flight.len() + queued <= MAX_IN_FLIGHT
     }
 
-    /// Moves queued commands to the buffer.
-    pub(super) fn flush(&mut self, shared: &Shared, now: Instant) {
+    /// Moves queued commands to `out`.
+    pub(super) fn flush(&mut self, out: &mut Vec<u8>, shared: &Shared, now: Instant) {
         let before = self.in_flight.len();
         while self.may_flush() {
             if self.queue.batches.len() == 0 {
-                self.move_singles(now);
+                self.move_singles(out, now);
             } else {
-                self.move_batch(now);
+                self.move_batch(out, now);
             }
         }
         self.end_flush(before, shared);
     }
 
-    /// Moves the queued commands that are in no batch to the buffer.
-    pub(super) fn flush_singles(&mut self, shared: &Shared, now: Instant) {
+    /// Moves the queued commands that are in no batch to `out`.
+    pub(super) fn flush_singles(&mut self, out: &mut Vec<u8>, shared: &Shared, now: Instant) {
         let before = self.in_flight.len();
-        self.move_singles(now);
+        self.move_singles(out, now);
         self.end_flush(before, shared);
     }
 
-    fn move_singles(&mut self, now: Instant) {
+    fn move_singles(&mut self, out: &mut Vec<u8>, now: Instant) {
         let (slots, in_flight) = (&mut self.slots, &mut self.in_flight);
         let most = MAX_IN_FLIGHT - in_flight.len();
-        self.queue.take(most, now, &mut self.out, |command| {
+        self.queue.take(most, now, out, |command| {
             keep(slots, in_flight, command.slot, command.replies, now)
         });
     }
 
-    fn move_batch(&mut self, now: Instant) {
+    fn move_batch(&mut self, out: &mut Vec<u8>, now: Instant) {
         let (slots, in_flight) = (&mut self.slots, &mut self.in_flight);
         let sent = in_flight.len();
         let batches = &mut self.queue.batches;
-        let batch = batches.take(MAX_IN_FLIGHT - sent, &mut self.out, |slot| {
+        let batch = batches.take(MAX_IN_FLIGHT - sent, out, |slot| {
             keep(slots, in_flight, slot, 1, now)
         });
         if let Some(first) = in_flight.get_mut(sent) {
@@ -201,38 +222,12 @@ impl State {
             .store(self.queue.claims() > 0, Ordering::Relaxed);
     }
 
-    /// Writes from the sender's task. Whether all bytes are written; the task writes the others.
-    pub(super) fn write_now(&mut self) -> bool {
-        let driver = self.driver.clone();
-        let waker = driver.as_ref().unwrap_or(Waker::noop());
-        self.write(&mut Context::from_waker(waker)).is_ok() && self.out.is_empty()
-    }
-
-    /// Writes as much as the socket takes.
-    pub(super) fn write(&mut self, cx: &mut Context<'_>) -> RedisResult<()> {
-        let Some(write) = &mut self.write else {
-            return Err(ended());
-        };
-        while self.written < self.out.len() {
-            let bytes = &self.out[self.written..];
-            match Pin::new(&mut *write).poll_write(cx, bytes) {
-                Poll::Pending => {
-                    // On a busy connection all bytes may never be written at once.
-                    if self.written > self.out.len() / 2 {
-                        self.out.drain(..self.written);
-                        self.written = 0;
-                    }
-                    return Ok(());
-                }
-                Poll::Ready(Ok(0)) => return Err(ended()),
-                Poll::Ready(Ok(written)) => self.written += written,
-                Poll::Ready(Err(error)) => return Err(error.into()),
-            }
+    /// Takes the output back, unless the connection has ended.
+    pub(super) fn put_back(&mut self, output: Output) -> Option<Output> {
+        if self.failure.is_some() {
+            return Some(output);
         }
-        self.out.clear();
-        self.out.shrink_to(KEPT);
-        self.written = 0;
-        Ok(())
+        self.output.replace(output)
     }
 
     /// Whether a sender waits for a reply.
@@ -271,7 +266,7 @@ impl State {
     /// Ends the connection with the error of the commands in flight.
     pub(super) fn fail(&mut self, error: &RedisError, wakers: &mut Vec<Waker>) {
         self.closed = true;
-        self.write = None;
+        self.output = None;
         // The owner replaces a connection whose errors break it. With another one it would return this error for ever.
         let error = if breaks_connection(error) {
             error.clone()

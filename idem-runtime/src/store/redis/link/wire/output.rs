@@ -1,0 +1,62 @@
+//! The half of a connection that is written.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use redis::RedisResult;
+use tokio::io::AsyncWrite;
+
+use super::state::ended;
+
+/// Size up to which the empty buffer is kept.
+const KEPT: usize = 1 << 20;
+
+/// The half of a connection that is written, and the bytes for it.
+///
+/// One task at a time takes it out of the state and writes without the lock, because a write takes longer than all that is
+/// done under the lock.
+pub(super) struct Output {
+    half: Box<dyn AsyncWrite + Send + Unpin>,
+    /// Commands in flight, from `written` on not yet written.
+    pub(super) bytes: Vec<u8>,
+    written: usize,
+}
+
+impl Output {
+    pub(super) fn new(half: Box<dyn AsyncWrite + Send + Unpin>) -> Self {
+        Self {
+            half,
+            bytes: Vec::new(),
+            written: 0,
+        }
+    }
+
+    /// Whether all bytes are written.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Writes as much as the socket takes.
+    pub(super) fn write(&mut self, cx: &mut Context<'_>) -> RedisResult<()> {
+        while self.written < self.bytes.len() {
+            let bytes = &self.bytes[self.written..];
+            match Pin::new(&mut self.half).poll_write(cx, bytes) {
+                Poll::Pending => {
+                    // On a busy connection all bytes may never be written at once.
+                    if self.written > self.bytes.len() / 2 {
+                        self.bytes.drain(..self.written);
+                        self.written = 0;
+                    }
+                    return Ok(());
+                }
+                Poll::Ready(Ok(0)) => return Err(ended()),
+                Poll::Ready(Ok(written)) => self.written += written,
+                Poll::Ready(Err(error)) => return Err(error.into()),
+            }
+        }
+        self.bytes.clear();
+        self.bytes.shrink_to(KEPT);
+        self.written = 0;
+        Ok(())
+    }
+}
