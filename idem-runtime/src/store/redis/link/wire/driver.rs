@@ -191,10 +191,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
                     state.flush(&mut output.bytes, &self.shared, Instant::now());
                 }
                 // A sender writes, and wakes the task.
-                None if yielded => {
-                    self.yielded = true;
-                    state.awaits_output = true;
-                }
+                None if yielded => state.awaits_output = true,
                 // Senders that are about to queue a command join this batch.
                 _ => {
                     self.yielded = true;

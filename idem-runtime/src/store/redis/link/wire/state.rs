@@ -22,7 +22,7 @@ use crate::store::redis::failure::breaks_connection;
 /// Further commands stay in the queue, where completions overtake claims, and where no time limit of a reply runs.
 pub(super) const MAX_IN_FLIGHT: usize = 512;
 /// Least number of queued commands that a sender flushes.
-pub(super) const EARLY_FLUSH: usize = 8;
+pub(super) const EARLY_FLUSH: usize = 4;
 
 /// The state of a connection, shared with its task.
 pub(super) struct Shared {

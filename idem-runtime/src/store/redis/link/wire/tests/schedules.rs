@@ -8,6 +8,7 @@ use proptest::sample::Index;
 
 use super::*;
 use crate::store::redis::link::wire::frame::{self, Frame};
+use crate::store::redis::link::wire::output::Output;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -18,6 +19,9 @@ enum Step {
     Expire,
     /// The task runs this many times.
     Run(usize),
+    /// A sender begins to write: what is queued, in no batch, if all of what is in flight is written.
+    BeginWrite,
+    EndWrite,
     /// The server reads, executes, and writes this many bytes of its replies.
     Serve(usize),
     /// The server sends a message that replies to no command.
@@ -47,6 +51,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => any::<Index>().prop_map(Step::Leave),
         1 => Just(Step::Expire),
         8 => (1_usize..4).prop_map(Step::Run),
+        3 => Just(Step::BeginWrite),
+        3 => Just(Step::EndWrite),
         6 => (1_usize..40).prop_map(Step::Serve),
         4 => (1_000_usize..300_000).prop_map(Step::Serve),
         1 => Just(Step::Push),
@@ -293,6 +299,7 @@ async fn run(steps: Vec<Step>, buffer: usize, early_flush: usize) {
     let mut server = Server::on(there);
     let (mut senders, mut sent) = (Vec::new(), 0);
     let mut closed = false;
+    let mut output = None;
     for step in steps {
         match step {
             Step::Send(count, kind, claims) => {
@@ -321,6 +328,20 @@ async fn run(steps: Vec<Step>, buffer: usize, early_flush: usize) {
                     tokio::task::yield_now().await;
                 }
             }
+            Step::BeginWrite => {
+                let mut state = wire.0.lock();
+                output = output.or_else(|| state.output.take());
+                if let Some(output) = &mut output
+                    && output.is_empty()
+                {
+                    state.flush_singles(&mut output.bytes, &wire.0, Instant::now());
+                }
+            }
+            Step::EndWrite => {
+                if let Some(output) = output.take() {
+                    wire.0.write(output, None);
+                }
+            }
             Step::Serve(bytes) => server.serve(bytes).await,
             // Between two replies only.
             Step::Push if server.unsent.is_empty() => server.unsent.extend(b">2\r\n+a\r\n:1\r\n"),
@@ -343,6 +364,9 @@ async fn run(steps: Vec<Step>, buffer: usize, early_flush: usize) {
             }
         }
     }
+    if let Some(output) = output {
+        wire.0.write(output, None);
+    }
     check_all(senders, &mut server).await;
     // The replies to senders that have left.
     let start = Instant::now();
@@ -355,8 +379,8 @@ async fn run(steps: Vec<Step>, buffer: usize, early_flush: usize) {
     let state = wire.0.lock();
     assert_eq!(state.slots.used(), 0);
     assert_eq!((state.in_flight.len(), state.queue.len()), (0, 0));
-    assert!(closed || state.out.is_empty());
-    assert_eq!(state.write.is_none(), closed);
+    assert_eq!(state.output.is_none(), closed);
+    assert!(state.output.as_ref().is_none_or(Output::is_empty));
     drop(state);
     assert_executed_once(&server.executed);
 }
