@@ -27,7 +27,7 @@ pub(crate) use self::batch::{BatchCommand, BatchScript};
 use self::driver::Driver;
 use self::queue::Queue;
 use self::slots::SlotId;
-use self::state::{MAX_IN_FLIGHT, SentCommand, Shared, State, ended, late};
+use self::state::{MAX_IN_FLIGHT, Shared, State, ended, late};
 use super::command::{Words, WriteCommand};
 use super::pipeline::Replies;
 use crate::store::Admission;
@@ -108,26 +108,19 @@ impl Wire {
             return Err(state.failure.clone().unwrap_or_else(ended));
         }
         let slot = state.slots.add();
-        let output = if state.is_idle() {
-            let output = state.output.take();
-            output.map(|mut output| {
+        let output = match state.take_idle_output() {
+            Some(mut output) => {
                 encode(&mut output.bytes);
-                let sent = SentCommand::new(slot, replies, Instant::now());
-                state.in_flight.push_back(sent);
-                state.was_active = true;
-                output
-            })
-        } else {
-            enqueue(&mut state.queue, slot);
-            if claims && state.in_flight.len() >= MAX_IN_FLIGHT {
-                self.0.is_crowded.store(true, Ordering::Relaxed);
+                state.push_lone(slot, replies);
+                Some(output)
             }
-            let is_due = state.is_flush_due();
-            let output = is_due.then(|| state.output.take()).flatten();
-            output.map(|mut output| {
-                state.flush_singles(&mut output.bytes, &self.0, Instant::now());
-                output
-            })
+            None => {
+                enqueue(&mut state.queue, slot);
+                if claims && state.in_flight.len() >= MAX_IN_FLIGHT {
+                    self.0.is_crowded.store(true, Ordering::Relaxed);
+                }
+                state.flush_early(&self.0)
+            }
         };
         let is_first = output.is_none() && state.queue.len() == 1;
         let driver = (output.is_some() || is_first).then(|| state.driver.clone());

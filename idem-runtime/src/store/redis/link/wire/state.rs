@@ -156,6 +156,22 @@ impl State {
         self.output.as_ref().is_some_and(Output::is_empty)
     }
 
+    /// Takes the output for a lone command.
+    pub(super) fn take_idle_output(&mut self) -> Option<Output> {
+        if self.is_idle() {
+            self.output.take()
+        } else {
+            None
+        }
+    }
+
+    /// Adds a lone command that its sender writes.
+    pub(super) fn push_lone(&mut self, slot: SlotId, replies: u8) {
+        let sent = SentCommand::new(slot, replies, Instant::now());
+        self.in_flight.push_back(sent);
+        self.was_active = true;
+    }
+
     pub(super) fn may_flush(&self) -> bool {
         self.queue.len() > 0 && self.in_flight.len() < MAX_IN_FLIGHT
     }
@@ -165,13 +181,23 @@ impl State {
     /// The task would flush them once all senders have had their turn, and meanwhile an idle server would wait. The more
     /// commands a server has, the more share a write. Batches are left to the task, because a larger one costs the
     /// server less.
-    pub(super) fn is_flush_due(&self) -> bool {
+    fn is_flush_due(&self) -> bool {
         let due = self.early_flush.max(self.in_flight.len() / 2);
         let queued = self.queue.len();
         queued - self.queue.batches.len() >= due
             && self.is_written()
             // No claim takes the place of a completion.
             && self.in_flight.len() + queued <= MAX_IN_FLIGHT
+    }
+
+    /// Takes the output with the commands that a sender flushes.
+    pub(super) fn flush_early(&mut self, shared: &Shared) -> Option<Output> {
+        if !self.is_flush_due() {
+            return None;
+        }
+        let mut output = self.output.take()?;
+        self.flush_singles(&mut output.bytes, shared, Instant::now());
+        Some(output)
     }
 
     /// Moves queued commands to `out`.
