@@ -244,7 +244,7 @@ async fn behind_a_proxy_that_routes_by_the_first_key_completions_soon_go_alone()
     }
     let [source, missed, alone] = sent.try_into().unwrap();
     assert_eq!(source.concat(), [1; 20]);
-    assert!(missed.concat().contains(&20), "{missed:?}");
+    assert!(missed.concat().iter().any(|size| *size > 1), "{missed:?}");
     assert_eq!(alone.concat(), [1; 20]);
     assert!(alone.iter().all(|sizes| !sizes.is_empty()), "{alone:?}");
 }
