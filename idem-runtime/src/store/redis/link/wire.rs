@@ -123,12 +123,12 @@ impl Wire {
             }
         };
         let is_first = output.is_none() && state.queue.len() == 1;
-        let driver = (output.is_some() || is_first).then(|| state.driver.clone());
+        let driver = is_first.then(|| state.driver.clone()).flatten();
         drop(state);
-        match (output, driver.flatten()) {
-            (Some(output), driver) => self.0.write(output, driver),
-            (None, Some(driver)) => driver.wake(),
-            (None, None) => {}
+        if let Some(output) = output {
+            self.0.write(output);
+        } else if let Some(driver) = driver {
+            driver.wake();
         }
         Ok(PendingReplies {
             shared: Arc::clone(&self.0),

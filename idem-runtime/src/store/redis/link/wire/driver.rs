@@ -87,9 +87,10 @@ impl<R: AsyncRead + Unpin> Driver<R> {
             outcome = Err(ended());
         }
         let has_ended = outcome.is_err();
-        if let Err(error) = outcome {
-            state.fail(&error, &mut self.wakers);
-        }
+        let _output = match outcome {
+            Ok(()) => None,
+            Err(error) => state.fail(&error, &mut self.wakers),
+        };
         drop(state);
         self.wakers.drain(..).for_each(Waker::wake);
         if has_ended {
@@ -185,13 +186,17 @@ impl<R: AsyncRead + Unpin> Driver<R> {
     fn flush(&mut self, state: &mut State, cx: &mut Context<'_>) -> Option<Output> {
         let yielded = std::mem::take(&mut self.yielded);
         let mut output = state.output.take();
+        state.awaits_output = false;
         if state.may_flush() {
             match &mut output {
                 Some(output) if yielded => {
                     state.flush(&mut output.bytes, &self.shared, Instant::now());
                 }
                 // A sender writes, and wakes the task.
-                None if yielded => state.awaits_output = true,
+                None if yielded => {
+                    self.yielded = true;
+                    state.awaits_output = true;
+                }
                 // Senders that are about to queue a command join this batch.
                 _ => {
                     self.yielded = true;
@@ -228,7 +233,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
 impl<R> Drop for Driver<R> {
     fn drop(&mut self) {
         let mut wakers = Vec::new();
-        self.shared.lock().fail(&ended(), &mut wakers);
+        let _output = self.shared.lock().fail(&ended(), &mut wakers);
         wakers.into_iter().for_each(Waker::wake);
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use redis::RedisError;
 use tokio::io::AsyncWrite;
-use tokio::runtime;
+use tokio::runtime::{self, Handle};
 
 use super::output::Output;
 use super::queue::Queue;
@@ -36,7 +36,7 @@ pub(super) struct Shared {
 pub(super) struct State {
     /// `None` while a task writes, and once the connection has ended.
     pub(super) output: Option<Output>,
-    /// The task flushes the queue once the output is back.
+    /// The task flushes the queue once the output is back, and no sender does so before.
     pub(super) awaits_output: bool,
     pub(super) queue: Queue,
     /// Least number of queued commands that a sender flushes; `usize::MAX`: the task alone flushes.
@@ -87,24 +87,27 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes from the task of a sender. The other task writes what the socket does not take, and finds the error.
-    pub(super) fn write(&self, mut output: Output, driver: Option<Waker>) {
-        let waker = driver.as_ref().unwrap_or(Waker::noop());
-        let outcome = output.write(&mut Context::from_waker(waker));
+    /// Writes from a sender. The task of the connection writes what the socket does not take, and finds the error.
+    ///
+    /// If the connection has ended meanwhile, a command may reach the server after its sender has the error, as one from
+    /// the buffer of the kernel may.
+    pub(super) fn write(&self, mut output: Output) {
+        let outcome = output.write(&mut Context::from_waker(Waker::noop()));
         let is_written = outcome.is_ok() && output.is_empty();
         let mut state = self.lock();
-        let is_awaited = std::mem::take(&mut state.awaits_output);
-        let driver = if is_written && state.is_timed && !is_awaited {
-            None
-        } else {
-            driver.or_else(|| state.driver.clone())
-        };
+        let wakes = !is_written || !state.is_timed || state.awaits_output;
+        let driver = wakes.then(|| state.driver.clone()).flatten();
         // Dropped without the lock.
         let _ended = state.put_back(output);
         drop(state);
         if let Some(driver) = driver {
             driver.wake();
         }
+    }
+
+    /// Whether the caller is on the runtime of the task.
+    fn is_on_runtime(&self) -> bool {
+        Handle::try_current().is_ok_and(|here| here.id() == self.runtime)
     }
 
     pub(super) fn close(&self) {
@@ -186,13 +189,17 @@ impl State {
         let queued = self.queue.len();
         queued - self.queue.batches.len() >= due
             && self.is_written()
+            && !self.awaits_output
             // No claim takes the place of a completion.
             && self.in_flight.len() + queued <= MAX_IN_FLIGHT
     }
 
     /// Takes the output with the commands that a sender flushes.
+    ///
+    /// A sender of another runtime flushes none: the one of the task may exist and not be driven, and then commands are
+    /// executed whose senders have no reply.
     pub(super) fn flush_early(&mut self, shared: &Shared) -> Option<Output> {
-        if !self.is_flush_due() {
+        if !self.is_flush_due() || !shared.is_on_runtime() {
             return None;
         }
         let mut output = self.output.take()?;
@@ -200,7 +207,8 @@ impl State {
         Some(output)
     }
 
-    /// Moves queued commands to `out`.
+    /// Moves queued commands to `out`. The places of abandoned ones are for the next ones, because the task is woken for
+    /// the first queued command only.
     pub(super) fn flush(&mut self, out: &mut Vec<u8>, shared: &Shared, now: Instant) {
         let before = self.in_flight.len();
         while self.may_flush() {
@@ -289,10 +297,10 @@ impl State {
             .flatten()
     }
 
-    /// Ends the connection with the error of the commands in flight.
-    pub(super) fn fail(&mut self, error: &RedisError, wakers: &mut Vec<Waker>) {
+    /// Ends the connection with the error of the commands in flight. What is returned is dropped without the lock.
+    #[must_use]
+    pub(super) fn fail(&mut self, error: &RedisError, wakers: &mut Vec<Waker>) -> Option<Output> {
         self.closed = true;
-        self.output = None;
         // The owner replaces a connection whose errors break it. With another one it would return this error for ever.
         let error = if breaks_connection(error) {
             error.clone()
@@ -306,6 +314,7 @@ impl State {
             }
         }
         self.drop_queue(wakers);
+        self.output.take()
     }
 
     fn drop_queue(&mut self, wakers: &mut Vec<Waker>) {
@@ -315,8 +324,7 @@ impl State {
     }
 }
 
-/// Whether a command is sent. The place of an abandoned one stays free for the next ones: the task is woken for the first
-/// queued command only.
+/// Whether a command is sent: it is not abandoned.
 fn keep(
     slots: &mut Slots,
     in_flight: &mut VecDeque<SentCommand>,

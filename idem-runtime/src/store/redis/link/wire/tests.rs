@@ -176,7 +176,8 @@ async fn threads_share_a_wire() {
                     }
                 });
             }
-            senders.join_all().await;
+            let ended = tokio::time::timeout(BOUND, senders.join_all()).await;
+            ended.expect("all have their replies");
         });
         all.await.unwrap();
         runtime.shutdown_background();
@@ -224,6 +225,22 @@ impl Burst {
         self.sent.extend(sent);
     }
 
+    fn send_in_batch(&self, count: usize) -> Vec<PendingReplies> {
+        let script = Arc::new(BatchScript {
+            one: "one".to_owned(),
+            many: "many".to_owned(),
+        });
+        let send = |key: usize| {
+            let command = BatchCommand {
+                script: &script,
+                key: &key.to_be_bytes(),
+                arguments: [b"", b""],
+            };
+            self.wire.begin_in_batch(&command).unwrap()
+        };
+        (0..count).map(send).collect()
+    }
+
     async fn arrived(&mut self) -> usize {
         arrived(&mut self.server).await.matches("word").count()
     }
@@ -267,6 +284,7 @@ async fn a_sender_writes_the_queue_when_it_is_long_beside_what_is_in_flight() {
         assert_eq!((burst.queued(), burst.arrived().await), (due - 1, 0));
         burst.send(1);
         assert_eq!((burst.queued(), burst.arrived().await), (0, due));
+        assert_eq!(burst.wire.0.lock().last_batch, due);
     }
     // The others are the task's.
     burst.send(5);
@@ -279,20 +297,7 @@ async fn a_sender_writes_the_queue_when_it_is_long_beside_what_is_in_flight() {
 #[tokio::test]
 async fn a_sender_leaves_batches_to_the_task() {
     let mut burst = Burst::begin(1 << 16, EARLY_FLUSH).await;
-    let script = Arc::new(BatchScript {
-        one: "one".to_owned(),
-        many: "many".to_owned(),
-    });
-    let batched: Vec<_> = (0..10)
-        .map(|key: u8| {
-            let command = BatchCommand {
-                script: &script,
-                key: &[key],
-                arguments: [b"", b""],
-            };
-            burst.wire.begin_in_batch(&command).unwrap()
-        })
-        .collect();
+    let batched = burst.send_in_batch(10);
     burst.send(3);
     assert_eq!((burst.queued(), burst.arrived().await), (13, 0));
     burst.send(1);
@@ -312,6 +317,43 @@ async fn a_sender_flushes_no_claim_into_the_last_places() {
     let mut burst = Burst::begin(1 << 20, EARLY_FLUSH).await;
     burst.send(2 * MAX_IN_FLIGHT);
     assert!(burst.wire.0.lock().in_flight.len() < MAX_IN_FLIGHT);
+
+    let mut burst = Burst::begin(1 << 20, EARLY_FLUSH).await;
+    let _completions = burst.send_in_batch(MAX_IN_FLIGHT - EARLY_FLUSH);
+    burst.send(EARLY_FLUSH);
+    assert_eq!(burst.arrived().await, 0);
+}
+
+/// The thread of each sender is interrupted when it writes, until the task has run.
+#[tokio::test]
+async fn senders_do_not_keep_the_task_from_the_output() {
+    let mut burst = Burst::begin(1 << 20, EARLY_FLUSH).await;
+    let mut completions = burst.send_in_batch(1);
+    for _ in 0..2 {
+        let mut state = burst.wire.0.lock();
+        for _ in 0..EARLY_FLUSH {
+            let slot = state.slots.add();
+            state
+                .queue
+                .push(slot, 1, true, |out| out.extend(b"*1\r\n$4\r\nPING\r\n"));
+        }
+        let output = state.flush_early(&burst.wire.0);
+        drop(state);
+        settle().await;
+        if let Some(output) = output {
+            burst.wire.0.write(output);
+        }
+    }
+    settle().await;
+    assert_eq!(burst.queued(), 0);
+    let received = arrived(&mut burst.server).await;
+    let (before, _) = received.split_once("one").expect("the completion");
+    assert_eq!(before.matches("PING").count(), EARLY_FLUSH);
+    let replies = "+PONG\r\n".repeat(EARLY_FLUSH);
+    let replies = format!("$4\r\nword\r\n{replies}:1\r\n");
+    burst.server.write_all(replies.as_bytes()).await.unwrap();
+    let completion = first_of(completions.pop().unwrap()).await;
+    assert_eq!(completion.unwrap(), Value::Int(1));
 }
 
 #[tokio::test]
@@ -390,7 +432,7 @@ async fn the_task_flushes_what_is_queued_while_a_sender_writes() {
     burst.send(2);
     settle().await;
     assert_eq!((burst.queued(), burst.arrived().await), (2, 0));
-    burst.wire.0.write(output, None);
+    burst.wire.0.write(output);
     settle().await;
     assert_eq!((burst.queued(), burst.arrived().await), (0, 2));
     burst.end().await;
@@ -399,10 +441,59 @@ async fn the_task_flushes_what_is_queued_while_a_sender_writes() {
 #[tokio::test]
 async fn the_task_writes_what_the_socket_does_not_take_from_a_sender() {
     let mut burst = Burst::begin(50, EARLY_FLUSH).await;
+    settle().await;
+    // Without a timer the task would be woken for that.
+    assert!(burst.wire.0.lock().is_timed);
     burst.send(EARLY_FLUSH);
     assert_eq!(burst.queued(), 0);
     assert!(!burst.is_written());
     burst.end().await;
+}
+
+#[tokio::test]
+async fn the_task_finds_the_error_of_a_sender() {
+    let (here, _server) = tokio::io::duplex(1 << 16);
+    let (read, half) = tokio::io::split(here);
+    let fails = Arc::new(AtomicBool::new(false));
+    let failing = Failing {
+        half,
+        fails: Arc::clone(&fails),
+    };
+    let wire = Wire::new(read, failing, LONG);
+    let _one = begin(&wire, "one");
+    settle().await;
+    wire.0.lock().in_flight.clear();
+    assert!(wire.0.lock().is_timed && wire.0.lock().is_idle());
+    fails.store(true, Ordering::SeqCst);
+    let lost = tokio::time::timeout(BOUND, first_of(begin(&wire, "two"))).await;
+    assert!(breaks_connection(&lost.expect("an error").unwrap_err()));
+}
+
+/// The written half of a connection that can fail.
+struct Failing {
+    half: tokio::io::WriteHalf<DuplexStream>,
+    fails: Arc<AtomicBool>,
+}
+
+impl AsyncWrite for Failing {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.fails.load(Ordering::SeqCst) {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        Pin::new(&mut self.half).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
 }
 
 #[tokio::test]
@@ -413,7 +504,7 @@ async fn a_connection_that_ends_while_a_sender_writes_stays_ended() {
     for pending in burst.sent {
         assert!(first_of(pending).await.is_err());
     }
-    burst.wire.0.write(output, None);
+    burst.wire.0.write(output);
     assert!(burst.wire.0.lock().output.is_none());
     assert!(burst.wire.begin(&said("word"), None, false).is_err());
 }
@@ -545,8 +636,8 @@ async fn a_lone_command_after_a_pause_has_a_time_limit() {
     let (here, _server) = tokio::io::duplex(1 << 16);
     let wire = over(here, Duration::from_millis(5));
     for _ in 0..3 {
-        let late = first_of(begin(&wire, "alone")).await;
-        assert!(late.unwrap_err().is_timeout());
+        let late = tokio::time::timeout(BOUND, first_of(begin(&wire, "alone"))).await;
+        assert!(late.expect("it has a time limit").unwrap_err().is_timeout());
         while wire.0.lock().is_timed {
             tokio::task::yield_now().await;
         }
@@ -819,15 +910,21 @@ async fn written_bytes_are_dropped_while_others_are_not_written() {
 #[test]
 fn a_stalled_runtime_delays_no_other_beyond_the_time_limit() {
     let stalled = timed_runtime();
-    let (wire, server) = stalled.block_on(async {
+    let (wire, mut server) = stalled.block_on(async {
         let (here, there) = tokio::io::duplex(1 << 16);
         (over(here, Duration::from_millis(20)), there)
     });
+    wire.0.lock().early_flush = EARLY_FLUSH;
     timed_runtime().block_on(async {
-        for word in ["lone", "queued", "queued"] {
-            let late = tokio::time::timeout(BOUND, first_of(begin(&wire, word))).await;
+        let words = [["lone"; 1].as_slice(), &["queued"; 2 * EARLY_FLUSH]].concat();
+        let sent: Vec<_> = words.iter().map(|word| begin(&wire, word)).collect();
+        for pending in sent {
+            let late = tokio::time::timeout(BOUND, first_of(pending)).await;
             assert!(late.expect("it has a time limit").unwrap_err().is_timeout());
         }
+        // No further one can be executed while no reply is read.
+        let arrived = arrived(&mut server).await;
+        assert!(arrived.contains("lone") && !arrived.contains("queued"));
     });
     drop(server);
     // The senders left no place behind.

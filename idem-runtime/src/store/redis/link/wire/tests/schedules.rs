@@ -339,7 +339,7 @@ async fn run(steps: Vec<Step>, buffer: usize, early_flush: usize) {
             }
             Step::EndWrite => {
                 if let Some(output) = output.take() {
-                    wire.0.write(output, None);
+                    wire.0.write(output);
                 }
             }
             Step::Serve(bytes) => server.serve(bytes).await,
@@ -365,7 +365,7 @@ async fn run(steps: Vec<Step>, buffer: usize, early_flush: usize) {
         }
     }
     if let Some(output) = output {
-        wire.0.write(output, None);
+        wire.0.write(output);
     }
     check_all(senders, &mut server).await;
     // The replies to senders that have left.
@@ -386,7 +386,7 @@ async fn run(steps: Vec<Step>, buffer: usize, early_flush: usize) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 20, ..ProptestConfig::default() })]
     #[test]
     fn each_reply_reaches_its_own_sender_or_none(
         steps in steps(),
