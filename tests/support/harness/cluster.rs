@@ -222,10 +222,6 @@ impl ClusterSetup {
 
     /// Makes every key under `prefix` older by `age` on all primaries, see
     /// [`RedisServer::advance`].
-    #[expect(
-        clippy::must_use_candidate,
-        reason = "moving is the point, not the count"
-    )]
     pub fn advance(&self, age: Duration, prefix: &str) -> usize {
         let primaries = poll::until("the primaries", || self.owners());
         primaries.iter().map(|node| node.advance(age, prefix)).sum()

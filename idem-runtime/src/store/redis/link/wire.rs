@@ -27,7 +27,7 @@ pub(crate) use self::batch::{BatchCommand, BatchScript};
 use self::driver::Driver;
 use self::queue::Queue;
 use self::slots::SlotId;
-use self::state::{MAX_IN_FLIGHT, Shared, State, ended, late};
+use self::state::{MAX_IN_FLIGHT, Shared, State, late};
 use super::command::{Words, WriteCommand};
 use super::pipeline::Replies;
 use crate::store::Admission;
@@ -104,23 +104,20 @@ impl Wire {
         enqueue: impl FnOnce(&mut Queue, SlotId),
     ) -> RedisResult<PendingReplies> {
         let mut state = self.0.lock();
-        if state.closed {
-            return Err(state.failure.clone().unwrap_or_else(ended));
+        if let Some(error) = state.refusal() {
+            return Err(error);
         }
         let slot = state.slots.add();
-        let output = match state.take_idle_output() {
-            Some(mut output) => {
-                encode(&mut output.bytes);
-                state.push_lone(slot, replies);
-                Some(output)
+        let output = if let Some(mut output) = state.take_idle_output() {
+            encode(&mut output.bytes);
+            state.push_lone(slot, replies);
+            Some(output)
+        } else {
+            enqueue(&mut state.queue, slot);
+            if claims && state.in_flight.len() >= MAX_IN_FLIGHT {
+                self.0.is_crowded.store(true, Ordering::Relaxed);
             }
-            None => {
-                enqueue(&mut state.queue, slot);
-                if claims && state.in_flight.len() >= MAX_IN_FLIGHT {
-                    self.0.is_crowded.store(true, Ordering::Relaxed);
-                }
-                state.flush_early(&self.0)
-            }
+            state.flush_early(&self.0)
         };
         let is_first = output.is_none() && state.queue.len() == 1;
         let driver = is_first.then(|| state.driver.clone()).flatten();

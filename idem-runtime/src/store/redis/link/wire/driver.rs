@@ -83,7 +83,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
                 outcome = Err(ended());
             }
         }
-        if outcome.is_ok() && state.closed && !state.has_senders() {
+        if outcome.is_ok() && state.is_closed() && !state.has_senders() {
             outcome = Err(ended());
         }
         let has_ended = outcome.is_err();

@@ -54,10 +54,16 @@ pub(super) struct State {
     pub(super) driver: Option<Waker>,
     /// Number of times that the task has run.
     pub(super) turns: u64,
-    /// No further command is accepted.
-    pub(super) closed: bool,
-    /// The reason for which the connection has ended.
-    pub(super) failure: Option<RedisError>,
+    phase: Phase,
+}
+
+/// How far a connection is.
+enum Phase {
+    Open,
+    /// No further command is accepted; those in flight still get their replies.
+    Closed,
+    /// For this reason.
+    Ended(RedisError),
 }
 
 /// A command without a reply so far.
@@ -113,7 +119,7 @@ impl Shared {
     pub(super) fn close(&self) {
         let mut wakers = Vec::new();
         let mut state = self.lock();
-        state.closed = true;
+        state.close();
         state.drop_queue(&mut wakers);
         wakers.extend(state.driver.clone());
         drop(state);
@@ -141,8 +147,27 @@ impl State {
             was_active: false,
             driver: None,
             turns: 0,
-            closed: false,
-            failure: None,
+            phase: Phase::Open,
+        }
+    }
+
+    fn close(&mut self) {
+        if matches!(self.phase, Phase::Open) {
+            self.phase = Phase::Closed;
+        }
+    }
+
+    /// Whether no further command is accepted.
+    pub(super) fn is_closed(&self) -> bool {
+        !matches!(self.phase, Phase::Open)
+    }
+
+    /// The error of a further command.
+    pub(super) fn refusal(&self) -> Option<RedisError> {
+        match &self.phase {
+            Phase::Open => None,
+            Phase::Closed => Some(ended()),
+            Phase::Ended(error) => Some(error.clone()),
         }
     }
 
@@ -258,7 +283,7 @@ impl State {
 
     /// Takes the output back, unless the connection has ended.
     pub(super) fn put_back(&mut self, output: Output) -> Option<Output> {
-        if self.failure.is_some() {
+        if matches!(self.phase, Phase::Ended(_)) {
             return Some(output);
         }
         self.output.replace(output)
@@ -300,14 +325,15 @@ impl State {
     /// Ends the connection with the error of the commands in flight. What is returned is dropped without the lock.
     #[must_use]
     pub(super) fn fail(&mut self, error: &RedisError, wakers: &mut Vec<Waker>) -> Option<Output> {
-        self.closed = true;
         // The owner replaces a connection whose errors break it. With another one it would return this error for ever.
         let error = if breaks_connection(error) {
             error.clone()
         } else {
             ended()
         };
-        self.failure.get_or_insert_with(|| error.clone());
+        if !matches!(self.phase, Phase::Ended(_)) {
+            self.phase = Phase::Ended(error.clone());
+        }
         for sent in self.in_flight.drain(..) {
             if let Some(slot) = sent.slot {
                 wakers.extend(self.slots.end(slot, Err(error.clone())));

@@ -241,6 +241,17 @@ impl Burst {
         (0..count).map(send).collect()
     }
 
+    /// Queues commands, and takes the output if their sender flushes them.
+    fn begin_write(&self) -> Option<Output> {
+        let mut state = self.wire.0.lock();
+        for _ in 0..EARLY_FLUSH {
+            let slot = state.slots.add();
+            let ping = |out: &mut Vec<u8>| out.extend(b"*1\r\n$4\r\nPING\r\n");
+            state.queue.push(slot, 1, true, ping);
+        }
+        state.flush_early(&self.wire.0)
+    }
+
     async fn arrived(&mut self) -> usize {
         arrived(&mut self.server).await.matches("word").count()
     }
@@ -330,15 +341,7 @@ async fn senders_do_not_keep_the_task_from_the_output() {
     let mut burst = Burst::begin(1 << 20, EARLY_FLUSH).await;
     let mut completions = burst.send_in_batch(1);
     for _ in 0..2 {
-        let mut state = burst.wire.0.lock();
-        for _ in 0..EARLY_FLUSH {
-            let slot = state.slots.add();
-            state
-                .queue
-                .push(slot, 1, true, |out| out.extend(b"*1\r\n$4\r\nPING\r\n"));
-        }
-        let output = state.flush_early(&burst.wire.0);
-        drop(state);
+        let output = burst.begin_write();
         settle().await;
         if let Some(output) = output {
             burst.wire.0.write(output);
