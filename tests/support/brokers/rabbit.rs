@@ -133,8 +133,9 @@ impl<const CLASSIC: bool> Broker for Rabbit<CLASSIC> {
 
     async fn start() -> Self {
         let this = Self::on(Arc::new(block_in_place(RabbitServer::start))).await;
-        // RabbitMQ 3.10 writes the name of a quorum queue after seconds, and without it the queue has no leader.
-        let sync = "[ok = dets:sync(Table) || Table <- dets:all()].";
+        // RabbitMQ 3.10 writes the last queues after seconds, and the name of a quorum queue, without which it has no
+        // leader: a kill before that loses them.
+        let sync = "ok = mnesia:sync_log(), [ok = dets:sync(Table) || Table <- dets:all()].";
         let _ = block_in_place(|| this.server.ctl(&["eval", sync]));
         this
     }

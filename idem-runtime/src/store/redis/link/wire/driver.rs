@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use redis::{RedisResult, Value};
+use redis::{RedisError, RedisResult, Value};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Sleep;
 
@@ -73,7 +73,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
             && let Some(mut output) = self.flush(&mut state, cx)
         {
             drop(state);
-            outcome = output.write(cx);
+            outcome = output.write(cx).map_err(RedisError::from);
             state = shared.lock();
             state.put_back(output);
         }

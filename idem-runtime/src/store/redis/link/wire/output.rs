@@ -1,12 +1,10 @@
 //! The half of a connection that is written.
 
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use redis::RedisResult;
 use tokio::io::AsyncWrite;
-
-use super::state::ended;
 
 /// Size up to which the empty buffer is kept.
 const KEPT: usize = 1 << 20;
@@ -37,7 +35,7 @@ impl Output {
     }
 
     /// Writes as much as the socket takes.
-    pub(super) fn write(&mut self, cx: &mut Context<'_>) -> RedisResult<()> {
+    pub(super) fn write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         while self.written < self.bytes.len() {
             let bytes = &self.bytes[self.written..];
             match Pin::new(&mut self.half).poll_write(cx, bytes) {
@@ -49,9 +47,9 @@ impl Output {
                     }
                     return Ok(());
                 }
-                Poll::Ready(Ok(0)) => return Err(ended()),
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::BrokenPipe.into()),
                 Poll::Ready(Ok(written)) => self.written += written,
-                Poll::Ready(Err(error)) => return Err(error.into()),
+                Poll::Ready(Err(error)) => return Err(error),
             }
         }
         self.bytes.clear();
