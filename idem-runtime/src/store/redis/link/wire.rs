@@ -11,7 +11,9 @@ mod output;
 mod queue;
 mod slots;
 mod state;
+mod wakers;
 
+use std::mem;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -27,7 +29,7 @@ pub(crate) use self::batch::{BatchCommand, BatchScript};
 use self::driver::Driver;
 use self::queue::Queue;
 use self::slots::SlotId;
-use self::state::{MAX_IN_FLIGHT, Shared, State, late};
+use self::state::{EndOnPanic, MAX_IN_FLIGHT, Shared, State, late};
 use super::command::{Words, WriteCommand};
 use super::pipeline::Replies;
 use crate::store::Admission;
@@ -103,8 +105,10 @@ impl Wire {
         encode: impl FnOnce(&mut Vec<u8>),
         enqueue: impl FnOnce(&mut Queue, SlotId),
     ) -> RedisResult<PendingReplies> {
+        let end_on_panic = EndOnPanic(&self.0);
         let mut state = self.0.lock();
         if let Some(error) = state.refusal() {
+            mem::forget(end_on_panic);
             return Err(error);
         }
         let slot = state.slots.add();
@@ -127,6 +131,7 @@ impl Wire {
         } else if let Some(driver) = driver {
             driver.wake();
         }
+        mem::forget(end_on_panic);
         Ok(PendingReplies {
             shared: Arc::clone(&self.0),
             slot: Some(slot),
@@ -134,7 +139,7 @@ impl Wire {
         })
     }
 
-    /// Closes the queue. Queued commands fail as not sent; those in flight still get their replies.
+    /// Closes the queue. Queued commands fail; those in flight still get their replies.
     pub(super) fn close(&self) {
         self.0.close();
     }

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use redis::{RedisError, RedisResult, Value};
@@ -12,7 +12,8 @@ use tokio::time::Sleep;
 use super::batch::reply_at;
 use super::frame::{self, Frame};
 use super::output::Output;
-use super::state::{Shared, State, ended};
+use super::state::{MAX_IN_FLIGHT, Shared, State, closed, ended};
+use super::wakers::Wakers;
 
 /// First size of the buffer of replies, and the size above which it is not kept.
 const BUFFER: usize = 16 * 1_024;
@@ -27,7 +28,7 @@ pub(super) struct Driver<R> {
     buffer: Vec<u8>,
     filled: usize,
     replies: Vec<Value>,
-    wakers: Vec<Waker>,
+    wakers: Wakers,
     /// Ends no later than the first command in flight may take.
     timer: Pin<Box<Sleep>>,
     /// Senders that are about to queue a command have had their turn.
@@ -42,7 +43,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
             buffer: vec![0; BUFFER],
             filled: 0,
             replies: Vec::new(),
-            wakers: Vec::new(),
+            wakers: Wakers::default(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             yielded: false,
         }
@@ -65,6 +66,11 @@ impl<R: AsyncRead + Unpin> Driver<R> {
         state.turns += 1;
         let mut outcome = self.deliver(&mut state);
         if outcome.is_ok()
+            && let Some(error) = state.write_error.take()
+        {
+            outcome = Err(error);
+        }
+        if outcome.is_ok()
             && let Poll::Ready(Err(error)) = read
         {
             outcome = Err(error);
@@ -80,11 +86,13 @@ impl<R: AsyncRead + Unpin> Driver<R> {
         if outcome.is_ok() {
             self.expire(&mut state, cx);
             if state.is_stuck() {
-                outcome = Err(ended());
+                outcome = Err(ended(format!(
+                    "{MAX_IN_FLIGHT} commands have no reply in time"
+                )));
             }
         }
         if outcome.is_ok() && state.is_closed() && !state.has_senders() {
-            outcome = Err(ended());
+            outcome = Err(closed());
         }
         let has_ended = outcome.is_err();
         let _output = match outcome {
@@ -92,7 +100,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
             Err(error) => state.fail(&error, &mut self.wakers),
         };
         drop(state);
-        self.wakers.drain(..).for_each(Waker::wake);
+        self.wakers.wake();
         if has_ended {
             return Poll::Ready(());
         }
@@ -117,7 +125,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
             }
             let read = buffer.filled().len();
             if read == 0 {
-                return Poll::Ready(Err(ended()));
+                return Poll::Ready(Err(ended("the server has closed it")));
             }
             self.filled += read;
             turn += read;
@@ -158,7 +166,7 @@ impl<R: AsyncRead + Unpin> Driver<R> {
                 // The last words of a server that closes the connection, such as "max number of clients reached".
                 return Err(match value {
                     Value::ServerError(error) => error.into(),
-                    _ => ended(),
+                    _ => ended("a reply to no command"),
                 });
             };
             let batch = command.batch;
@@ -232,8 +240,8 @@ impl<R: AsyncRead + Unpin> Driver<R> {
 
 impl<R> Drop for Driver<R> {
     fn drop(&mut self) {
-        let mut wakers = Vec::new();
-        let _output = self.shared.lock().fail(&ended(), &mut wakers);
-        wakers.into_iter().for_each(Waker::wake);
+        let error = ended("its task has ended, with its runtime or by a panic");
+        // Dropped without the lock; the wakers are the last ones.
+        let _output = self.shared.lock().fail(&error, &mut self.wakers);
     }
 }

@@ -12,7 +12,7 @@ const KEPT: usize = 1 << 20;
 /// The half of a connection that is written, and the bytes for it.
 ///
 /// One task at a time takes it out of the state and writes without the lock, because a write takes longer than all that is
-/// done under the lock. If it panics, the half is dropped, which ends the connection.
+/// done under the lock. If it panics, the connection has ended.
 pub(super) struct Output {
     half: Box<dyn AsyncWrite + Send + Unpin>,
     /// Commands in flight, from `written` on not yet written.

@@ -1,6 +1,7 @@
 //! The state of a connection: what is written, what is queued, and what is in flight.
 
 use std::collections::VecDeque;
+use std::error::Error;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,7 @@ use tokio::runtime::{self, Handle};
 use super::output::Output;
 use super::queue::Queue;
 use super::slots::{SlotId, Slots};
+use super::wakers::Wakers;
 use crate::store::redis::failure::breaks_connection;
 
 /// Largest number of commands in flight.
@@ -52,6 +54,8 @@ pub(super) struct State {
     /// A command was sent since the timer was set.
     pub(super) was_active: bool,
     pub(super) driver: Option<Waker>,
+    /// The error of a sender's write.
+    pub(super) write_error: Option<RedisError>,
     /// Number of times that the task has run.
     pub(super) turns: u64,
     phase: Phase,
@@ -93,7 +97,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes from a sender. The task of the connection writes what the socket does not take, and finds the error.
+    /// Writes from a sender. The task of the connection writes what the socket does not take, and ends a connection whose
+    /// write failed, after the replies that have arrived.
     ///
     /// If the connection has ended meanwhile, a command may reach the server after its sender has the error, as one from
     /// the buffer of the kernel may.
@@ -101,6 +106,10 @@ impl Shared {
         let outcome = output.write(&mut Context::from_waker(Waker::noop()));
         let is_written = outcome.is_ok() && output.is_empty();
         let mut state = self.lock();
+        if let Err(error) = outcome {
+            // A socket tells its error once, and then that it is closed.
+            state.write_error = Some(error.into());
+        }
         let wakes = !is_written || !state.is_timed || state.awaits_output;
         let driver = wakes.then(|| state.driver.clone()).flatten();
         // Dropped without the lock.
@@ -117,13 +126,30 @@ impl Shared {
     }
 
     pub(super) fn close(&self) {
-        let mut wakers = Vec::new();
+        let mut wakers = Wakers::default();
         let mut state = self.lock();
         state.close();
-        state.drop_queue(&mut wakers);
+        state.drop_queue(&closed(), &mut wakers);
         wakers.extend(state.driver.clone());
         drop(state);
-        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Ends the connection from a sender.
+    fn fail(&self, error: &RedisError) {
+        let mut wakers = Wakers::default();
+        let mut state = self.lock();
+        let _output = state.fail(error, &mut wakers);
+        wakers.extend(state.driver.clone());
+        drop(state);
+    }
+}
+
+/// Ends the connection if a sender panics before it is forgotten: the output may be lost.
+pub(super) struct EndOnPanic<'a>(pub(super) &'a Shared);
+
+impl Drop for EndOnPanic<'_> {
+    fn drop(&mut self) {
+        self.0.fail(&ended("a write panicked"));
     }
 }
 
@@ -146,6 +172,7 @@ impl State {
             is_timed: false,
             was_active: false,
             driver: None,
+            write_error: None,
             turns: 0,
             phase: Phase::Open,
         }
@@ -166,7 +193,7 @@ impl State {
     pub(super) fn refusal(&self) -> Option<RedisError> {
         match &self.phase {
             Phase::Open => None,
-            Phase::Closed => Some(ended()),
+            Phase::Closed => Some(closed()),
             Phase::Ended(error) => Some(error.clone()),
         }
     }
@@ -302,7 +329,7 @@ impl State {
     }
 
     /// Ends the commands in flight without a reply in time. When the next one is due, if there is one, or was lately.
-    pub(super) fn expire(&mut self, now: Instant, wakers: &mut Vec<Waker>) -> Option<Instant> {
+    pub(super) fn expire(&mut self, now: Instant, wakers: &mut Wakers) -> Option<Instant> {
         for sent in &mut self.in_flight {
             if sent.slot.is_none() {
                 continue;
@@ -324,12 +351,12 @@ impl State {
 
     /// Ends the connection with the error of the commands in flight. What is returned is dropped without the lock.
     #[must_use]
-    pub(super) fn fail(&mut self, error: &RedisError, wakers: &mut Vec<Waker>) -> Option<Output> {
+    pub(super) fn fail(&mut self, error: &RedisError, wakers: &mut Wakers) -> Option<Output> {
         // The owner replaces a connection whose errors break it. With another one it would return this error for ever.
         let error = if breaks_connection(error) {
             error.clone()
         } else {
-            ended()
+            ended(error.clone())
         };
         if !matches!(self.phase, Phase::Ended(_)) {
             self.phase = Phase::Ended(error.clone());
@@ -339,13 +366,13 @@ impl State {
                 wakers.extend(self.slots.end(slot, Err(error.clone())));
             }
         }
-        self.drop_queue(wakers);
+        self.drop_queue(&error, wakers);
         self.output.take()
     }
 
-    fn drop_queue(&mut self, wakers: &mut Vec<Waker>) {
+    fn drop_queue(&mut self, error: &RedisError, wakers: &mut Wakers) {
         for slot in self.queue.clear() {
-            wakers.extend(self.slots.end(slot, Err(ended())));
+            wakers.extend(self.slots.end(slot, Err(error.clone())));
         }
     }
 }
@@ -370,7 +397,12 @@ pub(super) fn late() -> RedisError {
     io::Error::from(io::ErrorKind::TimedOut).into()
 }
 
-/// The error of an ended connection.
-pub(super) fn ended() -> RedisError {
-    io::Error::from(io::ErrorKind::BrokenPipe).into()
+/// The error of a connection that has ended for this reason.
+pub(super) fn ended(reason: impl Into<Box<dyn Error + Send + Sync>>) -> RedisError {
+    io::Error::new(io::ErrorKind::BrokenPipe, reason).into()
+}
+
+/// The error of a connection that its owner has closed.
+pub(super) fn closed() -> RedisError {
+    ended("idem closed it")
 }

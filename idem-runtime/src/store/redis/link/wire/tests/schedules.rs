@@ -9,6 +9,7 @@ use proptest::sample::Index;
 use super::*;
 use crate::store::redis::link::wire::frame::{self, Frame};
 use crate::store::redis::link::wire::output::Output;
+use crate::store::redis::link::wire::wakers::Wakers;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -313,7 +314,7 @@ async fn run(steps: Vec<Step>, buffer: usize, early_flush: usize) {
                 senders.swap_remove(at.index(senders.len()));
             }
             Step::Expire => {
-                let mut wakers = Vec::new();
+                let mut wakers = Wakers::default();
                 let mut state = wire.0.lock();
                 // With all places taken by such commands the connection would end.
                 if state.in_flight.len() < MAX_IN_FLIGHT {
@@ -321,7 +322,6 @@ async fn run(steps: Vec<Step>, buffer: usize, early_flush: usize) {
                     may_fail(&mut senders);
                 }
                 drop(state);
-                wakers.into_iter().for_each(Waker::wake);
             }
             Step::Run(times) => {
                 for _ in 0..times {
