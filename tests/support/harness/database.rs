@@ -48,7 +48,11 @@ impl DatabaseServer {
     ) -> Result<Self, StartError> {
         let template = product.template()?;
         let port = Port::take()?;
-        let dir = TestDir::new(product.scheme())?;
+        let dir = if durable {
+            TestDir::new(product.scheme())
+        } else {
+            TestDir::in_memory(product.scheme())
+        }?;
         template::copy(&template, &dir.path().join("data"), product.account())?;
         if let Some(account) = product.account() {
             account.own(dir.path())?;
