@@ -53,7 +53,7 @@ feature_pairs() {
         --feature-powerset --depth 2 --exclude-features "$alone,_sql,_server,_tls" --exclude-no-default-features
 }
 
-# What `cargo publish` checks beyond the packages, without an upload. They are built already.
+# What `cargo publish` checks beyond the packages, without an upload.
 publish_nowhere() {
     local options=(--dry-run --no-verify) name
     for name in "${published[@]}"; do
