@@ -68,7 +68,10 @@ impl TestDir {
 }
 
 /// Whether this is a file system, and has room for a server.
-#[allow(clippy::unnecessary_cast, reason = "the numbers are not of this width on every system")]
+#[allow(
+    clippy::unnecessary_cast,
+    reason = "the numbers are not of this width on every system"
+)]
 fn has_room(dir: &Path) -> bool {
     statvfs(dir)
         .is_ok_and(|there| there.blocks_available() as u64 * there.fragment_size() as u64 >= ROOM)
