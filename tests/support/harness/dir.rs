@@ -86,3 +86,21 @@ impl Drop for TestDir {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_file_system_with_room_is_taken() {
+        assert!(!has_room(Path::new("/nowhere")));
+        let dir = TestDir::in_memory("room").unwrap();
+        let (parent, memory) = (dir.path().parent(), Path::new(MEMORY));
+        let expected = if has_room(memory) {
+            memory
+        } else {
+            &env::temp_dir()
+        };
+        assert_eq!(parent, Some(expected));
+    }
+}

@@ -133,23 +133,19 @@ async fn poll_once<T>(mut future: Pin<&mut impl Future<Output = T>>) -> Option<T
     .await
 }
 
-/// The written half of a connection, with a fault in a write.
-struct Faulty {
+/// The written half of a connection, and what happens before a write.
+struct Hooked<F> {
     half: tokio::io::WriteHalf<DuplexStream>,
-    /// The next write has it.
-    fault: Arc<AtomicBool>,
-    run: fn() -> io::Error,
+    before: F,
 }
 
-impl AsyncWrite for Faulty {
+impl<F: FnMut() -> io::Result<()> + Unpin> AsyncWrite for Hooked<F> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if self.fault.swap(false, Ordering::SeqCst) {
-            return Poll::Ready(Err((self.run)()));
-        }
+        (self.before)()?;
         Pin::new(&mut self.half).poll_write(cx, bytes)
     }
 

@@ -173,15 +173,9 @@ async fn a_time_out_of_the_network_ends_the_connection() {
 async fn a_panic_of_a_senders_write_ends_the_connection() {
     let (here, _server) = tokio::io::duplex(1 << 16);
     let (read, half) = tokio::io::split(here);
-    let fault = Arc::new(AtomicBool::new(false));
-    let half = Faulty {
-        half,
-        fault: Arc::clone(&fault),
-        run: || panic!("a write"),
-    };
-    let wire = Wire::new(read, half, LONG);
+    let before = || panic!("a write");
+    let wire = Wire::new(read, Hooked { half, before }, LONG);
     settle().await;
-    fault.store(true, Ordering::SeqCst);
     let panic = catch_unwind(AssertUnwindSafe(|| begin(&wire, "one")));
     assert!(panic.is_err());
     assert_ended(&wire, "panicked").await;

@@ -61,6 +61,15 @@ enum End {
     Runtime,
 }
 
+/// Waits for other threads.
+fn wait_for(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < BOUND, "it does not come to that: {what}");
+        thread::yield_now();
+    }
+}
+
 fn multi_thread(workers: usize) -> runtime::Runtime {
     let mut builder = runtime::Builder::new_multi_thread();
     let builder = builder.worker_threads(workers).enable_all();
@@ -311,8 +320,13 @@ impl Round {
             })
         });
         let foreign: Vec<_> = foreign.collect();
-        // Any moment.
-        thread::sleep(Duration::from_micros(self.rng.u64(..20_000)));
+        if matches!(self.end, End::Close | End::Runtime) {
+            // Any moment.
+            let executed = self.rng.usize(1..500);
+            wait_for("commands are executed", || {
+                self.executed.lock().unwrap().len() >= executed
+            });
+        }
         if self.end == End::Runtime {
             self.runtime.shutdown_background();
             self.runtime = multi_thread(1);
@@ -335,19 +349,10 @@ impl Round {
     /// All places are free, the task ends with the wire, and no command was executed twice.
     fn assert_clean(self) {
         let shared = Arc::clone(&self.wire.0);
-        let wait = |what: &str, holds: &dyn Fn() -> bool| {
-            let start = Instant::now();
-            while !holds() {
-                assert!(start.elapsed() < BOUND, "{:?}: {what}", self.end);
-                thread::yield_now();
-            }
-        };
-        wait("places are left", &|| shared.lock().slots.used() == 0);
-        wait("the senders are left", &|| {
-            Arc::strong_count(&self.wire) == 1
-        });
+        wait_for("places are free", || shared.lock().slots.used() == 0);
+        wait_for("senders end", || Arc::strong_count(&self.wire) == 1);
         drop(self.wire);
-        wait("the task is left", &|| Arc::strong_count(&shared) == 1);
+        wait_for("the task ends", || Arc::strong_count(&shared) == 1);
         drop(self.servers);
         let executed = self.executed.lock().unwrap();
         let mut times = HashMap::new();

@@ -171,48 +171,22 @@ async fn a_sender_leaves_the_queue_to_the_task() {
     }
 }
 
-/// The written half of a connection, and the wire that is used while it writes.
-struct Reentrant {
-    half: tokio::io::WriteHalf<DuplexStream>,
-    wire: Arc<OnceLock<Weak<Wire>>>,
-    writes: Arc<AtomicUsize>,
-}
-
-impl AsyncWrite for Reentrant {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let wire = self.wire.get().and_then(Weak::upgrade);
-        let wire = wire.expect("it is written between its start and its end");
-        assert!(wire.0.state.try_lock().is_ok(), "a write has the lock");
-        // Its sender leaves it.
-        drop(begin(&wire, "word"));
-        self.writes.fetch_add(1, Ordering::Relaxed);
-        Pin::new(&mut self.half).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-}
-
 #[tokio::test]
 async fn senders_queue_while_a_write_lasts() {
     let (here, mut server) = tokio::io::duplex(1 << 16);
     let (read, half) = tokio::io::split(here);
     let (cell, writes) = (Arc::new(OnceLock::new()), Arc::new(AtomicUsize::new(0)));
-    let reentrant = Reentrant {
-        half,
-        wire: Arc::clone(&cell),
-        writes: Arc::clone(&writes),
+    let (its_wire, its_writes) = (Arc::clone(&cell), Arc::clone(&writes));
+    let before = move || {
+        let wire = its_wire.get().and_then(Weak::<Wire>::upgrade);
+        let wire = wire.expect("it is written between its start and its end");
+        assert!(wire.0.state.try_lock().is_ok(), "a write has the lock");
+        // Its sender leaves it.
+        drop(begin(&wire, "word"));
+        its_writes.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     };
-    let wire = Arc::new(Wire::new(read, reentrant, LONG));
+    let wire = Arc::new(Wire::new(read, Hooked { half, before }, LONG));
     assert!(cell.set(Arc::downgrade(&wire)).is_ok());
     wire.0.lock().early_flush = EARLY_FLUSH;
     // The sender of a lone command, the task, and the sender of the last command of a queue.
@@ -258,12 +232,15 @@ async fn the_task_finds_the_error_of_a_sender() {
     let (here, _server) = tokio::io::duplex(1 << 16);
     let (read, half) = tokio::io::split(here);
     let fails = Arc::new(AtomicBool::new(false));
-    let half = Faulty {
-        half,
-        fault: Arc::clone(&fails),
-        run: || io::ErrorKind::ConnectionReset.into(),
+    let its_fails = Arc::clone(&fails);
+    // Once, as a socket does.
+    let before = move || {
+        if its_fails.swap(false, Ordering::SeqCst) {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        Ok(())
     };
-    let wire = Wire::new(read, half, LONG);
+    let wire = Wire::new(read, Hooked { half, before }, LONG);
     let _one = begin(&wire, "one");
     settle().await;
     wire.0.lock().in_flight.clear();
