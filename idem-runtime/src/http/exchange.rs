@@ -10,7 +10,7 @@ use http_body::Body;
 
 use super::body::{BodyEnd, Buffered, Frames, read};
 use super::headers::{StoredHeaders, media_type};
-use super::status::{KeyVerdict, StatusPolicy};
+use super::status::{Challenge, KeyVerdict, StatusPolicy, is_payment_challenge};
 use super::wire::{self, EncodableResponse};
 use crate::error::Error;
 use crate::outcome::codec::{Body as Opened, Encoded, Format, Undecodable, Unencodable, schema_of};
@@ -112,8 +112,19 @@ impl<B: Body, E> Exchange<B, E> {
             Ok(response) => response,
             Err(error) => return Self::executed(Ended::Failed(error)),
         };
-        let verdict = response.extensions().get::<KeyVerdict>().copied();
-        let verdict = verdict.unwrap_or_else(|| rules.status.verdict(response.status()));
+        let own = response.extensions().get::<KeyVerdict>().copied();
+        let (verdict, challenge) = match own {
+            Some(verdict) => (verdict, Challenge::Is(false)),
+            None => {
+                let status = response.status();
+                let challenge = rules.status.challenge(status, response.headers());
+                let verdict = match challenge {
+                    Challenge::Is(true) => KeyVerdict::Release,
+                    _ => rules.status.verdict(status),
+                };
+                (verdict, challenge)
+            }
+        };
         let is_stream = is_stream(&response);
         let (parts, body) = response.into_parts();
         let (body, disposition) = match verdict {
@@ -123,7 +134,11 @@ impl<B: Body, E> Exchange<B, E> {
             ),
             KeyVerdict::Store => {
                 let (frames, end) = read(body, max_bytes, |_| ()).await;
+                let is_challenge = || {
+                    matches!(challenge, Challenge::ByBody) && is_payment_challenge(&frames.joined())
+                };
                 let disposition = match &end {
+                    BodyEnd::Whole if is_challenge() => Disposition::Nothing(KeyVerdict::Release),
                     BodyEnd::Whole => Disposition::Whole,
                     BodyEnd::More(_) => Disposition::Lost(Unencodable::TooLarge { max_bytes }),
                     BodyEnd::Broken(_) => Disposition::Broken,

@@ -19,12 +19,19 @@ const PLAIN: &[u8] = b"idempotency http request 1";
 /// Hash prefix of any other request.
 const OTHER: &[u8] = b"idempotency http request 2";
 
+/// The headers of a payment, x402 versions 2 and 1.
+static PAYMENT: [HeaderName; 2] = [
+    HeaderName::from_static("payment-signature"),
+    HeaderName::from_static("x-payment"),
+];
+
 /// A custom rule of a service.
 type Own = dyn Fn(&Parts, &[u8]) -> Option<Vec<u8>> + Send + Sync;
 
 /// Rules by which two requests are equal: see [`IdempotencyLayer::fingerprint`](super::IdempotencyLayer::fingerprint).
 ///
 /// Method, path and query always count, and the body does: byte by byte, unless a rule for bodies of its type applies.
+/// So do the headers of a payment, in a request that has one: [`ignore_payment`](Self::ignore_payment).
 /// Of several rules that of [`of`](Self::of) comes first. A body that does not match its `Content-Type` counts byte by
 /// byte, and so does one that is compressed (`Content-Encoding`).
 ///
@@ -51,6 +58,7 @@ pub struct Fingerprinter {
     multipart: bool,
     own: Option<Arc<Own>>,
     headers: Vec<HeaderName>,
+    ignores_payment: bool,
 }
 
 /// The part of a body that counts.
@@ -66,7 +74,7 @@ enum Content {
 }
 
 impl Fingerprinter {
-    /// Counts every body byte by byte, and no header.
+    /// Counts every body byte by byte, and no header but those of a payment.
     pub fn new() -> Self {
         Self::default()
     }
@@ -156,6 +164,26 @@ impl Fingerprinter {
         self
     }
 
+    /// Excludes the headers of a payment, `PAYMENT-SIGNATURE` and `X-PAYMENT`, unless [`header`](Self::header) names them.
+    ///
+    /// By default they count in a request that has them ([x402](https://github.com/x402-foundation/x402), versions 2 and
+    /// 1): a repeat of a paid request with another payment, or without one, is a 422 `key-reused`. Excluded, it gets the
+    /// paid response: for clients that begin every repeat without a payment, and whose scope is their own.
+    pub fn ignore_payment(mut self) -> Self {
+        self.ignores_payment = true;
+        self
+    }
+
+    /// The headers that count in this request, in the order in which they are hashed.
+    fn counted<'a>(&'a self, request: &'a Parts) -> impl Iterator<Item = &'a HeaderName> + Clone {
+        let counts = |name: &&HeaderName| {
+            !self.ignores_payment
+                && request.headers.contains_key(*name)
+                && !self.headers.contains(name)
+        };
+        self.headers.iter().chain(PAYMENT.iter().filter(counts))
+    }
+
     /// The hash state before a body of which every byte counts; `None` if the decision needs the whole body.
     pub(super) fn begin(&self, request: &Parts, uri: &Uri) -> Option<Sha256> {
         let may_differ = self.own.is_some()
@@ -214,7 +242,9 @@ impl Fingerprinter {
     /// The hash of everything but the body. The body comes last, and so needs no length.
     fn head(&self, request: &Parts, uri: &Uri, rule: &str) -> Sha256 {
         let mut hash = Sha256::new();
-        let is_plain = rule == "raw" && self.headers.is_empty();
+        let counted = self.counted(request);
+        let number = counted.clone().count();
+        let is_plain = rule == "raw" && number == 0;
         field(&mut hash, if is_plain { PLAIN } else { OTHER });
         field(&mut hash, request.method.as_str().as_bytes());
         field(&mut hash, uri.path().as_bytes());
@@ -224,8 +254,8 @@ impl Fingerprinter {
         if is_plain {
             return hash;
         }
-        count(&mut hash, self.headers.len());
-        for name in &self.headers {
+        count(&mut hash, number);
+        for name in counted {
             let values = request.headers.get_all(name);
             field(&mut hash, name.as_str().as_bytes());
             count(&mut hash, values.iter().count());
@@ -273,6 +303,7 @@ impl fmt::Debug for Fingerprinter {
             .field("multipart", &self.multipart)
             .field("own", &self.own.is_some())
             .field("headers", &self.headers)
+            .field("ignores_payment", &self.ignores_payment)
             .finish()
     }
 }

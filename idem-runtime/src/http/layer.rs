@@ -45,7 +45,8 @@ use crate::policy::{
 /// 6. Of a request that is to be executed, the limits: [`max_running`](Self::max_running) and
 ///    [`max_running_per_scope`](Self::max_running_per_scope), 503; the [`quota`](Self::quota), 429.
 ///
-/// Two requests are the same if their method, path, query and body are equal, byte by byte. Headers do not count.
+/// Two requests are the same if their method, path, query and body are equal, byte by byte. Headers do not count, but those of a
+/// payment (`PAYMENT-SIGNATURE`, `X-PAYMENT`).
 /// [`fingerprint`](Self::fingerprint) changes this: a JSON document that is written anew, a form with another boundary,
 /// headers that count. Under the feature `axum` the path is the one that the client wrote, in nested routers too.
 ///

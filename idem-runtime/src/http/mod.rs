@@ -18,7 +18,7 @@
 //! | has a key that came with another request ([`Fingerprinter`]) | 422 `key-reused` | draft, 2.4 and 2.7 |
 //! | repeats one that is still running | the response, if it comes within 5 s; then 409 `request-running` with `Retry-After` | draft, 2.6 and 2.7, where it is 409 at once: [`on_running`](IdempotencyLayer::on_running) |
 //! | repeats one that is done | its status, [stored headers](IdempotencyLayer#headers-that-are-stored) and body, and `idempotent-replayed: true` | draft, 2.6 |
-//! | repeats one that was refused with nothing done (by default 400, 401, 403, 404, 422, 429, 503, …) | the handler's new response | [`StatusPolicy`] |
+//! | repeats one that was refused with nothing done (by default 400, 403, 404, 422, 429, 503, …), or that got a challenge (401, 428, 402 with a demand for payment, …) | the handler's new response | [`StatusPolicy`] |
 //! | repeats one of unknown outcome (by default 500, 502, 504, …, a panic) | 500 `outcome-unknown`, [until that is known](#a-request-of-unknown-outcome) | [`StatusPolicy::ambiguous`] |
 //! | repeats one whose response was a stream, or too large | 500 `answer-lost` | [`IdempotencyLayer::max_response_bytes`] |
 //! | comes while the store is down, or the engine shuts down | 503 `unavailable` with `Retry-After` | RFC 9110, 15.6.4 |

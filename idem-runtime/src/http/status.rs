@@ -1,9 +1,15 @@
 //! Verdicts about a key, by the status of the response.
 
+use ::http::header::WWW_AUTHENTICATE;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 /// The header that tells SDKs whether to repeat a request.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");
+
+/// The header of a payment challenge, x402 version 2.
+const PAYMENT_REQUIRED: HeaderName = HeaderName::from_static("payment-required");
 
 /// Treatment of a key once its request has been answered.
 ///
@@ -42,13 +48,15 @@ pub enum KeyVerdict {
 /// |---|---|---|---|---|
 /// | 1xx, 2xx, 3xx | store | store | store | it was done |
 /// | 400, 422 | release | store | release | the request is not valid, and nothing was done: the client corrects it, and sends it with the same key or a new one |
-/// | 401, 403, 407 | release | store | release | the caller was not let in; the same request may be let in later |
+/// | 401, 407, 411, 417, 421, 425, 426, 428, 511 | release | **release** | release | a challenge: the client repeats the request with credentials, a length, a precondition, or over another connection |
+/// | 402 with a challenge (below) | release | **release** | release | a challenge: the client repeats the request with a payment |
+/// | 403 | release | store | release | the caller was not let in; the same request may be let in later |
 /// | 404, 412, 423 | release | store | store | the target does not exist, has changed (`If-Match` is no part of the request's fingerprint) or is locked: now, and perhaps not later |
-/// | 405, 406, 411, 413, 414, 415, 416, 417, 421, 426, 428, 431 | release | store | release | the server did not take the request in this form |
-/// | 425, 429 | release | store | release | not now: the request came too early or too often |
+/// | 405, 406, 413, 414, 415, 416, 431 | release | store | release | the server did not take the request in this form |
+/// | 429 | release | store | release | not now: the request came too often |
 /// | 409 | store | store | release | a conflict is a business answer ("sold out"); at Stripe, it is a request that still runs |
-/// | 402, 410, 424, 451, every other 4xx | store | store | store | a business answer |
-/// | 501, 503, 505, 506, 510, 511 | release | store | store | the server states that it did not try |
+/// | 402 without a challenge, 410, 424, 451, every other 4xx | store | store | store | a business answer ("card declined") |
+/// | 501, 503, 505, 506, 510 | release | store | store | the server states that it did not try |
 /// | 408, 500, 502, 504, 507, 508, every other 5xx, and above | **unknown** | store | store | ambiguous: it may have been done. A time-out layer inside answers 408 for a handler that it cut off |
 ///
 /// A layer *inside* this one answers in the handler's place: before the handler was called (authentication, limits,
@@ -56,14 +64,22 @@ pub enum KeyVerdict {
 /// should answer 408, 500 or 504. A layer that answers 503 for a handler that it cut off belongs outside, where this
 /// layer lets the handler run to its end; or its status is named: `.on(SERVICE_UNAVAILABLE, KeyVerdict::Unknown)`.
 ///
-/// [`ambiguous`](Self::ambiguous) changes the last line of the table, and [`on`](Self::on) changes any single status.
-/// idem's own refusals are never stored.
+/// A 402 is a challenge if it has the header `PAYMENT-REQUIRED` (x402, version 2) or `WWW-Authenticate` (L402, and other
+/// schemes of payment), or its body is a JSON object with a member `x402Version` (x402, version 1). The request that
+/// pays is another one: `PAYMENT-SIGNATURE` and `X-PAYMENT` [count](super::Fingerprinter::ignore_payment) in its
+/// fingerprint, so that the paid response is not replayed to a repeat with another payment or without one.
+///
+/// A redirect (307, 308) is stored: the request to its target is another one. So is a 303, which asks for a `GET`.
+///
+/// [`ambiguous`](Self::ambiguous) changes the last line of the table, and [`on`](Self::on) changes any single status,
+/// challenges included. idem's own refusals are never stored.
 ///
 /// Sources: [draft-ietf-httpapi-idempotency-key-header-07, section
 /// 2.6](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07#section-2.6);
 /// [RFC 9110, section 15](https://www.rfc-editor.org/rfc/rfc9110#section-15); Stripe's pages
 /// [Idempotent requests](https://docs.stripe.com/api/idempotent_requests) and [Advanced error
-/// handling](https://docs.stripe.com/error-low-level).
+/// handling](https://docs.stripe.com/error-low-level); x402's [HTTP
+/// transport](https://github.com/x402-foundation/x402/blob/main/specs/transports-v2/http.md).
 ///
 /// ```
 /// use http::StatusCode;
@@ -98,8 +114,34 @@ const CAREFUL: &[u16] = &[
 
 const STRIPE: &[u16] = &[
     400, 401, 403, 405, 406, 407, 409, 411, 413, 414, 415, 416, 417, 421, 422, 425, 426, 428, 429,
-    431,
+    431, 511,
 ];
+
+/// The statuses that ask for the same request with something added, or sent in another way (RFC 9110, section 15.5;
+/// RFC 6585, sections 3 and 6; RFC 8470, section 5.2).
+const CHALLENGES: &[u16] = &[401, 407, 411, 417, 421, 425, 426, 428, 511];
+
+/// A payment challenge in a body, x402 version 1.
+#[derive(Deserialize)]
+struct PaymentChallenge {
+    #[serde(rename = "x402Version")]
+    _version: IgnoredAny,
+}
+
+/// Whether a 402 is a challenge.
+pub(super) enum Challenge {
+    /// By its header, or because it is none.
+    Is(bool),
+    /// If its body is one: see [`is_payment_challenge`].
+    ByBody,
+}
+
+/// Whether the body of a 402 asks for a payment.
+pub(super) fn is_payment_challenge(body: &[u8]) -> bool {
+    // A map only: serde reads a struct from a list too.
+    let is_object = body.trim_ascii_start().starts_with(b"{");
+    is_object && serde_json::from_slice::<PaymentChallenge>(body).is_ok()
+}
 
 /// Whether the request may have been done.
 fn is_ambiguous(code: u16) -> bool {
@@ -129,12 +171,13 @@ impl StatusPolicy {
 
     /// The draft's rule: a repeat gets the earlier result, whatever it was.
     ///
-    /// In the draft's words, "success or an error". Refusing a repeat of a running request at once is another setting:
+    /// In the draft's words, "success or an error". A challenge is neither: it asks for the same request with something
+    /// added, and releases the key. Refusing a repeat of a running request at once is another setting:
     /// [`OnRunning::Reject`](crate::OnRunning::Reject) of [`on_running`](super::IdempotencyLayer::on_running).
     #[must_use]
     pub fn draft() -> Self {
         Self {
-            released: &[],
+            released: CHALLENGES,
             ambiguous: KeyVerdict::Store,
             ..Self::careful()
         }
@@ -178,7 +221,21 @@ impl StatusPolicy {
         self
     }
 
-    /// The treatment of a key after this status.
+    /// Whether a response is a payment challenge, which releases the key. No other status needs more than its number.
+    pub(super) fn challenge(&self, status: StatusCode, headers: &HeaderMap) -> Challenge {
+        let is_named = self.own.iter().any(|(of, _)| *of == status);
+        if status != StatusCode::PAYMENT_REQUIRED || is_named {
+            return Challenge::Is(false);
+        }
+        let has = |name| headers.contains_key(name);
+        if has(PAYMENT_REQUIRED) || has(WWW_AUTHENTICATE) {
+            Challenge::Is(true)
+        } else {
+            Challenge::ByBody
+        }
+    }
+
+    /// The treatment of a key after this status; of a 402, after one without a challenge.
     #[must_use]
     pub fn verdict(&self, status: StatusCode) -> KeyVerdict {
         let own = self.own.iter().rev().find(|(of, _)| *of == status);
@@ -253,11 +310,32 @@ mod tests {
     }
 
     #[test]
-    fn the_draft_repeats_successes_and_errors() {
-        assert_eq!(
-            with(&StatusPolicy::draft(), KeyVerdict::Store),
-            rest(100, &[])
-        );
+    fn the_draft_repeats_successes_and_errors_but_no_challenge() {
+        let policy = StatusPolicy::draft();
+        assert_eq!(with(&policy, KeyVerdict::Release), CHALLENGES);
+        assert_eq!(with(&policy, KeyVerdict::Store), rest(100, CHALLENGES));
+    }
+
+    #[test]
+    fn a_body_is_a_payment_challenge_by_one_member() {
+        let challenges = [
+            r#"{"x402Version":1}"#,
+            " {\"accepts\":[],\"x402Version\":null}",
+        ];
+        let others = [
+            "",
+            "x402Version",
+            "[1]",
+            r#"{"error":"card_declined"}"#,
+            r#"{"data":{"x402Version":1}}"#,
+            r#"{"x402Version":1"#,
+        ];
+        for body in challenges {
+            assert!(is_payment_challenge(body.as_bytes()), "{body}");
+        }
+        for body in others {
+            assert!(!is_payment_challenge(body.as_bytes()), "{body}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
 
 mod bodies;
+mod challenges;
 mod client;
 mod disconnects;
 mod draft;
