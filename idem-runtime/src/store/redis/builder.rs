@@ -9,6 +9,7 @@ use super::batches::Batches;
 use super::cluster::Cluster;
 use super::core::RedisCore;
 use super::durability::Durability;
+use super::limits::Limits;
 use super::link::Target;
 use super::notify::Subscribers;
 use super::probe::{ProbeOptions, Report, Server};
@@ -16,7 +17,6 @@ use super::script::Scripts;
 use super::server::{ConnectionSettings, RedisServer};
 use super::source::{Deployment, RedisSource, SourceOptions};
 use super::store::RedisStore;
-use super::timeouts::Timeouts;
 use super::topology::Topology;
 use crate::store::StoreError;
 use crate::store::server_clock::ServerClock;
@@ -93,9 +93,10 @@ impl RedisStoreBuilder {
     /// A larger one is refused with [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge) and left unchanged.
     ///
     /// The store requests one byte more than that at most, with one exception. The reply to a claim by `SET … NX GET`
-    /// is the whole record, whatever its length. The first such reply that is too large is the last one: from then on
-    /// this store makes its claims by script, which checks the length first. So a writer of Redis can make each
-    /// process fetch records above the limit once, and not at each call.
+    /// is the whole record, whatever its length. It is discarded while it arrives, above 1 MiB and the limit, unless the
+    /// connection is over TLS, where it is in memory as a whole. The first such reply that is too large is the last one:
+    /// from then on this store makes its claims by script, which checks the length first. So a writer of Redis can make
+    /// each process fetch records above the limit once, and not at each call.
     pub fn max_record_bytes(mut self, max_record_bytes: usize) -> Self {
         self.max_record_bytes = max_record_bytes;
         self
@@ -163,9 +164,10 @@ impl RedisStoreBuilder {
     /// May be dropped; the connection is closed.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         let settings = |wait_connections| ConnectionSettings {
-            timeouts: Timeouts {
+            limits: Limits {
                 connect: self.connect_timeout,
                 response: self.response_timeout,
+                text_bytes: Limits::text_of_record(self.max_record_bytes),
             },
             durability: self.durability,
             wait_connections,
@@ -229,10 +231,10 @@ impl RedisStoreBuilder {
         let reads_declarations = report.reads_declarations();
         let stages_large = reads_declarations && settings.durability == Durability::Acknowledged;
         let subscribers = if let (Topology::Single(_), Some(target)) = (&link, target) {
-            Subscribers::of_server(target, sharded, settings.timeouts)
+            Subscribers::of_server(target, sharded, settings.limits)
         } else {
             let cluster = Cluster::new(&seeds, background_settings, &observers)?;
-            Subscribers::of_cluster(cluster, sharded, settings.timeouts)
+            Subscribers::of_cluster(cluster, sharded, settings.limits)
         };
         let scripts = Scripts::new(&report);
         Ok(RedisStore::new(RedisCore {

@@ -29,8 +29,8 @@ use self::time::ServerTime;
 use self::wire::PendingReplies;
 pub(super) use self::wire::{BatchCommand, BatchScript};
 use super::failure::{Failure, breaks_connection, connect_error, is_replica_error, is_silence};
+use super::limits::Limits;
 use super::reply::time_of;
-use super::timeouts::Timeouts;
 use crate::store::pace::Crowded;
 use crate::store::server_clock::ServerClock;
 use crate::store::{Admission, StoreError};
@@ -55,7 +55,7 @@ const REPLICA_AGE: Duration = Duration::from_secs(1);
 /// Its driver runs on the runtime that made it.
 pub(super) struct Link {
     target: Target,
-    timeouts: Timeouts,
+    limits: Limits,
     live: Mutex<Option<Arc<LiveConnection>>>,
     /// One task at a time connects; the others wait for its result.
     connecting: tokio::sync::Mutex<()>,
@@ -82,10 +82,10 @@ struct LiveConnection {
 }
 
 impl Link {
-    pub(super) fn new(target: Target, timeouts: Timeouts, clock: Arc<ServerClock>) -> Self {
+    pub(super) fn new(target: Target, limits: Limits, clock: Arc<ServerClock>) -> Self {
         Self {
             target,
-            timeouts,
+            limits,
             live: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
             failure: Mutex::default(),
@@ -205,7 +205,7 @@ impl Link {
 
     /// The connection, if it is usable.
     fn current(&self) -> Option<Arc<LiveConnection>> {
-        self.target.listen_for_failovers(self.timeouts);
+        self.target.listen_for_failovers(self.limits);
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         let live = live.as_ref()?;
         (live.generation == self.target.generation()).then(|| Arc::clone(live))
@@ -228,7 +228,7 @@ impl Link {
         // Read before connecting: a change in between is noticed at the next command.
         let generation = self.target.generation();
         let known = self.known.load(Ordering::Relaxed);
-        match self.target.connect(self.timeouts, known).await {
+        match self.target.connect(self.limits, known).await {
             Ok(connection) => {
                 self.known.store(true, Ordering::Relaxed);
                 let live = Arc::new(LiveConnection {

@@ -12,6 +12,7 @@ mod core;
 mod durability;
 mod failure;
 mod front;
+mod limits;
 mod link;
 mod listing;
 mod notify;
@@ -27,7 +28,6 @@ mod sentinel;
 mod server;
 mod source;
 mod store;
-mod timeouts;
 #[cfg(feature = "redis-tls")]
 mod tls;
 mod topology;

@@ -16,7 +16,7 @@ use self::election::Election;
 use self::failover::FailoverListeners;
 use self::query::{Primary, query, unavailable};
 use super::address::client_at;
-use super::timeouts::Timeouts;
+use super::limits::Limits;
 use crate::store::StoreError;
 
 /// Wait for the other sentinels after the first reply.
@@ -63,18 +63,18 @@ impl Sentinels {
     ///
     /// A sentinel that is cut off from the others does not know that it is late, and at first only the sentinel that
     /// leads a failover knows of it.
-    pub(super) async fn primary(&self, timeouts: Timeouts) -> Result<Client, StoreError> {
-        self.listen(timeouts);
+    pub(super) async fn primary(&self, limits: Limits) -> Result<Client, StoreError> {
+        self.listen(limits);
         let mut queries = JoinSet::new();
         for client in &self.0.sentinels {
             queries.spawn(query(
                 client.clone(),
                 self.0.election.service().to_owned(),
-                timeouts,
+                limits,
             ));
         }
         let most = self.0.sentinels.len() / 2 + 1;
-        let mut until = Instant::now() + timeouts.connect + timeouts.response;
+        let mut until = Instant::now() + limits.connect + limits.response;
         let (mut replies, mut best, mut failure) = (0, None::<Primary>, None);
         while let Ok(Some(reply)) = timeout_at(until, queries.join_next()).await {
             match reply {
@@ -108,14 +108,10 @@ impl Sentinels {
     /// Starts the failover listeners, unless they run.
     ///
     /// Their runtime may have ended while another one drives the connection to the server.
-    pub(super) fn listen(&self, timeouts: Timeouts) {
+    pub(super) fn listen(&self, limits: Limits) {
         let listeners = self.0.listeners.lock();
         let mut listeners = listeners.unwrap_or_else(PoisonError::into_inner);
-        listeners.start(
-            &Arc::downgrade(&self.0.election),
-            &self.0.sentinels,
-            timeouts,
-        );
+        listeners.start(&Arc::downgrade(&self.0.election), &self.0.sentinels, limits);
     }
 }
 

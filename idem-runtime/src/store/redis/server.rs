@@ -8,9 +8,9 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::durability::{Durability, WriteConcern};
 use super::failure::Failure;
+use super::limits::Limits;
 use super::link::{Link, ReplicaWait, RoutedCommand, Target};
 use super::reply::wrote;
-use super::timeouts::Timeouts;
 use crate::store::Admission;
 use crate::store::pace::Crowded;
 use crate::store::server_clock::ServerClock;
@@ -18,7 +18,7 @@ use crate::store::server_clock::ServerClock;
 /// Settings of a server's connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConnectionSettings {
-    pub(super) timeouts: Timeouts,
+    pub(super) limits: Limits,
     pub(super) durability: Durability,
     /// Largest number of writes that wait for replicas at once.
     pub(super) wait_connections: usize,
@@ -38,20 +38,20 @@ impl RedisServer {
         settings: ConnectionSettings,
         clock: Arc<ServerClock>,
     ) -> Self {
-        let ConnectionSettings { timeouts, .. } = settings;
+        let ConnectionSettings { limits, .. } = settings;
         let wait_pool = match settings.durability {
             Durability::Acknowledged | Durability::Replicated(0) => None,
             Durability::Replicated(replicas) => Some(WaitPool {
                 target: target.clone(),
-                timeouts,
+                limits,
                 clock: Arc::clone(&clock),
-                replicas: ReplicaWait::for_replicas(replicas, timeouts),
+                replicas: ReplicaWait::for_replicas(replicas, limits),
                 free: Semaphore::new(settings.wait_connections),
                 idle: Mutex::default(),
             }),
         };
         Self {
-            link: Link::new(target.clone(), timeouts, clock),
+            link: Link::new(target.clone(), limits, clock),
             wait_pool,
         }
     }
@@ -125,7 +125,7 @@ impl RedisServer {
 /// Connections for `WAIT`, which blocks its connection and covers the writes of that connection.
 struct WaitPool {
     target: Target,
-    timeouts: Timeouts,
+    limits: Limits,
     clock: Arc<ServerClock>,
     replicas: ReplicaWait,
     free: Semaphore,
@@ -159,9 +159,7 @@ impl WaitPool {
     fn take(&self) -> Link {
         // Last in, first out, so that a few connections stay warm.
         let idle = self.idle().pop();
-        idle.unwrap_or_else(|| {
-            Link::new(self.target.clone(), self.timeouts, Arc::clone(&self.clock))
-        })
+        idle.unwrap_or_else(|| Link::new(self.target.clone(), self.limits, Arc::clone(&self.clock)))
     }
 }
 

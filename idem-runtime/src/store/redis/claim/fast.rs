@@ -47,6 +47,15 @@ impl RedisCore {
         self.fast_reply(request, now, reply)
     }
 
+    /// Refuses a record that is too large.
+    ///
+    /// Only the plain command cannot check the length first. A client that can write such a record can write more of
+    /// them, so this store makes its claims by script from now on, which returns the length only.
+    fn check_claimed(&self, bytes: usize) -> Result<(), StoreError> {
+        self.check_size(bytes)
+            .inspect_err(|_| self.disable_fast_claims())
+    }
+
     /// Reads the reply to the plain command; `None`: the script must decide.
     fn fast_reply(
         &self,
@@ -62,14 +71,14 @@ impl RedisCore {
                 journal: Journal::default(),
             })),
             Ok(Value::BulkString(bytes)) => {
-                // Only this command cannot check the length first. A client that can write such a record can write
-                // more of them, so this store makes its claims by script from now on, which returns the length only.
-                if let Err(error) = self.check_size(bytes.len()) {
-                    self.disable_fast_claims();
-                    return Err(error);
-                }
+                self.check_claimed(bytes.len())?;
                 let record = Record::decode(bytes.into());
                 Ok(record.ok().and_then(|record| verdict(record, request, now)))
+            }
+            // A text that the connection has discarded.
+            Ok(Value::Int(bytes)) => {
+                self.check_claimed(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+                Ok(None)
             }
             Ok(_) => Ok(None),
             Err(Failure::Reply(error)) if is_refusal(&error) => {

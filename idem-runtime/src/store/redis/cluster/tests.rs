@@ -50,12 +50,13 @@ fn cluster(seeds: &[&str]) -> Cluster {
         .iter()
         .map(|url| Client::open(*url).unwrap())
         .collect();
-    let timeouts = crate::store::redis::timeouts::Timeouts {
+    let limits = crate::store::redis::limits::Limits {
         connect: Duration::from_secs(1),
         response: Duration::from_secs(1),
+        text_bytes: usize::MAX,
     };
     let settings = ConnectionSettings {
-        timeouts,
+        limits,
         durability: crate::store::redis::Durability::Acknowledged,
         wait_connections: 1,
     };

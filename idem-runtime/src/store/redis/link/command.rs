@@ -4,7 +4,7 @@ use redis::{Cmd, Value};
 
 pub(crate) use super::words::{Words, WriteCommand};
 use crate::store::redis::failure::Failure;
-use crate::store::redis::timeouts::Timeouts;
+use crate::store::redis::limits::Limits;
 
 /// One command, or two that are sent together.
 #[derive(Clone, Copy)]
@@ -75,8 +75,8 @@ pub(crate) struct ReplicaWait {
 
 impl ReplicaWait {
     /// Waits for half of the time limit of a reply, so that the reply to `WAIT` still arrives with their number.
-    pub(crate) fn for_replicas(wanted: u32, timeouts: Timeouts) -> Self {
-        let millis = (timeouts.response / 2).as_millis().max(1);
+    pub(crate) fn for_replicas(wanted: u32, limits: Limits) -> Self {
+        let millis = (limits.response / 2).as_millis().max(1);
         let mut command = redis::cmd("WAIT");
         command.arg(wanted).arg(millis.to_string());
         Self { wanted, command }

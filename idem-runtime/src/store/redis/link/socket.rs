@@ -16,47 +16,35 @@ use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 
 use super::wire::Wire;
-use crate::store::redis::timeouts::Timeouts;
+use crate::store::redis::limits::Limits;
 
 /// Connects and logs in; `None`: the address requires the client library.
-pub(super) async fn connect(
-    info: &ConnectionInfo,
-    timeouts: Timeouts,
-) -> Option<RedisResult<Wire>> {
+pub(super) async fn connect(info: &ConnectionInfo, limits: Limits) -> Option<RedisResult<Wire>> {
     let connected = async {
         Some(match info.addr() {
-            ConnectionAddr::Tcp(host, port) => tcp(host, *port, info, timeouts).await,
+            ConnectionAddr::Tcp(host, port) => tcp(host, *port, info, limits).await,
             #[cfg(unix)]
-            ConnectionAddr::Unix(path) => unix(path, info, timeouts).await,
+            ConnectionAddr::Unix(path) => unix(path, info, limits).await,
             _ => return None,
         })
     };
-    tokio::time::timeout(timeouts.connect, connected)
+    tokio::time::timeout(limits.connect, connected)
         .await
         .unwrap_or_else(|_| Some(Err(io::Error::from(io::ErrorKind::TimedOut).into())))
 }
 
-async fn tcp(
-    host: &str,
-    port: u16,
-    info: &ConnectionInfo,
-    timeouts: Timeouts,
-) -> RedisResult<Wire> {
+async fn tcp(host: &str, port: u16, info: &ConnectionInfo, limits: Limits) -> RedisResult<Wire> {
     let stream = first_of(host, port).await?;
     set(&stream, info.tcp_settings())?;
     let (read, write) = logged_in(stream, info).await?.into_split();
-    Ok(Wire::new(read, write, timeouts.response))
+    Ok(Wire::new(read, write, limits))
 }
 
 #[cfg(unix)]
-async fn unix(
-    path: &std::path::Path,
-    info: &ConnectionInfo,
-    timeouts: Timeouts,
-) -> RedisResult<Wire> {
+async fn unix(path: &std::path::Path, info: &ConnectionInfo, limits: Limits) -> RedisResult<Wire> {
     let stream = UnixStream::connect(path).await?;
     let (read, write) = logged_in(stream, info).await?.into_split();
-    Ok(Wire::new(read, write, timeouts.response))
+    Ok(Wire::new(read, write, limits))
 }
 
 /// The first address of the host that accepts a connection. All are tried at once, since one of them may be silent.

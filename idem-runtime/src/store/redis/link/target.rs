@@ -6,8 +6,8 @@ use super::connection::Connection;
 use super::socket;
 use crate::store::redis::address::place;
 use crate::store::redis::failure::connect_error;
+use crate::store::redis::limits::Limits;
 use crate::store::redis::sentinel::Sentinels;
-use crate::store::redis::timeouts::Timeouts;
 use crate::store::redis::value::text_pairs;
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -22,33 +22,33 @@ pub(crate) enum Target {
 
 impl Target {
     /// A client of the current server, for subscriptions.
-    pub(crate) async fn client(&self, timeouts: Timeouts) -> Result<Client, StoreError> {
+    pub(crate) async fn client(&self, limits: Limits) -> Result<Client, StoreError> {
         match self {
             Self::Server(client) => Ok(Client::clone(client)),
-            Self::Primary(sentinels) => sentinels.primary(timeouts).await,
+            Self::Primary(sentinels) => sentinels.primary(limits).await,
         }
     }
 
     /// Connects. `known`: an earlier attempt succeeded.
     pub(super) async fn connect(
         &self,
-        timeouts: Timeouts,
+        limits: Limits,
         known: bool,
     ) -> Result<Connection, StoreError> {
         match self {
-            Self::Server(client) => one(client, timeouts, known).await,
+            Self::Server(client) => one(client, limits, known).await,
             Self::Primary(sentinels) => {
-                let client = sentinels.primary(timeouts).await?;
-                let connection = one(&client, timeouts, known).await?;
+                let client = sentinels.primary(limits).await?;
+                let connection = one(&client, limits, known).await?;
                 is_primary(&client, connection).await
             }
         }
     }
 
     /// Starts the failover listeners, unless they run. They change `generation` on a failover.
-    pub(super) fn listen_for_failovers(&self, timeouts: Timeouts) {
+    pub(super) fn listen_for_failovers(&self, limits: Limits) {
         if let Self::Primary(sentinels) = self {
-            sentinels.listen(timeouts);
+            sentinels.listen(limits);
         }
     }
 
@@ -75,12 +75,12 @@ impl Target {
     }
 }
 
-async fn one(client: &Client, timeouts: Timeouts, known: bool) -> Result<Connection, StoreError> {
-    let wire = socket::connect(client.get_connection_info(), timeouts).await;
+async fn one(client: &Client, limits: Limits, known: bool) -> Result<Connection, StoreError> {
+    let wire = socket::connect(client.get_connection_info(), limits).await;
     let connected = if let Some(wire) = wire {
         wire.map(Connection::Wire)
     } else {
-        let config = timeouts.config();
+        let config = limits.config();
         let connected = client.get_multiplexed_async_connection_with_config(&config);
         connected.await.map(Connection::library)
     };

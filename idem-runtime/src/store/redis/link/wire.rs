@@ -34,23 +34,27 @@ use super::command::{Words, WriteCommand};
 use super::pipeline::Replies;
 use crate::store::Admission;
 use crate::store::pace::{Crowded, admits};
+use crate::store::redis::limits::Limits;
 
 /// A connection with a queue of commands; dropping it closes both.
+///
+/// A reply that is a text longer than `Limits::text_bytes` is discarded while it arrives. The sender gets its length, as
+/// a number, in its place.
 pub(super) struct Wire(Arc<Shared>);
 
 impl Wire {
     /// Starts the task on the calling runtime, where the halves of the connection must have been made.
-    pub(super) fn new<R, W>(read: R, write: W, response: Duration) -> Self
+    pub(super) fn new<R, W>(read: R, write: W, limits: Limits) -> Self
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let shared = Arc::new(Shared {
-            state: Mutex::new(State::new(Box::new(write), response)),
+            state: Mutex::new(State::new(Box::new(write), limits.response)),
             is_crowded: AtomicBool::new(false),
             runtime: Handle::current().id(),
         });
-        tokio::spawn(Driver::new(Arc::clone(&shared), read).run());
+        tokio::spawn(Driver::new(Arc::clone(&shared), read, limits.text_bytes).run());
         Self(shared)
     }
 

@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use crate::store::StoreError;
 use crate::store::redis::address::place;
 use crate::store::redis::failure::connect_error;
+use crate::store::redis::limits::Limits;
 use crate::store::redis::link::Target;
-use crate::store::redis::timeouts::Timeouts;
 
 /// A connection that subscribes. Its driver runs on the runtime that opened it.
 pub(super) struct SubscriberConnection {
@@ -41,19 +41,19 @@ impl SubscriberConnection {
     pub(super) async fn open(
         target: &Target,
         sharded: bool,
-        timeouts: Timeouts,
+        limits: Limits,
     ) -> Result<Self, StoreError> {
-        let client = target.client(timeouts).await?;
+        let client = target.client(limits).await?;
         let opened = if sharded {
-            Self::sharded(&client, timeouts).await
+            Self::sharded(&client, limits).await
         } else {
-            Self::plain(&client, timeouts).await
+            Self::plain(&client, limits).await
         };
         opened.map_err(|error| connect_error(&place(&client), error, true))
     }
 
-    async fn plain(client: &Client, timeouts: Timeouts) -> RedisResult<Self> {
-        let opened = timeout(timeouts.connect, client.get_async_pubsub()).await;
+    async fn plain(client: &Client, limits: Limits) -> RedisResult<Self> {
+        let opened = timeout(limits.connect, client.get_async_pubsub()).await;
         let (sink, stream) = opened.map_err(|_| late())??.split();
         Ok(Self {
             commands: CommandSink::Plain(sink),
@@ -61,13 +61,13 @@ impl SubscriberConnection {
         })
     }
 
-    async fn sharded(client: &Client, timeouts: Timeouts) -> RedisResult<Self> {
+    async fn sharded(client: &Client, limits: Limits) -> RedisResult<Self> {
         let info = client.get_connection_info().clone();
         let redis = info.redis_settings().clone();
         let redis = redis.set_protocol(ProtocolVersion::RESP3);
         let client = Client::open(info.set_redis_settings(redis))?;
         let (sender, receiver) = unbounded_channel();
-        let config = timeouts.config().set_push_sender(sender);
+        let config = limits.config().set_push_sender(sender);
         let opened = client.get_multiplexed_async_connection_with_config(&config);
         Ok(Self {
             commands: CommandSink::Sharded(opened.await?),

@@ -23,8 +23,8 @@ use crate::record::Owner;
 use crate::store::redis::address::place;
 use crate::store::redis::durability::WriteConcern;
 use crate::store::redis::failure::{connect_error, store_error};
+use crate::store::redis::limits::Limits;
 use crate::store::redis::link::{RoutedCommand, Target, Words};
-use crate::store::redis::timeouts::Timeouts;
 use crate::store::redis::topology::Topology;
 use crate::store::{Hearing, Listener, StoreError, StoreErrorKind};
 
@@ -110,17 +110,17 @@ impl ResolutionListener {
         let mut backoff = Backoff::new(&Owner::random());
         let mut warned = false;
         loop {
-            let Some((source, timeouts)) =
+            let Some((source, limits)) =
                 (self.subscribers.upgrade()).map(|subscribers| subscribers.broadcast_source())
             else {
                 return;
             };
-            let pause = match self.open(&source, timeouts).await {
+            let pause = match self.open(&source, limits).await {
                 Ok(connection) => {
                     backoff = Backoff::new(&Owner::random());
                     warned = false;
                     self.hearing(Hearing::All);
-                    let goes_on = self.deliver(connection, timeouts).await;
+                    let goes_on = self.deliver(connection, limits).await;
                     self.hearing(Hearing::Nothing);
                     if !goes_on {
                         return;
@@ -151,17 +151,17 @@ impl ResolutionListener {
     async fn open(
         &self,
         source: &BroadcastSource,
-        timeouts: Timeouts,
+        limits: Limits,
     ) -> Result<ResolutionConnection, StoreError> {
         let target = source.target(&self.channel).await?;
         let generation = target.generation();
-        let client = target.client(timeouts).await?;
-        let opened = timeout(timeouts.connect, client.get_async_pubsub()).await;
+        let client = target.client(limits).await?;
+        let opened = timeout(limits.connect, client.get_async_pubsub()).await;
         let opened = opened.map_err(|_| lost())?;
         let (mut sink, stream) = opened
             .map_err(|error| connect_error(&place(&client), error, true))?
             .split();
-        let subscribed = timeout(timeouts.response, sink.subscribe(&self.channel)).await;
+        let subscribed = timeout(limits.response, sink.subscribe(&self.channel)).await;
         let subscribed = subscribed.map_err(|_| lost())?;
         subscribed.map_err(|error| store_error("listening to resolutions", error))?;
         Ok(ResolutionConnection {
@@ -173,7 +173,7 @@ impl ResolutionListener {
     }
 
     /// Delivers resolutions until the connection is no longer usable. Returns whether the listener still exists.
-    async fn deliver(&self, mut connection: ResolutionConnection, timeouts: Timeouts) -> bool {
+    async fn deliver(&self, mut connection: ResolutionConnection, limits: Limits) -> bool {
         loop {
             // The old primary of a failover may still be connected.
             if connection.target.generation() != connection.generation {
@@ -195,7 +195,7 @@ impl ResolutionListener {
                         return false;
                     }
                     let ping: RedisResult<Value> =
-                        match timeout(timeouts.response, connection.sink.ping()).await {
+                        match timeout(limits.response, connection.sink.ping()).await {
                             Ok(reply) => reply,
                             Err(_) => return true,
                         };

@@ -191,7 +191,7 @@ impl<'a> Session<'a> {
             self.leaving.push(name.clone());
         }
         let commands = self.connection.commands.clone();
-        let response = self.subscriptions.timeouts.response;
+        let response = self.subscriptions.limits.response;
         let mut reply: Pin<Box<dyn Future<Output = SessionReply> + Send>> = Box::pin(async move {
             let reply = timeout(response, async {
                 match &request {

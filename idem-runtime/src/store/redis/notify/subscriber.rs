@@ -24,8 +24,8 @@ use crate::env::backoff::Backoff;
 use crate::identity::operation::RecordKey;
 use crate::record::Owner;
 use crate::store::redis::cluster::Cluster;
+use crate::store::redis::limits::Limits;
 use crate::store::redis::link::Target;
-use crate::store::redis::timeouts::Timeouts;
 use crate::store::{StoreError, StoreErrorKind, Watch};
 
 /// Outcome of a request to watch a key.
@@ -48,9 +48,9 @@ impl Subscriber {
         target: Target,
         cluster: Option<Arc<Cluster>>,
         sharded: bool,
-        timeouts: Timeouts,
+        limits: Limits,
     ) -> Self {
-        Self(Subscriptions::new(target, cluster, sharded, timeouts))
+        Self(Subscriptions::new(target, cluster, sharded, limits))
     }
 
     /// Watches a key, from the server's confirmation on.
@@ -63,7 +63,7 @@ impl Subscriber {
             return Ok(WatchOutcome::Refused);
         };
         let settled = progress.wait_for(Progress::is_settled);
-        match timeout(self.0.timeouts.response, settled).await {
+        match timeout(self.0.limits.response, settled).await {
             Ok(Ok(progress)) => match &*progress {
                 Progress::Refused => Ok(WatchOutcome::Refused),
                 Progress::Moved => Ok(WatchOutcome::Moved),
@@ -94,8 +94,8 @@ impl Subscriber {
         &self.0.target
     }
 
-    pub(super) fn timeouts(&self) -> Timeouts {
-        self.0.timeouts
+    pub(super) fn limits(&self) -> Limits {
+        self.0.limits
     }
 
     /// Whether no key is watched here.
@@ -140,7 +140,7 @@ async fn run(task: SubscriptionTask) {
         match SubscriberConnection::open(
             &subscriptions.target,
             subscriptions.sharded,
-            subscriptions.timeouts,
+            subscriptions.limits,
         )
         .await
         {

@@ -7,8 +7,8 @@ use super::subscriber::{Subscriber, WatchOutcome};
 use crate::identity::operation::RecordKey;
 use crate::store::redis::address::Address;
 use crate::store::redis::cluster::Cluster;
+use crate::store::redis::limits::Limits;
 use crate::store::redis::link::Target;
-use crate::store::redis::timeouts::Timeouts;
 use crate::store::{StoreError, StoreErrorKind, Watch};
 
 /// Attempts to follow a key to another node before the watch fails.
@@ -28,20 +28,20 @@ pub(crate) enum Subscribers {
 pub(crate) struct ClusterSubscribers {
     cluster: Arc<Cluster>,
     sharded: bool,
-    timeouts: Timeouts,
+    limits: Limits,
     subscribers: Mutex<HashMap<Address, Arc<Subscriber>>>,
 }
 
 impl Subscribers {
-    pub(crate) fn of_server(target: Target, sharded: bool, timeouts: Timeouts) -> Self {
-        Self::Server(Subscriber::new(target, None, sharded, timeouts))
+    pub(crate) fn of_server(target: Target, sharded: bool, limits: Limits) -> Self {
+        Self::Server(Subscriber::new(target, None, sharded, limits))
     }
 
-    pub(crate) fn of_cluster(cluster: Cluster, sharded: bool, timeouts: Timeouts) -> Self {
+    pub(crate) fn of_cluster(cluster: Cluster, sharded: bool, limits: Limits) -> Self {
         Self::Cluster(ClusterSubscribers {
             cluster: Arc::new(cluster),
             sharded,
-            timeouts,
+            limits,
             subscribers: Mutex::default(),
         })
     }
@@ -71,15 +71,15 @@ impl Subscribers {
     }
 
     /// The source of messages that concern no single key, and the time limits.
-    pub(crate) fn broadcast_source(&self) -> (BroadcastSource, Timeouts) {
+    pub(crate) fn broadcast_source(&self) -> (BroadcastSource, Limits) {
         match self {
             Self::Server(subscriber) => {
                 let target = subscriber.target().clone();
-                (BroadcastSource::Server(target), subscriber.timeouts())
+                (BroadcastSource::Server(target), subscriber.limits())
             }
             Self::Cluster(nodes) => (
                 BroadcastSource::Cluster(Arc::clone(&nodes.cluster)),
-                nodes.timeouts,
+                nodes.limits,
             ),
         }
     }
@@ -137,12 +137,7 @@ impl ClusterSubscribers {
         nodes.retain(|at, node| self.cluster.has(at) || !node.is_idle());
         let target = Target::Server(Box::new(self.cluster.client(&at)?));
         let cluster = Some(Arc::clone(&self.cluster));
-        let node = Arc::new(Subscriber::new(
-            target,
-            cluster,
-            self.sharded,
-            self.timeouts,
-        ));
+        let node = Arc::new(Subscriber::new(target, cluster, self.sharded, self.limits));
         nodes.insert(at, Arc::clone(&node));
         Ok(node)
     }

@@ -11,8 +11,8 @@ use tokio::sync::{Notify, watch};
 use super::channels::{Channels, Progress};
 use crate::identity::operation::RecordKey;
 use crate::store::redis::cluster::Cluster;
+use crate::store::redis::limits::Limits;
 use crate::store::redis::link::Target;
-use crate::store::redis::timeouts::Timeouts;
 use crate::store::{Feed, StoreError, Watch, Watchers};
 
 /// Pause before a refused subscription is tried again.
@@ -25,7 +25,7 @@ pub(super) struct Subscriptions {
     pub(super) cluster: Option<Arc<Cluster>>,
     /// Scripts publish to the shard of the key alone.
     pub(super) sharded: bool,
-    pub(super) timeouts: Timeouts,
+    pub(super) limits: Limits,
     pub(super) watchers: Watchers,
     pub(super) state: Mutex<SubscriptionState>,
     /// Wakes the subscription task.
@@ -75,13 +75,13 @@ impl Subscriptions {
         target: Target,
         cluster: Option<Arc<Cluster>>,
         sharded: bool,
-        timeouts: Timeouts,
+        limits: Limits,
     ) -> Arc<Self> {
         Arc::new_cyclic(|subscriptions: &Weak<Self>| Self {
             target,
             cluster,
             sharded,
-            timeouts,
+            limits,
             watchers: Watchers::fed_by(subscriptions.clone()),
             state: Mutex::default(),
             work: Notify::new(),

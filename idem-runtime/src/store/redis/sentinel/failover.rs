@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use super::election::Election;
 use super::query::query;
-use crate::store::redis::timeouts::Timeouts;
+use crate::store::redis::limits::Limits;
 
 /// Pause before a sentinel that does not answer is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -38,14 +38,14 @@ impl FailoverListeners {
         &mut self,
         election: &Weak<Election>,
         sentinels: &[Client],
-        timeouts: Timeouts,
+        limits: Limits,
     ) {
         if !self.0.is_empty() && self.0.iter().all(|task| !task.is_finished()) {
             return;
         }
         self.stop();
         for client in sentinels {
-            let listener = listen(election.clone(), client.clone(), timeouts);
+            let listener = listen(election.clone(), client.clone(), limits);
             self.0.push(tokio::spawn(listener).abort_handle());
         }
     }
@@ -63,13 +63,13 @@ impl Drop for FailoverListeners {
     }
 }
 
-async fn listen(election: Weak<Election>, client: Client, timeouts: Timeouts) {
+async fn listen(election: Weak<Election>, client: Client, limits: Limits) {
     loop {
-        if let Ok(Some(mut pubsub)) = timeout(timeouts.connect, subscribe(&client)).await {
+        if let Ok(Some(mut pubsub)) = timeout(limits.connect, subscribe(&client)).await {
             let mut messages = pubsub.on_message();
             loop {
                 // Before the first message, after each message, and after each silence.
-                if !catch_up(&election, &client, timeouts).await {
+                if !catch_up(&election, &client, limits).await {
                     break;
                 }
                 let next = std::future::poll_fn(|cx| Pin::new(&mut messages).poll_next(cx));
@@ -93,7 +93,7 @@ async fn listen(election: Weak<Election>, client: Client, timeouts: Timeouts) {
 }
 
 /// Queries the sentinel on a connection of its own. Returns whether it answers.
-async fn catch_up(election: &Weak<Election>, client: &Client, timeouts: Timeouts) -> bool {
+async fn catch_up(election: &Weak<Election>, client: &Client, limits: Limits) -> bool {
     let Some(service) = election
         .upgrade()
         .map(|election| election.service().to_owned())
@@ -101,8 +101,8 @@ async fn catch_up(election: &Weak<Election>, client: &Client, timeouts: Timeouts
         return false;
     };
     let asked = timeout(
-        timeouts.connect + timeouts.response,
-        query(client.clone(), service, timeouts),
+        limits.connect + limits.response,
+        query(client.clone(), service, limits),
     );
     match (asked.await, election.upgrade()) {
         (Ok(Ok(primary)), Some(election)) => {

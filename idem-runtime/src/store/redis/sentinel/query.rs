@@ -4,7 +4,7 @@ use redis::{Client, Pipeline, RedisError, Value};
 
 use crate::store::redis::address::{Address, place};
 use crate::store::redis::failure::{is_unknown_user, store_error};
-use crate::store::redis::timeouts::Timeouts;
+use crate::store::redis::limits::Limits;
 use crate::store::redis::value::{pairs, text};
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -20,9 +20,9 @@ pub(super) struct Primary {
 pub(super) async fn query(
     client: Client,
     service: String,
-    timeouts: Timeouts,
+    limits: Limits,
 ) -> Result<Primary, StoreError> {
-    let config = timeouts.config();
+    let config = limits.config();
     let connected = client.get_multiplexed_async_connection_with_config(&config);
     let mut connection = connected.await.map_err(|error| refused(&client, error))?;
     // In this order: a sentinel that learns of a failover in between replies with the new address and the old epoch,

@@ -27,6 +27,10 @@ pub(super) struct Driver<R> {
     read: R,
     buffer: Vec<u8>,
     filled: usize,
+    /// Longest text of a reply that is kept.
+    text_bytes: usize,
+    /// Bytes to come of a text that is discarded.
+    discarded: usize,
     replies: Vec<Value>,
     wakers: Wakers,
     /// Ends no later than the first command in flight may take.
@@ -36,12 +40,14 @@ pub(super) struct Driver<R> {
 }
 
 impl<R: AsyncRead + Unpin> Driver<R> {
-    pub(super) fn new(shared: Arc<Shared>, read: R) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, read: R, text_bytes: usize) -> Self {
         Self {
             shared,
             read,
             buffer: vec![0; BUFFER],
             filled: 0,
+            text_bytes,
+            discarded: 0,
             replies: Vec::new(),
             wakers: Wakers::default(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
@@ -140,8 +146,24 @@ impl<R: AsyncRead + Unpin> Driver<R> {
     fn parse(&mut self) -> RedisResult<()> {
         let mut at = 0;
         while at < self.filled {
-            match frame::first(&self.buffer[at..self.filled])? {
-                Frame::Partial => break,
+            if self.discarded > 0 {
+                let arrived = self.discarded.min(self.filled - at);
+                self.discarded -= arrived;
+                at += arrived;
+                continue;
+            }
+            let bytes = &self.buffer[at..self.filled];
+            match frame::first(bytes)? {
+                Frame::Partial => {
+                    let Some((length, frame)) = frame::text(bytes)? else {
+                        break;
+                    };
+                    if length <= self.text_bytes {
+                        break;
+                    }
+                    self.replies.push(Value::Int(length as i64));
+                    self.discarded = frame;
+                }
                 Frame::Reply(value, length) => {
                     self.replies.push(value);
                     at += length;

@@ -37,6 +37,17 @@ pub(super) fn first(bytes: &[u8]) -> RedisResult<Frame> {
     })
 }
 
+/// The length of the text that the first frame is, and that of the frame; `None`: it is none, or its length is not known.
+pub(super) fn text(bytes: &[u8]) -> RedisResult<Option<(usize, usize)>> {
+    if !bytes.starts_with(b"$") {
+        return Ok(None);
+    }
+    let Some((line, begin)) = line(bytes)? else {
+        return Ok(None);
+    };
+    Ok(count(line)?.map(|length| (length, begin + length + 2)))
+}
+
 /// The length of the first frame; `None`: it is not complete.
 fn end(bytes: &[u8], depth: u32) -> RedisResult<Option<usize>> {
     let Some((line, begin)) = line(bytes)? else {

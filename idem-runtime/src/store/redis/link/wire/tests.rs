@@ -80,9 +80,20 @@ impl Echo {
     }
 }
 
+/// Longest text of a reply that is kept.
+const TEXT_BYTES: usize = 1 << 20;
+
+fn within(response: Duration) -> Limits {
+    Limits {
+        connect: LONG,
+        response,
+        text_bytes: TEXT_BYTES,
+    }
+}
+
 fn over(stream: DuplexStream, response: Duration) -> Wire {
     let (read, write) = tokio::io::split(stream);
-    Wire::new(read, write, response)
+    Wire::new(read, write, within(response))
 }
 
 fn timed_runtime() -> runtime::Runtime {
@@ -562,5 +573,51 @@ async fn a_stream_cut_at_any_byte_gives_each_sender_its_reply_or_an_error() {
         let state = wire.0.lock();
         assert_eq!(state.slots.used(), 0);
         assert!(state.output.is_none());
+    }
+}
+
+/// A server whose reply is a text of zeros, and then another one; and the most room that a read of it had.
+struct LongText {
+    bytes: tokio::io::Chain<tokio::io::Take<tokio::io::Repeat>, &'static [u8]>,
+    header: Vec<u8>,
+    most: Arc<AtomicUsize>,
+}
+
+impl AsyncRead for LongText {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.most.fetch_max(buffer.remaining(), Ordering::SeqCst);
+        let header = mem::take(&mut self.header);
+        if !header.is_empty() {
+            buffer.put_slice(&header);
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.bytes).poll_read(cx, buffer)
+    }
+}
+
+#[tokio::test]
+async fn a_text_beyond_the_limit_is_discarded_while_it_arrives() {
+    for (length, expected) in [
+        (TEXT_BYTES, Value::BulkString(vec![0; TEXT_BYTES])),
+        (TEXT_BYTES + 1, Value::Int(TEXT_BYTES as i64 + 1)),
+        (100 << 20, Value::Int(100 << 20)),
+    ] {
+        let most = Arc::new(AtomicUsize::new(0));
+        let read = LongText {
+            bytes: tokio::io::repeat(0)
+                .take(length as u64)
+                .chain(b"\r\n:7\r\n"),
+            header: format!("${length}\r\n").into_bytes(),
+            most: Arc::clone(&most),
+        };
+        let wire = Wire::new(read, tokio::io::sink(), within(LONG));
+        let (text, next) = (begin(&wire, "text"), begin(&wire, "next"));
+        assert!(first_of(text).await.unwrap() == expected, "{length}");
+        assert_eq!(first_of(next).await.unwrap(), Value::Int(7));
+        assert!(most.load(Ordering::SeqCst) <= 2 * TEXT_BYTES, "{length}");
     }
 }

@@ -164,7 +164,7 @@ impl AsyncRead for DeadPeer {
 
 #[tokio::test]
 async fn a_time_out_of_the_network_ends_the_connection() {
-    let wire = Wire::new(DeadPeer, tokio::io::sink(), LONG);
+    let wire = Wire::new(DeadPeer, tokio::io::sink(), within(LONG));
     assert_ended(&wire, "timed out").await;
 }
 
@@ -174,7 +174,7 @@ async fn a_panic_of_a_senders_write_ends_the_connection() {
     let (here, _server) = tokio::io::duplex(1 << 16);
     let (read, half) = tokio::io::split(here);
     let before = || panic!("a write");
-    let wire = Wire::new(read, Hooked { half, before }, LONG);
+    let wire = Wire::new(read, Hooked { half, before }, within(LONG));
     settle().await;
     let panic = catch_unwind(AssertUnwindSafe(|| begin(&wire, "one")));
     assert!(panic.is_err());

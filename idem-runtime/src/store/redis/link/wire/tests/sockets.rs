@@ -19,7 +19,7 @@ fn a_command_has_the_error_that_its_sender_found() {
         let address = listener.local_addr().unwrap();
         let (here, there) = tokio::join!(TcpStream::connect(address), listener.accept());
         let (read, write) = here.unwrap().into_split();
-        let wire = Wire::new(read, write, LONG);
+        let wire = Wire::new(read, write, within(LONG));
         settle().await;
         // Without time to linger, the end is a reset.
         there.unwrap().0.set_zero_linger().unwrap();
@@ -279,7 +279,7 @@ impl Round {
             let stream = TcpStream::connect(address).await.unwrap();
             SockRef::from(&stream).set_send_buffer_size(4_096).unwrap();
             let (read, write) = stream.into_split();
-            Arc::new(Wire::new(read, write, response))
+            Arc::new(Wire::new(read, write, within(response)))
         });
         wire.0.lock().early_flush = EARLY_FLUSH;
         Self {

@@ -186,7 +186,7 @@ async fn senders_queue_while_a_write_lasts() {
         its_writes.fetch_add(1, Ordering::Relaxed);
         Ok(())
     };
-    let wire = Arc::new(Wire::new(read, Hooked { half, before }, LONG));
+    let wire = Arc::new(Wire::new(read, Hooked { half, before }, within(LONG)));
     assert!(cell.set(Arc::downgrade(&wire)).is_ok());
     wire.0.lock().early_flush = EARLY_FLUSH;
     // The sender of a lone command, the task, and the sender of the last command of a queue.
@@ -240,7 +240,7 @@ async fn the_task_finds_the_error_of_a_sender() {
         }
         Ok(())
     };
-    let wire = Wire::new(read, Hooked { half, before }, LONG);
+    let wire = Wire::new(read, Hooked { half, before }, within(LONG));
     let _one = begin(&wire, "one");
     settle().await;
     wire.0.lock().in_flight.clear();
