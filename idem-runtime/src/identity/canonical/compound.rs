@@ -8,6 +8,7 @@ use serde::ser::{
 
 use super::encoder::{Encoder, Major, NULL};
 use super::error::{CanonicalError, CanonicalErrorKind};
+use super::json_number::{self, JsonNumber};
 
 /// An array whose elements are being written.
 pub(crate) struct Elements<'a> {
@@ -91,6 +92,8 @@ pub(crate) struct MapEntries<'a> {
     /// The start and the end of a key whose value is missing.
     key: Option<(usize, usize)>,
     levels: u32,
+    /// It stands for a number of `serde_json`.
+    is_number: bool,
 }
 
 impl<'a> MapEntries<'a> {
@@ -108,7 +111,18 @@ impl<'a> MapEntries<'a> {
             in_order: true,
             key: None,
             levels: 1,
+            is_number: false,
         })
+    }
+
+    /// A struct of this name.
+    pub(super) fn of_struct(
+        encoder: &'a mut Encoder,
+        name: &'static str,
+    ) -> Result<Self, CanonicalError> {
+        let mut entries = Self::new(encoder)?;
+        entries.is_number = name == json_number::NAME;
+        Ok(entries)
     }
 
     /// The content of a variant, whose level was entered before.
@@ -155,6 +169,11 @@ impl<'a> MapEntries<'a> {
         if !self.in_order {
             self.encoder.arrange(self.first)?;
         }
+        if self.is_number
+            && let Some(number) = self.number()
+        {
+            return self.replace_by(number);
+        }
         let entries = self.encoder.entries.len() - self.first;
         self.encoder.entries.truncate(self.first);
         self.encoder.head_at(self.head, Major::Map, entries as u64);
@@ -163,6 +182,38 @@ impl<'a> MapEntries<'a> {
             self.encoder.leave();
         }
         Ok(())
+    }
+}
+
+impl MapEntries<'_> {
+    /// The number whose text is the only entry.
+    fn number(&self) -> Option<JsonNumber> {
+        let [entry] = self.encoder.entries.get(self.first..)? else {
+            return None;
+        };
+        JsonNumber::read(self.encoder.text_of(entry)?)
+    }
+
+    /// Writes the number in place of the entries.
+    fn replace_by(self, number: JsonNumber) -> Result<(), CanonicalError> {
+        let Self {
+            encoder,
+            head,
+            first,
+            levels,
+            ..
+        } = self;
+        encoder.entries.truncate(first);
+        encoder.bytes.truncate(head);
+        encoder.release();
+        for _ in 0..levels {
+            encoder.leave();
+        }
+        match number {
+            JsonNumber::Unsigned(number) => encoder.put(&number),
+            JsonNumber::Negative(number) => encoder.put(&number),
+            JsonNumber::Float(number) => encoder.put(&number),
+        }
     }
 }
 

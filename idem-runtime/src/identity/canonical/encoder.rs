@@ -353,6 +353,20 @@ impl Encoder {
         compare(&self.bytes, left, right).is_lt()
     }
 
+    /// The value of an entry, if it is a text.
+    pub(super) fn text_of(&self, entry: &MapEntry) -> Option<&str> {
+        let value = &self.bytes[entry.key_end..entry.end];
+        let first = *value.first()?;
+        let head = match first.checked_sub(Major::Text as u8)? {
+            0..24 => 1,
+            24 => 2,
+            25 => 3,
+            26 => 5,
+            _ => return None,
+        };
+        str::from_utf8(value.get(head..)?).ok()
+    }
+
     /// Rewrites the entries from index `first` on, which are contiguous at the end of the buffer, in canonical order.
     pub(super) fn arrange(&mut self, first: usize) -> Result<(), CanonicalError> {
         let bytes = &self.bytes;

@@ -16,6 +16,10 @@
 //! | `None`; `Some(x)` | null; `x`, and `[x]` where `x` is null or null in one-element arrays |
 //! | `()`, unit struct | the empty array |
 //!
+//! A `serde_json::Number` is an integer of 64 bits or a float. With the feature `arbitrary_precision` of `serde_json`,
+//! which any crate of a build may enable, it serializes as a struct with its text, which is read back: see
+//! [`json_number`].
+//!
 //! The entries of maps and structs are sorted by their encoded keys, byte by byte. The serializer reports a
 //! human-readable format, so that UUIDs and addresses are text.
 //!
@@ -26,6 +30,7 @@ mod compound;
 mod encoder;
 mod error;
 mod float;
+mod json_number;
 mod serializer;
 
 #[cfg(test)]

@@ -304,10 +304,10 @@ impl<'a> Serializer for &'a mut Encoder {
 
     fn serialize_struct(
         self,
-        _name: &'static str,
+        name: &'static str,
         _len: usize,
     ) -> Result<MapEntries<'a>, CanonicalError> {
-        MapEntries::new(self)
+        MapEntries::of_struct(self, name)
     }
 
     fn serialize_struct_variant(

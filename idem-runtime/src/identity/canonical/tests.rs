@@ -274,3 +274,63 @@ fn an_encoder_that_failed_leaves_nothing_behind() {
         assert_eq!(digest("clean"), clean);
     }
 }
+
+/// A number as `serde_json` serializes it under `arbitrary_precision`.
+struct Arbitrary<'a>(&'a str);
+
+impl Serialize for Arbitrary<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct as _;
+
+        const NAME: &str = "$serde_json::private::Number";
+        let mut number = serializer.serialize_struct(NAME, 1)?;
+        number.serialize_field(NAME, self.0)?;
+        number.end()
+    }
+}
+
+/// The expected value is what `serde_json` reads in this build, which is without the feature.
+#[test]
+fn numbers_do_not_depend_on_a_feature_of_serde_json() {
+    let texts = [
+        "0",
+        "-0",
+        "0.0",
+        "-0.0",
+        "1",
+        "1.0",
+        "1.50",
+        "1e2",
+        "1E+2",
+        "-7",
+        "9007199254740993",
+        "18446744073709551615",
+        "18446744073709551616",
+        "-9223372036854775808",
+        "-9223372036854775809",
+        "12345678901234567890123456789012345678901234567890",
+        "0.1",
+        "0.10000000000000000000000000000000000001",
+        "5e-324",
+        "1e-400",
+        "1.7976931348623157e308",
+    ];
+    for text in texts {
+        let plain: serde_json::Value = serde_json::from_str(text).unwrap();
+        assert_eq!(to_vec(&Arbitrary(text)), to_vec(&plain), "{text}");
+        assert_eq!(digest(&Some(Arbitrary(text))), digest(&Some(&plain)));
+        let nested = |number| BTreeMap::from([("a", vec![number]), ("b", vec![])]);
+        let plain = BTreeMap::from([("a", vec![plain]), ("b", vec![])]);
+        assert_eq!(to_vec(&nested(Arbitrary(text))), to_vec(&plain), "{text}");
+    }
+}
+
+#[test]
+fn what_no_double_holds_keeps_its_text() {
+    let encoded = |text| to_vec(&Arbitrary(text)).unwrap();
+    let texts = ["1e999", "1e1000", "-1e999", "inf", "NaN", ""];
+    for (at, text) in texts.iter().enumerate() {
+        let others = &texts[at + 1..];
+        assert!(others.iter().all(|other| encoded(other) != encoded(text)));
+    }
+}
