@@ -6,12 +6,14 @@ use async_nats::HeaderValue;
 use async_nats::jetstream;
 use async_nats::jetstream::message::PublishMessage;
 use idem_harness::NatsServer;
-use idem_runtime::consumer::{DeadLetterReason, Delivery as _, JetStream, Source as _, Verdict};
+use idem_runtime::consumer::{
+    DeadLetterReason, Delivery as _, JetStream, OnLostSubscription, Source as _, Verdict,
+};
 use idem_tests::brokers::nats::{DURABLE, STREAM, unsettled};
 use idem_tests::brokers::{Broker as _, Nats};
 use tokio::time::{sleep, timeout};
 
-use super::desk::{LEASE, error, ids, next, source, until_settled};
+use super::desk::{LEASE, error, ids, next, source, until, until_settled};
 
 const DEAD: Verdict = Verdict::DeadLetter(DeadLetterReason::Business);
 
@@ -65,20 +67,59 @@ async fn a_message_without_an_id_has_that_of_its_place() {
     assert_eq!(second.id().as_deref(), Some(&*id));
 }
 
-#[tokio::test]
-async fn a_durable_that_is_deleted_is_created_again_and_a_deleted_stream_is_an_error() {
+/// Receives and acknowledges the first of two messages, and receives the second; then the durable is gone.
+async fn source_without_durable(on_lost: OnLostSubscription) -> (Nats, JetStream) {
     let broker = Nats::start().await;
-    broker.send(&ids([1])).await;
-    let mut source = source(&broker).await;
+    broker.send(&ids([1, 2])).await;
+    let mut source = source(&broker).await.on_lost_subscription(on_lost);
     let first = next(&mut source).await;
+    first.settle(Verdict::Acknowledge).await.unwrap();
+    let second = next(&mut source).await;
     let client = broker.client().await;
     let deleted = client.delete_consumer_from_stream(DURABLE, STREAM).await;
     assert!(deleted.unwrap().success);
-    let unconfirmed = first.settle(Verdict::Acknowledge).await.unwrap_err();
+    let unconfirmed = second.settle(Verdict::Acknowledge).await.unwrap_err();
     let text = unconfirmed.to_string();
     assert!(text.contains("no responders"), "{text}");
-    assert_eq!(next(&mut source).await.attempt(), Some(1));
-    client.delete_stream(STREAM).await.unwrap();
+    (broker, source)
+}
+
+#[tokio::test]
+async fn a_durable_that_is_gone_ends_the_source_unless_it_knows_where_to_continue() {
+    for (on_lost, expected) in [
+        (OnLostSubscription::Resume, &[2, 3][..]),
+        (OnLostSubscription::FromNow, &[3]),
+        (OnLostSubscription::FromStart, &[1, 2, 3]),
+    ] {
+        let (broker, mut source) = source_without_durable(on_lost).await;
+        let received = tokio::spawn(async move {
+            let mut received = Vec::new();
+            while received.last() != Some(&3) {
+                received.push(next(&mut source).await.sequence());
+            }
+            received
+        });
+        let client = broker.client().await;
+        until("the durable is there again", async || {
+            unsettled(&client).await.is_some()
+        })
+        .await;
+        broker.send(&ids([3])).await;
+        assert_eq!(received.await.unwrap(), expected, "{on_lost:?}");
+    }
+    let (broker, mut source) = source_without_durable(OnLostSubscription::default()).await;
+    let text = error(&mut source).await.to_string();
+    assert!(text.contains(DURABLE) && text.contains(STREAM), "{text}");
+    assert_eq!(unsettled(&broker.client().await).await, None);
+}
+
+#[tokio::test]
+async fn a_deleted_stream_is_an_error() {
+    let broker = Nats::start().await;
+    broker.send(&ids([1])).await;
+    let mut source = source(&broker).await;
+    next(&mut source).await;
+    broker.client().await.delete_stream(STREAM).await.unwrap();
     let text = error(&mut source).await.to_string();
     assert!(text.contains("stream not found"), "{text}");
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use idem_harness::RedisServer;
-use idem_runtime::consumer::{DeadLetterReason, Delivery as _, RedisStream, Verdict};
+use idem_runtime::consumer::{
+    DeadLetterReason, Delivery as _, OnLostSubscription, RedisStream, Verdict,
+};
 use idem_tests::brokers::redis_streams::{GROUP, STREAM};
 use idem_tests::brokers::{Broker as _, RedisStreams};
 use tokio::time::{Instant, sleep};
@@ -52,15 +54,90 @@ async fn a_password_that_was_changed_stops_the_reader() {
     error(&mut source.unwrap()).await;
 }
 
-/// The reader reconnects, and the group is there again.
+/// Receives and acknowledges `m-1`, and receives `m-2`; then the group is gone, and `m-3` is sent.
+async fn source_without_group(on_lost: OnLostSubscription) -> (RedisStreams, RedisStream) {
+    let broker = RedisStreams::start().await;
+    let mut source = source(&broker).await.on_lost_subscription(on_lost);
+    broker.send(&ids([1, 2])).await;
+    let first = next(&mut source).await;
+    first.settle(Verdict::Acknowledge).await.unwrap();
+    assert_eq!(next(&mut source).await.field("id"), Some(&b"m-2"[..]));
+    broker.0.cli(&["XGROUP", "DESTROY", STREAM, GROUP]);
+    broker.send(&ids([3])).await;
+    (broker, source)
+}
+
 #[tokio::test]
-async fn a_server_that_lost_its_data_gets_its_group_again() {
+async fn a_group_that_is_gone_ends_the_source_unless_it_knows_where_to_continue() {
+    for (on_lost, expected) in [
+        (OnLostSubscription::Resume, &["m-2", "m-3", "m-4"][..]),
+        (OnLostSubscription::FromNow, &["m-4"]),
+        (OnLostSubscription::FromStart, &["m-1", "m-2", "m-3", "m-4"]),
+    ] {
+        let (broker, mut source) = source_without_group(on_lost).await;
+        let received = tokio::spawn(async move {
+            let mut received = Vec::new();
+            while received.last().is_none_or(|last| last != "m-4") {
+                let delivery = next(&mut source).await;
+                received.push(String::from_utf8(delivery.field("id").unwrap().to_vec()).unwrap());
+            }
+            received
+        });
+        until("the group is there again", async || {
+            broker.0.cli(&["XINFO", "GROUPS", STREAM]).contains(GROUP)
+        })
+        .await;
+        broker.send(&ids([4])).await;
+        assert_eq!(received.await.unwrap(), expected, "{on_lost:?}");
+    }
+    let (broker, mut source) = source_without_group(OnLostSubscription::default()).await;
+    let text = error(&mut source).await.to_string();
+    assert!(text.contains(GROUP) && text.contains(STREAM), "{text}");
+    assert_eq!(broker.0.cli(&["XINFO", "GROUPS", STREAM]).trim(), "");
+}
+
+#[tokio::test]
+async fn a_server_that_lost_its_data_ends_the_source() {
     let broker = RedisStreams(RedisServer::start());
     let mut source = source(&broker).await;
     broker.restart().await;
     broker.send(&ids([1])).await;
-    let delivery = next(&mut source).await;
-    assert_eq!(delivery.field("id"), Some(&b"m-1"[..]));
+    let text = error(&mut source).await.to_string();
+    assert!(text.contains("the server lost its data"), "{text}");
+}
+
+/// Two services with one store and one operation.
+#[tokio::test]
+async fn each_group_runs_each_message_once() {
+    let (broker, mut desk) = (RedisStreams::start().await, Desk::new());
+    let mut services = vec![];
+    broker.send(&ids(0..5)).await;
+    for group in [GROUP, GROUP, "auditors", "archive"] {
+        let mut service = desk.another();
+        let source = RedisStream::connect(&broker.url(), STREAM, group).await;
+        let consumer = service.consumer();
+        // The archive was renamed.
+        let consumer = match group {
+            "archive" => consumer.subscription(format!("redis:{STREAM}/auditors")),
+            _ => consumer,
+        };
+        service.run(consumer, source.unwrap(), async |_| Ok(()));
+        until("the group has settled all", async || {
+            broker.unsettled_of(group).await == 0
+        })
+        .await;
+        services.push(service);
+    }
+    for service in &mut services {
+        service.close().await;
+    }
+    desk.close().await;
+    let bodies = desk.bodies();
+    assert_eq!(
+        (bodies.len(), bodies.values().sum::<u32>()),
+        (5, 10),
+        "{bodies:?}"
+    );
 }
 
 /// The connections of the source are lost, and another client has the only place.

@@ -46,6 +46,15 @@ pub trait Source: Send + 'static {
     /// One message.
     type Delivery: Delivery + 'static;
 
+    /// The name of what is read for whom: broker, queue and group. Part of the name of a message's record.
+    ///
+    /// The same in each process that shares the deliveries, and another one for every other reader of the messages.
+    /// Asked once, before the first delivery. Default `None`: operation and id alone name a record, and two
+    /// subscriptions with one operation share the records of their messages.
+    fn subscription(&self) -> Option<String> {
+        None
+    }
+
     /// The next delivery; `None` after the last one.
     ///
     /// An adapter reconnects by itself, and returns only errors that last, such as a refused password.

@@ -162,7 +162,7 @@ where
     ///
     /// As [`Consumer::run_until`]; transactions are rolled back.
     pub async fn run_until<S, M, V, E, H>(
-        self,
+        mut self,
         source: S,
         handler: H,
         shutdown: impl Future<Output = ()>,
@@ -176,6 +176,7 @@ where
         H: for<'c> Fn(M, &'c mut DB::Connection, Context) -> TxFuture<'c, Result<V, E>>,
         H: Send + Sync + 'static,
     {
+        self.consumer.begin(&source);
         let (concurrency, drain) = (self.consumer.concurrency, self.consumer.drain);
         let this = Arc::new((self, handler));
         let handle = move |delivery| {

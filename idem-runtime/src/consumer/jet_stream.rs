@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull};
+use async_nats::jetstream::context::ConsumerInfoErrorKind;
 use async_nats::jetstream::context::{ContextBuilder, GetStreamByNameErrorKind};
 use async_nats::jetstream::stream::{ConsumerError, ConsumerErrorKind};
 use async_nats::jetstream::{AckKind, Context, Message};
@@ -21,6 +22,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::delivery::{BrokerError, Delivery, Source};
+use super::subscription::{Begin, OnLostSubscription, Progress, name};
 use super::verdict::{DeadLetterReason, Verdict};
 
 /// The time that a request may take.
@@ -103,6 +105,9 @@ struct Broker {
     ack_wait: Duration,
     filter_subject: String,
     dead_letters: String,
+    on_lost: OnLostSubscription,
+    /// By sequence. `None`: this process has found no durable yet.
+    progress: OnceLock<Progress<u64>>,
 }
 
 /// The state of the connection, which the client makes anew by itself.
@@ -160,6 +165,8 @@ impl JetStream {
             durable: durable.into(),
             ack_wait: Duration::from_secs(60),
             filter_subject: String::new(),
+            on_lost: OnLostSubscription::default(),
+            progress: OnceLock::new(),
         };
         Ok(Self {
             broker: Arc::new(broker),
@@ -177,6 +184,16 @@ impl JetStream {
     #[must_use]
     pub fn ack_wait(mut self, time: Duration) -> Self {
         self.broker().ack_wait = time;
+        self
+    }
+
+    /// Where to continue when the durable is gone while the consumer runs: deleted, or lost with the data of the server.
+    /// Default [`Fail`](OnLostSubscription::Fail).
+    ///
+    /// A stream that is gone is an error in any case.
+    #[must_use]
+    pub fn on_lost_subscription(mut self, on_lost: OnLostSubscription) -> Self {
+        self.broker().on_lost = on_lost;
         self
     }
 
@@ -233,6 +250,11 @@ async fn receive(
 impl Source for JetStream {
     type Delivery = JetStreamDelivery;
 
+    /// `nats:` with stream and durable, such as `nats:BILLS/collectors`.
+    fn subscription(&self) -> Option<String> {
+        Some(name("nats", [&self.broker.stream, &self.broker.durable]))
+    }
+
     async fn next(&mut self) -> Result<Option<JetStreamDelivery>, BrokerError> {
         let mut pause = SHORTEST_PAUSE;
         loop {
@@ -241,6 +263,10 @@ impl Source for JetStream {
                 if at.elapsed() < self.broker.ack_wait
                     && let Some(delivery) = JetStreamDelivery::new(&self.broker, message)
                 {
+                    if let Some(progress) = self.broker.progress.get() {
+                        progress.received(delivery.sequence);
+                        progress.delivered(delivery.sequence);
+                    }
                     return Ok(Some(delivery));
                 }
             }
@@ -302,7 +328,30 @@ impl Broker {
             }
             _ => {}
         }
+        let stream = self.context.get_stream_no_info(&self.stream).await;
+        let stream = stream.map_err(RequestFailure::lasting)?;
+        let deliver_policy = match self.progress.get() {
+            None => DeliverPolicy::All,
+            // Of a durable that is there nothing is changed.
+            Some(progress) => match stream.consumer_info(&self.durable).await {
+                Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {
+                    self.new_begin(progress)?
+                }
+                // If it is deleted meanwhile, the new one must not begin with the first message.
+                Ok(_) => DeliverPolicy::New,
+                Err(error) => {
+                    let lasts = match error.kind() {
+                        ConsumerInfoErrorKind::StreamNotFound => true,
+                        ConsumerInfoErrorKind::JetStream(error) => error.code() < 500,
+                        _ => false,
+                    };
+                    let error = BrokerError::new(error);
+                    return Err(RequestFailure { error, lasts });
+                }
+            },
+        };
         let config = pull::Config {
+            deliver_policy,
             durable_name: Some(self.durable.clone()),
             ack_policy: AckPolicy::Explicit,
             ack_wait: self.ack_wait,
@@ -310,8 +359,6 @@ impl Broker {
             filter_subject: self.filter_subject.clone(),
             ..pull::Config::default()
         };
-        let stream = self.context.get_stream_no_info(&self.stream).await;
-        let stream = stream.map_err(RequestFailure::lasting)?;
         let consumer = stream.get_or_create_consumer(&self.durable, config).await?;
         let found = &consumer.cached_info().config;
         if found.ack_policy != AckPolicy::Explicit || found.filter_subject != self.filter_subject {
@@ -319,7 +366,31 @@ impl Broker {
                 "the durable exists with another filter, or without explicit acknowledgements",
             ));
         }
+        let delivered = consumer.cached_info().delivered.stream_sequence;
+        self.progress
+            .get_or_init(Progress::new)
+            .delivered(delivered);
         Ok(consumer)
+    }
+
+    /// Where a new durable begins, in place of the one that is gone.
+    fn new_begin(&self, progress: &Progress<u64>) -> Result<DeliverPolicy, RequestFailure> {
+        let lost = || {
+            RequestFailure::lasting(format!(
+                "the durable `{}` of the stream `{}` is gone: it was deleted, or the server lost its data; create it \
+                 where it is to begin, or set `on_lost_subscription`, and start the consumer again, which begins a \
+                 missing durable with the first message",
+                self.durable, self.stream
+            ))
+        };
+        Ok(match progress.begin(self.on_lost).ok_or_else(lost)? {
+            Begin::Start => DeliverPolicy::All,
+            Begin::Now => DeliverPolicy::New,
+            Begin::With(start_sequence) => DeliverPolicy::ByStartSequence { start_sequence },
+            Begin::After(sequence) => DeliverPolicy::ByStartSequence {
+                start_sequence: sequence + 1,
+            },
+        })
     }
 }
 
@@ -515,14 +586,18 @@ impl Delivery for JetStreamDelivery {
 
     async fn settle(self, verdict: Verdict) -> Result<(), BrokerError> {
         match verdict {
-            Verdict::Acknowledge => self.send(AckKind::Ack).await,
-            Verdict::Retry(after) => self.send(AckKind::Nak(after)).await,
-            Verdict::Stop => self.send(AckKind::Nak(None)).await,
+            Verdict::Acknowledge => self.send(AckKind::Ack).await?,
+            Verdict::Retry(after) => return self.send(AckKind::Nak(after)).await,
+            Verdict::Stop => return self.send(AckKind::Nak(None)).await,
             Verdict::DeadLetter(reason) => {
                 self.publish_dead_letter(reason).await?;
-                self.send(AckKind::Term).await
+                self.send(AckKind::Term).await?;
             }
         }
+        if let Some(progress) = self.broker.progress.get() {
+            progress.settled(self.sequence);
+        }
+        Ok(())
     }
 }
 

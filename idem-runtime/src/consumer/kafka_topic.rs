@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::poll::{Callbacks, KafkaMessage, PollEvent, Poller, SharedOffsets};
 use super::delivery::{BrokerError, Delivery, Source};
+use super::subscription::name;
 use super::verdict::{DeadLetterReason, Verdict};
 
 mod offsets;
@@ -240,6 +241,11 @@ impl KafkaTopic {
 
 impl Source for KafkaTopic {
     type Delivery = KafkaDelivery;
+
+    /// `kafka:` with topic and group, such as `kafka:bills/collectors`.
+    fn subscription(&self) -> Option<String> {
+        Some(name("kafka", [&self.group.topic, &self.group.name]))
+    }
 
     async fn next(&mut self) -> Result<Option<KafkaDelivery>, BrokerError> {
         self.subscribe()?;

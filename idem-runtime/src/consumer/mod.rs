@@ -15,6 +15,13 @@
 //! | a panic | retry; the attempt counts |
 //! | `n` failed or abandoned attempts | dead letter: [`Consumer::dead_letter_after`] |
 //!
+//! # Subscriptions
+//!
+//! The name of a message's record has its operation, its id and the subscription ([`Source::subscription`]): a second
+//! consumer group, of another service, runs each message of its own, although operation and store are the same. All
+//! processes of one subscription share its records. [`Consumer::subscription`] keeps the name where a queue is renamed
+//! or moved.
+//!
 //! # Leases and the broker's deadline
 //!
 //! Every third of the lease, the delivery's own deadline is extended by one lease ([`Delivery::extend`]), for as long
@@ -77,6 +84,7 @@ mod rabbit_queue;
 #[cfg(feature = "redis-streams")]
 mod redis_stream;
 mod run;
+mod subscription;
 mod verdict;
 
 pub use self::consume::{ConsumerError, Summary};
@@ -95,4 +103,5 @@ pub use self::rabbit_queue::{RabbitDelivery, RabbitQueue};
 #[cfg(feature = "redis-streams")]
 pub use self::redis_stream::{RedisStream, RedisStreamDelivery};
 pub use self::run::{Consumer, DeliveryId, MessageId, OnBusinessError};
+pub use self::subscription::OnLostSubscription;
 pub use self::verdict::{DeadLetterReason, Verdict};

@@ -27,6 +27,7 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::{sleep, timeout};
 
 use super::delivery::{BrokerError, Delivery, Source};
+use super::subscription::name;
 use super::verdict::{DeadLetterReason, Verdict};
 
 /// The time that the broker may take for a connection, or to confirm a dead letter.
@@ -313,6 +314,14 @@ impl Drop for OpenQueue {
 
 impl Source for RabbitQueue {
     type Delivery = RabbitDelivery;
+
+    /// `rabbitmq:` with virtual host and queue, such as `rabbitmq:%2F/bills`.
+    fn subscription(&self) -> Option<String> {
+        Some(name(
+            "rabbitmq",
+            [&self.settings.uri.vhost, self.settings.queue.as_str()],
+        ))
+    }
 
     async fn next(&mut self) -> Result<Option<RabbitDelivery>, BrokerError> {
         let mut pause = SHORTEST_PAUSE;

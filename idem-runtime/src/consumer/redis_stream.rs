@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::delivery::{BrokerError, Delivery, Source};
+use super::subscription::{Begin, OnLostSubscription, Progress, name};
 use super::verdict::Verdict;
 use crate::record::Owner;
 use crate::store::redis::{NO_ROOM, has_no_room};
@@ -31,6 +32,8 @@ const BATCH: usize = 16;
 
 type Fields = HashMap<String, Vec<u8>>;
 type Entry = (String, Fields);
+/// Milliseconds and sequence of the id of an entry.
+type EntryId = (u64, u64);
 
 /// A consumer group of a Redis stream, as the [`Source`] of a [`Consumer`](super::Consumer).
 ///
@@ -42,6 +45,9 @@ type Entry = (String, Fields);
 /// | acknowledge | `XACK` |
 /// | retry | `XCLAIM … IDLE`, so that the entry is taken over after the pause, at most after [`visibility`](Self::visibility) |
 /// | dead letter | `XADD` of all fields, `idem-id` and `idem-reason` to [`dead_letters`](Self::dead_letters), and `XACK`, in one script (`EVAL`), which does nothing where the entry is acknowledged |
+///
+/// A group that is gone while the consumer runs is an error of [`next`](Source::next), unless
+/// [`on_lost_subscription`](Self::on_lost_subscription) says where to continue.
 ///
 /// Acknowledged entries stay in the stream: let its producers trim it (`XADD … MAXLEN ~`), or trim it by age.
 ///
@@ -74,6 +80,8 @@ struct Group {
     visibility: Duration,
     id: Cow<'static, str>,
     payload: Cow<'static, str>,
+    on_lost: OnLostSubscription,
+    progress: Progress<EntryId>,
 }
 
 /// Without the connection, whose URL may have a password, and without entries.
@@ -113,8 +121,10 @@ impl RedisStream {
             visibility: Duration::from_secs(60),
             id: "id".into(),
             payload: "payload".into(),
+            on_lost: OnLostSubscription::default(),
+            progress: Progress::new(),
         };
-        group.create().await.map_err(connect_error)?;
+        group.create("0").await.map_err(connect_error)?;
         Ok(Self {
             group: Arc::new(group),
             reader: Reconnecting::new(client, None),
@@ -139,6 +149,17 @@ impl RedisStream {
     #[must_use]
     pub fn dead_letters(mut self, stream: impl Into<String>) -> Self {
         self.group().dead_letters = stream.into();
+        self
+    }
+
+    /// Where to continue when the group is gone: destroyed, or lost with the data of the server. Default
+    /// [`Fail`](OnLostSubscription::Fail).
+    ///
+    /// The entries that were delivered and not acknowledged are lost with their group.
+    /// [`Resume`](OnLostSubscription::Resume) delivers those of this process again.
+    #[must_use]
+    pub fn on_lost_subscription(mut self, on_lost: OnLostSubscription) -> Self {
+        self.group().on_lost = on_lost;
         self
     }
 
@@ -185,8 +206,10 @@ impl RedisStream {
             let entries = reply.next().unwrap_or(Value::Nil);
             // Before Redis 7, a trimmed entry is nil.
             let entries: Vec<Option<Entry>> = redis::from_redis_value(entries)?;
+            let entries: Vec<Entry> = entries.into_iter().flatten().collect();
+            group.received(&entries, false);
             self.read
-                .extend(entries.into_iter().flatten().map(|entry| (entry, None)));
+                .extend(entries.into_iter().map(|entry| (entry, None)));
             cursor = redis::from_redis_value(next)?;
             if cursor == "0-0" || self.read.len() >= BATCH {
                 return Ok(());
@@ -210,7 +233,10 @@ impl RedisStream {
         command.arg("STREAMS").arg(&group.stream).arg(">");
         let reply: Option<Vec<(String, Vec<Entry>)>> = self.reader.query(&command).await?;
         let entries = reply.into_iter().flatten().flat_map(|(_, entries)| entries);
-        self.read.extend(entries.map(|entry| (entry, Some(1))));
+        let entries: Vec<Entry> = entries.collect();
+        group.received(&entries, true);
+        self.read
+            .extend(entries.into_iter().map(|entry| (entry, Some(1))));
         Ok(())
     }
 
@@ -234,6 +260,11 @@ impl RedisStream {
 impl Source for RedisStream {
     type Delivery = RedisStreamDelivery;
 
+    /// `redis:` with stream and group, such as `redis:bills/collectors`.
+    fn subscription(&self) -> Option<String> {
+        Some(name("redis", [&self.group.stream, &self.group.name]))
+    }
+
     async fn next(&mut self) -> Result<Option<RedisStreamDelivery>, BrokerError> {
         let mut pause = SHORTEST_PAUSE;
         loop {
@@ -246,8 +277,10 @@ impl Source for RedisStream {
                 }));
             }
             let filled = match self.fill().await {
-                // A server that lost its data has no group.
-                Err(error) if error.code() == Some("NOGROUP") => self.group.create().await,
+                Err(error) if error.code() == Some("NOGROUP") => {
+                    let begin = self.group.new_begin()?;
+                    self.group.create(&begin).await
+                }
                 filled => filled,
             };
             match filled {
@@ -303,13 +336,51 @@ fn broker_error(error: RedisError) -> BrokerError {
 }
 
 impl Group {
-    async fn create(&self) -> Result<(), RedisError> {
+    /// The entry after which a new group begins, in place of the one that is gone.
+    fn new_begin(&self) -> Result<String, BrokerError> {
+        let lost = || {
+            BrokerError::new(format!(
+                "the group `{}` of the stream `{}` is gone: it was destroyed, or the server lost its data; create it \
+                 where it is to begin (`XGROUP CREATE`), or set `on_lost_subscription`, and start the consumer again, \
+                 which begins a missing group with the first entry",
+                self.name, self.stream
+            ))
+        };
+        Ok(match self.progress.begin(self.on_lost).ok_or_else(lost)? {
+            Begin::Start => "0".to_owned(),
+            Begin::Now => "$".to_owned(),
+            Begin::After((millis, sequence)) => format!("{millis}-{sequence}"),
+            Begin::With((millis, sequence)) => match sequence.checked_sub(1) {
+                Some(before) => format!("{millis}-{before}"),
+                None => format!("{}-{}", millis.saturating_sub(1), u64::MAX),
+            },
+        })
+    }
+
+    /// Notes entries that this process has received; `first`: no other consumer had them before.
+    fn received(&self, entries: &[Entry], first: bool) {
+        for id in entries.iter().filter_map(|(id, _)| entry_id(id)) {
+            self.progress.received(id);
+            if first {
+                self.progress.delivered(id);
+            }
+        }
+    }
+
+    fn settled(&self, id: &str) {
+        if let Some(id) = entry_id(id) {
+            self.progress.settled(id);
+        }
+    }
+
+    /// Creates the group, which begins after this entry, unless it is there.
+    async fn create(&self, begin: &str) -> Result<(), RedisError> {
         let mut command = redis::cmd("XGROUP");
         command
             .arg("CREATE")
             .arg(&self.stream)
             .arg(&self.name)
-            .arg("0")
+            .arg(begin)
             .arg("MKSTREAM");
         match self.link.query(&command).await {
             Err(error) if error.code() == Some("BUSYGROUP") => Ok(()),
@@ -344,6 +415,11 @@ impl Group {
         command.arg(&self.stream).arg(&self.name).arg(id);
         command
     }
+}
+
+fn entry_id(text: &str) -> Option<EntryId> {
+    let (millis, sequence) = text.split_once('-')?;
+    Some((millis.parse().ok()?, sequence.parse().ok()?))
 }
 
 fn millis(time: Duration) -> u64 {
@@ -431,6 +507,9 @@ impl Delivery for RedisStreamDelivery {
                 group.link.query(&self.dead_letter(reason.as_str())).await
             }
         };
+        if let (Ok(()), Verdict::Acknowledge | Verdict::DeadLetter(_)) = (&settled, verdict) {
+            group.settled(&self.id);
+        }
         settled.map_err(broker_error)
     }
 }

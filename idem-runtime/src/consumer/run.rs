@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout};
 use super::consume::{ConsumerError, Decided, Summary, consume};
 use super::delivery::{Delivery, Message, Source};
 use super::handled::Handled;
+use super::subscription::Subscription;
 use super::verdict::{DeadLetterReason, Verdict};
 use crate::call::CallBuilder;
 use crate::engine::Engine;
@@ -44,6 +45,9 @@ pub struct Consumer<I = DeliveryId> {
     pub(super) drain: Duration,
     compares_payload: bool,
     label: Option<LabelOfId>,
+    subscription: Subscription,
+    /// The subscription, once the consumer runs.
+    scope: Option<String>,
 }
 
 /// The label of a message, for operators.
@@ -61,8 +65,7 @@ impl fmt::Debug for LabelOfId {
 impl Consumer {
     /// A consumer whose calls are of this operation.
     ///
-    /// All consumers of one queue have one operation, and consumers of two queues have two: messages of one id and
-    /// operation are one message.
+    /// Messages of one id, operation and [subscription](Source::subscription) are one message.
     pub fn new(engine: Engine, operation: impl Into<Cow<'static, str>>) -> Self {
         Self {
             engine,
@@ -78,6 +81,8 @@ impl Consumer {
             drain: Duration::from_secs(30),
             compares_payload: true,
             label: None,
+            subscription: Subscription::OfSource,
+            scope: None,
         }
     }
 }
@@ -96,7 +101,48 @@ impl<I> Consumer<I> {
             drain: self.drain,
             compares_payload: self.compares_payload,
             label: self.label,
+            subscription: self.subscription,
+            scope: self.scope,
         }
+    }
+
+    /// Sets the subscription in the names of records, in place of that of the [source](Source::subscription).
+    ///
+    /// Set it to the former name where a queue, stream, topic or group is renamed or moved on purpose: messages that
+    /// were handled under that name do not run again. The guide has [the names of each
+    /// source](crate::guide::consumers).
+    ///
+    /// # Panics
+    ///
+    /// If the name is empty.
+    ///
+    /// ```
+    /// use idem_runtime::{Engine, consumer::Consumer, store::memory::MemoryStore};
+    ///
+    /// // The stream `bills` was moved to `bills-eu`.
+    /// let consumer = Consumer::new(Engine::new(MemoryStore::new()), "bills.collect")
+    ///     .subscription("redis:bills/collectors");
+    /// # drop(consumer);
+    /// ```
+    pub fn subscription(mut self, name: impl Into<String>) -> Self {
+        let name = name.into();
+        assert!(!name.is_empty(), "the name of a subscription is not empty");
+        self.subscription = Subscription::Named(name);
+        self
+    }
+
+    /// Names records by operation and id alone.
+    ///
+    /// For two subscriptions that are to handle each message once between them, and to keep records without a
+    /// subscription in their names.
+    pub fn without_subscription(mut self) -> Self {
+        self.subscription = Subscription::Without;
+        self
+    }
+
+    /// Begins to consume a source: from here on records have its subscription in their names.
+    pub(super) fn begin<S: Source>(&mut self, source: &S) {
+        self.scope = self.subscription.scope(source.subscription());
     }
 
     /// The number of messages that are handled at once; at least 1. Default 16.
@@ -224,7 +270,7 @@ impl<I> Consumer<I> {
     /// Dropped: running handlers are dropped, and their messages are delivered again. To stop in an orderly way, use
     /// `shutdown`.
     pub async fn run_until<S, M, V, E, H, F>(
-        self,
+        mut self,
         source: S,
         handler: H,
         shutdown: impl Future<Output = ()>,
@@ -238,6 +284,7 @@ impl<I> Consumer<I> {
         H: Fn(M, Context) -> F + Send + Sync + 'static,
         F: Future<Output = Result<V, E>> + Send + 'static,
     {
+        self.begin(&source);
         let (concurrency, drain) = (self.concurrency, self.drain);
         let this = Arc::new((self, handler));
         let handle = move |delivery| {
@@ -309,6 +356,10 @@ impl<I> Consumer<I> {
         };
         let lease = self.lease();
         let call = self.engine.operation(self.operation.clone());
+        let call = match &self.scope {
+            Some(subscription) => call.scope(subscription),
+            None => call,
+        };
         let call = call.policy(self.policy_of_calls(lease)).key(&*id);
         let label = self.label.as_ref();
         let call = match label.and_then(|label| contained(|| label.0(&id)).flatten()) {

@@ -20,6 +20,22 @@ pub const GROUP: &str = "collectors";
 pub struct RedisStreams(pub RedisServer);
 
 impl RedisStreams {
+    /// The entries that this group has not settled.
+    pub async fn unsettled_of(&self, group: &str) -> usize {
+        let mut command = redis::cmd("XINFO");
+        command.arg("GROUPS").arg(STREAM);
+        let groups: Vec<BTreeMap<String, Value>> = self.query(&command).await;
+        let name = Value::BulkString(group.as_bytes().to_vec());
+        let group = groups.iter().find(|group| group["name"] == name);
+        let group = group.expect("the group is there");
+        let mut command = redis::cmd("XINFO");
+        let stream: BTreeMap<String, Value> = self.query(command.arg("STREAM").arg(STREAM)).await;
+        // The group's `lag` is unknown after a restart.
+        let delivered = group["last-delivered-id"] == stream["last-generated-id"];
+        let pending = redis::from_redis_value::<usize>(group["pending"].clone());
+        pending.expect("a number") + usize::from(!delivered)
+    }
+
     async fn client(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.0.url()).expect("a URL of a server");
         let client = client.get_multiplexed_async_connection().await;
@@ -74,15 +90,7 @@ impl Broker for RedisStreams {
     }
 
     async fn unsettled(&self) -> usize {
-        let mut command = redis::cmd("XINFO");
-        command.arg("GROUPS").arg(STREAM);
-        let groups: Vec<BTreeMap<String, Value>> = self.query(&command).await;
-        let mut command = redis::cmd("XINFO");
-        let stream: BTreeMap<String, Value> = self.query(command.arg("STREAM").arg(STREAM)).await;
-        // The group's `lag` is unknown after a restart.
-        let delivered = groups[0]["last-delivered-id"] == stream["last-generated-id"];
-        let pending = redis::from_redis_value::<usize>(groups[0]["pending"].clone());
-        pending.expect("a number") + usize::from(!delivered)
+        self.unsettled_of(GROUP).await
     }
 
     async fn dead_letters(&self) -> Vec<(String, String)> {

@@ -1,0 +1,197 @@
+//! The subscription of a consumer: what it reads for whom, and what happens when the broker has lost it.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sha2::{Digest as _, Sha256};
+
+/// Longest name of a subscription that is a scope as it is; a longer one is hashed.
+const MAX_BYTES: usize = 512;
+
+/// Where a source continues when the broker has lost its subscription.
+///
+/// A broker loses a subscription when an operator deletes it, or a server comes back without its data. A new one begins
+/// somewhere, and either skips messages or delivers old ones again, of which those older than their record's `ttl` run
+/// again. So the default is an error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OnLostSubscription {
+    /// The source fails, and [`run`](super::Consumer::run) ends with an error that names the subscription.
+    #[default]
+    Fail,
+    /// With the first message that this process has received and not settled, else after the last one. As `Fail` in a
+    /// process that has received none.
+    ///
+    /// Messages that other processes settled meanwhile are delivered again, and replayed from their records.
+    Resume,
+    /// With the next message that is sent. Earlier ones that were not delivered are skipped.
+    FromNow,
+    /// With the first message that the broker keeps. All of them are delivered again.
+    FromStart,
+}
+
+/// How far a process is in a stream whose messages have these positions.
+#[cfg(any(feature = "nats", feature = "redis-streams"))]
+pub(super) struct Progress<P>(Mutex<Received<P>>);
+
+#[cfg(any(feature = "nats", feature = "redis-streams"))]
+struct Received<P> {
+    last: Option<P>,
+    unsettled: BTreeSet<P>,
+}
+
+/// Where a new subscription continues.
+#[cfg(any(feature = "nats", feature = "redis-streams"))]
+#[derive(Debug, PartialEq)]
+pub(super) enum Begin<P> {
+    With(P),
+    After(P),
+    /// With the next message that is sent.
+    Now,
+    Start,
+}
+
+#[cfg(any(feature = "nats", feature = "redis-streams"))]
+impl<P: Copy + Ord> Progress<P> {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(Received {
+            last: None,
+            unsettled: BTreeSet::new(),
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Received<P>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The process has received a message.
+    pub(super) fn received(&self, position: P) {
+        self.lock().unsettled.insert(position);
+    }
+
+    /// The subscription has delivered all messages up to this one.
+    pub(super) fn delivered(&self, position: P) {
+        let mut received = self.lock();
+        received.last = received.last.max(Some(position));
+    }
+
+    /// The broker has the verdict on a message, and delivers it no more.
+    pub(super) fn settled(&self, position: P) {
+        self.lock().unsettled.remove(&position);
+    }
+
+    /// Where a subscription continues that the broker has lost; `None`: the source fails.
+    pub(super) fn begin(&self, on_lost: OnLostSubscription) -> Option<Begin<P>> {
+        match on_lost {
+            OnLostSubscription::Fail => None,
+            OnLostSubscription::FromNow => Some(Begin::Now),
+            OnLostSubscription::FromStart => Some(Begin::Start),
+            OnLostSubscription::Resume => {
+                let received = self.lock();
+                let first = received.unsettled.first().copied().map(Begin::With);
+                first.or(received.last.map(Begin::After))
+            }
+        }
+    }
+}
+
+/// Whether the subscription is part of the name of a message's record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Subscription {
+    /// That of the source.
+    OfSource,
+    Named(String),
+    Without,
+}
+
+impl Subscription {
+    /// The scope of the calls.
+    pub(super) fn scope(&self, of_source: Option<String>) -> Option<String> {
+        let name = match self {
+            Self::OfSource => of_source?,
+            Self::Named(name) => name.clone(),
+            Self::Without => return None,
+        };
+        if name.len() <= MAX_BYTES {
+            return Some(name).filter(|name| !name.is_empty());
+        }
+        let mut hashed = String::from("sha256:");
+        for byte in Sha256::digest(name) {
+            let _ = write!(hashed, "{byte:02x}");
+        }
+        Some(hashed)
+    }
+}
+
+/// The name of a subscription of these parts, no two of which have one name.
+#[cfg(any(
+    feature = "kafka",
+    feature = "nats",
+    feature = "rabbitmq",
+    feature = "redis-streams",
+    test
+))]
+pub(super) fn name(broker: &str, parts: [&str; 2]) -> String {
+    let [first, second] = parts.map(|part| part.replace('%', "%25").replace('/', "%2F"));
+    format!("{broker}:{first}/{second}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_subscriptions_have_one_name() {
+        let names = [
+            name("redis", ["bills", "collectors"]),
+            name("kafka", ["bills", "collectors"]),
+            name("redis", ["bills/collectors", ""]),
+            name("redis", ["bills", "/collectors"]),
+            name("redis", ["bills%2F", "collectors"]),
+            name("redis", ["bills/", "collectors"]),
+        ];
+        for (at, one) in names.iter().enumerate() {
+            assert!(!names[at + 1..].contains(one), "{one}");
+        }
+        assert_eq!(names[0], "redis:bills/collectors");
+    }
+
+    #[cfg(any(feature = "nats", feature = "redis-streams"))]
+    #[test]
+    fn a_lost_subscription_resumes_with_the_first_unsettled_message() {
+        let progress = Progress::new();
+        let resumed = || progress.begin(OnLostSubscription::Resume);
+        assert_eq!(resumed(), None);
+        for position in [3, 4, 5] {
+            progress.received(position);
+            progress.delivered(position);
+        }
+        progress.settled(4);
+        assert_eq!(resumed(), Some(Begin::With(3)));
+        progress.settled(3);
+        assert_eq!(resumed(), Some(Begin::With(5)));
+        progress.settled(5);
+        assert_eq!(resumed(), Some(Begin::After(5)));
+        let of = |on_lost| progress.begin(on_lost);
+        assert_eq!(of(OnLostSubscription::Fail), None);
+        assert_eq!(of(OnLostSubscription::FromNow), Some(Begin::Now));
+        assert_eq!(of(OnLostSubscription::FromStart), Some(Begin::Start));
+    }
+
+    #[test]
+    fn a_name_of_any_length_is_a_scope() {
+        let of = |subscription: Subscription, name: &str| subscription.scope(Some(name.to_owned()));
+        let long = ["a".repeat(513), "b".repeat(2_000)];
+        let [first, second] = long.map(|name| of(Subscription::OfSource, &name).unwrap());
+        assert_ne!(first, second);
+        assert_eq!(first.len(), 71);
+        assert_eq!(
+            of(Subscription::OfSource, &"a".repeat(512)).unwrap().len(),
+            512
+        );
+        assert_eq!(of(Subscription::OfSource, ""), None);
+        assert_eq!(of(Subscription::Without, "a"), None);
+        assert_eq!(of(Subscription::Named("b".into()), "a").unwrap(), "b");
+    }
+}
