@@ -140,12 +140,30 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     fn error_kind(error: &dyn DatabaseError) -> SqlErrorKind;
 
-    /// Sends a statement.
+    /// Whether statements on these connections have no names.
+    ///
+    /// The store then sends each in a transaction of its own: sqlx prepares and executes a statement in two messages,
+    /// between which a proxy gives the session, and with it the unnamed statement, to another client.
+    #[doc(hidden)]
+    fn is_unnamed(options: &<<Self::Db as Database>::Connection as Connection>::Options) -> bool {
+        let _ = options;
+        false
+    }
+
+    /// Whether a connection of a caller, whose options are unknown, keeps the statements that it has prepared.
+    #[doc(hidden)]
+    fn keeps_statements(conn: &<Self::Db as Database>::Connection) -> bool {
+        let _ = conn;
+        true
+    }
+
+    /// Sends a statement; `named`: by a name that the connection keeps.
     #[doc(hidden)]
     fn run<'c>(
         conn: &'c mut <Self::Db as Database>::Connection,
         statement: &'c Statement,
         arguments: &'c [Argument<'c>],
+        named: bool,
     ) -> impl Future<Output = Result<StatementReply, sqlx::Error>> + Send + 'c;
 
     /// Inserts a record if there is none, inside a transaction.

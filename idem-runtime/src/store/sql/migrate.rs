@@ -58,7 +58,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
                 created => created.map_err(|error| not_created::<B>(WHAT, error))?,
             }
             // The table may have existed with other columns.
-            let probe = B::run(&mut conn, &probe, &nowhere).await;
+            let probe = self.pool.run_on(&mut conn, &probe, &nowhere).await;
             probe.map_err(|error| not_usable::<B>(WHAT, error))?;
             break;
         }

@@ -127,13 +127,14 @@ impl SqlDriver for MySql {
         conn: &'c mut MySqlConnection,
         statement: &'c Statement,
         arguments: &'c [Argument<'c>],
+        named: bool,
     ) -> Result<StatementReply, sqlx::Error> {
         if let [Argument::Calls(calls)] = arguments {
             let script = with_calls::<Self>(&statement.text, calls);
             return batched!(conn, statement, sqlx::raw_sql(sqlx::AssertSqlSafe(script)));
         }
         if statement.kind != StatementKind::Script {
-            return prepared!(sqlx::MySql, conn, statement, arguments);
+            return prepared!(sqlx::MySql, conn, statement, arguments, named);
         }
         let script = with_literals::<Self>(&statement.text, arguments);
         Self::fetch_script(conn, script).await

@@ -47,6 +47,8 @@ pub(super) type PermittedConnection<B> = (ConnectionPermit, (Conn<B>, bool));
 /// A set of connections, made when they are needed.
 pub(crate) struct ConnectionPool<B: SqlDriver> {
     options: Options<B>,
+    /// As [`SqlDriver::is_unnamed`].
+    unnamed: bool,
     idle: Mutex<Vec<(Conn<B>, Instant)>>,
     permits: Arc<PermitQueue>,
     most: usize,
@@ -75,6 +77,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
         clock: Arc<ServerClock>,
     ) -> Self {
         Self {
+            unnamed: B::is_unnamed(&options),
             options,
             idle: Mutex::default(),
             permits: PermitQueue::new(most, reserved),
@@ -275,7 +278,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
                 None => self.connection().await?,
             };
             let sent = Instant::now();
-            match B::run(&mut conn, statement, arguments).await {
+            match self.run_on(&mut conn, statement, arguments).await {
                 Ok(answer) => {
                     self.learn_time(Some(&answer), sent);
                     self.keep(conn);
@@ -299,6 +302,20 @@ impl<B: SqlDriver> ConnectionPool<B> {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Sends a statement on a connection of the store.
+    pub(crate) async fn run_on(
+        &self,
+        conn: &mut Conn<B>,
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+    ) -> Result<StatementReply, sqlx::Error> {
+        if self.unnamed {
+            // Boxed, because it is rare, and its state would be part of every future.
+            return Box::pin(run_unnamed::<B>(conn, statement, arguments)).await;
+        }
+        B::run(conn, statement, arguments, true).await
     }
 
     /// Reports the time in a reply to the clock.
@@ -355,6 +372,26 @@ impl<B: SqlDriver> ConnectionPool<B> {
         match timeout(self.response_timeout, self.connect()).await {
             Ok(connected) => connected.map_err(|error| store_error::<B>(what, error)),
             Err(_) => Err(self.silence(what)),
+        }
+    }
+}
+
+/// Sends a statement without a name, in a transaction that holds a proxy's session for it.
+async fn run_unnamed<B: SqlDriver>(
+    conn: &mut Conn<B>,
+    statement: &Statement,
+    arguments: &[Argument<'_>],
+) -> Result<StatementReply, sqlx::Error> {
+    B::execute_script(conn, "BEGIN".to_owned()).await?;
+    match B::run(conn, statement, arguments, false).await {
+        Ok(reply) => {
+            B::execute_script(conn, "COMMIT".to_owned()).await?;
+            Ok(reply)
+        }
+        Err(error) => {
+            // Without it the proxy would hold the session. If it fails, so does the next use of the connection.
+            let _ = B::execute_script(conn, "ROLLBACK".to_owned()).await;
+            Err(error)
         }
     }
 }

@@ -9,7 +9,9 @@ use std::time::Duration;
 use sqlx::error::{BoxDynError, DatabaseError};
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgSslMode, PgTypeInfo, PgValueRef};
 use sqlx::query::Query;
-use sqlx::{Decode, Executor as _, PgConnection, Type};
+use sqlx::{
+    ConnectOptions as _, Connection as _, Decode, Executor as _, FromRow, PgConnection, Type,
+};
 
 use super::argument::Argument;
 use super::backend::SqlDriver;
@@ -128,6 +130,18 @@ impl SqlDriver for Postgres {
             "28000" | "28P01" => SqlErrorKind::Login,
             "42501" => SqlErrorKind::Refused,
             "25006" => SqlErrorKind::ReadOnly,
+            "42P05" => SqlErrorKind::Setting(
+                "a proxy gave it a session that has a prepared statement of another client; PgBouncer needs version 1.21 \
+                 and `max_prepared_statements`, or sqlx's options `statement_cache_capacity(0)`",
+            ),
+            "08P01" if refuses_start_up(error, "extra_float_digits") => SqlErrorKind::Setting(
+                "a proxy refuses the start-up parameter `extra_float_digits`, which sqlx sends; PgBouncer accepts it with \
+                 `ignore_startup_parameters = extra_float_digits`",
+            ),
+            "08P01" if refuses_start_up(error, "") => SqlErrorKind::Setting(
+                "a proxy refuses a start-up parameter, such as the `options` of the URL; see its log, and PgBouncer's \
+                 `ignore_startup_parameters`",
+            ),
             // PgBouncer without room for another client returns 08P01. The last three: it has ended the session, or its
             // prepared statements.
             "08P01" | "53300" | "57014" | "25P03" | "25P04" | "26000" => SqlErrorKind::Busy,
@@ -137,10 +151,24 @@ impl SqlDriver for Postgres {
         }
     }
 
+    // Only the URL shows the capacity of the cache. The host may be none of a URL.
+    fn is_unnamed(options: &PgConnectOptions) -> bool {
+        let options = options.clone().host("localhost").username("idem");
+        let url = options.to_url_lossy();
+        let mut settings = url.query_pairs();
+        settings.any(|(name, value)| name == "statement-cache-capacity" && value == "0")
+    }
+
+    // Where it has kept none it may have no room for any, and would never close one with a name.
+    fn keeps_statements(conn: &PgConnection) -> bool {
+        conn.cached_statements_size() > 0
+    }
+
     async fn run<'c>(
         conn: &'c mut PgConnection,
         statement: &'c Statement,
         arguments: &'c [Argument<'c>],
+        named: bool,
     ) -> Result<StatementReply, sqlx::Error> {
         if let [Argument::Keys(primary_keys)] = arguments {
             let primary_keys: Vec<&[u8]> = primary_keys
@@ -148,13 +176,15 @@ impl SqlDriver for Postgres {
                 .map(|primary_key| &primary_key[..])
                 .collect();
             let text = sqlx::AssertSqlSafe(Arc::clone(&statement.text));
-            let query = sqlx::query::<sqlx::Postgres>(text).bind(primary_keys);
+            let query = sqlx::query::<sqlx::Postgres>(text).persistent(named);
+            let query = query.bind(primary_keys);
             return several!(conn, statement, query);
         }
         if let [Argument::Calls(calls)] = arguments {
-            return batched!(conn, statement, with_arrays(&statement.text, calls));
+            let query = with_arrays(&statement.text, calls).persistent(named);
+            return batched!(conn, statement, query);
         }
-        prepared!(sqlx::Postgres, conn, statement, arguments)
+        prepared!(sqlx::Postgres, conn, statement, arguments, named)
     }
 
     const INSERT_WITHIN: &'static str =
@@ -199,8 +229,8 @@ impl SqlDriver for Postgres {
     async fn probe_server(conn: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
         let settings = "SELECT current_setting('fsync'), current_setting('synchronous_commit'), \
                         pg_is_in_recovery()";
-        let (fsync, commit, standby): (String, String, bool) =
-            sqlx::query_as(settings).fetch_one(&mut *conn).await?;
+        let row = conn.fetch_one(sqlx::raw_sql(settings)).await?;
+        let (fsync, commit, standby): (String, String, bool) = FromRow::from_row(&row)?;
         let mut warnings = Vec::new();
         if standby {
             warnings.push(
@@ -237,6 +267,14 @@ impl SqlDriver for Postgres {
     fn store_options(options: PgConnectOptions) -> PgConnectOptions {
         options
     }
+}
+
+/// Whether a proxy refuses this parameter of a new connection; an empty name stands for any.
+///
+/// <https://github.com/pgbouncer/pgbouncer/blob/pgbouncer_1_18_0/src/client.c>
+fn refuses_start_up(error: &dyn DatabaseError, parameter: &str) -> bool {
+    let message = error.message();
+    message.contains("startup parameter") && message.contains(parameter)
 }
 
 /// A query for several calls, with an array for each of their arguments.

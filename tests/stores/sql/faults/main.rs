@@ -13,6 +13,7 @@ mod load;
 mod notices;
 mod outages;
 mod overload;
+mod pooler;
 mod prelude;
 mod purging;
 mod read_batches;
