@@ -123,6 +123,21 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const SCHEMA: &'static str;
 
+    /// The schema of the table, as it is written in a statement: the one that it is in, or would be created in.
+    ///
+    /// `None` where it is not known by the connection's settings.
+    #[doc(hidden)]
+    fn schema_of<'c>(
+        _: &'c mut <Self::Db as Database>::Connection,
+        _table: &'c str,
+    ) -> impl Future<Output = Result<Option<String>, sqlx::Error>> + Send + 'c {
+        ready(Ok(None))
+    }
+
+    /// A statement that fails if a connection would find another table by the `{name}` alone than `{t}`.
+    #[doc(hidden)]
+    const ONE_TABLE: &'static str = "";
+
     /// Creates the table, safely beside concurrent migrations.
     #[doc(hidden)]
     fn migrate<'c>(

@@ -30,7 +30,7 @@ impl<B: Backend> SqlStore<B> {
     /// The plain SQL of the table, with the configured name.
     #[must_use]
     pub fn schema(&self) -> String {
-        schema::<B>(&self.0.table)
+        schema::<B>(&self.0.name)
     }
 }
 

@@ -88,6 +88,15 @@ impl SqlDriver for MySql {
 
     const SCHEMA: &'static str = include_str!("../../../migrations/mysql/0001_idem_records.sql");
 
+    async fn schema_of(
+        conn: &mut MySqlConnection,
+        _table: &str,
+    ) -> Result<Option<String>, sqlx::Error> {
+        let (database,): (Option<String>,) =
+            sqlx::query_as("SELECT DATABASE()").fetch_one(conn).await?;
+        Ok(database.map(|database| format!("`{}`", database.replace('`', "``"))))
+    }
+
     // The server serializes the creation of a table.
     async fn migrate(conn: &mut MySqlConnection, schema: &str) -> Result<(), sqlx::Error> {
         conn.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(schema)))

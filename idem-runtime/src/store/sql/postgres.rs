@@ -10,7 +10,8 @@ use sqlx::error::{BoxDynError, DatabaseError};
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgSslMode, PgTypeInfo, PgValueRef};
 use sqlx::query::Query;
 use sqlx::{
-    ConnectOptions as _, Connection as _, Decode, Executor as _, FromRow, PgConnection, Type,
+    ConnectOptions as _, Connection as _, Decode, Executor as _, FromRow, PgConnection, Row as _,
+    Type,
 };
 
 use super::argument::Argument;
@@ -104,6 +105,22 @@ impl SqlDriver for Postgres {
 
     const SCHEMA: &'static str = include_str!("../../../migrations/postgres/0001_idem_records.sql");
 
+    async fn schema_of(
+        conn: &mut PgConnection,
+        table: &str,
+    ) -> Result<Option<String>, sqlx::Error> {
+        let query = format!(
+            "SELECT quote_ident(COALESCE((SELECT nspname FROM pg_class JOIN pg_namespace \
+             ON pg_namespace.oid = relnamespace WHERE pg_class.oid = to_regclass('{table}')), current_schema()))"
+        );
+        let row = conn.fetch_one(sqlx::raw_sql(sqlx::AssertSqlSafe(query)));
+        row.await?.try_get(0)
+    }
+
+    // The cast fails, and its text reaches the server's log. It is no constant, which a planner would cast beforehand.
+    const ONE_TABLE: &'static str = "SELECT CASE WHEN COALESCE(to_regclass('{name}') = to_regclass('{t}'), true) \
+        THEN 0 ELSE CAST(to_regclass('{name}')::text || ' comes before {t} in search_path' AS int) END; ";
+
     // `IF NOT EXISTS` alone is not safe beside a concurrent migration.
     async fn migrate(conn: &mut PgConnection, schema: &str) -> Result<(), sqlx::Error> {
         let script = format!("BEGIN; SELECT pg_advisory_xact_lock(8245920571); {schema}; COMMIT");
@@ -130,6 +147,12 @@ impl SqlDriver for Postgres {
             "28000" | "28P01" => SqlErrorKind::Login,
             "42501" => SqlErrorKind::Refused,
             "25006" => SqlErrorKind::ReadOnly,
+            // Of `ONE_TABLE`; no other statement casts a text.
+            "22P02" => SqlErrorKind::Setting(
+                "the `search_path` of this transaction finds another table of this name than that of the store, which \
+                 would run a key a second time; give the store and the transaction the same `search_path`, or the store \
+                 a table with its schema in front",
+            ),
             "42P05" => SqlErrorKind::Setting(
                 "a proxy gave it a session that has a prepared statement of another client; PgBouncer needs version 1.21 \
                  and `max_prepared_statements`, or sqlx's options `statement_cache_capacity(0)`",

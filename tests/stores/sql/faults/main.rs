@@ -11,6 +11,7 @@ mod fixture;
 mod group_commit;
 mod load;
 mod notices;
+mod other_schemas;
 mod outages;
 mod overload;
 mod pooler;
