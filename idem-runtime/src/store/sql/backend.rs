@@ -165,11 +165,11 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
         false
     }
 
-    /// Whether a connection of a caller, whose options are unknown, keeps the statements that it has prepared.
+    /// Whether a connection keeps statements that it has prepared.
     #[doc(hidden)]
     fn keeps_statements(conn: &<Self::Db as Database>::Connection) -> bool {
         let _ = conn;
-        true
+        false
     }
 
     /// Sends a statement; `named`: by a name that the connection keeps.

@@ -182,7 +182,6 @@ impl SqlDriver for Postgres {
         settings.any(|(name, value)| name == "statement-cache-capacity" && value == "0")
     }
 
-    // Where it has kept none it may have no room for any, and would never close one with a name.
     fn keeps_statements(conn: &PgConnection) -> bool {
         conn.cached_statements_size() > 0
     }
