@@ -179,9 +179,10 @@ impl<B: Backend> SqlStoreBuilder<B> {
             let warnings = B::probe_server(&mut conn).await?;
             let longest = B::longest_statement(&mut conn).await?;
             let batches = B::batches(&mut conn).await?;
-            let schema = match self.table.contains('.') {
-                true => None,
-                false => B::schema_of(&mut conn, &self.table).await?,
+            let schema = if self.table.contains('.') {
+                None
+            } else {
+                B::schema_of(&mut conn, &self.table).await?
             };
             Ok((warnings, longest, batches, schema))
         };

@@ -415,6 +415,51 @@ mod tests {
     }
 
     #[test]
+    fn statements_have_no_names_at_a_capacity_of_zero() {
+        for (url, host, unnamed) in [
+            ("postgres://app:secret@db.example/shop", "", false),
+            (
+                "postgres://app:secret@db.example/shop?statement-cache-capacity=0",
+                "",
+                true,
+            ),
+            (
+                "postgres://app@[::1]/a%20b?statement-cache-capacity=0",
+                "",
+                true,
+            ),
+            (
+                "postgres://app@db.example/shop?statement-cache-capacity=10",
+                "",
+                false,
+            ),
+            (
+                "postgres:///shop?host=/var/run/a%20b&statement-cache-capacity=0",
+                "",
+                true,
+            ),
+            // Hosts that are none of a URL.
+            (
+                "postgres://app@db.example/shop?statement-cache-capacity=0",
+                "::1",
+                true,
+            ),
+            (
+                "postgres://app@db.example/shop?statement-cache-capacity=0",
+                "a:b/c d",
+                true,
+            ),
+        ] {
+            let options = PgConnectOptions::from_str(url).unwrap();
+            let options = match host {
+                "" => options,
+                host => options.host(host).username("a:b/c@d"),
+            };
+            assert_eq!(Postgres::is_unnamed(&options), unnamed, "{url}");
+        }
+    }
+
+    #[test]
     fn bytes_are_read_in_both_formats() {
         assert_eq!(from_digits(b"00fF5c"), Some(vec![0, 255, b'\\']));
         assert_eq!(
