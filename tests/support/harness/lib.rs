@@ -1,4 +1,4 @@
-//! Real servers for tests: a [`RedisServer`], [`PostgresServer`], [`MariaDbServer`], [`NatsServer`], [`RabbitServer`]
+//! Real servers for tests: a [`RedisServer`], [`PostgresServer`], [`PgBouncer`], [`MariaDbServer`], [`NatsServer`], [`RabbitServer`]
 //! or [`ZooKeeperServer`] that lives as long as its value. And real clients: the browsers of a
 //! [`ChromeDriver`], and a [`PaymentSdk`] that repeats its requests.
 //!
@@ -35,6 +35,7 @@ mod nats;
 mod pair;
 mod partition;
 mod payment_sdk;
+mod pgbouncer;
 mod poll;
 mod port;
 mod postgres;
@@ -72,6 +73,7 @@ pub use nats::NatsServer;
 pub use pair::ReplicaPair;
 pub use partition::Partition;
 pub use payment_sdk::{PaymentSdk, PaymentSdkBuilder};
+pub use pgbouncer::PgBouncer;
 pub use postgres::{PostgresServer, PostgresServerBuilder};
 pub use proxy::{ProxyStats, TcpProxy};
 pub use rabbit::RabbitServer;

@@ -35,7 +35,7 @@ pub struct ProxyStats {
     pub passed_bytes: usize,
     /// Bytes of replies that were passed on.
     pub returned_bytes: usize,
-    /// Bytes dropped by the black hole, in both directions.
+    /// Bytes dropped by the black hole, and of forgotten connections, in both directions.
     pub swallowed_bytes: usize,
 }
 
@@ -136,6 +136,12 @@ impl TcpProxy {
         if !open {
             self.shared.cut(|link| link.torn);
         }
+    }
+
+    /// Drops all data of the live connections, as a firewall that has forgotten them; new ones are served.
+    pub fn forget_live(&self) {
+        let mut state = self.shared.lock();
+        state.links.values_mut().for_each(|link| link.torn = true);
     }
 
     /// Cuts or silences the links of connections from `peer`, present and future ones.
@@ -330,8 +336,10 @@ impl State {
         };
         let apart = self.apart.get(&link.peer);
         if self.black_hole || apart == Some(&Partition::Silent) {
-            self.stats.swallowed_bytes += length;
             link.torn = true;
+        }
+        if link.torn {
+            self.stats.swallowed_bytes += length;
         }
         !link.torn
     }

@@ -123,6 +123,21 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const SCHEMA: &'static str;
 
+    /// The schema of the table, as it is written in a statement: the one that it is in, or would be created in.
+    ///
+    /// `None` where it is not known by the connection's settings.
+    #[doc(hidden)]
+    fn schema_of<'c>(
+        _: &'c mut <Self::Db as Database>::Connection,
+        _table: &'c str,
+    ) -> impl Future<Output = Result<Option<String>, sqlx::Error>> + Send + 'c {
+        ready(Ok(None))
+    }
+
+    /// A statement that fails if a connection would find another table by the `{name}` alone than `{t}`.
+    #[doc(hidden)]
+    const ONE_TABLE: &'static str = "";
+
     /// Creates the table, safely beside concurrent migrations.
     #[doc(hidden)]
     fn migrate<'c>(
@@ -140,12 +155,30 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     fn error_kind(error: &dyn DatabaseError) -> SqlErrorKind;
 
-    /// Sends a statement.
+    /// Whether statements on these connections have no names.
+    ///
+    /// The store then sends each in a transaction of its own: sqlx prepares and executes a statement in two messages,
+    /// between which a proxy gives the session, and with it the unnamed statement, to another client.
+    #[doc(hidden)]
+    fn is_unnamed(options: &<<Self::Db as Database>::Connection as Connection>::Options) -> bool {
+        let _ = options;
+        false
+    }
+
+    /// Whether a connection keeps statements that it has prepared.
+    #[doc(hidden)]
+    fn keeps_statements(conn: &<Self::Db as Database>::Connection) -> bool {
+        let _ = conn;
+        false
+    }
+
+    /// Sends a statement; `named`: by a name that the connection keeps.
     #[doc(hidden)]
     fn run<'c>(
         conn: &'c mut <Self::Db as Database>::Connection,
         statement: &'c Statement,
         arguments: &'c [Argument<'c>],
+        named: bool,
     ) -> impl Future<Output = Result<StatementReply, sqlx::Error>> + Send + 'c;
 
     /// Inserts a record if there is none, inside a transaction.

@@ -92,7 +92,9 @@ impl<B: Backend> SqlStoreBuilder<B> {
     /// The table of the records. Default: `idem_records`.
     ///
     /// A name of ASCII letters, digits and `_` that begins with a letter, at most 48 characters; on PostgreSQL and
-    /// MySQL with a schema in front, as in `app.idem_records`.
+    /// MySQL with a schema in front, as in `app.idem_records`. Without one it is in the schema that the store's own
+    /// connection finds it in, or would create it in, when it [connects](Self::connect): a `search_path` that another
+    /// connection sets has no effect, and a transaction that would find another table is refused (PostgreSQL).
     pub fn table(mut self, table: impl Into<String>) -> Self {
         self.table = table.into();
         self
@@ -110,6 +112,8 @@ impl<B: Backend> SqlStoreBuilder<B> {
     ///
     /// Making a connection has as long again. Waiting for one does not count: see [overload](super#overload). After the
     /// time-out the statement counts as failed, its connection is closed, and the engine sends it again on another.
+    /// Where no connection has had a reply for a quarter of it, the statement is sent again on a new one, because a
+    /// firewall may have dropped those that exist.
     /// Default: 2 seconds.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
@@ -169,49 +173,59 @@ impl<B: Backend> SqlStoreBuilder<B> {
             Arc::new(pool)
         };
         let transport = B::transport(&options);
-        let mut state = SqlStoreState {
-            pool: pool((self.connections, self.connections.div_ceil(8))),
+        let store_pool = pool((self.connections, self.connections.div_ceil(8)));
+        let mut conn = store_pool.open(WHAT).await?;
+        let looking = async {
+            let warnings = B::probe_server(&mut conn).await?;
+            let longest = B::longest_statement(&mut conn).await?;
+            let batches = B::batches(&mut conn).await?;
+            let schema = if self.table.contains('.') {
+                None
+            } else {
+                B::schema_of(&mut conn, &self.table).await?
+            };
+            Ok((warnings, longest, batches, schema))
+        };
+        let (warnings, longest, batches, schema) =
+            match timeout(self.response_timeout, looking).await {
+                Ok(looked) => looked.map_err(|error| unfit::<B>(WHAT, error))?,
+                Err(_) => return Err(store_pool.silence(WHAT)),
+            };
+        store_pool.keep(conn);
+        let table = qualified(&self.table, schema.as_deref())?;
+        let mut statements = Statements::new::<B>(
+            &table,
+            &notify_suffix,
+            self.response_timeout,
+            self.max_record_bytes - HEADER,
+        );
+        if batches {
+            // Half of a statement, where bytes take two digits.
+            let most = longest.map_or(BATCH_BYTES, |longest| BATCH_BYTES.min(longest / 4));
+            statements.add_batches::<B>(&table, &notify_suffix, most);
+        }
+        let written = longest.map_or(usize::MAX, |longest| longest.saturating_sub(BESIDE));
+        Ok(SqlStore(Arc::new(SqlStoreState {
+            pool: store_pool,
             engine_pool: pool((2, 0)),
             listing_pool: pool((1, 0)),
-            statements: Statements::new::<B>(
-                &self.table,
-                &notify_suffix,
-                self.response_timeout,
-                self.max_record_bytes - HEADER,
-            ),
+            statements,
             hit_rate: HitRate::new(),
             observers,
             #[cfg(feature = "postgres")]
             listen_notify: B::notifications(&options)
                 .filter(|_| self.notify)
                 .map(|options| ListenNotify::new(options, &self.table, self.response_timeout)),
-            table: self.table,
-            warnings: Vec::new(),
+            one_table: match schema {
+                Some(_) => B::ONE_TABLE.replace("{name}", &self.table),
+                None => String::new(),
+            },
+            table,
+            name: self.table,
+            warnings: warnings.into_iter().chain(transport).collect(),
             reads_bytes: self.max_record_bytes,
-            max_record_bytes: self.max_record_bytes,
-        };
-        let mut conn = state.pool.open(WHAT).await?;
-        let looking = async {
-            let warnings = B::probe_server(&mut conn).await?;
-            let longest = B::longest_statement(&mut conn).await?;
-            Ok((warnings, longest, B::batches(&mut conn).await?))
-        };
-        let (warnings, longest, batches) = match timeout(self.response_timeout, looking).await {
-            Ok(looked) => looked.map_err(|error| unfit::<B>(WHAT, error))?,
-            Err(_) => return Err(state.pool.silence(WHAT)),
-        };
-        state.warnings = warnings.into_iter().chain(transport).collect();
-        if batches {
-            // Half of a statement, where bytes take two digits.
-            let most = longest.map_or(BATCH_BYTES, |longest| BATCH_BYTES.min(longest / 4));
-            (state.statements).add_batches::<B>(&state.table, &notify_suffix, most);
-        }
-        if let Some(longest) = longest {
-            let written = longest.saturating_sub(BESIDE);
-            state.max_record_bytes = state.max_record_bytes.min(written);
-        }
-        state.pool.keep(conn);
-        Ok(SqlStore(Arc::new(state)))
+            max_record_bytes: self.max_record_bytes.min(written),
+        })))
     }
 }
 
@@ -227,6 +241,20 @@ impl SqlStoreBuilder<super::postgres::Postgres> {
     pub fn notify(mut self, notify: bool) -> Self {
         self.notify = notify;
         self
+    }
+}
+
+/// The table with its schema in front.
+fn qualified(table: &str, schema: Option<&str>) -> Result<String, StoreError> {
+    match schema {
+        // They would be read as parts of a template.
+        Some(schema) if schema.contains(['?', '{', '[', ']', '|', '\'', '\\']) => {
+            let message = "connecting: the name of the schema that the table is in has one of the characters \
+                           ? { [ ] | ' \\, which idem cannot write into a statement";
+            Err(StoreError::new(StoreErrorKind::Refused, message))
+        }
+        Some(schema) => Ok(format!("{schema}.{table}")),
+        None => Ok(table.to_owned()),
     }
 }
 

@@ -20,9 +20,9 @@ pub enum SqlErrorKind {
     Login,
     /// A right is missing.
     Refused,
-    /// An unusable file, and the remedy.
-    #[cfg(feature = "sqlite")]
-    File(&'static str),
+    /// An unusable file or a wrong setting, and the remedy.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    Setting(&'static str),
     /// It starts, stops, or fails over.
     Unavailable,
     /// It has no connection left, or has ended the statement for a limit of its own.

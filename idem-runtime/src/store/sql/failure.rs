@@ -49,8 +49,8 @@ pub(crate) fn store_error<B: SqlDriver>(what: &str, error: sqlx::Error) -> Store
             "the server does not let this user do this: idem needs SELECT, INSERT, UPDATE and DELETE \
              on its table",
         ),
-        #[cfg(feature = "sqlite")]
-        Some(SqlErrorKind::File(advice)) => (Refused, advice),
+        #[cfg(any(feature = "postgres", feature = "sqlite"))]
+        Some(SqlErrorKind::Setting(advice)) => (Refused, advice),
         Some(SqlErrorKind::Unavailable) => (Unavailable, "the server starts, stops or fails over"),
         Some(SqlErrorKind::Busy) => (
             Unavailable,

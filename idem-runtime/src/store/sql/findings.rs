@@ -43,7 +43,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
         };
         let probe = statement_texts::probe::<B>(&self.table);
         let nowhere = [Argument::Bytes(&[0; PRIMARY_KEY_LEN])];
-        let readable = timeout(patience, B::run(&mut conn, &probe, &nowhere)).await;
+        let readable = timeout(patience, self.pool.run_on(&mut conn, &probe, &nowhere)).await;
         let readable = match readable {
             Ok(reply) => reply.map_err(|error| not_usable::<B>(WHAT, error)),
             Err(_) => Err(self.pool.silence(WHAT)),

@@ -4,10 +4,11 @@
 
 /// [`SqlDriver::run`](super::backend::SqlDriver::run) for prepared statements: sends one, and reads at most one row.
 macro_rules! prepared {
-    ($db:ty, $conn:ident, $statement:ident, $arguments:ident) => {{
+    ($db:ty, $conn:ident, $statement:ident, $arguments:ident, $named:expr) => {{
         // By the connection's own methods, because those of a query keep a copy of it in the future.
         let mut query =
-            sqlx::query::<$db>(sqlx::AssertSqlSafe(std::sync::Arc::clone(&$statement.text)));
+            sqlx::query::<$db>(sqlx::AssertSqlSafe(std::sync::Arc::clone(&$statement.text)))
+                .persistent($named);
         let all = 0..$arguments.len();
         let order: &mut dyn Iterator<Item = usize> = if $statement.order.is_empty() {
             &mut all.into_iter()

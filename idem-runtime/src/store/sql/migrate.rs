@@ -30,7 +30,7 @@ impl<B: Backend> SqlStore<B> {
     /// The plain SQL of the table, with the configured name.
     #[must_use]
     pub fn schema(&self) -> String {
-        schema::<B>(&self.0.table)
+        schema::<B>(&self.0.name)
     }
 }
 
@@ -58,7 +58,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
                 created => created.map_err(|error| not_created::<B>(WHAT, error))?,
             }
             // The table may have existed with other columns.
-            let probe = B::run(&mut conn, &probe, &nowhere).await;
+            let probe = self.pool.run_on(&mut conn, &probe, &nowhere).await;
             probe.map_err(|error| not_usable::<B>(WHAT, error))?;
             break;
         }

@@ -32,8 +32,11 @@
 //!
 //! - **TLS** is sqlx's: enable `tls-rustls-ring` (or another `tls-…` feature) of sqlx in your own `Cargo.toml`, and set
 //!   `sslmode=verify-full` (PostgreSQL) or `ssl-mode=VERIFY_IDENTITY` (MySQL) in the URL.
-//! - **PgBouncer** may pool transactions, because no operation leaves anything in a session. Before its version 1.21 it
-//!   does not know prepared statements: set `statement_cache_capacity(0)` on sqlx's options.
+//! - **PgBouncer** may pool transactions, because no operation leaves anything in a session; it needs
+//!   `ignore_startup_parameters = extra_float_digits`. Before its version 1.21 it does not know prepared statements: set
+//!   `statement_cache_capacity(0)` on sqlx's options, and each statement of the store is sent without a name, in a
+//!   transaction of its own: four round trips in place of one. Each transaction with a call or a step in it holds a
+//!   server session until it is committed, while the store needs another one.
 //! - **A server that is read-only**, full, or that fails over refuses claims with an error that states so.
 //!
 //! # Overload

@@ -88,6 +88,15 @@ impl SqlDriver for MySql {
 
     const SCHEMA: &'static str = include_str!("../../../migrations/mysql/0001_idem_records.sql");
 
+    async fn schema_of(
+        conn: &mut MySqlConnection,
+        _table: &str,
+    ) -> Result<Option<String>, sqlx::Error> {
+        let (database,): (Option<String>,) =
+            sqlx::query_as("SELECT DATABASE()").fetch_one(conn).await?;
+        Ok(database.map(|database| format!("`{}`", database.replace('`', "``"))))
+    }
+
     // The server serializes the creation of a table.
     async fn migrate(conn: &mut MySqlConnection, schema: &str) -> Result<(), sqlx::Error> {
         conn.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(schema)))
@@ -127,13 +136,14 @@ impl SqlDriver for MySql {
         conn: &'c mut MySqlConnection,
         statement: &'c Statement,
         arguments: &'c [Argument<'c>],
+        named: bool,
     ) -> Result<StatementReply, sqlx::Error> {
         if let [Argument::Calls(calls)] = arguments {
             let script = with_calls::<Self>(&statement.text, calls);
             return batched!(conn, statement, sqlx::raw_sql(sqlx::AssertSqlSafe(script)));
         }
         if statement.kind != StatementKind::Script {
-            return prepared!(sqlx::MySql, conn, statement, arguments);
+            return prepared!(sqlx::MySql, conn, statement, arguments, named);
         }
         let script = with_literals::<Self>(&statement.text, arguments);
         Self::fetch_script(conn, script).await

@@ -44,10 +44,20 @@ const TURNS: usize = 4;
 /// A connection, whether it was used before, and the right to use it.
 pub(super) type PermittedConnection<B> = (ConnectionPermit, (Conn<B>, bool));
 
+/// The connections without a statement.
+struct IdleConnections<B: SqlDriver> {
+    /// Each with the time of its last reply; the newest last.
+    connections: Vec<(Conn<B>, Instant)>,
+    /// The time of the last reply on any connection.
+    last_reply: Instant,
+}
+
 /// A set of connections, made when they are needed.
 pub(crate) struct ConnectionPool<B: SqlDriver> {
     options: Options<B>,
-    idle: Mutex<Vec<(Conn<B>, Instant)>>,
+    /// As [`SqlDriver::is_unnamed`].
+    unnamed: bool,
+    idle: Mutex<IdleConnections<B>>,
     permits: Arc<PermitQueue>,
     most: usize,
     response_timeout: Duration,
@@ -75,8 +85,12 @@ impl<B: SqlDriver> ConnectionPool<B> {
         clock: Arc<ServerClock>,
     ) -> Self {
         Self {
+            unnamed: B::is_unnamed(&options),
             options,
-            idle: Mutex::default(),
+            idle: Mutex::new(IdleConnections {
+                connections: Vec::new(),
+                last_reply: Instant::now(),
+            }),
             permits: PermitQueue::new(most, reserved),
             most,
             response_timeout,
@@ -275,7 +289,18 @@ impl<B: SqlDriver> ConnectionPool<B> {
                 None => self.connection().await?,
             };
             let sent = Instant::now();
-            match B::run(&mut conn, statement, arguments).await {
+            let reply = if used && !B::WAITS {
+                let mut reply = pin!(self.run_on(&mut conn, statement, arguments));
+                // A firewall may have dropped it without a word to either side.
+                match timeout(self.response_timeout / 4, reply.as_mut()).await {
+                    Ok(reply) => reply,
+                    Err(_) if self.discard_silent(sent) => continue,
+                    Err(_) => reply.await,
+                }
+            } else {
+                self.run_on(&mut conn, statement, arguments).await
+            };
+            match reply {
                 Ok(answer) => {
                     self.learn_time(Some(&answer), sent);
                     self.keep(conn);
@@ -301,6 +326,27 @@ impl<B: SqlDriver> ConnectionPool<B> {
         }
     }
 
+    /// Sends a statement on a connection of the store.
+    pub(crate) async fn run_on(
+        &self,
+        conn: &mut Conn<B>,
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+    ) -> Result<StatementReply, sqlx::Error> {
+        if self.unnamed {
+            // Boxed, because it is rare, and its state would be part of every future.
+            return Box::pin(run_unnamed::<B>(conn, statement, arguments)).await;
+        }
+        B::run(conn, statement, arguments, true).await
+    }
+
+    /// Whether a statement in a transaction of a caller has a name.
+    ///
+    /// The options of its connection are not known; as a rule they are those of the store.
+    pub(crate) fn names_on(&self, conn: &Conn<B>) -> bool {
+        !self.unnamed || B::keeps_statements(conn)
+    }
+
     /// Reports the time in a reply to the clock.
     fn learn_time(&self, answer: Option<&StatementReply>, sent: Instant) {
         if let Some(now_us) = answer.and_then(StatementReply::now_us) {
@@ -308,25 +354,52 @@ impl<B: SqlDriver> ConnectionPool<B> {
         }
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<(Conn<B>, Instant)>> {
+    fn idle(&self) -> MutexGuard<'_, IdleConnections<B>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn keep(&self, conn: Conn<B>) {
-        self.idle().push((conn, Instant::now()));
+        let now = Instant::now();
+        let mut idle = self.idle();
+        idle.last_reply = now;
+        idle.connections.push((conn, now));
+    }
+
+    /// Closes the idle connections if no connection has had a reply since this statement was sent.
+    ///
+    /// What dropped one connection may have dropped the others, and each would cost a call its deadline. If others have
+    /// replies, the statement waits for a row.
+    fn discard_silent(&self, sent: Instant) -> bool {
+        let mut idle = self.idle();
+        let is_silent = idle.last_reply <= sent;
+        let discarded = if is_silent {
+            std::mem::take(&mut idle.connections)
+        } else {
+            Vec::new()
+        };
+        drop(idle);
+        drop(discarded);
+        is_silent
     }
 
     /// A connection, and whether it was used before.
     async fn connection(&self) -> Result<(Conn<B>, bool), sqlx::Error> {
         loop {
-            let idle = self.idle().pop();
+            let idle = self.idle().connections.pop();
             let Some((mut conn, since)) = idle else {
                 // Boxed, because it is rare, and would enlarge every future of the store.
                 return Ok((Box::pin(self.connect()).await?, false));
             };
-            let trusted = since.elapsed() < IDLE;
-            if trusted || matches!(Box::pin(timeout(PING, conn.ping())).await, Ok(Ok(()))) {
+            if since.elapsed() < IDLE {
                 return Ok((conn, true));
+            }
+            let sent = Instant::now();
+            match Box::pin(timeout(PING, conn.ping())).await {
+                Ok(Ok(())) => return Ok((conn, true)),
+                Ok(Err(_)) => {}
+                Err(_) => {
+                    self.discard_silent(sent);
+                }
             }
         }
     }
@@ -355,6 +428,26 @@ impl<B: SqlDriver> ConnectionPool<B> {
         match timeout(self.response_timeout, self.connect()).await {
             Ok(connected) => connected.map_err(|error| store_error::<B>(what, error)),
             Err(_) => Err(self.silence(what)),
+        }
+    }
+}
+
+/// Sends a statement without a name, in a transaction that holds a proxy's session for it.
+async fn run_unnamed<B: SqlDriver>(
+    conn: &mut Conn<B>,
+    statement: &Statement,
+    arguments: &[Argument<'_>],
+) -> Result<StatementReply, sqlx::Error> {
+    B::execute_script(conn, "BEGIN".to_owned()).await?;
+    match B::run(conn, statement, arguments, false).await {
+        Ok(reply) => {
+            B::execute_script(conn, "COMMIT".to_owned()).await?;
+            Ok(reply)
+        }
+        Err(error) => {
+            // Without it the proxy would hold the session. If it fails, so does the next use of the connection.
+            let _ = B::execute_script(conn, "ROLLBACK".to_owned()).await;
+            Err(error)
         }
     }
 }

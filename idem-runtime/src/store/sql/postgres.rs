@@ -9,7 +9,10 @@ use std::time::Duration;
 use sqlx::error::{BoxDynError, DatabaseError};
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgSslMode, PgTypeInfo, PgValueRef};
 use sqlx::query::Query;
-use sqlx::{Decode, Executor as _, PgConnection, Type};
+use sqlx::{
+    ConnectOptions as _, Connection as _, Decode, Executor as _, FromRow, PgConnection, Row as _,
+    Type,
+};
 
 use super::argument::Argument;
 use super::backend::SqlDriver;
@@ -102,6 +105,22 @@ impl SqlDriver for Postgres {
 
     const SCHEMA: &'static str = include_str!("../../../migrations/postgres/0001_idem_records.sql");
 
+    async fn schema_of(
+        conn: &mut PgConnection,
+        table: &str,
+    ) -> Result<Option<String>, sqlx::Error> {
+        let query = format!(
+            "SELECT quote_ident(COALESCE((SELECT nspname FROM pg_class JOIN pg_namespace \
+             ON pg_namespace.oid = relnamespace WHERE pg_class.oid = to_regclass('{table}')), current_schema()))"
+        );
+        let row = conn.fetch_one(sqlx::raw_sql(sqlx::AssertSqlSafe(query)));
+        row.await?.try_get(0)
+    }
+
+    // The cast fails, and its text reaches the server's log. It is no constant, which a planner would cast beforehand.
+    const ONE_TABLE: &'static str = "SELECT CASE WHEN COALESCE(to_regclass('{name}') = to_regclass('{t}'), true) \
+        THEN 0 ELSE CAST(to_regclass('{name}')::text || ' comes before {t} in search_path' AS int) END; ";
+
     // `IF NOT EXISTS` alone is not safe beside a concurrent migration.
     async fn migrate(conn: &mut PgConnection, schema: &str) -> Result<(), sqlx::Error> {
         let script = format!("BEGIN; SELECT pg_advisory_xact_lock(8245920571); {schema}; COMMIT");
@@ -128,6 +147,24 @@ impl SqlDriver for Postgres {
             "28000" | "28P01" => SqlErrorKind::Login,
             "42501" => SqlErrorKind::Refused,
             "25006" => SqlErrorKind::ReadOnly,
+            // Of `ONE_TABLE`; no other statement casts a text.
+            "22P02" => SqlErrorKind::Setting(
+                "the `search_path` of this transaction finds another table of this name than that of the store, which \
+                 would run a key a second time; give the store and the transaction the same `search_path`, or the store \
+                 a table with its schema in front",
+            ),
+            "42P05" => SqlErrorKind::Setting(
+                "a proxy gave it a session that has a prepared statement of another client; PgBouncer needs version 1.21 \
+                 and `max_prepared_statements`, or sqlx's options `statement_cache_capacity(0)`",
+            ),
+            "08P01" if refuses_start_up(error, "extra_float_digits") => SqlErrorKind::Setting(
+                "a proxy refuses the start-up parameter `extra_float_digits`, which sqlx sends; PgBouncer accepts it with \
+                 `ignore_startup_parameters = extra_float_digits`",
+            ),
+            "08P01" if refuses_start_up(error, "") => SqlErrorKind::Setting(
+                "a proxy refuses a start-up parameter, such as the `options` of the URL; see its log, and PgBouncer's \
+                 `ignore_startup_parameters`",
+            ),
             // PgBouncer without room for another client returns 08P01. The last three: it has ended the session, or its
             // prepared statements.
             "08P01" | "53300" | "57014" | "25P03" | "25P04" | "26000" => SqlErrorKind::Busy,
@@ -137,10 +174,23 @@ impl SqlDriver for Postgres {
         }
     }
 
+    // Only the URL shows the capacity of the cache. The host may be none of a URL.
+    fn is_unnamed(options: &PgConnectOptions) -> bool {
+        let options = options.clone().host("localhost").username("idem");
+        let url = options.to_url_lossy();
+        let mut settings = url.query_pairs();
+        settings.any(|(name, value)| name == "statement-cache-capacity" && value == "0")
+    }
+
+    fn keeps_statements(conn: &PgConnection) -> bool {
+        conn.cached_statements_size() > 0
+    }
+
     async fn run<'c>(
         conn: &'c mut PgConnection,
         statement: &'c Statement,
         arguments: &'c [Argument<'c>],
+        named: bool,
     ) -> Result<StatementReply, sqlx::Error> {
         if let [Argument::Keys(primary_keys)] = arguments {
             let primary_keys: Vec<&[u8]> = primary_keys
@@ -148,13 +198,15 @@ impl SqlDriver for Postgres {
                 .map(|primary_key| &primary_key[..])
                 .collect();
             let text = sqlx::AssertSqlSafe(Arc::clone(&statement.text));
-            let query = sqlx::query::<sqlx::Postgres>(text).bind(primary_keys);
+            let query = sqlx::query::<sqlx::Postgres>(text).persistent(named);
+            let query = query.bind(primary_keys);
             return several!(conn, statement, query);
         }
         if let [Argument::Calls(calls)] = arguments {
-            return batched!(conn, statement, with_arrays(&statement.text, calls));
+            let query = with_arrays(&statement.text, calls).persistent(named);
+            return batched!(conn, statement, query);
         }
-        prepared!(sqlx::Postgres, conn, statement, arguments)
+        prepared!(sqlx::Postgres, conn, statement, arguments, named)
     }
 
     const INSERT_WITHIN: &'static str =
@@ -199,8 +251,8 @@ impl SqlDriver for Postgres {
     async fn probe_server(conn: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
         let settings = "SELECT current_setting('fsync'), current_setting('synchronous_commit'), \
                         pg_is_in_recovery()";
-        let (fsync, commit, standby): (String, String, bool) =
-            sqlx::query_as(settings).fetch_one(&mut *conn).await?;
+        let row = conn.fetch_one(sqlx::raw_sql(settings)).await?;
+        let (fsync, commit, standby): (String, String, bool) = FromRow::from_row(&row)?;
         let mut warnings = Vec::new();
         if standby {
             warnings.push(
@@ -237,6 +289,14 @@ impl SqlDriver for Postgres {
     fn store_options(options: PgConnectOptions) -> PgConnectOptions {
         options
     }
+}
+
+/// Whether a proxy refuses this parameter of a new connection; an empty name stands for any.
+///
+/// <https://github.com/pgbouncer/pgbouncer/blob/pgbouncer_1_18_0/src/client.c>
+fn refuses_start_up(error: &dyn DatabaseError, parameter: &str) -> bool {
+    let message = error.message();
+    message.contains("startup parameter") && message.contains(parameter)
 }
 
 /// A query for several calls, with an array for each of their arguments.
@@ -352,6 +412,51 @@ mod tests {
         assert!(!warns(
             "postgres://app:secret@localhost/shop?host=/var/run/postgresql"
         ));
+    }
+
+    #[test]
+    fn statements_have_no_names_at_a_capacity_of_zero() {
+        for (url, host, unnamed) in [
+            ("postgres://app:secret@db.example/shop", "", false),
+            (
+                "postgres://app:secret@db.example/shop?statement-cache-capacity=0",
+                "",
+                true,
+            ),
+            (
+                "postgres://app@[::1]/a%20b?statement-cache-capacity=0",
+                "",
+                true,
+            ),
+            (
+                "postgres://app@db.example/shop?statement-cache-capacity=10",
+                "",
+                false,
+            ),
+            (
+                "postgres:///shop?host=/var/run/a%20b&statement-cache-capacity=0",
+                "",
+                true,
+            ),
+            // Hosts that are none of a URL.
+            (
+                "postgres://app@db.example/shop?statement-cache-capacity=0",
+                "::1",
+                true,
+            ),
+            (
+                "postgres://app@db.example/shop?statement-cache-capacity=0",
+                "a:b/c d",
+                true,
+            ),
+        ] {
+            let options = PgConnectOptions::from_str(url).unwrap();
+            let options = match host {
+                "" => options,
+                host => options.host(host).username("a:b/c@d"),
+            };
+            assert_eq!(Postgres::is_unnamed(&options), unnamed, "{url}");
+        }
     }
 
     #[test]

@@ -102,17 +102,17 @@ impl SqlDriver for Sqlite {
             Ok(5 | 6) => SqlErrorKind::Collision,
             Ok(13) => SqlErrorKind::Full,
             Ok(3 | 23) => SqlErrorKind::Refused,
-            Ok(8) => SqlErrorKind::File(
+            Ok(8) => SqlErrorKind::Setting(
                 "the file may only be read; this process needs to write to it and in its directory",
             ),
-            Ok(11) => SqlErrorKind::File(
+            Ok(11) => SqlErrorKind::Setting(
                 "the file is damaged; put a copy back, or make a new one, which knows of no past call",
             ),
-            Ok(14) => SqlErrorKind::File(
+            Ok(14) => SqlErrorKind::Setting(
                 "the file cannot be opened; see that its directory is there, and that this process may \
                  write in it",
             ),
-            Ok(26) => SqlErrorKind::File("the file is no SQLite database, or an encrypted one"),
+            Ok(26) => SqlErrorKind::Setting("the file is no SQLite database, or an encrypted one"),
             Ok(9 | 10 | 15) => SqlErrorKind::Busy,
             Ok(1) if lacks_table(error.message()) => SqlErrorKind::NoTable,
             Ok(1) if lacks_transaction(error.message()) => SqlErrorKind::Ended,
@@ -124,8 +124,9 @@ impl SqlDriver for Sqlite {
         conn: &'c mut SqliteConnection,
         statement: &'c Statement,
         arguments: &'c [Argument<'c>],
+        named: bool,
     ) -> Result<StatementReply, sqlx::Error> {
-        prepared!(sqlx::Sqlite, conn, statement, arguments)
+        prepared!(sqlx::Sqlite, conn, statement, arguments, named)
     }
 
     const INSERT_WITHIN: &'static str =

@@ -42,7 +42,12 @@ pub(crate) struct SqlStoreState<B: SqlDriver> {
     pub(super) hit_rate: HitRate,
     /// Notified of steps of the database's clock.
     pub(super) observers: Arc<Observers>,
+    /// The table, as its name was configured.
+    pub(super) name: String,
+    /// The same with its schema, so that no setting of a connection changes which one it is.
     pub(super) table: String,
+    /// [`SqlDriver::ONE_TABLE`] of this table; empty where its schema was configured.
+    pub(super) one_table: String,
     #[cfg(feature = "postgres")]
     pub(super) listen_notify: Option<ListenNotify>,
     pub(super) warnings: Vec<String>,

@@ -248,7 +248,7 @@ async fn a_file_that_fills_up_within_a_group_stores_the_claims_that_fit() {
         .unwrap();
     let options = sqlx::sqlite::SqliteConnectOptions::from_str(&test_database.url).unwrap();
     let options = options.pragma("max_page_count", (pages + 6).to_string());
-    let source = idem_runtime::store::sql::SqlSource::options(options);
+    let source = SqlSource::options(options);
     let store = SqliteStore::builder(source).response_timeout(PATIENCE);
     let store = store.connect().await.unwrap();
     let claims = all_at_once(&test_database, &store, (0..200).map(elsewhere)).await;

@@ -18,6 +18,7 @@ on_each_database!(;
     an_answer_outlives_the_server,
     a_server_that_stands_still_costs_a_deadline,
     a_black_hole_costs_a_deadline,
+    connections_that_a_firewall_forgot_refuse_no_call,
     lost_replies_cost_nothing,
 );
 
@@ -202,6 +203,42 @@ async fn a_server_that_stands_still_costs_a_deadline<B: Server>() {
     paid_in_the_end(&store, &fixture, "b").await;
     assert_eq!(calm.pay("a").await.unwrap(), first);
     assert_eq!((calm.effects("a"), fixture.effects("b")), (1, 1));
+}
+
+/// One of them costs a part of a deadline, and is the only one.
+async fn connections_that_a_firewall_forgot_refuse_no_call<B: Server>() {
+    let server = B::serve(&[]);
+    let proxy = TcpProxy::start(server.addr());
+    // One statement may take as long as a call may.
+    let deadline = Duration::from_secs(8);
+    let url = server.url_at(proxy.addr());
+    let store = open_hasty::<B>(&url, deadline, |store| store).await;
+    let fixture = Fixture::with(&store, |engine| {
+        engine.claim_deadline(deadline).complete_deadline(deadline)
+    });
+    let mut tasks = JoinSet::new();
+    for number in 0..64 {
+        let fixture = fixture.clone();
+        tasks.spawn(async move { fixture.pay(&format!("idle {number}")).await.unwrap() });
+    }
+    tasks.join_all().await;
+    assert!(proxy.stats().live > 4, "{:?}", proxy.stats());
+    proxy.forget_live();
+    fixture.pay("0").await.unwrap();
+    let lost = proxy.stats().swallowed_bytes;
+    assert!(lost > 0);
+    for number in 1..4 {
+        fixture.pay(&number.to_string()).await.unwrap();
+    }
+    assert_eq!(proxy.stats().swallowed_bytes, lost);
+    // Nor does it cost an answer.
+    let forgotten = async |_| {
+        proxy.forget_live();
+        Ok(())
+    };
+    fixture.pay_by("answer", forgotten).await.unwrap();
+    assert_eq!(fixture.events.count("unsaved"), 0);
+    assert_eq!(fixture.all_effects(), 64 + 5);
 }
 
 async fn a_black_hole_costs_a_deadline<B: Server>() {

@@ -158,7 +158,7 @@ pub(crate) async fn a_lost_reply_to_the_completion<D: Database>() {
     let far = Far::new(&fixture);
     let mut conn = far.connect::<D>().await;
     let mut tx = conn.begin().await.done();
-    far.proxy.drop_next_reply_to("UPDATE idem_records");
+    far.proxy.drop_next_reply_to("idem_records SET");
     let on: &mut D::Conn = &mut tx;
     assert_aborted(&refusal(order(&fixture, on, "order-7").await));
     drop(tx);
@@ -171,7 +171,7 @@ pub(crate) async fn a_lost_reply_to_the_claim<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let far = Far::new(&fixture);
     let mut conn = far.connect::<D>().await;
-    far.proxy.drop_next_reply_to("INTO idem_records");
+    far.proxy.drop_next_reply_to("idem_records (record_key");
     let error = refusal(order(&fixture, &mut conn, "order-7").await);
     assert_aborted(&error);
     let mut conn = fixture.connection().await;

@@ -152,7 +152,7 @@ async fn no_answer_is_in_the_text_of_a_statement() {
     let (parameters, texts): (Vec<_>, Vec<_>) =
         log.lines().partition(|line| line.contains("DETAIL:"));
     let has = |lines: &[&str], what: &str| lines.iter().any(|line| line.contains(what));
-    assert!(has(&texts, "UPDATE idem_records"), "{texts:#?}");
+    assert!(has(&texts, "UPDATE public.idem_records"), "{texts:#?}");
     assert!(has(&parameters, &digits), "{parameters:#?}");
     assert!(!has(&texts, &digits), "{texts:#?}");
 }

@@ -20,7 +20,8 @@ impl<B: SqlDriver> SqlStoreState<B> {
     ) -> Result<bool, TxError> {
         let (primary_key, columns) = (primary_key(key), HeaderColumns::new(claim));
         let arguments = arguments(&primary_key, &columns, journal);
-        let appended = B::run(conn, &self.statements.append, &arguments).await;
+        let named = self.pool.names_on(conn);
+        let appended = B::run(conn, &self.statements.append, &arguments, named).await;
         match appended {
             Ok(answer) => Ok(answer.affected > 0),
             Err(error) => Err(TxError::Store(store_error::<B>("an append", error))),

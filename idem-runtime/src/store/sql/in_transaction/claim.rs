@@ -71,7 +71,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
         arguments.push(Argument::Int(session.lock_wait));
         let insert = B::INSERT_WITHIN.replace("{values}", INSERT);
         let (begin, end, read) = (B::WAIT.0, B::WAIT.1, READ.to_owned() + B::SHARED);
-        let check = B::IN_TRANSACTION;
+        let check = format!("{}{}", B::IN_TRANSACTION, self.one_table);
         let template =
             format!("SAVEPOINT {{claim}}; {check}{begin}{insert}; {end}SAVEPOINT {{body}}; {read}");
         let script = self.script(&primary_key, &template, &arguments);

@@ -52,7 +52,8 @@ impl<B: SqlDriver> SqlStoreState<B> {
             if !before.is_empty() {
                 B::execute_script(conn, named(&primary_key, &before)).await?;
             }
-            let stored = B::run(conn, &self.statements.complete_within, &arguments).await?;
+            let named = self.pool.names_on(conn);
+            let stored = B::run(conn, &self.statements.complete_within, &arguments, named).await?;
             Ok(stored.affected)
         };
         match stored.await {

@@ -1,6 +1,6 @@
 //! Findings about a PostgreSQL server.
 
-use sqlx::PgConnection;
+use sqlx::{Executor as _, FromRow, PgConnection, Row as _};
 
 use crate::store::Finding;
 use crate::store::sql::findings::{clock_ahead_us, micros_since_1970, of_isolation};
@@ -14,20 +14,18 @@ type Settings = (String, String, String, String, String, String, bool, String);
 
 pub(super) async fn findings(conn: &mut PgConnection) -> Result<Vec<Finding>, sqlx::Error> {
     let (version, fsync, commit, pages, standbys, isolation, standby, read_only): Settings =
-        sqlx::query_as(SETTINGS).fetch_one(&mut *conn).await?;
+        FromRow::from_row(&conn.fetch_one(sqlx::raw_sql(SETTINGS)).await?)?;
     let asked = micros_since_1970();
-    let now: i64 =
-        sqlx::query_scalar("SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint")
-            .fetch_one(&mut *conn)
-            .await?;
+    let now = "SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint";
+    let now: i64 = conn.fetch_one(sqlx::raw_sql(now)).await?.try_get(0)?;
     let ahead = clock_ahead_us(asked, now);
     // A user without rights sees the rows, and not their state.
-    let replicas: Vec<(Option<String>, Option<i64>)> = sqlx::query_as(
-        "SELECT sync_state, (extract(epoch FROM replay_lag) * 1000)::bigint FROM pg_stat_replication",
-    )
-    .fetch_all(&mut *conn)
-    .await
-    .unwrap_or_default();
+    let replicas = "SELECT sync_state, (extract(epoch FROM replay_lag) * 1000)::bigint FROM pg_stat_replication";
+    let replicas = conn.fetch_all(sqlx::raw_sql(replicas)).await;
+    let replicas = replicas.unwrap_or_default();
+    let replicas: Vec<(Option<String>, Option<i64>)> = (replicas.iter())
+        .map(FromRow::from_row)
+        .collect::<Result<_, _>>()?;
     Ok(vec![
         of_version(&version),
         of_role(standby, read_only == "on"),

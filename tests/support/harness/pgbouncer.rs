@@ -1,0 +1,104 @@
+//! A `PgBouncer` in front of a Postgres for tests.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::account::Account;
+use crate::builder::find_program;
+use crate::dir::TestDir;
+use crate::logged::{Logged, launched};
+use crate::port::Port;
+use crate::{DatabaseServer, StartError};
+
+/// The places of the program; the second is that of Debian's package, which is not in every user's PATH.
+const PLACES: [&str; 2] = ["pgbouncer", "/usr/sbin/pgbouncer"];
+
+/// Deadline of the start, which takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A `pgbouncer` with transaction pooling on a loopback port, stopped when the value is dropped.
+///
+/// Every client is the user `idem` of the server, and needs no password.
+#[derive(Debug)]
+pub struct PgBouncer {
+    // Dropped in this order: first the process, then its files.
+    _process: Logged,
+    port: Port,
+    _dir: TestDir,
+}
+
+impl PgBouncer {
+    /// Starts one in front of the server, with settings of its section `[pgbouncer]`.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start; the message has the reason and the remedy.
+    #[must_use]
+    pub fn start(server: &DatabaseServer, settings: &[(&str, &str)]) -> Self {
+        match launched(|| Self::launch(server, settings)) {
+            Ok(pooler) => pooler,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn launch(server: &DatabaseServer, settings: &[(&str, &str)]) -> Result<Self, StartError> {
+        let program = program()?;
+        let account = Account::below_root("postgres")?;
+        let dir = TestDir::new("pgbouncer")?;
+        let port = Port::take()?;
+        let mut text = format!(
+            "[databases]\n* = host=127.0.0.1 port={} user=idem\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
+             listen_port = {}\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\n\
+             max_client_conn = 300\n",
+            server.port(),
+            port.number(),
+        );
+        for (name, value) in settings {
+            let _ = writeln!(text, "{name} = {value}");
+        }
+        let file = dir.path().join("pgbouncer.ini");
+        fs::write(&file, text)?;
+        if let Some(account) = account {
+            account.own(dir.path())?;
+        }
+        let process = Logged::new("PgBouncer", &dir);
+        let args = [OsString::from(file)];
+        let set_up = |command: &mut Command| {
+            if let Some(account) = account {
+                account.put_on(command);
+            }
+        };
+        process.start((&program, &args), &dir, PATIENCE, set_up, |log| {
+            log.contains("process up")
+        })?;
+        Ok(Self {
+            _process: process,
+            port,
+            _dir: dir,
+        })
+    }
+
+    /// The address of the pooler.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port.number()).into()
+    }
+}
+
+fn program() -> Result<PathBuf, StartError> {
+    let mut found = PLACES
+        .iter()
+        .filter_map(|place| find_program(Path::new(place)));
+    found.next().ok_or_else(|| {
+        StartError::new(
+            "no PgBouncer; install it (Debian, Ubuntu: `apt-get install pgbouncer`, Fedora: `dnf install \
+             pgbouncer`, macOS: `brew install pgbouncer`)"
+                .to_owned(),
+        )
+    })
+}
