@@ -113,17 +113,16 @@ impl<B: Body, E> Exchange<B, E> {
             Err(error) => return Self::executed(Ended::Failed(error)),
         };
         let own = response.extensions().get::<KeyVerdict>().copied();
-        let (verdict, challenge) = match own {
-            Some(verdict) => (verdict, Challenge::Is(false)),
-            None => {
-                let status = response.status();
-                let challenge = rules.status.challenge(status, response.headers());
-                let verdict = match challenge {
-                    Challenge::Is(true) => KeyVerdict::Release,
-                    _ => rules.status.verdict(status),
-                };
-                (verdict, challenge)
-            }
+        let (verdict, challenge) = if let Some(verdict) = own {
+            (verdict, Challenge::Is(false))
+        } else {
+            let status = response.status();
+            let challenge = rules.status.challenge(status, response.headers());
+            let verdict = match challenge {
+                Challenge::Is(true) => KeyVerdict::Release,
+                _ => rules.status.verdict(status),
+            };
+            (verdict, challenge)
         };
         let is_stream = is_stream(&response);
         let (parts, body) = response.into_parts();

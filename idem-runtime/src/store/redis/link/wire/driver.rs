@@ -161,7 +161,8 @@ impl<R: AsyncRead + Unpin> Driver<R> {
                     if length <= self.text_bytes {
                         break;
                     }
-                    self.replies.push(Value::Int(length as i64));
+                    let length = i64::try_from(length).unwrap_or(i64::MAX);
+                    self.replies.push(Value::Int(length));
                     self.discarded = frame;
                 }
                 Frame::Reply(value, length) => {
