@@ -21,7 +21,7 @@ use crate::engine::Engine;
 use crate::env::catch_unwind;
 use crate::error::Error;
 use crate::lifecycle::context::Context;
-use crate::outcome::class::{Class, Classify};
+use crate::outcome::class::Class;
 use crate::outcome::codec::Replay;
 use crate::outcome::on_error::HandlerError;
 use crate::policy::{EffectivePolicy, OnDuplicate, OnLeaseLost, OnRunning, Policy};
