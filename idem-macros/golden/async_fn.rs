@@ -39,7 +39,7 @@ pub async fn pay(
         // The only place where the bounds of the return type are asked for.
         ::idem_runtime::__private::outcome::<
             Result<Receipt, PayError>,
-            ::idem_runtime::__private::By<_>
+            ::idem_runtime::__private::By<fn(&PayError) -> ::idem_runtime::__private::Class>
         >(::idem_runtime::__private::By(judge)),
         // In an `Option`, so that the runtime can drop the body before it gives the key back.
         ::core::pin::pin!(::core::option::Option::Some(async move {

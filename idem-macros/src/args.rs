@@ -9,6 +9,7 @@ pub(crate) use self::value::{Attempts, DurationArg, Fingerprint, OnError, OnRunn
 use crate::errors::Errors;
 use crate::nearest::nearest;
 use proc_macro2::{TokenStream, TokenTree};
+use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::{Error, Expr, Ident, LitBool, LitStr, Path, Result, Token};
@@ -87,6 +88,8 @@ pub(crate) struct Args {
     pub(crate) engine: Slot<Expr>,
     pub(crate) tx: Slot<Ident>,
     pub(crate) krate: Slot<Path>,
+    /// Whether `key` is the argument that was parsed last.
+    last_is_key: bool,
 }
 
 /// Argument names of other crates and specifications, and their equivalent here.
@@ -112,7 +115,9 @@ impl Args {
         let mut args = Self::default();
         let list = |input: ParseStream<'_>| {
             while !input.is_empty() {
-                if let Err(error) = args.argument(input).and_then(|()| expect_comma(input)) {
+                if let Some(error) = args.tuple(input) {
+                    errors.push(error);
+                } else if let Err(error) = args.argument(input).and_then(|()| expect_comma(input)) {
                     errors.push(error);
                     skip_to_comma(input)?;
                 }
@@ -134,6 +139,33 @@ impl Args {
         &self.words[index.expect("a setting of `WORDS`")]
     }
 
+    /// The error for `key = a, b`, which consumes all values after the first.
+    fn tuple(&mut self, input: ParseStream<'_>) -> Option<Error> {
+        let key = self.key.value.as_ref().filter(|_| self.last_is_key)?;
+        let mut elements = vec![key.to_token_stream()];
+        let mut error = None;
+        while let Some(element) = value::unnamed(input, &NAMES) {
+            error = error.or_else(|| Some(crate::key::span(&element)));
+            elements.push(element.to_token_stream());
+            if input.peek2(Token![,]) || !input.peek(Token![,]) {
+                break;
+            }
+            let ahead = input.fork();
+            let _ = ahead.parse::<Token![,]>();
+            if value::unnamed(&ahead, &NAMES).is_none() {
+                break;
+            }
+            let _ = input.parse::<Token![,]>();
+        }
+        self.last_is_key = false;
+        let tuple = quote!((#(#elements),*)).to_string();
+        let message = format!(
+            "`key` takes one value; if several make up the key, write a tuple: `key = {}`",
+            value::tidy(&tuple)
+        );
+        error.map(|span| Error::new(span, message))
+    }
+
     fn argument(&mut self, input: ParseStream<'_>) -> Result<()> {
         let name = input.call(Ident::parse_any).map_err(|error| {
             Error::new(
@@ -142,6 +174,7 @@ impl Args {
             )
         })?;
         let name = &name;
+        self.last_is_key = name == "key";
         match name.to_string().as_str() {
             "key" => self.key.fill(name, input, Expr::parse),
             "fingerprint" => self.fingerprint.list(name, input),

@@ -317,7 +317,12 @@ fn outcome(plan: &Plan, rt: &TokenStream) -> TokenStream {
         OnError::Unknown => (quote_spanned!(here=> Unknown), None),
         OnError::By(path) => (quote_spanned!(here=> By), Some(path)),
     };
-    let generics = value.map(|_| quote_spanned!(here=> <_>));
+    // The signature is written out, so that rustc compares it at the path.
+    let generics = value.map(|_| {
+        let error = crate::output::error(ty)
+            .map_or_else(|| quote_spanned!(here=> _), ToTokens::to_token_stream);
+        quote_spanned!(here=> <fn(&#error) -> #rt::Class>)
+    });
     let value = value.map(|path| quote_spanned!(here=> (#path)));
     quote_spanned!(here=> #rt::outcome::<#ty, #rt::#policy #generics>(#rt::#policy #value))
 }

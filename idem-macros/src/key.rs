@@ -67,6 +67,16 @@ pub(crate) fn may_be_token(expr: &Expr) -> bool {
     }
 }
 
+/// Whether the expression looks like `token(text, subject)`, which is valid for the operation that issued the token.
+pub(crate) fn is_token_of_subject(expr: &Expr) -> bool {
+    match expr {
+        Expr::Call(call) => may_be_token(expr) && call.args.len() == 2,
+        Expr::Paren(paren) => is_token_of_subject(&paren.expr),
+        Expr::Group(group) => is_token_of_subject(&group.expr),
+        _ => false,
+    }
+}
+
 /// Span of the start of an expression; with a nightly compiler, of all of it.
 pub(crate) fn span(expr: &Expr) -> Span {
     expr.span()

@@ -59,7 +59,59 @@ pub(crate) fn shape(sig: &Signature, errors: &mut Errors) -> Option<(Shape, Type
         errors.at(span, "the answer outlives the call; return an owned value");
         return None;
     }
+    if let Some((span, message)) = unusable(output) {
+        errors.at(span, message);
+        return None;
+    }
     Some((shape, output.clone()))
+}
+
+/// What can neither be stored nor be made to hold a refusal, whatever else is written: said here, since rustc would
+/// report each missing trait by itself.
+fn unusable(output: &Type) -> Option<(Span, String)> {
+    let answer = argument(output, "Result").unwrap_or(output);
+    if let Type::ImplTrait(opaque) = answer
+        && opaque
+            .bounds
+            .iter()
+            .any(|bound| is_trait(bound, "IntoResponse"))
+    {
+        let message = "a response cannot be read back from the store; return `Result<Reply<T>, E>`: \
+                       `idem_runtime::http::Reply` holds the status, headers and a value";
+        return Some((opaque.impl_token.span, message.to_owned()));
+    }
+    let error = error(output)?;
+    let Type::Path(path) = error else {
+        return None;
+    };
+    let last = &path.path.segments.last()?.ident;
+    (last == "String").then(|| {
+        let message = "a `String` cannot hold a refusal of idem; return an error type of your own, with a variant \
+                       `Idempotency(idem_runtime::Error)` and `From<idem_runtime::Error>`";
+        (last.span(), message.to_owned())
+    })
+}
+
+fn is_trait(bound: &TypeParamBound, name: &str) -> bool {
+    let TypeParamBound::Trait(bound) = bound else {
+        return false;
+    };
+    (bound.path.segments.last()).is_some_and(|last| last.ident == name)
+}
+
+/// `E` of `path::Result<T, E>`.
+pub(crate) fn error(output: &Type) -> Option<&Type> {
+    let Type::Path(path) = output else {
+        return None;
+    };
+    let last = (path.path.segments.last()).filter(|last| last.ident == "Result")?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+        return None;
+    };
+    match arguments.args.iter().nth(1)? {
+        GenericArgument::Type(error) => Some(error),
+        _ => None,
+    }
 }
 
 /// `R` of `Pin<Box<dyn Future<Output = R> + ..>>`.

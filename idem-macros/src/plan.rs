@@ -84,6 +84,14 @@ impl Plan {
             .filter(|word| word.text == "finish")
             .map(|word| word.span);
         contradictions::check(&args, errors);
+        if let (Some(key), None) = (&args.key.value, &args.op.named)
+            && crate::key::is_token_of_subject(key)
+        {
+            errors.at(
+                crate::key::span(key),
+                "a token is issued for an operation by name; add the name that `Engine::issue_token` gets: `op = \"..\"`",
+            );
+        }
         let tx = transaction::plan(&args, &parameters, sig, errors);
         if finish.is_some() && args.tx.named.is_none() {
             finish::check(sig, errors);

@@ -14,6 +14,7 @@ pub use crate::lifecycle::context::context;
 pub use crate::lifecycle::reconcile::{
     Called, Given, Hook, HookFn, IntoHookFuture, Never, NoType, given, hook, reconciled, unsettled,
 };
+pub use crate::outcome::class::Class;
 pub use crate::outcome::codec::{Body, Encoded, Format, Sink, Undecodable, Unencodable};
 pub use crate::outcome::on_error::{By, Classified, Keep, Release, Unknown};
 pub use crate::outcome::reconciled::Finding;

@@ -339,7 +339,50 @@ pub(super) fn text(input: ParseStream<'_>, name: &Ident) -> Result<LitStr> {
             format!("`{name}` is empty; name what the function does, such as \"payments.pay\"");
         return Err(Error::new(text.span(), message));
     }
+    if text.value().contains(char::is_control) {
+        let message = format!(
+            "`{name}` contains a control character; it names the function to operators, such as \"payments.pay\""
+        );
+        return Err(Error::new(text.span(), message));
+    }
     Ok(text)
+}
+
+/// Consumes a value without a name, as the second one of `key = req.id, req.cents` is. A word that resembles one of
+/// `names` is a misspelt argument.
+pub(super) fn unnamed(input: ParseStream<'_>, names: &[&str]) -> Option<Expr> {
+    let ahead = input.fork();
+    let expr = ahead.parse::<Expr>().ok()?;
+    let place = match &expr {
+        Expr::Path(path) => {
+            let word = path.path.get_ident()?.to_string();
+            (!names.contains(&&*word) && nearest(&word, names).is_none()).then_some(())
+        }
+        Expr::Field(_) | Expr::MethodCall(_) | Expr::Reference(_) => Some(()),
+        _ => None,
+    };
+    let ends = ahead.is_empty() || ahead.peek(Token![,]);
+    place.filter(|()| ends)?;
+    input.parse().ok()
+}
+
+/// Printed tokens without the spaces that are not written.
+pub(super) fn tidy(tokens: &str) -> String {
+    let mut text = tokens.to_owned();
+    for (printed, written) in [
+        (" . ", "."),
+        (" :: ", "::"),
+        (" ,", ","),
+        ("& ", "&"),
+        ("( ", "("),
+        (" )", ")"),
+        (" (", "("),
+        (", (", ",("),
+        (",(", ", ("),
+    ] {
+        text = text.replace(printed, written);
+    }
+    text
 }
 
 /// Parses the value of `tx`.

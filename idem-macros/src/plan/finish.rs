@@ -3,7 +3,9 @@
 use crate::borrows;
 use crate::errors::Errors;
 use proc_macro2::Span;
-use syn::{FnArg, Receiver, ReceiverKind, Signature};
+use syn::{
+    FnArg, Receiver, ReceiverKind, Signature, Type, TypeParam, TypeParamBound, WherePredicate,
+};
 
 /// Rejects borrowed arguments.
 pub(super) fn check(sig: &Signature, errors: &mut Errors) {
@@ -25,6 +27,69 @@ pub(super) fn check(sig: &Signature, errors: &mut Errors) {
             );
         }
     }
+    for param in sig.generics.type_params() {
+        let bounds = bounds(param, sig);
+        let missing: Vec<&str> = ["Send", "'static"]
+            .into_iter()
+            .filter(|wanted| !bounds.iter().any(|bound| bound == wanted))
+            .collect();
+        if !missing.is_empty() && bounds.iter().all(|bound| MORE.contains(&&**bound)) {
+            errors.at(
+                param.ident.span(),
+                format!(
+                    "with `on_cancel = finish` the body runs in a task of its own; add the bounds `{}: {}`",
+                    param.ident,
+                    missing.join(" + ")
+                ),
+            );
+        }
+    }
+}
+
+/// Bounds that imply neither `Send` nor `'static`. Another trait may.
+const MORE: [&str; 17] = [
+    "Send",
+    "Sync",
+    "'static",
+    "Clone",
+    "Copy",
+    "Debug",
+    "Default",
+    "Deserialize",
+    "DeserializeOwned",
+    "Display",
+    "Eq",
+    "Hash",
+    "Ord",
+    "PartialEq",
+    "PartialOrd",
+    "Serialize",
+    "ToString",
+];
+
+/// The last names of the bounds of a parameter, with those of the `where` clause.
+fn bounds(param: &TypeParam, sig: &Signature) -> Vec<String> {
+    let clauses = sig
+        .generics
+        .where_clause
+        .iter()
+        .flat_map(|clause| &clause.predicates);
+    let more = clauses.filter_map(|predicate| match predicate {
+        WherePredicate::Type(clause) => match &clause.bounded_ty {
+            Type::Path(path) if path.path.is_ident(&param.ident) => Some(&clause.bounds),
+            _ => None,
+        },
+        _ => None,
+    });
+    let all = param.bounds.iter().chain(more.flatten());
+    all.map(|bound| match bound {
+        TypeParamBound::Trait(bound) => {
+            (bound.path.segments.last()).map_or_else(String::new, |last| last.ident.to_string())
+        }
+        TypeParamBound::Lifetime(lifetime) => lifetime.to_string(),
+        _ => String::new(),
+    })
+    .collect()
 }
 
 /// The span of the borrow in `&self` or `self: Pin<&Self>`.

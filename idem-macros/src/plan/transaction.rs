@@ -53,6 +53,13 @@ pub(super) fn plan(
         errors.at(parameter.span, message);
         return None;
     };
+    if let Some(span) = pool(&typed.ty) {
+        let message = format!(
+            "a pool is no transaction; take `{name}: &mut PgTransaction<'_>`, which the caller begins and commits"
+        );
+        errors.at(span, message);
+        return None;
+    }
     let Some(ty) = referenced(&typed.ty) else {
         let message = "take the transaction by `&mut`: the caller commits it";
         errors.at(typed.ty.span(), message);
@@ -102,6 +109,21 @@ fn unknown(name: &Ident, parameters: &[Parameter], sig: &Signature) -> String {
         }
     };
     format!("`{name}` is not an argument of `{function}`; {hint}")
+}
+
+/// The pool of connections that a type is, or refers to, by the names of sqlx.
+fn pool(ty: &Type) -> Option<Span> {
+    match ty {
+        Type::Reference(reference) => pool(&reference.elem),
+        Type::Paren(paren) => pool(&paren.elem),
+        Type::Group(group) => pool(&group.elem),
+        Type::Path(path) => {
+            let last = &path.path.segments.last()?.ident;
+            let names = ["Pool", "PgPool", "MySqlPool", "SqlitePool", "AnyPool"];
+            names.iter().any(|name| last == name).then(|| last.span())
+        }
+        _ => None,
+    }
 }
 
 /// `T` of `&mut T`.

@@ -13,9 +13,8 @@ use super::handled::Handled;
 use super::run::{Consumer, DeliveryId, MessageId, extend};
 use crate::error::{Error, ErrorKind};
 use crate::lifecycle::context::Context;
-use crate::outcome::class::Classify;
 use crate::outcome::codec::Replay;
-use crate::outcome::on_error::Release;
+use crate::outcome::on_error::{HandlerError, Release};
 use crate::policy::{EffectivePolicy, OnRunning, Policy};
 use crate::store::sql::SqlTransaction;
 
@@ -143,7 +142,7 @@ where
         I: MessageId<S::Delivery>,
         M: Message + Send + 'static,
         V: Replay + Send + 'static,
-        E: Classify + Replay + Send + 'static,
+        E: HandlerError + Send + 'static,
         H: for<'c> Fn(M, &'c mut DB::Connection, Context) -> TxFuture<'c, Result<V, E>>,
         H: Send + Sync + 'static,
     {
@@ -172,7 +171,7 @@ where
         I: MessageId<S::Delivery>,
         M: Message + Send + 'static,
         V: Replay + Send + 'static,
-        E: Classify + Replay + Send + 'static,
+        E: HandlerError + Send + 'static,
         H: for<'c> Fn(M, &'c mut DB::Connection, Context) -> TxFuture<'c, Result<V, E>>,
         H: Send + Sync + 'static,
     {
@@ -198,7 +197,7 @@ where
         I: MessageId<D>,
         M: Message + Send,
         V: Replay + Send,
-        E: Classify + Replay + Send,
+        E: HandlerError + Send,
         H: for<'c> Fn(M, &'c mut DB::Connection, Context) -> TxFuture<'c, Result<V, E>> + Sync,
     {
         // Before the call: a message that meets a busy pool has used up no attempt.

@@ -22,8 +22,9 @@ use crate::engine::Engine;
 use crate::env::catch_unwind;
 use crate::error::Error;
 use crate::lifecycle::context::Context;
-use crate::outcome::class::{Class, Classify};
+use crate::outcome::class::Class;
 use crate::outcome::codec::Replay;
+use crate::outcome::on_error::HandlerError;
 use crate::policy::{EffectivePolicy, OnDuplicate, OnLeaseLost, OnRunning, Policy};
 
 /// The longest pause before a failed message is delivered again.
@@ -249,7 +250,7 @@ impl<I> Consumer<I> {
         I: MessageId<S::Delivery>,
         M: Message + Send + 'static,
         V: Replay + Send + 'static,
-        E: Classify + Replay + Send + 'static,
+        E: HandlerError + Send + 'static,
         H: Fn(M, Context) -> F + Send + Sync + 'static,
         F: Future<Output = Result<V, E>> + Send + 'static,
     {
@@ -280,7 +281,7 @@ impl<I> Consumer<I> {
         I: MessageId<S::Delivery>,
         M: Message + Send + 'static,
         V: Replay + Send + 'static,
-        E: Classify + Replay + Send + 'static,
+        E: HandlerError + Send + 'static,
         H: Fn(M, Context) -> F + Send + Sync + 'static,
         F: Future<Output = Result<V, E>> + Send + 'static,
     {
@@ -310,7 +311,7 @@ impl<I> Consumer<I> {
         I: MessageId<D>,
         M: Message + Send,
         V: Replay + Send,
-        E: Classify + Replay + Send,
+        E: HandlerError + Send,
         B: FnOnce(M, Context) -> F + Send,
         F: Future<Output = Result<V, Handled<E>>> + Send,
     {

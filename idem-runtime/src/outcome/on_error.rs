@@ -45,9 +45,10 @@ pub trait OnError<E> {
 /// An error for `on_error = classify`. A single trait, so that missing bounds produce one compiler error.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say which of its errors are answers, or cannot be stored as one",
-    label = "write `on_error = release`, or derive `Classify`, `Serialize` and `Deserialize` for `{Self}`",
+    label = "write `on_error = release`, on a step `.on_error(Release)`, or derive `Classify`, `Serialize` and `Deserialize` for `{Self}`",
     note = "`#[derive(idem_runtime::Classify)]` takes `#[class(business | system | unknown)]` on each variant; a business \
             error is stored, and a duplicate gets it",
+    note = "a step does not inherit `on_error` of the attribute: `step(..).on_error(idem_runtime::on_error::Release)`",
     note = "a type of another crate, such as `anyhow::Error`, has none of these: `on_error = release | unknown`, or an \
             error type of your own that holds it"
 )]
@@ -55,6 +56,18 @@ pub trait ClassifiedError: Classify + Replay {}
 
 #[diagnostic::do_not_recommend]
 impl<E: Classify + Replay> ClassifiedError for E {}
+
+/// An error that a handler of a consumer returns. A single trait, so that missing bounds produce one compiler error.
+#[diagnostic::on_unimplemented(
+    message = "a consumer cannot tell what `{Self}` means for the message",
+    label = "derive `Classify`, `Serialize` and `Deserialize` for `{Self}`",
+    note = "for an error of another crate, such as `anyhow::Error`: an error type of your own that holds it in a variant \
+            `#[class(system)] #[serde(skip)] Other(anyhow::Error)`, which is delivered again"
+)]
+pub trait HandlerError: Classify + Replay {}
+
+#[diagnostic::do_not_recommend]
+impl<E: Classify + Replay> HandlerError for E {}
 
 impl<E: ClassifiedError> OnError<E> for Classified {
     fn encode(&self, error: &E, format: &Format) -> Encoded {

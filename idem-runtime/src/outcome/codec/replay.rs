@@ -34,7 +34,8 @@ use crate::outcome::provenance::AnswerSource;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be stored as an answer",
     label = "duplicates get a stored copy of what is returned",
-    note = "derive `serde::Serialize` and `serde::Deserialize` for `{Self}`, without borrowed fields",
+    note = "if the type is yours: derive `serde::Serialize` and `serde::Deserialize` for it, without borrowed fields",
+    note = "an array of more than 32 elements, an `Arc` and an `Rc` cannot be stored: return a `Vec`, a `String` or a `Box`",
     note = "in an `Answer<T>` it is `T` that derives them",
     note = "if it is the error: `on_error = release` or `on_error = unknown` keeps none"
 )]

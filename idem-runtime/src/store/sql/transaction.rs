@@ -22,6 +22,7 @@ use sqlx::pool::PoolConnection;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no transaction that idem can use",
     label = "not a transaction or connection of sqlx",
+    note = "of a pool: begin one, `pool.begin().await?`, and commit it",
     note = "take `&mut sqlx::PgTransaction<'_>`, or the transaction, connection or pool connection of another \
             database, and enable its feature of idem-runtime: `postgres`, `mysql` or `sqlite`"
 )]
@@ -64,6 +65,7 @@ macro_rules! transactions {
     ($($feature:literal $variant:ident $db:ident $conn:ident;)*) => {
         $(
             #[cfg(feature = $feature)]
+            #[diagnostic::do_not_recommend]
             impl SqlTransaction for sqlx::$conn {
                 fn connection(&mut self) -> SqlConnection<'_> {
                     SqlConnection::$variant(self)
@@ -71,6 +73,7 @@ macro_rules! transactions {
             }
 
             #[cfg(feature = $feature)]
+            #[diagnostic::do_not_recommend]
             impl SqlTransaction for PoolConnection<sqlx::$db> {
                 fn connection(&mut self) -> SqlConnection<'_> {
                     SqlConnection::$variant(self)
@@ -87,6 +90,7 @@ macro_rules! transactions {
             }
 
             #[cfg(feature = $feature)]
+            #[diagnostic::do_not_recommend]
             impl SqlTransaction for Transaction<'_, sqlx::$db> {
                 fn connection(&mut self) -> SqlConnection<'_> {
                     SqlConnection::$variant(self)

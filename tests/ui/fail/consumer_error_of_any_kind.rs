@@ -1,0 +1,27 @@
+use idem_runtime::Context;
+use idem_runtime::consumer::{Consumer, MemoryQueue};
+
+mod anyhow {
+    //! As the crate of that name has it.
+
+    #[derive(Debug)]
+    pub struct Error(Box<dyn std::error::Error + Send + Sync>);
+
+    impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
+        fn from(error: E) -> Self {
+            Self(Box::new(error))
+        }
+    }
+
+    pub type Result<T, E = Error> = std::result::Result<T, E>;
+}
+
+async fn bill(_: String, _: Context) -> anyhow::Result<()> {
+    Ok(())
+}
+
+async fn consume(consumer: Consumer, queue: MemoryQueue) {
+    let _ = consumer.run(queue, bill).await;
+}
+
+fn main() {}
