@@ -373,7 +373,11 @@ mod tests {
         let policy = StatusPolicy::draft()
             .on(StatusCode::BAD_GATEWAY, KeyVerdict::Store)
             .on(StatusCode::BAD_GATEWAY, KeyVerdict::Release);
-        assert_eq!(with(&policy, KeyVerdict::Release), [502]);
+        let released = with(&policy, KeyVerdict::Release);
+        let others = released
+            .into_iter()
+            .filter(|code| !CHALLENGES.contains(code));
+        assert_eq!(others.collect::<Vec<_>>(), [502]);
     }
 
     #[test]
