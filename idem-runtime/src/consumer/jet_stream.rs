@@ -22,7 +22,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::delivery::{BrokerError, Delivery, Source};
-use super::subscription::{Begin, OnLostSubscription, Progress, name};
+use super::progress::{Begin, Progress};
+use super::subscription::{OnLostSubscription, name};
 use super::verdict::{DeadLetterReason, Verdict};
 
 /// The time that a request may take.

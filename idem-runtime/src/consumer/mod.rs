@@ -79,6 +79,8 @@ mod jet_stream;
 #[cfg(feature = "kafka")]
 mod kafka_topic;
 mod memory_queue;
+#[cfg(any(feature = "nats", feature = "redis-streams"))]
+mod progress;
 #[cfg(feature = "rabbitmq")]
 mod rabbit_queue;
 #[cfg(feature = "redis-streams")]

@@ -12,7 +12,8 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::delivery::{BrokerError, Delivery, Source};
-use super::subscription::{Begin, OnLostSubscription, Progress, name};
+use super::progress::{Begin, Progress};
+use super::subscription::{OnLostSubscription, name};
 use super::verdict::Verdict;
 use crate::record::Owner;
 use crate::store::redis::{NO_ROOM, has_no_room};

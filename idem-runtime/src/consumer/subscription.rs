@@ -1,8 +1,6 @@
 //! The subscription of a consumer: what it reads for whom, and what happens when the broker has lost it.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
@@ -29,71 +27,6 @@ pub enum OnLostSubscription {
     FromNow,
     /// With the first message that the broker keeps. All of them are delivered again.
     FromStart,
-}
-
-/// How far a process is in a stream whose messages have these positions.
-#[cfg(any(feature = "nats", feature = "redis-streams"))]
-pub(super) struct Progress<P>(Mutex<Received<P>>);
-
-#[cfg(any(feature = "nats", feature = "redis-streams"))]
-struct Received<P> {
-    last: Option<P>,
-    unsettled: BTreeSet<P>,
-}
-
-/// Where a new subscription continues.
-#[cfg(any(feature = "nats", feature = "redis-streams"))]
-#[derive(Debug, PartialEq)]
-pub(super) enum Begin<P> {
-    With(P),
-    After(P),
-    /// With the next message that is sent.
-    Now,
-    Start,
-}
-
-#[cfg(any(feature = "nats", feature = "redis-streams"))]
-impl<P: Copy + Ord> Progress<P> {
-    pub(super) fn new() -> Self {
-        Self(Mutex::new(Received {
-            last: None,
-            unsettled: BTreeSet::new(),
-        }))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Received<P>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The process has received a message.
-    pub(super) fn received(&self, position: P) {
-        self.lock().unsettled.insert(position);
-    }
-
-    /// The subscription has delivered all messages up to this one.
-    pub(super) fn delivered(&self, position: P) {
-        let mut received = self.lock();
-        received.last = received.last.max(Some(position));
-    }
-
-    /// The broker has the verdict on a message, and delivers it no more.
-    pub(super) fn settled(&self, position: P) {
-        self.lock().unsettled.remove(&position);
-    }
-
-    /// Where a subscription continues that the broker has lost; `None`: the source fails.
-    pub(super) fn begin(&self, on_lost: OnLostSubscription) -> Option<Begin<P>> {
-        match on_lost {
-            OnLostSubscription::Fail => None,
-            OnLostSubscription::FromNow => Some(Begin::Now),
-            OnLostSubscription::FromStart => Some(Begin::Start),
-            OnLostSubscription::Resume => {
-                let received = self.lock();
-                let first = received.unsettled.first().copied().map(Begin::With);
-                first.or(received.last.map(Begin::After))
-            }
-        }
-    }
 }
 
 /// Whether the subscription is part of the name of a message's record.
@@ -155,28 +88,6 @@ mod tests {
             assert!(!names[at + 1..].contains(one), "{one}");
         }
         assert_eq!(names[0], "redis:bills/collectors");
-    }
-
-    #[cfg(any(feature = "nats", feature = "redis-streams"))]
-    #[test]
-    fn a_lost_subscription_resumes_with_the_first_unsettled_message() {
-        let progress = Progress::new();
-        let resumed = || progress.begin(OnLostSubscription::Resume);
-        assert_eq!(resumed(), None);
-        for position in [3, 4, 5] {
-            progress.received(position);
-            progress.delivered(position);
-        }
-        progress.settled(4);
-        assert_eq!(resumed(), Some(Begin::With(3)));
-        progress.settled(3);
-        assert_eq!(resumed(), Some(Begin::With(5)));
-        progress.settled(5);
-        assert_eq!(resumed(), Some(Begin::After(5)));
-        let of = |on_lost| progress.begin(on_lost);
-        assert_eq!(of(OnLostSubscription::Fail), None);
-        assert_eq!(of(OnLostSubscription::FromNow), Some(Begin::Now));
-        assert_eq!(of(OnLostSubscription::FromStart), Some(Begin::Start));
     }
 
     #[test]
