@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::delivery::{BrokerError, Delivery, Source};
-use super::progress::{Begin, Progress};
+use super::progress::{Begin, ReadProgress};
 use super::subscription::{OnLostSubscription, name};
 use super::verdict::{DeadLetterReason, Verdict};
 
@@ -108,7 +108,7 @@ struct Broker {
     dead_letters: String,
     on_lost: OnLostSubscription,
     /// By sequence. `None`: this process has found no durable yet.
-    progress: OnceLock<Progress<u64>>,
+    progress: OnceLock<ReadProgress<u64>>,
 }
 
 /// The state of the connection, which the client makes anew by itself.
@@ -336,10 +336,10 @@ impl Broker {
             // Of a durable that is there nothing is changed.
             Some(progress) => match stream.consumer_info(&self.durable).await {
                 Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {
-                    self.new_begin(progress)?
+                    self.new_begin(progress, self.on_lost)?
                 }
-                // If it is deleted meanwhile, the new one must not begin with the first message.
-                Ok(_) => DeliverPolicy::New,
+                // If it is deleted meanwhile, the new one neither skips messages nor begins with the first.
+                Ok(_) => self.new_begin(progress, OnLostSubscription::Resume)?,
                 Err(error) => {
                     let lasts = match error.kind() {
                         ConsumerInfoErrorKind::StreamNotFound => true,
@@ -369,13 +369,17 @@ impl Broker {
         }
         let delivered = consumer.cached_info().delivered.stream_sequence;
         self.progress
-            .get_or_init(Progress::new)
+            .get_or_init(ReadProgress::new)
             .delivered(delivered);
         Ok(consumer)
     }
 
     /// Where a new durable begins, in place of the one that is gone.
-    fn new_begin(&self, progress: &Progress<u64>) -> Result<DeliverPolicy, RequestFailure> {
+    fn new_begin(
+        &self,
+        progress: &ReadProgress<u64>,
+        on_lost: OnLostSubscription,
+    ) -> Result<DeliverPolicy, RequestFailure> {
         let lost = || {
             RequestFailure::lasting(format!(
                 "the durable `{}` of the stream `{}` is gone: it was deleted, or the server lost its data; create it \
@@ -384,7 +388,7 @@ impl Broker {
                 self.durable, self.stream
             ))
         };
-        Ok(match progress.begin(self.on_lost).ok_or_else(lost)? {
+        Ok(match progress.begin(on_lost).ok_or_else(lost)? {
             Begin::Start => DeliverPolicy::All,
             Begin::Now => DeliverPolicy::New,
             Begin::With(start_sequence) => DeliverPolicy::ByStartSequence { start_sequence },

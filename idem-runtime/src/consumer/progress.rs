@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::subscription::OnLostSubscription;
 
 /// How far a process is in a stream whose messages have these positions.
-pub(super) struct Progress<P>(Mutex<Received<P>>);
+pub(super) struct ReadProgress<P>(Mutex<Received<P>>);
 
 struct Received<P> {
     last: Option<P>,
@@ -23,7 +23,7 @@ pub(super) enum Begin<P> {
     Start,
 }
 
-impl<P: Copy + Ord> Progress<P> {
+impl<P: Copy + Ord> ReadProgress<P> {
     pub(super) fn new() -> Self {
         Self(Mutex::new(Received {
             last: None,
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_lost_subscription_resumes_with_the_first_unsettled_message() {
-        let progress = Progress::new();
+        let progress = ReadProgress::new();
         let resumed = || progress.begin(OnLostSubscription::Resume);
         assert_eq!(resumed(), None);
         for position in [3, 4, 5] {

@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::delivery::{BrokerError, Delivery, Source};
-use super::progress::{Begin, Progress};
+use super::progress::{Begin, ReadProgress};
 use super::subscription::{OnLostSubscription, name};
 use super::verdict::Verdict;
 use crate::record::Owner;
@@ -82,7 +82,7 @@ struct Group {
     id: Cow<'static, str>,
     payload: Cow<'static, str>,
     on_lost: OnLostSubscription,
-    progress: Progress<EntryId>,
+    progress: ReadProgress<EntryId>,
 }
 
 /// Without the connection, whose URL may have a password, and without entries.
@@ -123,7 +123,7 @@ impl RedisStream {
             id: "id".into(),
             payload: "payload".into(),
             on_lost: OnLostSubscription::default(),
-            progress: Progress::new(),
+            progress: ReadProgress::new(),
         };
         group.create("0").await.map_err(connect_error)?;
         Ok(Self {

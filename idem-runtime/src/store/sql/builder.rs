@@ -113,7 +113,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
     /// Making a connection has as long again. Waiting for one does not count: see [overload](super#overload). After the
     /// time-out the statement counts as failed, its connection is closed, and the engine sends it again on another.
     /// Where no connection has had a reply for a quarter of it, the statement is sent again on a new one, because a
-    /// firewall may have dropped those that exist.
+    /// firewall may have dropped the idle ones.
     /// Default: 2 seconds.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
