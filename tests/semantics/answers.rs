@@ -307,7 +307,7 @@ async fn the_limit_holds_before_compression_and_after_encryption(mut fixture: Fi
 async fn a_claim_without_a_body_seals_its_answer(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.encrypt(keys()));
     let claim = claimed(fixture.pay()).await;
-    claim.complete(&MEMO.to_owned()).await.unwrap();
+    claim.complete(MEMO.to_owned()).await.unwrap();
     let record = record(&fixture, 7).await;
     assert!(!record.windows(6).any(|part| part == b"marker"));
     let Acquired::Replay(stored) = fixture.pay().begin().await.unwrap() else {
@@ -339,7 +339,7 @@ async fn secrets_are_in_no_message(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.encrypt(keys().also(8, SECRET)));
     let claim = claimed(fixture.pay()).await;
     told.push(format!("{:?} {claim:?}", fixture.engine));
-    let completion = claim.complete(&MEMO.to_owned()).await.unwrap();
+    let completion = claim.complete(MEMO.to_owned()).await.unwrap();
     told.push(format!("{completion:?}"));
     let done = fixture.pay().begin().await.unwrap();
     told.push(format!("{done:?}"));

@@ -35,7 +35,7 @@ impl Serialize for Booby {
 async fn a_serialize_that_panics_leaves_a_tombstone(fixture: Fixture) {
     let first = fixture.pay().run(|_| async { Ok::<_, PayError>(Booby) });
     assert_eq!(first.await, Ok(Booby), "its own caller gets it");
-    let lost = "unsaved: its `Serialize` panicked";
+    let lost = "unsaved: its `Serialize` or `Deserialize` panicked";
     assert_eq!(fixture.events.count(lost), 1);
     let again = fixture
         .pay()
@@ -45,8 +45,8 @@ async fn a_serialize_that_panics_leaves_a_tombstone(fixture: Fixture) {
 
     let claim = claimed(fixture.engine.operation("by hand").key(&1)).await;
     assert!(matches!(
-        claim.complete(&Booby).await.unwrap(),
-        Completion::Own
+        claim.complete(Booby).await.unwrap(),
+        Completion::Own(Booby)
     ));
     let again = fixture.engine.operation("by hand").key(&1).begin().await;
     assert_eq!(again.unwrap_err().kind(), &ErrorKind::NotStored);

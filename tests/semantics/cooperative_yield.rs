@@ -120,7 +120,7 @@ async fn claims_completed_by_hand_take_turns() {
         let call = pay(&engine, number / 4);
         async move {
             if let Acquired::Run(claim) = call.begin().await.unwrap() {
-                claim.complete(&1).await.unwrap();
+                claim.complete(1).await.unwrap();
             }
         }
     });

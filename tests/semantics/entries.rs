@@ -2,6 +2,7 @@
 //! changed.
 
 use idem_runtime::{admin::Entry, store::Fence};
+use serde::{Deserialize, Serialize};
 
 use crate::prelude::*;
 
@@ -27,6 +28,7 @@ on_every_store![
     a_resolution_whose_reply_is_lost_is_sent_again,
     a_resolution_that_the_store_does_not_answer_is_reported,
     a_value_that_cannot_be_kept_resolves_nothing,
+    a_value_that_is_not_read_back_resolves_nothing,
     a_resolution_by_digest_keeps_the_operations_ttl,
 ];
 
@@ -361,4 +363,18 @@ async fn a_resolution_by_digest_keeps_the_operations_ttl(fixture: Fixture) {
     fixture.pass_in_store(Duration::from_hours(25));
     let again = call().run(|_| async { receipt(2) }).await;
     assert_eq!(again, receipt(1), "it is kept for the operation's `ttl`");
+}
+
+#[derive(Serialize, Deserialize)]
+struct OneWay {
+    #[serde(rename(serialize = "number"))]
+    run: u32,
+}
+
+/// Every call would be refused as undecodable.
+async fn a_value_that_is_not_read_back_resolves_nothing(fixture: Fixture) {
+    timed_out(fixture.pay()).await;
+    let result = entry(&fixture).await.resolve(&OneWay { run: 9 }).await;
+    assert_kind(result, &ErrorKind::NotStored);
+    assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
 }

@@ -81,7 +81,7 @@ async fn a_key_whose_body_claimed_another_call_keeps_its_request(fixture: Fixtur
         let Acquired::Run(claim) = inner.begin().await? else {
             panic!("nothing is stored")
         };
-        claim.complete(&receipt(1).unwrap()).await?;
+        claim.complete(receipt(1).unwrap()).await?;
         Err::<Receipt, _>(PayError::Down)
     };
     assert_eq!(call.run(body).await, Err(PayError::Down));

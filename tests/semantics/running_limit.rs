@@ -214,7 +214,7 @@ async fn a_claim_by_hand_holds_a_place(fixture: Fixture) {
         let refused = other(&fixture, 9).begin().await.unwrap_err();
         assert_eq!(refused.kind(), &ErrorKind::TooManyRunning);
         if complete {
-            claim.complete(&1).await.unwrap();
+            claim.complete(1).await.unwrap();
         } else {
             drop(claim);
         }

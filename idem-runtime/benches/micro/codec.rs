@@ -41,7 +41,7 @@ fn claim(engine: &Engine, number: u64) -> Claim {
 
 /// What a duplicate of this call is answered with.
 fn stored(engine: &Engine, receipt: &Receipt) -> StoredAnswer {
-    at_once(claim(engine, 7).complete(receipt)).unwrap();
+    at_once(claim(engine, 7).complete(receipt.clone())).unwrap();
     let begun = at_once(engine.operation("payments.pay").key(&7_u64).begin());
     match begun.unwrap() {
         Acquired::Replay(stored) => stored,
@@ -50,16 +50,16 @@ fn stored(engine: &Engine, receipt: &Receipt) -> StoredAnswer {
 }
 
 /// Stores an answer where none is kept: the end of a call.
-fn complete<T: Replay>(bench: &mut Bencher<'_>, engine: &Engine, answer: &T) {
+fn complete<T: Replay + Clone>(bench: &mut Bencher<'_>, engine: &Engine, answer: &T) {
     let mut number = 0;
     bench.iter_batched(
         || {
             number += 1;
-            claim(engine, number)
+            (claim(engine, number), answer.clone())
         },
-        |claim| {
+        |(claim, answer)| {
             let completion = at_once(claim.complete(answer));
-            assert!(matches!(completion, Ok(Completion::Own)));
+            assert!(matches!(completion, Ok(Completion::Own(_))));
         },
         BatchSize::SmallInput,
     );

@@ -54,9 +54,8 @@ pub(super) fn undecodable_error(
     let detail = if schema == expected {
         // The type has the same name; no other difference is recorded.
         format!(
-            "{error}: its serialized form does not bring this value back (a field that is \
-             skipped when written and required when read), the type has changed under its name, or the record is \
-             damaged; if no version reads it, reset its entry to run the call again"
+            "{error}: the type has changed under its name, or the record is damaged; deploy a version that reads it, or \
+             reset its entry to run the call again"
         )
     } else {
         format!(

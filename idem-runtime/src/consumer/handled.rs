@@ -41,6 +41,13 @@ impl<E: Replay> Replay for Handled<E> {
         E::read(body).map(Self::Handler)
     }
 
+    fn read_back(&mut self, body: &Body<'_>) -> Result<(), Unencodable> {
+        match self {
+            Self::Handler(error) => error.read_back(body),
+            Self::Refused(_) => Ok(()),
+        }
+    }
+
     fn schema() -> u32 {
         E::schema()
     }

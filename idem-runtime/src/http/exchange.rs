@@ -208,7 +208,7 @@ const SCHEMA: &str = "HttpResponse";
 impl<B: Body, E> Sealed for Exchange<B, E> {}
 
 impl<B: Body, E> Outcome<Arc<Rules>> for Exchange<B, E> {
-    fn encode(&self, rules: &Arc<Rules>, format: &Format) -> Encoded {
+    fn encode(&mut self, rules: &Arc<Rules>, format: &Format) -> Encoded {
         let response = match &self.end {
             Ended::Answered {
                 response,

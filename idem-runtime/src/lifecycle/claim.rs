@@ -1,5 +1,6 @@
 //! A granted claim, from the moment it is granted until its outcome is settled.
 
+use std::fmt;
 use std::future::ready;
 use std::pin::pin;
 use std::sync::Arc;
@@ -47,17 +48,27 @@ pub struct Claim {
 }
 
 /// How [`Claim::complete`] ended.
-#[derive(Debug)]
 #[allow(
     clippy::large_enum_variant,
     reason = "there is one at a time, and it is read at once"
 )]
 #[non_exhaustive]
-pub enum Completion {
-    /// The answer is stored, or is being stored in the background; it is the one to return.
-    Own,
+pub enum Completion<T> {
+    /// The value is stored, or is being stored in the background. This is its stored form, which every duplicate gets,
+    /// and the one to return.
+    Own(T),
     /// Another attempt stored its answer first, and that is the one to return.
     Adopted(StoredAnswer),
+}
+
+impl<T> fmt::Debug for Completion<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // The value is left out, because it may be confidential.
+            Self::Own(_) => f.debug_tuple("Own").finish_non_exhaustive(),
+            Self::Adopted(stored) => f.debug_tuple("Adopted").field(stored).finish(),
+        }
+    }
 }
 
 impl Claim {
@@ -228,7 +239,7 @@ impl Claim {
     /// Stores a value as the answer.
     ///
     /// A value that cannot be stored now is stored in the background, and the observer is notified; one that is too
-    /// large or not serializable leaves a tombstone, so that nothing runs twice.
+    /// large, or that its type does not write or read back, leaves a tombstone, so that nothing runs twice.
     ///
     /// # Errors
     ///
@@ -238,11 +249,11 @@ impl Claim {
     /// # Cancel safety
     ///
     /// A completion that has begun continues in the background when this is dropped.
-    pub async fn complete<T: Replay>(mut self, value: &T) -> Result<Completion, Error> {
+    pub async fn complete<T: Replay>(mut self, mut value: T) -> Result<Completion<T>, Error> {
         let core = Arc::clone(self.held().core());
         let key = self.lease().key.clone();
         let operation = key.operation();
-        let encoded = Encoded::value(value, &core.format);
+        let encoded = Encoded::value(&mut value, &core.format);
         let outcome = CallOutcome::Executed(result_of(&encoded));
         let (mut watch, span) = self.body_ended(outcome);
         let settled = span.instrument(async move { self.settle(encoded).await });
@@ -260,7 +271,7 @@ impl Claim {
             });
         }
         match settled {
-            Settled::Own => Ok(Completion::Own),
+            Settled::Own => Ok(Completion::Own(value)),
             Settled::Adopted { record, left } => {
                 let stored = StoredAnswer::new(
                     core.formats.mine(),

@@ -301,14 +301,14 @@ impl Entry {
     /// [`ErrorKind::WrongType`] if the function has values of another type than `T`; [`ErrorKind::Mismatch`] if the
     /// record is of another request than the entry; [`ErrorKind::Changed`] if the record is no longer the one that was
     /// shown, or holds the answer of a body; [`ErrorKind::Running`] while a claim is held; [`ErrorKind::NotStored`] if
-    /// the value is too large or not serializable. With each of these nothing has changed.
+    /// the value is too large, or its type does not write it or read it back. With each of these nothing has changed.
     /// [`ErrorKind::StoreUnavailable`] if it is not known whether it was stored: get the entry again.
     ///
     /// # Cancel safety
     ///
     /// If this is dropped, the change may or may not have happened.
     pub async fn resolve<T: Replay>(self, value: &T) -> Result<(), Error> {
-        let encoded = Encoded::value(value, &self.core.format);
+        let encoded = Encoded::by_hand(OutcomeKind::Value, value, &self.core.format);
         self.answer(encoded, type_name::<T>()).await
     }
 
@@ -325,8 +325,7 @@ impl Entry {
     ///
     /// As [`resolve`](Self::resolve).
     pub async fn resolve_error<E: Replay>(self, error: &E) -> Result<(), Error> {
-        let class = crate::outcome::class::Class::Business;
-        let encoded = Encoded::by_class(class, error, &self.core.format);
+        let encoded = Encoded::by_hand(OutcomeKind::Error, error, &self.core.format);
         self.answer(encoded, type_name::<E>()).await
     }
 

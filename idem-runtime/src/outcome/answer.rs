@@ -99,6 +99,10 @@ impl<T: Replay> Replay for Answer<T> {
         T::read(body).map(Self::from)
     }
 
+    fn read_back(&mut self, body: &Body<'_>) -> Result<(), Unencodable> {
+        self.value.read_back(body)
+    }
+
     fn schema() -> u32 {
         T::schema()
     }

@@ -33,7 +33,7 @@ pub struct By<F>(pub F);
 )]
 pub trait OnError<E> {
     #[doc(hidden)]
-    fn encode(&self, error: &E, format: &Format) -> Encoded;
+    fn encode(&self, error: &mut E, format: &Format) -> Encoded;
     #[doc(hidden)]
     fn decode(body: &Body<'_>) -> Result<E, Undecodable>;
     /// The schema of a kept error; 0 if none is kept.
@@ -70,7 +70,7 @@ pub trait HandlerError: Classify + Replay {}
 impl<E: Classify + Replay> HandlerError for E {}
 
 impl<E: ClassifiedError> OnError<E> for Classified {
-    fn encode(&self, error: &E, format: &Format) -> Encoded {
+    fn encode(&self, error: &mut E, format: &Format) -> Encoded {
         Encoded::by_class(error.class(), error, format)
     }
 
@@ -84,7 +84,7 @@ impl<E: ClassifiedError> OnError<E> for Classified {
 }
 
 impl<E> OnError<E> for Release {
-    fn encode(&self, _: &E, _: &Format) -> Encoded {
+    fn encode(&self, _: &mut E, _: &Format) -> Encoded {
         Encoded::Release(Remains::Nothing)
     }
 
@@ -98,7 +98,7 @@ impl<E> OnError<E> for Release {
 }
 
 impl<E: Replay> OnError<E> for Keep {
-    fn encode(&self, error: &E, format: &Format) -> Encoded {
+    fn encode(&self, error: &mut E, format: &Format) -> Encoded {
         Encoded::by_class(Class::Business, error, format)
     }
 
@@ -112,7 +112,7 @@ impl<E: Replay> OnError<E> for Keep {
 }
 
 impl<E> OnError<E> for Unknown {
-    fn encode(&self, _: &E, _: &Format) -> Encoded {
+    fn encode(&self, _: &mut E, _: &Format) -> Encoded {
         Encoded::empty(OutcomeKind::Unknown, None)
     }
 
@@ -126,7 +126,7 @@ impl<E> OnError<E> for Unknown {
 }
 
 impl<E: Replay, F: Fn(&E) -> Class> OnError<E> for By<F> {
-    fn encode(&self, error: &E, format: &Format) -> Encoded {
+    fn encode(&self, error: &mut E, format: &Format) -> Encoded {
         Encoded::by_class(self.0(error), error, format)
     }
 

@@ -42,7 +42,7 @@ impl<E: From<Error>> FromError for E {
 )]
 pub trait Outcome<P>: Sized + Sealed {
     #[doc(hidden)]
-    fn encode(&self, on_error: &P, format: &Format) -> Encoded;
+    fn encode(&mut self, on_error: &P, format: &Format) -> Encoded;
     #[doc(hidden)]
     fn decode(outcome: OutcomeKind, body: &Body<'_>) -> Result<Self, Undecodable>;
     #[doc(hidden)]
@@ -69,7 +69,7 @@ mod sealed {
 }
 
 impl<T: Replay, E: FromError, P: OnError<E>> Outcome<P> for Result<T, E> {
-    fn encode(&self, on_error: &P, format: &Format) -> Encoded {
+    fn encode(&mut self, on_error: &P, format: &Format) -> Encoded {
         match self {
             Ok(value) => Encoded::value(value, format),
             Err(error) => on_error.encode(error, format),

@@ -24,7 +24,8 @@ pub struct Output<O, P> {
 /// A type-erased output. The rest of a call uses only this trait, so that it is compiled once and not per function.
 pub(crate) trait AnyOutput {
     /// The encoding to store. Without an output nothing is stored.
-    fn encode(&self, format: &Format) -> Encoded;
+    /// A value or an error that is stored becomes the one that every replay gets.
+    fn encode(&mut self, format: &Format) -> Encoded;
     fn decode(&mut self, outcome: OutcomeKind, body: &Body<'_>) -> Result<(), Undecodable>;
     /// Passes the answer's provenance to a type that records it: see [`Answer`](crate::Answer).
     fn set_provenance(&mut self, how: AnswerSource, attempt: u16, age: Duration);
@@ -39,8 +40,8 @@ pub(crate) trait AnyOutput {
 
 // `match` instead of `?`, `map` or closures: this is compiled with each function.
 impl<O: Outcome<P>, P> AnyOutput for Output<O, P> {
-    fn encode(&self, format: &Format) -> Encoded {
-        match &self.value {
+    fn encode(&mut self, format: &Format) -> Encoded {
+        match &mut self.value {
             Some(output) => output.encode(&self.on_error, format),
             None => Encoded::Release(Remains::Request),
         }
@@ -129,8 +130,8 @@ impl dyn AnyOutput + '_ {
         Ok(())
     }
 
-    /// The encoding to store of an output that the body just returned.
-    pub(crate) fn write(&self, format: &Format) -> Encoded {
+    /// The encoding to store of an output that the body just returned, which becomes what every replay gets.
+    pub(crate) fn write(&mut self, format: &Format) -> Encoded {
         // As in `Encoded::store`; here only a classification can have panicked.
         catch_unwind(AssertUnwindSafe(|| self.encode(format))).unwrap_or_else(|_| {
             Encoded::empty(OutcomeKind::Unknown, Some(Unencodable::Unclassified))

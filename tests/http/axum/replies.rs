@@ -97,6 +97,30 @@ async fn headers_of_one_client_are_not_stored() {
     }
 }
 
+/// A reply keeps the headers that are not stored, so that its value is read back alone.
+#[tokio::test]
+async fn the_first_client_gets_the_stored_value_and_its_own_headers() {
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Traced {
+        number: u32,
+        #[serde(skip)]
+        trace: u32,
+    }
+
+    for engine in engines() {
+        let traced = Traced {
+            number: 1,
+            trace: 7,
+        };
+        let reply = Reply::created(traced).header(SET_COOKIE, "mine");
+        let first = store(&engine, reply).await;
+        assert_eq!(first.headers()[SET_COOKIE], "mine");
+        let back = read::<Reply<Traced>>(&engine).await.unwrap();
+        assert_eq!(first.value(), back.value());
+        assert_eq!(first.value().trace, 0);
+    }
+}
+
 #[tokio::test]
 async fn a_function_may_begin_to_answer_replies() {
     for engine in engines() {

@@ -321,7 +321,7 @@ async fn a_claim_is_a_call_until_it_is_completed() {
         panic!("it is the first");
     };
     shop.clock.advance(Duration::from_millis(40));
-    claim.complete(&7).await.unwrap();
+    claim.complete(7).await.unwrap();
     let again = shop.pay().begin().await.unwrap();
     assert!(matches!(again, Acquired::Replay(_)));
     let Acquired::Run(claim) = shop

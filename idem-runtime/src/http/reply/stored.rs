@@ -100,6 +100,15 @@ impl<T: Serialize + DeserializeOwned> Replay for Reply<T> {
         })
     }
 
+    // The headers stay: those that are not stored, such as `Set-Cookie`, are for this caller alone.
+    fn read_back(&mut self, body: &Body<'_>) -> Result<(), Unencodable> {
+        match Self::read(body) {
+            Ok(Self { value, .. }) => self.value = value,
+            Err(error) => return Err(error.in_own_form::<T>()),
+        }
+        Ok(())
+    }
+
     // That of the value, whose earlier answers it reads.
     fn schema() -> u32 {
         T::schema()

@@ -41,11 +41,22 @@ impl Encoded {
     }
 
     /// Not generic, because a generic function is compiled with each function that keeps an answer.
-    fn store(outcome: OutcomeKind, schema: u32, value: &dyn Replay, format: &Format) -> Self {
+    fn store(outcome: OutcomeKind, schema: u32, value: &mut dyn Replay, format: &Format) -> Self {
+        Self::encode((outcome, schema), format, |sink| {
+            value.write(sink)?;
+            value.read_back(&sink.body())
+        })
+    }
+
+    fn encode(
+        (outcome, schema): (OutcomeKind, u32),
+        format: &Format,
+        write: impl FnOnce(&mut Sink) -> Result<(), Unencodable>,
+    ) -> Self {
         let mut sink = Sink::new(format);
         // The effect has happened. An uncaught panic would release the claim, and the next call would run the body
         // again.
-        let written = catch_unwind(AssertUnwindSafe(|| value.write(&mut sink)));
+        let written = catch_unwind(AssertUnwindSafe(|| write(&mut sink)));
         match written.unwrap_or(Err(Unencodable::Panicked)) {
             Ok(()) => Self::Store {
                 outcome,
@@ -57,9 +68,21 @@ impl Encoded {
         }
     }
 
-    /// The record of a success.
-    pub(crate) fn value<T: Replay>(value: &T, format: &Format) -> Self {
+    /// The record of a success. The value becomes the one that every replay gets; one that cannot be read back stays as
+    /// it is, and a tombstone is stored.
+    pub(crate) fn value<T: Replay>(value: &mut T, format: &Format) -> Self {
         Self::store(OutcomeKind::Value, T::schema(), value, format)
+    }
+
+    /// The record of a value or a business error that its holder does not return.
+    pub(crate) fn by_hand<T: Replay>(outcome: OutcomeKind, value: &T, format: &Format) -> Self {
+        Self::encode((outcome, T::schema()), format, |sink| {
+            value.write(sink)?;
+            match T::read(&sink.body()) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(error.in_own_form::<T>()),
+            }
+        })
     }
 
     /// The record of an answer that its type encodes itself: `write` appends at most `max_bytes` bytes, and more than
@@ -91,9 +114,9 @@ impl Encoded {
         }
     }
 
-    /// Maps the class of an error to what becomes of the key: `Business` is stored, `System` releases the key, `Unknown`
-    /// stores an unknown outcome.
-    pub(crate) fn by_class<E: Replay>(class: Class, error: &E, format: &Format) -> Self {
+    /// Maps the class of an error to what becomes of the key: `Business` is stored as [`value`](Self::value) does,
+    /// `System` releases the key, `Unknown` stores an unknown outcome.
+    pub(crate) fn by_class<E: Replay>(class: Class, error: &mut E, format: &Format) -> Self {
         match class {
             Class::Business => Self::store(OutcomeKind::Error, E::schema(), error, format),
             Class::System => Self::Release(Remains::Nothing),
@@ -122,17 +145,17 @@ mod tests {
 
     #[test]
     fn an_answer_over_the_limit_becomes_a_tombstone() {
-        let at_limit = "x".repeat(98);
+        let mut at_limit = "x".repeat(98);
         let format = |max_value_bytes| Format {
             max_value_bytes,
             ..Format::default()
         };
         assert!(matches!(
-            Encoded::value(&at_limit, &format(100)),
+            Encoded::value(&mut at_limit, &format(100)),
             Encoded::Store { outcome: OutcomeKind::Value, record, .. } if record.len() == HEADER + 100
         ));
         assert!(matches!(
-            Encoded::value(&at_limit, &format(99)),
+            Encoded::value(&mut at_limit, &format(99)),
             Encoded::Store {
                 outcome: OutcomeKind::Tombstone,
                 lost: Some(Unencodable::TooLarge { max_bytes: 99 }),

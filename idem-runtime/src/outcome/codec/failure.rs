@@ -14,7 +14,14 @@ pub enum Unencodable {
     NotSerializable,
     /// Its format encodes it as another value.
     Lossy,
-    /// Its `Serialize` panicked.
+    /// Its `Deserialize` does not read what its `Serialize` has written.
+    Unreadable {
+        /// The name of its type.
+        type_name: &'static str,
+        /// The byte of the serialized value at which decoding failed.
+        at: usize,
+    },
+    /// Its `Serialize` or `Deserialize` panicked.
     Panicked,
     /// It is an error whose classification panicked.
     Unclassified,
@@ -40,7 +47,14 @@ impl fmt::Display for Unencodable {
                 "its format does not bring it back: it holds `Some` of nothing (`Some(None)`, `Some(())`) or, in JSON, a \
                  number that is not finite; duplicates get `NotStored`",
             ),
-            Self::Panicked => f.write_str("its `Serialize` panicked; duplicates get `NotStored`"),
+            Self::Unreadable { type_name, at } => write!(
+                f,
+                "the `Deserialize` of `{type_name}` refuses what its `Serialize` wrote, at byte {at} (a field that is skipped or \
+                 renamed one way, a 128-bit integer under `flatten`); duplicates get `NotStored`"
+            ),
+            Self::Panicked => f.write_str(
+                "its `Serialize` or `Deserialize` panicked; duplicates get `NotStored`",
+            ),
             Self::Unclassified => {
                 f.write_str("what classifies the error panicked; duplicates get `Unknown`")
             }
@@ -96,6 +110,19 @@ pub enum Undecodable {
         /// The limit.
         max_bytes: usize,
     },
+}
+
+impl Undecodable {
+    /// The reason not to store a `T` that does not read its own form.
+    pub(crate) fn in_own_form<T>(self) -> Unencodable {
+        Unencodable::Unreadable {
+            type_name: std::any::type_name::<T>(),
+            at: match self {
+                Self::Mistyped { at } => at,
+                _ => 0,
+            },
+        }
+    }
 }
 
 impl fmt::Display for Undecodable {

@@ -15,13 +15,15 @@ use crate::outcome::provenance::AnswerSource;
 ///
 /// Implemented for every type that serializes and deserializes without borrowing, and for an [`Answer`](crate::Answer) of one.
 ///
-/// Answers are stored as JSON, or in the engine's [`AnswerFormat`](crate::codec::AnswerFormat). A value that the format cannot represent is not
-/// stored, and duplicates get [`ErrorKind::NotStored`](crate::ErrorKind::NotStored): `Some` of nothing (`Some(None)`,
-/// `Some(())`), and in JSON a number that is not finite and a map whose keys are no text. Numbers come back bit for
-/// bit. A value that its own type does not read back is [`ErrorKind::Undecodable`](crate::ErrorKind::Undecodable) for
-/// duplicates: a field that is skipped when written and required when read, a 128-bit integer in an enum that is
-/// untagged or tagged within. An untagged enum whose variants look alike is read as the first that fits, which cannot
-/// be detected.
+/// Answers are stored as JSON, or in the engine's [`AnswerFormat`](crate::codec::AnswerFormat). Each caller, the first
+/// one too, gets the value that is read back from what was stored: a field that is skipped has its default, a form that
+/// rounds has rounded, and an untagged enum is the first variant that fits. Numbers come back bit for bit.
+///
+/// A value that cannot be stored goes to the first caller as it is, and duplicates get
+/// [`ErrorKind::NotStored`](crate::ErrorKind::NotStored): one that the format does not represent (`Some` of nothing, as
+/// `Some(None)` and `Some(())`; in JSON a number that is not finite and a map whose keys are no text), and one that its
+/// own type does not read back (a field that is skipped when written and required when read, or renamed one way; a
+/// 128-bit integer under `flatten` or in an enum that is untagged or tagged within).
 ///
 /// # The name of a type
 ///
@@ -52,6 +54,9 @@ pub trait Replay {
     fn read(body: &Body<'_>) -> Result<Self, Undecodable>
     where
         Self: Sized;
+    /// Becomes what a replay of `body`, its own stored form, reads.
+    #[doc(hidden)]
+    fn read_back(&mut self, body: &Body<'_>) -> Result<(), Unencodable>;
     #[doc(hidden)]
     #[must_use]
     fn schema() -> u32
@@ -80,5 +85,13 @@ impl<T: Serialize + DeserializeOwned> Replay for T {
 
     fn read(body: &Body<'_>) -> Result<Self, Undecodable> {
         body.take()
+    }
+
+    fn read_back(&mut self, body: &Body<'_>) -> Result<(), Unencodable> {
+        match body.take() {
+            Ok(value) => *self = value,
+            Err(error) => return Err(error.in_own_form::<T>()),
+        }
+        Ok(())
     }
 }

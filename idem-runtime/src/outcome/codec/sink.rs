@@ -5,9 +5,10 @@ use std::io;
 
 use serde::Serialize;
 
+use super::body::Body;
 use super::failure::Unencodable;
 use super::format::Format;
-use super::layout::AnswerFormat;
+use super::layout::{AnswerFormat, Layout, split};
 use super::lossless::loses;
 use crate::record::HEADER;
 
@@ -72,6 +73,15 @@ impl Sink {
     #[cold]
     fn grow(&mut self, bytes: usize) {
         self.record.reserve(bytes + ROOM);
+    }
+
+    /// What was written, as a replay reads it.
+    pub(super) fn body(&self) -> Body<'_> {
+        let (_, content) = split(&self.record[HEADER..]);
+        Body {
+            layout: Layout::Serialized(self.format),
+            bytes: content.into(),
+        }
     }
 
     pub(super) fn into_record(mut self) -> Vec<u8> {

@@ -66,7 +66,11 @@ fn record_of<T: Replay>(outcome: OutcomeKind, body: &[u8]) -> Record {
 
 /// The body of a value under the key [`DIGEST`], or the reason that it has none.
 fn write<T: Replay>(format: &Format, value: &T) -> Result<Vec<u8>, Unencodable> {
-    match format.seal(&DIGEST, Fingerprint::NONE, Encoded::value(value, format)) {
+    match format.seal(
+        &DIGEST,
+        Fingerprint::NONE,
+        Encoded::by_hand(OutcomeKind::Value, value, format),
+    ) {
         Encoded::Store {
             lost: Some(lost), ..
         } => Err(lost),
@@ -202,7 +206,7 @@ fn nothing_of_an_answer_is_in_debug() {
         let encoded = format.seal(
             &DIGEST,
             Fingerprint::NONE,
-            Encoded::value(&Receipt::golden(), &format),
+            Encoded::value(&mut Receipt::golden(), &format),
         );
         let record = record(
             OutcomeKind::Value,

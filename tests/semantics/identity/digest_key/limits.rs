@@ -58,7 +58,7 @@ async fn nothing_is_claimed_under_either_name_at_the_limit() {
             .unwrap()
             .is_none()
     );
-    claim.complete(&0_u32).await.unwrap();
+    claim.complete(0_u32).await.unwrap();
 
     assert_eq!(fixture.charge(&after, "former", 5).await, Ok(1));
     let entry = Fixture::call(&before, "former", 5).entry().await.unwrap();

@@ -232,7 +232,7 @@ async fn a_body_that_goes_on_under_the_former_name_is_waited_for() {
         change.held.has_made_one().await;
     }
     assert!(!waiting.is_finished());
-    claim.complete(&7_u32).await.unwrap();
+    claim.complete(7_u32).await.unwrap();
     assert_eq!(soon("its answer", waiting).await.unwrap(), Ok(7));
     assert_eq!(change.fixture.runs(), 0);
 }

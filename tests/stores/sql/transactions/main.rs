@@ -105,6 +105,7 @@ on_every_database! {
         a_cool_down_refuses_until_it_is_over,
         an_answer_may_be_kept_for_ever,
         a_kept_error_has_a_life_of_its_own,
+        the_first_caller_gets_what_is_stored,
     }
     nesting {
         calls_of_one_transaction_are_committed_together,

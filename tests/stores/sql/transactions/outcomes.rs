@@ -4,7 +4,8 @@ use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 
-use idem_runtime::{FOREVER, OnDuplicate, store::OutcomeKind};
+use idem_runtime::{FOREVER, OnDuplicate, step_in_tx, store::OutcomeKind};
+use serde::{Deserialize, Serialize};
 
 use crate::prelude::*;
 
@@ -280,4 +281,56 @@ pub(crate) async fn a_kept_error_has_a_life_of_its_own<D: Database>() {
     assert_eq!(fixture.committed(call()).await, Ok(2));
     fixture.age(Duration::from_hours(23)).await;
     assert_eq!(fixture.replayed(call()).await, Ok(2));
+}
+
+/// Its trace is not stored; without its number it is not read back.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Traced {
+    #[serde(skip_serializing_if = "is_zero")]
+    number: u32,
+    #[serde(skip)]
+    trace: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// A call and a step that are committed with the caller's rows do not settle as other calls and steps do.
+pub(crate) async fn the_first_caller_gets_what_is_stored<D: Database>() {
+    let fixture = Fixture::<D>::new().await;
+    for number in [0, 1] {
+        let traced = Traced { number, trace: 7 };
+        // The second one has no body.
+        let stored = if number == 0 {
+            [Ok(traced), Err(ErrorKind::NotStored)]
+        } else {
+            [0; 2].map(|trace| Ok(Traced { trace, ..traced }))
+        };
+        for answer in stored {
+            let mut tx = fixture.begin().await;
+            let call = fixture.call(&format!("call-{number}")).in_tx(&mut tx);
+            let called = call.run(async |_: &mut D::Tx, _| Ok::<_, OrderError>(traced));
+            let called = called.await;
+            D::commit(tx).await.done();
+            assert_eq!(called.map_err(kind), answer, "of a call");
+
+            // The body fails after its step, which the next attempt does not repeat.
+            let mut stepped = None;
+            let call = fixture.call(&format!("steps-{number}")).run(|_| async {
+                let mut tx = fixture.begin().await;
+                let part = async |_: &mut D::Tx, _| Ok::<_, OrderError>(traced);
+                stepped = Some(step_in_tx("part", &mut tx, part).await.map_err(kind));
+                D::commit(tx).await.done();
+                Err::<(), _>(OrderError::Down)
+            });
+            assert_eq!(call.await, Err(OrderError::Down));
+            assert_eq!(stepped, Some(answer), "of a step");
+        }
+    }
+}
+
+fn kind(error: OrderError) -> ErrorKind {
+    refusal::<()>(Err(error)).kind().clone()
 }

@@ -88,7 +88,7 @@ fn it_opens_for_its_own_key_and_outcome_alone() {
     let Encoded::Store { record: bytes, .. } = format.seal(
         &DIGEST,
         Fingerprint::NONE,
-        Encoded::by_class(crate::Class::Business, &Receipt::golden(), &format),
+        Encoded::by_class(crate::Class::Business, &mut Receipt::golden(), &format),
     ) else {
         unreachable!("a business error is stored")
     };
@@ -121,7 +121,7 @@ fn opened(format: &Format, record: &Record) -> Result<Receipt, Undecodable> {
 fn what_the_record_says_of_an_answer_is_sealed_with_it() {
     let format = with(keys().under("shop"));
     let seal = |asked: [u8; 16]| {
-        let encoded = Encoded::value(&Receipt::golden(), &format);
+        let encoded = Encoded::value(&mut Receipt::golden(), &format);
         match format.seal(&DIGEST, Fingerprint::from_bytes(asked), encoded) {
             Encoded::Store { schema, record, .. } => (schema, record[HEADER..].to_vec()),
             Encoded::Release(_) => unreachable!("a value is stored"),
