@@ -8,12 +8,11 @@ use idem_runtime::consumer::{BrokerError, Consumer, Delivery, MessageId, Raw, So
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Class, Classify, Context, Engine, Policy};
 use idem_tests::brokers::Broker;
+use idem_tests::shop::patiently;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
-
-pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
+use tokio::time::sleep;
 
 /// The lease, and the time after which a broker delivers again.
 pub(crate) const LEASE: Duration = Duration::from_secs(1);
@@ -34,11 +33,12 @@ pub(crate) fn ids(numbers: impl IntoIterator<Item = u32>) -> Vec<String> {
 }
 
 pub(crate) async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so().await {
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        sleep(Duration::from_millis(20)).await;
-    }
+    let polling = async {
+        while !is_so().await {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    patiently(what, polling).await;
 }
 
 pub(crate) async fn until_settled<B: Broker>(broker: &B) {
@@ -53,13 +53,12 @@ pub(crate) async fn source<B: Broker>(broker: &B) -> B::Source {
 }
 
 pub(crate) async fn next<S: Source>(source: &mut S) -> S::Delivery {
-    let next = timeout(PATIENCE, source.next()).await;
-    next.expect("a delivery in time").unwrap().unwrap()
+    let next = patiently("a delivery", source.next()).await;
+    next.unwrap().unwrap()
 }
 
 pub(crate) async fn error<S: Source<Delivery: std::fmt::Debug>>(source: &mut S) -> BrokerError {
-    let next = timeout(PATIENCE, source.next()).await;
-    next.expect("an error in time").unwrap_err()
+    patiently("an error", source.next()).await.unwrap_err()
 }
 
 /// Consumers of one store that run until they are stopped, and what they did.
@@ -159,6 +158,6 @@ impl Desk {
     pub(crate) async fn close(&mut self) -> Vec<Summary> {
         self.stop.send_replace(true);
         let running = std::mem::take(&mut self.running);
-        timeout(PATIENCE, running.join_all()).await.unwrap()
+        patiently("the consumers stop", running.join_all()).await
     }
 }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use idem_harness::HANG_LIMIT;
 use idem_runtime::Context;
 use idem_runtime::consumer::{DeadLetterReason, Delivery as _, Source as _, Verdict};
 use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
-use super::desk::{Desk, Down, LEASE, PATIENCE, ids, next, source, until, until_settled};
+use super::desk::{Desk, Down, LEASE, ids, next, source, until, until_settled};
 
 async fn one_body_for_each_id<B: Broker>() {
     let (broker, mut desk) = (B::shared().await, Desk::new());
@@ -66,7 +67,7 @@ async fn an_unreadable_payload_is_a_dead_letter<B: Broker>() {
 async fn a_stop_gives_back<B: Broker>() {
     let (broker, desk) = (B::shared().await, Desk::new());
     broker.send(&ids(0..12)).await;
-    let held = 2 * PATIENCE;
+    let held = 2 * HANG_LIMIT;
     let (begun, mut one) = watch::channel(false);
     let handler = move |_: idem_runtime::consumer::Raw, _: Context| {
         begun.send_replace(true);
@@ -108,7 +109,7 @@ async fn a_retry_comes_after_its_pause<B: Broker>() {
     let broker = B::shared().await;
     broker.send(&ids([1])).await;
     // Nothing comes again by itself.
-    let mut source = B::source(&broker.url(), 2 * PATIENCE).await.unwrap();
+    let mut source = B::source(&broker.url(), 2 * HANG_LIMIT).await.unwrap();
     next(&mut source).await.settle(Verdict::Stop).await.unwrap();
     let second = next(&mut source).await;
     let (start, pause) = (std::time::Instant::now(), Duration::from_millis(300));

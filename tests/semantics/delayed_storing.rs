@@ -86,9 +86,7 @@ async fn an_overtaken_call_is_refused_when_the_store_falls_silent(fixture: Fixtu
     fixture.clock.advance(Duration::from_millis(20));
     sent(&fixture, StoreOperation::Complete, 2).await;
     wakes(&fixture, Duration::from_secs(2)).await;
-    let patience = Duration::from_secs(20);
-    let waited = tokio::time::timeout(patience, first.join()).await;
-    let error = refusal(waited.expect("its caller waits no longer"));
+    let error = refusal(patiently("its caller waits no longer", first.join()).await);
     let left = assert_running(&error);
     assert!(left > Duration::from_secs(20), "of the other: {left:?}");
     assert_eq!(fixture.events.count("unsaved"), 0, "it need not be saved");
@@ -146,9 +144,8 @@ async fn a_short_deadline_is_the_callers_and_not_the_stores(fixture: Fixture) {
     body.let_end();
     sent(&fixture, StoreOperation::Complete, 1).await;
     fixture.clock.advance(Duration::from_millis(100));
-    let patience = Duration::from_secs(20);
-    let waited = tokio::time::timeout(patience, body.join()).await;
-    assert_eq!(waited.expect("its caller waits no longer"), receipt(1));
+    let answer = patiently("its caller waits no longer", body.join()).await;
+    assert_eq!(answer, receipt(1));
     sent(&fixture, StoreOperation::Complete, 2).await;
     fixture.clock.advance(Duration::from_millis(1_900));
     // The engine's thread is through with the work it was woken for.

@@ -116,8 +116,7 @@ async fn a_cancelled_body_whose_ending_is_late_is_waited_for(fixture: Fixture) {
     let call = tokio::spawn(body.join());
     // It polls, and sleeps until the next poll.
     let asleep = fixture.clock.sleeper_within(Duration::from_secs(1));
-    let asleep = tokio::time::timeout(Duration::from_secs(20), asleep).await;
-    asleep.expect("it waits until the store knows how it ended");
+    patiently("it waits for the reply of the store", asleep).await;
     fixture.store.deliver();
     assert_unknown(&refusal(until(&fixture, call).await.unwrap()));
 }

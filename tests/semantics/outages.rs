@@ -197,9 +197,7 @@ async fn a_store_that_grants_after_the_lease_is_given_up() {
         fixture.clock.advance(second);
         others().await;
     }
-    let patience = Duration::from_secs(20);
-    let waited = tokio::time::timeout(patience, call).await;
-    let error = refusal(waited.expect("nobody asks for ever").unwrap());
+    let error = refusal(patiently("the call ends", call).await.unwrap());
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
     let message = error.to_string();
     assert!(message.contains("longer to grant the claim"), "{message}");

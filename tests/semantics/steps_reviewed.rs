@@ -2,6 +2,7 @@
 
 use std::future::pending;
 
+use idem_harness::HANG_LIMIT;
 use idem_runtime::on_error::Keep;
 use idem_runtime::{Answer as Sourced, step};
 
@@ -204,7 +205,7 @@ fn an_unknown_step_under_a_blocking_wait_does_not_hang() {
             })
             .await
         });
-        tokio::time::timeout(Duration::from_secs(3), call).await
+        tokio::time::timeout(HANG_LIMIT, call).await
     });
     runtime.shutdown_background();
     let answer = ended.expect("it hangs, and holds its thread and its key");

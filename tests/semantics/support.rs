@@ -15,6 +15,7 @@ use idem_runtime::{
 use idem_tests::faulty::StoreOperation;
 use idem_tests::fixture::{Classified, Fixture};
 use idem_tests::payment::{PayError, Receipt, Runs};
+pub(crate) use idem_tests::shop::patiently;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -312,9 +313,7 @@ pub(crate) async fn comes_to_stand(fixture: &Fixture, like_this: impl Fn(EntrySt
             tokio::task::yield_now().await;
         }
     };
-    let patience = Duration::from_secs(20);
-    let waited = tokio::time::timeout(patience, stands).await;
-    waited.unwrap_or_else(|_| panic!("it does not come to stand so within {patience:?}"));
+    patiently("the record comes to stand so", stands).await;
 }
 
 /// Waits until so many operations of this kind are on their way.
@@ -324,7 +323,5 @@ pub(crate) async fn sent(fixture: &Fixture, operation: StoreOperation, times: us
             tokio::task::yield_now().await;
         }
     };
-    let patience = Duration::from_secs(20);
-    let waited = tokio::time::timeout(patience, sent).await;
-    waited.unwrap_or_else(|_| panic!("{operation:?} was not sent within {patience:?}"));
+    patiently(&format!("{operation:?} is sent"), sent).await;
 }

@@ -2,14 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
 use idem_runtime::store::layered::LayeredStore;
 use idem_runtime::store::{ReadCache, RecordKey, Store};
 
-/// Long enough for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::shop::{PATIENCE, until};
+
 /// Duration of a reset.
 const TRUST: Duration = Duration::from_millis(50);
 
@@ -43,12 +43,7 @@ impl InLayers {
 
     /// Waits until all copies are made.
     async fn settle(&self) {
-        let start = Instant::now();
-        while self.store.stats().writing > 0 {
-            let waited = start.elapsed();
-            assert!(waited < PATIENCE, "copies are not made within {waited:?}");
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        until("the copies are made", || self.store.stats().writing == 0).await;
     }
 }
 

@@ -9,7 +9,7 @@ use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use idem_harness::Partition;
+use idem_harness::{Partition, until};
 use idem_runtime::store::redis::Durability;
 use tokio::runtime::{Builder, Runtime};
 
@@ -115,8 +115,6 @@ impl fmt::Display for Client {
 
 /// Minimum number of bodies of each client, so that a count of zero is significant.
 pub const ENOUGH: usize = 100;
-/// Deadline of events, long enough for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One fault in one mode.
 #[derive(Clone, Copy, Debug)]
@@ -178,12 +176,10 @@ impl Trial {
         let mut going: Vec<_> = going.collect();
         thread::sleep(self.before);
         for (client, calls) in &going {
-            let end = Instant::now() + PATIENCE;
-            while calls.answered() < ENOUGH {
-                let answered = calls.answered();
-                assert!(Instant::now() < end, "{client}: only {answered} answers");
-                thread::sleep(Duration::from_millis(5));
-            }
+            until("each client has answers", || match calls.answered() {
+                answered if answered < ENOUGH => Err(format!("{client}: only {answered}")),
+                _ => Ok(()),
+            });
         }
         let striking = Instant::now();
         topology.strike(self.fault);

@@ -1,18 +1,15 @@
 //! A client that reports the responses that it received.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
+use idem_tests::shop::patiently;
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
-
-/// More than any answer takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A response, as it came.
 #[derive(Debug)]
@@ -75,9 +72,9 @@ pub(crate) async fn send(to: SocketAddr, request: Request<Full<Bytes>>) -> Reply
             body: body.collect().await.unwrap().to_bytes(),
         }
     };
-    let reply = tokio::time::timeout(PATIENCE, reply).await;
+    let reply = patiently("the server answers", reply).await;
     line.abort();
-    reply.expect("the server does not answer")
+    reply
 }
 
 /// A request whose client can hang up.

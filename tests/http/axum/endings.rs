@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use crate::client::{Pending, post, send};
-use crate::shop::{AT_MOST, Shop};
+use crate::shop::Shop;
+use idem_harness::HANG_LIMIT;
 use idem_runtime::HasEngine;
 
 #[tokio::test]
@@ -49,7 +50,7 @@ async fn a_server_that_ends_answers_running_requests() {
     );
     server.closed().await;
     let engine = shop.engine();
-    assert_eq!(engine.shutdown(AT_MOST).await, Ok(()));
+    assert_eq!(engine.shutdown(HANG_LIMIT).await, Ok(()));
 
     // The body whose client had gone ran to its end all the same, as the next instance sees.
     let next = shop.successor();

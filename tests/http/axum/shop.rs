@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{FromRequestParts, Json, Request, State};
@@ -17,12 +16,11 @@ use idem_runtime::conformance::Faulty;
 use idem_runtime::http::{IdempotencyKey, MarkReplays, Reply};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Classify, Engine, Error, HasEngine, idempotent};
+use idem_tests::shop::patiently;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
-
-use crate::client::PATIENCE;
 
 /// What handlers share.
 #[derive(Clone, Debug)]
@@ -86,7 +84,7 @@ impl Shop {
 
     /// Waits until a slow body has begun.
     pub(crate) async fn begun(&self) {
-        soon(self.0.begun.acquire(), "no body begins")
+        patiently("a body begins", self.0.begun.acquire())
             .await
             .unwrap()
             .forget();
@@ -98,7 +96,7 @@ impl Shop {
 
     /// Waits until the server has dropped a handler half-way.
     pub(crate) async fn left(&self) {
-        soon(self.0.left.acquire(), "no handler is dropped")
+        patiently("a handler is dropped", self.0.left.acquire())
             .await
             .unwrap()
             .forget();
@@ -116,13 +114,6 @@ impl Shop {
     pub(crate) async fn open(&self) -> Server {
         Server::start(self.routes()).await
     }
-}
-
-/// Awaits what happens at once.
-pub(crate) async fn soon<T>(what: impl Future<Output = T>, otherwise: &str) -> T {
-    tokio::time::timeout(PATIENCE, what)
-        .await
-        .unwrap_or_else(|elapsed| panic!("{otherwise}: {elapsed} ({PATIENCE:?})"))
 }
 
 async fn notify_on_drop(State(shop): State<Shop>, request: Request, next: Next) -> Response {
@@ -170,7 +161,7 @@ impl Server {
 
     /// Waits until it has ended.
     pub(crate) async fn closed(mut self) {
-        soon(&mut self.task, "the server does not end")
+        patiently("the server ends", &mut self.task)
             .await
             .unwrap()
             .unwrap();
@@ -278,6 +269,3 @@ async fn order_of(shop: &Shop, NewOrder { item }: NewOrder) -> Result<Reply<Orde
         .header(LOCATION, location)
         .header("set-cookie", "last=1"))
 }
-
-/// How long a shutdown may take.
-pub(crate) const AT_MOST: Duration = PATIENCE;

@@ -6,12 +6,9 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use idem_harness::{ChromeDriver, Chromium};
+use idem_harness::{ChromeDriver, Chromium, HANG_LIMIT};
 use serde_json::Value;
 use thirtyfour::{By, Capabilities, WebDriver};
-
-/// How long a test waits for a page to change.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Between two reads of a page.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -129,9 +126,9 @@ impl Browser {
     ///
     /// # Panics
     ///
-    /// When it has not within 20 s.
+    /// When it has not within the [limit](HANG_LIMIT).
     pub async fn wait_for_text(&self, css: &str, text: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + HANG_LIMIT;
         loop {
             let found = self.text(css).await;
             if found.as_deref() == Some(text) {
@@ -139,7 +136,7 @@ impl Browser {
             }
             assert!(
                 Instant::now() < deadline,
-                "`{css}` is not `{text}` within {PATIENCE:?}; at last: {found:?}"
+                "`{css}` is not `{text}` within {HANG_LIMIT:?}; at last: {found:?}"
             );
             tokio::time::sleep(PAUSE).await;
         }
@@ -148,14 +145,14 @@ impl Browser {
 
 /// A file of JSON that a process is about to finish.
 async fn whole(path: &Path) -> Value {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + HANG_LIMIT;
     loop {
         let text = fs::read(path).unwrap_or_default();
         match serde_json::from_slice(&text) {
             Ok(value) => return value,
             Err(error) => assert!(
                 Instant::now() < deadline,
-                "not whole within {PATIENCE:?}: {error} in {} bytes",
+                "not whole within {HANG_LIMIT:?}: {error} in {} bytes",
                 text.len()
             ),
         }

@@ -2,16 +2,14 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use axum::Router;
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 use axum::response::Response;
+use idem_harness::HANG_LIMIT;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::spawn_blocking;
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server on a loopback port, stopped when the value is dropped. One request per connection.
 #[derive(Debug)]
@@ -107,7 +105,7 @@ impl HttpServer {
     ///
     /// # Panics
     ///
-    /// When there are fewer after 20 s.
+    /// When there are fewer after the [limit](HANG_LIMIT).
     pub fn wait_for(&self, method: &str, path: &str, count: usize) -> Vec<Request> {
         let wanted = |requests: &[Request]| -> Vec<Request> {
             let all = requests.iter().cloned();
@@ -116,12 +114,12 @@ impl HttpServer {
         };
         let changed = &self.shared.changed;
         let few = |requests: &mut Vec<Request>| wanted(requests).len() < count;
-        let ended = changed.wait_timeout_while(self.shared.lock(), PATIENCE, few);
+        let ended = changed.wait_timeout_while(self.shared.lock(), HANG_LIMIT, few);
         let (requests, _) = ended.unwrap_or_else(PoisonError::into_inner);
         let found = wanted(&requests);
         assert!(
             found.len() >= count,
-            "{} of {count} requests {method} {path} within {PATIENCE:?}",
+            "{} of {count} requests {method} {path} within {HANG_LIMIT:?}",
             found.len()
         );
         found

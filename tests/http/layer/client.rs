@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -22,6 +21,7 @@ use idem_runtime::clock::ManualClock;
 use idem_runtime::http::IdempotencyLayer;
 use idem_runtime::store::memory::MemoryStore;
 use idem_tests::events::Events;
+pub(crate) use idem_tests::shop::patiently as soon;
 use serde::Deserialize;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -30,12 +30,6 @@ use tower::{Service, ServiceExt as _};
 
 /// The key of most requests.
 pub(crate) const KEY: &str = "\"8e03978e-40d5-43dd-bc93-6894a57f9324\"";
-
-/// The time in which everything happens that is to happen.
-pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
-    let done = tokio::time::timeout(Duration::from_secs(20), future).await;
-    done.unwrap_or_else(|_| panic!("not within 20 s: {what}"))
-}
 
 /// An engine in memory, its observer and its clock, and how often a handler ran.
 #[derive(Clone)]

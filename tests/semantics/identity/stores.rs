@@ -1,23 +1,14 @@
-//! Stores of each kind, and the deadline of what must happen.
+//! Stores of each kind.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use idem_harness::{PostgresServer, RedisServer, TestDir};
 use idem_runtime::store::Store;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::{Backend, SqlSource, SqlStore};
-
-/// Deadline of required events, so that a test fails instead of hanging.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Fails instead of hanging.
-pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
-    let output = tokio::time::timeout(PATIENCE, future).await;
-    output.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
-}
+pub(crate) use idem_tests::shop::{PATIENCE, patiently as soon};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {

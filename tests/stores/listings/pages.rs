@@ -16,10 +16,9 @@ use idem_runtime::{
     admin::{Entries, EntryFilter, EntryState},
     key::KeyDigest,
 };
+use idem_tests::shop::{PATIENCE, patiently};
 
 use crate::filled::{Fate, PREFIX, RECORDS, digests, engine, fate, fill, operation};
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Every entry, and the number of entries returned again by a later page.
 async fn all(mut entries: Entries, page_size: usize) -> (Vec<KeyDigest>, usize) {
@@ -61,9 +60,7 @@ async fn until_expired(store: &Arc<dyn Store>) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, counted)
-        .await
-        .expect("what has expired is listed no more");
+    patiently("no expired record is listed", counted).await;
 }
 
 async fn every_record_is_in_a_page(engine: &Engine) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use idem_harness::{MariaDbServer, PostgresServer, TestDir, Worker};
+use idem_harness::{MariaDbServer, PostgresServer, TestDir, Worker, eventually as until};
 use idem_runtime::store::sql::SqlStore;
 use idem_tests::orders::database::{Database, InMariaDb, InPostgres, InSqlite, open_shop};
 use tokio::runtime::Runtime;
@@ -55,17 +55,6 @@ fn shop<D: Database>() -> Shop {
         url,
         runtime,
         place,
-    }
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !done() {
-        assert!(
-            began.elapsed() < Duration::from_secs(20),
-            "not within 20 s: {what}"
-        );
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -7,22 +7,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
-use crate::StartError;
 use crate::builder::find_program;
 use crate::child::Guarded;
 use crate::chromium::Chromium;
 use crate::dir::TestDir;
 use crate::family;
 use crate::port::Port;
+use crate::{HANG_LIMIT, StartError};
 
 const DRIVER: &str = "IDEM_CHROMEDRIVER";
 const BROWSER: &str = "IDEM_CHROMIUM";
 
 /// Names of the browser on different systems.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
-
-/// Deadline of the start; long enough for a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Log message of a driver that listens.
 const READY: &str = "was started successfully on port ";
@@ -143,14 +140,16 @@ impl ChromeDriver {
     }
 
     fn wait_until_ready(&mut self) -> Result<(), StartError> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + HANG_LIMIT;
         loop {
             if self.log().contains(READY) {
                 return Ok(());
             }
             let what = match self.child.try_wait()? {
                 Some(status) => format!("ended with {status}"),
-                None if Instant::now() > deadline => format!("does not listen within {PATIENCE:?}"),
+                None if Instant::now() > deadline => {
+                    format!("does not listen within {HANG_LIMIT:?}")
+                }
                 None => {
                     thread::sleep(Duration::from_millis(5));
                     continue;

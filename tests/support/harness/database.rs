@@ -15,10 +15,7 @@ use crate::dir::TestDir;
 use crate::port::Port;
 use crate::product::{APP, Product};
 use crate::url::credentials;
-use crate::{FakeClock, StartError, family, template};
-
-/// Deadline of starting and stopping; both take less than a second on an idle machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+use crate::{FakeClock, HANG_LIMIT, StartError, family, template};
 
 /// Lines of the log that a failed test prints.
 const TAIL: usize = 40;
@@ -166,7 +163,7 @@ impl DatabaseServer {
         child
             .signal(self.product.stop_signal())
             .expect("the server runs");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + HANG_LIMIT;
         while child
             .try_wait()
             .expect("our child can be waited for")
@@ -174,7 +171,7 @@ impl DatabaseServer {
         {
             if Instant::now() > deadline {
                 let tail = self.tail();
-                panic!("the server does not stop within {PATIENCE:?}; its log ends:\n{tail}");
+                panic!("the server does not stop within {HANG_LIMIT:?}; its log ends:\n{tail}");
             }
             thread::sleep(Duration::from_millis(1));
         }
@@ -188,7 +185,7 @@ impl DatabaseServer {
         }
         self.kill();
         // A client that holds a connection to the port may block the bind for a moment.
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + HANG_LIMIT;
         loop {
             match self.run() {
                 Ok(()) => return,
@@ -271,7 +268,7 @@ impl DatabaseServer {
                 None => command,
             }
         })?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + HANG_LIMIT;
         while !self.answers() {
             let ended = child.try_wait()?;
             if ended.is_none() && Instant::now() < deadline {
@@ -280,7 +277,7 @@ impl DatabaseServer {
             }
             let what = match ended {
                 Some(status) => format!("ended with {status}"),
-                None => format!("does not answer within {PATIENCE:?}"),
+                None => format!("does not answer within {HANG_LIMIT:?}"),
             };
             let (name, tail) = (self.product.name(), self.tail());
             let mut error = StartError::new(format!("{name} {what}; its log ends:\n{tail}"));

@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::HANG_LIMIT;
 
 #[derive(Debug, PartialEq, Eq)]
 struct Process {
@@ -71,7 +71,7 @@ pub(crate) fn resume_children(parent: u32) -> io::Result<()> {
 pub(crate) fn kill_group(leader: u32) -> io::Result<()> {
     let leader = i32::try_from(leader).map_err(io::Error::other)?;
     killpg(Pid::from_raw(leader), Signal::SIGKILL)?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + HANG_LIMIT;
     loop {
         let mut all = all()?;
         all.retain(|process| process.group == leader && process.state != 'Z');
@@ -80,7 +80,7 @@ pub(crate) fn kill_group(leader: u32) -> io::Result<()> {
         };
         if Instant::now() > deadline {
             return Err(io::Error::other(format!(
-                "process {} does not end within {PATIENCE:?} of SIGKILL",
+                "process {} does not end within {HANG_LIMIT:?} of SIGKILL",
                 alive.pid
             )));
         }
@@ -91,11 +91,11 @@ pub(crate) fn kill_group(leader: u32) -> io::Result<()> {
 /// Returns once no process is left with a path in this directory among its arguments.
 pub(crate) fn wait_for_those_of(dir: &Path) -> io::Result<()> {
     let dir = dir.to_string_lossy();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + HANG_LIMIT;
     while let Some(line) = command_lines()?.iter().find(|line| line.contains(&*dir)) {
         if Instant::now() > deadline {
             return Err(io::Error::other(format!(
-                "not ended within {PATIENCE:?}: {line}"
+                "not ended within {HANG_LIMIT:?}: {line}"
             )));
         }
         thread::sleep(Duration::from_millis(1));
@@ -129,7 +129,7 @@ fn signal_children(parent: u32, signal: Signal, until: &str) -> io::Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + HANG_LIMIT;
     while !until.is_empty() {
         let busy = children(parent)?;
         let Some(busy) = busy.iter().find(|child| !until.contains(child.state)) else {
@@ -137,7 +137,7 @@ fn signal_children(parent: u32, signal: Signal, until: &str) -> io::Result<()> {
         };
         if Instant::now() > deadline {
             return Err(io::Error::other(format!(
-                "{signal} to process {} has no effect within {PATIENCE:?}",
+                "{signal} to process {} has no effect within {HANG_LIMIT:?}",
                 busy.pid
             )));
         }

@@ -74,6 +74,7 @@ pub use pair::ReplicaPair;
 pub use partition::Partition;
 pub use payment_sdk::{PaymentSdk, PaymentSdkBuilder};
 pub use pgbouncer::PgBouncer;
+pub use poll::{HANG_LIMIT, eventually, until};
 pub use postgres::{PostgresServer, PostgresServerBuilder};
 pub use proxy::{ProxyStats, TcpProxy};
 pub use rabbit::RabbitServer;

@@ -8,9 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::StartError;
 use crate::child::Guarded;
 use crate::dir::TestDir;
+use crate::{HANG_LIMIT, StartError};
 
 /// Lines of the log that a failed test prints.
 const TAIL: usize = 40;
@@ -59,7 +59,6 @@ impl Logged {
         &self,
         (program, args): (&Path, &[OsString]),
         dir: &TestDir,
-        patience: Duration,
         set_up: impl FnOnce(&mut Command),
         is_ready: impl Fn(&str) -> bool,
     ) -> Result<(), StartError> {
@@ -74,7 +73,7 @@ impl Logged {
             set_up(command);
             command.stdout(log).stderr(errors)
         })?;
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + HANG_LIMIT;
         loop {
             let log = self.log();
             let new = log.get(before..).unwrap_or_default();
@@ -88,7 +87,7 @@ impl Logged {
             }
             let what = match ended {
                 Some(status) => format!("ended with {status}"),
-                None => format!("is not ready within {patience:?}"),
+                None => format!("is not ready within {HANG_LIMIT:?}"),
             };
             let message = format!("{} {what}; its log ends:\n{}", self.name, tail(new));
             let mut error = StartError::new(message);

@@ -5,7 +5,6 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use crate::StartError;
 use crate::builder::find_program;
@@ -17,9 +16,6 @@ use crate::port::Port;
 const BINARY: &str = "IDEM_NATS_SERVER";
 /// The places of the server; the second is that of Debian's package, which is not in every user's PATH.
 const PLACES: [&str; 2] = ["nats-server", "/usr/sbin/nats-server"];
-
-/// Deadline of the start, which takes milliseconds.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A `nats-server` with `JetStream` on a loopback port, stopped when the value is dropped.
 ///
@@ -130,8 +126,7 @@ impl NatsServer {
         let args = ["--config".into(), settings.into()];
         let command = (&*self.binary, &args[..]);
         let is_ready = |log: &str| log.contains("Server is ready");
-        self.process
-            .start(command, &self.dir, PATIENCE, |_| {}, is_ready)
+        self.process.start(command, &self.dir, |_| {}, is_ready)
     }
 
     fn settings(&self) -> String {

@@ -1,7 +1,7 @@
 //! A primary and one replica, without a failover.
 
 use crate::replication::Replication;
-use crate::{RedisServer, poll};
+use crate::{HANG_LIMIT, RedisServer, poll};
 
 /// A primary with a replica that follows it.
 #[derive(Debug)]
@@ -33,7 +33,8 @@ impl ReplicaPair {
         poll::until("a replica in sync", || {
             Replication::of(&self.replica)?.primary_in_sync()
         });
-        let replicas = self.primary.cli(&["WAIT", "1", "20000"]);
-        assert_eq!(replicas, "1", "the replica does not confirm within 20 s");
+        let limit = HANG_LIMIT.as_millis().to_string();
+        let replicas = self.primary.cli(&["WAIT", "1", &limit]);
+        assert_eq!(replicas, "1", "the replica does not confirm");
     }
 }

@@ -57,7 +57,7 @@ impl PaymentSdk {
     ///
     /// # Panics
     ///
-    /// When the SDK ends, or takes longer than 30 s.
+    /// When the SDK ends, or takes longer than the [limit](crate::HANG_LIMIT).
     pub fn pay(&mut self, payment: &Value) -> Value {
         self.begin(payment);
         self.outcome()
@@ -74,7 +74,7 @@ impl PaymentSdk {
     ///
     /// # Panics
     ///
-    /// When the SDK ends, or takes longer than 30 s.
+    /// When the SDK ends, or takes longer than the [limit](crate::HANG_LIMIT).
     pub fn outcome(&mut self) -> Value {
         let line = self.worker.line();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))

@@ -6,7 +6,6 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use crate::account::Account;
 use crate::builder::find_program;
@@ -17,9 +16,6 @@ use crate::{DatabaseServer, StartError};
 
 /// The places of the program; the second is that of Debian's package, which is not in every user's PATH.
 const PLACES: [&str; 2] = ["pgbouncer", "/usr/sbin/pgbouncer"];
-
-/// Deadline of the start, which takes milliseconds.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A `pgbouncer` with transaction pooling on a loopback port, stopped when the value is dropped.
 ///
@@ -73,7 +69,7 @@ impl PgBouncer {
                 account.put_on(command);
             }
         };
-        process.start((&program, &args), &dir, PATIENCE, set_up, |log| {
+        process.start((&program, &args), &dir, set_up, |log| {
             log.contains("process up")
         })?;
         Ok(Self {

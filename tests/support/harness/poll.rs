@@ -1,26 +1,31 @@
-//! Waiting for servers to agree with each other.
+//! Waiting for what another process does.
 
 use std::fmt::Display;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A failover takes seconds, one with a split vote some more; a busy machine adds to that.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+/// Longest wait for anything that must happen: only a hang reaches it, on a machine however busy.
+pub const HANG_LIMIT: Duration = Duration::from_mins(5);
 
 /// Pause between two polls, each of which queries several servers.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Polls until there is a result, or panics with the reason of the last failure.
-pub(crate) fn until<T, E: Display>(what: &str, mut look: impl FnMut() -> Result<T, E>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+pub fn until<T, E: Display>(what: &str, mut look: impl FnMut() -> Result<T, E>) -> T {
+    let deadline = Instant::now() + HANG_LIMIT;
     loop {
         match look() {
             Ok(found) => return found,
             Err(reason) => assert!(
                 Instant::now() < deadline,
-                "{what}: not within {PATIENCE:?}; at last: {reason}"
+                "{what}: not within {HANG_LIMIT:?}; at last: {reason}"
             ),
         }
         thread::sleep(PAUSE);
     }
+}
+
+/// Polls until this is so.
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    until(what, || is_so().then_some(()).ok_or("it is not so"));
 }

@@ -7,9 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::Partition;
-
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::{HANG_LIMIT, Partition};
 
 /// A proxy on loopback in front of a server, with switches for network faults.
 ///
@@ -185,16 +183,16 @@ impl TcpProxy {
     ///
     /// # Panics
     ///
-    /// When it does not happen within 20 s.
+    /// When it does not happen within the [limit](HANG_LIMIT).
     pub fn wait_until(&self, mut seen: impl FnMut(ProxyStats) -> bool) -> ProxyStats {
         let state = self.shared.lock();
         let changed = &self.shared.changed;
         let (state, outcome) = changed
-            .wait_timeout_while(state, PATIENCE, |state| !seen(state.now()))
+            .wait_timeout_while(state, HANG_LIMIT, |state| !seen(state.now()))
             .unwrap_or_else(PoisonError::into_inner);
         assert!(
             !outcome.timed_out(),
-            "not within {PATIENCE:?}; the proxy saw {:?}",
+            "not within {HANG_LIMIT:?}; the proxy saw {:?}",
             state.stats
         );
         state.now()

@@ -5,7 +5,6 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
-use std::time::Duration;
 
 use crate::StartError;
 use crate::builder::find_program;
@@ -17,9 +16,6 @@ use crate::port::Port;
 
 /// The programs of Debian's package. Those in `PATH` change to the user of the service.
 const PROGRAMS: &str = "/usr/lib/rabbitmq/bin";
-
-/// Deadline of the start, which takes 5 s on an idle machine.
-const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The only user of the broker.
 const USER: &str = "idem";
@@ -215,7 +211,7 @@ impl RabbitServer {
         };
         let is_ready = |log: &str| log.contains("Server startup complete");
         self.process
-            .start((&program, &[]), &self.dir, PATIENCE, set_up, is_ready)
+            .start((&program, &[]), &self.dir, set_up, is_ready)
     }
 
     /// The environment of the broker and its tools, in place of the files of the service.

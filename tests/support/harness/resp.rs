@@ -5,8 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Reply timeout, so that a test fails instead of hanging.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::HANG_LIMIT;
 
 /// A reply of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,10 +108,10 @@ impl RespConn {
     ///
     /// When there is no listener.
     pub fn open(addr: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&addr, PATIENCE)?;
+        let stream = TcpStream::connect_timeout(&addr, HANG_LIMIT)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(HANG_LIMIT))?;
+        stream.set_write_timeout(Some(HANG_LIMIT))?;
         Ok(Self {
             stream: BufReader::new(stream),
         })
@@ -137,7 +136,7 @@ impl RespConn {
         self.stream.get_mut().write_all(&bytes)
     }
 
-    /// Changes the reply timeout; 20 s by default.
+    /// Changes the reply timeout; the [limit](HANG_LIMIT) by default.
     ///
     /// # Errors
     ///

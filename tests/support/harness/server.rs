@@ -16,10 +16,7 @@ use crate::dir::TestDir;
 use crate::port::Port;
 use crate::tls::TlsPort;
 use crate::url::credentials;
-use crate::{FakeClock, Monitor, RedisServerBuilder, Reply, RespConn, StartError};
-
-/// Deadline of starting and stopping, which take milliseconds.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::{FakeClock, HANG_LIMIT, Monitor, RedisServerBuilder, Reply, RespConn, StartError};
 
 /// The harness's own user, so that a test may change the default user freely.
 const ADMIN: &str = "idem-harness";
@@ -201,7 +198,7 @@ impl RedisServer {
         let child = slot.as_mut().expect("the server runs");
         child.resume().expect("the server runs");
         child.signal(Signal::SIGTERM).expect("the server runs");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + HANG_LIMIT;
         while child
             .try_wait()
             .expect("our child can be waited for")
@@ -209,7 +206,9 @@ impl RedisServer {
         {
             if Instant::now() > deadline {
                 let tail = self.tail();
-                panic!("the server does not shut down within {PATIENCE:?}; its log ends:\n{tail}");
+                panic!(
+                    "the server does not shut down within {HANG_LIMIT:?}; its log ends:\n{tail}"
+                );
             }
             thread::sleep(Duration::from_millis(1));
         }
@@ -223,7 +222,7 @@ impl RedisServer {
         }
         self.kill();
         // A client that holds a connection to the port may block the bind for a moment.
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + HANG_LIMIT;
         loop {
             match self.run() {
                 Ok(()) => return,
@@ -325,7 +324,7 @@ impl RedisServer {
         let mut child = Guarded::spawn(&self.binary, &self.args, dir, |command| {
             command.envs(clock).stdout(log).stderr(errors)
         })?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + HANG_LIMIT;
         while !self.answers() {
             if let Some(status) = child.try_wait()? {
                 let mut error = StartError::new(format!(
@@ -340,7 +339,7 @@ impl RedisServer {
             }
             if Instant::now() > deadline {
                 return Err(StartError::new(format!(
-                    "{} does not answer within {PATIENCE:?}; its log ends:\n{}",
+                    "{} does not answer within {HANG_LIMIT:?}; its log ends:\n{}",
                     self.binary.display(),
                     self.tail()
                 )));

@@ -7,13 +7,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use crate::StartError;
 use crate::account::Account;
 use crate::child::Guarded;
 use crate::dir::TestDir;
-
-/// Deadline of a program: creating a database takes seconds on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(2);
+use crate::{HANG_LIMIT, StartError};
 
 /// Runs a program in `dir` until it succeeds, or fails with its output.
 pub(crate) fn run(
@@ -45,12 +42,14 @@ pub(crate) fn run(
         return Err(error.into());
     }
     child.close_stdin();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + HANG_LIMIT;
     let what = loop {
         match child.try_wait()? {
             Some(status) if status.success() => return Ok(()),
             Some(status) => break format!("ended with {status}"),
-            None if Instant::now() > deadline => break format!("does not end within {PATIENCE:?}"),
+            None if Instant::now() > deadline => {
+                break format!("does not end within {HANG_LIMIT:?}");
+            }
             None => thread::sleep(Duration::from_millis(2)),
         }
     };

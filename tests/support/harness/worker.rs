@@ -9,11 +9,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
-use crate::FakeClock;
 use crate::child::Guarded;
+use crate::{FakeClock, HANG_LIMIT};
 
-/// Deadline of a worker's line, so that a test fails instead of hanging.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Number of lines of a worker's stderr that its panic shows.
 const LAST_LINES: usize = 6;
 
@@ -155,10 +153,10 @@ impl Worker {
     ///
     /// # Panics
     ///
-    /// When the worker ends or is silent for 30 s.
+    /// When the worker ends or is silent for the [limit](HANG_LIMIT).
     pub fn line(&mut self) -> String {
-        let line = self.line_within(PATIENCE);
-        line.unwrap_or_else(|| panic!("{} says nothing for {PATIENCE:?}", self.name))
+        let line = self.line_within(HANG_LIMIT);
+        line.unwrap_or_else(|| panic!("{} says nothing for {HANG_LIMIT:?}", self.name))
     }
 
     /// The next line, or `None` when the worker is silent for `patience`.
@@ -179,7 +177,7 @@ impl Worker {
 
     /// The status and the last lines of stderr of a worker that has ended.
     fn last_words(&mut self) -> String {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + HANG_LIMIT;
         let mut lines = VecDeque::new();
         while let Ok(line) = self.errors.recv_timeout(deadline - Instant::now()) {
             if !is_of_backtrace(&line) {
@@ -199,7 +197,7 @@ impl Worker {
     ///
     /// # Panics
     ///
-    /// When the worker ends or is silent for 30 s.
+    /// When the worker ends or is silent for the [limit](HANG_LIMIT).
     pub fn line_after(&mut self, start: &str) -> String {
         loop {
             if let Some(rest) = self.line().strip_prefix(start) {
@@ -238,10 +236,10 @@ impl Worker {
     ///
     /// # Panics
     ///
-    /// When it does not end within 30 s.
+    /// When it does not end within the [limit](HANG_LIMIT).
     pub fn wait(&mut self) -> ExitStatus {
         self.close();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + HANG_LIMIT;
         loop {
             let status = self.child.try_wait().expect("our child can be waited for");
             if let Some(status) = status {

@@ -24,9 +24,6 @@ const JARS: [&str; 2] = [
 
 const MAIN: &str = "org.apache.zookeeper.server.ZooKeeperServerMain";
 
-/// Deadline of the start, long enough for a JVM on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
-
 /// A standalone `ZooKeeper` on a loopback port, stopped when the value is dropped.
 ///
 /// Its data is on disk, though not synced, and survives `kill` and `restart`. A server
@@ -137,8 +134,7 @@ impl ZooKeeperServer {
     /// Starts the process and waits until it answers.
     fn run(&self) -> Result<(), StartError> {
         let (command, is_ready) = ((&*self.java, &*self.args), |_: &str| self.answers());
-        self.process
-            .start(command, &self.dir, PATIENCE, |_| {}, is_ready)
+        self.process.start(command, &self.dir, |_| {}, is_ready)
     }
 
     /// Whether this server, not another one on its port, is up and has loaded its data: it reports

@@ -3,15 +3,12 @@
 use std::future::Future;
 use std::time::Duration;
 
-use idem_harness::{RedisServer, TcpProxy};
+use idem_harness::{HANG_LIMIT, RedisServer, TcpProxy};
 use idem_runtime::EngineBuilder;
 use idem_runtime::store::StoreError;
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
 
 use crate::events::Events;
-
-/// Longest wait for anything that must happen: only a hang reaches it, on a machine however busy.
-const HANG_LIMIT: Duration = Duration::from_mins(5);
 
 /// The time limits of stores and engines in tests that are not about time.
 pub const PATIENCE: Duration = Duration::from_secs(20);

@@ -4,11 +4,12 @@ use std::error::Error as StdError;
 use std::fmt::{Display, Write};
 use std::time::{Duration, Instant};
 
+use idem_harness::HANG_LIMIT;
 use idem_runtime::ErrorKind;
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
 use idem_runtime::store::{StoreError, StoreErrorKind};
 
-use super::patience::{PATIENCE, patient};
+use super::patience::patient;
 use super::{Failure, MARKERS, Receipt, Shop};
 
 /// Panics where a message, its causes or its `Debug` say what nobody may read in a log.
@@ -94,7 +95,7 @@ pub async fn assert_store_says(shop: &Shop, kind: StoreErrorKind, part: &str) {
     // What is sent first after a connection broke finds just that, and so does who asks at once.
     let mut heard = Vec::new();
     let began = Instant::now();
-    while began.elapsed() < PATIENCE {
+    while began.elapsed() < HANG_LIMIT {
         let (said, message) = shop.store_says().await;
         if said == kind && message.contains(part) {
             return;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use idem_harness::TcpProxy;
+use idem_harness::{HANG_LIMIT, TcpProxy};
 use idem_tests_browser::axum::http::StatusCode;
 use idem_tests_browser::axum::response::{Html, IntoResponse as _, Redirect, Response};
 use idem_tests_browser::thirtyfour::By;
@@ -100,9 +100,8 @@ async fn a_second_click_before_the_answer_sends_again() {
             let (count, changed) = &*orders;
             *count.lock().unwrap() += 1;
             changed.notify_all();
-            let patience = Duration::from_secs(10);
             let count = count.lock().unwrap();
-            drop(changed.wait_timeout_while(count, patience, |count| *count < 2));
+            drop(changed.wait_timeout_while(count, HANG_LIMIT, |count| *count < 2));
         }
         shop(request)
     });

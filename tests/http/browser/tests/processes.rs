@@ -2,10 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use idem_harness::{ChromeDriver, Worker};
+use idem_harness::{ChromeDriver, Worker, eventually as until};
 use idem_tests_browser::Browser;
 
 #[derive(Debug)]
@@ -58,14 +56,6 @@ fn alive(before: &[Process]) -> Vec<Process> {
     let mut now = processes();
     now.retain(|process| before.iter().any(|other| other.pid == process.pid));
     now
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !done() {
-        assert!(Instant::now() < deadline, "not within 20 s: {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[tokio::test]

@@ -4,10 +4,8 @@
 //! minute, a body that then runs a second time is one whose claim was lost.
 
 use std::collections::BTreeSet;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use idem_harness::Partition;
+use idem_harness::{Partition, until};
 use idem_runtime::store::redis::Durability;
 use idem_tests::trial::{Call, Client, ENOUGH, Fault, Mode, Seen, Trial};
 
@@ -15,15 +13,6 @@ const ACKNOWLEDGED: Mode = Mode::Plain(Durability::Acknowledged);
 
 fn replicated(replicas: u32) -> Mode {
     Mode::Plain(Durability::Replicated(replicas))
-}
-
-/// Polls until the condition holds.
-fn until(what: &str, mut done: impl FnMut() -> Result<(), String>) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while let Err(seen) = done() {
-        assert!(Instant::now() < end, "not within 20 s: {what}: {seen}");
-        thread::sleep(Duration::from_millis(20));
-    }
 }
 
 fn nothing_is_forgotten(seen: &Seen) {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use idem_harness::HANG_LIMIT;
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
 use idem_runtime::{Context, Engine, OnRunning};
 use idem_tests::events::Events;
@@ -25,8 +26,6 @@ const WORKERS: usize = 64;
 pub(crate) const LEASE: Duration = Duration::from_secs(8);
 /// How long a duplicate waits for a running call.
 pub(crate) const WAIT: Duration = Duration::from_secs(4);
-/// After the last fault every call ends within this time.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The load on a store.
 #[derive(Debug)]
@@ -141,9 +140,9 @@ impl Shared {
     pub(crate) async fn answered(&self, calls: usize) {
         let mut answered = self.answered.subscribe();
         let enough = answered.wait_for(|answered| *answered >= calls);
-        if timeout(PATIENCE, enough).await.is_err() {
+        if timeout(HANG_LIMIT, enough).await.is_err() {
             let answered = *self.answered.borrow();
-            panic!("{answered} calls are answered after {PATIENCE:?}, not {calls}");
+            panic!("{answered} calls are answered after {HANG_LIMIT:?}, not {calls}");
         }
     }
 
@@ -153,9 +152,9 @@ impl Shared {
     }
 
     async fn within<T>(&self, all: impl Future<Output = T>) {
-        if timeout(PATIENCE, all).await.is_err() {
+        if timeout(HANG_LIMIT, all).await.is_err() {
             let open = self.journal.open();
-            panic!("after {PATIENCE:?} without a fault these go on: {open:#?}");
+            panic!("after {HANG_LIMIT:?} without a fault these go on: {open:#?}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use idem_harness::SentinelSetup;
+use idem_harness::{HANG_LIMIT, SentinelSetup};
 use idem_runtime::key::{KeyBuilder, Operation};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{RecordKey, Store};
@@ -15,8 +15,6 @@ use crate::shard::{OPERATION, PREFIX};
 /// The user with which the sentinels connect to the servers.
 const MEMBER: &str = "idem-member";
 const PASSWORD: &str = "a-secret-of-the-tests";
-/// Time-out of each expected event.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn key(number: u64) -> RecordKey {
     let digest = KeyBuilder::new(OPERATION, 1024).key(&number).unwrap();
@@ -59,7 +57,7 @@ async fn waiting_calls_listen_to_the_new_primary() {
             }
         }
         assert!(
-            began.elapsed() < PATIENCE,
+            began.elapsed() < HANG_LIMIT,
             "the new primary is not listened to, {number} keys after the failover"
         );
     }

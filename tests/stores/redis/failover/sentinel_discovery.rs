@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use idem_harness::{Partition, RedisServer, SentinelSetup, TcpProxy};
+use idem_harness::{HANG_LIMIT, Partition, RedisServer, SentinelSetup, TcpProxy};
 use idem_tests::sentinel_url;
-use idem_tests::shop::{PATIENCE, Shop, until};
+use idem_tests::shop::{Shop, until};
 
 /// Number of this shop's records on a server.
 fn records(server: &RedisServer, shop: &Shop) -> usize {
@@ -49,7 +49,7 @@ async fn a_failover_while_the_sentinels_are_out_of_reach_is_noticed() {
             break;
         }
         assert!(
-            began.elapsed() < PATIENCE,
+            began.elapsed() < HANG_LIMIT,
             "{number} claims went to a server that is no primary any more"
         );
     }

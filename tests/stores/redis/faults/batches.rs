@@ -7,7 +7,7 @@ use idem_runtime::store::{
     CompleteReply, Header, Journal, JournalKind, OutcomeKind, ReadReply, Record, Remains,
 };
 use idem_tests::claims::{finished, take};
-use idem_tests::shop::proxied;
+use idem_tests::shop::{patiently, proxied};
 
 use crate::first_key_proxy::FirstKeyProxy;
 use crate::key;
@@ -177,9 +177,7 @@ async fn each_completion_has_its_own_outcome() {
     let running = there(&store, &claims.0[5].0).await;
     assert_eq!(running.header.owner, successor.owner);
     // The end of the watched one was published.
-    tokio::time::timeout(Duration::from_secs(20), watch.changed())
-        .await
-        .expect("the watcher is notified");
+    patiently("the watcher is notified", watch.changed()).await;
 }
 
 #[tokio::test]

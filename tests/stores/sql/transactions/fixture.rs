@@ -1,6 +1,5 @@
 //! A shop in a database: a pool, a table of orders, and an engine whose store is in the same database.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,14 +10,12 @@ use idem_runtime::{
 use idem_tests::events::Events;
 use idem_tests::fixture::Classified;
 use idem_tests::payment::Runs;
+pub(crate) use idem_tests::shop::{PATIENCE, patiently as soon};
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection, Pool};
 use tokio::sync::{Barrier, Mutex};
 
 use crate::database::{Database, Place};
-
-/// Time-out after which a test fails instead of hanging.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The error of an order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Classify)]
@@ -71,12 +68,6 @@ pub(crate) fn assert_running(error: &Error) {
 pub(crate) fn assert_unknown(error: &Error) {
     let unknown = matches!(error.kind(), ErrorKind::Unknown { .. });
     assert!(unknown, "{error}");
-}
-
-/// Fails instead of hanging.
-pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
-    let output = tokio::time::timeout(PATIENCE, future).await;
-    output.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
 }
 
 /// A result that a case must not ignore.

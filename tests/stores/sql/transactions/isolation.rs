@@ -47,14 +47,7 @@ pub(crate) async fn callers_that_try_again_have_one_effect_a_key<D: Database>() 
             let fixture = Arc::clone(&fixture);
             callers.spawn(async move { call(&fixture, level, caller).await });
         }
-        let all = async {
-            while let Some(ended) = callers.join_next().await {
-                ended.unwrap();
-            }
-        };
-        let minute = Duration::from_mins(1);
-        let ended = tokio::time::timeout(minute, all).await;
-        ended.unwrap_or_else(|_| panic!("{level}: not within {minute:?}"));
+        soon(level, callers.join_all()).await;
         for key in 0..KEYS {
             assert_eq!(fixture.orders(&format!("order-{key}")).await, 1, "{level}");
         }

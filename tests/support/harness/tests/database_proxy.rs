@@ -7,7 +7,7 @@ mod database;
 use std::time::Duration;
 
 use database::{Client, Server, on_both, until};
-use idem_harness::TcpProxy;
+use idem_harness::{HANG_LIMIT, TcpProxy};
 
 on_both! {
     queries_pass
@@ -43,7 +43,7 @@ fn a_cut_ends_live_connections_and_lets_new_ones_in<S: Server>() {
 fn a_server_that_is_gone_is_refused_by_its_proxy_too<S: Server>() {
     let (server, _proxy, url) = pair::<S>();
     server.kill();
-    assert!(Client::<S>::try_new(&url, Duration::from_secs(20)).is_err());
+    assert!(Client::<S>::try_new(&url, HANG_LIMIT).is_err());
     server.restart();
     assert_eq!(Client::<S>::new(&url).ask("SELECT 'back'"), "back");
 }

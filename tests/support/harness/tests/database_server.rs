@@ -9,6 +9,7 @@ use std::time::Duration;
 use std::{fs, thread};
 
 use database::{Client, Server, on_both};
+use idem_harness::HANG_LIMIT;
 
 on_both! {
     a_started_server_answers
@@ -177,7 +178,7 @@ fn a_password_is_required_and_is_in_the_url<S: Server>() {
     let client = Client::<S>::new(&url);
     client.ask("CREATE TABLE t (n INT)");
     for wrong in [url.replace("%40", ""), url.replace(":pass%40word", "")] {
-        let refused = Client::<S>::try_new(&wrong, Duration::from_secs(20)).err();
+        let refused = Client::<S>::try_new(&wrong, HANG_LIMIT).err();
         let refused = refused.expect("a wrong password is refused").to_string();
         assert!(refused.contains("app"), "{refused}");
     }

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::Duration;
 
-use idem_harness::{RedisServer, Reply, RespConn};
+use idem_harness::{HANG_LIMIT, RedisServer, Reply, RespConn};
 
 #[test]
 fn a_started_server_answers() {
@@ -132,9 +132,7 @@ fn a_paused_server_answers_when_it_is_resumed() {
     assert!(server.is_running());
     connection.send(&["ECHO", "late"]).unwrap();
     assert!(connection.read().is_err());
-    connection
-        .set_read_timeout(Duration::from_secs(20))
-        .unwrap();
+    connection.set_read_timeout(HANG_LIMIT).unwrap();
     server.resume();
     assert_eq!(connection.read().unwrap().to_string(), "late");
 }

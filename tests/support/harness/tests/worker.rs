@@ -3,10 +3,9 @@
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use idem_harness::{RespConn, Worker};
+use idem_harness::{RespConn, Worker, eventually as until};
 
 #[test]
 fn a_worker_answers_line_by_line_and_ends_with_its_input() {
@@ -113,13 +112,4 @@ fn worker_with_a_server(args: &[&str]) -> (Worker, SocketAddr, PathBuf) {
     let dir = PathBuf::from(worker.line_after("dir"));
     assert!(RespConn::open(addr).is_ok() && dir.exists());
     (worker, addr, dir)
-}
-
-/// Waits for an effect of another process.
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !done() {
-        assert!(Instant::now() < deadline, "not within 20 s: {what}");
-        thread::sleep(Duration::from_millis(2));
-    }
 }

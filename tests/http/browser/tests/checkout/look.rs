@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use idem_harness::HANG_LIMIT;
 use idem_tests_browser::Browser;
 use idem_tests_browser::thirtyfour::{By, Key};
 use serde_json::json;
@@ -235,8 +236,8 @@ async fn styled(visitor: &Browser) {
             }
         }
     };
-    let loaded = tokio::time::timeout(std::time::Duration::from_secs(20), loaded).await;
-    loaded.expect("the page is loaded within 20 s");
+    let loaded = tokio::time::timeout(HANG_LIMIT, loaded).await;
+    loaded.expect("the page is loaded");
 }
 
 #[tokio::test]

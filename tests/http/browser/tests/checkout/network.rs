@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_harness::{Chromium, TcpProxy};
+use idem_harness::{Chromium, HANG_LIMIT, TcpProxy};
 use idem_tests_browser::Browser;
 use serde_json::json;
 
@@ -76,11 +76,11 @@ async fn error_page(browser: &Browser, proxy: &TcpProxy) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let patience = tokio::time::sleep(Duration::from_secs(20));
+    let patience = tokio::time::sleep(HANG_LIMIT);
     tokio::select! {
         () = told => {}
         () = cuts => {}
-        () = patience => panic!("the browser shows no error within 20 s"),
+        () = patience => panic!("the browser shows no error"),
     }
 }
 

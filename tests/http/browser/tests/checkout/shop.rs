@@ -6,10 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idem_harness::{PostgresServer, TestDir, Worker};
+use idem_harness::{HANG_LIMIT, PostgresServer, TestDir, Worker};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 const PAID_ORDERS: &str = "SELECT count(*) FROM checkout_orders WHERE state = 'paid'";
 const UNPAID_ORDERS: &str = "SELECT count(*) FROM checkout_orders WHERE state = 'new'";
@@ -101,8 +99,8 @@ impl Shop {
         let begun = Instant::now();
         while self.count(counter) < count {
             assert!(
-                begun.elapsed() < PATIENCE,
-                "{counter} is {} after {PATIENCE:?}, not {count}",
+                begun.elapsed() < HANG_LIMIT,
+                "{counter} is {} after {HANG_LIMIT:?}, not {count}",
                 self.count(counter)
             );
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -113,7 +111,10 @@ impl Shop {
     pub(crate) async fn wait_for_order(&self) {
         let begun = Instant::now();
         while self.row(UNPAID_ORDERS).await == 0 {
-            assert!(begun.elapsed() < PATIENCE, "no order after {PATIENCE:?}");
+            assert!(
+                begun.elapsed() < HANG_LIMIT,
+                "no order after {HANG_LIMIT:?}"
+            );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

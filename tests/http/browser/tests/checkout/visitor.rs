@@ -3,13 +3,11 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use idem_harness::Chromium;
+use idem_harness::{Chromium, HANG_LIMIT};
 use idem_tests_browser::Browser;
 use idem_tests_browser::thirtyfour::{By, WebElement};
 
 use super::shop::Shop;
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Far enough apart for both clicks to be sent; see [`Browser::click_twice`].
 pub(crate) const APART: Duration = Duration::from_secs(1);
@@ -126,8 +124,8 @@ pub(crate) async fn notice(browser: &Browser, status: u16, says: &str) {
             break;
         }
         assert!(
-            begun.elapsed() < PATIENCE,
-            "no notice `{says}` after {PATIENCE:?}, but `{found}`"
+            begun.elapsed() < HANG_LIMIT,
+            "no notice `{says}` after {HANG_LIMIT:?}, but `{found}`"
         );
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

@@ -13,12 +13,13 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use idem_harness::{DatabaseServer, DatabaseServerBuilder, MariaDbServer, PostgresServer};
+pub(crate) use idem_harness::eventually as until;
+use idem_harness::{
+    DatabaseServer, DatabaseServerBuilder, HANG_LIMIT, MariaDbServer, PostgresServer,
+};
 use sqlx::Connection as _;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs each of these functions as a test with either server.
 macro_rules! on_both {
@@ -119,7 +120,7 @@ macro_rules! connection {
 connection!(sqlx::PgConnection);
 connection!(sqlx::MySqlConnection);
 
-/// A blocking connection. Every operation has a limit of 20 s.
+/// A blocking connection. Every operation ends within the [limit](HANG_LIMIT).
 pub(crate) struct Client<S: Server> {
     runtime: Runtime,
     connection: Mutex<S::Connection>,
@@ -128,7 +129,7 @@ pub(crate) struct Client<S: Server> {
 
 impl<S: Server> Client<S> {
     pub(crate) fn new(url: &str) -> Self {
-        Self::try_new(url, PATIENCE).unwrap()
+        Self::try_new(url, HANG_LIMIT).unwrap()
     }
 
     pub(crate) fn try_new(url: &str, patience: Duration) -> sqlx::Result<Self> {
@@ -146,7 +147,7 @@ impl<S: Server> Client<S> {
     }
 
     pub(crate) fn try_ask(&self, sql: &str) -> sqlx::Result<String> {
-        self.try_ask_within(sql, PATIENCE)
+        self.try_ask_within(sql, HANG_LIMIT)
     }
 
     pub(crate) fn try_ask_within(&self, sql: &str, patience: Duration) -> sqlx::Result<String> {
@@ -158,7 +159,7 @@ impl<S: Server> Client<S> {
 
     pub(crate) fn try_run(&self, sql: &str) -> sqlx::Result<()> {
         let mut connection = self.lock();
-        let ran = async { timeout(PATIENCE, connection.run(sql)).await };
+        let ran = async { timeout(HANG_LIMIT, connection.run(sql)).await };
         let ran = self.runtime.block_on(ran);
         ran.unwrap_or_else(|_| Err(too_late()))
     }
@@ -174,7 +175,7 @@ impl<S: Server> Client<S> {
         then();
         let late = self
             .runtime
-            .block_on(async { timeout(PATIENCE, asked).await });
+            .block_on(async { timeout(HANG_LIMIT, asked).await });
         assert_eq!(late.expect("an answer in the end").unwrap(), "late");
     }
 
@@ -185,13 +186,4 @@ impl<S: Server> Client<S> {
 
 fn too_late() -> sqlx::Error {
     sqlx::Error::Io(io::ErrorKind::TimedOut.into())
-}
-
-/// Waits for an effect of another process.
-pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < deadline, "not within 20 s: {what}");
-        thread::sleep(Duration::from_millis(2));
-    }
 }
