@@ -65,7 +65,9 @@ fn krate(attrs: &[Attribute], errors: &mut Errors) -> Path {
             errors.at(span_of(attr), "`#[classify(crate = ..)]` is given twice");
         }
     }
-    krate.unwrap_or_else(|| syn::parse_quote!(::idem_runtime))
+    krate.unwrap_or_else(|| {
+        crate::runtime::default_path(errors, |path| format!("#[classify(crate = {path})]"))
+    })
 }
 
 fn arms(input: &DeriveInput, errors: &mut Errors) -> Option<Vec<Arm>> {

@@ -15,6 +15,7 @@ mod key;
 mod nearest;
 mod output;
 mod plan;
+mod runtime;
 mod target;
 mod unordered;
 

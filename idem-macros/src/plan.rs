@@ -26,6 +26,7 @@ use crate::format::captures;
 use crate::key::{Value, may_be_token};
 use crate::nearest::nearest;
 use crate::output::{self, Shape};
+use crate::runtime;
 use crate::target::{Parameter, Target};
 use proc_macro2::Span;
 use syn::ext::IdentExt;
@@ -121,7 +122,7 @@ impl Plan {
             krate: args
                 .krate
                 .value
-                .unwrap_or_else(|| syn::parse_quote!(::idem_runtime)),
+                .unwrap_or_else(|| runtime::default_path(errors, |path| format!("crate = {path}"))),
             op: op(args.op, &names, sig, errors),
             entry: args.entry.value,
             engine: args.engine.value,

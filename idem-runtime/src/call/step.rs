@@ -13,7 +13,7 @@ use crate::lifecycle::context::{Context, StepsOf, try_context};
 use crate::lifecycle::step_log::StepStop;
 use crate::lifecycle::steps::{StepEnd, StepIdentity, StepStart, Steps, Unfinished};
 use crate::outcome::codec::Replay;
-use crate::outcome::on_error::Classified;
+use crate::outcome::on_error::ClassifiedStep;
 use crate::outcome::reconciled::{IntoReconciled, Reconciled};
 use crate::outcome::stored::StoredAnswer;
 use crate::outcome::{AnyOutput, Outcome, Output};
@@ -212,7 +212,7 @@ impl Step {
 
 /// A step, to be awaited. See [`step()`].
 #[must_use = "a step runs only when it is awaited"]
-pub struct StepCall<F, R: Future, P = Classified, H = NoHook> {
+pub struct StepCall<F, R: Future, P = ClassifiedStep, H = NoHook> {
     context: Option<Context>,
     name: Result<(KeyDigest, String), KeyError>,
     input: Result<Option<KeyDigest>, FingerprintError>,
@@ -295,7 +295,7 @@ impl<F, R: Future> StepCall<F, R> {
             name: digest.map(|digest| (digest, label.to_owned())),
             input: Ok(None),
             unfinished: Unfinished::Again,
-            on_error: Some(Classified),
+            on_error: Some(ClassifiedStep),
             hook: NoHook,
             part: Some(part),
             stage: Stage::Ended,
@@ -353,7 +353,7 @@ impl<F, R: Future, P, H> StepCall<F, R, P, H> {
         self
     }
 
-    /// The treatment of errors; default [`Classified`]. As [`CallBuilder::on_error`](crate::CallBuilder::on_error).
+    /// The treatment of errors; default [`ClassifiedStep`]. As [`CallBuilder::on_error`](crate::CallBuilder::on_error).
     pub fn on_error<Q>(self, on_error: Q) -> StepCall<F, R, Q, H> {
         StepCall {
             context: self.context,

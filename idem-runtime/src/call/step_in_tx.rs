@@ -13,7 +13,7 @@ use crate::identity::operation::Operation;
 use crate::lifecycle::context::StepsOf;
 use crate::lifecycle::step_log::StepStop;
 use crate::lifecycle::steps::{StepIdentity, StepStart, Steps, Unfinished};
-use crate::outcome::on_error::Classified;
+use crate::outcome::on_error::ClassifiedStep;
 use crate::outcome::stored::StoredAnswer;
 use crate::outcome::{Outcome, Output};
 use crate::policy::{OnDuplicate, OnOtherType};
@@ -107,9 +107,9 @@ where
     N: StepName,
     T: SqlTransaction + ?Sized,
     F: AsyncFnOnce(&mut T, Step) -> Result<V, E>,
-    Result<V, E>: Outcome<Classified>,
+    Result<V, E>: Outcome<ClassifiedStep>,
 {
-    let mut output = Output::new(Classified);
+    let mut output = Output::new(ClassifiedStep);
     let step = {
         let (label, digest) = name.__step();
         admitted(None, digest.map(|digest| (digest, label.to_owned())))
@@ -136,7 +136,7 @@ where
             let (Some((steps, identity)), Some(record)) = (kept, replayed) else {
                 return answer;
             };
-            let mut output = Output::new(Classified);
+            let mut output = Output::new(ClassifiedStep);
             output.value = Some(answer);
             let encoded = output.any().write(&steps.core.format);
             let kept = steps.keep_committed(&identity, &record, encoded, is_alone(&steps));

@@ -45,10 +45,9 @@ pub trait OnError<E> {
 /// An error for `on_error = classify`. A single trait, so that missing bounds produce one compiler error.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say which of its errors are answers, or cannot be stored as one",
-    label = "write `on_error = release`, on a step `.on_error(Release)`, or derive `Classify`, `Serialize` and `Deserialize` for `{Self}`",
+    label = "write `on_error = release`, or derive `Classify`, `Serialize` and `Deserialize` for `{Self}`",
     note = "`#[derive(idem_runtime::Classify)]` takes `#[class(business | system | unknown)]` on each variant; a business \
             error is stored, and a duplicate gets it",
-    note = "a step does not inherit `on_error` of the attribute: `step(..).on_error(idem_runtime::on_error::Release)`",
     note = "a type of another crate, such as `anyhow::Error`, has none of these: `on_error = release | unknown`, or an \
             error type of your own that holds it"
 )]
@@ -56,6 +55,23 @@ pub trait ClassifiedError: Classify + Replay {}
 
 #[diagnostic::do_not_recommend]
 impl<E: Classify + Replay> ClassifiedError for E {}
+
+/// The default of a step: as [`Classified`], whatever `on_error` of its call is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClassifiedStep;
+
+/// An error of a step. A single trait, so that missing bounds produce one compiler error.
+#[diagnostic::on_unimplemented(
+    message = "a step does not inherit `on_error`, and `{Self}` does not say which of its errors are answers, or cannot be \
+               stored as one",
+    label = "write `.on_error(idem_runtime::on_error::Release)` behind `step(..)`, or derive `Classify`, `Serialize` and \
+             `Deserialize` for `{Self}`",
+    note = "`step_in_tx` takes an error with these derives only: an error type of your own, which may hold that of another crate"
+)]
+pub trait StepError: Classify + Replay {}
+
+#[diagnostic::do_not_recommend]
+impl<E: Classify + Replay> StepError for E {}
 
 /// An error that a handler of a consumer returns. A single trait, so that missing bounds produce one compiler error.
 #[diagnostic::on_unimplemented(
@@ -80,6 +96,20 @@ impl<E: ClassifiedError> OnError<E> for Classified {
 
     fn schema() -> u32 {
         E::schema()
+    }
+}
+
+impl<E: StepError> OnError<E> for ClassifiedStep {
+    fn encode(&self, error: &E, format: &Format) -> Encoded {
+        Classified.encode(error, format)
+    }
+
+    fn decode(body: &Body<'_>) -> Result<E, Undecodable> {
+        Classified::decode(body)
+    }
+
+    fn schema() -> u32 {
+        <Classified as OnError<E>>::schema()
     }
 }
 

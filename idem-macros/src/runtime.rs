@@ -1,0 +1,79 @@
+//! The path of `idem-runtime` where `crate` does not name it.
+
+use crate::errors::Errors;
+use proc_macro2::{Ident, Span};
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// The default path; an error where the dependency has another name, which is `option` to be written.
+pub(crate) fn default_path(errors: &mut Errors, option: impl Fn(&str) -> String) -> syn::Path {
+    // A macro runs in the compiler, whose options name the dependencies. Others of its hosts have none.
+    let Some(name) = other_name(std::env::args_os()) else {
+        return syn::parse_quote!(::idem_runtime);
+    };
+    let path = format!("::{name}");
+    let write = option(&path);
+    errors.at(
+        Span::call_site(),
+        format_args!("the dependency `idem-runtime` is named `{name}` here; write `{write}`"),
+    );
+    let name = Ident::new(&name, Span::mixed_site());
+    syn::parse_quote!(::#name)
+}
+
+/// The name in `--extern name=libidem_runtime-0123.rmeta`, if no dependency is named `idem_runtime`.
+fn other_name(options: impl Iterator<Item = OsString>) -> Option<String> {
+    let mut other = None;
+    for option in options.filter_map(|option| option.into_string().ok()) {
+        let Some((name, file)) = option.split_once('=') else {
+            continue;
+        };
+        // `priv:name`, and `--extern=name=file`.
+        let (name, file) = match file.split_once('=') {
+            Some((inner, file)) if name == "--extern" => (inner, file),
+            _ => (name, file),
+        };
+        let name = name.rsplit(':').next().unwrap_or(name);
+        if name == "idem_runtime" {
+            return None;
+        }
+        let file = Path::new(file).file_name().and_then(OsStr::to_str);
+        if file.is_some_and(|file| file.starts_with("libidem_runtime-")) {
+            other = Some(name.to_owned());
+        }
+    }
+    other
+}
+
+#[cfg(test)]
+mod tests {
+    use super::other_name;
+
+    /// No other test builds a crate whose dependency has another name.
+    #[test]
+    fn a_renamed_dependency_is_found() {
+        let of = |options: &[&str]| other_name(options.iter().map(Into::into));
+        let idem = "idem=/target/debug/deps/libidem_runtime-0a1b.rmeta";
+        let other = [
+            "rustc",
+            "--extern",
+            "serde=/target/libserde-1.rmeta",
+            "--cfg",
+            "a=\"b\"",
+        ];
+        assert_eq!(of(&other), None);
+        assert_eq!(of(&["--extern", idem]).as_deref(), Some("idem"));
+        assert_eq!(
+            of(&["--extern", &format!("priv:{idem}")]).as_deref(),
+            Some("idem")
+        );
+        assert_eq!(of(&[&format!("--extern={idem}")]).as_deref(), Some("idem"));
+        let both = [
+            "--extern",
+            idem,
+            "--extern",
+            "idem_runtime=/target/libidem_runtime-2.rmeta",
+        ];
+        assert_eq!(of(&both), None);
+    }
+}
