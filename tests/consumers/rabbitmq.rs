@@ -188,3 +188,19 @@ async fn a_connection_that_the_broker_closes_is_made_anew() {
     a_lost_connection_is_made_anew::<false>().await;
     a_lost_connection_is_made_anew::<true>().await;
 }
+
+/// Finds the broker's own heartbeat of a minute, with which a silent connection is lost after two.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_url_without_a_heartbeat_gets_one_of_ten_seconds() {
+    let broker = Classic::shared().await;
+    broker.send(&ids([1])).await;
+    let mut source = RabbitQueue::connect(&broker.server.url(), &*broker.queue)
+        .await
+        .unwrap();
+    let delivery = next(&mut source).await;
+    let columns = ["list_connections", "timeout", "client_properties"];
+    let connections = block_in_place(|| broker.server.ctl(&columns));
+    let negotiated = connections.lines().any(|line| line.starts_with("10\t"));
+    assert!(negotiated, "{connections}");
+    delivery.settle(Verdict::Acknowledge).await.unwrap();
+}

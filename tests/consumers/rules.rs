@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_harness::HANG_LIMIT;
+use idem_harness::{HANG_LIMIT, TcpProxy};
 use idem_runtime::Context;
 use idem_runtime::consumer::{DeadLetterReason, Delivery as _, Source as _, Verdict};
 use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams};
@@ -11,6 +11,9 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
 use super::desk::{Desk, Down, LEASE, ids, next, source, until, until_settled};
+
+/// After this time a silent connection is lost: four times what the slowest adapter takes, NATS with 15 s.
+const MAX_SILENCE: Duration = Duration::from_mins(1);
 
 async fn one_body_for_each_id<B: Broker>() {
     let (broker, mut desk) = (B::shared().await, Desk::new());
@@ -162,6 +165,30 @@ async fn a_restart_repeats_no_body<B: Broker>() {
     assert_eq!(broker.dead_letters().await, []);
 }
 
+/// A firewall has forgotten the connection, whose bytes vanish. Finds an adapter without a time-out of its own for that.
+async fn a_silent_connection_is_made_anew<B: Broker>() {
+    let broker = B::shared().await;
+    let url = broker.url();
+    let (_, server) = url.split_once("127.0.0.1:").unwrap();
+    let port: String = server.chars().take_while(char::is_ascii_digit).collect();
+    let server = format!("127.0.0.1:{port}");
+    let proxy = TcpProxy::start(server.parse().unwrap());
+    let url = url.replace(&server, &proxy.addr().to_string());
+    let mut source = B::source(&url, LEASE).await.unwrap();
+    broker.send(&ids([1])).await;
+    let first = next(&mut source).await;
+    first.settle(Verdict::Acknowledge).await.unwrap();
+    until_settled(&broker).await;
+    proxy.forget_live();
+    broker.send(&ids([2])).await;
+    let start = std::time::Instant::now();
+    let second = next(&mut source).await;
+    assert!(start.elapsed() < MAX_SILENCE, "{:?}", start.elapsed());
+    assert_eq!(second.id().as_deref(), Some("m-2"));
+    second.settle(Verdict::Acknowledge).await.unwrap();
+    until_settled(&broker).await;
+}
+
 /// A module for each broker with a test for each rule.
 macro_rules! rules {
     (@ $module:ident: $broker:ty: $($test:ident = $rule:ident;)*) => {
@@ -191,9 +218,25 @@ macro_rules! rules {
     };
 }
 
-rules!(redis_streams: RedisStreams, a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body);
-rules!(nats: Nats, a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body);
-rules!(quorum_queues: Rabbit<false>, a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body);
-rules!(classic_queues: Rabbit<true>, a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body);
+rules!(
+    redis_streams: RedisStreams,
+    a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body,
+    a_connection_that_falls_silent_is_made_anew = a_silent_connection_is_made_anew
+);
+rules!(
+    nats: Nats,
+    a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body,
+    a_connection_that_falls_silent_is_made_anew = a_silent_connection_is_made_anew
+);
+rules!(
+    quorum_queues: Rabbit<false>,
+    a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body,
+    a_connection_that_falls_silent_is_made_anew = a_silent_connection_is_made_anew
+);
+rules!(
+    classic_queues: Rabbit<true>,
+    a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body,
+    a_connection_that_falls_silent_is_made_anew = a_silent_connection_is_made_anew
+);
 #[cfg(feature = "kafka")]
 rules!(kafka: idem_tests::brokers::Kafka);

@@ -29,6 +29,9 @@ use super::verdict::{DeadLetterReason, Verdict};
 /// The time that a request may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The time between two pings. With the third that has no reply, the client drops the connection.
+const PING_INTERVAL: Duration = Duration::from_secs(5);
+
 /// The longest wait of one request for a new message.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
@@ -436,7 +439,9 @@ fn refusal() -> String {
 
 /// The login in the options, and the servers without it, because the client writes their URLs to its log.
 fn options(urls: &str) -> Option<(ConnectOptions, Vec<ServerAddr>)> {
-    let mut options = ConnectOptions::new().request_timeout(Some(PATIENCE));
+    let mut options = ConnectOptions::new()
+        .request_timeout(Some(PATIENCE))
+        .ping_interval(PING_INTERVAL);
     let mut servers = Vec::new();
     for url in urls.split(',') {
         let server: ServerAddr = url.trim().parse().ok()?;

@@ -33,6 +33,9 @@ use super::verdict::{DeadLetterReason, Verdict};
 /// The time that the broker may take for a connection, or to confirm a dead letter.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Seconds between two heartbeats, unless the URL says otherwise; the broker's own default is a minute.
+const HEARTBEAT: u16 = 10;
+
 /// The pauses between two attempts to reach a broker that is down.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -70,6 +73,9 @@ const DROPPED_HEADERS: [&str; 4] = ["BCC", "CC", "x-acquired-count", "x-delivery
 /// - **A lost connection or channel** is opened again, after a pause that grows from 50 ms to 2 s. All its unsettled
 ///   messages are delivered again, and their verdicts get an error. [`Source::next`] fails if the broker refuses the
 ///   user, the virtual host, or a queue or exchange that is not there.
+/// - **A silent connection**, such as one that a firewall has forgotten, is lost after two heartbeats, here and for the
+///   broker, which then delivers its unsettled messages again. A heartbeat is 10 s, or that of the URL:
+///   `amqp://broker/%2f?heartbeat=30`.
 /// - **A dead letter** is there twice if the reply to its publication, or its acknowledgement, was lost. If it cannot
 ///   be routed or stored, its message stays in the queue and is delivered again.
 ///

@@ -7,7 +7,7 @@ use lapin::types::ShortString;
 use lapin::uri::AMQPUri;
 use tokio::time::timeout;
 
-use super::{PATIENCE, PREFETCH, RabbitQueue, RabbitSettings, expect_queue};
+use super::{HEARTBEAT, PATIENCE, PREFETCH, RabbitQueue, RabbitSettings, expect_queue};
 use crate::consumer::delivery::BrokerError;
 #[cfg(feature = "rabbitmq-tls")]
 use crate::env::certificates::Certificates;
@@ -92,10 +92,11 @@ impl RabbitQueueBuilder {
     /// May be dropped; the connection is closed.
     pub async fn connect(self) -> Result<RabbitQueue, BrokerError> {
         // The error of the parser may have parts of the URL.
-        let uri: AMQPUri = self
+        let mut uri: AMQPUri = self
             .url
             .parse()
             .map_err(|_| BrokerError::new("the URL of the RabbitMQ broker is none"))?;
+        uri.query.heartbeat.get_or_insert(HEARTBEAT);
         #[cfg(feature = "rabbitmq-tls")]
         let tls = super::tls::RabbitTls::new(&uri, &self.certificates).map_err(BrokerError::new)?;
         #[cfg(not(feature = "rabbitmq-tls"))]
