@@ -11,6 +11,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 
 use super::delivery::{BrokerError, Delivery, Source};
+use super::source_events::SourceEvents;
 use super::verdict::{DeadLetterReason, Verdict};
 use crate::engine::Engine;
 use crate::env::catch_unwind;
@@ -22,7 +23,7 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Handles deliveries until the source ends or `shutdown` is ready, then waits for running handlers.
 pub(super) async fn consume<S, F>(
-    mut source: S,
+    (mut source, events): (S, SourceEvents),
     handle: impl Fn(S::Delivery) -> F,
     concurrency: NonZeroUsize,
     drain: Duration,
@@ -110,6 +111,7 @@ where
         }
     }
     pump.shutdown().await;
+    summary.skipped = events.skipped();
     end.map(|()| summary)
 }
 
@@ -200,6 +202,8 @@ pub struct Summary {
     pub unsettled: u64,
     /// The number of handlers that were dropped because they took longer than [`Consumer::drain`](super::Consumer::drain).
     pub abandoned: u64,
+    /// The number of unsettled messages that the broker has removed.
+    pub skipped: u64,
 }
 
 impl Summary {

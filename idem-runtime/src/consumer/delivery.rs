@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
+use super::source_events::SourceEvents;
 use super::verdict::Verdict;
 
 /// A message as a broker delivered it, until it is settled.
@@ -53,6 +54,13 @@ pub trait Source: Send + 'static {
     /// subscriptions with one operation share the records of their messages.
     fn subscription(&self) -> Option<String> {
         None
+    }
+
+    /// Takes what the source reports its losses to: a lost broker, a lost subscription, a skipped message.
+    ///
+    /// Called once, before the first [`next`](Self::next). Default: nothing is reported.
+    fn report_to(&mut self, events: SourceEvents) {
+        drop(events);
     }
 
     /// The next delivery; `None` after the last one.

@@ -162,7 +162,7 @@ where
     /// As [`Consumer::run_until`]; transactions are rolled back.
     pub async fn run_until<S, M, V, E, H>(
         mut self,
-        source: S,
+        mut source: S,
         handler: H,
         shutdown: impl Future<Output = ()>,
     ) -> Result<Summary, ConsumerError>
@@ -175,7 +175,7 @@ where
         H: for<'c> Fn(M, &'c mut DB::Connection, Context) -> TxFuture<'c, Result<V, E>>,
         H: Send + Sync + 'static,
     {
-        self.consumer.begin(&source);
+        let events = self.consumer.begin(&mut source);
         let (concurrency, drain) = (self.consumer.concurrency, self.consumer.drain);
         let this = Arc::new((self, handler));
         let handle = move |delivery| {
@@ -187,7 +187,7 @@ where
                 end.observed_by(&consumer.engine, &consumer.operation)
             }
         };
-        consume(source, handle, concurrency, drain, shutdown).await
+        consume((source, events), handle, concurrency, drain, shutdown).await
     }
 
     /// Runs the handler in a transaction, within the call of a plain consumer.

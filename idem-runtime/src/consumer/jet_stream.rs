@@ -23,6 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::delivery::{BrokerError, Delivery, Source};
 use super::progress::{Begin, ReadProgress};
+use super::source_events::SourceEvents;
 use super::subscription::{OnLostSubscription, name};
 use super::verdict::{DeadLetterReason, Verdict};
 
@@ -98,6 +99,7 @@ pub struct JetStream {
     consumer: Option<PullConsumer>,
     /// With the time of their receipt.
     received: VecDeque<(Message, Instant)>,
+    events: SourceEvents,
 }
 
 struct Broker {
@@ -176,6 +178,7 @@ impl JetStream {
             broker: Arc::new(broker),
             consumer: None,
             received: VecDeque::new(),
+            events: SourceEvents::default(),
         })
     }
 
@@ -221,7 +224,7 @@ impl JetStream {
     async fn fill(&mut self) -> Result<(), RequestFailure> {
         let consumer = match &mut self.consumer {
             Some(consumer) => consumer,
-            closed => closed.insert(self.broker.open().await?),
+            closed => closed.insert(self.broker.open(&self.events).await?),
         };
         let there = consumer.fetch().max_messages(BATCH).messages().await;
         let mut there = there.map_err(RequestFailure::passing)?;
@@ -229,6 +232,7 @@ impl JetStream {
         // A durable that is gone does not answer. An error, such as too many unsettled messages, is left to the other
         // request.
         let _ = there.map_err(RequestFailure::passing)?;
+        self.events.broker_regained();
         if self.received.is_empty() {
             let first = consumer.batch().max_messages(1).expires(LONGEST_WAIT);
             let mut first = first.messages().await.map_err(RequestFailure::passing)?;
@@ -259,6 +263,10 @@ impl Source for JetStream {
         Some(name("nats", [&self.broker.stream, &self.broker.durable]))
     }
 
+    fn report_to(&mut self, events: SourceEvents) {
+        self.events = events;
+    }
+
     async fn next(&mut self) -> Result<Option<JetStreamDelivery>, BrokerError> {
         let mut pause = SHORTEST_PAUSE;
         loop {
@@ -275,6 +283,9 @@ impl Source for JetStream {
                 }
             }
             let mut link = self.broker.link.clone();
+            if *link.borrow() == LinkState::Down {
+                self.events.broker_lost("the connection is lost");
+            }
             match link
                 .wait_for(|link| *link != LinkState::Down)
                 .await
@@ -292,7 +303,11 @@ impl Source for JetStream {
             match filled {
                 Ok(()) => pause = SHORTEST_PAUSE,
                 Err(RequestFailure { error, lasts: true }) => return Err(error),
-                Err(_) => {
+                Err(RequestFailure { error, .. }) => {
+                    // The first one may be of a durable that is gone, which the next request finds out.
+                    if pause > SHORTEST_PAUSE {
+                        self.events.broker_lost(error);
+                    }
                     self.consumer = None;
                     sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
@@ -318,7 +333,7 @@ impl Source for JetStream {
 
 impl Broker {
     /// Finds or creates the durable.
-    async fn open(&self) -> Result<PullConsumer, RequestFailure> {
+    async fn open(&self, events: &SourceEvents) -> Result<PullConsumer, RequestFailure> {
         match self.context.stream_by_subject(&self.dead_letters).await {
             Ok(stream) if stream == self.stream => {
                 return Err(RequestFailure::lasting(
@@ -339,6 +354,7 @@ impl Broker {
             // Of a durable that is there nothing is changed.
             Some(progress) => match stream.consumer_info(&self.durable).await {
                 Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {
+                    events.subscription_lost("the durable is gone", self.on_lost);
                     self.new_begin(progress, self.on_lost)?
                 }
                 // If it is deleted meanwhile, the new one neither skips messages nor begins with the first.

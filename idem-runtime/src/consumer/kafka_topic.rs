@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
@@ -14,12 +14,15 @@ use rdkafka::producer::{FutureProducer, FutureRecord};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
 
+use self::places::Places;
 use self::poll::{Callbacks, KafkaMessage, PollEvent, Poller, SharedOffsets};
 use super::delivery::{BrokerError, Delivery, Source};
-use super::subscription::name;
+use super::source_events::SourceEvents;
+use super::subscription::{OnLostSubscription, name};
 use super::verdict::{DeadLetterReason, Verdict};
 
 mod offsets;
+mod places;
 mod poll;
 
 /// The time that the first reply of a broker may take.
@@ -62,6 +65,11 @@ const REASON: &str = "idem-reason";
 /// **Memory.** A partition is paused while it has [`max_uncommitted`](Self::max_uncommitted) messages beyond the
 /// committed offset: one message that is retried for long holds up those behind it only then.
 ///
+/// **A lost place.** Offsets that the brokers do not have are an error of [`next`](Source::next) that names topic,
+/// partition and group, unless [`on_lost_subscription`](Self::on_lost_subscription) says where to continue: messages
+/// that retention deleted before they were read, a topic that was created anew, offsets of a running group that have
+/// expired. A topic that is gone is an error in any case.
+///
 /// **Stopping.** The group is left when the source and its last delivery are dropped. That waits for the last commit,
 /// for at most 5 s, and blocks its thread meanwhile.
 ///
@@ -92,6 +100,7 @@ struct KafkaGroup {
     dead_letters: String,
     id_header: Cow<'static, str>,
     max_uncommitted: usize,
+    on_lost: OnLostSubscription,
     producer: FutureProducer,
     offsets: SharedOffsets,
     events: UnboundedSender<PollEvent>,
@@ -117,8 +126,8 @@ impl KafkaTopic {
     ///
     /// Their names are in librdkafka's `CONFIGURATION.md`.
     ///
-    /// A new group begins with the first message of the topic (`auto.offset.reset`), and its members keep their
-    /// partitions when others join (`partition.assignment.strategy=cooperative-sticky`); a group with other consumers
+    /// A group without an offset in a partition begins with its first message, or where `auto.offset.reset` says. That
+    /// property has no effect on a lost place. The members of a group keep their partitions when others join (`partition.assignment.strategy=cooperative-sticky`); a group with other consumers
     /// takes their strategy. A dead letter that no broker takes within 20 s (`message.timeout.ms`) is an error of its
     /// verdict. `group.id`, `enable.auto.commit`, `enable.auto.offset.store` and `acks` are not to be set.
     ///
@@ -142,7 +151,8 @@ impl KafkaTopic {
         );
         common.set("bootstrap.servers", brokers);
         let mut config = common.clone();
-        default_to(&mut config, "auto.offset.reset", "earliest");
+        let places = Places::new(config.get("auto.offset.reset"))?;
+        config.set("auto.offset.reset", "error");
         // The newer protocol, whose brokers assign, refuses it.
         if config.get("group.protocol") != Some("consumer") {
             default_to(
@@ -160,8 +170,12 @@ impl KafkaTopic {
         let offsets = SharedOffsets::default();
         let callbacks = Callbacks {
             topic: topic.clone(),
+            group: name.clone(),
             offsets: offsets.clone(),
             commits: ().into(),
+            places,
+            events: OnceLock::new(),
+            unreachable: Mutex::default(),
         };
         let consumer = config
             .create_with_context::<_, BaseConsumer<_>>(callbacks)
@@ -180,6 +194,7 @@ impl KafkaTopic {
             name,
             id_header: "id".into(),
             max_uncommitted: 1_000,
+            on_lost: OnLostSubscription::default(),
             producer,
             offsets,
             events: sender,
@@ -224,10 +239,22 @@ impl KafkaTopic {
         self
     }
 
+    /// Where to continue when the brokers do not have the offset of a partition. Default
+    /// [`Fail`](OnLostSubscription::Fail).
+    ///
+    /// [`Resume`](OnLostSubscription::Resume) continues with the last offset that this process has committed, or with
+    /// the first message where that is gone.
+    #[must_use]
+    pub fn on_lost_subscription(mut self, on_lost: OnLostSubscription) -> Self {
+        self.group().on_lost = on_lost;
+        self
+    }
+
     fn subscribe(&mut self) -> Result<(), BrokerError> {
         if let Some(consumer) = self.unsubscribed.take() {
             let group = &self.group;
-            let poller = Poller::spawn(consumer, group.max_uncommitted, group.events.clone());
+            let settings = (group.max_uncommitted, group.on_lost);
+            let poller = Poller::spawn(consumer, settings, group.events.clone());
             let _ = group.poller.set(poller.map_err(BrokerError::new)?);
         }
         Ok(())
@@ -245,6 +272,12 @@ impl Source for KafkaTopic {
     /// `kafka:` with topic and group, such as `kafka:bills/collectors`.
     fn subscription(&self) -> Option<String> {
         Some(name("kafka", [&self.group.topic, &self.group.name]))
+    }
+
+    fn report_to(&mut self, events: SourceEvents) {
+        if let Some(consumer) = &self.unsubscribed {
+            let _ = consumer.context().events.set(events);
+        }
     }
 
     async fn next(&mut self) -> Result<Option<KafkaDelivery>, BrokerError> {
@@ -270,7 +303,7 @@ impl Source for KafkaTopic {
                         self.postpone(due, received);
                         None
                     }
-                    Some(PollEvent::Failed(error)) => return Err(refused(error)),
+                    Some(PollEvent::Failed(error)) => return Err(error),
                     None => return Ok(None),
                 }
             };

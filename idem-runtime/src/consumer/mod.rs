@@ -86,6 +86,7 @@ mod rabbit_queue;
 #[cfg(feature = "redis-streams")]
 mod redis_stream;
 mod run;
+mod source_events;
 mod subscription;
 mod verdict;
 
@@ -105,5 +106,6 @@ pub use self::rabbit_queue::{RabbitDelivery, RabbitQueue};
 #[cfg(feature = "redis-streams")]
 pub use self::redis_stream::{RedisStream, RedisStreamDelivery};
 pub use self::run::{Consumer, DeliveryId, MessageId, OnBusinessError};
+pub use self::source_events::SourceEvents;
 pub use self::subscription::OnLostSubscription;
 pub use self::verdict::{DeadLetterReason, Verdict};

@@ -27,7 +27,8 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::{sleep, timeout};
 
 use super::delivery::{BrokerError, Delivery, Source};
-use super::subscription::name;
+use super::source_events::SourceEvents;
+use super::subscription::{OnLostSubscription, name};
 use super::verdict::{DeadLetterReason, Verdict};
 
 /// The time that the broker may take for a connection, or to confirm a dead letter.
@@ -94,6 +95,7 @@ const DROPPED_HEADERS: [&str; 4] = ["BCC", "CC", "x-acquired-count", "x-delivery
 pub struct RabbitQueue {
     settings: Arc<RabbitSettings>,
     open: Option<OpenQueue>,
+    events: SourceEvents,
 }
 
 struct RabbitSettings {
@@ -279,17 +281,31 @@ impl OpenQueue {
         })
     }
 
-    /// `None` once the channel is lost.
-    async fn next(&mut self) -> Option<RabbitDelivery> {
-        let message = receive(self.consumer.as_mut()?).await?;
-        Some(RabbitDelivery::new(&self.session, message))
+    /// An error once the channel is lost.
+    async fn next(&mut self) -> Result<RabbitDelivery, BrokerError> {
+        let ended = || BrokerError::new("the broker has cancelled the consumer");
+        let consumer = self.consumer.as_mut().ok_or_else(ended)?;
+        let message = receive(consumer).await.ok_or_else(ended)?;
+        let message = message.map_err(channel_lost)?;
+        Ok(RabbitDelivery::new(&self.session, message))
     }
 }
 
-async fn receive(consumer: &mut lapin::Consumer) -> Option<lapin::message::Delivery> {
-    poll_fn(|cx| Pin::new(&mut *consumer).poll_next(cx))
-        .await?
-        .ok()
+async fn receive(
+    consumer: &mut lapin::Consumer,
+) -> Option<lapin::Result<lapin::message::Delivery>> {
+    poll_fn(|cx| Pin::new(&mut *consumer).poll_next(cx)).await
+}
+
+/// The error of a lost channel, with the remedy where it was lost by `consumer_timeout`.
+fn channel_lost(error: lapin::Error) -> BrokerError {
+    let text = error.to_string();
+    if text.contains("delivery acknowledgement on channel") {
+        return BrokerError::new(format!(
+            "{text}; a delivery was unsettled for longer than the broker's `consumer_timeout`: raise it there"
+        ));
+    }
+    BrokerError::new(error)
 }
 
 /// Gives back what was received and not returned, while running handlers still settle.
@@ -297,7 +313,7 @@ async fn give_all_back(session: Arc<RabbitSession>, mut consumer: lapin::Consume
     let options = BasicCancelOptions::default();
     // After an error there is no channel, and the broker has everything back.
     let _ = session.channel.basic_cancel(consumer.tag(), options).await;
-    while let Some(message) = receive(&mut consumer).await {
+    while let Some(Ok(message)) = receive(&mut consumer).await {
         let _ = message.acker.nack(requeued()).await;
     }
 }
@@ -329,22 +345,36 @@ impl Source for RabbitQueue {
         ))
     }
 
+    fn report_to(&mut self, events: SourceEvents) {
+        self.events = events;
+    }
+
     async fn next(&mut self) -> Result<Option<RabbitDelivery>, BrokerError> {
         let mut pause = SHORTEST_PAUSE;
         loop {
             if let Some(open) = &mut self.open {
-                if let Some(delivery) = open.next().await {
-                    return Ok(Some(delivery));
+                match open.next().await {
+                    Ok(delivery) => return Ok(Some(delivery)),
+                    Err(error) => self.events.broker_lost(error),
                 }
                 self.open = None;
             } else {
                 match timeout(PATIENCE, OpenQueue::new(&self.settings)).await {
                     Ok(Ok(open)) => {
+                        self.events.broker_regained();
                         self.open = Some(open);
                         continue;
                     }
-                    Ok(Err(error)) if lasts(&error) => return Err(BrokerError::new(error)),
-                    Ok(Err(_)) | Err(_) => {}
+                    Ok(Err(error)) if lasts(&error) => {
+                        let queue = format!("no queue '{}'", self.settings.queue);
+                        if error.to_string().contains(&queue) {
+                            let fail = OnLostSubscription::Fail;
+                            self.events.subscription_lost("the queue is gone", fail);
+                        }
+                        return Err(BrokerError::new(error));
+                    }
+                    Ok(Err(error)) => self.events.broker_lost(error),
+                    Err(_) => self.events.broker_lost(builder::SILENT),
                 }
             }
             sleep(pause).await;

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::delivery::{BrokerError, Delivery, Source};
 use super::progress::{Begin, ReadProgress};
+use super::source_events::SourceEvents;
 use super::subscription::{OnLostSubscription, name};
 use super::verdict::Verdict;
 use crate::record::Owner;
@@ -52,6 +53,13 @@ type EntryId = (u64, u64);
 ///
 /// Acknowledged entries stay in the stream: let its producers trim it (`XADD … MAXLEN ~`), or trim it by age.
 ///
+/// Trimming spares no entry that is not settled. One that is trimmed while it waits for its retry, or before it is taken
+/// over, cannot be delivered again, and is no dead letter: it is reported as
+/// [`MessageSkipped`](crate::observe::EventKind::MessageSkipped), and counted in
+/// [`Summary::skipped`](super::Summary::skipped). One that is trimmed before it was read is not reported, because Redis
+/// does not have its id. So trim well above the longest queue, or remove what every group has acknowledged
+/// (`XTRIM … MINID`).
+///
 /// ```no_run
 /// use std::time::Duration;
 /// use idem_runtime::consumer::{Consumer, Raw, RedisStream};
@@ -70,6 +78,8 @@ pub struct RedisStream {
     reader: Reconnecting,
     read: VecDeque<(Entry, Option<u32>)>,
     taken_over: Option<Instant>,
+    /// A take-over met trimmed entries, of which Redis before 7 gives no ids.
+    trimmed: bool,
 }
 
 struct Group {
@@ -83,6 +93,7 @@ struct Group {
     payload: Cow<'static, str>,
     on_lost: OnLostSubscription,
     progress: ReadProgress<EntryId>,
+    events: SourceEvents,
 }
 
 /// Without the connection, whose URL may have a password, and without entries.
@@ -124,6 +135,7 @@ impl RedisStream {
             payload: "payload".into(),
             on_lost: OnLostSubscription::default(),
             progress: ReadProgress::new(),
+            events: SourceEvents::default(),
         };
         group.create("0").await.map_err(connect_error)?;
         Ok(Self {
@@ -131,6 +143,7 @@ impl RedisStream {
             reader: Reconnecting::new(client, None),
             read: VecDeque::new(),
             taken_over: None,
+            trimmed: false,
         })
     }
 
@@ -188,6 +201,9 @@ impl RedisStream {
     /// Takes over entries that their consumers have neither settled nor extended.
     async fn take_over(&mut self) -> Result<(), RedisError> {
         let group = &self.group;
+        if std::mem::take(&mut self.trimmed) {
+            group.give_up_trimmed().await?;
+        }
         let mut cursor = "0-0".to_owned();
         loop {
             let mut command = redis::cmd("XAUTOCLAIM");
@@ -200,13 +216,19 @@ impl RedisStream {
                 .arg(&cursor)
                 .arg("COUNT")
                 .arg(BATCH);
-            // The third element, the ids of entries that were trimmed, is missing before Redis 7.
             let reply: Vec<Value> = group.link.query(&command).await?;
             let mut reply = reply.into_iter();
             let next = reply.next().unwrap_or(Value::Nil);
             let entries = reply.next().unwrap_or(Value::Nil);
-            // Before Redis 7, a trimmed entry is nil.
+            // Redis 7 has given them up.
+            if let Some(trimmed) = reply.next() {
+                for id in redis::from_redis_value::<Vec<String>>(trimmed)? {
+                    group.skipped(&id);
+                }
+            }
+            // Before Redis 7, a trimmed entry is nil, and stays in the group.
             let entries: Vec<Option<Entry>> = redis::from_redis_value(entries)?;
+            self.trimmed |= entries.iter().any(Option::is_none);
             let entries: Vec<Entry> = entries.into_iter().flatten().collect();
             group.received(&entries, false);
             self.read
@@ -266,6 +288,12 @@ impl Source for RedisStream {
         Some(name("redis", [&self.group.stream, &self.group.name]))
     }
 
+    fn report_to(&mut self, events: SourceEvents) {
+        if let Some(group) = Arc::get_mut(&mut self.group) {
+            group.events = events;
+        }
+    }
+
     async fn next(&mut self) -> Result<Option<RedisStreamDelivery>, BrokerError> {
         let mut pause = SHORTEST_PAUSE;
         loop {
@@ -279,15 +307,21 @@ impl Source for RedisStream {
             }
             let filled = match self.fill().await {
                 Err(error) if error.code() == Some("NOGROUP") => {
+                    let (events, on_lost) = (&self.group.events, self.group.on_lost);
+                    events.subscription_lost("the group is gone", on_lost);
                     let begin = self.group.new_begin()?;
                     self.group.create(&begin).await
                 }
                 filled => filled,
             };
             match filled {
-                Ok(()) => pause = SHORTEST_PAUSE,
+                Ok(()) => {
+                    self.group.events.broker_regained();
+                    pause = SHORTEST_PAUSE;
+                }
                 Err(error) if lasts(&error) => return Err(BrokerError::new(error)),
-                Err(_) => {
+                Err(error) => {
+                    self.group.events.broker_lost(broker_error(error));
                     sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
@@ -297,9 +331,9 @@ impl Source for RedisStream {
 
     async fn give_back(self) {
         if !self.read.is_empty() {
-            let ids = self.read.iter().map(|((id, _), _)| &**id);
+            let ids: Vec<&str> = self.read.iter().map(|((id, _), _)| &**id).collect();
             // After an error they are taken over when `visibility` has passed.
-            let _ = self.group.hold(ids, Duration::ZERO).await;
+            let _ = self.group.give_back(&ids, Duration::ZERO).await;
         }
     }
 }
@@ -368,6 +402,38 @@ impl Group {
         }
     }
 
+    /// An unsettled entry is not in the stream any more.
+    fn skipped(&self, id: &str) {
+        self.settled(id);
+        self.events.message_skipped(id, "trimmed");
+    }
+
+    async fn is_trimmed(&self, id: &str) -> Result<bool, RedisError> {
+        let mut command = redis::cmd("XRANGE");
+        command.arg(&self.stream).arg(id).arg(id);
+        let found: Vec<Value> = self.link.query(&command).await?;
+        Ok(found.is_empty())
+    }
+
+    /// Acknowledges the entries that belong to no consumer and are trimmed: before Redis 7 nothing else removes them.
+    async fn give_up_trimmed(&self) -> Result<(), RedisError> {
+        let mut command = redis::cmd("XPENDING");
+        command.arg(&self.stream).arg(&self.name);
+        command.arg("IDLE").arg(millis(self.visibility));
+        command.arg("-").arg("+").arg(10 * BATCH);
+        let pending: Vec<(String, String, u64, u64)> = self.link.query(&command).await?;
+        for (id, ..) in pending {
+            if self.is_trimmed(&id).await? {
+                // 0: another process has reported it.
+                let acknowledged: u64 = self.link.query(&self.acknowledgement(&id)).await?;
+                if acknowledged > 0 {
+                    self.skipped(&id);
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn settled(&self, id: &str) {
         if let Some(id) = entry_id(id) {
             self.progress.settled(id);
@@ -390,11 +456,13 @@ impl Group {
     }
 
     /// Keeps the entries from being taken over for `time`, or for `visibility` where that is shorter.
+    ///
+    /// Returns the ids of those that are held. Since Redis 7 the group gives up a trimmed one.
     async fn hold(
         &self,
         ids: impl IntoIterator<Item = &str> + Send,
         time: Duration,
-    ) -> Result<(), RedisError> {
+    ) -> Result<Vec<String>, RedisError> {
         let mut command = redis::cmd("XCLAIM");
         command
             .arg(&self.stream)
@@ -408,7 +476,19 @@ impl Group {
             .arg("IDLE")
             .arg(millis(self.visibility.saturating_sub(time)))
             .arg("JUSTID");
-        self.link.query::<Value>(&command).await.map(drop)
+        self.link.query(&command).await
+    }
+
+    /// Lets the entries be taken over after `time`, and reports those that are trimmed.
+    async fn give_back(&self, ids: &[&str], time: Duration) -> Result<(), RedisError> {
+        let held = self.hold(ids.iter().copied(), time).await?;
+        for id in ids {
+            // Settled by another consumer, or trimmed.
+            if !held.iter().any(|held| held == id) && self.is_trimmed(id).await? {
+                self.skipped(id);
+            }
+        }
+        Ok(())
     }
 
     fn acknowledgement(&self, id: &str) -> Cmd {
@@ -492,18 +572,16 @@ impl Delivery for RedisStreamDelivery {
     }
 
     async fn extend(&self, time: Duration) -> Result<(), BrokerError> {
-        self.group
-            .hold([&*self.id], time)
-            .await
-            .map_err(broker_error)
+        let held = self.group.hold([&*self.id], time).await;
+        held.map(drop).map_err(broker_error)
     }
 
     async fn settle(self, verdict: Verdict) -> Result<(), BrokerError> {
         let group = &*self.group;
         let settled = match verdict {
             Verdict::Acknowledge => group.link.query(&group.acknowledgement(&self.id)).await,
-            Verdict::Retry(after) => group.hold([&*self.id], after.unwrap_or_default()).await,
-            Verdict::Stop => group.hold([&*self.id], Duration::ZERO).await,
+            Verdict::Retry(after) => group.give_back(&[&self.id], after.unwrap_or_default()).await,
+            Verdict::Stop => group.give_back(&[&self.id], Duration::ZERO).await,
             Verdict::DeadLetter(reason) => {
                 group.link.query(&self.dead_letter(reason.as_str())).await
             }

@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout};
 use super::consume::{ConsumerError, Decided, Summary, consume};
 use super::delivery::{Delivery, Message, Source};
 use super::handled::Handled;
+use super::source_events::SourceEvents;
 use super::subscription::Subscription;
 use super::verdict::{DeadLetterReason, Verdict};
 use crate::call::CallBuilder;
@@ -141,9 +142,14 @@ impl<I> Consumer<I> {
         self
     }
 
-    /// Begins to consume a source: from here on records have its subscription in their names.
-    pub(super) fn begin<S: Source>(&mut self, source: &S) {
-        self.scope = self.subscription.scope(source.subscription());
+    /// Begins to consume a source: from here on records have its subscription in their names, and the engine's
+    /// observer gets its events.
+    pub(super) fn begin<S: Source>(&mut self, source: &mut S) -> SourceEvents {
+        let subscription = source.subscription();
+        self.scope = self.subscription.scope(subscription.clone());
+        let events = SourceEvents::new(&self.engine, &self.operation, subscription);
+        source.report_to(events.clone());
+        events
     }
 
     /// The number of messages that are handled at once; at least 1. Default 16.
@@ -272,7 +278,7 @@ impl<I> Consumer<I> {
     /// `shutdown`.
     pub async fn run_until<S, M, V, E, H, F>(
         mut self,
-        source: S,
+        mut source: S,
         handler: H,
         shutdown: impl Future<Output = ()>,
     ) -> Result<Summary, ConsumerError>
@@ -285,7 +291,7 @@ impl<I> Consumer<I> {
         H: Fn(M, Context) -> F + Send + Sync + 'static,
         F: Future<Output = Result<V, E>> + Send + 'static,
     {
-        self.begin(&source);
+        let events = self.begin(&mut source);
         let (concurrency, drain) = (self.concurrency, self.drain);
         let this = Arc::new((self, handler));
         let handle = move |delivery| {
@@ -301,7 +307,7 @@ impl<I> Consumer<I> {
                 end.observed_by(&consumer.engine, &consumer.operation)
             }
         };
-        consume(source, handle, concurrency, drain, shutdown).await
+        consume((source, events), handle, concurrency, drain, shutdown).await
     }
 
     /// Runs the body as one idempotent call.

@@ -29,6 +29,18 @@ pub enum OnLostSubscription {
     FromStart,
 }
 
+impl OnLostSubscription {
+    /// One word for logs, such as `from-now`.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Fail => "fail",
+            Self::Resume => "resume",
+            Self::FromNow => "from-now",
+            Self::FromStart => "from-start",
+        }
+    }
+}
+
 /// Whether the subscription is part of the name of a message's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Subscription {

@@ -8,7 +8,9 @@ use metrics::{
     Counter, Gauge, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
 };
 
-use self::handles::{Handles, Operations};
+use self::handles::{
+    BROKER_LOSSES, BROKER_LOST, Handles, MESSAGES_SKIPPED, Operations, SUBSCRIPTIONS_LOST,
+};
 use super::observer::{Event, EventKind, Observer};
 use crate::record::OutcomeKind;
 
@@ -128,6 +130,11 @@ impl Observer for MetricsObserver {
             EventKind::Unsaved { .. } => handles().unsaved.increment(1),
             EventKind::DeadLetter { reason } => handles().dead_letter(reason),
             EventKind::Unsettled { .. } => handles().unsettled.increment(1),
+            EventKind::Consuming { .. } => handles().consuming(),
+            EventKind::BrokerLost { .. } => handles().broker_lost(),
+            EventKind::BrokerRegained { .. } => handles().broker().set(0.0),
+            EventKind::SubscriptionLost { .. } => handles().count(SUBSCRIPTIONS_LOST, 1),
+            EventKind::MessageSkipped { .. } => handles().count(MESSAGES_SKIPPED, 1),
             EventKind::Degraded { .. } => self.engine.degraded.set(1.0),
             EventKind::Restored => self.engine.degraded.set(0.0),
             EventKind::ClockStepped { .. } => self.engine.clock_steps.increment(1),
@@ -197,6 +204,18 @@ fn describe() {
             "Verdicts of a consumer that its broker did not take.",
         ),
         (
+            BROKER_LOSSES,
+            "How often a consumer lost its broker.",
+        ),
+        (
+            SUBSCRIPTIONS_LOST,
+            "Subscriptions of a consumer that its broker has lost.",
+        ),
+        (
+            MESSAGES_SKIPPED,
+            "Unsettled messages of a consumer that its broker has removed.",
+        ),
+        (
             "idem_clock_steps_total",
             "Steps of the clock of the store's server.",
         ),
@@ -215,6 +234,10 @@ fn describe() {
         (
             "idem_unknown_records",
             "Records of an unknown outcome in the store, at the last listing.",
+        ),
+        (
+            BROKER_LOST,
+            "1 while the broker of a consumer is lost.",
         ),
         (
             "idem_degraded",

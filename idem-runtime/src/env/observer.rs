@@ -163,6 +163,38 @@ pub enum EventKind<'a> {
         /// Why, for a person.
         reason: &'a str,
     },
+    /// A [consumer](crate::guide::consumers) begins to take deliveries.
+    Consuming {
+        /// What it reads for whom, such as `redis:bills/collectors`; empty if the source has no name for it.
+        subscription: &'a str,
+    },
+    /// A consumer's broker does not answer, or cannot be reached. The consumer retries until
+    /// [`BrokerRegained`](Self::BrokerRegained), and receives no message meanwhile.
+    BrokerLost {
+        /// Why, for a person.
+        reason: &'a str,
+    },
+    /// A consumer's broker answers again.
+    BrokerRegained {
+        /// The time since it was lost.
+        after: Duration,
+    },
+    /// The broker has lost a consumer's subscription, or its place in the messages.
+    SubscriptionLost {
+        /// Its name, such as `redis:bills/collectors`.
+        subscription: &'a str,
+        /// Why, for a person.
+        reason: &'a str,
+        /// What the consumer does: `fail`, `resume`, `from-now`, `from-start`.
+        continues: &'a str,
+    },
+    /// The broker has removed a message that the consumer had not settled: it is not handled, and is no dead letter.
+    MessageSkipped {
+        /// The broker's name of the message, such as the id of its entry.
+        position: &'a str,
+        /// The word for the reason, such as `trimmed`.
+        reason: &'a str,
+    },
     /// A body, or the reconcile hook before it, starts; with or without protection, once for each call. Only where an
     /// observer of the engine [wants calls](Observer::wants_calls). The call's [`Ended`](Self::Ended) follows.
     BodyStarted,
@@ -272,8 +304,8 @@ pub(super) fn contained(observer: &(impl Observer + ?Sized), event: &Event<'_>) 
 /// The default observer: reports critical events on standard error.
 ///
 /// It writes a line for each event that must not go unseen (an answer that is not stored, a lost lease, a record that
-/// cannot be read, a warning of the store, a step of its server's clock, one of two layers that fails, a dead letter), and is silent
-/// about everything else.
+/// cannot be read, a warning of the store, a step of its server's clock, one of two layers that fails, a dead letter, a
+/// broker that is lost or regained, a lost subscription, a skipped message), and is silent about everything else.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StderrObserver;
 
@@ -327,6 +359,24 @@ impl Observer for StderrObserver {
             }
             EventKind::Unsettled { reason } => format!(
                 "idem: `{operation}`: the broker did not take a verdict, and delivers the message again: {reason}"
+            ),
+            EventKind::BrokerLost { reason } => {
+                format!("idem: `{operation}`: the broker is lost, and the consumer retries: {reason}")
+            }
+            EventKind::BrokerRegained { after } => {
+                format!("idem: `{operation}`: the broker answers again, after {after:.1?}")
+            }
+            EventKind::SubscriptionLost {
+                subscription,
+                reason,
+                continues,
+            } => format!(
+                "idem: `{operation}`: the broker has lost the subscription {subscription}: {reason}; \
+                 on_lost_subscription = {continues}"
+            ),
+            EventKind::MessageSkipped { position, reason } => format!(
+                "idem: `{operation}`: the broker has removed the unsettled message {position}, which is not handled: \
+                 {reason}"
             ),
             EventKind::Restored => "idem: restored: the fast store answers again".to_owned(),
             EventKind::Warning { message } => format!("idem: {message}"),

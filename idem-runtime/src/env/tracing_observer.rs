@@ -100,6 +100,26 @@ impl Observer for TracingObserver {
             ),
             EventKind::DeadLetter { reason } => emit!(event, WARN, "dead letter", reason),
             EventKind::Unsettled { reason } => emit!(event, WARN, "unsettled", reason),
+            EventKind::Consuming { subscription } => emit!(event, INFO, "consuming", subscription),
+            EventKind::BrokerLost { reason } => emit!(event, WARN, "broker lost", reason),
+            EventKind::BrokerRegained { after } => {
+                emit!(event, INFO, "broker regained", after_ms = after.as_secs_f64() * 1e3);
+            }
+            EventKind::SubscriptionLost {
+                subscription,
+                reason,
+                continues,
+            } => emit!(
+                event,
+                ERROR,
+                "subscription lost",
+                subscription,
+                reason,
+                continues
+            ),
+            EventKind::MessageSkipped { position, reason } => {
+                emit!(event, ERROR, "message skipped", position, reason);
+            }
             EventKind::Warning { message } => emit!(event, WARN, "warning", reason = message),
             // The span has them.
             EventKind::BodyStarted | EventKind::Ended { .. } => {}

@@ -16,6 +16,8 @@ pub(super) struct Ticket {
 pub(super) struct Offsets {
     partitions: BTreeMap<i32, Window>,
     tickets: u64,
+    /// What the brokers have taken from this process, also for partitions that were revoked since.
+    taken: BTreeMap<i32, i64>,
 }
 
 #[derive(Debug, Default)]
@@ -112,6 +114,16 @@ impl Offsets {
             Some((*partition, position))
         });
         changed.collect()
+    }
+
+    /// The brokers have taken these positions.
+    pub(super) fn taken(&mut self, positions: &[(i32, i64)]) {
+        self.taken.extend(positions.iter().copied());
+    }
+
+    /// The position of this partition that the brokers took last.
+    pub(super) fn last_taken(&self, partition: i32) -> Option<i64> {
+        self.taken.get(&partition).copied()
     }
 
     /// Hands the position of this partition out again: its commit failed.

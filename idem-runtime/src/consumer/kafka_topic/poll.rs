@@ -3,11 +3,11 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rdkafka::client::ClientContext;
+use rdkafka::client::{ClientContext, DefaultClientContext};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Message, OwnedMessage};
@@ -15,12 +15,20 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::offsets::{Offsets, Ticket};
+use super::places::Places;
+use super::refused;
+use crate::consumer::delivery::BrokerError;
+use crate::consumer::source_events::SourceEvents;
+use crate::consumer::subscription::OnLostSubscription;
 
 /// The longest wait for an event; a partition is resumed within it.
 const LONGEST_POLL: Duration = Duration::from_millis(50);
 
 /// The shortest time between two commits.
 const BETWEEN_COMMITS: Duration = Duration::from_millis(100);
+
+/// The time that lost brokers may take for a reply, while which no offset is committed.
+const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The time that the end of the thread is waited for.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
@@ -40,7 +48,7 @@ pub(super) enum PollEvent {
     /// To be delivered again, at that time.
     Again(tokio::time::Instant, Arc<KafkaMessage>),
     /// No message will come.
-    Failed(KafkaError),
+    Failed(BrokerError),
 }
 
 /// The offsets, shared by the thread and the deliveries.
@@ -56,24 +64,51 @@ impl SharedOffsets {
 /// The callbacks of the client, which are made from within `poll`.
 pub(super) struct Callbacks {
     pub(super) topic: String,
+    pub(super) group: String,
     pub(super) offsets: SharedOffsets,
     /// Held from the choice of positions until the reply to their commit, so that none goes back.
     pub(super) commits: Mutex<()>,
+    pub(super) places: Places,
+    pub(super) events: OnceLock<SourceEvents>,
+    /// Why a broker could not be reached at last.
+    pub(super) unreachable: Mutex<String>,
 }
 
 impl Callbacks {
     fn commits(&self) -> MutexGuard<'_, ()> {
         self.commits.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    pub(super) fn events(&self) -> SourceEvents {
+        self.events.get().cloned().unwrap_or_default()
+    }
 }
 
-impl ClientContext for Callbacks {}
+impl ClientContext for Callbacks {
+    /// All brokers are lost after the connection to the last one of them, which has the reason.
+    fn error(&self, error: KafkaError, reason: &str) {
+        let unreachable = || self.unreachable.lock().unwrap_or_else(PoisonError::into_inner);
+        match error.rdkafka_error_code() {
+            Some(RDKafkaErrorCode::AllBrokersDown) => {
+                let last = unreachable().clone();
+                self.events().broker_lost(format_args!("{reason}: {last}"));
+            }
+            Some(RDKafkaErrorCode::BrokerTransportFailure) => reason.clone_into(&mut unreachable()),
+            _ => {}
+        }
+        // It goes to the log.
+        DefaultClientContext.error(error, reason);
+    }
+}
 
 impl ConsumerContext for Callbacks {
-    /// Commits what is done of the partitions that are given up, while they are still this consumer's.
+    /// Places the consumer in the partitions that it gets, and commits what is done of those that are given up, while
+    /// they are still this consumer's.
     fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
-        let Rebalance::Revoke(partitions) = rebalance else {
-            return;
+        let partitions = match rebalance {
+            Rebalance::Assign(partitions) => return self.assigned(consumer, partitions),
+            Rebalance::Revoke(partitions) => partitions,
+            Rebalance::Error(_) => return,
         };
         let _one = self.commits();
         let (mut done, mut paused) = (Vec::new(), Vec::new());
@@ -91,13 +126,18 @@ impl ConsumerContext for Callbacks {
             let _ = consumer.resume(&unpositioned(&self.topic, &paused));
         }
         // Lost partitions are another consumer's already. Uncommitted, their messages are delivered again.
-        if !done.is_empty() && !consumer.assignment_lost() {
-            let _ = consumer.commit(&positioned(&self.topic, &done), CommitMode::Sync);
+        if !done.is_empty()
+            && !consumer.assignment_lost()
+            && consumer
+                .commit(&positioned(&self.topic, &done), CommitMode::Sync)
+                .is_ok()
+        {
+            self.offsets.lock().taken(&done);
         }
     }
 }
 
-fn unpositioned(topic: &str, partitions: &[i32]) -> TopicPartitionList {
+pub(super) fn unpositioned(topic: &str, partitions: &[i32]) -> TopicPartitionList {
     let mut list = TopicPartitionList::with_capacity(partitions.len());
     for partition in partitions {
         list.add_partition(topic, *partition);
@@ -124,7 +164,7 @@ impl Poller {
     /// A thread, because the client blocks where it commits before a revocation, and when it leaves the group.
     pub(super) fn spawn(
         consumer: BaseConsumer<Callbacks>,
-        max_uncommitted: usize,
+        (max_uncommitted, on_lost): (usize, OnLostSubscription),
         events: UnboundedSender<PollEvent>,
     ) -> io::Result<Self> {
         let (end, ended) = channel();
@@ -132,6 +172,7 @@ impl Poller {
         let thread = PollThread {
             consumer,
             max_uncommitted,
+            on_lost,
             events,
         };
         let stop = Arc::clone(&is_stopped);
@@ -161,6 +202,7 @@ impl Drop for Poller {
 struct PollThread {
     consumer: BaseConsumer<Callbacks>,
     max_uncommitted: usize,
+    on_lost: OnLostSubscription,
     events: UnboundedSender<PollEvent>,
 }
 
@@ -175,7 +217,7 @@ impl PollThread {
                 Ok(_) => this.poll(is_stopped),
                 Err(error) => {
                     let error = KafkaError::ClientCreation(error.to_string());
-                    let _ = this.events.send(PollEvent::Failed(error));
+                    this.fail(refused(error));
                 }
             }
         });
@@ -204,7 +246,7 @@ impl PollThread {
         let subscribed = self.consumer.subscribe(&[topic]);
         let mut is_failed = subscribed.is_err();
         if let Err(error) = subscribed {
-            let _ = self.events.send(PollEvent::Failed(error));
+            self.fail(refused(error));
         }
         while !is_stopped.load(Ordering::Relaxed) {
             match self.consumer.poll(LONGEST_POLL) {
@@ -221,13 +263,35 @@ impl PollThread {
                         ticket,
                     })));
                 }
-                Some(Err(error)) if lasts(&error) => {
-                    is_failed = true;
-                    let _ = self.events.send(PollEvent::Failed(error));
+                Some(Err(error)) => {
+                    if let Err(error) = self.failed(error) {
+                        is_failed = true;
+                        self.fail(error);
+                    }
                 }
-                Some(Err(_)) | None => {}
+                None => {}
             }
             self.pause_and_resume(topic);
+        }
+    }
+
+    fn fail(&self, error: BrokerError) {
+        let _ = self.events.send(PollEvent::Failed(error));
+    }
+
+    /// An error that lasts, or nothing.
+    fn failed(&self, error: KafkaError) -> Result<(), BrokerError> {
+        let context = self.consumer.context();
+        match error.rdkafka_error_code() {
+            Some(RDKafkaErrorCode::AutoOffsetReset) => {
+                context.place_lost(&self.consumer, self.on_lost)?;
+                // The partitions are assigned anew, with the places that were found.
+                self.consumer.unsubscribe();
+                self.consumer.subscribe(&[&context.topic]).map_err(refused)
+            }
+            Some(RDKafkaErrorCode::UnknownTopicOrPartition) => context.topic_lost(&self.consumer),
+            _ if lasts(&error) => Err(refused(error)),
+            _ => Ok(()),
         }
     }
 
@@ -250,14 +314,24 @@ impl PollThread {
     fn commit(&self, ended: &Receiver<()>) {
         let context = self.consumer.context();
         while ended.recv_timeout(BETWEEN_COMMITS) == Err(RecvTimeoutError::Timeout) {
+            let events = context.events();
+            if events.is_broker_lost() {
+                let reached = self.consumer.fetch_metadata(Some(&context.topic), SHORT_PATIENCE);
+                if reached.is_ok() {
+                    events.broker_regained();
+                }
+            }
             let _one = context.commits();
             let done = context.offsets.lock().commit();
             if done.is_empty() {
                 continue;
             }
             let list = positioned(&context.topic, &done);
-            if self.consumer.commit(&list, CommitMode::Sync).is_err() {
-                let mut offsets = context.offsets.lock();
+            let committed = self.consumer.commit(&list, CommitMode::Sync);
+            let mut offsets = context.offsets.lock();
+            if committed.is_ok() {
+                offsets.taken(&done);
+            } else {
                 for (partition, _) in done {
                     offsets.not_committed(partition);
                 }
@@ -277,7 +351,6 @@ fn lasts(error: &KafkaError) -> bool {
                 Code::BadMessage
                     | Code::BadCompression
                     | Code::NotImplemented
-                    | Code::AutoOffsetReset
                     | Code::Authentication
                     | Code::SaslAuthenticationFailed
                     | Code::UnsupportedSASLMechanism

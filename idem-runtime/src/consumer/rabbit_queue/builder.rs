@@ -9,8 +9,12 @@ use tokio::time::timeout;
 
 use super::{HEARTBEAT, PATIENCE, PREFETCH, RabbitQueue, RabbitSettings, expect_queue};
 use crate::consumer::delivery::BrokerError;
+use crate::consumer::source_events::SourceEvents;
 #[cfg(feature = "rabbitmq-tls")]
 use crate::env::certificates::Certificates;
+
+/// The error of a broker that is silent for [`PATIENCE`].
+pub(super) const SILENT: &str = "the RabbitMQ broker does not answer";
 
 /// Connects a [`RabbitQueue`] with certificates of its own.
 ///
@@ -125,9 +129,10 @@ impl RabbitQueueBuilder {
             Ok(Ok(())) => Ok(RabbitQueue {
                 settings: Arc::new(settings),
                 open: None,
+                events: SourceEvents::default(),
             }),
             Ok(Err(error)) => Err(BrokerError::new(error)),
-            Err(_) => Err(BrokerError::new("the RabbitMQ broker does not answer")),
+            Err(_) => Err(BrokerError::new(SILENT)),
         }
     }
 }

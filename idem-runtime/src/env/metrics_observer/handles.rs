@@ -17,6 +17,12 @@ const SLOTS: usize = 1024;
 /// The label of all other operations.
 const OTHER: &str = "other";
 
+/// Metrics that only the operation of a consumer has.
+pub(super) const BROKER_LOST: &str = "idem_broker_lost";
+pub(super) const BROKER_LOSSES: &str = "idem_broker_losses_total";
+pub(super) const SUBSCRIPTIONS_LOST: &str = "idem_subscriptions_lost_total";
+pub(super) const MESSAGES_SKIPPED: &str = "idem_messages_skipped_total";
+
 /// The metrics of one operation.
 pub(super) struct Handles {
     operation: Arc<str>,
@@ -183,6 +189,29 @@ impl Handles {
         let (operation, reason) = (Arc::clone(&self.operation), Arc::<str>::from(reason));
         counter!("idem_dead_letters_total", "operation" => operation, "reason" => reason)
             .increment(1);
+    }
+
+    /// Registers the metrics of a consumer. Its broker is there: its source has connected.
+    pub(super) fn consuming(&self) {
+        self.broker().set(0.0);
+        for name in [BROKER_LOSSES, SUBSCRIPTIONS_LOST, MESSAGES_SKIPPED] {
+            self.count(name, 0);
+        }
+    }
+
+    pub(super) fn broker_lost(&self) {
+        self.broker().set(1.0);
+        self.count(BROKER_LOSSES, 1);
+    }
+
+    /// 1 while the broker of a consumer is lost.
+    pub(super) fn broker(&self) -> Gauge {
+        gauge!(BROKER_LOST, "operation" => Arc::clone(&self.operation))
+    }
+
+    /// Adds to a counter of rare events.
+    pub(super) fn count(&self, name: &'static str, by: u64) {
+        counter!(name, "operation" => Arc::clone(&self.operation)).increment(by);
     }
 }
 
