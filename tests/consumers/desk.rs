@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_runtime::consumer::{BrokerError, Consumer, Delivery, MessageId, Raw, Source, Summary};
+use idem_runtime::observe::StderrObserver;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Class, Classify, Context, Engine, Policy};
+use idem_runtime::{Class, Classify, Context, Engine, Observer, Policy};
 use idem_tests::brokers::Broker;
 use idem_tests::shop::patiently;
 use serde::{Deserialize, Serialize};
@@ -83,8 +84,17 @@ impl Desk {
 
     /// A consumer of this desk's store, which counts deliveries.
     pub(crate) fn consumer<D: Delivery>(&self) -> Consumer<impl Fn(&D) -> Option<String> + use<D>> {
+        self.consumer_observed_by(StderrObserver)
+    }
+
+    /// The same, with an observer.
+    pub(crate) fn consumer_observed_by<D: Delivery, O: Observer>(
+        &self,
+        observer: O,
+    ) -> Consumer<impl Fn(&D) -> Option<String> + use<D, O>> {
         let deliveries = Arc::clone(&self.deliveries);
-        Consumer::new(Engine::new(self.store.clone()), "bills.collect")
+        let engine = Engine::builder(self.store.clone()).observer(observer);
+        Consumer::new(engine.build().unwrap(), "bills.collect")
             .policy(Policy::new().lease(LEASE))
             .dead_letter_after(3)
             .retry_after(Duration::from_millis(10))

@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use idem_runtime::consumer::{DeadLetterReason, Delivery as _, KafkaTopic, Verdict};
+use idem_runtime::consumer::{
+    DeadLetterReason, Delivery as _, KafkaTopic, OnLostSubscription, Verdict,
+};
 use idem_tests::brokers::kafka::{GROUP, TOPIC, header};
 use idem_tests::brokers::{Broker as _, Kafka};
 use rdkafka::message::Message as _;
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep};
 
-use super::desk::{Desk, LEASE, ids, next, source, until, until_settled};
+use super::desk::{Desk, LEASE, error, ids, next, source, until, until_settled};
 
 /// Of a client that sends no heartbeat, and of one that is not polled.
 const SESSION: Duration = Duration::from_secs(4);
@@ -275,4 +277,51 @@ async fn an_error_of_the_client_shows_no_value_of_a_property() {
     let shown = format!("{error} {error:?}");
     assert!(shown.contains("no.such.property"), "{shown}");
     assert!(!shown.contains("secret"), "{shown}");
+}
+
+/// Acknowledges the first message; then the cluster keeps only the last few of many large ones.
+async fn source_out_of_range(on_lost: OnLostSubscription) -> (Kafka, KafkaTopic) {
+    let broker = Kafka::with_partitions(1);
+    broker.send(&ids([0])).await;
+    let mut first = source(&broker).await;
+    let delivery = next(&mut first).await;
+    delivery.settle(Verdict::Acknowledge).await.unwrap();
+    drop(first);
+    assert_eq!(broker.committed().await, [1]);
+    // The mock cluster keeps 5 MiB of a partition; an id is in the header and in the payload.
+    for _ in 0..10 {
+        broker.send(&["m".repeat(400_000)]).await;
+    }
+    let source = source(&broker).await.on_lost_subscription(on_lost);
+    (broker, source)
+}
+
+/// Finds a consumer that goes elsewhere in silence when retention has overtaken it.
+#[tokio::test]
+async fn offsets_that_retention_deleted_end_the_source_unless_it_knows_where_to_continue() {
+    let (_broker, mut source) = source_out_of_range(OnLostSubscription::default()).await;
+    let text = error(&mut source).await.to_string();
+    for part in [TOPIC, GROUP, "partition 0", "the next one is 1"] {
+        assert!(text.contains(part), "{text}");
+    }
+    let (broker, mut source) = source_out_of_range(OnLostSubscription::FromStart).await;
+    let delivery = next(&mut source).await;
+    assert!(delivery.offset() > 1, "{delivery:?}");
+    // It reads on from there.
+    broker.send(&ids([1])).await;
+    while next(&mut source).await.payload() != b"m-1" {}
+}
+
+/// Finds a consumer that waits for a topic that no broker has.
+#[tokio::test]
+async fn a_topic_that_is_gone_ends_the_source() {
+    let broker = Kafka::with_partitions(1);
+    broker.send(&ids([0])).await;
+    let refresh = [("topic.metadata.refresh.interval.ms", "100")];
+    let source = KafkaTopic::connect_with(&broker.url(), TOPIC, GROUP, refresh).await;
+    let mut source = source.unwrap();
+    next(&mut source).await;
+    broker.cluster.forget_topic(TOPIC);
+    let text = error(&mut source).await.to_string();
+    assert!(text.contains("is gone") && text.contains(TOPIC) && text.contains(GROUP), "{text}");
 }

@@ -11,6 +11,7 @@ mod in_tx;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod killed;
+mod losses;
 mod memory;
 mod nats;
 mod rabbitmq;

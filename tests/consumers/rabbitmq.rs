@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 use idem_runtime::consumer::{DeadLetterReason, Delivery as _, RabbitQueue, Verdict};
 use idem_tests::brokers::rabbit::header;
 use idem_tests::brokers::{Broker, Rabbit};
+use idem_tests::events::Events;
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
+use tokio::sync::watch;
 use tokio::task::block_in_place;
 
-use super::desk::{Desk, error, ids, next, source, until_settled};
+use super::desk::{Desk, error, ids, next, source, until, until_settled};
 
 type Quorum = Rabbit<false>;
 type Classic = Rabbit<true>;
@@ -168,6 +170,38 @@ async fn a_dead_letter_that_no_queue_takes_keeps_its_message_in_the_queue() {
     let text = settled.unwrap_err().to_string();
     assert!(text.contains("not stored"), "{text}");
     assert_eq!(next(&mut source).await.id().as_deref(), Some("m-1"));
+}
+
+/// The handler takes two of the broker's `consumer_timeout`. Finds a delivery whose wait, or whose handler, closes the
+/// channel over and over, and a verdict of which no error names the setting.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_takes_longer_than_the_broker_allows_costs_no_channel_and_no_second_body() {
+    let broker = Quorum::start().await;
+    let settings = "application:set_env(rabbit, consumer_timeout, 2000), \
+                    application:set_env(rabbit, channel_tick_interval, 100).";
+    let _ = block_in_place(|| broker.server.ctl(&["eval", settings]));
+    broker.send(&ids([1])).await;
+    let source = source(&broker).await;
+    let source = source.consumer_timeout(Duration::from_secs(2));
+    let (mut desk, events) = (Desk::new(), Events::default());
+    let (gate, open) = watch::channel(false);
+    let body = move |_| {
+        let mut open = open.clone();
+        async move {
+            open.wait_for(|open| *open).await.unwrap();
+            Ok(())
+        }
+    };
+    desk.run(desk.consumer_observed_by(events.clone()), source, body);
+    until("it was given back twice", async || desk.deliveries() >= 3).await;
+    gate.send_replace(true);
+    until_settled(&broker).await;
+    events.wait_for("unsettled: ", 1).await;
+    desk.close().await;
+    desk.assert_one_body_for_each_of(1);
+    let all = events.all();
+    assert_eq!(events.count("broker lost"), 0, "{all:?}");
+    assert!(all.iter().any(|it| it.contains("`consumer_timeout`")), "{all:?}");
 }
 
 async fn a_lost_connection_is_made_anew<const CLASSIC: bool>() {

@@ -73,6 +73,17 @@ impl Events {
             EventKind::RenewalFailed { reason } => format!("renewal failed: {reason}"),
             EventKind::DeadLetter { reason } => format!("dead letter: {reason}"),
             EventKind::Unsettled { reason } => format!("unsettled: {reason}"),
+            EventKind::Consuming { subscription } => format!("consuming {subscription}"),
+            EventKind::BrokerLost { reason } => format!("broker lost: {reason}"),
+            EventKind::BrokerRegained { after } => format!("broker regained after {after:?}"),
+            EventKind::SubscriptionLost {
+                subscription,
+                reason,
+                continues,
+            } => format!("subscription lost: {subscription}: {continues}: {reason}"),
+            EventKind::MessageSkipped { position, reason } => {
+                format!("skipped as {reason}: {position}")
+            }
             EventKind::Warning { message } => format!("warning: {message}"),
             EventKind::Unprotected { reason } => format!("unprotected: {reason}"),
             EventKind::Reconciling { attempts } => format!("reconciling after {attempts}"),

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! topic <name> <partitions>   creates a topic
+//! gone <name>                 no broker knows the topic any more
 //! refuse <commits>            the next so many commits of offsets are refused
 //! down                        all brokers close their connections and refuse new ones
 //! up                          all brokers accept connections again
@@ -30,6 +31,10 @@ fn main() {
             ["topic", name, partitions] => {
                 let partitions = partitions.parse().expect("a number of partitions");
                 cluster.create_topic(name, partitions, brokers)
+            }
+            ["gone", name] => {
+                let unknown = RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+                cluster.topic_error(name, unknown)
             }
             ["refuse", commits] => {
                 let refused = RDKafkaRespErr::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS;

@@ -5,7 +5,7 @@ pub(super) mod builder;
 mod tls;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -21,10 +21,12 @@ use lapin::options::{
 use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
 use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 use lapin::uri::AMQPUri;
-use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, ErrorKind, ExchangeKind};
+use lapin::{Acker, BasicProperties, Channel, Connection, ConnectionProperties, ErrorKind, ExchangeKind};
 use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, watch};
-use tokio::time::{sleep, timeout};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::delivery::{BrokerError, Delivery, Source};
 use super::source_events::SourceEvents;
@@ -40,6 +42,9 @@ const HEARTBEAT: u16 = 10;
 /// The pauses between two attempts to reach a broker that is down.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// The default of the broker.
+const CONSUMER_TIMEOUT: Duration = Duration::from_mins(30);
 
 /// Twice the default concurrency of a consumer.
 const PREFETCH: u16 = 32;
@@ -70,7 +75,11 @@ const DROPPED_HEADERS: [&str; 4] = ["BCC", "CC", "x-acquired-count", "x-delivery
 ///   rules. Since 4.0 the default is 20. Set it far above [`dead_letter_after`](super::Consumer::dead_letter_after),
 ///   or off (-1).
 /// - **The deadline** of a delivery is the broker's `consumer_timeout`, by default 30 min from the delivery, the wait for a
-///   free handler included. It cannot be extended. Raise it for longer handlers.
+///   free handler included. It cannot be extended, and a broker that finds it passed closes the channel. So a delivery is
+///   given back after nine tenths of [`consumer_timeout`](Self::consumer_timeout), also while it waits for a free
+///   handler, for the lease of another process, or for its retry. A handler that takes longer runs to its end: its
+///   verdict is an error that names the setting, and the next delivery of the message is answered by its record. Raise
+///   the time for such handlers, at the broker and here.
 /// - **A lost connection or channel** is opened again, after a pause that grows from 50 ms to 2 s. All its unsettled
 ///   messages are delivered again, and their verdicts get an error. [`Source::next`] fails if the broker refuses the
 ///   user, the virtual host, or a queue or exchange that is not there.
@@ -105,6 +114,7 @@ struct RabbitSettings {
     tls: Option<tls::RabbitTls>,
     queue: ShortString,
     prefetch: u16,
+    consumer_timeout: Duration,
     /// Empty: the exchange that routes to the queue whose name is the routing key.
     dead_exchange: ShortString,
     dead_routing_key: ShortString,
@@ -128,6 +138,16 @@ impl RabbitQueue {
     pub fn prefetch(mut self, messages: u16) -> Self {
         assert!(messages > 0, "a consumer takes at least one message");
         self.settings().prefetch = messages;
+        self
+    }
+
+    /// The time after which the broker closes the channel of an unsettled delivery: its setting `consumer_timeout`, or
+    /// the queue's. Default 30 min, as the broker's.
+    ///
+    /// A delivery is given back after nine tenths of it. [`Duration::MAX`] where the broker has no such limit.
+    #[must_use]
+    pub fn consumer_timeout(mut self, time: Duration) -> Self {
+        self.settings().consumer_timeout = time;
         self
     }
 
@@ -230,10 +250,10 @@ fn lasts(error: &lapin::Error) -> bool {
 /// A consumer of the broker, until its channel is lost or the source is dropped.
 struct OpenQueue {
     session: Arc<RabbitSession>,
-    /// `None` once dropped.
-    consumer: Option<lapin::Consumer>,
-    /// Its end ends the pauses.
-    _pauses: watch::Sender<()>,
+    received: UnboundedReceiver<Result<RabbitDelivery, BrokerError>>,
+    /// Its end ends the pauses, and the reader.
+    pauses: watch::Sender<()>,
+    reader: JoinHandle<()>,
 }
 
 /// A connection, shared with the deliveries: it ends after the last of them.
@@ -274,27 +294,102 @@ impl OpenQueue {
             pauses,
             runtime: Handle::current(),
         };
+        let session = Arc::new(session);
+        let (deliveries, received) = unbounded_channel();
+        let reader = tokio::spawn(read(Arc::clone(&session), consumer, deliveries));
         Ok(Self {
-            session: Arc::new(session),
-            consumer: Some(consumer),
-            _pauses: sender,
+            session,
+            received,
+            pauses: sender,
+            reader,
         })
     }
 
     /// An error once the channel is lost.
     async fn next(&mut self) -> Result<RabbitDelivery, BrokerError> {
-        let ended = || BrokerError::new("the broker has cancelled the consumer");
-        let consumer = self.consumer.as_mut().ok_or_else(ended)?;
-        let message = receive(consumer).await.ok_or_else(ended)?;
-        let message = message.map_err(channel_lost)?;
-        Ok(RabbitDelivery::new(&self.session, message))
+        loop {
+            let received = self.received.recv().await;
+            let delivery = received.unwrap_or_else(|| Err(cancelled()))?;
+            // The broker has another one back: its turn came too late, or the channel was lost.
+            if delivery.message.usable() {
+                return Ok(delivery);
+            }
+        }
     }
+
+    /// Gives back what was received and not returned, while running handlers still settle.
+    async fn give_back(mut self) {
+        drop(self.pauses);
+        // It ends after the last message of the channel.
+        let _ = self.reader.await;
+        while let Ok(Ok(delivery)) = self.received.try_recv() {
+            let _ = delivery.message.acker.nack(requeued()).await;
+        }
+        drop(self.session);
+    }
+}
+
+/// Receives messages as they come, and gives back those that are unsettled when the broker would soon close the channel.
+async fn read(
+    session: Arc<RabbitSession>,
+    mut consumer: lapin::Consumer,
+    deliveries: UnboundedSender<Result<RabbitDelivery, BrokerError>>,
+) {
+    let settings = &session.settings;
+    let time = settings.consumer_timeout - settings.consumer_timeout / 10;
+    // In the order of their receipt, and so of their deadlines.
+    let mut unsettled: VecDeque<(Instant, Acker)> = VecDeque::new();
+    let mut ended = session.pauses.clone();
+    loop {
+        let deadline = unsettled.front().map(|(deadline, _)| *deadline);
+        let deadline = async {
+            match deadline {
+                Some(deadline) => sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = ended.changed() => break,
+            () = deadline => if let Some((_, acker)) = unsettled.pop_front() {
+                // Does nothing for a settled one.
+                let _ = acker.nack(requeued()).await;
+            },
+            received = receive(&mut consumer) => {
+                let received = received.unwrap_or_else(|| Err(cancelled()));
+                let received = received.map(|message| {
+                    if unsettled.len() > 2 * usize::from(settings.prefetch) {
+                        unsettled.retain(|(_, acker)| acker.usable());
+                    }
+                    if let Some(deadline) = Instant::now().checked_add(time) {
+                        unsettled.push_back((deadline, message.acker.clone()));
+                    }
+                    RabbitDelivery::new(&session, message)
+                });
+                let is_lost = received.is_err();
+                if deliveries.send(received).is_err() || is_lost {
+                    return;
+                }
+            }
+        }
+    }
+    let options = BasicCancelOptions::default();
+    // After an error there is no channel, and the broker has everything back.
+    let _ = session.channel.basic_cancel(consumer.tag(), options).await;
+    while let Some(Ok(message)) = receive(&mut consumer).await {
+        let _ = message.acker.nack(requeued()).await;
+    }
+}
+
+fn cancelled() -> BrokerError {
+    BrokerError::new("the broker has cancelled the consumer")
 }
 
 async fn receive(
     consumer: &mut lapin::Consumer,
-) -> Option<lapin::Result<lapin::message::Delivery>> {
-    poll_fn(|cx| Pin::new(&mut *consumer).poll_next(cx)).await
+) -> Option<Result<lapin::message::Delivery, BrokerError>> {
+    let received = poll_fn(|cx| Pin::new(&mut *consumer).poll_next(cx)).await;
+    received.map(|message| message.map_err(channel_lost))
 }
 
 /// The error of a lost channel, with the remedy where it was lost by `consumer_timeout`.
@@ -308,29 +403,10 @@ fn channel_lost(error: lapin::Error) -> BrokerError {
     BrokerError::new(error)
 }
 
-/// Gives back what was received and not returned, while running handlers still settle.
-async fn give_all_back(session: Arc<RabbitSession>, mut consumer: lapin::Consumer) {
-    let options = BasicCancelOptions::default();
-    // After an error there is no channel, and the broker has everything back.
-    let _ = session.channel.basic_cancel(consumer.tag(), options).await;
-    while let Some(Ok(message)) = receive(&mut consumer).await {
-        let _ = message.acker.nack(requeued()).await;
-    }
-}
-
 fn requeued() -> BasicNackOptions {
     BasicNackOptions {
         requeue: true,
         ..BasicNackOptions::default()
-    }
-}
-
-impl Drop for OpenQueue {
-    fn drop(&mut self) {
-        if let Some(consumer) = self.consumer.take() {
-            let session = Arc::clone(&self.session);
-            self.session.runtime.spawn(give_all_back(session, consumer));
-        }
     }
 }
 
@@ -383,10 +459,8 @@ impl Source for RabbitQueue {
     }
 
     async fn give_back(self) {
-        if let Some(mut open) = self.open
-            && let Some(consumer) = open.consumer.take()
-        {
-            give_all_back(Arc::clone(&open.session), consumer).await;
+        if let Some(open) = self.open {
+            open.give_back().await;
         }
     }
 }
@@ -503,10 +577,19 @@ impl RabbitDelivery {
         copy
     }
 
+    fn lost(&self) -> BrokerError {
+        BrokerError::new(if self.message.acker.poisoned() {
+            "the channel of the delivery was lost; the message is delivered again"
+        } else {
+            "the delivery was given back before the broker's `consumer_timeout`; the message is delivered again, and \
+             answered by its record; for longer handlers, raise the time at the broker and of the `RabbitQueue`"
+        })
+    }
+
     async fn acknowledge(&self) -> Result<(), BrokerError> {
         match self.message.ack(BasicAckOptions::default()).await {
             Ok(true) => Ok(()),
-            Ok(false) => Err(lost()),
+            Ok(false) => Err(self.lost()),
             Err(error) => Err(BrokerError::new(error)),
         }
     }
@@ -523,10 +606,6 @@ fn integer(value: &AMQPValue) -> Option<i64> {
         AMQPValue::LongLongInt(number) => Some(number),
         _ => None,
     }
-}
-
-fn lost() -> BrokerError {
-    BrokerError::new("the channel of the delivery was lost; the message is delivered again")
 }
 
 /// Without the content of the message.
@@ -559,13 +638,19 @@ impl Delivery for RabbitDelivery {
         &self.message.data
     }
 
-    /// Does nothing: see [`RabbitQueue`] for the broker's deadline.
+    /// An error once the message is another delivery's: see [`RabbitQueue`] for the broker's deadline.
     async fn extend(&self, _: Duration) -> Result<(), BrokerError> {
-        Ok(())
+        if self.message.usable() {
+            Ok(())
+        } else {
+            Err(self.lost())
+        }
     }
 
     async fn settle(mut self, verdict: Verdict) -> Result<(), BrokerError> {
         match verdict {
+            // A dead letter would be there twice.
+            _ if !self.message.usable() => Err(self.lost()),
             Verdict::Acknowledge => self.acknowledge().await,
             Verdict::DeadLetter(reason) => {
                 let properties = self.dead_properties(reason);
@@ -581,7 +666,6 @@ impl Delivery for RabbitDelivery {
                 self.pause = LONGEST_PAUSE;
                 Err(published)
             }
-            Verdict::Retry(_) | Verdict::Stop if !self.message.usable() => Err(lost()),
             Verdict::Retry(after) => {
                 self.pause = after.unwrap_or_default();
                 Ok(())

@@ -14,6 +14,32 @@ use crate::env::observer::{Event, EventKind};
 ///
 /// The default one, of a source that no consumer runs, reports nothing. No text that is given to it has a payload, a
 /// password, or an id that a producer chose.
+///
+/// ```
+/// use idem_runtime::consumer::{BrokerError, MemoryDelivery, MemoryQueue, Source, SourceEvents};
+///
+/// struct Reconnecting { queue: MemoryQueue, events: SourceEvents }
+///
+/// impl Source for Reconnecting {
+///     type Delivery = MemoryDelivery;
+///
+///     fn report_to(&mut self, events: SourceEvents) {
+///         self.events = events;
+///     }
+///
+///     async fn next(&mut self) -> Result<Option<MemoryDelivery>, BrokerError> {
+///         loop {
+///             match self.queue.next().await {
+///                 Ok(delivery) => {
+///                     self.events.broker_regained();
+///                     return Ok(delivery);
+///                 }
+///                 Err(error) => self.events.broker_lost(error), // then a pause that grows
+///             }
+///         }
+///     }
+/// }
+/// ```
 #[derive(Clone, Default)]
 pub struct SourceEvents(Option<Arc<Reported>>);
 

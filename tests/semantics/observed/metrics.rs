@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use idem_runtime::admin::EntryFilter;
 use idem_runtime::cache::LocalCache;
-use idem_runtime::consumer::{Consumer, MemoryQueue};
+use idem_runtime::consumer::{
+    BrokerError, Consumer, MemoryDelivery, MemoryQueue, OnLostSubscription, Source, SourceEvents,
+};
 use idem_runtime::observe::MetricsObserver;
 use idem_runtime::{Class, Classify, Context, OnOutage};
 use idem_tests::faulty::{Fault, StoreOperation};
@@ -117,6 +119,46 @@ impl Classify for NoSuchAccount {
     fn class(&self) -> Class {
         Class::Business
     }
+}
+
+/// Reports a loss of each kind.
+struct Losing(MemoryQueue);
+
+impl Source for Losing {
+    type Delivery = MemoryDelivery;
+
+    fn report_to(&mut self, events: SourceEvents) {
+        events.broker_lost("no route");
+        events.broker_lost("still no route");
+        events.subscription_lost("the group is gone", OnLostSubscription::FromNow);
+        events.message_skipped("7-0", "trimmed");
+    }
+
+    async fn next(&mut self) -> Result<Option<MemoryDelivery>, BrokerError> {
+        self.0.next().await
+    }
+}
+
+/// Finds a loss that is no metric, and an alarm about a broker that goes on when the consumer is started again.
+#[tokio::test]
+async fn losses_of_a_consumer_are_counted_and_its_next_start_has_its_broker() {
+    let shop = Shop::new("bills.losses");
+    let queue = MemoryQueue::new();
+    queue.close();
+    let consumer = || Consumer::new(shop.engine.clone(), shop.operation);
+    let handler = |_: Bill, _: Context| ready(Ok::<_, NoSuchAccount>(()));
+    let summary = consumer().run(Losing(queue.clone()), handler).await;
+    assert_eq!(summary.unwrap().skipped, 1);
+    for name in [
+        "idem_broker_lost",
+        "idem_broker_losses_total",
+        "idem_subscriptions_lost_total",
+        "idem_messages_skipped_total",
+    ] {
+        assert_eq!(shop.metric(name, &[]), 1.0, "{name}");
+    }
+    consumer().run(queue, handler).await.unwrap();
+    assert_eq!(shop.metric("idem_broker_lost", &[]), 0.0);
 }
 
 #[tokio::test]

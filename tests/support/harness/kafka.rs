@@ -48,6 +48,11 @@ impl KafkaCluster {
         self.ask(&format!("topic {name} {partitions}"));
     }
 
+    /// Makes every broker say that there is no such topic.
+    pub fn forget_topic(&self, name: &str) {
+        self.ask(&format!("gone {name}"));
+    }
+
     /// Refuses the next so many commits of offsets, as a cluster does while a group is rebalanced.
     pub fn refuse_commits(&self, commits: u32) {
         self.ask(&format!("refuse {commits}"));

@@ -7,7 +7,9 @@ use lapin::types::ShortString;
 use lapin::uri::AMQPUri;
 use tokio::time::timeout;
 
-use super::{HEARTBEAT, PATIENCE, PREFETCH, RabbitQueue, RabbitSettings, expect_queue};
+use super::{
+    CONSUMER_TIMEOUT, HEARTBEAT, PATIENCE, PREFETCH, RabbitQueue, RabbitSettings, expect_queue,
+};
 use crate::consumer::delivery::BrokerError;
 use crate::consumer::source_events::SourceEvents;
 #[cfg(feature = "rabbitmq-tls")]
@@ -119,6 +121,7 @@ impl RabbitQueueBuilder {
             dead_routing_key: dead_routing_key.map_err(BrokerError::new)?,
             queue: ShortString::try_new(self.queue).map_err(BrokerError::new)?,
             prefetch: PREFETCH,
+            consumer_timeout: CONSUMER_TIMEOUT,
         };
         let connected = async {
             let connection = settings.connect().await?;

@@ -1,0 +1,202 @@
+//! What an observer is told of a broker that is away, of a lost subscription, and of messages that the broker removed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_harness::{Edition, RedisServer};
+use idem_runtime::clock::ManualClock;
+use idem_runtime::consumer::{
+    Consumer, ConsumerError, DeadLetterReason, Delivery as _, OnLostSubscription, Raw, Source,
+    Summary, Verdict,
+};
+use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::{Context, Engine};
+#[cfg(feature = "kafka")]
+use idem_tests::brokers::Kafka;
+use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams, nats};
+use idem_tests::brokers::redis_streams::{GROUP, STREAM};
+use idem_tests::events::Events;
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, block_in_place};
+
+use super::desk::{Down, LEASE, ids, next, source, until};
+
+type Quorum = Rabbit<false>;
+
+/// A consumer of an observed engine.
+struct Observed {
+    events: Events,
+    clock: ManualClock,
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<Result<Summary, ConsumerError>>,
+}
+
+impl Observed {
+    fn run<S: Source>(source: S) -> Self {
+        Self::with(source, async |_, _| Ok(()))
+    }
+
+    fn with<S: Source, F>(
+        source: S,
+        handler: impl Fn(Raw, Context) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<(), Down>> + Send + 'static,
+    {
+        let (events, clock) = (Events::default(), ManualClock::new());
+        let engine = Engine::builder(MemoryStore::new()).clock(clock.clone());
+        let engine = engine.observer(events.clone()).build().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let stopped = async move { drop(stopped.await) };
+        let consumer = Consumer::new(engine, "bills.collect");
+        Self {
+            events,
+            clock,
+            stop,
+            running: tokio::spawn(consumer.run_until(source, handler, stopped)),
+        }
+    }
+
+    async fn end(self) -> Result<Summary, ConsumerError> {
+        let _ = self.stop.send(());
+        self.running.await.unwrap()
+    }
+}
+
+/// Finds an adapter that retries in silence, or that takes the end of its retries for no event.
+async fn a_broker_that_is_away<B: Broker>(down: impl FnOnce(&B), up: impl FnOnce(&B)) {
+    let broker = B::start().await;
+    let observed = Observed::run(source(&broker).await);
+    let events = observed.events.clone();
+    broker.send(&ids([1])).await;
+    events.wait_for("completed", 1).await;
+    block_in_place(|| down(&broker));
+    events.wait_for("broker lost: ", 1).await;
+    let away = Duration::from_secs(7);
+    observed.clock.advance(away);
+    block_in_place(|| up(&broker));
+    events.wait_for("broker regained after 7s", 1).await;
+    broker.send(&ids([2])).await;
+    events.wait_for("completed", 2).await;
+    observed.end().await.unwrap();
+    assert_eq!(events.count("consuming "), 1, "{:?}", events.all());
+    let (lost, regained) = (events.count("broker lost"), events.count("broker regained"));
+    assert_eq!(lost, regained, "{:?}", events.all());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_server_that_is_away_is_lost_and_regained() {
+    let (down, up) = (RedisServer::kill, RedisServer::restart);
+    a_broker_that_is_away::<RedisStreams>(|it| down(&it.0), |it| up(&it.0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_nats_server_that_is_away_is_lost_and_regained() {
+    a_broker_that_is_away::<Nats>(|it| it.0.kill(), |it| it.0.restart()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rabbitmq_broker_that_is_away_is_lost_and_regained() {
+    a_broker_that_is_away::<Quorum>(|it| it.server.kill(), |it| it.server.restart()).await;
+}
+
+#[cfg(feature = "kafka")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kafka_cluster_that_is_away_is_lost_and_regained() {
+    a_broker_that_is_away::<Kafka>(|it| it.cluster.take_down(), |it| it.cluster.bring_up()).await;
+}
+
+/// Finds a source that ends with an error, or goes elsewhere, and leaves the observer out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_that_is_gone_is_lost_with_where_the_consumer_continues() {
+    let redis = RedisStreams::start().await;
+    let nats = Nats::start().await;
+    let rabbit = Quorum::shared().await;
+    let redis_source = source(&redis).await;
+    let nats_source = source(&nats).await;
+    let nats_source = nats_source.on_lost_subscription(OnLostSubscription::FromNow);
+    let observed = [
+        Observed::run(redis_source),
+        Observed::run(nats_source),
+        Observed::run(source(&rabbit).await),
+    ];
+    redis.send(&ids([1])).await;
+    nats.send(&ids([1])).await;
+    rabbit.send(&ids([1])).await;
+    for observed in &observed {
+        observed.events.wait_for("completed", 1).await;
+    }
+    redis.0.cli(&["XGROUP", "DESTROY", STREAM, GROUP]);
+    let client = nats.client().await;
+    let deleted = client.delete_consumer_from_stream(nats::DURABLE, nats::STREAM).await;
+    assert!(deleted.unwrap().success);
+    let queue = rabbit.queue.as_str();
+    let link = rabbit.link().await;
+    let deleted = link.channel.queue_delete(queue.into(), Default::default());
+    deleted.await.unwrap();
+    let [redis, nats, rabbit] = observed;
+    redis.events.wait_for("subscription lost: redis:bills/collectors: fail", 1).await;
+    nats.events.wait_for("subscription lost: nats:bills/collectors: from-now", 1).await;
+    let lost = format!("subscription lost: rabbitmq:%2F/{queue}: fail");
+    rabbit.events.wait_for(&lost, 1).await;
+    redis.end().await.unwrap_err();
+    nats.end().await.unwrap();
+    rabbit.end().await.unwrap_err();
+}
+
+/// Finds a message that is neither handled nor reported, before and since Redis 7, which tell it in different ways.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entry_that_is_trimmed_before_it_is_taken_over_is_skipped() {
+    for edition in [None, Some(Edition::Redis62)] {
+        let server = RedisServer::builder();
+        let server = match edition {
+            Some(edition) => server.version(edition),
+            None => server,
+        };
+        let broker = RedisStreams(server.start());
+        // The consumer died with it.
+        let mut dead = source(&broker).await;
+        broker.send(&ids([1, 2])).await;
+        let trimmed = next(&mut dead).await;
+        broker.0.cli(&["XTRIM", STREAM, "MAXLEN", "1"]);
+        let observed = Observed::run(source(&broker).await);
+        let skipped = format!("skipped as trimmed: {}", trimmed.entry_id());
+        observed.events.wait_for(&skipped, 1).await;
+        observed.events.wait_for("completed", 1).await;
+        until("the other one is settled", async || {
+            broker.unsettled().await == 0
+        })
+        .await;
+        let summary = observed.end().await.unwrap();
+        assert_eq!((summary.skipped, summary.acknowledged), (1, 1));
+    }
+}
+
+/// Finds a failed message that is given back to a group which has no such entry any more, and is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entry_that_is_trimmed_while_it_is_handled_is_skipped_when_it_is_given_back() {
+    let broker = Arc::new(RedisStreams::start().await);
+    broker.send(&ids([1])).await;
+    let trims = Arc::clone(&broker);
+    let handler = move |_, _| {
+        trims.0.cli(&["XTRIM", STREAM, "MAXLEN", "0"]);
+        async { Err(Down) }
+    };
+    let observed = Observed::with(source(&*broker).await, handler);
+    observed.events.wait_for("skipped as trimmed: ", 1).await;
+    let summary = observed.end().await.unwrap();
+    assert_eq!((summary.skipped, summary.retried), (1, 1));
+}
+
+/// Finds a dead letter that is left out because its entry was trimmed: since Redis 7 an extension settles such an entry.
+#[tokio::test]
+async fn an_entry_that_is_trimmed_while_it_is_handled_is_a_dead_letter() {
+    let broker = RedisStreams::start().await;
+    broker.send(&ids([1])).await;
+    let delivery = next(&mut source(&broker).await).await;
+    broker.0.cli(&["XTRIM", STREAM, "MAXLEN", "0"]);
+    delivery.extend(LEASE).await.unwrap();
+    let verdict = Verdict::DeadLetter(DeadLetterReason::Exhausted);
+    delivery.settle(verdict).await.unwrap();
+    assert_eq!(broker.letters().await.len(), 1);
+}
