@@ -320,8 +320,12 @@ async fn a_topic_that_is_gone_ends_the_source() {
     let refresh = [("topic.metadata.refresh.interval.ms", "100")];
     let source = KafkaTopic::connect_with(&broker.url(), TOPIC, GROUP, refresh).await;
     let mut source = source.unwrap();
-    next(&mut source).await;
+    let delivery = next(&mut source).await;
+    delivery.settle(Verdict::Acknowledge).await.unwrap();
     broker.cluster.forget_topic(TOPIC);
     let text = error(&mut source).await.to_string();
-    assert!(text.contains("is gone") && text.contains(TOPIC) && text.contains(GROUP), "{text}");
+    assert!(
+        text.contains("is gone") && text.contains(TOPIC) && text.contains(GROUP),
+        "{text}"
+    );
 }

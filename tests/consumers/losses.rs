@@ -13,8 +13,8 @@ use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Context, Engine};
 #[cfg(feature = "kafka")]
 use idem_tests::brokers::Kafka;
-use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams, nats};
 use idem_tests::brokers::redis_streams::{GROUP, STREAM};
+use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams, nats};
 use idem_tests::events::Events;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, block_in_place};
@@ -128,15 +128,22 @@ async fn a_subscription_that_is_gone_is_lost_with_where_the_consumer_continues()
     }
     redis.0.cli(&["XGROUP", "DESTROY", STREAM, GROUP]);
     let client = nats.client().await;
-    let deleted = client.delete_consumer_from_stream(nats::DURABLE, nats::STREAM).await;
+    let deleted = client
+        .delete_consumer_from_stream(nats::DURABLE, nats::STREAM)
+        .await;
     assert!(deleted.unwrap().success);
     let queue = rabbit.queue.as_str();
     let link = rabbit.link().await;
     let deleted = link.channel.queue_delete(queue.into(), Default::default());
     deleted.await.unwrap();
     let [redis, nats, rabbit] = observed;
-    redis.events.wait_for("subscription lost: redis:bills/collectors: fail", 1).await;
-    nats.events.wait_for("subscription lost: nats:bills/collectors: from-now", 1).await;
+    redis
+        .events
+        .wait_for("subscription lost: redis:bills/collectors: fail", 1)
+        .await;
+    nats.events
+        .wait_for("subscription lost: nats:bills/collectors: from-now", 1)
+        .await;
     let lost = format!("subscription lost: rabbitmq:%2F/{queue}: fail");
     rabbit.events.wait_for(&lost, 1).await;
     redis.end().await.unwrap_err();

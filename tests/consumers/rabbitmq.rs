@@ -201,7 +201,10 @@ async fn a_handler_that_takes_longer_than_the_broker_allows_costs_no_channel_and
     desk.assert_one_body_for_each_of(1);
     let all = events.all();
     assert_eq!(events.count("broker lost"), 0, "{all:?}");
-    assert!(all.iter().any(|it| it.contains("`consumer_timeout`")), "{all:?}");
+    assert!(
+        all.iter().any(|it| it.contains("`consumer_timeout`")),
+        "{all:?}"
+    );
 }
 
 async fn a_lost_connection_is_made_anew<const CLASSIC: bool>() {

@@ -21,7 +21,9 @@ use lapin::options::{
 use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
 use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 use lapin::uri::AMQPUri;
-use lapin::{Acker, BasicProperties, Channel, Connection, ConnectionProperties, ErrorKind, ExchangeKind};
+use lapin::{
+    Acker, BasicProperties, Channel, Connection, ConnectionProperties, ErrorKind, ExchangeKind,
+};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, watch};

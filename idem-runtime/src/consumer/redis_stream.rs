@@ -201,8 +201,9 @@ impl RedisStream {
     /// Takes over entries that their consumers have neither settled nor extended.
     async fn take_over(&mut self) -> Result<(), RedisError> {
         let group = &self.group;
-        if std::mem::take(&mut self.trimmed) {
-            group.give_up_trimmed().await?;
+        // Until they are found: the take-over that met them has made them this consumer's for `visibility`.
+        if self.trimmed && group.give_up_trimmed().await? {
+            self.trimmed = false;
         }
         let mut cursor = "0-0".to_owned();
         loop {
@@ -415,15 +416,19 @@ impl Group {
         Ok(found.is_empty())
     }
 
-    /// Acknowledges the entries that belong to no consumer and are trimmed: before Redis 7 nothing else removes them.
-    async fn give_up_trimmed(&self) -> Result<(), RedisError> {
+    /// Acknowledges the entries that may be taken over and are trimmed: before Redis 7 nothing else removes them.
+    ///
+    /// Returns whether there were any.
+    async fn give_up_trimmed(&self) -> Result<bool, RedisError> {
         let mut command = redis::cmd("XPENDING");
         command.arg(&self.stream).arg(&self.name);
         command.arg("IDLE").arg(millis(self.visibility));
         command.arg("-").arg("+").arg(10 * BATCH);
         let pending: Vec<(String, String, u64, u64)> = self.link.query(&command).await?;
+        let mut any = false;
         for (id, ..) in pending {
             if self.is_trimmed(&id).await? {
+                any = true;
                 // 0: another process has reported it.
                 let acknowledged: u64 = self.link.query(&self.acknowledgement(&id)).await?;
                 if acknowledged > 0 {
@@ -431,7 +436,7 @@ impl Group {
                 }
             }
         }
-        Ok(())
+        Ok(any)
     }
 
     fn settled(&self, id: &str) {
@@ -580,7 +585,11 @@ impl Delivery for RedisStreamDelivery {
         let group = &*self.group;
         let settled = match verdict {
             Verdict::Acknowledge => group.link.query(&group.acknowledgement(&self.id)).await,
-            Verdict::Retry(after) => group.give_back(&[&self.id], after.unwrap_or_default()).await,
+            Verdict::Retry(after) => {
+                group
+                    .give_back(&[&self.id], after.unwrap_or_default())
+                    .await
+            }
             Verdict::Stop => group.give_back(&[&self.id], Duration::ZERO).await,
             Verdict::DeadLetter(reason) => {
                 group.link.query(&self.dead_letter(reason.as_str())).await

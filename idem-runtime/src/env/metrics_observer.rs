@@ -203,10 +203,7 @@ fn describe() {
             "idem_unsettled_total",
             "Verdicts of a consumer that its broker did not take.",
         ),
-        (
-            BROKER_LOSSES,
-            "How often a consumer lost its broker.",
-        ),
+        (BROKER_LOSSES, "How often a consumer lost its broker."),
         (
             SUBSCRIPTIONS_LOST,
             "Subscriptions of a consumer that its broker has lost.",
@@ -235,10 +232,7 @@ fn describe() {
             "idem_unknown_records",
             "Records of an unknown outcome in the store, at the last listing.",
         ),
-        (
-            BROKER_LOST,
-            "1 while the broker of a consumer is lost.",
-        ),
+        (BROKER_LOST, "1 while the broker of a consumer is lost."),
         (
             "idem_degraded",
             "1 while the fast one of two layered stores is not used.",

@@ -168,7 +168,7 @@ pub enum EventKind<'a> {
         /// What it reads for whom, such as `redis:bills/collectors`; empty if the source has no name for it.
         subscription: &'a str,
     },
-    /// A consumer's broker does not answer, or cannot be reached. The consumer retries until
+    /// A consumer has lost the connection to its broker, or its channel there, or gets no reply. It retries until
     /// [`BrokerRegained`](Self::BrokerRegained), and receives no message meanwhile.
     BrokerLost {
         /// Why, for a person.
@@ -361,7 +361,9 @@ impl Observer for StderrObserver {
                 "idem: `{operation}`: the broker did not take a verdict, and delivers the message again: {reason}"
             ),
             EventKind::BrokerLost { reason } => {
-                format!("idem: `{operation}`: the broker is lost, and the consumer retries: {reason}")
+                format!(
+                    "idem: `{operation}`: the broker is lost, and the consumer retries: {reason}"
+                )
             }
             EventKind::BrokerRegained { after } => {
                 format!("idem: `{operation}`: the broker answers again, after {after:.1?}")

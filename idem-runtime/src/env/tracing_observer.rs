@@ -103,7 +103,12 @@ impl Observer for TracingObserver {
             EventKind::Consuming { subscription } => emit!(event, INFO, "consuming", subscription),
             EventKind::BrokerLost { reason } => emit!(event, WARN, "broker lost", reason),
             EventKind::BrokerRegained { after } => {
-                emit!(event, INFO, "broker regained", after_ms = after.as_secs_f64() * 1e3);
+                emit!(
+                    event,
+                    INFO,
+                    "broker regained",
+                    after_ms = after.as_secs_f64() * 1e3
+                );
             }
             EventKind::SubscriptionLost {
                 subscription,

@@ -51,7 +51,9 @@ impl Callbacks {
     /// Places the consumer in partitions in which the group has no offset, or has lost it.
     pub(super) fn assigned(&self, consumer: &BaseConsumer<Self>, partitions: &TopicPartitionList) {
         // After an error the client asks itself, and fails where there is no offset.
-        let committed = consumer.committed_offsets(partitions.clone(), PATIENCE).ok();
+        let committed = consumer
+            .committed_offsets(partitions.clone(), PATIENCE)
+            .ok();
         for mut element in partitions.elements() {
             let partition = element.partition();
             let found = self.places.found().remove(&partition);
@@ -85,10 +87,13 @@ impl Callbacks {
             let (low, high) = bounds.map_err(super::refused)?;
             let position = offset(&positions, &self.topic, partition);
             let committed = offset(&committed, &self.topic, partition);
-            let next = [position, committed].into_iter().flatten().find_map(|it| match it {
-                Offset::Offset(next) => Some(next),
-                _ => None,
-            });
+            let next = [position, committed]
+                .into_iter()
+                .flatten()
+                .find_map(|it| match it {
+                    Offset::Offset(next) => Some(next),
+                    _ => None,
+                });
             let taken = self.offsets.lock().last_taken(partition);
             match next {
                 Some(next) if (low..=high).contains(&next) => continue,

@@ -87,7 +87,11 @@ impl Callbacks {
 impl ClientContext for Callbacks {
     /// All brokers are lost after the connection to the last one of them, which has the reason.
     fn error(&self, error: KafkaError, reason: &str) {
-        let unreachable = || self.unreachable.lock().unwrap_or_else(PoisonError::into_inner);
+        let unreachable = || {
+            self.unreachable
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
         match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::AllBrokersDown) => {
                 let last = unreachable().clone();
@@ -316,7 +320,9 @@ impl PollThread {
         while ended.recv_timeout(BETWEEN_COMMITS) == Err(RecvTimeoutError::Timeout) {
             let events = context.events();
             if events.is_broker_lost() {
-                let reached = self.consumer.fetch_metadata(Some(&context.topic), SHORT_PATIENCE);
+                let reached = self
+                    .consumer
+                    .fetch_metadata(Some(&context.topic), SHORT_PATIENCE);
                 if reached.is_ok() {
                     events.broker_regained();
                 }
