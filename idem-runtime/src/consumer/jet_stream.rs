@@ -304,7 +304,7 @@ impl Source for JetStream {
                 Ok(()) => pause = SHORTEST_PAUSE,
                 Err(RequestFailure { error, lasts: true }) => return Err(error),
                 Err(RequestFailure { error, .. }) => {
-                    // The first one may be of a durable that is gone, which the next request finds out.
+                    // The first one may be due to a durable that is gone, which the next request detects.
                     if pause > SHORTEST_PAUSE {
                         self.events.broker_lost(error);
                     }

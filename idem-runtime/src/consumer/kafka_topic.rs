@@ -127,9 +127,10 @@ impl KafkaTopic {
     /// Their names are in librdkafka's `CONFIGURATION.md`.
     ///
     /// A group without an offset in a partition begins with its first message, or where `auto.offset.reset` says. That
-    /// property has no effect on a lost place. The members of a group keep their partitions when others join (`partition.assignment.strategy=cooperative-sticky`); a group with other consumers
-    /// takes their strategy. A dead letter that no broker takes within 20 s (`message.timeout.ms`) is an error of its
-    /// verdict. `group.id`, `enable.auto.commit`, `enable.auto.offset.store` and `acks` are not to be set.
+    /// property has no effect on a lost place. Members of a group keep their partitions when others join
+    /// (`partition.assignment.strategy=cooperative-sticky`); a group with other consumers takes their strategy. A dead
+    /// letter that no broker takes within 20 s (`message.timeout.ms`) is an error of its verdict. `group.id`,
+    /// `enable.auto.commit`, `enable.auto.offset.store` and `acks` are not to be set.
     ///
     /// TLS and SASL/SCRAM need OpenSSL: add the crate `rdkafka`, in the version of this crate, with its feature `ssl`.
     ///

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaResult;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
 
@@ -63,7 +64,7 @@ impl Callbacks {
                 (committed == Offset::Invalid && taken.is_none()).then_some(self.places.first)
             };
             if let Some(place) = found.or_else(is_new) {
-                // Fails for offsets that have a special meaning, which this one has not.
+                // Fails for negative numbers only.
                 let _ = element.set_offset(place);
             }
         }
@@ -77,14 +78,19 @@ impl Callbacks {
     ) -> Result<(), BrokerError> {
         let mut reason = String::new();
         let (mut found, mut is_known) = (BTreeMap::new(), true);
-        let assigned = consumer.assignment().map_err(super::refused)?;
-        let committed = consumer.committed_offsets(assigned.clone(), PATIENCE);
-        let committed = committed.map_err(super::refused)?;
-        let positions = consumer.position().map_err(super::refused)?;
+        let offsets = || {
+            let assigned = consumer.assignment()?;
+            let committed = consumer.committed_offsets(assigned.clone(), PATIENCE)?;
+            KafkaResult::Ok((assigned, committed, consumer.position()?))
+        };
+        // Found after the next assignment, which fails in the same way.
+        let Ok((assigned, committed, positions)) = offsets() else {
+            return Ok(());
+        };
         for element in assigned.elements() {
             let partition = element.partition();
             let bounds = consumer.fetch_watermarks(&self.topic, partition, PATIENCE);
-            let (low, high) = bounds.map_err(super::refused)?;
+            let Ok((low, high)) = bounds else { continue };
             let position = offset(&positions, &self.topic, partition);
             let committed = offset(&committed, &self.topic, partition);
             let next = [position, committed]

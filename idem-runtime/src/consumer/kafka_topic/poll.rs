@@ -27,7 +27,7 @@ const LONGEST_POLL: Duration = Duration::from_millis(50);
 /// The shortest time between two commits.
 const BETWEEN_COMMITS: Duration = Duration::from_millis(100);
 
-/// The time that lost brokers may take for a reply, while which no offset is committed.
+/// The time that lost brokers may take for a reply. No offset is committed meanwhile.
 const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The time that the end of the thread is waited for.
@@ -141,7 +141,7 @@ impl ConsumerContext for Callbacks {
     }
 }
 
-pub(super) fn unpositioned(topic: &str, partitions: &[i32]) -> TopicPartitionList {
+fn unpositioned(topic: &str, partitions: &[i32]) -> TopicPartitionList {
     let mut list = TopicPartitionList::with_capacity(partitions.len());
     for partition in partitions {
         list.add_partition(topic, *partition);
