@@ -16,6 +16,7 @@ use idem_tests::brokers::Kafka;
 use idem_tests::brokers::redis_streams::{GROUP, STREAM};
 use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams, nats};
 use idem_tests::events::Events;
+use lapin::options::QueueDeleteOptions;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, block_in_place};
 
@@ -134,7 +135,9 @@ async fn a_subscription_that_is_gone_is_lost_with_where_the_consumer_continues()
     assert!(deleted.unwrap().success);
     let queue = rabbit.queue.as_str();
     let link = rabbit.link().await;
-    let deleted = link.channel.queue_delete(queue.into(), Default::default());
+    let deleted = link
+        .channel
+        .queue_delete(queue.into(), QueueDeleteOptions::default());
     deleted.await.unwrap();
     let [redis, nats, rabbit] = observed;
     redis

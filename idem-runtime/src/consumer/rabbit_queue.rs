@@ -46,7 +46,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The default of the broker.
-const CONSUMER_TIMEOUT: Duration = Duration::from_mins(30);
+const CONSUMER_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// Twice the default concurrency of a consumer.
 const PREFETCH: u16 = 32;
@@ -338,7 +338,9 @@ async fn read(
     deliveries: UnboundedSender<Result<RabbitDelivery, BrokerError>>,
 ) {
     let settings = &session.settings;
-    let time = settings.consumer_timeout - settings.consumer_timeout / 10;
+    let time = settings
+        .consumer_timeout
+        .saturating_sub(settings.consumer_timeout / 10);
     // In the order of their receipt, and so of their deadlines.
     let mut unsettled: VecDeque<(Instant, Acker)> = VecDeque::new();
     let mut ended = session.pauses.clone();

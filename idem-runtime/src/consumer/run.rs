@@ -147,7 +147,7 @@ impl<I> Consumer<I> {
     pub(super) fn begin<S: Source>(&mut self, source: &mut S) -> SourceEvents {
         let subscription = source.subscription();
         self.scope = self.subscription.scope(subscription.clone());
-        let events = SourceEvents::new(&self.engine, &self.operation, subscription);
+        let events = SourceEvents::new(&self.engine, self.operation.clone(), subscription);
         source.report_to(events.clone());
         events
     }

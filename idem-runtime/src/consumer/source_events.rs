@@ -67,12 +67,12 @@ impl fmt::Debug for SourceEvents {
 impl SourceEvents {
     pub(super) fn new(
         engine: &Engine,
-        operation: &Cow<'static, str>,
+        operation: Cow<'static, str>,
         subscription: Option<String>,
     ) -> Self {
         let events = Self(Some(Arc::new(Reported {
             engine: engine.clone(),
-            operation: operation.clone(),
+            operation,
             subscription,
             lost: Mutex::new(None),
             skipped: AtomicU64::new(0),
