@@ -92,6 +92,43 @@ pub mod codec {
     pub use crate::outcome::stored::StoredAnswer;
 }
 
+/// Credentials that change: a provider, called for each new connection.
+///
+/// `credentials` of the builders of [`PostgresStore` and `MySqlStore`](store::sql::SqlStoreBuilder),
+/// [`RedisStore`](store::redis::RedisStoreBuilder) and of the sources of messages takes an async function that returns
+/// the password, with or without a user name, in place of that of the URL. It is called
+///
+/// - for each new connection, and
+/// - once more if the server refuses the credentials: the connection is then tried a second time.
+///
+/// So a rotated password, or a token that lives for minutes, needs no restart: the connections that a server cuts are
+/// made again with what the provider returns by then, within the call that needs them. If it refuses the second
+/// credentials too, or the provider fails, the operation fails as with a server that cannot be reached, and is sent
+/// again until the deadline of the call.
+///
+/// A provider is called by many connections at once, and keeps what is expensive to get. Its future may be dropped.
+/// Its error becomes the source of the store's error, and must not contain a secret. Neither credentials nor providers
+/// show anything in `Debug`.
+///
+/// ```no_run
+/// # #[cfg(feature = "redis")]
+/// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
+/// use idem_runtime::{credentials::Credentials, store::redis::RedisStore};
+///
+/// let store = RedisStore::builder("redis://payments@redis.example")
+///     .credentials(|| async {
+///         let password = tokio::fs::read_to_string("/run/secrets/redis").await?;
+///         Ok::<_, std::io::Error>(Credentials::new(password.trim_end()))
+///     })
+///     .connect()
+///     .await?;
+/// # Ok(()) }
+/// ```
+#[cfg(any(feature = "_server", feature = "nats", feature = "rabbitmq"))]
+pub mod credentials {
+    pub use crate::env::credentials::{Credentials, CredentialsProvider};
+}
+
 /// The digest of a request, by which a key refuses another request.
 pub mod fingerprint {
     pub use crate::identity::fingerprint::{

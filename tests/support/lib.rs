@@ -17,6 +17,7 @@ mod memory;
 pub mod orders;
 pub mod payment;
 mod redis;
+pub mod secret;
 pub mod seeded;
 pub mod shop;
 pub mod sql;

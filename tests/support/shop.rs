@@ -21,10 +21,9 @@ pub use self::patience::{
     PATIENCE, cluster_is_up, connect, connected, happened, patient, patiently, persistent, proxied,
     started, until,
 };
-use self::verdict::assert_no_marker;
 pub use self::verdict::{
-    assert_contains, assert_discreet, assert_refused, assert_refused_by_store, assert_starts,
-    assert_store_says, assert_unavailable, assert_unreachable, refused,
+    assert_contains, assert_discreet, assert_no_marker, assert_refused, assert_refused_by_store,
+    assert_starts, assert_store_says, assert_unavailable, assert_unreachable, refused,
 };
 use crate::events::Events;
 

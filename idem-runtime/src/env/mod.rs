@@ -7,6 +7,8 @@ pub(crate) mod catch_unwind;
 #[cfg(feature = "_tls")]
 pub(crate) mod certificates;
 pub mod clock;
+#[cfg(any(feature = "_server", feature = "nats", feature = "rabbitmq"))]
+pub(crate) mod credentials;
 pub(crate) mod digest_hasher;
 #[cfg(feature = "metrics")]
 pub(crate) mod metrics_observer;

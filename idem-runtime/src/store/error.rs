@@ -4,6 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "_server")]
+use crate::env::credentials::ProviderError;
+
 /// Why a store gave no reply.
 #[derive(Clone, Debug)]
 pub struct StoreError {
@@ -113,6 +116,16 @@ impl StoreError {
     pub fn unreachable(mut self) -> Self {
         self.reach = Reach::Unreachable;
         self
+    }
+
+    /// The error of a connection whose provider of credentials returned none.
+    #[cfg(feature = "_server")]
+    pub(crate) fn no_credentials(what: &str, error: ProviderError) -> Self {
+        let message = format!("{what}: {error}");
+        Self {
+            source: error.into_source().map(Arc::from),
+            ..Self::new(StoreErrorKind::Unavailable, message).here()
+        }
     }
 
     #[cfg(feature = "_server")]

@@ -17,7 +17,8 @@ pub fn assert_discreet(error: &(dyn StdError + 'static)) {
     assert_no_marker(&chain(error));
 }
 
-pub(super) fn assert_no_marker(text: &str) {
+/// Panics where a text has what nobody may read in a log.
+pub fn assert_no_marker(text: &str) {
     for marker in MARKERS {
         assert!(!text.contains(marker), "{marker} is in: {text}");
     }

@@ -19,6 +19,7 @@ use super::error_kind::SqlErrorKind;
 use super::reply::StatementReply;
 use super::statement::{Statement, StatementTemplate};
 use super::transaction::SqlConnection;
+use crate::env::credentials::Credentials;
 use crate::store::Finding;
 
 /// A connection to the database.
@@ -368,6 +369,16 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
     ) -> Option<PgConnectOptions> {
         let _ = options;
         None
+    }
+
+    /// The options with other credentials, if the database has users.
+    #[doc(hidden)]
+    fn with_credentials(
+        options: <<Self::Db as Database>::Connection as Connection>::Options,
+        credentials: Credentials,
+    ) -> <<Self::Db as Database>::Connection as Connection>::Options {
+        let _ = credentials;
+        options
     }
 
     /// The warning for an operator about the transport to the server.

@@ -11,12 +11,14 @@ use super::failure::unfit;
 use super::hit_rate::HitRate;
 #[cfg(feature = "postgres")]
 use super::listen_notify::{self, ListenNotify};
+use super::login::Login;
 use super::pool::ConnectionPool;
 use super::source::SqlSource;
 #[cfg(feature = "sqlite")]
 use super::sqlite::group_commit::GroupCommit;
 use super::state::{SqlStore, SqlStoreState};
 use super::statement_texts::Statements;
+use crate::env::credentials::CredentialsProvider;
 use crate::record::HEADER;
 use crate::store::server_clock::ServerClock;
 use crate::store::{StoreError, StoreErrorKind};
@@ -39,6 +41,7 @@ pub struct SqlStoreBuilder<B: Backend> {
     table: String,
     connections: usize,
     response_timeout: Duration,
+    credentials: Option<CredentialsProvider>,
     max_record_bytes: usize,
     #[cfg(feature = "postgres")]
     notify: bool,
@@ -83,6 +86,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
             table: TABLE.to_owned(),
             connections: 8,
             response_timeout: Duration::from_secs(2),
+            credentials: None,
             max_record_bytes: 64 << 20,
             #[cfg(feature = "postgres")]
             notify: false,
@@ -159,11 +163,22 @@ impl<B: Backend> SqlStoreBuilder<B> {
         #[cfg(feature = "sqlite")]
         let group_commit =
             B::group_commit(&options).map(|options| Arc::new(GroupCommit::new(options)));
+        let transport = B::transport(&options);
+        #[cfg(feature = "postgres")]
+        let listen_notify = B::notifications(&options)
+            .filter(|_| self.notify)
+            .map(|options| {
+                let credentials = self.credentials.clone();
+                let login = Login::new(options, credentials, self.response_timeout);
+                ListenNotify::new(login, &self.table, self.response_timeout)
+            });
+        let login = Login::<B>::new(options, self.credentials, self.response_timeout);
+        let login = Arc::new(login);
         let observers = Arc::default();
         let clock = ServerClock::new(&observers);
         let pool = |most: (usize, usize)| {
             let pool = ConnectionPool::<B>::new(
-                options.clone(),
+                Arc::clone(&login),
                 most,
                 self.response_timeout,
                 Arc::clone(&clock),
@@ -172,7 +187,6 @@ impl<B: Backend> SqlStoreBuilder<B> {
             let pool = pool.grouped(group_commit.clone());
             Arc::new(pool)
         };
-        let transport = B::transport(&options);
         let store_pool = pool((self.connections, self.connections.div_ceil(8)));
         let mut conn = store_pool.open(WHAT).await?;
         let looking = async {
@@ -213,9 +227,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
             hit_rate: HitRate::new(),
             observers,
             #[cfg(feature = "postgres")]
-            listen_notify: B::notifications(&options)
-                .filter(|_| self.notify)
-                .map(|options| ListenNotify::new(options, &self.table, self.response_timeout)),
+            listen_notify,
             one_table: match schema {
                 Some(_) => B::ONE_TABLE.replace("{name}", &self.table),
                 None => String::new(),
@@ -229,8 +241,29 @@ impl<B: Backend> SqlStoreBuilder<B> {
     }
 }
 
+macro_rules! credentials {
+    () => {
+        /// The provider of the credentials of each connection, in place of those of the URL or the options.
+        ///
+        /// For passwords that change, and tokens that expire: see [`credentials`](crate::credentials). It may take half
+        /// of the [`response_timeout`](Self::response_timeout). A pool of the application needs its own:
+        /// `Pool::set_connect_options`.
+        pub fn credentials(mut self, provider: impl Into<CredentialsProvider>) -> Self {
+            self.credentials = Some(provider.into());
+            self
+        }
+    };
+}
+
+#[cfg(feature = "mysql")]
+impl SqlStoreBuilder<super::mysql::MySql> {
+    credentials!();
+}
+
 #[cfg(feature = "postgres")]
 impl SqlStoreBuilder<super::postgres::Postgres> {
+    credentials!();
+
     /// Whether completions, releases and resolutions notify waiting calls by `NOTIFY`. Default: no.
     ///
     /// Then waiting calls need not poll at intervals of up to 500 ms. All stores on a table must agree.

@@ -2,6 +2,7 @@
 
 use super::backend::SqlDriver;
 use super::error_kind::SqlErrorKind;
+use crate::env::credentials::ProviderError;
 use crate::store::{Reach, StoreError, StoreErrorKind};
 
 /// Whether the connection is unusable.
@@ -14,9 +15,35 @@ pub(crate) fn error_kind<B: SqlDriver>(error: &sqlx::Error) -> Option<SqlErrorKi
     error.as_database_error().map(B::error_kind)
 }
 
+fn into_provider_error(error: sqlx::Error) -> Result<ProviderError, sqlx::Error> {
+    match error {
+        sqlx::Error::Configuration(error) => match error.downcast() {
+            Ok(error) => Ok(*error),
+            Err(error) => Err(sqlx::Error::Configuration(error)),
+        },
+        error => Err(error),
+    }
+}
+
+/// The error of a store whose server has let the provider's user in before.
+///
+/// Its password is being changed, so that the operation may be sent again.
+pub(crate) fn login_error<B: SqlDriver>(what: &str) -> StoreError {
+    let message = format!(
+        "{what}: {} refuses the credentials of the provider, also those of a second call of it; see what it takes them \
+         from, and the password of the user",
+        B::NAME
+    );
+    StoreError::new(StoreErrorKind::Unavailable, message).answered()
+}
+
 /// The error for the engine. `what` is the operation, as in "a claim".
 pub(crate) fn store_error<B: SqlDriver>(what: &str, error: sqlx::Error) -> StoreError {
     use StoreErrorKind::{Full, Protocol, Refused, Unavailable};
+    let error = match into_provider_error(error) {
+        Ok(error) => return StoreError::no_credentials(what, error),
+        Err(error) => error,
+    };
     let (kind, advice) = match error_kind::<B>(&error) {
         Some(SqlErrorKind::Collision) => (
             Unavailable,
@@ -159,7 +186,7 @@ pub(crate) fn not_usable<B: SqlDriver>(what: &str, error: sqlx::Error) -> StoreE
 /// The error of an unsuitable server. The problem is a sentence of this crate.
 pub(crate) fn unfit<B: SqlDriver>(what: &str, error: sqlx::Error) -> StoreError {
     match error {
-        sqlx::Error::Configuration(problem) => {
+        sqlx::Error::Configuration(problem) if !problem.is::<ProviderError>() => {
             StoreError::new(StoreErrorKind::Refused, format!("{what}: {problem}"))
         }
         error => store_error::<B>(what, error),

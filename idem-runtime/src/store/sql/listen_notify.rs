@@ -8,11 +8,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
+use sqlx::postgres::{PgListener, PgPoolOptions};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::failure::store_error;
+use super::login::Login;
 use super::postgres::Postgres;
 use super::primary_key::{PrimaryKey, from_hex, primary_key};
 use crate::identity::operation::RecordKey;
@@ -22,7 +23,7 @@ const WHAT: &str = "listening";
 
 /// The change notifications of a store.
 pub(super) struct ListenNotify {
-    options: PgConnectOptions,
+    login: Login<Postgres>,
     channel: String,
     patience: Duration,
     watchers: Watchers,
@@ -73,11 +74,11 @@ pub(super) fn notify_suffix(table: &str) -> String {
 }
 
 impl ListenNotify {
-    pub(super) fn new(options: PgConnectOptions, table: &str, patience: Duration) -> Self {
+    pub(super) fn new(login: Login<Postgres>, table: &str, patience: Duration) -> Self {
         let keys = Arc::new(WatchedKeys::default());
         let feed: Weak<dyn Feed> = Arc::downgrade(&keys) as Weak<dyn Feed>;
         Self {
-            options,
+            login,
             channel: channel(table),
             patience,
             watchers: Watchers::fed_by(feed),
@@ -101,13 +102,14 @@ impl ListenNotify {
         if listens.as_ref().is_some_and(|task| !task.is_finished()) {
             return Ok(());
         }
-        let connecting = async {
+        let channel = &self.channel;
+        let connecting = self.login.log_in(|options| async move {
             let pool = PgPoolOptions::new().max_connections(1);
-            let pool = pool.connect_lazy_with(self.options.clone());
+            let pool = pool.connect_lazy_with(options);
             let mut listener = PgListener::connect_with(&pool).await?;
-            listener.listen(&self.channel).await?;
+            listener.listen(channel).await?;
             Ok(listener)
-        };
+        });
         let Ok(listener) = timeout(self.patience, connecting).await else {
             let message = format!("{WHAT}: no reply of PostgreSQL within {:?}", self.patience);
             return Err(StoreError::new(StoreErrorKind::Unavailable, message));

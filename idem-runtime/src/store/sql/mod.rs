@@ -98,6 +98,7 @@ mod in_transaction;
 #[cfg(feature = "postgres")]
 mod listen_notify;
 mod listing;
+mod login;
 mod macros;
 mod migrate;
 #[cfg(feature = "mysql")]

@@ -18,6 +18,7 @@ use super::reply::StatementReply;
 use super::script::{with_calls, with_literals};
 use super::statement::{Statement, StatementKind, StatementTemplate};
 use super::transaction::SqlConnection;
+use crate::env::credentials::Credentials;
 use crate::store::{Finding, transport};
 
 /// MySQL 8.0 or newer, MariaDB 10.6 or newer.
@@ -233,6 +234,18 @@ impl SqlDriver for MySql {
             ));
         }
         Ok(warnings)
+    }
+
+    fn with_credentials(
+        options: MySqlConnectOptions,
+        credentials: Credentials,
+    ) -> MySqlConnectOptions {
+        let (user, password) = credentials.into_parts();
+        let options = options.password(&password);
+        match user {
+            Some(user) => options.username(&user),
+            None => options,
+        }
     }
 
     fn transport(options: &MySqlConnectOptions) -> Option<String> {

@@ -15,10 +15,11 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::argument::Argument;
-use super::backend::{Conn, Options, SqlDriver};
+use super::backend::{Conn, SqlDriver};
 use super::collision::{COLLISIONS, collided, pause};
 use super::error_kind::SqlErrorKind;
-use super::failure::{broken, error_kind, store_error};
+use super::failure::{broken, error_kind, login_error, store_error};
+use super::login::Login;
 use super::permits::{ConnectionPermit, NoPermit, PermitQueue, Turn};
 use super::priority::Priority;
 use super::read_batch::queue::ReadBatcher;
@@ -54,7 +55,7 @@ struct IdleConnections<B: SqlDriver> {
 
 /// A set of connections, made when they are needed.
 pub(crate) struct ConnectionPool<B: SqlDriver> {
-    options: Options<B>,
+    login: Arc<Login<B>>,
     /// As [`SqlDriver::is_unnamed`].
     unnamed: bool,
     idle: Mutex<IdleConnections<B>>,
@@ -79,14 +80,14 @@ impl<B: SqlDriver> fmt::Debug for ConnectionPool<B> {
 impl<B: SqlDriver> ConnectionPool<B> {
     /// `reserved` of at most `most` connections are for statements that end or keep a claim.
     pub(crate) fn new(
-        options: Options<B>,
+        login: Arc<Login<B>>,
         (most, reserved): (usize, usize),
         response_timeout: Duration,
         clock: Arc<ServerClock>,
     ) -> Self {
         Self {
-            unnamed: B::is_unnamed(&options),
-            options,
+            unnamed: B::is_unnamed(&login.options),
+            login,
             idle: Mutex::new(IdleConnections {
                 connections: Vec::new(),
                 last_reply: Instant::now(),
@@ -184,7 +185,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
         // Each part has a time limit of its own, so that a slow one leaves enough time for the next.
         let connection = match timeout(self.response_timeout, self.connection()).await {
             Ok(Ok(connection)) => connection,
-            Ok(Err(error)) => return ControlFlow::Break(Err(failure::<B>(what, error))),
+            Ok(Err(error)) => return ControlFlow::Break(Err(self.failure(what, error))),
             Err(_) => return ControlFlow::Break(Err((None, self.silence(what)))),
         };
         if let Priority::Claim(admission) = priority {
@@ -211,11 +212,20 @@ impl<B: SqlDriver> ConnectionPool<B> {
         let mut attempt = pin!(self.attempt(connection, statement, arguments));
         let outcome = match timeout(self.response_timeout, attempt.as_mut()).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(failure::<B>(what, error)),
+            Ok(Err(error)) => Err(self.failure(what, error)),
             Err(_) => Err((None, self.silence(what))),
         };
         drop::<ConnectionPermit>(permit);
         outcome
+    }
+
+    fn failure(&self, what: &str, error: sqlx::Error) -> (Option<SqlErrorKind>, StoreError) {
+        let kind = error_kind::<B>(&error);
+        let error = match kind {
+            Some(SqlErrorKind::Login) if self.login.changes() => login_error::<B>(what),
+            _ => store_error::<B>(what, error),
+        };
+        (kind, error)
     }
 
     fn no_permit(&self, what: &str, none: &NoPermit) -> StoreError {
@@ -407,7 +417,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
     async fn connect(&self) -> Result<Conn<B>, sqlx::Error> {
         let mut collisions = 1;
         loop {
-            match Conn::<B>::connect_with(&self.options).await {
+            match self.login.connect().await {
                 Err(error) if collided::<B>(&error, collisions) => {
                     pause(collisions).await;
                     collisions += 1;
@@ -450,8 +460,4 @@ async fn run_unnamed<B: SqlDriver>(
             Err(error)
         }
     }
-}
-
-fn failure<B: SqlDriver>(what: &str, error: sqlx::Error) -> (Option<SqlErrorKind>, StoreError) {
-    (error_kind::<B>(&error), store_error::<B>(what, error))
 }

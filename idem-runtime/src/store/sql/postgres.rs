@@ -22,6 +22,7 @@ use super::macros::{batched, prepared, scripts, several};
 use super::reply::StatementReply;
 use super::statement::{SqlText, Statement, StatementKind, StatementTemplate};
 use super::transaction::SqlConnection;
+use crate::env::credentials::Credentials;
 use crate::store::{Finding, transport};
 
 /// PostgreSQL 12 or newer.
@@ -266,6 +267,15 @@ impl SqlDriver for Postgres {
             ));
         }
         Ok(warnings)
+    }
+
+    fn with_credentials(options: PgConnectOptions, credentials: Credentials) -> PgConnectOptions {
+        let (user, password) = credentials.into_parts();
+        let options = options.password(&password);
+        match user {
+            Some(user) => options.username(&user),
+            None => options,
+        }
     }
 
     fn transport(options: &PgConnectOptions) -> Option<String> {

@@ -6,6 +6,7 @@
 mod busy;
 mod connections;
 mod counts;
+mod credentials;
 mod files;
 mod fixture;
 mod group_commit;

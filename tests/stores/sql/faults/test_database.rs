@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, TestDir};
+use idem_runtime::credentials::CredentialsProvider;
 use idem_runtime::store::sql::{Backend, MySql, Postgres, SqlStore, SqlStoreBuilder, Sqlite};
 use idem_tests::shop::{PATIENCE, patiently};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, SqliteConnection};
@@ -70,7 +71,7 @@ pub(crate) trait Kind: Backend {
 }
 
 /// A kind of database that is a server.
-pub(crate) trait Server: Kind {
+pub(crate) trait Server: Kind + Sized {
     const POSTGRES: bool;
 
     /// A server for one test.
@@ -81,6 +82,12 @@ pub(crate) trait Server: Kind {
 
     /// A connection that has executed this.
     async fn hold_by(url: &str, sql: &'static str) -> Held;
+
+    /// The settings of a store with this provider.
+    fn provided(
+        store: SqlStoreBuilder<Self>,
+        provider: CredentialsProvider,
+    ) -> SqlStoreBuilder<Self>;
 }
 
 #[derive(Debug)]
@@ -173,6 +180,13 @@ impl Server for Postgres {
     async fn hold_by(url: &str, sql: &'static str) -> Held {
         holding::<PgConnection>(url, sql).await
     }
+
+    fn provided(
+        store: SqlStoreBuilder<Self>,
+        provider: CredentialsProvider,
+    ) -> SqlStoreBuilder<Self> {
+        store.credentials(provider)
+    }
 }
 
 impl Kind for MySql {
@@ -213,6 +227,13 @@ impl Server for MySql {
 
     async fn hold_by(url: &str, sql: &'static str) -> Held {
         holding::<MySqlConnection>(url, sql).await
+    }
+
+    fn provided(
+        store: SqlStoreBuilder<Self>,
+        provider: CredentialsProvider,
+    ) -> SqlStoreBuilder<Self> {
+        store.credentials(provider)
     }
 }
 

@@ -1,0 +1,136 @@
+//! Credentials of connections, and the provider that is called for them.
+
+use std::error::Error;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+/// The password of a connection, with or without a user name.
+///
+/// `Debug` shows neither.
+///
+/// ```
+/// use idem_runtime::credentials::Credentials;
+///
+/// let credentials = Credentials::new("secret").user("payments");
+/// assert_eq!(format!("{credentials:?}"), "Credentials { .. }");
+/// ```
+#[derive(Clone)]
+pub struct Credentials {
+    user: Option<String>,
+    password: String,
+}
+
+impl Credentials {
+    /// A password, for the user of the URL.
+    #[must_use]
+    pub fn new(password: impl Into<String>) -> Self {
+        Self {
+            user: None,
+            password: password.into(),
+        }
+    }
+
+    /// The name of the user, in place of the one in the URL.
+    #[must_use]
+    pub fn user(mut self, user: impl Into<String>) -> Self {
+        self.user = Some(user.into());
+        self
+    }
+
+    pub(crate) fn into_parts(self) -> (Option<String>, String) {
+        (self.user, self.password)
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").finish_non_exhaustive()
+    }
+}
+
+type Provided = Result<Credentials, Box<dyn Error + Send + Sync>>;
+type Providing = Pin<Box<dyn Future<Output = Provided> + Send>>;
+
+/// An async function that returns the credentials of the next connection.
+///
+/// Every such function is one: `Fn() -> impl Future<Output = Result<Credentials, E>>`. Clones share it. See
+/// [the module](crate::credentials).
+#[derive(Clone)]
+pub struct CredentialsProvider(Arc<dyn Fn() -> Providing + Send + Sync>);
+
+impl<F, Fut, E> From<F> for CredentialsProvider
+where
+    F: Fn() -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Credentials, E>> + Send + 'static,
+    E: Into<Box<dyn Error + Send + Sync>>,
+{
+    fn from(provider: F) -> Self {
+        Self(Arc::new(move || {
+            let provided = provider();
+            Box::pin(async move { provided.await.map_err(Into::into) })
+        }))
+    }
+}
+
+impl CredentialsProvider {
+    /// Calls the provider, which may take half of the time of a connection attempt.
+    pub(crate) async fn credentials(
+        &self,
+        connect_timeout: Duration,
+    ) -> Result<Credentials, ProviderError> {
+        let patience = connect_timeout / 2;
+        match timeout(patience, (self.0)()).await {
+            Ok(provided) => provided.map_err(|error| ProviderError {
+                message: PROVIDER_FAILED.to_owned(),
+                source: Some(error),
+            }),
+            Err(_) => Err(ProviderError {
+                message: format!(
+                    "the provider of credentials returned none within {patience:?}; let it keep them, or raise the \
+                     time limit of a connection"
+                ),
+                source: None,
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for CredentialsProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CredentialsProvider")
+            .finish_non_exhaustive()
+    }
+}
+
+/// The error of a provider that returned no credentials.
+#[derive(Debug)]
+pub(crate) struct ProviderError {
+    message: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl ProviderError {
+    /// The provider's own error.
+    pub(crate) fn into_source(self) -> Option<Box<dyn Error + Send + Sync>> {
+        self.source
+    }
+}
+
+const PROVIDER_FAILED: &str =
+    "the provider of credentials failed; see its own error, and what it takes them from";
+
+impl fmt::Display for ProviderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for ProviderError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_ref().map(|source| &**source as _)
+    }
+}

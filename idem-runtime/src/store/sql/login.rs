@@ -1,0 +1,69 @@
+//! The options of a connection, and the credentials that it is made with.
+
+use std::time::Duration;
+
+use sqlx::Connection as _;
+
+use super::backend::{Conn, Options, SqlDriver};
+use super::error_kind::SqlErrorKind;
+use super::failure::error_kind;
+use crate::env::credentials::CredentialsProvider;
+
+/// How connections to a database log in.
+pub(crate) struct Login<B: SqlDriver> {
+    pub(super) options: Options<B>,
+    /// In place of the user and the password of the options.
+    credentials: Option<CredentialsProvider>,
+    /// How long a connection may take.
+    patience: Duration,
+}
+
+impl<B: SqlDriver> Login<B> {
+    pub(super) fn new(
+        options: Options<B>,
+        credentials: Option<CredentialsProvider>,
+        patience: Duration,
+    ) -> Self {
+        Self {
+            options,
+            credentials,
+            patience,
+        }
+    }
+
+    /// Whether a refused login may be let in later, with other credentials.
+    pub(super) fn changes(&self) -> bool {
+        self.credentials.is_some()
+    }
+
+    pub(super) async fn connect(&self) -> Result<Conn<B>, sqlx::Error> {
+        self.log_in(|options| async move { Conn::<B>::connect_with(&options).await })
+            .await
+    }
+
+    /// Connects by these options; once more, with the credentials of another call, if the server refuses the first ones.
+    pub(super) async fn log_in<T, F>(
+        &self,
+        connect: impl Fn(Options<B>) -> F,
+    ) -> Result<T, sqlx::Error>
+    where
+        F: Future<Output = Result<T, sqlx::Error>>,
+    {
+        let Some(provider) = &self.credentials else {
+            return connect(self.options.clone()).await;
+        };
+        match connect(self.provided(provider).await?).await {
+            Err(error) if error_kind::<B>(&error) == Some(SqlErrorKind::Login) => {
+                connect(self.provided(provider).await?).await
+            }
+            connected => connected,
+        }
+    }
+
+    async fn provided(&self, provider: &CredentialsProvider) -> Result<Options<B>, sqlx::Error> {
+        match provider.credentials(self.patience).await {
+            Ok(credentials) => Ok(B::with_credentials(self.options.clone(), credentials)),
+            Err(error) => Err(sqlx::Error::Configuration(error.into())),
+        }
+    }
+}
