@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Client;
-
 use super::batches::Batches;
 use super::cluster::Cluster;
 use super::core::RedisCore;
 use super::durability::Durability;
+use super::endpoint::Endpoint;
 use super::limits::Limits;
 use super::link::Target;
 use super::notify::Subscribers;
@@ -18,6 +17,7 @@ use super::server::{ConnectionSettings, RedisServer};
 use super::source::{Deployment, RedisSource, SourceOptions};
 use super::store::RedisStore;
 use super::topology::Topology;
+use crate::env::credentials::CredentialsProvider;
 use crate::store::StoreError;
 use crate::store::server_clock::ServerClock;
 
@@ -123,6 +123,25 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// The provider of the credentials of each connection to a server, in place of those of the URL.
+    ///
+    /// For passwords that change, and tokens that expire: see [`credentials`](crate::credentials). A connection whose
+    /// credentials expire while it lives (`NOAUTH`) is replaced, and its command sent again. The provider may take half
+    /// of the [`connect_timeout`](Self::connect_timeout).
+    pub fn credentials(mut self, provider: impl Into<CredentialsProvider>) -> Self {
+        self.options.credentials = Some(provider.into());
+        self
+    }
+
+    /// The same for the connections to the sentinels, in place of [`sentinel_credentials`](Self::sentinel_credentials).
+    pub fn sentinel_credentials_provider(
+        mut self,
+        provider: impl Into<CredentialsProvider>,
+    ) -> Self {
+        self.options.sentinel_credentials = Some(provider.into());
+        self
+    }
+
     /// User and password of the sentinels, where they require any.
     ///
     /// Those of the URL are the server's.
@@ -177,14 +196,14 @@ impl RedisStoreBuilder {
             settings(BACKGROUND_WAIT_CONNECTIONS),
         );
         let observers = Arc::default();
-        let cluster = |seeds: &[Client], settings| {
+        let cluster = |seeds: &[Endpoint], settings| {
             let cluster = Cluster::new(seeds, settings, &observers)?;
             Ok::<_, StoreError>(Topology::Cluster(Box::new(cluster)))
         };
         let deployment = self.source.resolve(&self.options)?;
         let transport = deployment.warning();
         let (target, mut seeds) = match deployment {
-            Deployment::Server(client) => (Some(Target::Server(client)), Vec::new()),
+            Deployment::Server(server) => (Some(Target::Server(server)), Vec::new()),
             Deployment::Sentinels(sentinels) => (Some(Target::Primary(sentinels)), Vec::new()),
             Deployment::Cluster(seeds) => (None, seeds),
         };
@@ -199,8 +218,8 @@ impl RedisStoreBuilder {
             let found_server = Server::probe(&server, &options).await?;
             match target {
                 // One of a cluster's nodes: it knows the others, which are queried instead.
-                Target::Server(client) if found_server.is_cluster() => {
-                    seeds.push(Client::clone(client));
+                Target::Server(node) if found_server.is_cluster() => {
+                    seeds.push(Endpoint::clone(node));
                 }
                 _ => {
                     found = Some((

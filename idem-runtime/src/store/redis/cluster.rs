@@ -12,14 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::{Client, ConnectionInfo, RedisError, Value};
+use redis::{Client, RedisError, Value};
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
 use self::redirect::{Redirect, is_doubtful, nameless, redirect};
 use self::slots::{Slots, slot};
-use super::address::{Address, client_at};
+use super::address::Address;
 use super::durability::WriteConcern;
+use super::endpoint::Endpoint;
 use super::failure::Failure;
 use super::link::{RoutedCommand, Target};
 use super::server::{ConnectionSettings, RedisServer};
@@ -40,7 +41,7 @@ const HEAD_START: Duration = Duration::from_millis(100);
 /// The nodes of a cluster.
 pub(super) struct Cluster {
     /// Settings of a connection to a node; the address is filled in.
-    node: ConnectionInfo,
+    node: Endpoint,
     /// Nodes to query when no known node answers.
     seeds: Vec<Address>,
     settings: ConnectionSettings,
@@ -68,13 +69,13 @@ struct ClusterState {
 impl Cluster {
     /// A cluster with these known nodes.
     pub(super) fn new(
-        seeds: &[Client],
+        seeds: &[Endpoint],
         settings: ConnectionSettings,
         observers: &Arc<Observers>,
     ) -> Result<Self, StoreError> {
-        let infos = seeds.iter().map(Client::get_connection_info);
-        let addresses: Vec<_> = infos.clone().filter_map(Address::of).collect();
-        match infos.clone().next() {
+        let infos = seeds.iter().map(|seed| seed.get_connection_info());
+        let addresses: Vec<_> = infos.filter_map(Address::of).collect();
+        match seeds.first() {
             Some(node) if !addresses.is_empty() => Ok(Self {
                 node: node.clone(),
                 seeds: addresses,
@@ -215,9 +216,9 @@ impl Cluster {
         self.slots().map_or(0, |slots| slots.number())
     }
 
-    /// A client of the node at this address.
-    pub(super) fn client(&self, at: &Address) -> Result<Client, StoreError> {
-        client_at(&self.node, at)
+    /// The node at this address.
+    pub(super) fn endpoint(&self, at: &Address) -> Result<Endpoint, StoreError> {
+        self.node.at(at)
     }
 
     fn slots(&self) -> Option<Arc<Slots>> {
@@ -233,7 +234,7 @@ impl Cluster {
         if let Some(node) = self.lock().nodes.get(at) {
             return Ok(Arc::clone(node));
         }
-        let target = Target::Server(Box::new(self.client(at)?));
+        let target = Target::Server(Box::new(self.endpoint(at)?));
         let clock = ServerClock::new(&self.observers);
         let node = Arc::new(RedisServer::new(&target, self.settings, clock));
         Ok(Arc::clone(

@@ -33,7 +33,7 @@ use super::limits::Limits;
 use super::reply::time_of;
 use crate::store::pace::Crowded;
 use crate::store::server_clock::ServerClock;
-use crate::store::{Admission, StoreError};
+use crate::store::{Admission, StoreError, StoreErrorKind};
 
 /// Consecutive time-outs after which a connection is dropped.
 ///
@@ -131,7 +131,7 @@ impl Link {
             self.read_time(&live, pending.began, &reply);
         }
         self.count_reply(&live, pending.replies, reply.as_ref().err());
-        reply
+        reply.map_err(|failure| self.expired(failure))
     }
 
     /// The connection, if there is a usable one.
@@ -183,8 +183,30 @@ impl Link {
 
     fn is_unusable(&self, live: &LiveConnection, error: &RedisError) -> bool {
         breaks_connection(error)
+            || self.has_expired(error)
             || is_replica_error(error)
                 && (self.target.is_elected() || live.since.elapsed() >= REPLICA_AGE)
+    }
+
+    /// Whether the credentials of the connection have expired, and the next one has others.
+    fn has_expired(&self, error: &RedisError) -> bool {
+        error.code() == Some("NOAUTH") && self.target.changes_credentials()
+    }
+
+    /// The failure of a command that was not executed because the credentials of its connection have expired.
+    fn expired(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::Reply(error) if self.has_expired(&error) => {
+                let message = format!(
+                    "connecting to Redis at {}: the credentials of the connection have expired; the next one has those \
+                     of another call of the provider",
+                    self.target.place()
+                );
+                let error = StoreError::new(StoreErrorKind::Unavailable, message);
+                Failure::Connect(error.answered())
+            }
+            failure => failure,
+        }
     }
 
     /// Counts a time-out, if no reply arrived since `replies` was read. A connection that replies to other commands
@@ -351,7 +373,7 @@ impl Future for Exchange<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let reply = one_reply(ready!(Pin::new(&mut self.replies).poll(cx)));
         (self.link).count_reply(&self.live, self.before, reply.as_ref().err());
-        Poll::Ready(reply)
+        Poll::Ready(reply.map_err(|failure| self.link.expired(failure)))
     }
 }
 

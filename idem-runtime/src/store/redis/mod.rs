@@ -10,6 +10,7 @@ mod cluster;
 mod complete;
 mod core;
 mod durability;
+mod endpoint;
 mod failure;
 mod front;
 mod limits;

@@ -8,14 +8,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::{Client, ConnectionInfo};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use self::election::Election;
 use self::failover::FailoverListeners;
 use self::query::{Primary, query, unavailable};
-use super::address::client_at;
+use super::endpoint::Endpoint;
 use super::limits::Limits;
 use crate::store::StoreError;
 
@@ -28,15 +27,15 @@ pub(super) struct Sentinels(Arc<SentinelGroup>);
 
 /// The state that the clones of [`Sentinels`] share.
 struct SentinelGroup {
-    sentinels: Vec<Client>,
+    sentinels: Vec<Endpoint>,
     /// Settings of a connection to a server; the address is filled in.
-    server: ConnectionInfo,
+    server: Endpoint,
     election: Arc<Election>,
     listeners: Mutex<FailoverListeners>,
 }
 
 impl Sentinels {
-    pub(super) fn new(sentinels: Vec<Client>, service: String, server: ConnectionInfo) -> Self {
+    pub(super) fn new(sentinels: Vec<Endpoint>, service: String, server: Endpoint) -> Self {
         Self(Arc::new(SentinelGroup {
             sentinels,
             server,
@@ -45,12 +44,11 @@ impl Sentinels {
         }))
     }
 
-    pub(super) fn clients(&self) -> &[Client] {
+    pub(super) fn sentinels(&self) -> &[Endpoint] {
         &self.0.sentinels
     }
 
-    #[cfg(test)]
-    pub(super) fn server(&self) -> &ConnectionInfo {
+    pub(super) fn server(&self) -> &Endpoint {
         &self.0.server
     }
 
@@ -63,12 +61,12 @@ impl Sentinels {
     ///
     /// A sentinel that is cut off from the others does not know that it is late, and at first only the sentinel that
     /// leads a failover knows of it.
-    pub(super) async fn primary(&self, limits: Limits) -> Result<Client, StoreError> {
+    pub(super) async fn primary(&self, limits: Limits) -> Result<Endpoint, StoreError> {
         self.listen(limits);
         let mut queries = JoinSet::new();
-        for client in &self.0.sentinels {
+        for sentinel in &self.0.sentinels {
             queries.spawn(query(
-                client.clone(),
+                sentinel.clone(),
                 self.0.election.service().to_owned(),
                 limits,
             ));
@@ -99,7 +97,7 @@ impl Sentinels {
         match best {
             Some(primary) => {
                 self.0.election.elect(&primary, replies >= most)?;
-                client_at(&self.0.server, &primary.address)
+                self.0.server.at(&primary.address)
             }
             None => Err(failure.unwrap_or_else(|| unavailable("no sentinel answered in time"))),
         }

@@ -4,7 +4,9 @@ use std::fmt;
 
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError};
 
+use super::endpoint::Endpoint;
 use super::sentinel::Sentinels;
+use crate::env::credentials::CredentialsProvider;
 use crate::store::{StoreError, StoreErrorKind, transport};
 
 /// The address of a Redis: a URL, or a client of the application.
@@ -79,19 +81,19 @@ impl From<Client> for RedisSource {
 /// A resolved source: one server, or what leads to it.
 pub(super) enum Deployment {
     /// A server, or a node of a cluster.
-    Server(Box<Client>),
+    Server(Box<Endpoint>),
     Sentinels(Sentinels),
     /// Some nodes of a cluster.
-    Cluster(Vec<Client>),
+    Cluster(Vec<Endpoint>),
 }
 
 impl Deployment {
     /// The operator's warning about the transport, if there is one.
     pub(super) fn warning(&self) -> Option<String> {
-        let is_open = |client: &Client| is_open(client.get_connection_info().addr());
+        let is_open = |endpoint: &Endpoint| is_open(endpoint.get_connection_info().addr());
         let open = match self {
-            Self::Server(client) => is_open(client),
-            Self::Sentinels(sentinels) => sentinels.clients().iter().any(is_open),
+            Self::Server(endpoint) => is_open(endpoint),
+            Self::Sentinels(sentinels) => sentinels.sentinels().iter().any(is_open),
             Self::Cluster(seeds) => seeds.iter().any(is_open),
         };
         let instead = "write `rediss://` (feature `redis-tls`), or go through a tunnel";
@@ -109,6 +111,10 @@ fn is_open(address: &ConnectionAddr) -> bool {
 pub(super) struct SourceOptions {
     /// User and password of the sentinels.
     pub(super) sentinel: Option<(Option<String>, String)>,
+    /// In place of the user and the password of the URL or the client.
+    pub(super) credentials: Option<CredentialsProvider>,
+    /// In place of the user and the password of the sentinels.
+    pub(super) sentinel_credentials: Option<CredentialsProvider>,
     #[cfg(feature = "redis-tls")]
     pub(super) tls: super::tls::Tls,
 }
@@ -124,7 +130,7 @@ impl RedisSource {
         Ok(match self.0 {
             SourceKind::Url(url) => resolve_url(&url, options)?,
             SourceKind::Client(client) => {
-                Deployment::Server(Box::new(options.client(client.get_connection_info())?))
+                Deployment::Server(Box::new(options.server(client.get_connection_info())?))
             }
         })
     }
@@ -143,7 +149,10 @@ fn resolve_url(url: &str, options: &SourceOptions) -> Result<Deployment, StoreEr
     match (scheme, kind) {
         ("redis" | "rediss", "sentinel") => hosts.sentinels(),
         ("redis" | "rediss", "cluster") => hosts.cluster(),
-        _ => Ok(Deployment::Server(Box::new(options.client(&info(url)?)?))),
+        _ => {
+            let server = options.server(&options.server_info(url)?)?;
+            Ok(Deployment::Server(Box::new(server)))
+        }
     }
 }
 
@@ -188,12 +197,12 @@ impl<'a> MultiHostUrl<'a> {
                 }
             }
             let info = info.set_redis_settings(settings);
-            sentinels.push(self.options.client(&info)?);
+            let provider = self.options.sentinel_credentials.clone();
+            sentinels.push(Endpoint::new(self.options.client(&info)?, provider));
         }
         // The address is filled in later.
-        let server = info(&format!("{scheme}://{user}localhost/{db}{query}"))?;
-        let server = self.options.client(&server)?;
-        let server = server.get_connection_info().clone();
+        let server = format!("{scheme}://{user}localhost/{db}{query}");
+        let server = self.options.server(&self.options.server_info(&server)?)?;
         Ok(Deployment::Sentinels(Sentinels::new(
             sentinels,
             service.to_owned(),
@@ -206,8 +215,8 @@ impl<'a> MultiHostUrl<'a> {
         let scheme = self.scheme;
         let node = |host| {
             let host = with_port(host, 6_379);
-            let info = info(&format!("{scheme}://{user}{host}/{db}{query}"))?;
-            self.options.client(&info)
+            let info = format!("{scheme}://{user}{host}/{db}{query}");
+            self.options.server(&self.options.server_info(&info)?)
         };
         Ok(Deployment::Cluster(
             hosts.map(node).collect::<Result<_, _>>()?,
@@ -226,19 +235,30 @@ fn with_port(host: &str, port: u16) -> String {
 }
 
 fn info(url: &str) -> Result<ConnectionInfo, StoreError> {
-    let info = url.into_connection_info().map_err(|_| unusable())?;
-    let login = info.redis_settings();
-    if login.username().is_some_and(|user| !user.is_empty()) && login.password().is_none() {
-        return Err(StoreError::new(
-            StoreErrorKind::Refused,
-            "the Redis URL names a user without a password, and would be connected to as another, the \
-             default user; write `user:password@`, with any password for a user that has none",
-        ));
-    }
-    Ok(info)
+    url.into_connection_info().map_err(|_| unusable())
 }
 
 impl SourceOptions {
+    /// The settings of the server's connections.
+    fn server_info(&self, url: &str) -> Result<ConnectionInfo, StoreError> {
+        let info = info(url)?;
+        let login = info.redis_settings();
+        let is_named = login.username().is_some_and(|user| !user.is_empty());
+        if is_named && login.password().is_none() && self.credentials.is_none() {
+            return Err(StoreError::new(
+                StoreErrorKind::Refused,
+                "the Redis URL names a user without a password, and would be connected to as another, the \
+             default user; write `user:password@`, with any password for a user that has none",
+            ));
+        }
+        Ok(info)
+    }
+
+    /// The server, or a node, for the store's own connections.
+    fn server(&self, info: &ConnectionInfo) -> Result<Endpoint, StoreError> {
+        Ok(Endpoint::new(self.client(info)?, self.credentials.clone()))
+    }
+
     /// A client for the store's own connections.
     #[cfg_attr(
         not(feature = "redis-tls"),

@@ -48,7 +48,7 @@ fn a_redirect_names_its_node() {
 fn cluster(seeds: &[&str]) -> Cluster {
     let seeds: Vec<_> = seeds
         .iter()
-        .map(|url| Client::open(*url).unwrap())
+        .map(|url| Endpoint::new(Client::open(*url).unwrap(), None))
         .collect();
     let limits = crate::store::redis::limits::Limits {
         connect: Duration::from_secs(1),

@@ -5,6 +5,7 @@ use redis::{Client, ConnectionAddr};
 use super::connection::Connection;
 use super::socket;
 use crate::store::redis::address::place;
+use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::failure::connect_error;
 use crate::store::redis::limits::Limits;
 use crate::store::redis::sentinel::Sentinels;
@@ -15,16 +16,16 @@ use crate::store::{StoreError, StoreErrorKind};
 #[derive(Clone)]
 pub(crate) enum Target {
     /// One server.
-    Server(Box<Client>),
+    Server(Box<Endpoint>),
     /// The server that the sentinels name as the primary.
     Primary(Sentinels),
 }
 
 impl Target {
-    /// A client of the current server, for subscriptions.
-    pub(crate) async fn client(&self, limits: Limits) -> Result<Client, StoreError> {
+    /// The current server, for subscriptions.
+    pub(crate) async fn endpoint(&self, limits: Limits) -> Result<Endpoint, StoreError> {
         match self {
-            Self::Server(client) => Ok(Client::clone(client)),
+            Self::Server(endpoint) => Ok(Endpoint::clone(endpoint)),
             Self::Primary(sentinels) => sentinels.primary(limits).await,
         }
     }
@@ -36,11 +37,11 @@ impl Target {
         known: bool,
     ) -> Result<Connection, StoreError> {
         match self {
-            Self::Server(client) => one(client, limits, known).await,
+            Self::Server(endpoint) => one(endpoint, limits, known).await,
             Self::Primary(sentinels) => {
-                let client = sentinels.primary(limits).await?;
-                let connection = one(&client, limits, known).await?;
-                is_primary(&client, connection).await
+                let endpoint = sentinels.primary(limits).await?;
+                let connection = one(&endpoint, limits, known).await?;
+                is_primary(&endpoint, connection).await
             }
         }
     }
@@ -64,8 +65,16 @@ impl Target {
     /// The place of the server, for a message.
     pub(super) fn place(&self) -> String {
         match self {
-            Self::Server(client) => place(client),
+            Self::Server(endpoint) => place(endpoint),
             Self::Primary(_) => "the address that the sentinels name".to_owned(),
+        }
+    }
+
+    /// Whether credentials that are refused may be followed by others.
+    pub(crate) fn changes_credentials(&self) -> bool {
+        match self {
+            Self::Server(endpoint) => endpoint.changes(),
+            Self::Primary(sentinels) => sentinels.server().changes(),
         }
     }
 
@@ -75,22 +84,24 @@ impl Target {
     }
 }
 
-async fn one(client: &Client, limits: Limits, known: bool) -> Result<Connection, StoreError> {
-    let wire = socket::connect(client.get_connection_info(), limits).await;
-    let connected = if let Some(wire) = wire {
-        wire.map(Connection::Wire)
-    } else {
+async fn one(endpoint: &Endpoint, limits: Limits, known: bool) -> Result<Connection, StoreError> {
+    let connect = |client: Client| async move {
+        let wire = socket::connect(client.get_connection_info(), limits).await;
+        if let Some(wire) = wire {
+            return wire.map(Connection::Wire);
+        }
         let config = limits.config();
         let connected = client.get_multiplexed_async_connection_with_config(&config);
         connected.await.map(Connection::library)
     };
+    let connected = endpoint.log_in(limits.connect, connect).await?;
     connected.map_err(|error| {
         let is_silence = error.is_timeout();
         let is_tls = matches!(
-            client.get_connection_info().addr(),
+            endpoint.get_connection_info().addr(),
             ConnectionAddr::TcpTls { .. }
         );
-        let error = connect_error(&place(client), error, known);
+        let error = connect_error(&place(endpoint), error, known);
         if is_silence && is_tls && !known {
             // A server without TLS takes the handshake for the start of a command, and waits for the rest.
             return error.with_hint("if this port does not speak TLS, write `redis://`");
@@ -102,10 +113,10 @@ async fn one(client: &Client, limits: Limits, known: bool) -> Result<Connection,
 /// Checks the role that the server itself reports.
 ///
 /// Sentinels may be late, and a server that is still being promoted refuses to write.
-async fn is_primary(client: &Client, connection: Connection) -> Result<Connection, StoreError> {
+async fn is_primary(endpoint: &Endpoint, connection: Connection) -> Result<Connection, StoreError> {
     let hello = connection.send(&|words| words.command(&[&[b"HELLO"]]), None, false);
     let hello = hello.await.and_then(|hello| hello.first.extract_error());
-    let at = place(client);
+    let at = place(endpoint);
     let hello = hello.map_err(|error| connect_error(&at, error, true))?;
     if text_pairs(hello).any(|(name, value)| name == "role" && value == "replica") {
         return Err(StoreError::new(

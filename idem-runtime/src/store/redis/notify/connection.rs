@@ -43,13 +43,16 @@ impl SubscriberConnection {
         sharded: bool,
         limits: Limits,
     ) -> Result<Self, StoreError> {
-        let client = target.client(limits).await?;
-        let opened = if sharded {
-            Self::sharded(&client, limits).await
-        } else {
-            Self::plain(&client, limits).await
+        let endpoint = target.endpoint(limits).await?;
+        let open = |client: Client| async move {
+            if sharded {
+                Self::sharded(&client, limits).await
+            } else {
+                Self::plain(&client, limits).await
+            }
         };
-        opened.map_err(|error| connect_error(&place(&client), error, true))
+        let opened = endpoint.log_in(limits.connect, open).await?;
+        opened.map_err(|error| connect_error(&place(&endpoint), error, true))
     }
 
     async fn plain(client: &Client, limits: Limits) -> RedisResult<Self> {

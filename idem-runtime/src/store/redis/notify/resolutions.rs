@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures_core::Stream as _;
 use redis::aio::{PubSubSink, PubSubStream};
-use redis::{Msg, RedisError, RedisResult, Value};
+use redis::{Client, Msg, RedisError, RedisResult, Value};
 use tokio::time::{sleep, timeout};
 
 use super::subscribers::{BroadcastSource, Subscribers};
@@ -155,11 +155,12 @@ impl ResolutionListener {
     ) -> Result<ResolutionConnection, StoreError> {
         let target = source.target(&self.channel).await?;
         let generation = target.generation();
-        let client = target.client(limits).await?;
-        let opened = timeout(limits.connect, client.get_async_pubsub()).await;
-        let opened = opened.map_err(|_| lost())?;
+        let endpoint = target.endpoint(limits).await?;
+        let open = |client: Client| async move { client.get_async_pubsub().await };
+        let opened = timeout(limits.connect, endpoint.log_in(limits.connect, open)).await;
+        let opened = opened.map_err(|_| lost())??;
         let (mut sink, stream) = opened
-            .map_err(|error| connect_error(&place(&client), error, true))?
+            .map_err(|error| connect_error(&place(&endpoint), error, true))?
             .split();
         let subscribed = timeout(limits.response, sink.subscribe(&self.channel)).await;
         let subscribed = subscribed.map_err(|_| lost())?;

@@ -239,7 +239,7 @@ impl<'a> Session<'a> {
             return Some(self.lost());
         };
         if let Err(error) = &reply
-            && is_lost(error)
+            && (is_lost(error) || self.has_expired(error))
         {
             return Some(self.lost());
         }
@@ -276,6 +276,11 @@ impl<'a> Session<'a> {
             }
         }
         None
+    }
+
+    /// Whether the credentials of the connection have expired, and the next one has others.
+    fn has_expired(&self, error: &RedisError) -> bool {
+        error.code() == Some("NOAUTH") && self.subscriptions.target.changes_credentials()
     }
 
     /// The end of a broken or silent connection.

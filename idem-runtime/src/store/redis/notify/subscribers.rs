@@ -107,7 +107,7 @@ impl BroadcastSource {
             Self::Server(target) => target.clone(),
             Self::Cluster(cluster) => {
                 let at = cluster.owner_of(name).await?;
-                Target::Server(Box::new(cluster.client(&at)?))
+                Target::Server(Box::new(cluster.endpoint(&at)?))
             }
         })
     }
@@ -135,7 +135,7 @@ impl ClusterSubscribers {
         }
         // Drop the subscribers of nodes that have left the cluster.
         nodes.retain(|at, node| self.cluster.has(at) || !node.is_idle());
-        let target = Target::Server(Box::new(self.cluster.client(&at)?));
+        let target = Target::Server(Box::new(self.cluster.endpoint(&at)?));
         let cluster = Some(Arc::clone(&self.cluster));
         let node = Arc::new(Subscriber::new(target, cluster, self.sharded, self.limits));
         nodes.insert(at, Arc::clone(&node));

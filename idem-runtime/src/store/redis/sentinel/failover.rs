@@ -15,6 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use super::election::Election;
 use super::query::query;
+use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::limits::Limits;
 
 /// Pause before a sentinel that does not answer is tried again.
@@ -37,15 +38,15 @@ impl FailoverListeners {
     pub(super) fn start(
         &mut self,
         election: &Weak<Election>,
-        sentinels: &[Client],
+        sentinels: &[Endpoint],
         limits: Limits,
     ) {
         if !self.0.is_empty() && self.0.iter().all(|task| !task.is_finished()) {
             return;
         }
         self.stop();
-        for client in sentinels {
-            let listener = listen(election.clone(), client.clone(), limits);
+        for sentinel in sentinels {
+            let listener = listen(election.clone(), sentinel.clone(), limits);
             self.0.push(tokio::spawn(listener).abort_handle());
         }
     }
@@ -63,13 +64,13 @@ impl Drop for FailoverListeners {
     }
 }
 
-async fn listen(election: Weak<Election>, client: Client, limits: Limits) {
+async fn listen(election: Weak<Election>, sentinel: Endpoint, limits: Limits) {
     loop {
-        if let Ok(Some(mut pubsub)) = timeout(limits.connect, subscribe(&client)).await {
+        if let Ok(Some(mut pubsub)) = timeout(limits.connect, subscribe(&sentinel, limits)).await {
             let mut messages = pubsub.on_message();
             loop {
                 // Before the first message, after each message, and after each silence.
-                if !catch_up(&election, &client, limits).await {
+                if !catch_up(&election, &sentinel, limits).await {
                     break;
                 }
                 let next = std::future::poll_fn(|cx| Pin::new(&mut messages).poll_next(cx));
@@ -93,7 +94,7 @@ async fn listen(election: Weak<Election>, client: Client, limits: Limits) {
 }
 
 /// Queries the sentinel on a connection of its own. Returns whether it answers.
-async fn catch_up(election: &Weak<Election>, client: &Client, limits: Limits) -> bool {
+async fn catch_up(election: &Weak<Election>, sentinel: &Endpoint, limits: Limits) -> bool {
     let Some(service) = election
         .upgrade()
         .map(|election| election.service().to_owned())
@@ -102,7 +103,7 @@ async fn catch_up(election: &Weak<Election>, client: &Client, limits: Limits) ->
     };
     let asked = timeout(
         limits.connect + limits.response,
-        query(client.clone(), service, limits),
+        query(sentinel.clone(), service, limits),
     );
     match (asked.await, election.upgrade()) {
         (Ok(Ok(primary)), Some(election)) => {
@@ -113,8 +114,10 @@ async fn catch_up(election: &Weak<Election>, client: &Client, limits: Limits) ->
     }
 }
 
-async fn subscribe(client: &Client) -> Option<PubSub> {
-    let mut pubsub = client.get_async_pubsub().await.ok()?;
+async fn subscribe(sentinel: &Endpoint, limits: Limits) -> Option<PubSub> {
+    let open = |client: Client| async move { client.get_async_pubsub().await };
+    let opened = sentinel.log_in(limits.connect, open).await.ok()?;
+    let mut pubsub = opened.ok()?;
     for channel in CHANNELS {
         pubsub.subscribe(channel).await.ok()?;
     }

@@ -3,6 +3,7 @@
 use redis::{Client, Pipeline, RedisError, Value};
 
 use crate::store::redis::address::{Address, place};
+use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::failure::{is_unknown_user, store_error};
 use crate::store::redis::limits::Limits;
 use crate::store::redis::value::{pairs, text};
@@ -18,13 +19,16 @@ pub(super) struct Primary {
 
 /// Queries a sentinel for the primary.
 pub(super) async fn query(
-    client: Client,
+    sentinel: Endpoint,
     service: String,
     limits: Limits,
 ) -> Result<Primary, StoreError> {
-    let config = limits.config();
-    let connected = client.get_multiplexed_async_connection_with_config(&config);
-    let mut connection = connected.await.map_err(|error| refused(&client, error))?;
+    let connect = |client: Client| async move {
+        let config = limits.config();
+        (client.get_multiplexed_async_connection_with_config(&config)).await
+    };
+    let connected = sentinel.log_in(limits.connect, connect).await?;
+    let mut connection = connected.map_err(|error| refused(&sentinel, error))?;
     // In this order: a sentinel that learns of a failover in between replies with the new address and the old epoch,
     // and does not take precedence.
     let mut both = Pipeline::with_capacity(2);
@@ -34,7 +38,7 @@ pub(super) async fn query(
     let mut replies = connection
         .send_packed_commands(&both, 0, 2)
         .await
-        .map_err(|error| refused(&client, error))?
+        .map_err(|error| refused(&sentinel, error))?
         .into_iter();
     let mut reply = || replies.next().unwrap_or(Value::Nil);
     match (reply(), reply()) {
@@ -53,7 +57,7 @@ pub(super) async fn query(
                     ),
                 ));
             }
-            Err(refused(&client, error))
+            Err(refused(&sentinel, error))
         }
         (state, address) => primary(state, &address).ok_or_else(|| {
             StoreError::new(

@@ -5,7 +5,7 @@ fn find(url: &str) -> Result<Deployment, StoreError> {
     RedisSource::from(url).resolve(&SourceOptions::default())
 }
 
-fn address(client: &Client) -> String {
+fn address(client: &Endpoint) -> String {
     let address = Address::of(client.get_connection_info());
     address.expect("a host and a port").to_string()
 }
@@ -111,26 +111,25 @@ fn the_nodes_of_a_cluster_share_the_settings_of_the_url() {
 fn sentinels_have_their_own_port_and_password() {
     let url = "redis+sentinel://user:secret@a,b:26380,[::1]/payments/2";
     let found = sentinels(url);
-    let asked: Vec<_> = found.clients().iter().map(address).collect();
+    let asked: Vec<_> = found.sentinels().iter().map(address).collect();
     assert_eq!(asked, ["a:26379", "b:26380", "[::1]:26379"]);
-    for client in found.clients() {
+    for client in found.sentinels() {
         let settings = client.get_connection_info().redis_settings().clone();
         assert_eq!((settings.password(), settings.db()), (None, 0));
     }
-    let server = found.server().redis_settings();
+    let server = found.server().get_connection_info().redis_settings();
     assert_eq!(server.username(), Some("user"));
     assert_eq!((server.password(), server.db()), (Some("secret"), 2));
     assert!(format!("{found:?}").contains("payments"));
 
     let options = SourceOptions {
         sentinel: Some((Some("watcher".to_owned()), "other".to_owned())),
-        #[cfg(feature = "redis-tls")]
-        tls: crate::store::redis::tls::Tls::default(),
+        ..SourceOptions::default()
     };
     let Ok(Deployment::Sentinels(found)) = RedisSource::from(url).resolve(&options) else {
         panic!("it has sentinels")
     };
-    let settings = found.clients()[0].get_connection_info().redis_settings();
+    let settings = found.sentinels()[0].get_connection_info().redis_settings();
     assert_eq!(settings.username(), Some("watcher"));
     assert_eq!(settings.password(), Some("other"));
 }

@@ -1,0 +1,108 @@
+//! A server's address and settings, and the credentials of connections to it.
+
+use std::fmt;
+use std::io;
+use std::ops::Deref;
+use std::time::Duration;
+
+use redis::{Client, RedisResult};
+use tokio::time::timeout;
+
+use super::address::{Address, client_at, place};
+use super::failure::is_unknown_user;
+use crate::env::credentials::{Credentials, CredentialsProvider};
+use crate::store::StoreError;
+
+/// A client, and the provider of its credentials where they change.
+#[derive(Clone)]
+pub(crate) struct Endpoint {
+    client: Client,
+    /// In place of the user and the password of the client.
+    credentials: Option<CredentialsProvider>,
+}
+
+impl Endpoint {
+    pub(crate) fn new(client: Client, credentials: Option<CredentialsProvider>) -> Self {
+        Self {
+            client,
+            credentials,
+        }
+    }
+
+    /// The server at another address, with these settings and credentials.
+    pub(super) fn at(&self, at: &Address) -> Result<Self, StoreError> {
+        let client = client_at(self.get_connection_info(), at)?;
+        Ok(Self::new(client, self.credentials.clone()))
+    }
+
+    /// Whether credentials that are refused may be followed by others.
+    pub(crate) fn changes(&self) -> bool {
+        self.credentials.is_some()
+    }
+
+    /// Connects by a client with the credentials of this moment.
+    ///
+    /// Once more, with those of another call of the provider, if the server refuses the first ones. The outer error is
+    /// that of the provider.
+    pub(crate) async fn log_in<T, F>(
+        &self,
+        connect_timeout: Duration,
+        connect: impl Fn(Client) -> F,
+    ) -> Result<RedisResult<T>, StoreError>
+    where
+        F: Future<Output = RedisResult<T>>,
+    {
+        let Some(provider) = &self.credentials else {
+            return Ok(connect(self.client.clone()).await);
+        };
+        let provided = || self.provided(provider, connect_timeout);
+        let attempts = async {
+            match connect(provided().await?).await {
+                Err(error) if is_unknown_user(&error) => Ok(connect(provided().await?).await),
+                connected => Ok(connected),
+            }
+        };
+        timeout(connect_timeout, attempts)
+            .await
+            .unwrap_or_else(|_| Ok(Err(io::Error::from(io::ErrorKind::TimedOut).into())))
+    }
+
+    async fn provided(
+        &self,
+        provider: &CredentialsProvider,
+        connect_timeout: Duration,
+    ) -> Result<Client, StoreError> {
+        match provider.credentials(connect_timeout).await {
+            Ok(credentials) => Ok(self.client_with(credentials)),
+            Err(error) => {
+                let what = format!("connecting to Redis at {}", place(self));
+                Err(StoreError::no_credentials(&what, error))
+            }
+        }
+    }
+
+    fn client_with(&self, credentials: Credentials) -> Client {
+        let (user, password) = credentials.into_parts();
+        let info = self.client.get_connection_info().clone();
+        let mut settings = info.redis_settings().clone().set_password(password);
+        if let Some(user) = user {
+            settings = settings.set_username(user);
+        }
+        // The address has been parsed, and a client does nothing else with it.
+        Client::open(info.set_redis_settings(settings)).unwrap_or_else(|_| self.client.clone())
+    }
+}
+
+impl Deref for Endpoint {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Endpoint").field(&place(self)).finish()
+    }
+}
