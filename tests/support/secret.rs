@@ -2,22 +2,35 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use idem_harness::RedisServer;
 use idem_runtime::credentials::{Credentials, CredentialsProvider};
 use tokio::task::JoinSet;
 
 use crate::shop::PASSWORD;
 
-/// Tasks that make calls at the same time.
-const TASKS: usize = 8;
+/// Gives the user `app` of a Redis all rights and this password alone, and ends its connections.
+pub fn change_acl_user(server: &RedisServer, password: &str) {
+    let password = format!(">{password}");
+    let rules = [
+        "on",
+        "resetpass",
+        &password,
+        "allkeys",
+        "allchannels",
+        "allcommands",
+    ];
+    server.cli(&[&["ACL", "SETUSER", "app"][..], &rules].concat());
+    server.cli(&["CLIENT", "KILL", "USER", "app"]);
+}
 
-/// Calls of each of them.
-const CALLS: usize = 25;
+/// How often the password changes.
+const CHANGES: usize = 10;
 
-/// Calls between two changes.
-const EVERY: usize = 20;
+/// Calls that are made while it changes.
+const BESIDE: usize = 19;
 
 /// The current password of a user, and the provider of it. Clones share both.
 #[derive(Clone, Default)]
@@ -25,8 +38,8 @@ pub struct ChangingSecret(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
+    /// The number of changes so far.
     number: AtomicUsize,
-    changing: Mutex<()>,
     provided: AtomicUsize,
 }
 
@@ -60,14 +73,12 @@ impl ChangingSecret {
 
     /// Changes the password: first on the server, which is given the next one, then here.
     pub fn change(&self, on_server: impl FnOnce(&str)) {
-        let changing = self.0.changing.lock();
-        let _changing = changing.unwrap_or_else(PoisonError::into_inner);
         let next = self.0.number.load(Ordering::SeqCst) + 1;
         on_server(&Self::numbered(next));
         self.0.number.store(next, Ordering::SeqCst);
     }
 
-    /// Makes 200 numbered calls in 8 tasks, and changes the password after every 20 of them, while the others go on.
+    /// Changes the password ten times, each time beside 19 numbered calls and before another one: 200 calls.
     ///
     /// Returns the number of changes.
     pub async fn change_under_load<F>(
@@ -78,30 +89,17 @@ impl ChangingSecret {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let (on_server, made) = (Arc::new(on_server), Arc::new(AtomicUsize::new(0)));
-        let mut tasks = JoinSet::new();
-        for task in 0..TASKS {
-            let calls: Vec<_> = (0..CALLS)
-                .map(|number| call(task * CALLS + number))
-                .collect();
-            let (secret, on_server, made) =
-                (self.clone(), Arc::clone(&on_server), Arc::clone(&made));
-            tasks.spawn(async move {
-                for call in calls {
-                    call.await;
-                    if (made.fetch_add(1, Ordering::SeqCst) + 1).is_multiple_of(EVERY) {
-                        let (secret, on_server) = (secret.clone(), Arc::clone(&on_server));
-                        // Blocking: it runs the client of a server.
-                        let changing = move || secret.change(&*on_server);
-                        tokio::task::spawn_blocking(changing)
-                            .await
-                            .expect("the server is up");
-                    }
-                }
-            });
+        let on_server = Arc::new(on_server);
+        for change in 0..CHANGES {
+            let first = change * (BESIDE + 1);
+            let mut calls: JoinSet<_> = (first..first + BESIDE).map(&call).collect();
+            let (secret, on_server) = (self.clone(), Arc::clone(&on_server));
+            // Blocking: it runs the client of a server.
+            calls.spawn_blocking(move || secret.change(&*on_server));
+            calls.join_all().await;
+            call(first + BESIDE).await;
         }
-        tasks.join_all().await;
-        TASKS * CALLS / EVERY
+        CHANGES
     }
 }
 

@@ -7,6 +7,7 @@ mod answers;
 #[path = "../../watching/client.rs"]
 #[expect(dead_code, reason = "of a test binary with other needs")]
 mod client;
+mod credentials;
 mod lost_replies;
 mod redirects;
 mod rights;

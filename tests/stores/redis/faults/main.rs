@@ -8,6 +8,7 @@ mod background;
 mod batches;
 mod connection_rate;
 mod connections;
+mod credentials;
 mod first_key_proxy;
 mod large_answers;
 mod missing_rights;

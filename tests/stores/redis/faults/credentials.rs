@@ -1,0 +1,227 @@
+//! A password that changes or expires, and its provider.
+
+use std::net::SocketAddr;
+
+use idem_harness::SentinelSetup;
+use idem_runtime::credentials::{Credentials, CredentialsProvider};
+use idem_tests::secret::{ChangingSecret, change_acl_user};
+use idem_tests::sentinel_url;
+use idem_tests::shop::{assert_contains, assert_no_marker, patiently};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::block_in_place;
+
+use crate::prelude::*;
+
+/// 200 calls while the password changes ten times.
+async fn calls_are_answered(
+    secret: &ChangingSecret,
+    store: RedisStoreBuilder,
+    on_server: impl Fn(&str) + Send + Sync + 'static,
+) {
+    let store = patient(store.credentials(secret.provider("app")));
+    let store = store.connect().await.unwrap();
+    let shop = Shop::on(store.clone(), persistent);
+    let calls = |number: usize| {
+        let shop = shop.clone();
+        async move { drop(shop.pay(&number.to_string()).await.unwrap()) }
+    };
+    let changes = secret.change_under_load(on_server, calls).await;
+    assert_eq!(shop.runs(), 200);
+    assert!(secret.provided() > changes, "{}", secret.provided());
+    assert_no_marker(&format!("{store:?} {:?}", shop.events.all()));
+}
+
+/// Without the provider, the connection that replaces one that was cut is refused until the process is restarted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_password_refuses_no_call() {
+    let (server, secret) = (
+        RedisServer::builder().tls().start(),
+        ChangingSecret::default(),
+    );
+    change_acl_user(&server, &secret.password());
+    let server = Arc::new(server);
+    // A user without a password in the URL needs the provider.
+    let plain = RedisStore::builder(format!("redis://app@{}", server.addr()));
+    let tls = RedisStore::builder(server.tls_url());
+    let tls = tls.root_certificate(server.certificates().ca_pem());
+    for store in [plain, tls] {
+        let server = Arc::clone(&server);
+        let on_server = move |password: &str| change_acl_user(&server, password);
+        calls_are_answered(&secret, store, on_server).await;
+    }
+}
+
+/// The sentinels and the servers have the same user.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_password_of_sentinels_and_servers_refuses_no_call() {
+    let (group, secret) = (Arc::new(SentinelSetup::start()), ChangingSecret::default());
+    let on_all = {
+        let group = Arc::clone(&group);
+        move |password: &str| {
+            for server in group.servers().iter().chain(group.sentinels()) {
+                change_acl_user(server, password);
+            }
+        }
+    };
+    on_all(&secret.password());
+    for sentinel in group.sentinels() {
+        sentinel.cli(&["ACL", "SETUSER", "default", "off"]);
+    }
+    let store = RedisStore::builder(sentinel_url(&group));
+    let store = store.sentinel_credentials_provider(secret.provider("app"));
+    calls_are_answered(&secret, store, on_all).await;
+}
+
+/// Another connection than that of the calls: it subscribes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_password_ends_no_notification() {
+    let (server, secret) = (RedisServer::start(), ChangingSecret::default());
+    change_acl_user(&server, &secret.password());
+    let store = RedisStore::builder(server.url()).credentials(secret.provider("app"));
+    let store = patient(store).connect().await.unwrap();
+    for number in 0..3 {
+        let key = crate::key(number);
+        // While its connection is made again, the store has none to subscribe on.
+        let watching = async {
+            loop {
+                match store.watch(&key).await {
+                    Ok(Some(watch)) => return watch,
+                    _ => tokio::task::yield_now().await,
+                }
+            }
+        };
+        let mut watch = patiently("it is watched", watching).await;
+        block_in_place(|| server.cli(&["PUBLISH", &key.name(), "D"]));
+        patiently("it is notified", watch.changed()).await;
+        block_in_place(|| secret.change(|password| change_acl_user(&server, password)));
+    }
+}
+
+/// As with tokens that expire while a connection lives. `RESET` is sent in the name of the client.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_login_that_expires_on_a_living_connection_refuses_no_call() {
+    let (server, secret) = (RedisServer::start(), ChangingSecret::default());
+    change_acl_user(&server, &secret.password());
+    server.cli(&["ACL", "SETUSER", "default", "off"]);
+    let relay = Relay::start(server.addr()).await;
+    let store = RedisStore::builder(format!("redis://{}", relay.addr));
+    let store = patient(store.credentials(secret.provider("app")));
+    let shop = Shop::on(store.connect().await.unwrap(), persistent);
+    for number in 0..5 {
+        let key = number.to_string();
+        let provided = secret.provided();
+        // Before the claim, and before the completion.
+        relay.expire().await;
+        let body = async |_| {
+            relay.expire().await;
+            Ok(())
+        };
+        shop.pay_by(&key, body).await.unwrap();
+        assert!(secret.provided() >= provided + 2, "{}", secret.provided());
+    }
+    assert_eq!((shop.runs(), shop.events.count("unsaved")), (5, 0));
+}
+
+/// The server that refuses, or the provider, may soon have another password.
+#[tokio::test]
+async fn a_provider_that_fails_or_is_refused_is_reported() {
+    let server = RedisServer::start();
+    let builder = |provider: CredentialsProvider| {
+        RedisStore::builder(server.url())
+            .credentials(provider)
+            .connect()
+    };
+    let fails = || async { Err::<Credentials, _>(std::io::Error::other("the vault is sealed")) };
+    let error = builder(fails.into()).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    assert_contains(&error, "connecting to Redis at 127.0.0.1");
+    assert_contains(&error, "the provider of credentials failed");
+    let source = std::error::Error::source(&error).unwrap();
+    assert_contains(source, "the vault is sealed");
+
+    let wrong = || async { Ok::<_, std::io::Error>(Credentials::new(PASSWORD).user("app")) };
+    let error = builder(wrong.into()).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
+    idem_tests::shop::assert_discreet(&error);
+}
+
+/// A relay that logs its clients out, on the connections that they have.
+struct Relay {
+    addr: SocketAddr,
+    expired: watch::Sender<usize>,
+    links: Arc<watch::Sender<Links>>,
+}
+
+/// Living connections, and how many of them have been logged out since the last order.
+#[derive(Clone, Copy, Default)]
+struct Links {
+    living: usize,
+    logged_out: usize,
+}
+
+impl Relay {
+    async fn start(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (expired, orders) = watch::channel(0);
+        let links = Arc::new(watch::Sender::new(Links::default()));
+        let of_all = Arc::clone(&links);
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let mut orders = orders.clone();
+                orders.mark_unchanged();
+                let links = Arc::clone(&of_all);
+                links.send_modify(|links| links.living += 1);
+                tokio::spawn(async move {
+                    let _ = relay(client, server, orders, &links).await;
+                    links.send_modify(|links| links.living -= 1);
+                });
+            }
+        });
+        Self {
+            addr,
+            expired,
+            links,
+        }
+    }
+
+    /// Logs out every living connection, and returns when all of them are.
+    async fn expire(&self) {
+        self.links.send_modify(|links| links.logged_out = 0);
+        self.expired.send_modify(|number| *number += 1);
+        let mut links = self.links.subscribe();
+        let all = links.wait_for(|links| links.logged_out >= links.living);
+        all.await.unwrap();
+    }
+}
+
+async fn relay(
+    mut client: TcpStream,
+    server: SocketAddr,
+    mut orders: watch::Receiver<usize>,
+    links: &watch::Sender<Links>,
+) -> std::io::Result<()> {
+    let mut server = TcpStream::connect(server).await?;
+    let (mut request, mut reply) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+    loop {
+        tokio::select! {
+            read = client.read(&mut request) => match read? {
+                0 => return Ok(()),
+                read => server.write_all(&request[..read]).await?,
+            },
+            read = server.read(&mut reply) => match read? {
+                0 => return Ok(()),
+                read => client.write_all(&reply[..read]).await?,
+            },
+            Ok(()) = orders.changed() => {
+                server.write_all(b"RESET\r\n").await?;
+                let mut reset = [0; 8];
+                server.read_exact(&mut reset).await?;
+                assert_eq!(&reset, b"+RESET\r\n", "no other command is under way");
+                links.send_modify(|links| links.logged_out += 1);
+            }
+        }
+    }
+}
