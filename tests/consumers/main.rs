@@ -5,6 +5,7 @@
     reason = "a part of a test panics when it does not get what it needs"
 )]
 
+mod credentials;
 mod desk;
 mod faulty_adapters;
 mod in_tx;

@@ -1,5 +1,7 @@
 //! Durable consumers of NATS `JetStream`.
 
+pub(super) mod builder;
+
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,11 +23,13 @@ use futures_core::Stream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
+use self::builder::JetStreamBuilder;
 use super::delivery::{BrokerError, Delivery, Source};
 use super::progress::{Begin, ReadProgress};
 use super::source_events::SourceEvents;
 use super::subscription::{OnLostSubscription, name};
 use super::verdict::{DeadLetterReason, Verdict};
+use crate::env::credentials::CredentialsProvider;
 
 /// The time that a request may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -137,26 +141,48 @@ impl JetStream {
         stream: impl Into<String>,
         durable: impl Into<String>,
     ) -> Result<Self, BrokerError> {
+        Self::builder(url, stream, durable).connect().await
+    }
+
+    async fn connect_by(settings: JetStreamBuilder) -> Result<Self, BrokerError> {
         // rustls panics without a provider in a process whose crates have several. An earlier choice stays.
         if CryptoProvider::get_default().is_none() {
             drop(ring::default_provider().install_default());
         }
-        let (options, servers) =
-            options(url).ok_or_else(|| BrokerError::new("the URL of the NATS server is none"))?;
         let (changed, link) = watch::channel(LinkState::Up);
-        let options = options.event_callback(move |event| {
-            match event {
-                Event::Connected => drop(changed.send_replace(LinkState::Up)),
-                Event::Disconnected => drop(changed.send_replace(LinkState::Down)),
-                Event::ClientError(error) if error.to_string().ends_with(&refusal()) => {
-                    changed.send_replace(LinkState::Refused);
+        let changed = Arc::new(changed);
+        let connect = async || {
+            let provider = settings.credentials.as_ref();
+            let (options, servers) = options(&settings.url, provider)
+                .ok_or_else(|| BrokerError::new("the URL of the NATS server is none"))?;
+            let (changed, lasts) = (Arc::clone(&changed), provider.is_none());
+            let options = options.event_callback(move |event| {
+                match event {
+                    Event::Connected => drop(changed.send_replace(LinkState::Up)),
+                    Event::Disconnected => drop(changed.send_replace(LinkState::Down)),
+                    // The client calls a provider again for each attempt.
+                    Event::ClientError(error)
+                        if lasts && error.to_string().ends_with(&refusal()) =>
+                    {
+                        changed.send_replace(LinkState::Refused);
+                    }
+                    _ => {}
                 }
-                _ => {}
+                std::future::ready(())
+            });
+            Ok(options.connect(servers).await)
+        };
+        let client = match connect().await? {
+            Err(error)
+                if error.kind() == ConnectErrorKind::AuthorizationViolation
+                    && settings.credentials.is_some() =>
+            {
+                connect().await?
             }
-            std::future::ready(())
-        });
-        let client = options.connect(servers).await.map_err(BrokerError::new)?;
-        let (context, stream) = (ContextBuilder::new().timeout(PATIENCE), stream.into());
+            connected => connected,
+        };
+        let client = client.map_err(BrokerError::new)?;
+        let (context, stream) = (ContextBuilder::new().timeout(PATIENCE), settings.stream);
         let context = context.build(client.clone());
         context
             .get_stream(&stream)
@@ -168,7 +194,7 @@ impl JetStream {
             link,
             dead_letters: format!("dead.{stream}"),
             stream,
-            durable: durable.into(),
+            durable: settings.durable,
             ack_wait: Duration::from_secs(60),
             filter_subject: String::new(),
             on_lost: OnLostSubscription::default(),
@@ -454,8 +480,14 @@ fn refusal() -> String {
 }
 
 /// The login in the options, and the servers without it, because the client writes their URLs to its log.
-fn options(urls: &str) -> Option<(ConnectOptions, Vec<ServerAddr>)> {
-    let mut options = ConnectOptions::new()
+///
+/// A provider takes the place of the login of the URL.
+fn options(
+    urls: &str,
+    provider: Option<&CredentialsProvider>,
+) -> Option<(ConnectOptions, Vec<ServerAddr>)> {
+    let options = provider.map_or_else(ConnectOptions::new, builder::options_by);
+    let mut options = options
         .request_timeout(Some(PATIENCE))
         .ping_interval(PING_INTERVAL);
     let mut servers = Vec::new();
@@ -465,6 +497,7 @@ fn options(urls: &str) -> Option<(ConnectOptions, Vec<ServerAddr>)> {
             return None;
         }
         options = match (server.username(), server.password()) {
+            _ if provider.is_some() => options,
             (Some(user), Some(password)) => {
                 options.user_and_password(decoded(user)?, decoded(password)?)
             }

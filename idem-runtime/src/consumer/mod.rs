@@ -95,6 +95,8 @@ pub use self::delivery::{BrokerError, Delivery, Message, Raw, Source};
 #[cfg(feature = "_sql")]
 pub use self::in_tx::{ConsumerInTx, TxFuture};
 #[cfg(feature = "nats")]
+pub use self::jet_stream::builder::JetStreamBuilder;
+#[cfg(feature = "nats")]
 pub use self::jet_stream::{JetStream, JetStreamDelivery};
 #[cfg(feature = "kafka")]
 pub use self::kafka_topic::{KafkaDelivery, KafkaTopic};
@@ -103,6 +105,8 @@ pub use self::memory_queue::{MemoryDelivery, MemoryQueue};
 pub use self::rabbit_queue::builder::RabbitQueueBuilder;
 #[cfg(feature = "rabbitmq")]
 pub use self::rabbit_queue::{RabbitDelivery, RabbitQueue};
+#[cfg(feature = "redis-streams")]
+pub use self::redis_stream::builder::RedisStreamBuilder;
 #[cfg(feature = "redis-streams")]
 pub use self::redis_stream::{RedisStream, RedisStreamDelivery};
 pub use self::run::{Consumer, DeliveryId, MessageId, OnBusinessError};

@@ -1,6 +1,7 @@
 //! Queues of `RabbitMQ`.
 
 pub(super) mod builder;
+mod login;
 #[cfg(feature = "rabbitmq-tls")]
 mod tls;
 
@@ -21,9 +22,7 @@ use lapin::options::{
 use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
 use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 use lapin::uri::AMQPUri;
-use lapin::{
-    Acker, BasicProperties, Channel, Connection, ConnectionProperties, ErrorKind, ExchangeKind,
-};
+use lapin::{Acker, BasicProperties, Channel, Connection, ErrorKind, ExchangeKind};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, watch};
@@ -34,6 +33,7 @@ use super::delivery::{BrokerError, Delivery, Source};
 use super::source_events::SourceEvents;
 use super::subscription::{OnLostSubscription, name};
 use super::verdict::{DeadLetterReason, Verdict};
+use crate::env::credentials::CredentialsProvider;
 
 /// The time that the broker may take for a connection, or to confirm a dead letter.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -111,6 +111,8 @@ pub struct RabbitQueue {
 
 struct RabbitSettings {
     uri: AMQPUri,
+    /// In place of the user and the password of the URL.
+    credentials: Option<CredentialsProvider>,
     /// For `amqps://`.
     #[cfg(feature = "rabbitmq-tls")]
     tls: Option<tls::RabbitTls>,
@@ -197,15 +199,6 @@ impl fmt::Debug for RabbitQueue {
 }
 
 impl RabbitSettings {
-    async fn connect(&self) -> lapin::Result<Connection> {
-        let properties = ConnectionProperties::default().with_connection_name("idem".into());
-        #[cfg(feature = "rabbitmq-tls")]
-        if let Some(tls) = &self.tls {
-            return tls.connect(self.uri.clone(), properties).await;
-        }
-        Connection::connect_uri(self.uri.clone(), properties).await
-    }
-
     /// Fails if the dead letters have no place to go. An error ends the channel.
     async fn expect_dead_letters(&self, channel: &Channel) -> lapin::Result<()> {
         if self.dead_exchange.as_str().is_empty() {

@@ -1,8 +1,11 @@
 //! Consumer groups of Redis Streams.
 
+pub(super) mod builder;
+
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,13 +14,14 @@ use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, Redis
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
+use self::builder::RedisStreamBuilder;
 use super::delivery::{BrokerError, Delivery, Source};
 use super::progress::{Begin, ReadProgress};
 use super::source_events::SourceEvents;
 use super::subscription::{OnLostSubscription, name};
 use super::verdict::Verdict;
 use crate::record::Owner;
-use crate::store::redis::{NO_ROOM, has_no_room};
+use crate::store::redis::{Endpoint, NO_ROOM, has_no_room, is_unknown_user};
 
 /// The longest wait for a new entry, and the longest time between two take-overs of entries of other consumers.
 const LONGEST_BLOCK: Duration = Duration::from_secs(1);
@@ -28,6 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The pauses between two attempts to reach a server that is down.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+const REFUSED: &str = "Redis does not accept the credentials of the provider, or takes no more connections \
+                       (`maxclients`); see what it takes them from, and the password of the user";
 
 /// The number of entries of one read.
 const BATCH: usize = 16;
@@ -118,14 +125,19 @@ impl RedisStream {
         stream: impl Into<String>,
         group: impl Into<String>,
     ) -> Result<Self, BrokerError> {
-        let client = Client::open(url)
+        Self::builder(url, stream, group).connect().await
+    }
+
+    async fn connect_by(settings: RedisStreamBuilder) -> Result<Self, BrokerError> {
+        let client = Client::open(settings.url)
             .map_err(|_| BrokerError::new("the URL of the Redis server is none"))?;
-        let stream = stream.into();
+        let client = Endpoint::new(client, settings.credentials);
+        let stream = settings.stream;
         let group = Group {
             link: Reconnecting::new(client.clone(), Some(PATIENCE)),
             dead_letters: format!("{stream}:dead"),
             stream,
-            name: group.into(),
+            name: settings.group,
             consumer: format!(
                 "idem-{:032x}",
                 u128::from_be_bytes(*Owner::random().as_bytes())
@@ -604,14 +616,14 @@ impl Delivery for RedisStreamDelivery {
 
 /// A connection that is made anew after it was lost.
 struct Reconnecting {
-    client: Client,
+    client: Endpoint,
     patience: Option<Duration>,
     connection: Mutex<Option<MultiplexedConnection>>,
 }
 
 impl Reconnecting {
     /// `patience`: the time for the reply to a command; `None` where the command itself waits.
-    fn new(client: Client, patience: Option<Duration>) -> Self {
+    fn new(client: Endpoint, patience: Option<Duration>) -> Self {
         Self {
             client,
             patience,
@@ -625,14 +637,16 @@ impl Reconnecting {
             return Ok(connection.clone());
         }
         // The take-over, which precedes every read, detects a silent server.
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(PATIENCE))
-            .set_response_timeout(self.patience.or(Some(LONGEST_BLOCK + PATIENCE)));
-        let made = self
-            .client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?;
-        Ok(connection.insert(made).clone())
+        let patience = self.patience.or(Some(LONGEST_BLOCK + PATIENCE));
+        let connect = |client: Client| async move {
+            let config = AsyncConnectionConfig::new()
+                .set_connection_timeout(Some(PATIENCE))
+                .set_response_timeout(patience);
+            (client.get_multiplexed_async_connection_with_config(&config)).await
+        };
+        let made = self.client.log_in(PATIENCE, connect).await;
+        let made = made.map_err(io::Error::other)?;
+        Ok(connection.insert(made?).clone())
     }
 
     async fn lost(&self, error: &RedisError) {
@@ -642,7 +656,14 @@ impl Reconnecting {
     }
 
     async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisError> {
-        let result = command.query_async(&mut self.connection().await?).await;
+        let result = async { command.query_async(&mut self.connection().await?).await };
+        let result = result.await.map_err(|error| match error {
+            // The next credentials may be others.
+            error if self.client.changes() && is_unknown_user(&error) => {
+                RedisError::from(io::Error::other(REFUSED))
+            }
+            error => error,
+        });
         if let Err(error) = &result {
             self.lost(error).await;
         }

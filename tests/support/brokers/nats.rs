@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::message::{PublishMessage, StreamMessage};
 use async_nats::jetstream::{self, stream};
+use async_nats::{ConnectOptions, ServerAddr};
 use idem_harness::NatsServer;
 use idem_runtime::consumer::{BrokerError, JetStream};
 
@@ -28,7 +29,15 @@ pub struct Nats(pub NatsServer);
 impl Nats {
     /// A connection.
     pub async fn client(&self) -> jetstream::Context {
-        let client = async_nats::connect(self.0.url()).await;
+        let server: ServerAddr = self.0.url().parse().expect("a URL of a server");
+        // The client leaves out the login of a URL.
+        let options = match (server.username(), server.password()) {
+            (Some(user), Some(password)) => {
+                ConnectOptions::with_user_and_password(user.to_owned(), password.to_owned())
+            }
+            _ => ConnectOptions::new(),
+        };
+        let client = options.connect(server).await;
         jetstream::new(client.expect("the server is up"))
     }
 

@@ -14,11 +14,12 @@ use crate::consumer::delivery::BrokerError;
 use crate::consumer::source_events::SourceEvents;
 #[cfg(feature = "rabbitmq-tls")]
 use crate::env::certificates::Certificates;
+use crate::env::credentials::CredentialsProvider;
 
 /// The error of a broker that is silent for [`PATIENCE`].
 pub(super) const SILENT: &str = "the RabbitMQ broker does not answer";
 
-/// Connects a [`RabbitQueue`] with certificates of its own.
+/// Connects a [`RabbitQueue`] with certificates of its own, or with credentials that change.
 ///
 /// ```no_run
 /// use idem_runtime::consumer::RabbitQueue;
@@ -35,6 +36,7 @@ pub(super) const SILENT: &str = "the RabbitMQ broker does not answer";
 pub struct RabbitQueueBuilder {
     url: String,
     queue: String,
+    credentials: Option<CredentialsProvider>,
     #[cfg(feature = "rabbitmq-tls")]
     certificates: Certificates,
 }
@@ -50,7 +52,7 @@ impl RabbitQueue {
         Self::builder(url, queue).connect().await
     }
 
-    /// Begins a connection with certificates of its own.
+    /// Begins a connection with certificates of its own, or with credentials that change.
     pub fn builder(url: &str, queue: impl Into<String>) -> RabbitQueueBuilder {
         RabbitQueueBuilder::new(url, queue.into())
     }
@@ -61,9 +63,19 @@ impl RabbitQueueBuilder {
         Self {
             url: url.to_owned(),
             queue,
+            credentials: None,
             #[cfg(feature = "rabbitmq-tls")]
             certificates: Certificates::default(),
         }
+    }
+
+    /// The provider of the credentials of each connection, in place of those of the URL.
+    ///
+    /// For passwords that change, and tokens that expire: see [`credentials`](crate::credentials). It may take 5 s. A
+    /// broker that refuses the credentials of two calls counts as one that is down.
+    pub fn credentials(mut self, provider: impl Into<CredentialsProvider>) -> Self {
+        self.credentials = Some(provider.into());
+        self
     }
 
     /// Certificate authorities to trust in place of the system's, as PEM. For `amqps://`.
@@ -115,6 +127,7 @@ impl RabbitQueueBuilder {
         let dead_routing_key = ShortString::try_new(format!("{}.dead", self.queue));
         let settings = RabbitSettings {
             uri,
+            credentials: self.credentials,
             #[cfg(feature = "rabbitmq-tls")]
             tls,
             dead_exchange: ShortString::default(),

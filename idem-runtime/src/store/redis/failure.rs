@@ -154,7 +154,7 @@ fn about_tls(error: &RedisError) -> Option<&'static str> {
 }
 
 /// Whether the server does not accept the user or the password, or requires them.
-pub(super) fn is_unknown_user(error: &RedisError) -> bool {
+pub(crate) fn is_unknown_user(error: &RedisError) -> bool {
     matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
         || error.kind() == ErrorKind::AuthenticationFailed
 }

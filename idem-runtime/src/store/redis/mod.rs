@@ -38,7 +38,9 @@ mod watch;
 pub use self::builder::RedisStoreBuilder;
 pub use self::durability::Durability;
 #[cfg(feature = "redis-streams")]
-pub(crate) use self::failure::{NO_ROOM, has_no_room};
+pub(crate) use self::endpoint::Endpoint;
+#[cfg(feature = "redis-streams")]
+pub(crate) use self::failure::{NO_ROOM, has_no_room, is_unknown_user};
 pub use self::probe::{Report, Server};
 pub use self::source::RedisSource;
 pub use self::store::RedisStore;

@@ -1,0 +1,61 @@
+//! The login of a connection to a `RabbitMQ` broker.
+
+use std::io;
+
+use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
+use lapin::uri::AMQPUri;
+use lapin::{Connection, ConnectionProperties, ErrorKind};
+
+use super::{PATIENCE, RabbitSettings};
+use crate::env::credentials::CredentialsProvider;
+
+const REFUSED: &str = "RabbitMQ refuses the credentials of the provider, also those of a second call of it; see what it \
+                       takes them from, and the password of the user";
+
+impl RabbitSettings {
+    /// Connects; once more, with the credentials of another call of the provider, if the broker refuses the first ones.
+    pub(super) async fn connect(&self) -> lapin::Result<Connection> {
+        let Some(provider) = &self.credentials else {
+            return self.connect_to(self.uri.clone()).await;
+        };
+        match self.connect_to(self.uri_by(provider).await?).await {
+            Err(error) if is_refused(&error) => {}
+            connected => return connected,
+        }
+        match self.connect_to(self.uri_by(provider).await?).await {
+            // An error that passes, because the next credentials may be others.
+            Err(error) if is_refused(&error) => Err(io::Error::other(REFUSED).into()),
+            connected => connected,
+        }
+    }
+
+    async fn connect_to(&self, uri: AMQPUri) -> lapin::Result<Connection> {
+        let properties = ConnectionProperties::default().with_connection_name("idem".into());
+        #[cfg(feature = "rabbitmq-tls")]
+        if let Some(tls) = &self.tls {
+            return tls.connect(uri, properties).await;
+        }
+        Connection::connect_uri(uri, properties).await
+    }
+
+    async fn uri_by(&self, provider: &CredentialsProvider) -> lapin::Result<AMQPUri> {
+        let credentials = provider.credentials(PATIENCE).await;
+        let (user, password) = credentials.map_err(io::Error::other)?.into_parts();
+        let mut uri = self.uri.clone();
+        let login = &mut uri.authority.userinfo;
+        login.password = password;
+        if let Some(user) = user {
+            login.username = user;
+        }
+        Ok(uri)
+    }
+}
+
+fn is_refused(error: &lapin::Error) -> bool {
+    match error.kind() {
+        ErrorKind::ProtocolError(error) => {
+            *error.kind() == AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,117 @@
+//! Passwords that change while messages are consumed, and their providers, on real brokers.
+
+use idem_harness::NatsServer;
+use idem_runtime::consumer::{JetStream, RabbitQueue, RedisStream};
+use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams, nats, redis_streams};
+use idem_tests::secret::{ChangingSecret, change_acl_user};
+use idem_tests::shop::assert_no_marker;
+use tokio::task::block_in_place;
+
+use super::desk::{Desk, LEASE, ids, until_settled};
+
+const CHANGES: u32 = 3;
+
+/// Messages before, and after, a change.
+const MESSAGES: u32 = 20;
+
+/// Without a provider, the connection that replaces one that was cut is refused, which ends the source.
+async fn every_message_has_one_body<B: Broker>(
+    broker: &B,
+    secret: &ChangingSecret,
+    source: B::Source,
+    on_server: impl Fn(&str),
+) {
+    let mut desk = Desk::new();
+    desk.run(desk.consumer(), source, async |_| Ok(()));
+    for change in 0..CHANGES {
+        let first = change * 2 * MESSAGES;
+        broker.send(&ids(first..first + MESSAGES)).await;
+        block_in_place(|| secret.change(&on_server));
+        broker
+            .send(&ids(first + MESSAGES..first + 2 * MESSAGES))
+            .await;
+        until_settled(broker).await;
+    }
+    desk.close().await;
+    desk.assert_one_body_for_each_of((CHANGES * 2 * MESSAGES) as usize);
+    let provided = secret.provided();
+    assert!(provided > CHANGES as usize, "{provided}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_password_of_rabbitmq_ends_no_source() {
+    let (broker, secret) = (Rabbit::<false>::shared().await, ChangingSecret::default());
+    let ctl = |args: &[&str]| drop(broker.server.ctl(args));
+    block_in_place(|| {
+        ctl(&["add_user", "app", &secret.password()]);
+        ctl(&["set_permissions", "app", ".*", ".*", ".*"]);
+    });
+    let builder = || RabbitQueue::builder(&broker.server.url(), &broker.queue);
+    let source = builder()
+        .credentials(secret.provider("app"))
+        .connect()
+        .await
+        .unwrap();
+    assert_no_marker(&format!("{source:?}"));
+    every_message_has_one_body(&broker, &secret, source, |password| {
+        ctl(&["change_password", "app", password]);
+        ctl(&["close_all_user_connections", "app", "by the test"]);
+    })
+    .await;
+    block_in_place(|| ctl(&["change_password", "app", "of the broker alone"]));
+    let refused = builder()
+        .credentials(secret.provider("app"))
+        .connect()
+        .await;
+    let text = format!("{:?}", refused.unwrap_err());
+    assert!(text.contains("credentials of the provider"), "{text}");
+    assert_no_marker(&text);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_password_of_nats_ends_no_source() {
+    let secret = ChangingSecret::default();
+    let server = block_in_place(|| NatsServer::start_with_login("app", &secret.password()));
+    let broker = Nats(server);
+    Nats::create_streams(&broker.client().await).await;
+    let url = format!("nats://{}", broker.0.addr());
+    let builder = || JetStream::builder(&url, nats::STREAM, nats::DURABLE);
+    let source = builder()
+        .credentials(secret.provider("app"))
+        .connect()
+        .await;
+    let source = source.unwrap().ack_wait(LEASE);
+    let on_server = |password: &str| broker.0.restart_with_login("app", password);
+    every_message_has_one_body(&broker, &secret, source, on_server).await;
+    block_in_place(|| broker.0.restart_with_login("app", "of the server alone"));
+    let before = secret.provided();
+    let refused = builder()
+        .credentials(secret.provider("app"))
+        .connect()
+        .await;
+    assert_no_marker(&format!("{:?}", refused.unwrap_err()));
+    assert_eq!(secret.provided(), before + 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_password_of_redis_ends_no_source() {
+    let (broker, secret) = (RedisStreams::start().await, ChangingSecret::default());
+    block_in_place(|| change_acl_user(&broker.0, &secret.password()));
+    let url = format!("redis://{}", broker.0.addr());
+    let builder = || RedisStream::builder(&url, redis_streams::STREAM, redis_streams::GROUP);
+    let source = builder()
+        .credentials(secret.provider("app"))
+        .connect()
+        .await;
+    let source = source.unwrap().visibility(LEASE);
+    let on_server = |password: &str| change_acl_user(&broker.0, password);
+    every_message_has_one_body(&broker, &secret, source, on_server).await;
+    block_in_place(|| change_acl_user(&broker.0, "of the server alone"));
+    let refused = builder()
+        .credentials(secret.provider("app"))
+        .connect()
+        .await;
+    let text = format!("{:?}", refused.unwrap_err());
+    assert!(text.contains("credentials of the provider"), "{text}");
+    assert_no_marker(&text);
+}
