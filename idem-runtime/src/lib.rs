@@ -117,7 +117,7 @@ pub mod codec {
 ///
 /// let store = RedisStore::builder("redis://payments@redis.example")
 ///     .credentials(|| async {
-///         let password = tokio::fs::read_to_string("/run/secrets/redis").await?;
+///         let password = std::fs::read_to_string("/run/secrets/redis")?;
 ///         Ok::<_, std::io::Error>(Credentials::new(password.trim_end()))
 ///     })
 ///     .connect()
@@ -125,6 +125,16 @@ pub mod codec {
 /// # Ok(()) }
 /// ```
 #[cfg(any(feature = "_server", feature = "nats", feature = "rabbitmq"))]
+#[cfg_attr(
+    docsrs,
+    doc(cfg(any(
+        feature = "mysql",
+        feature = "nats",
+        feature = "postgres",
+        feature = "rabbitmq",
+        feature = "redis"
+    )))
+)]
 pub mod credentials {
     pub use crate::env::credentials::{Credentials, CredentialsProvider};
 }

@@ -319,15 +319,15 @@ const REPLICA: &str =
     "this server is a replica; connect to the primary, or wait for the failover to finish";
 const OUT_OF_MEMORY: &str =
     "Redis is out of memory (`maxmemory`); finished answers are still replayed";
-const WHO: &str = "Redis does not accept the user or password of the URL";
+const WHO: &str = "Redis does not accept the user or password of the URL, or of the provider";
 const NO_PASSWORD: &str = "Redis requires a password, and the URL has none; write `redis://:password@host:port`, or `user:password@`";
 /// The client library does not repeat the reply to `AUTH`.
-const WHO_OR_NO_ROOM: &str = "Redis does not accept the user or password of the URL, or takes no \
-                              more connections (`maxclients`)";
+const WHO_OR_NO_ROOM: &str = "Redis does not accept the user or password of the URL, or of the \
+                              provider, or takes no more connections (`maxclients`)";
 /// The hint for a server that closes the first connection without an error.
 pub(super) const HUNG_UP: &str = "if this port speaks TLS, write `rediss://`; a server that takes no more \
                                   connections (`maxclients`) does this as well";
-const NO_MORE: &str = "Redis does not accept the user or password of the URL any more, or takes no more connections (`maxclients`); look at `CLIENT LIST`";
+const NO_MORE: &str = "Redis does not accept the user or password of the URL, or of the provider, any more, or takes no more connections (`maxclients`); look at `CLIENT LIST`";
 pub(crate) const NO_ROOM: &str = "Redis takes no more connections (`maxclients`); raise the limit, or \
                                   close some of the clients in `CLIENT LIST`";
 const RIGHTS: &str =

@@ -30,6 +30,8 @@
 //! [inside a transaction](crate::CallBuilder::in_tx) use the transaction's own connection, and hold it while they wait
 //! for another transaction: there your pool is what may run dry.
 //!
+//! - **A password that changes**, or a token that expires, comes from a provider, `credentials` of the builder: see
+//!   [`credentials`](crate::credentials). A pool of yours needs `Pool::set_connect_options`.
 //! - **TLS** is sqlx's: enable `tls-rustls-ring` (or another `tls-…` feature) of sqlx in your own `Cargo.toml`, and set
 //!   `sslmode=verify-full` (PostgreSQL) or `ssl-mode=VERIFY_IDENTITY` (MySQL) in the URL.
 //! - **PgBouncer** may pool transactions, because no operation leaves anything in a session; it needs

@@ -1,11 +1,36 @@
 //! `NOTIFY` on PostgreSQL: waiting calls are notified, and get their answer without a notification too.
 
 use idem_runtime::clock::ManualClock;
+use idem_tests::secret::ChangingSecret;
 use tokio::sync::oneshot;
 
+use crate::credentials::change;
 use crate::prelude::*;
 
 const LISTENERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
+
+/// The listener connects by itself, and with the credentials of its store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_changed_password_ends_no_notification() {
+    let server = Postgres::serve(&[("log_statement", "all")]);
+    let secret = ChangingSecret::default();
+    change::<Postgres>(&server, &secret.password());
+    let open = || async {
+        let provider = secret.provider("app");
+        open_with::<Postgres>(&server.url(), |store| {
+            store.notify(true).credentials(provider)
+        })
+        .await
+    };
+    let (near, far_store) = (Fixture::on(&open().await), open().await);
+    let far = listening(&near, &far_store);
+    for key in ["at first", "after a change", "after another"] {
+        is_told(&server, &near, &far, key).await;
+        secret.change(|password| change::<Postgres>(&server, password));
+        // The listener finds its connection lost.
+        until("nobody listens", || server.execute(LISTENERS) == "0").await;
+    }
+}
 
 async fn telling(server: &Served) -> PostgresStore {
     open_with::<Postgres>(&server.url(), |store| store.notify(true)).await
