@@ -100,7 +100,7 @@ impl<E: ClassifiedError> OnError<E> for Classified {
 }
 
 impl<E: StepError> OnError<E> for ClassifiedStep {
-    fn encode(&self, error: &E, format: &Format) -> Encoded {
+    fn encode(&self, error: &mut E, format: &Format) -> Encoded {
         Classified.encode(error, format)
     }
 
