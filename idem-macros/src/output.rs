@@ -66,8 +66,8 @@ pub(crate) fn shape(sig: &Signature, errors: &mut Errors) -> Option<(Shape, Type
     Some((shape, output.clone()))
 }
 
-/// What can neither be stored nor be made to hold a refusal, whatever else is written: said here, since rustc would
-/// report each missing trait by itself.
+/// The error for an output that can be neither stored nor hold a refusal; reported here, because otherwise rustc reports
+/// each missing trait.
 fn unusable(output: &Type) -> Option<(Span, String)> {
     let answer = argument(output, "Result").unwrap_or(output);
     if let Type::ImplTrait(opaque) = answer

@@ -5,9 +5,9 @@ use proc_macro2::{Ident, Span};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// The default path; an error where the dependency has another name, which is `option` to be written.
+/// The default path; an error with the `crate` option to write if the dependency is renamed.
 pub(crate) fn default_path(errors: &mut Errors, option: impl Fn(&str) -> String) -> syn::Path {
-    // A macro runs in the compiler, whose options name the dependencies. Others of its hosts have none.
+    // A macro runs in the compiler, whose options name the dependencies. Without them the default applies.
     let Some(name) = other_name(std::env::args_os()) else {
         return syn::parse_quote!(::idem_runtime);
     };

@@ -298,7 +298,7 @@ async fn source_out_of_range(on_lost: OnLostSubscription) -> (Kafka, KafkaTopic)
 
 /// Finds a consumer that goes elsewhere in silence when retention has overtaken it.
 #[tokio::test]
-async fn offsets_that_retention_deleted_end_the_source_unless_it_knows_where_to_continue() {
+async fn offsets_that_retention_deleted_end_the_source_unless_on_lost_subscription_is_set() {
     let (_broker, mut source) = source_out_of_range(OnLostSubscription::default()).await;
     let text = error(&mut source).await.to_string();
     for part in [TOPIC, GROUP, "partition 0", "the next one is 1"] {

@@ -85,7 +85,7 @@ async fn source_without_durable(on_lost: OnLostSubscription) -> (Nats, JetStream
 }
 
 #[tokio::test]
-async fn a_durable_that_is_gone_ends_the_source_unless_it_knows_where_to_continue() {
+async fn a_durable_that_is_gone_ends_the_source_unless_on_lost_subscription_is_set() {
     for (on_lost, expected) in [
         (OnLostSubscription::Resume, &[2, 3][..]),
         (OnLostSubscription::FromNow, &[3]),

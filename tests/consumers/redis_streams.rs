@@ -69,7 +69,7 @@ async fn source_without_group(on_lost: OnLostSubscription) -> (RedisStreams, Red
 }
 
 #[tokio::test]
-async fn a_group_that_is_gone_ends_the_source_unless_it_knows_where_to_continue() {
+async fn a_group_that_is_gone_ends_the_source_unless_on_lost_subscription_is_set() {
     for (on_lost, expected) in [
         (OnLostSubscription::Resume, &["m-2", "m-3", "m-4"][..]),
         (OnLostSubscription::FromNow, &["m-4"]),

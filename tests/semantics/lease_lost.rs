@@ -270,7 +270,7 @@ async fn a_local_follower_gets_the_winners_answer_at_once(fixture: Fixture) {
     third(&fixture).await;
     fixture.events.wait_for("lease lost", 1).await;
     // Twenty seconds of the lease were left; time stands still.
-    let answer = patiently("the follower is told that the lease is lost", waiting).await;
+    let answer = patiently("the follower is notified of the lost lease", waiting).await;
     assert_eq!(answer.unwrap(), receipt(1));
     assert_eq!(first.end().await, receipt(1));
 }

@@ -313,7 +313,7 @@ pub(crate) async fn comes_to_stand(fixture: &Fixture, like_this: impl Fn(EntrySt
             tokio::task::yield_now().await;
         }
     };
-    patiently("the record comes to stand so", stands).await;
+    patiently("the record has the expected state", stands).await;
 }
 
 /// Waits until so many operations of this kind are on their way.

@@ -341,7 +341,7 @@ pub(super) fn text(input: ParseStream<'_>, name: &Ident) -> Result<LitStr> {
     }
     if text.value().contains(char::is_control) {
         let message = format!(
-            "`{name}` contains a control character; it names the function to operators, such as \"payments.pay\""
+            "`{name}` contains a control character; name what the function does, such as \"payments.pay\""
         );
         return Err(Error::new(text.span(), message));
     }
@@ -377,7 +377,6 @@ pub(super) fn tidy(tokens: &str) -> String {
         ("( ", "("),
         (" )", ")"),
         (" (", "("),
-        (", (", ",("),
         (",(", ", ("),
     ] {
         text = text.replace(printed, written);

@@ -33,7 +33,7 @@ pub(super) fn check(sig: &Signature, errors: &mut Errors) {
             .into_iter()
             .filter(|wanted| !bounds.iter().any(|bound| bound == wanted))
             .collect();
-        if !missing.is_empty() && bounds.iter().all(|bound| MORE.contains(&&**bound)) {
+        if !missing.is_empty() && bounds.iter().all(|bound| KNOWN.contains(&&**bound)) {
             errors.at(
                 param.ident.span(),
                 format!(
@@ -46,8 +46,8 @@ pub(super) fn check(sig: &Signature, errors: &mut Errors) {
     }
 }
 
-/// Bounds that imply neither `Send` nor `'static`. Another trait may.
-const MORE: [&str; 17] = [
+/// Bounds whose implications are known; any other trait may imply `Send` or `'static`.
+const KNOWN: [&str; 17] = [
     "Send",
     "Sync",
     "'static",

@@ -27,7 +27,7 @@ struct Rate {
 }
 
 #[tokio::test]
-async fn a_value_of_an_earlier_version_of_its_type_is_said_to_be_that() {
+async fn a_value_of_an_earlier_version_is_reported_as_such() {
     let engine = Engine::builder(MemoryStore::new()).build().unwrap();
     let call = || engine.operation("rates.mean").key(&1).on_error(Release);
     let stored = call().run(|_| async { Ok::<_, Error>(earlier::Rate { mean: 1 }) });

@@ -54,8 +54,8 @@ pub struct Claim {
 )]
 #[non_exhaustive]
 pub enum Completion<T> {
-    /// The value is stored, or is being stored in the background. This is its stored form, which every duplicate gets,
-    /// and the one to return.
+    /// The value to return: the form that is read back from the stored bytes, or the value unchanged where only a
+    /// tombstone is stored.
     Own(T),
     /// Another attempt stored its answer first, and that is the one to return.
     Adopted(StoredAnswer),

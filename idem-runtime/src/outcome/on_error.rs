@@ -56,7 +56,7 @@ pub trait ClassifiedError: Classify + Replay {}
 #[diagnostic::do_not_recommend]
 impl<E: Classify + Replay> ClassifiedError for E {}
 
-/// The default of a step: as [`Classified`], whatever `on_error` of its call is.
+/// The default treatment of a step's error: [`Classified`], not the `on_error` of its call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClassifiedStep;
 
@@ -73,9 +73,9 @@ pub trait StepError: Classify + Replay {}
 #[diagnostic::do_not_recommend]
 impl<E: Classify + Replay> StepError for E {}
 
-/// An error that a handler of a consumer returns. A single trait, so that missing bounds produce one compiler error.
+/// An error that a handler of a consumer returns. A single trait, so that missing bounds have one message.
 #[diagnostic::on_unimplemented(
-    message = "a consumer cannot tell what `{Self}` means for the message",
+    message = "`{Self}` has no verdict for the message",
     label = "derive `Classify`, `Serialize` and `Deserialize` for `{Self}`",
     note = "for an error of another crate, such as `anyhow::Error`: an error type of your own that holds it in a variant \
             `#[class(system)] #[serde(skip)] Other(anyhow::Error)`, which is delivered again"

@@ -17,7 +17,7 @@ pub fn assert_discreet(error: &(dyn StdError + 'static)) {
     assert_no_marker(&chain(error));
 }
 
-/// Panics where a text has what nobody may read in a log.
+/// Panics if the text contains the secret marker.
 pub fn assert_no_marker(text: &str) {
     for marker in MARKERS {
         assert!(!text.contains(marker), "{marker} is in: {text}");

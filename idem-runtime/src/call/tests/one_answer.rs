@@ -274,7 +274,7 @@ async fn a_deserialize_that_panics_leaves_a_tombstone() {
 
     impl<'a> Deserialize<'a> for Booby {
         fn deserialize<D: serde::Deserializer<'a>>(_: D) -> Result<Self, D::Error> {
-            panic!("a bug in somebody's `Deserialize`")
+            panic!("a bug in a `Deserialize`")
         }
     }
 

@@ -326,7 +326,7 @@ fn numbers_do_not_depend_on_a_feature_of_serde_json() {
 }
 
 #[test]
-fn what_no_double_holds_keeps_its_text() {
+fn a_text_that_is_no_finite_double_is_kept() {
     let encoded = |text| to_vec(&Arbitrary(text)).unwrap();
     let texts = ["1e999", "1e1000", "-1e999", "inf", "NaN", ""];
     for (at, text) in texts.iter().enumerate() {

@@ -28,7 +28,7 @@ async fn a_changed_password_ends_no_notification() {
         is_told(&server, &near, &far, key).await;
         secret.change(|password| change::<Postgres>(&server, password));
         // The listener finds its connection lost.
-        until("nobody listens", || server.execute(LISTENERS) == "0").await;
+        until("no session listens", || server.execute(LISTENERS) == "0").await;
     }
 }
 

@@ -122,7 +122,7 @@ async fn transaction_pooling_serves_calls_replays_transactions_and_steps() {
 
 /// A pooler without its settings, and a client without its.
 #[tokio::test]
-async fn what_a_pooler_lacks_is_reported() {
+async fn a_missing_pooler_setting_is_reported() {
     let server = PostgresServer::start();
     let pooler = PgBouncer::start(&server, &[]);
     let refused = PostgresStore::connect(server.url_at(pooler.addr())).await;
