@@ -144,7 +144,7 @@ impl Args {
         let key = self.key.value.as_ref().filter(|_| self.last_is_key)?;
         let mut elements = vec![key.to_token_stream()];
         let mut error = None;
-        while let Some(element) = value::unnamed(input, &NAMES) {
+        while let Some(element) = value::unnamed(input, is_argument) {
             error = error.or_else(|| Some(crate::key::span(&element)));
             elements.push(element.to_token_stream());
             if input.peek2(Token![,]) || !input.peek(Token![,]) {
@@ -152,7 +152,7 @@ impl Args {
             }
             let ahead = input.fork();
             let _ = ahead.parse::<Token![,]>();
-            if value::unnamed(&ahead, &NAMES).is_none() {
+            if value::unnamed(&ahead, is_argument).is_none() {
                 break;
             }
             let _ = input.parse::<Token![,]>();
@@ -203,6 +203,15 @@ impl Args {
             }
         }
     }
+}
+
+/// Whether the word is an argument, resembles one, or is a word for one or of one.
+fn is_argument(word: &str) -> bool {
+    NAMES.contains(&word)
+        || nearest(word, &NAMES).is_some()
+        || ENGINE_SETTINGS.contains(&word)
+        || SYNONYMS.iter().any(|(synonym, _)| *synonym == word)
+        || WORDS.iter().any(|(_, words)| words.contains(&word))
 }
 
 fn unknown_argument(name: &str, valued: bool) -> String {

@@ -65,9 +65,7 @@ fn krate(attrs: &[Attribute], errors: &mut Errors) -> Path {
             errors.at(span_of(attr), "`#[classify(crate = ..)]` is given twice");
         }
     }
-    krate.unwrap_or_else(|| {
-        crate::runtime::default_path(errors, |path| format!("#[classify(crate = {path})]"))
-    })
+    krate.unwrap_or_else(crate::runtime::default_path)
 }
 
 fn arms(input: &DeriveInput, errors: &mut Errors) -> Option<Vec<Arm>> {

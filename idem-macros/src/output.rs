@@ -85,7 +85,7 @@ fn unusable(output: &Type) -> Option<(Span, String)> {
         return None;
     };
     let last = &path.path.segments.last()?.ident;
-    (last == "String").then(|| {
+    is_std(&path.path, "string", "String").then(|| {
         let message = "a `String` cannot hold a refusal of idem; return an error type of your own, with a variant \
                        `Idempotency(idem_runtime::Error)` and `From<idem_runtime::Error>`";
         (last.span(), message.to_owned())
@@ -99,12 +99,29 @@ fn is_trait(bound: &TypeParamBound, name: &str) -> bool {
     (bound.path.segments.last()).is_some_and(|last| last.ident == name)
 }
 
-/// `E` of `path::Result<T, E>`.
+/// Whether this is `name`, `std::module::name` or that of `core` or `alloc`. The `name` of another path may be an alias of
+/// another type.
+fn is_std(path: &syn::Path, module: &str, name: &str) -> bool {
+    let segments: Vec<_> = path
+        .segments
+        .iter()
+        .map(|it| it.ident.to_string())
+        .collect();
+    match &*segments {
+        [last] => last == name,
+        [root, inner, last] => {
+            ["std", "core", "alloc"].contains(&&**root) && inner == module && last == name
+        }
+        _ => false,
+    }
+}
+
+/// `E` of `Result<T, E>`.
 pub(crate) fn error(output: &Type) -> Option<&Type> {
     let Type::Path(path) = output else {
         return None;
     };
-    let last = (path.path.segments.last()).filter(|last| last.ident == "Result")?;
+    let last = (path.path.segments.last()).filter(|_| is_std(&path.path, "result", "Result"))?;
     let PathArguments::AngleBracketed(arguments) = &last.arguments else {
         return None;
     };

@@ -119,10 +119,7 @@ impl Plan {
             reconcile::plan(hook, compared, sig, errors)
         });
         let plan = Self {
-            krate: args
-                .krate
-                .value
-                .unwrap_or_else(|| runtime::default_path(errors, |path| format!("crate = {path}"))),
+            krate: args.krate.value.unwrap_or_else(runtime::default_path),
             op: op(args.op, &names, sig, errors),
             entry: args.entry.value,
             engine: args.engine.value,

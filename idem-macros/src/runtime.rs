@@ -1,27 +1,22 @@
 //! The path of `idem-runtime` where `crate` does not name it.
 
-use crate::errors::Errors;
 use proc_macro2::{Ident, Span};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// The default path; an error with the `crate` option to write if the dependency is renamed.
-pub(crate) fn default_path(errors: &mut Errors, option: impl Fn(&str) -> String) -> syn::Path {
+/// `::idem_runtime`, or the name that the dependency has instead.
+pub(crate) fn default_path() -> syn::Path {
     // A macro runs in the compiler, whose options name the dependencies. Without them the default applies.
-    let Some(name) = other_name(std::env::args_os()) else {
-        return syn::parse_quote!(::idem_runtime);
-    };
-    let path = format!("::{name}");
-    let write = option(&path);
-    errors.at(
-        Span::call_site(),
-        format_args!("the dependency `idem-runtime` is named `{name}` here; write `{write}`"),
-    );
-    let name = Ident::new(&name, Span::mixed_site());
-    syn::parse_quote!(::#name)
+    match other_name(std::env::args_os()) {
+        Some(name) => {
+            let name = Ident::new(&name, Span::mixed_site());
+            syn::parse_quote!(::#name)
+        }
+        None => syn::parse_quote!(::idem_runtime),
+    }
 }
 
-/// The name in `--extern name=libidem_runtime-0123.rmeta`, if no dependency is named `idem_runtime`.
+/// The name in `--extern name=libidem_runtime-0123.rmeta`, if no dependency is named `idem_runtime`, and one is renamed.
 fn other_name(options: impl Iterator<Item = OsString>) -> Option<String> {
     let mut other = None;
     for option in options.filter_map(|option| option.into_string().ok()) {
@@ -38,8 +33,11 @@ fn other_name(options: impl Iterator<Item = OsString>) -> Option<String> {
             return None;
         }
         let file = Path::new(file).file_name().and_then(OsStr::to_str);
-        if file.is_some_and(|file| file.starts_with("libidem_runtime-")) {
-            other = Some(name.to_owned());
+        if file.is_some_and(|file| file.starts_with("libidem_runtime-"))
+            && other.replace(name.to_owned()).is_some()
+        {
+            // Two versions, of which neither is meant more than the other.
+            return None;
         }
     }
     other
@@ -75,5 +73,7 @@ mod tests {
             "idem_runtime=/target/libidem_runtime-2.rmeta",
         ];
         assert_eq!(of(&both), None);
+        let older = "idem1=/target/debug/deps/libidem_runtime-0c3d.rmeta";
+        assert_eq!(of(&["--extern", idem, "--extern", older]), None);
     }
 }

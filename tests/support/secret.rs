@@ -29,6 +29,10 @@ pub fn change_acl_user(server: &RedisServer, password: &str) {
 /// How often the password changes.
 const CHANGES: usize = 10;
 
+/// Calls of the provider after a change that do not return the new password: both of one connection return the old one,
+/// and one panics.
+const LATE: usize = 3;
+
 /// Calls that are made while it changes.
 const BESIDE: usize = 19;
 
@@ -41,6 +45,8 @@ struct Inner {
     /// The number of changes so far.
     number: AtomicUsize,
     provided: AtomicUsize,
+    /// The calls that are [`LATE`] still.
+    late: AtomicUsize,
 }
 
 impl ChangingSecret {
@@ -66,7 +72,18 @@ impl ChangingSecret {
         let secret = self.clone();
         CredentialsProvider::from(move || {
             secret.0.provided.fetch_add(1, Ordering::SeqCst);
-            let credentials = Credentials::new(secret.password()).user(user);
+            let mut number = secret.0.number.load(Ordering::SeqCst);
+            let next = |late: usize| late.checked_sub(1);
+            match secret
+                .0
+                .late
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, next)
+            {
+                Ok(1) => panic!("a provider that panics"),
+                Ok(_) => number -= 1,
+                Err(_) => {}
+            }
+            let credentials = Credentials::new(Self::numbered(number)).user(user);
             async move { Ok::<_, Infallible>(credentials) }
         })
     }
@@ -76,6 +93,7 @@ impl ChangingSecret {
         let next = self.0.number.load(Ordering::SeqCst) + 1;
         on_server(&Self::numbered(next));
         self.0.number.store(next, Ordering::SeqCst);
+        self.0.late.store(LATE, Ordering::SeqCst);
     }
 
     /// Changes the password ten times, each time beside 19 numbered calls and before another one: 200 calls.

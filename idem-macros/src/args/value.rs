@@ -348,15 +348,14 @@ pub(super) fn text(input: ParseStream<'_>, name: &Ident) -> Result<LitStr> {
     Ok(text)
 }
 
-/// Consumes a value without a name, as the second one of `key = req.id, req.cents` is. A word that resembles one of
-/// `names` is a misspelt argument.
-pub(super) fn unnamed(input: ParseStream<'_>, names: &[&str]) -> Option<Expr> {
+/// Consumes a value without a name, as the second one of `key = req.id, req.cents` is.
+pub(super) fn unnamed(input: ParseStream<'_>, is_argument: impl Fn(&str) -> bool) -> Option<Expr> {
     let ahead = input.fork();
     let expr = ahead.parse::<Expr>().ok()?;
     let place = match &expr {
         Expr::Path(path) => {
             let word = path.path.get_ident()?.to_string();
-            (!names.contains(&&*word) && nearest(&word, names).is_none()).then_some(())
+            (!is_argument(&word)).then_some(())
         }
         Expr::Field(_) | Expr::MethodCall(_) | Expr::Reference(_) => Some(()),
         _ => None,

@@ -2,11 +2,13 @@
 
 use std::error::Error;
 use std::fmt;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
+
+use crate::env::catch_unwind::unwind;
 
 /// The password of a connection, with or without a user name.
 ///
@@ -83,14 +85,20 @@ impl CredentialsProvider {
         connect_timeout: Duration,
     ) -> Result<Credentials, ProviderError> {
         let patience = connect_timeout / 2;
-        match timeout(patience, (self.0)()).await {
-            Ok(provided) => provided.map_err(|error| ProviderError {
+        // An uncaught panic would end the renewal of a lease, or lose an answer on its way to the store.
+        let provided = pin!(async { (self.0)().await });
+        match timeout(patience, unwind(provided)).await {
+            Ok(Ok(provided)) => provided.map_err(|error| ProviderError {
                 message: PROVIDER_FAILED.to_owned(),
                 source: Some(error),
             }),
+            Ok(Err(_)) => Err(ProviderError {
+                message: "the provider of credentials panicked".to_owned(),
+                source: None,
+            }),
             Err(_) => Err(ProviderError {
                 message: format!(
-                    "the provider of credentials returned none within {patience:?}; let it keep them, or raise the \
+                    "the provider of credentials returned none within {patience:?}; cache them in the provider, or raise the \
                      time limit of a connection"
                 ),
                 source: None,
@@ -121,7 +129,7 @@ impl ProviderError {
 }
 
 const PROVIDER_FAILED: &str =
-    "the provider of credentials failed; see its own error, and what it takes them from";
+    "the provider of credentials failed; see its own error, and check its source of secrets";
 
 impl fmt::Display for ProviderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -54,8 +54,8 @@ pub struct Claim {
 )]
 #[non_exhaustive]
 pub enum Completion<T> {
-    /// The value to return: the form that is read back from the stored bytes, or the value unchanged where only a
-    /// tombstone is stored.
+    /// The value to return: the form that is read back from the stored bytes. Where only a tombstone is stored, it is
+    /// that form or the value as it was, and duplicates get [`ErrorKind::NotStored`].
     Own(T),
     /// Another attempt stored its answer first, and that is the one to return.
     Adopted(StoredAnswer),

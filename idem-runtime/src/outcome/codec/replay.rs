@@ -19,7 +19,7 @@ use crate::outcome::provenance::AnswerSource;
 /// one too, gets the value that is read back from what was stored: a field that is skipped has its default, a form that
 /// rounds has rounded, and an untagged enum is the first variant that fits. Numbers come back bit for bit.
 ///
-/// A value that cannot be stored goes to the first caller as it is, and duplicates get
+/// A value that cannot be stored goes to the first caller alone, and duplicates get
 /// [`ErrorKind::NotStored`](crate::ErrorKind::NotStored): one that the format does not represent (`Some` of nothing, as
 /// `Some(None)` and `Some(())`; in JSON a number that is not finite and a map whose keys are no text), and one that its
 /// own type does not read back (a field that is skipped when written and required when read, or renamed one way; a

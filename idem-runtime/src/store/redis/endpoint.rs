@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::{Client, RedisResult};
@@ -19,6 +21,8 @@ pub(crate) struct Endpoint {
     client: Client,
     /// In place of the user and the password of the client.
     credentials: Option<CredentialsProvider>,
+    /// Whether a server has accepted credentials of the provider, which are right at times then. Shared by its clones.
+    accepted: Arc<AtomicBool>,
 }
 
 impl Endpoint {
@@ -26,13 +30,21 @@ impl Endpoint {
         Self {
             client,
             credentials,
+            accepted: Arc::default(),
         }
     }
 
     /// The server at another address, with these settings and credentials.
     pub(super) fn at(&self, at: &Address) -> Result<Self, StoreError> {
-        let client = client_at(self.get_connection_info(), at)?;
-        Ok(Self::new(client, self.credentials.clone()))
+        Ok(Self {
+            client: client_at(self.get_connection_info(), at)?,
+            ..self.clone()
+        })
+    }
+
+    /// Whether a refusal of credentials is transient, because a server has accepted earlier ones of the provider.
+    pub(crate) fn was_accepted(&self) -> bool {
+        self.accepted.load(Ordering::Relaxed)
     }
 
     /// Whether credentials that are refused may be followed by others.
@@ -62,9 +74,13 @@ impl Endpoint {
                 connected => Ok(connected),
             }
         };
-        timeout(connect_timeout, attempts)
+        let connected = timeout(connect_timeout, attempts)
             .await
-            .unwrap_or_else(|_| Ok(Err(io::Error::from(io::ErrorKind::TimedOut).into())))
+            .unwrap_or_else(|_| Ok(Err(io::Error::from(io::ErrorKind::TimedOut).into())));
+        if let Ok(Ok(_)) = connected {
+            self.accepted.store(true, Ordering::Relaxed);
+        }
+        connected
     }
 
     async fn provided(

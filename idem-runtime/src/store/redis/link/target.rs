@@ -94,6 +94,7 @@ async fn one(endpoint: &Endpoint, limits: Limits, known: bool) -> Result<Connect
         let connected = client.get_multiplexed_async_connection_with_config(&config);
         connected.await.map(Connection::library)
     };
+    let known = known || endpoint.was_accepted();
     let connected = endpoint.log_in(limits.connect, connect).await?;
     connected.map_err(|error| {
         let is_silence = error.is_timeout();

@@ -93,9 +93,13 @@ fn primary(state: Value, address: &Value) -> Option<Primary> {
     })
 }
 
-fn refused(sentinel: &Client, error: RedisError) -> StoreError {
+fn refused(sentinel: &Endpoint, error: RedisError) -> StoreError {
     let what = format!("asking the sentinel at {} for the primary", place(sentinel));
     let says = |words| error.detail().is_some_and(|said| said.contains(words));
+    if is_unknown_user(&error) && sentinel.was_accepted() {
+        let message = format!("{what}: it does not accept the credentials of the provider");
+        return StoreError::new(StoreErrorKind::Unavailable, message).answered();
+    }
     if is_unknown_user(&error) {
         return StoreError::new(
             StoreErrorKind::Refused,
