@@ -72,8 +72,8 @@ where
 {
     fn from(provider: F) -> Self {
         Self(Arc::new(move || {
-            let provided = provider();
-            Box::pin(async move { provided.await.map_err(Into::into) })
+            let called = provider();
+            Box::pin(async move { called.await.map_err(Into::into) })
         }))
     }
 }

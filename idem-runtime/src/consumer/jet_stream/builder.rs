@@ -89,10 +89,10 @@ pub(super) fn options_by(provider: &CredentialsProvider) -> ConnectOptions {
     ConnectOptions::with_auth_callback(move |_| {
         let provider = provider.clone();
         // A task, because the client needs a future that is `Sync`.
-        let provided = tokio::spawn(async move { provider.credentials(PATIENCE).await });
+        let called = tokio::spawn(async move { provider.credentials(PATIENCE).await });
         async move {
-            let provided = provided.await.map_err(AuthError::new)?;
-            let (user, password) = provided.map_err(AuthError::new)?.into_parts();
+            let credentials = called.await.map_err(AuthError::new)?;
+            let (user, password) = credentials.map_err(AuthError::new)?.into_parts();
             let mut auth = Auth::new();
             match user {
                 Some(user) => (auth.username, auth.password) = (Some(user), Some(password)),

@@ -67,10 +67,10 @@ impl Endpoint {
         let Some(provider) = &self.credentials else {
             return Ok(connect(self.client.clone()).await);
         };
-        let provided = || self.provided(provider, connect_timeout);
+        let client = || self.client_by(provider, connect_timeout);
         let attempts = async {
-            match connect(provided().await?).await {
-                Err(error) if is_unknown_user(&error) => Ok(connect(provided().await?).await),
+            match connect(client().await?).await {
+                Err(error) if is_unknown_user(&error) => Ok(connect(client().await?).await),
                 connected => Ok(connected),
             }
         };
@@ -83,7 +83,7 @@ impl Endpoint {
         connected
     }
 
-    async fn provided(
+    async fn client_by(
         &self,
         provider: &CredentialsProvider,
         connect_timeout: Duration,

@@ -141,8 +141,9 @@ async fn a_provider_that_fails_or_is_refused_is_reported() {
     let source = std::error::Error::source(&error).unwrap();
     assert_contains(source, "the vault is sealed");
 
-    let wrong = || async { Ok::<_, std::io::Error>(Credentials::new(PASSWORD).user("app")) };
-    let error = builder(wrong.into()).await.unwrap_err();
+    let wrong = ChangingSecret::default();
+    let error = builder(wrong.provider("app")).await.unwrap_err();
+    assert_eq!(wrong.provided(), 2);
     assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
     idem_tests::shop::assert_discreet(&error);
 }
