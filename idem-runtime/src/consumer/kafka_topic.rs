@@ -132,6 +132,9 @@ impl KafkaTopic {
     /// letter that no broker takes within 20 s (`message.timeout.ms`) is an error of its verdict. `group.id`,
     /// `enable.auto.commit`, `enable.auto.offset.store` and `acks` are not to be set.
     ///
+    /// A silent connection, such as one that a firewall has forgotten, is made anew after `socket.timeout.ms`, by default
+    /// 60 s.
+    ///
     /// TLS and SASL/SCRAM need OpenSSL: add the crate `rdkafka`, in the version of this crate, with its feature `ssl`.
     ///
     /// # Errors
