@@ -8,6 +8,16 @@ pub(crate) mod catch_unwind;
 pub(crate) mod certificates;
 pub mod clock;
 #[cfg(any(feature = "_server", feature = "nats", feature = "rabbitmq"))]
+#[cfg_attr(
+    not(any(
+        feature = "mysql",
+        feature = "nats",
+        feature = "postgres",
+        feature = "rabbitmq",
+        feature = "redis"
+    )),
+    allow(dead_code, reason = "a file has no users")
+)]
 pub(crate) mod credentials;
 pub(crate) mod digest_hasher;
 #[cfg(feature = "metrics")]

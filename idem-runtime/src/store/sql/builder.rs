@@ -241,6 +241,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
     }
 }
 
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 macro_rules! credentials {
     () => {
         /// The provider of the credentials of each connection, in place of those of the URL or the options.
