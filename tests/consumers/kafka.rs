@@ -8,6 +8,7 @@ use idem_runtime::consumer::{
 };
 use idem_tests::brokers::kafka::{GROUP, TOPIC, header};
 use idem_tests::brokers::{Broker as _, Kafka};
+use idem_tests::events::Events;
 use rdkafka::message::Message as _;
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep};
@@ -310,6 +311,20 @@ async fn offsets_that_retention_deleted_end_the_source_unless_on_lost_subscripti
     // It reads on from there.
     broker.send(&ids([1])).await;
     while next(&mut source).await.payload() != b"m-1" {}
+}
+
+/// Finds new offsets that only one member has: the next one fails, or skips what was sent since.
+#[tokio::test]
+async fn the_next_member_continues_with_the_offsets_that_replaced_lost_ones() {
+    let (broker, first) = source_out_of_range(OnLostSubscription::FromNow).await;
+    let (events, mut desk) = (Events::default(), Desk::new());
+    let consumer = desk.consumer_observed_by(events.clone());
+    desk.run(consumer, first, async |_| Ok(()));
+    events.wait_for("subscription lost: ", 1).await;
+    desk.close().await;
+    broker.send(&ids([1])).await;
+    let mut second = source(&broker).await;
+    assert_eq!(next(&mut second).await.payload(), b"m-1");
 }
 
 /// Finds a consumer that waits for a topic that no broker has.

@@ -14,15 +14,15 @@ use rdkafka::producer::{FutureProducer, FutureRecord};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
 
-use self::places::Places;
+use self::first_offset::FirstOffset;
 use self::poll::{Callbacks, KafkaMessage, PollEvent, Poller, SharedOffsets};
 use super::delivery::{BrokerError, Delivery, Source};
 use super::source_events::SourceEvents;
 use super::subscription::{OnLostSubscription, name};
 use super::verdict::{DeadLetterReason, Verdict};
 
+mod first_offset;
 mod offsets;
-mod places;
 mod poll;
 
 /// The time that the first reply of a broker may take.
@@ -65,10 +65,11 @@ const REASON: &str = "idem-reason";
 /// **Memory.** A partition is paused while it has [`max_uncommitted`](Self::max_uncommitted) messages beyond the
 /// committed offset: one message that is retried for long holds up those behind it only then.
 ///
-/// **A lost place.** Offsets that the brokers do not have are an error of [`next`](Source::next) that names topic,
+/// **Lost offsets.** Offsets that the brokers do not have are an error of [`next`](Source::next) that names topic,
 /// partition and group, unless [`on_lost_subscription`](Self::on_lost_subscription) says where to continue: messages
 /// that retention deleted before they were read, a topic that was created anew, offsets of a running group that have
-/// expired. A topic that is gone is an error in any case.
+/// expired. The new offsets are committed at once, for all members of the group. A topic that is gone is an error in
+/// any case.
 ///
 /// **Stopping.** The group is left when the source and its last delivery are dropped. That waits for the last commit,
 /// for at most 5 s, and blocks its thread meanwhile.
@@ -127,7 +128,7 @@ impl KafkaTopic {
     /// Their names are in librdkafka's `CONFIGURATION.md`.
     ///
     /// A group without an offset in a partition begins with its first message, or where `auto.offset.reset` says. That
-    /// property has no effect on a lost place. Members of a group keep their partitions when others join
+    /// property has no effect on lost offsets. Members of a group keep their partitions when others join
     /// (`partition.assignment.strategy=cooperative-sticky`); a group with other consumers takes their strategy. A dead
     /// letter that no broker takes within 20 s (`message.timeout.ms`) is an error of its verdict. `group.id`,
     /// `enable.auto.commit`, `enable.auto.offset.store` and `acks` are not to be set.
@@ -155,7 +156,7 @@ impl KafkaTopic {
         );
         common.set("bootstrap.servers", brokers);
         let mut config = common.clone();
-        let places = Places::new(config.get("auto.offset.reset"))?;
+        let first = FirstOffset::new(config.get("auto.offset.reset"))?;
         config.set("auto.offset.reset", "error");
         // The newer protocol, whose brokers assign, refuses it.
         if config.get("group.protocol") != Some("consumer") {
@@ -177,7 +178,7 @@ impl KafkaTopic {
             group: name.clone(),
             offsets: offsets.clone(),
             commits: ().into(),
-            places,
+            first,
             events: OnceLock::new(),
             unreachable: Mutex::default(),
         };

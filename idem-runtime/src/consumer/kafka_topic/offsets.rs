@@ -133,6 +133,14 @@ impl Offsets {
         }
     }
 
+    /// Voids the tickets and the position of this partition, which has lost its offsets.
+    pub(super) fn void(&mut self, partition: i32) {
+        if let Some(window) = self.partitions.get_mut(&partition) {
+            window.uncommitted.clear();
+            (window.position, window.committed) = (None, None);
+        }
+    }
+
     /// Forgets a revoked partition.
     pub(super) fn revoked(&mut self, partition: i32) -> Revoked {
         let window = self.partitions.remove(&partition).unwrap_or_default();

@@ -14,12 +14,15 @@ use rdkafka::message::{Message, OwnedMessage};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::first_offset::FirstOffset;
 use super::offsets::{Offsets, Ticket};
-use super::places::Places;
 use super::refused;
 use crate::consumer::delivery::BrokerError;
 use crate::consumer::source_events::SourceEvents;
 use crate::consumer::subscription::OnLostSubscription;
+
+/// The time between two questions for a topic that may be gone. A single broker may not know a new topic yet.
+const BETWEEN_DOUBTS: Duration = Duration::from_secs(2);
 
 /// The longest wait for an event; a partition is resumed within it.
 const LONGEST_POLL: Duration = Duration::from_millis(50);
@@ -68,14 +71,14 @@ pub(super) struct Callbacks {
     pub(super) offsets: SharedOffsets,
     /// Held from the choice of positions until the reply to their commit, so that none goes back.
     pub(super) commits: Mutex<()>,
-    pub(super) places: Places,
+    pub(super) first: FirstOffset,
     pub(super) events: OnceLock<SourceEvents>,
-    /// Why a broker could not be reached at last.
+    /// Reason of the last failed connection to a broker.
     pub(super) unreachable: Mutex<String>,
 }
 
 impl Callbacks {
-    fn commits(&self) -> MutexGuard<'_, ()> {
+    pub(super) fn commits(&self) -> MutexGuard<'_, ()> {
         self.commits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -85,7 +88,7 @@ impl Callbacks {
 }
 
 impl ClientContext for Callbacks {
-    /// All brokers are lost after the connection to the last one of them, which has the reason.
+    /// `AllBrokersDown` has no cause; the preceding transport error has it.
     fn error(&self, error: KafkaError, reason: &str) {
         let unreachable = || {
             self.unreachable
@@ -100,14 +103,14 @@ impl ClientContext for Callbacks {
             Some(RDKafkaErrorCode::BrokerTransportFailure) => reason.clone_into(&mut unreachable()),
             _ => {}
         }
-        // It goes to the log.
+        // Keeps the client's default logging.
         DefaultClientContext.error(error, reason);
     }
 }
 
 impl ConsumerContext for Callbacks {
-    /// Places the consumer in the partitions that it gets, and commits what is done of those that are given up, while
-    /// they are still this consumer's.
+    /// Sets the offsets of new partitions, and commits what is done of those that are given up, while they are still
+    /// this consumer's.
     fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         let partitions = match rebalance {
             Rebalance::Assign(partitions) => return self.assigned(consumer, partitions),
@@ -149,7 +152,7 @@ fn unpositioned(topic: &str, partitions: &[i32]) -> TopicPartitionList {
     list
 }
 
-fn positioned(topic: &str, offsets: &[(i32, i64)]) -> TopicPartitionList {
+pub(super) fn positioned(topic: &str, offsets: &[(i32, i64)]) -> TopicPartitionList {
     let mut list = TopicPartitionList::with_capacity(offsets.len());
     for (partition, offset) in offsets {
         // Fails for offsets that have a special meaning, all of them negative.
@@ -249,6 +252,7 @@ impl PollThread {
         let topic = &self.consumer.context().topic;
         let subscribed = self.consumer.subscribe(&[topic]);
         let mut is_failed = subscribed.is_err();
+        let mut doubt = None;
         if let Err(error) = subscribed {
             self.fail(refused(error));
         }
@@ -267,6 +271,10 @@ impl PollThread {
                         ticket,
                     })));
                 }
+                // Reported once.
+                Some(Err(error)) if is_of_unknown_topic(&error) => {
+                    doubt.get_or_insert_with(TopicDoubt::new);
+                }
                 Some(Err(error)) => {
                     if let Err(error) = self.failed(error) {
                         is_failed = true;
@@ -274,6 +282,15 @@ impl PollThread {
                     }
                 }
                 None => {}
+            }
+            if let Some(asked) = &mut doubt
+                && let Some(is_gone) = asked.resolve(&self.consumer)
+            {
+                doubt = None;
+                if is_gone && !is_failed {
+                    is_failed = true;
+                    self.fail(self.consumer.context().topic_lost());
+                }
             }
             self.pause_and_resume(topic);
         }
@@ -288,12 +305,11 @@ impl PollThread {
         let context = self.consumer.context();
         match error.rdkafka_error_code() {
             Some(RDKafkaErrorCode::AutoOffsetReset) => {
-                context.place_lost(&self.consumer, self.on_lost)?;
-                // The partitions are assigned anew, with the places that were found.
+                context.offsets_lost(&self.consumer, self.on_lost)?;
+                // The partitions are assigned anew, with the offsets that were committed.
                 self.consumer.unsubscribe();
                 self.consumer.subscribe(&[&context.topic]).map_err(refused)
             }
-            Some(RDKafkaErrorCode::UnknownTopicOrPartition) => context.topic_lost(&self.consumer),
             _ if lasts(&error) => Err(refused(error)),
             _ => Ok(()),
         }
@@ -344,6 +360,41 @@ impl PollThread {
             }
         }
     }
+}
+
+/// A topic that a broker did not know.
+struct TopicDoubt {
+    ask_at: Instant,
+    was_gone: bool,
+}
+
+impl TopicDoubt {
+    fn new() -> Self {
+        Self {
+            ask_at: Instant::now(),
+            was_gone: false,
+        }
+    }
+
+    /// Whether the topic is gone, by two answers in a row; `None`: not known yet.
+    fn resolve(&mut self, consumer: &BaseConsumer<Callbacks>) -> Option<bool> {
+        if Instant::now() < self.ask_at {
+            return None;
+        }
+        let is_gone = consumer.context().is_topic_gone(consumer);
+        self.ask_at = Instant::now() + BETWEEN_DOUBTS;
+        match is_gone? {
+            true if !self.was_gone => {
+                self.was_gone = true;
+                None
+            }
+            is_gone => Some(is_gone),
+        }
+    }
+}
+
+fn is_of_unknown_topic(error: &KafkaError) -> bool {
+    error.rdkafka_error_code() == Some(RDKafkaErrorCode::UnknownTopicOrPartition)
 }
 
 /// Whether the brokers refuse, and would refuse again, or a message cannot be read, which the client would leave out.

@@ -1,31 +1,25 @@
-//! Where a consumer begins in its partitions, and what happens when it has lost its place.
+//! First offsets of a consumer in its partitions, and new ones for lost offsets.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::KafkaResult;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
 
 use super::PATIENCE;
-use super::poll::Callbacks;
+use super::poll::{Callbacks, positioned};
 use crate::consumer::delivery::BrokerError;
 use crate::consumer::subscription::OnLostSubscription;
 
 /// The property by which the client would silently go elsewhere.
 const RESET: &str = "auto.offset.reset";
 
-/// Where a consumer begins. The client itself is to fail without an offset that the brokers have.
-pub(super) struct Places {
-    /// In a partition in which the group has no offset.
-    first: Offset,
-    /// In partitions whose place was lost, once they are assigned again.
-    found: Mutex<BTreeMap<i32, Offset>>,
-}
+/// The offset in a partition in which the group has none. The client itself is to fail without an offset that the
+/// brokers have.
+pub(super) struct FirstOffset(Offset);
 
-impl Places {
+impl FirstOffset {
     /// For this value of the property.
     pub(super) fn new(reset: Option<&str>) -> Result<Self, BrokerError> {
         let first = match reset.unwrap_or("earliest") {
@@ -37,19 +31,12 @@ impl Places {
                 return Err(BrokerError::new(text));
             }
         };
-        Ok(Self {
-            first,
-            found: Mutex::default(),
-        })
-    }
-
-    fn found(&self) -> MutexGuard<'_, BTreeMap<i32, Offset>> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(Self(first))
     }
 }
 
 impl Callbacks {
-    /// Places the consumer in partitions in which the group has no offset, or has lost it.
+    /// Sets the offset of partitions in which the group has none.
     pub(super) fn assigned(&self, consumer: &BaseConsumer<Self>, partitions: &TopicPartitionList) {
         // After an error the client asks itself, and fails where there is no offset.
         let committed = consumer
@@ -57,33 +44,34 @@ impl Callbacks {
             .ok();
         for mut element in partitions.elements() {
             let partition = element.partition();
-            let found = self.places.found().remove(&partition);
             let is_new = || {
                 let committed = offset(committed.as_ref()?, &self.topic, partition)?;
                 let taken = self.offsets.lock().last_taken(partition);
-                (committed == Offset::Invalid && taken.is_none()).then_some(self.places.first)
+                (committed == Offset::Invalid && taken.is_none()).then_some(self.first.0)
             };
-            if let Some(place) = found.or_else(is_new) {
+            if let Some(first) = is_new() {
                 // Fails for negative numbers only.
-                let _ = element.set_offset(place);
+                let _ = element.set_offset(first);
             }
         }
     }
 
-    /// Finds new places for partitions whose offset the brokers do not have.
-    pub(super) fn place_lost(
+    /// Commits new offsets for partitions whose offset the brokers do not have.
+    ///
+    /// Committed, because otherwise the next member with such a partition loses its offset again. After a failure the
+    /// next assignment fails in the same way, and this is called again.
+    pub(super) fn offsets_lost(
         &self,
         consumer: &BaseConsumer<Self>,
         on_lost: OnLostSubscription,
     ) -> Result<(), BrokerError> {
         let mut reason = String::new();
-        let (mut found, mut is_known) = (BTreeMap::new(), true);
+        let (mut new, mut is_known) = (Vec::new(), true);
         let offsets = || {
             let assigned = consumer.assignment()?;
             let committed = consumer.committed_offsets(assigned.clone(), PATIENCE)?;
             KafkaResult::Ok((assigned, committed, consumer.position()?))
         };
-        // Found after the next assignment, which fails in the same way.
         let Ok((assigned, committed, positions)) = offsets() else {
             return Ok(());
         };
@@ -103,8 +91,9 @@ impl Callbacks {
             let taken = self.offsets.lock().last_taken(partition);
             match next {
                 Some(next) if (low..=high).contains(&next) => continue,
-                None if taken.is_none() && self.places.first != Offset::Invalid => {
-                    found.insert(partition, self.places.first);
+                None if taken.is_none() && self.first.0 != Offset::Invalid => {
+                    let is_end = self.first.0 == Offset::End;
+                    new.push((partition, if is_end { high } else { low }));
                     continue;
                 }
                 Some(next) => {
@@ -117,52 +106,61 @@ impl Callbacks {
                     let _ = write!(reason, "partition {partition} has no offset of the group; ");
                 }
             }
-            let place = match (on_lost, taken) {
+            let begin = match (on_lost, taken) {
                 (OnLostSubscription::Fail, _) | (OnLostSubscription::Resume, None) => {
                     is_known = false;
                     continue;
                 }
-                (OnLostSubscription::FromNow, _) => Offset::End,
-                (OnLostSubscription::Resume, Some(taken)) if (low..=high).contains(&taken) => {
-                    Offset::Offset(taken)
-                }
-                (OnLostSubscription::FromStart | OnLostSubscription::Resume, _) => {
-                    Offset::Beginning
-                }
+                (OnLostSubscription::FromNow, _) => high,
+                (OnLostSubscription::Resume, Some(taken)) if (low..=high).contains(&taken) => taken,
+                (OnLostSubscription::FromStart | OnLostSubscription::Resume, _) => low,
             };
-            found.insert(partition, place);
+            new.push((partition, begin));
         }
-        if !reason.is_empty() {
-            let reason = reason.trim_end_matches("; ");
+        let reason = reason.trim_end_matches("; ");
+        if !is_known {
+            self.events()
+                .subscription_lost(reason, OnLostSubscription::Fail);
+            return Err(BrokerError::new(format!(
+                "the group `{}` has lost its offsets in the topic `{}`: {reason}; retention has deleted messages that were \
+                 not read, the offsets have expired, or the topic was created anew; set the offsets of the group \
+                 (`kafka-consumer-groups --reset-offsets`), or set `on_lost_subscription`, and start the consumer again",
+                self.group, self.topic
+            )));
+        }
+        if !new.is_empty() && self.replace(consumer, &new).is_ok() && !reason.is_empty() {
             self.events().subscription_lost(reason, on_lost);
         }
-        if is_known {
-            self.places.found().extend(found);
-            return Ok(());
-        }
-        Err(BrokerError::new(format!(
-            "the group `{}` has lost its place in the topic `{}`: {reason}retention has deleted messages that were not \
-             read, the offsets have expired, or the topic was created anew; set the offsets of the group \
-             (`kafka-consumer-groups --reset-offsets`), or set `on_lost_subscription`, and start the consumer again",
-            self.group, self.topic
-        )))
+        Ok(())
     }
 
-    /// An error, if the topic is gone.
-    pub(super) fn topic_lost(&self, consumer: &BaseConsumer<Self>) -> Result<(), BrokerError> {
-        let unknown = Some(RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
-        let metadata = consumer.fetch_metadata(Some(&self.topic), PATIENCE);
-        // A single broker may not know a new topic yet.
-        let is_gone = metadata.is_ok_and(|it| it.topics().iter().any(|it| it.error() == unknown));
-        if !is_gone {
-            return Ok(());
+    /// Commits offsets in place of those that the deliveries of these partitions would commit.
+    fn replace(&self, consumer: &BaseConsumer<Self>, new: &[(i32, i64)]) -> KafkaResult<()> {
+        let _one = self.commits();
+        // Otherwise the revocation would commit the former positions.
+        for (partition, _) in new {
+            self.offsets.lock().void(*partition);
         }
+        consumer.commit(&positioned(&self.topic, new), CommitMode::Sync)?;
+        self.offsets.lock().taken(new);
+        Ok(())
+    }
+
+    /// Whether the brokers do not have the topic; `None`: none of them answers.
+    pub(super) fn is_topic_gone(&self, consumer: &BaseConsumer<Self>) -> Option<bool> {
+        let unknown = Some(RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+        let metadata = consumer.fetch_metadata(Some(&self.topic), PATIENCE).ok()?;
+        Some(metadata.topics().iter().any(|it| it.error() == unknown))
+    }
+
+    /// Reports the topic as lost.
+    pub(super) fn topic_lost(&self) -> BrokerError {
         let fail = OnLostSubscription::Fail;
         self.events().subscription_lost("the topic is gone", fail);
-        Err(BrokerError::new(format!(
+        BrokerError::new(format!(
             "the topic `{}`, which the group `{}` reads, is gone; create it, and start the consumer again",
             self.topic, self.group
-        )))
+        ))
     }
 }
 
