@@ -1,13 +1,14 @@
-//! What an observer is told of a broker that is away, of a lost subscription, and of messages that the broker removed.
+//! Events of lost brokers, lost subscriptions and skipped messages.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use idem_harness::{Edition, RedisServer};
 use idem_runtime::clock::ManualClock;
 use idem_runtime::consumer::{
-    Consumer, ConsumerError, DeadLetterReason, Delivery as _, OnLostSubscription, Raw, Source,
-    Summary, Verdict,
+    BrokerError, Consumer, ConsumerError, DeadLetterReason, Delivery, OnLostSubscription, Raw,
+    RedisStream, RedisStreamDelivery, Source, SourceEvents, Summary, Verdict,
 };
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Context, Engine};
@@ -196,6 +197,86 @@ async fn an_entry_that_is_trimmed_while_it_is_handled_is_skipped_when_it_is_give
     observed.events.wait_for("skipped as trimmed: ", 1).await;
     let summary = observed.end().await.unwrap();
     assert_eq!((summary.skipped, summary.retried), (1, 1));
+}
+
+/// Finds an alarm about an entry that another process settled before it was trimmed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entry_that_was_settled_before_it_was_trimmed_is_not_skipped() {
+    let broker = Arc::new(RedisStreams::start().await);
+    let entry = ["XADD", STREAM, "7-0", "id", "m-1", "payload", "m-1"];
+    broker.0.cli(&entry);
+    let other = Arc::clone(&broker);
+    let handler = move |_, _| {
+        other.0.cli(&["XACK", STREAM, GROUP, "7-0"]);
+        other.0.cli(&["XTRIM", STREAM, "MAXLEN", "0"]);
+        async { Err(Down) }
+    };
+    let observed = Observed::with(source(&*broker).await, handler);
+    observed.events.wait_for("released", 1).await;
+    let summary = observed.end().await.unwrap();
+    assert_eq!((summary.skipped, summary.retried), (0, 1));
+}
+
+/// Extends each delivery before it is settled, as a consumer does for handlers that take long.
+struct Extending(RedisStream);
+
+struct Extended(RedisStreamDelivery);
+
+impl Source for Extending {
+    type Delivery = Extended;
+
+    fn report_to(&mut self, events: SourceEvents) {
+        self.0.report_to(events);
+    }
+
+    async fn next(&mut self) -> Result<Option<Extended>, BrokerError> {
+        Ok(self.0.next().await?.map(Extended))
+    }
+}
+
+impl Delivery for Extended {
+    fn id(&self) -> Option<Cow<'_, str>> {
+        self.0.id()
+    }
+
+    fn attempt(&self) -> Option<u32> {
+        self.0.attempt()
+    }
+
+    fn payload(&self) -> &[u8] {
+        self.0.payload()
+    }
+
+    async fn extend(&self, time: Duration) -> Result<(), BrokerError> {
+        self.0.extend(time).await
+    }
+
+    async fn settle(self, verdict: Verdict) -> Result<(), BrokerError> {
+        self.extend(LEASE).await?;
+        self.extend(LEASE).await?;
+        self.0.settle(verdict).await
+    }
+}
+
+/// Finds an alarm about a message that was handled, and a failed one without any: since Redis 7 an extension removes a
+/// trimmed entry from its group.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_trimmed_entry_that_is_extended_is_skipped_unless_it_is_settled() {
+    for succeeds in [false, true] {
+        let broker = Arc::new(RedisStreams::start().await);
+        broker.send(&ids([1])).await;
+        let trims = Arc::clone(&broker);
+        let handler = move |_, _| {
+            trims.0.cli(&["XTRIM", STREAM, "MAXLEN", "0"]);
+            async move { if succeeds { Ok(()) } else { Err(Down) } }
+        };
+        let observed = Observed::with(Extending(source(&*broker).await), handler);
+        let ended = if succeeds { "completed" } else { "released" };
+        observed.events.wait_for(ended, 1).await;
+        let summary = observed.end().await.unwrap();
+        let counts = (summary.skipped, summary.retried, summary.acknowledged);
+        assert_eq!(counts, if succeeds { (0, 0, 1) } else { (1, 1, 0) });
+    }
 }
 
 /// Finds a dead letter that is left out because its entry was trimmed: since Redis 7 an extension settles such an entry.

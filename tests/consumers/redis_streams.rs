@@ -219,3 +219,15 @@ async fn failed_messages_are_taken_over_as_fast_as_they_are_handled() {
     let elapsed = since.elapsed();
     assert!(elapsed < Duration::from_secs(18), "{elapsed:?}");
 }
+
+/// Finds a retry that is lost in silence: another process has created the group anew, behind the entry.
+#[tokio::test]
+async fn a_retry_of_an_entry_that_the_group_does_not_have_is_an_error() {
+    let broker = RedisStreams::start().await;
+    broker.send(&ids([1])).await;
+    let delivery = next(&mut source(&broker).await).await;
+    broker.0.cli(&["XGROUP", "DESTROY", STREAM, GROUP]);
+    broker.0.cli(&["XGROUP", "CREATE", STREAM, GROUP, "$"]);
+    let error = delivery.settle(Verdict::Retry(None)).await.unwrap_err();
+    assert!(error.to_string().contains("not pending"), "{error}");
+}

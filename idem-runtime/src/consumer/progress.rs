@@ -51,6 +51,20 @@ impl<P: Copy + Ord> ReadProgress<P> {
         self.lock().unsettled.remove(&position);
     }
 
+    /// The broker has settled all messages before this one, also those with another process.
+    pub(super) fn settled_before(&self, position: P) {
+        let mut received = self.lock();
+        received.unsettled = received.unsettled.split_off(&position);
+    }
+
+    /// The messages were created anew: no position is one of theirs.
+    #[cfg(feature = "nats")]
+    pub(super) fn void(&self) {
+        let mut received = self.lock();
+        received.last = None;
+        received.unsettled.clear();
+    }
+
     /// Where a subscription continues that the broker has lost; `None`: the source fails.
     pub(super) fn begin(&self, on_lost: OnLostSubscription) -> Option<Begin<P>> {
         match on_lost {
@@ -81,7 +95,9 @@ mod tests {
         }
         progress.settled(4);
         assert_eq!(resumed(), Some(Begin::With(3)));
-        progress.settled(3);
+        progress.settled_before(3);
+        assert_eq!(resumed(), Some(Begin::With(3)));
+        progress.settled_before(4);
         assert_eq!(resumed(), Some(Begin::With(5)));
         progress.settled(5);
         assert_eq!(resumed(), Some(Begin::After(5)));

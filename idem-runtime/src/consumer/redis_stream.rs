@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -25,6 +26,9 @@ use crate::store::redis::{Endpoint, NO_ROOM, has_no_room, is_unknown_user};
 
 /// The longest wait for a new entry, and the longest time between two take-overs of entries of other consumers.
 const LONGEST_BLOCK: Duration = Duration::from_secs(1);
+
+/// The time between two questions for the first unsettled entry of the group.
+const BETWEEN_FLOORS: Duration = Duration::from_secs(60);
 
 /// The time that a command may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -85,7 +89,8 @@ pub struct RedisStream {
     reader: Reconnecting,
     read: VecDeque<(Entry, Option<u32>)>,
     taken_over: Option<Instant>,
-    /// A take-over met trimmed entries, of which Redis before 7 gives no ids.
+    floor_asked: Instant,
+    /// `XAUTOCLAIM` returned nil for trimmed entries: Redis before 7 gives no ids.
     trimmed: bool,
 }
 
@@ -155,6 +160,7 @@ impl RedisStream {
             reader: Reconnecting::new(client, None),
             read: VecDeque::new(),
             taken_over: None,
+            floor_asked: Instant::now(),
             trimmed: false,
         })
     }
@@ -182,7 +188,11 @@ impl RedisStream {
     /// [`Fail`](OnLostSubscription::Fail).
     ///
     /// The entries that were delivered and not acknowledged are lost with their group.
-    /// [`Resume`](OnLostSubscription::Resume) delivers those of this process again.
+    /// [`Resume`](OnLostSubscription::Resume) delivers those of this process again. The process that creates the group
+    /// anew decides where it begins: another process finds the new group there, and continues with it. An entry that it
+    /// holds then is settled where its handler succeeds; its retry is an error
+    /// ([`Unsettled`](crate::observe::EventKind::Unsettled)), and the entry is delivered again only if the new group
+    /// begins before it.
     #[must_use]
     pub fn on_lost_subscription(mut self, on_lost: OnLostSubscription) -> Self {
         self.group().on_lost = on_lost;
@@ -281,6 +291,10 @@ impl RedisStream {
         if self.taken_over.is_none_or(|at| at.elapsed() >= between) {
             self.taken_over = Some(Instant::now());
             self.take_over().await?;
+            if self.floor_asked.elapsed() >= BETWEEN_FLOORS {
+                self.group.forget_settled().await?;
+                self.floor_asked = Instant::now();
+            }
             if self.read.len() >= BATCH {
                 // There may be more of them.
                 self.taken_over = None;
@@ -316,14 +330,22 @@ impl Source for RedisStream {
                     id,
                     fields,
                     attempt,
+                    removed: AtomicBool::new(false),
                 }));
             }
             let filled = match self.fill().await {
                 Err(error) if error.code() == Some("NOGROUP") => {
-                    let (events, on_lost) = (&self.group.events, self.group.on_lost);
-                    events.subscription_lost("the group is gone", on_lost);
-                    let begin = self.group.new_begin()?;
-                    self.group.create(&begin).await
+                    let (group, reason) = (&self.group, "the group is gone");
+                    let begin = group.new_begin().inspect_err(|_| {
+                        let fail = OnLostSubscription::Fail;
+                        group.events.subscription_lost(reason, fail);
+                    })?;
+                    let created = group.create(&begin).await;
+                    // Otherwise it is missing still, and reported when it is created.
+                    if created.is_ok() {
+                        group.events.subscription_lost(reason, group.on_lost);
+                    }
+                    created
                 }
                 filled => filled,
             };
@@ -343,10 +365,11 @@ impl Source for RedisStream {
     }
 
     async fn give_back(self) {
-        if !self.read.is_empty() {
-            let ids: Vec<&str> = self.read.iter().map(|((id, _), _)| &**id).collect();
-            // After an error they are taken over when `visibility` has passed.
-            let _ = self.group.give_back(&ids, Duration::ZERO).await;
+        for ((id, _), _) in &self.read {
+            // After an error it is taken over when `visibility` has passed.
+            if self.group.give_back(id, Duration::ZERO).await.is_err() {
+                break;
+            }
         }
     }
 }
@@ -472,37 +495,69 @@ impl Group {
         }
     }
 
-    /// Keeps the entries from being taken over for `time`, or for `visibility` where that is shorter.
-    ///
-    /// Returns the ids of those that are held. Since Redis 7 the group gives up a trimmed one.
-    async fn hold(
-        &self,
-        ids: impl IntoIterator<Item = &str> + Send,
-        time: Duration,
-    ) -> Result<Vec<String>, RedisError> {
+    /// Forgets the entries that are settled, also by other processes, before the first one that is not.
+    async fn forget_settled(&self) -> Result<(), RedisError> {
+        let mut command = redis::cmd("XPENDING");
+        command.arg(&self.stream).arg(&self.name);
+        let (_, first, _, _): (u64, Option<String>, Value, Value) =
+            self.link.query(&command).await?;
+        let first = match first {
+            Some(first) => entry_id(&first),
+            None => Some((u64::MAX, u64::MAX)),
+        };
+        if let Some(first) = first {
+            self.progress.settled_before(first);
+        }
+        Ok(())
+    }
+
+    /// Whether the entry was delivered to this group and is not settled.
+    async fn is_pending(&self, id: &str) -> Result<bool, RedisError> {
+        let mut command = redis::cmd("XPENDING");
+        command.arg(&self.stream).arg(&self.name);
+        command.arg(id).arg(id).arg(1);
+        let pending: Vec<Value> = self.link.query(&command).await?;
+        Ok(!pending.is_empty())
+    }
+
+    /// Keeps a pending entry from being taken over for `time`, or for `visibility` where that is shorter.
+    async fn hold(&self, id: &str, time: Duration) -> Result<Held, RedisError> {
+        // Asked first, because since Redis 7 `XCLAIM` removes a trimmed entry from the group.
+        if !self.is_pending(id).await? {
+            return Ok(Held::NotPending);
+        }
         let mut command = redis::cmd("XCLAIM");
         command
             .arg(&self.stream)
             .arg(&self.name)
             .arg(&self.consumer)
-            .arg(0);
-        for id in ids {
-            command.arg(id);
-        }
+            .arg(0)
+            .arg(id);
         command
             .arg("IDLE")
             .arg(millis(self.visibility.saturating_sub(time)))
             .arg("JUSTID");
-        self.link.query(&command).await
+        let held: Vec<Value> = self.link.query(&command).await?;
+        Ok(if held.is_empty() && self.is_trimmed(id).await? {
+            Held::Trimmed
+        } else {
+            Held::Pending
+        })
     }
 
-    /// Lets the entries be taken over after `time`, and reports those that are trimmed.
-    async fn give_back(&self, ids: &[&str], time: Duration) -> Result<(), RedisError> {
-        let held = self.hold(ids.iter().copied(), time).await?;
-        for id in ids {
-            // Settled by another consumer, or trimmed.
-            if !held.iter().any(|held| held == id) && self.is_trimmed(id).await? {
-                self.skipped(id);
+    /// Lets the entry be taken over after `time`, and reports it if it is trimmed.
+    async fn give_back(&self, id: &str, time: Duration) -> Result<(), BrokerError> {
+        match self.hold(id, time).await.map_err(broker_error)? {
+            Held::Pending => {}
+            Held::Trimmed => self.skipped(id),
+            // Settled by another consumer before it was trimmed, or removed by an extension.
+            Held::NotPending if self.is_trimmed(id).await.map_err(broker_error)? => {}
+            Held::NotPending => {
+                return Err(BrokerError::new(format!(
+                    "the entry {id} is not pending in the group `{}` of the stream `{}`: another consumer settled it, or \
+                     the group was created anew; it is delivered again only if the new group begins before it",
+                    self.name, self.stream
+                )));
             }
         }
         Ok(())
@@ -513,6 +568,15 @@ impl Group {
         command.arg(&self.stream).arg(&self.name).arg(id);
         command
     }
+}
+
+/// What `XCLAIM` found of an entry.
+enum Held {
+    Pending,
+    /// It was pending.
+    Trimmed,
+    /// It is settled, or the group was created anew.
+    NotPending,
 }
 
 fn entry_id(text: &str) -> Option<EntryId> {
@@ -530,6 +594,17 @@ pub struct RedisStreamDelivery {
     id: String,
     fields: Fields,
     attempt: Option<u32>,
+    /// An extension has removed the entry from its group, because it was trimmed.
+    removed: AtomicBool,
+}
+
+/// An entry that was removed and is not settled is skipped.
+impl Drop for RedisStreamDelivery {
+    fn drop(&mut self) {
+        if *self.removed.get_mut() {
+            self.group.skipped(&self.id);
+        }
+    }
 }
 
 /// Without the fields.
@@ -589,28 +664,29 @@ impl Delivery for RedisStreamDelivery {
     }
 
     async fn extend(&self, time: Duration) -> Result<(), BrokerError> {
-        let held = self.group.hold([&*self.id], time).await;
-        held.map(drop).map_err(broker_error)
+        let held = self.group.hold(&self.id, time).await;
+        if matches!(held.map_err(broker_error)?, Held::Trimmed) {
+            self.removed.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
-    async fn settle(self, verdict: Verdict) -> Result<(), BrokerError> {
-        let group = &*self.group;
+    async fn settle(mut self, verdict: Verdict) -> Result<(), BrokerError> {
+        let group = Arc::clone(&self.group);
         let settled = match verdict {
             Verdict::Acknowledge => group.link.query(&group.acknowledgement(&self.id)).await,
             Verdict::Retry(after) => {
-                group
-                    .give_back(&[&self.id], after.unwrap_or_default())
-                    .await
+                return group.give_back(&self.id, after.unwrap_or_default()).await;
             }
-            Verdict::Stop => group.give_back(&[&self.id], Duration::ZERO).await,
+            Verdict::Stop => return group.give_back(&self.id, Duration::ZERO).await,
             Verdict::DeadLetter(reason) => {
                 group.link.query(&self.dead_letter(reason.as_str())).await
             }
         };
-        if let (Ok(()), Verdict::Acknowledge | Verdict::DeadLetter(_)) = (&settled, verdict) {
-            group.settled(&self.id);
-        }
-        settled.map_err(broker_error)
+        let () = settled.map_err(broker_error)?;
+        *self.removed.get_mut() = false;
+        group.settled(&self.id);
+        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The subscription of a consumer: what it reads for whom, and what happens when the broker has lost it.
+//! The subscription of a consumer, and the policy for its loss.
 
 use std::fmt::Write as _;
 
@@ -19,9 +19,12 @@ pub enum OnLostSubscription {
     #[default]
     Fail,
     /// With the first message that this process has received and not settled, else after the last one. As `Fail` in a
-    /// process that has received none.
+    /// process that has received none; with NATS such a process continues after the last message that the durable had
+    /// delivered when the process opened it.
     ///
-    /// Messages that other processes settled meanwhile are delivered again, and replayed from their records.
+    /// Messages that other processes settled meanwhile are delivered again, and replayed from their records. Those whose
+    /// record has expired (`ttl`) run again. About once a minute a process forgets the messages that other processes
+    /// settled, up to the first one that no process has settled.
     Resume,
     /// With the next message that is sent. Earlier ones that were not delivered are skipped.
     FromNow,

@@ -165,7 +165,7 @@ pub enum EventKind<'a> {
     },
     /// A [consumer](crate::guide::consumers) begins to take deliveries.
     Consuming {
-        /// What it reads for whom, such as `redis:bills/collectors`; empty if the source has no name for it.
+        /// The name of its subscription, such as `redis:bills/collectors`; empty if the source has no name for it.
         subscription: &'a str,
     },
     /// A consumer has lost the connection to its broker, or its channel there, or gets no reply. It retries until
@@ -179,7 +179,7 @@ pub enum EventKind<'a> {
         /// The time since it was lost.
         after: Duration,
     },
-    /// The broker has lost a consumer's subscription, or its place in the messages.
+    /// The broker has lost a consumer's subscription, or its offsets.
     SubscriptionLost {
         /// Its name, such as `redis:bills/collectors`.
         subscription: &'a str,
@@ -188,7 +188,8 @@ pub enum EventKind<'a> {
         /// What the consumer does: `fail`, `resume`, `from-now`, `from-start`.
         continues: &'a str,
     },
-    /// The broker has removed a message that the consumer had not settled: it is not handled, and is no dead letter.
+    /// The broker has removed a message that was not settled. It is not delivered again, and is no dead letter; its record
+    /// says whether it was handled.
     MessageSkipped {
         /// The broker's name of the message, such as the id of its entry.
         position: &'a str,
