@@ -174,3 +174,22 @@ async fn settings_that_would_lose_messages_are_errors() {
     let text = error(&mut source(&broker).await).await.to_string();
     assert!(text.contains("another filter"), "{text}");
 }
+
+/// Finds a start sequence of the former stream, which the server takes for the end of the new one.
+#[tokio::test]
+async fn resume_begins_with_the_first_message_of_a_stream_that_was_created_anew() {
+    let broker = Nats::start().await;
+    broker.send(&ids([1, 2])).await;
+    let resume = OnLostSubscription::Resume;
+    let mut source = source(&broker).await.on_lost_subscription(resume);
+    for _ in 0..2 {
+        let delivery = next(&mut source).await;
+        delivery.settle(Verdict::Acknowledge).await.unwrap();
+    }
+    let client = broker.client().await;
+    client.delete_stream(STREAM).await.unwrap();
+    Nats::create_streams(&client).await;
+    broker.send(&ids([3])).await;
+    let delivery = next(&mut source).await;
+    assert_eq!((delivery.sequence(), delivery.payload()), (1, &b"m-3"[..]));
+}

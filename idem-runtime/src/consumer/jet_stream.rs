@@ -7,14 +7,16 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull};
 use async_nats::jetstream::context::ConsumerInfoErrorKind;
-use async_nats::jetstream::context::{ContextBuilder, GetStreamByNameErrorKind};
+use async_nats::jetstream::context::{
+    ContextBuilder, GetStreamByNameErrorKind, GetStreamError, GetStreamErrorKind,
+};
 use async_nats::jetstream::stream::{ConsumerError, ConsumerErrorKind};
-use async_nats::jetstream::{AckKind, Context, Message};
+use async_nats::jetstream::{self, AckKind, Context, Message};
 use async_nats::rustls::crypto::{CryptoProvider, ring};
 use async_nats::{
     Client, ConnectErrorKind, ConnectOptions, Event, HeaderMap, HeaderName, ServerAddr,
@@ -39,6 +41,9 @@ const PING_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The longest wait of one request for a new message.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// The time between two questions for the first unsettled message of the durable.
+const BETWEEN_FLOORS: Duration = Duration::from_secs(60);
 
 /// The pauses between two attempts to open the consumer.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
@@ -103,6 +108,7 @@ pub struct JetStream {
     consumer: Option<PullConsumer>,
     /// With the time of their receipt.
     received: VecDeque<(Message, Instant)>,
+    floor_asked: Instant,
     events: SourceEvents,
 }
 
@@ -118,6 +124,8 @@ struct Broker {
     on_lost: OnLostSubscription,
     /// By sequence. `None`: this process has found no durable yet.
     progress: OnceLock<ReadProgress<u64>>,
+    /// When the stream of `progress` was created. One that is created anew counts from 1 again.
+    created: Mutex<StreamCreation>,
 }
 
 /// The state of the connection, which the client makes anew by itself.
@@ -184,10 +192,8 @@ impl JetStream {
         let client = client.map_err(BrokerError::new)?;
         let (context, stream) = (ContextBuilder::new().timeout(PATIENCE), settings.stream);
         let context = context.build(client.clone());
-        context
-            .get_stream(&stream)
-            .await
-            .map_err(BrokerError::new)?;
+        let found = context.get_stream(&stream).await;
+        let created = created(&found.map_err(BrokerError::new)?);
         let broker = Broker {
             client,
             context,
@@ -199,11 +205,13 @@ impl JetStream {
             filter_subject: String::new(),
             on_lost: OnLostSubscription::default(),
             progress: OnceLock::new(),
+            created: Mutex::new(created),
         };
         Ok(Self {
             broker: Arc::new(broker),
             consumer: None,
             received: VecDeque::new(),
+            floor_asked: Instant::now(),
             events: SourceEvents::default(),
         })
     }
@@ -223,7 +231,12 @@ impl JetStream {
     /// Where to continue when the durable is gone while the consumer runs: deleted, or lost with the data of the server.
     /// Default [`Fail`](OnLostSubscription::Fail).
     ///
-    /// A stream that is gone is an error in any case.
+    /// The process that creates the durable anew decides where it begins: another process finds the new durable there,
+    /// and continues with it. A message that such a process holds for a retry is delivered again only if the new durable
+    /// begins before it.
+    ///
+    /// A stream that is gone is an error in any case. One that was created anew has other messages:
+    /// [`Resume`](OnLostSubscription::Resume) begins with its first one.
     #[must_use]
     pub fn on_lost_subscription(mut self, on_lost: OnLostSubscription) -> Self {
         self.broker().on_lost = on_lost;
@@ -254,10 +267,16 @@ impl JetStream {
         };
         let there = consumer.fetch().max_messages(BATCH).messages().await;
         let mut there = there.map_err(RequestFailure::passing)?;
-        let there = timeout(PATIENCE, receive(&mut there, &mut self.received)).await;
-        // A durable that is gone does not answer. An error, such as too many unsettled messages, is left to the other
-        // request.
-        let _ = there.map_err(RequestFailure::passing)?;
+        // An error, such as too many unsettled messages, is left to the other request.
+        let answered = timeout(PATIENCE, receive(&mut there, &mut self.received)).await;
+        // A durable that is gone does not answer, nor does one that has reached its `max_ack_pending`.
+        if answered.is_err() || self.floor_asked.elapsed() >= BETWEEN_FLOORS {
+            let info = consumer.info().await.map_err(RequestFailure::passing)?;
+            if let Some(progress) = self.broker.progress.get() {
+                progress.settled_before(info.ack_floor.stream_sequence + 1);
+            }
+            self.floor_asked = Instant::now();
+        }
         self.events.broker_regained();
         if self.received.is_empty() {
             let first = consumer.batch().max_messages(1).expires(LONGEST_WAIT);
@@ -373,18 +392,25 @@ impl Broker {
             }
             _ => {}
         }
-        let stream = self.context.get_stream_no_info(&self.stream).await;
-        let stream = stream.map_err(RequestFailure::lasting)?;
+        let stream = self.context.get_stream(&self.stream).await?;
+        let (created, is_new) = {
+            let (former, created) = (self.created(), created(&stream));
+            (created, created != *former)
+        };
+        let mut is_lost = false;
         let deliver_policy = match self.progress.get() {
             None => DeliverPolicy::All,
             // Of a durable that is there nothing is changed.
             Some(progress) => match stream.consumer_info(&self.durable).await {
                 Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {
-                    events.subscription_lost("the durable is gone", self.on_lost);
-                    self.new_begin(progress, self.on_lost)?
+                    is_lost = true;
+                    let begin = self.new_begin(progress, is_new, self.on_lost);
+                    begin.inspect_err(|_| {
+                        events.subscription_lost(lost(is_new), OnLostSubscription::Fail);
+                    })?
                 }
                 // If it is deleted meanwhile, the new one neither skips messages nor begins with the first.
-                Ok(_) => self.new_begin(progress, OnLostSubscription::Resume)?,
+                Ok(_) => self.new_begin(progress, is_new, OnLostSubscription::Resume)?,
                 Err(error) => {
                     let lasts = match error.kind() {
                         ConsumerInfoErrorKind::StreamNotFound => true,
@@ -406,6 +432,10 @@ impl Broker {
             ..pull::Config::default()
         };
         let consumer = stream.get_or_create_consumer(&self.durable, config).await?;
+        // Otherwise it is missing still, and reported when it is created.
+        if is_lost {
+            events.subscription_lost(lost(is_new), self.on_lost);
+        }
         let found = &consumer.cached_info().config;
         if found.ack_policy != AckPolicy::Explicit || found.filter_subject != self.filter_subject {
             return Err(RequestFailure::lasting(
@@ -413,22 +443,38 @@ impl Broker {
             ));
         }
         let delivered = consumer.cached_info().delivered.stream_sequence;
-        self.progress
-            .get_or_init(ReadProgress::new)
-            .delivered(delivered);
+        let progress = self.progress.get_or_init(ReadProgress::new);
+        if is_new {
+            progress.void();
+            *self.created() = created;
+        }
+        progress.delivered(delivered);
         Ok(consumer)
+    }
+
+    fn created(&self) -> MutexGuard<'_, StreamCreation> {
+        self.created.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where a new durable begins, in place of the one that is gone.
     fn new_begin(
         &self,
         progress: &ReadProgress<u64>,
+        is_new_stream: bool,
         on_lost: OnLostSubscription,
     ) -> Result<DeliverPolicy, RequestFailure> {
+        // The server takes a sequence behind the last message for the next one.
+        if is_new_stream && on_lost == OnLostSubscription::Resume {
+            return Ok(DeliverPolicy::All);
+        }
         let lost = || {
+            let cause = if is_new_stream {
+                "the stream was created anew"
+            } else {
+                "it was deleted, or the server lost its data"
+            };
             RequestFailure::lasting(format!(
-                "the durable `{}` of the stream `{}` is gone: it was deleted, or the server lost its data; create it \
-                 where it is to begin, or set `on_lost_subscription`, and start the consumer again, which begins a \
+                "the durable `{}` of the stream `{}` is gone: {cause}; create it where it is to begin, or set `on_lost_subscription`, and start the consumer again, which begins a \
                  missing durable with the first message",
                 self.durable, self.stream
             ))
@@ -441,6 +487,22 @@ impl Broker {
                 start_sequence: sequence + 1,
             },
         })
+    }
+}
+
+/// When a stream was created, in nanoseconds since 1970.
+type StreamCreation = i128;
+
+fn created(stream: &jetstream::stream::Stream) -> StreamCreation {
+    stream.cached_info().created.unix_timestamp_nanos()
+}
+
+/// The reason of a lost subscription.
+const fn lost(is_new_stream: bool) -> &'static str {
+    if is_new_stream {
+        "the stream was created anew"
+    } else {
+        "the durable is gone"
     }
 }
 
@@ -468,6 +530,18 @@ impl From<ConsumerError> for RequestFailure {
             ConsumerErrorKind::JetStream(error) => error.code() < 500,
             ConsumerErrorKind::InvalidConsumerType | ConsumerErrorKind::InvalidName => true,
             _ => false,
+        };
+        let error = BrokerError::new(error);
+        Self { error, lasts }
+    }
+}
+
+impl From<GetStreamError> for RequestFailure {
+    fn from(error: GetStreamError) -> Self {
+        let lasts = match error.kind() {
+            GetStreamErrorKind::JetStream(error) => error.code() < 500,
+            GetStreamErrorKind::EmptyName | GetStreamErrorKind::InvalidStreamName => true,
+            GetStreamErrorKind::Request => false,
         };
         let error = BrokerError::new(error);
         Self { error, lasts }
