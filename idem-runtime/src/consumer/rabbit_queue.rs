@@ -80,8 +80,10 @@ const DROPPED_HEADERS: [&str; 4] = ["BCC", "CC", "x-acquired-count", "x-delivery
 ///   free handler included. It cannot be extended, and a broker that finds it passed closes the channel. So a delivery is
 ///   given back after nine tenths of [`consumer_timeout`](Self::consumer_timeout), also while it waits for a free
 ///   handler, for the lease of another process, or for its retry. A handler that takes longer runs to its end: its
-///   verdict is an error that names the setting, and the next delivery of the message is answered by its record. Raise
-///   the time for such handlers, at the broker and here.
+///   verdict is an error that names the setting, and the next delivery of the message is answered by its record. On a
+///   quorum queue each such redelivery counts towards the delivery limit (up to `RabbitMQ` 4.2), and while the handler
+///   runs there may be many: at the limit the broker drops the message. Raise the time for such handlers, at the broker
+///   and here.
 /// - **A lost connection or channel** is opened again, after a pause that grows from 50 ms to 2 s. All its unsettled
 ///   messages are delivered again, and their verdicts get an error. [`Source::next`] fails if the broker refuses the
 ///   user, the virtual host, or a queue or exchange that is not there.
@@ -149,8 +151,16 @@ impl RabbitQueue {
     /// the queue's. Default 30 min, as the broker's.
     ///
     /// A delivery is given back after nine tenths of it. [`Duration::MAX`] where the broker has no such limit.
+    ///
+    /// # Panics
+    ///
+    /// If it is shorter than 1 s: each delivery would be given back at once, until a quorum queue drops the message.
     #[must_use]
     pub fn consumer_timeout(mut self, time: Duration) -> Self {
+        assert!(
+            time >= Duration::from_secs(1),
+            "a handler takes at least a second"
+        );
         self.settings().consumer_timeout = time;
         self
     }
@@ -246,7 +256,7 @@ fn lasts(error: &lapin::Error) -> bool {
 struct OpenQueue {
     session: Arc<RabbitSession>,
     received: UnboundedReceiver<Result<RabbitDelivery, BrokerError>>,
-    /// Its end ends the pauses, and the reader.
+    /// Dropped to end the pauses and the reader.
     pauses: watch::Sender<()>,
     reader: JoinHandle<()>,
 }
@@ -305,7 +315,7 @@ impl OpenQueue {
         loop {
             let received = self.received.recv().await;
             let delivery = received.unwrap_or_else(|| Err(cancelled()))?;
-            // The broker has another one back: its turn came too late, or the channel was lost.
+            // An unusable delivery was requeued: its deadline passed, or its channel was lost.
             if delivery.message.usable() {
                 return Ok(delivery);
             }
@@ -578,8 +588,8 @@ impl RabbitDelivery {
         BrokerError::new(if self.message.acker.poisoned() {
             "the channel of the delivery was lost; the message is delivered again"
         } else {
-            "the delivery was given back before the broker's `consumer_timeout`; the message is delivered again, and \
-             answered by its record; for longer handlers, raise the time at the broker and of the `RabbitQueue`"
+            "the delivery was given back before the broker's `consumer_timeout`; the message is delivered again \
+             if the queue's delivery limit allows, and answered by its record; for longer handlers, raise the time at the broker and of the `RabbitQueue`"
         })
     }
 
