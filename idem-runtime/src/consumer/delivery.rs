@@ -47,16 +47,16 @@ pub trait Source: Send + 'static {
     /// One message.
     type Delivery: Delivery + 'static;
 
-    /// The name of what is read for whom: broker, queue and group. Part of the name of a message's record.
+    /// The name of the subscription: broker, queue and group. Part of the name of a message's record.
     ///
     /// The same in each process that shares the deliveries, and another one for every other reader of the messages.
-    /// Asked once, before the first delivery. Default `None`: operation and id alone name a record, and two
+    /// Called once, before the first delivery. Default `None`: operation and id alone name a record, and two
     /// subscriptions with one operation share the records of their messages.
     fn subscription(&self) -> Option<String> {
         None
     }
 
-    /// Takes what the source reports its losses to: a lost broker, a lost subscription, a skipped message.
+    /// Sets the sink of the source's events: a lost broker, a lost subscription, a skipped message.
     ///
     /// Called once, before the first [`next`](Self::next). Default: nothing is reported.
     fn report_to(&mut self, events: SourceEvents) {

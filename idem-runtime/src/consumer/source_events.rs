@@ -10,7 +10,7 @@ use super::subscription::OnLostSubscription;
 use crate::engine::Engine;
 use crate::env::observer::{Event, EventKind};
 
-/// Reports what happens to a [`Source`](super::Source) between two deliveries. Clones are one.
+/// Reports events of a [`Source`](super::Source) to the engine's observer. Clones share state.
 ///
 /// The default one, of a source that no consumer runs, reports nothing. No text that is given to it has a payload, a
 /// password, or an id that a producer chose.
