@@ -95,13 +95,13 @@ pub mod codec {
 /// Credentials that change: a provider, called for each new connection.
 ///
 /// `credentials` of the builders of [`PostgresStore` and `MySqlStore`](store::sql::SqlStoreBuilder),
-/// [`RedisStore`](store::redis::RedisStoreBuilder) and of the sources of messages takes an async function that returns
-/// the password, with or without a user name, in place of that of the URL. It is called
+/// [`RedisStore`](store::redis::RedisStoreBuilder) and of the sources `RabbitQueue`, `JetStream` and `RedisStream` takes an
+/// async function that returns the password, with or without a user name, in place of that of the URL. It is called
 ///
 /// - for each new connection, and
 /// - once more if the server refuses the credentials: the connection is then tried a second time.
 ///
-/// So a rotated password, or a token that lives for minutes, needs no restart: the connections that a server cuts are
+/// A rotated password, or a token that lives for minutes, needs no restart: the connections that a server cuts are
 /// made again with what the provider returns by then, within the call that needs them. If it refuses the second
 /// credentials too, or the provider fails, the operation fails as with a server that cannot be reached, and is sent
 /// again until the deadline of the call.

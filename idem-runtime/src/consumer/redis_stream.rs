@@ -38,7 +38,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 const REFUSED: &str = "Redis does not accept the credentials of the provider, or takes no more connections \
-                       (`maxclients`); see what it takes them from, and the password of the user";
+                       (`maxclients`); check its source of secrets, and the password of the user";
 
 /// The number of entries of one read.
 const BATCH: usize = 16;

@@ -22,7 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tower::{Layer as _, ServiceExt as _};
 
 use crate::client::{
-    Fixture, KEY, Source, call, data, frames, keyed, order, routed, send, soon, with_key,
+    Fixture, KEY, Source, call, data, frames, keyed, order, patiently, routed, send, with_key,
 };
 
 /// A router that answers with this once, and fails the test at a second call.
@@ -46,7 +46,7 @@ async fn next(response: &mut Response) -> Option<Result<Vec<u8>, axum::Error>> {
     let body = response.body_mut();
     let mut body = std::pin::pin!(body);
     let frame = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx));
-    let frame = soon("a frame", frame).await?;
+    let frame = patiently("a frame", frame).await?;
     Some(frame.map(|frame| frame.into_data().map(Vec::from).unwrap_or_default()))
 }
 
@@ -338,7 +338,7 @@ async fn trailers_are_repeated() {
         assert_eq!(next(&mut response).await.unwrap().unwrap(), b"tea");
         let mut body = std::pin::pin!(response.body_mut());
         let frame = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx));
-        let frame = soon("the trailers", frame).await.unwrap().unwrap();
+        let frame = patiently("the trailers", frame).await.unwrap().unwrap();
         assert_eq!(frame.into_trailers().unwrap(), expected);
     }
 }
@@ -393,7 +393,7 @@ async fn trailers_reach_the_client_the_first_time_and_again() {
         connection.write_all(request.as_bytes()).await.unwrap();
         let mut response = String::new();
         let read = connection.read_to_string(&mut response);
-        soon("the end of a response", read).await.unwrap();
+        patiently("the end of a response", read).await.unwrap();
         assert!(
             response.contains("\r\n3\r\ntea\r\n0\r\nrepr-digest: 7\r\n"),
             "{response}"

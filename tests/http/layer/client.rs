@@ -21,7 +21,7 @@ use idem_runtime::clock::ManualClock;
 use idem_runtime::http::IdempotencyLayer;
 use idem_runtime::store::memory::MemoryStore;
 use idem_tests::events::Events;
-pub(crate) use idem_tests::shop::patiently as soon;
+pub(crate) use idem_tests::shop::patiently;
 use serde::Deserialize;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -84,7 +84,7 @@ impl Fixture {
 
     /// Waits until an event of this name was observed so often.
     pub(crate) async fn saw(&self, event: &str, times: usize) {
-        soon(event, self.events.wait_for(event, times)).await;
+        patiently(event, self.events.wait_for(event, times)).await;
     }
 
     /// A router whose `/orders` sends the response of `respond`, behind the layer.
@@ -117,7 +117,7 @@ pub(crate) struct Gate {
 impl Gate {
     /// Waits until the handler runs.
     pub(crate) async fn runs(&self) {
-        soon("the handler runs", self.started.notified()).await;
+        patiently("the handler runs", self.started.notified()).await;
     }
 }
 
@@ -212,7 +212,7 @@ pub(crate) async fn call<S>(service: &S, request: Request) -> Response
 where
     S: Service<Request, Response = Response, Error = Infallible> + Clone,
 {
-    let response = soon("a response", service.clone().oneshot(request)).await;
+    let response = patiently("a response", service.clone().oneshot(request)).await;
     response.unwrap_or_else(|never| match never {})
 }
 
@@ -222,7 +222,7 @@ where
     S: Service<Request, Response = Response, Error = Infallible> + Clone,
 {
     let (parts, body) = call(service, request).await.into_parts();
-    let body = soon("the end of a response", to_bytes(body, usize::MAX)).await;
+    let body = patiently("the end of a response", to_bytes(body, usize::MAX)).await;
     Answer {
         status: parts.status,
         headers: parts.headers,
@@ -243,7 +243,7 @@ where
 /// The client of a request that was sent in the background disconnects.
 pub(crate) async fn leave(client: JoinHandle<Answer>) {
     client.abort();
-    let gone = soon("the client is gone", client).await;
+    let gone = patiently("the client is gone", client).await;
     assert!(gone.unwrap_err().is_cancelled());
 }
 

@@ -9,7 +9,7 @@ use axum::middleware::{Next, from_fn};
 use axum::routing::post;
 use tokio::sync::Notify;
 
-use crate::client::{Fixture, Gate, KEY, routed, soon};
+use crate::client::{Fixture, Gate, KEY, patiently, routed};
 use crate::server::{Client, Server, request, with_key};
 
 /// How long a repeat waits. The lease of the first request is renewed every 10 s.
@@ -72,7 +72,7 @@ impl Shop {
         client.write(&with_key(KEY, "tea")).await;
         self.gate.runs().await;
         drop(client);
-        soon("the server notices it", self.gone.notified()).await;
+        patiently("the server notices it", self.gone.notified()).await;
     }
 
     /// A client repeats the request, which waits for the handler.
@@ -80,7 +80,7 @@ impl Shop {
         let mut client = self.server.connect().await;
         client.write(&with_key(KEY, "tea")).await;
         let waits = self.fixture.clock.sleeper_within(PATIENCE);
-        soon("the repeat waits", waits).await;
+        patiently("the repeat waits", waits).await;
         client
     }
 }
@@ -107,7 +107,7 @@ async fn a_repeat_whose_client_hangs_up_waits_no_longer() {
     let shop = Shop::open().await;
     shop.hang_up().await;
     drop(shop.waits().await);
-    soon("the server notices it", shop.gone.notified()).await;
+    patiently("the server notices it", shop.gone.notified()).await;
     // Only the renewal of the lease is left.
     let next = shop.fixture.clock.next_wake();
     assert!(next.is_none_or(|next| next > PATIENCE), "{next:?}");
@@ -124,7 +124,7 @@ async fn a_client_that_hangs_up_within_its_request_has_asked_for_nothing() {
     let mut client = shop.server.connect().await;
     client.write(&whole[..whole.len() - 4]).await;
     drop(client);
-    soon("the server notices it", shop.gone.notified()).await;
+    patiently("the server notices it", shop.gone.notified()).await;
     assert_eq!(
         shop.fixture.events.all(),
         [""; 0],
@@ -148,7 +148,7 @@ async fn a_request_that_ends_within_a_chunk_has_asked_for_nothing() {
         .write(format!("{start}5\r\ntwo t\r\n6\r\nea").as_bytes())
         .await;
     drop(client);
-    soon("the server notices it", shop.gone.notified()).await;
+    patiently("the server notices it", shop.gone.notified()).await;
     assert_eq!(
         shop.fixture.events.all(),
         [""; 0],
@@ -189,7 +189,9 @@ async fn a_stopped_server_completes_disconnected_requests() {
     let pending = std::future::poll_fn(|cx| Poll::Ready(shutdown.as_mut().poll(cx).is_pending()));
     assert!(pending.await, "a handler runs");
     gate.go_on.notify_one();
-    soon("the end of the shutdown", shutdown).await.unwrap();
+    patiently("the end of the shutdown", shutdown)
+        .await
+        .unwrap();
     assert_eq!(fixture.events.count("completed value"), 1);
     assert_eq!(fixture.runs(), 1);
     drop(gone);

@@ -14,8 +14,8 @@ use tokio::sync::Notify;
 use tower::{Layer as _, ServiceExt as _};
 
 use crate::client::{
-    self, Answer, Fixture, Gate, Source, data, frames, leave, order, routed, send, soon, spawn,
-    with_key,
+    self, Answer, Fixture, Gate, Source, data, frames, leave, order, patiently, routed, send,
+    spawn, with_key,
 };
 
 /// A router whose handler waits at a gate, and whose repeats do not wait.
@@ -57,7 +57,9 @@ async fn a_shutdown_waits_for_handlers_whose_clients_are_gone() {
     let late = send(&shop, with_key("\"late\"", "")).await;
     assert_eq!(late.problem(), (503, "unavailable"));
     gate.go_on.notify_one();
-    soon("the end of the shutdown", shutdown).await.unwrap();
+    patiently("the end of the shutdown", shutdown)
+        .await
+        .unwrap();
     assert_eq!(fixture.events.count("completed value"), 1);
     assert_eq!(fixture.runs(), 1);
 }
@@ -163,7 +165,7 @@ async fn leave_during_the_response(fixture: &Fixture) -> (Router, Source) {
     let layer = fixture.layer().on_running(OnRunning::Reject);
     let shop = routed(handler, layer);
     let client = spawn(&shop, order(""));
-    soon("the handler answers", answering.notified()).await;
+    patiently("the handler answers", answering.notified()).await;
     leave(client).await;
     (shop, source)
 }
@@ -191,6 +193,8 @@ async fn a_shutdown_waits_for_the_end_of_a_response() {
     let pending = std::future::poll_fn(|cx| Poll::Ready(shutdown.as_mut().poll(cx).is_pending()));
     assert!(pending.await, "a response is being read");
     drop(source);
-    soon("the end of the shutdown", shutdown).await.unwrap();
+    patiently("the end of the shutdown", shutdown)
+        .await
+        .unwrap();
     assert_eq!(fixture.events.count("completed value"), 1);
 }

@@ -18,7 +18,7 @@ use idem_tests::fixture;
 use tokio::sync::{Barrier, watch};
 use tokio::task::JoinSet;
 
-use crate::client::{Answer, KEY, soon};
+use crate::client::{Answer, KEY, patiently};
 use crate::server::{Server, with_key};
 
 const CLIENTS: usize = 500;
@@ -88,7 +88,9 @@ impl Shops {
     async fn have_arrived(&self) {
         let mut arrived = self.arrived.clone();
         let all = arrived.wait_for(|arrived| *arrived == CLIENTS);
-        soon("all requests reach the layer", all).await.unwrap();
+        patiently("all requests reach the layer", all)
+            .await
+            .unwrap();
     }
 
     fn runs(&self) -> usize {
@@ -122,7 +124,7 @@ async fn waits<S: Store + Clone>(stores: [S; 2], prefix: &str) {
     shops.have_arrived().await;
     assert!(shops.runs() <= 1);
     shops.go_on.send_replace(true);
-    let answers = soon("all answers", clients.join_all()).await;
+    let answers = patiently("all answers", clients.join_all()).await;
     assert_eq!(answers.len(), CLIENTS);
     let first: Vec<_> = answers.iter().filter(|(_, it)| is_the_one(it)).collect();
     assert_eq!(first.len(), 1, "one of them was the first");
@@ -136,7 +138,7 @@ async fn come_back<S: Store + Clone>(stores: [S; 2], prefix: &str) {
     let shops = Shops::open(stores, OnRunning::Reject, prefix).await;
     let mut clients = shops.ask_all().await;
     let told = async |clients: &mut JoinSet<_>| {
-        let next = soon("an answer", clients.join_next()).await;
+        let next = patiently("an answer", clients.join_next()).await;
         next.expect("not all have answers").unwrap()
     };
     let mut asked = vec![false; CLIENTS];
@@ -152,7 +154,7 @@ async fn come_back<S: Store + Clone>(stores: [S; 2], prefix: &str) {
     let (number, first) = told(&mut clients).await;
     assert!(is_the_one(&first));
     assert!(!asked[number]);
-    let again = soon("all answers", shops.ask_all().await.join_all()).await;
+    let again = patiently("all answers", shops.ask_all().await.join_all()).await;
     assert_eq!(again.len(), CLIENTS);
     for (_, answer) in again {
         assert!(answer.is_replayed());

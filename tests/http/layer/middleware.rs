@@ -28,7 +28,7 @@ use tower_http::timeout::TimeoutLayer;
 use tower_http::trace::TraceLayer;
 
 use crate::client::{
-    Answer, Fixture, Gate, data, frames, keyed, leave, order, send, soon, spawn, with_key,
+    Answer, Fixture, Gate, data, frames, keyed, leave, order, patiently, send, spawn, with_key,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -347,7 +347,7 @@ async fn a_limit_counts_handlers_without_clients_only_inside() {
             shop.is_running().await;
         }
         shop.gate.go_on.notify_one();
-        let answer = soon("the second answer", second).await.unwrap();
+        let answer = patiently("the second answer", second).await.unwrap();
         assert_eq!(answer.body, "tea: 2");
     }
 }
@@ -363,8 +363,8 @@ async fn a_request_shed_inside_runs_when_it_is_repeated() {
     assert_eq!(shed.status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(shop.fixture.runs(), 1);
     shop.gate.go_on.notify_one();
-    assert_eq!(soon("an answer", first).await.unwrap().body, "tea: 1");
-    assert!(soon("its repeat", repeat).await.unwrap().is_replayed());
+    assert_eq!(patiently("an answer", first).await.unwrap().body, "tea: 1");
+    assert!(patiently("its repeat", repeat).await.unwrap().is_replayed());
     shop.gate.go_on.notify_one();
     let second = shop.send(other("second")).await;
     assert_eq!(second.replay(), (false, "tea: 2"));
@@ -381,7 +381,7 @@ async fn a_request_shed_outside_claims_nothing() {
         assert_eq!(shed.status, StatusCode::SERVICE_UNAVAILABLE);
     }
     shop.gate.go_on.notify_one();
-    assert_eq!(soon("an answer", first).await.unwrap().body, "tea: 1");
+    assert_eq!(patiently("an answer", first).await.unwrap().body, "tea: 1");
     assert!(shop.send(order("tea")).await.is_replayed());
     assert_eq!(shop.fixture.runs(), 1);
 }

@@ -11,7 +11,7 @@ use idem_runtime::{Engine, OnRunning};
 use idem_tests::events::Events;
 use idem_tests::shop::{HASTE, SLACK};
 
-use crate::client::{Answer, Fixture, Gate, routed, soon};
+use crate::client::{Answer, Fixture, Gate, patiently, routed};
 use crate::server::{Server, with_key};
 
 /// A service on a Redis, of which it expects an answer within two seconds.
@@ -71,7 +71,7 @@ impl Shop {
 
     async fn has_stored(&self, times: usize) {
         let stored = self.events.wait_for("completed value", times);
-        soon("the answer is stored", stored).await;
+        patiently("the answer is stored", stored).await;
     }
 
     /// The store goes away while a handler runs.

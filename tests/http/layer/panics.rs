@@ -10,11 +10,11 @@ use bytes::Bytes;
 use http_body::Frame;
 use idem_runtime::http::{IdempotencyLayer, KeyRules};
 
-use crate::client::{Fixture, order, send, soon, spawn};
+use crate::client::{Fixture, order, patiently, send, spawn};
 
 async fn panics(shop: &Router, request: Request) -> bool {
     let task = spawn(shop, request);
-    soon("a response or a panic", task).await.is_err()
+    patiently("a response or a panic", task).await.is_err()
 }
 
 /// A body that panics when it is read.

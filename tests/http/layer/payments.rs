@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 
-use crate::client::{Fixture, soon};
+use crate::client::{Fixture, patiently};
 use crate::server::Server;
 
 /// A busy machine may keep the customer waiting; no loss of a reply is about that.
@@ -149,7 +149,7 @@ async fn a_payment_that_is_asked_for_again_while_it_is_made_is_one_charge() {
     provider.sdk.begin(&held);
     // It has waited its whole time for a reply, and has sent its request again.
     let again = provider.arrived.wait_for(|arrived| *arrived >= 2);
-    soon("the SDK asks again", again).await.unwrap();
+    patiently("the SDK asks again", again).await.unwrap();
     provider.go_on.notify_one();
     let paid = provider.outcome();
     assert_eq!(paid["http_status"], 200, "{paid}");

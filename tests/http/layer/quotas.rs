@@ -14,7 +14,9 @@ use idem_runtime::store::redis::RedisStore;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::client::{Fixture, KEY, of_tenant, order, routed, send, soon, spawn, tenant, with_key};
+use crate::client::{
+    Fixture, KEY, of_tenant, order, patiently, routed, send, spawn, tenant, with_key,
+};
 
 /// The queries to a quota, and how many more records it grants.
 #[derive(Clone, Default)]
@@ -115,16 +117,16 @@ async fn a_request_that_waits_for_another_asks_no_quota() {
     let shop = routed(handler, layer);
     let spawn = || spawn(&shop, of("acme", "a", "tea"));
     let first = spawn();
-    soon("the handler runs", begun.acquire())
+    patiently("the handler runs", begun.acquire())
         .await
         .unwrap()
         .forget();
     let repeat = spawn();
     let waits = fixture.clock.sleeper_within(Duration::from_secs(5));
-    soon("the repeat waits", waits).await;
+    patiently("the repeat waits", waits).await;
     go_on.add_permits(1);
-    assert_eq!(soon("the first", first).await.unwrap().body, "done");
-    assert!(soon("its repeat", repeat).await.unwrap().is_replayed());
+    assert_eq!(patiently("the first", first).await.unwrap().body, "done");
+    assert!(patiently("its repeat", repeat).await.unwrap().is_replayed());
     assert_eq!(records.asked(), ["acme: a"]);
 }
 
@@ -141,14 +143,14 @@ async fn a_request_at_the_limit_asks_no_quota() {
     let layer = limited(&fixture.engine, &records).max_running(1);
     let shop = routed(handler, layer);
     let first = spawn(&shop, of("acme", "a", "tea"));
-    soon("the handler runs", begun.acquire())
+    patiently("the handler runs", begun.acquire())
         .await
         .unwrap()
         .forget();
     assert_eq!(send(&shop, of("acme", "b", "tea")).await.status, 503);
     assert_eq!(records.asked(), ["acme: a"]);
     go_on.add_permits(1);
-    assert_eq!(soon("the first", first).await.unwrap().status, 200);
+    assert_eq!(patiently("the first", first).await.unwrap().status, 200);
 }
 
 #[tokio::test]
@@ -188,7 +190,7 @@ async fn a_panic_of_a_quota_leaves_nothing_behind() {
     });
     let shop = fixture.orders(layer.clone(), |run| run.to_string());
     let first = spawn(&shop, order("tea"));
-    assert!(soon("a panic", first).await.unwrap_err().is_panic());
+    assert!(patiently("a panic", first).await.unwrap_err().is_panic());
     assert!(
         layer
             .entry(None, KEY.trim_matches('"'))

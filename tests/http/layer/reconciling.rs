@@ -15,7 +15,7 @@ use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Engine, ErrorKind, Reconciled, admin::EntryState, context};
 use tokio::sync::Notify;
 
-use crate::client::{Fixture, leave, of_tenant, order, routed, send, soon, spawn};
+use crate::client::{Fixture, leave, of_tenant, order, patiently, routed, send, spawn};
 
 /// The text of the usual key.
 const NAME: &str = "8e03978e-40d5-43dd-bc93-6894a57f9324";
@@ -351,7 +351,7 @@ async fn a_hook_goes_on_without_its_client() {
     let shop = unlucky(&fixture, layer);
     send(&shop, order("")).await;
     let client = spawn(&shop, order(""));
-    soon("the hook is asked", started.notified()).await;
+    patiently("the hook is asked", started.notified()).await;
     leave(client).await;
     go_on.notify_one();
     fixture.saw("completed value", 1).await;

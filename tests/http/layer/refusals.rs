@@ -14,7 +14,7 @@ use idem_tests::faulty::{Fault, Faulty, StoreOperation};
 use std::time::Duration;
 
 use crate::client::{
-    Answer, Fixture, call, data, frames, gated, keyed, of_tenant, order, send, soon, spawn,
+    Answer, Fixture, call, data, frames, gated, keyed, of_tenant, order, patiently, send, spawn,
     with_key,
 };
 
@@ -210,7 +210,10 @@ async fn a_repeat_of_a_running_request_gets_retry_after() {
     let other = send(&shop, order("other")).await;
     assert_eq!(other.problem(), (422, "key-reused"));
     gate.go_on.notify_one();
-    assert_eq!(soon("the first response", first).await.unwrap().body, "1");
+    assert_eq!(
+        patiently("the first response", first).await.unwrap().body,
+        "1"
+    );
     assert!(send(&shop, order("")).await.is_replayed());
     assert_eq!(fixture.runs(), 1);
 }
@@ -228,8 +231,8 @@ async fn a_repeat_waits_for_the_first() {
     others().await;
     assert!(!second.is_finished());
     gate.go_on.notify_one();
-    let first = soon("the first response", first).await.unwrap();
-    let second = soon("the second response", second).await.unwrap();
+    let first = patiently("the first response", first).await.unwrap();
+    let second = patiently("the second response", second).await.unwrap();
     assert!(!first.is_replayed() && second.is_replayed());
     assert_eq!(first.body, second.body);
     assert_eq!(fixture.runs(), 1);
@@ -238,7 +241,7 @@ async fn a_repeat_waits_for_the_first() {
 /// Until a repeat waits, for 5 s at most. The renewal of the lease is due after 10 s.
 async fn waits(fixture: &Fixture) {
     let patience = Duration::from_secs(5);
-    soon("a repeat waits", fixture.clock.sleeper_within(patience)).await;
+    patiently("a repeat waits", fixture.clock.sleeper_within(patience)).await;
 }
 
 /// Woken tasks of this thread go first.
@@ -260,12 +263,15 @@ async fn a_repeat_that_has_waited_for_5_s_gets_retry_after() {
         let repeat = ask();
         waits(&fixture).await;
         fixture.clock.advance(Duration::from_secs(5));
-        let refused = soon("a refusal", repeat).await.unwrap();
+        let refused = patiently("a refusal", repeat).await.unwrap();
         assert_eq!(refused.problem(), (409, "request-running"));
         assert_eq!(refused.headers["retry-after"], "2");
     }
     gate.go_on.notify_one();
-    assert_eq!(soon("the first response", first).await.unwrap().body, "1");
+    assert_eq!(
+        patiently("the first response", first).await.unwrap().body,
+        "1"
+    );
     assert_eq!(fixture.runs(), 1);
 }
 
@@ -278,7 +284,7 @@ async fn the_layer_overrides_on_running_of_the_engine() {
     let refused = send(&shop, order("")).await;
     assert_eq!(refused.problem(), (409, "request-running"));
     gate.go_on.notify_one();
-    soon("the first response", first).await.unwrap();
+    patiently("the first response", first).await.unwrap();
 }
 
 #[tokio::test]

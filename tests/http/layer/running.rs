@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tower::limit::GlobalConcurrencyLimitLayer;
 use tower_http::timeout::TimeoutLayer;
 
-use crate::client::{Answer, Fixture, frames, leave, of_tenant, send, soon, spawn, with_key};
+use crate::client::{Answer, Fixture, frames, leave, of_tenant, patiently, send, spawn, with_key};
 
 /// A service whose handlers hold the body of their request and wait until they may go on.
 struct Shop {
@@ -102,7 +102,7 @@ impl Shop {
         let client = self.spawn(request);
         let mut handlers = self.handlers.subscribe();
         let begun = handlers.wait_for(|(begun, _)| *begun > before);
-        soon("the handler runs", begun).await.unwrap();
+        patiently("the handler runs", begun).await.unwrap();
         client
     }
 
@@ -116,9 +116,9 @@ impl Shop {
     async fn is_idle(&self) {
         let mut handlers = self.handlers.subscribe();
         let idle = handlers.wait_for(|(_, running)| *running == 0);
-        soon("the handlers have ended", idle).await.unwrap();
+        patiently("the handlers have ended", idle).await.unwrap();
         let engine = &self.fixture.engine;
-        soon(
+        patiently(
             "the engine is idle",
             engine.shutdown(Duration::from_hours(1)),
         )
@@ -215,12 +215,12 @@ async fn a_repeat_waits_for_a_running_request_without_a_place() {
     let first = shop.begin(order("runs", "tea")).await;
     let repeats: Vec<_> = (0..3).map(|_| shop.spawn(order("runs", "tea"))).collect();
     let waits = shop.fixture.clock.sleeper_within(Duration::from_secs(5));
-    soon("a repeat waits", waits).await;
+    patiently("a repeat waits", waits).await;
     assert_full(&send(&shop.service, order("new", "tea")).await);
     shop.let_go(1);
-    assert_eq!(soon("the first", first).await.unwrap().body, "tea");
+    assert_eq!(patiently("the first", first).await.unwrap().body, "tea");
     for repeat in repeats {
-        let repeat = soon("its repeat", repeat).await.unwrap();
+        let repeat = patiently("its repeat", repeat).await.unwrap();
         assert_eq!(repeat.replay(), (true, "tea"));
     }
     shop.let_go(1);
@@ -243,8 +243,8 @@ async fn a_repeat_waits_for_another_server_at_the_limit() {
     let repeat = here.spawn(order("runs", "tea"));
     assert_full(&send(&here.service, order("new", "tea")).await);
     far.let_go(1);
-    assert_eq!(soon("the first", first).await.unwrap().body, "tea");
-    let repeat = soon("its repeat", repeat).await.unwrap();
+    assert_eq!(patiently("the first", first).await.unwrap().body, "tea");
+    let repeat = patiently("its repeat", repeat).await.unwrap();
     assert_eq!(repeat.replay(), (true, "tea"));
     assert_eq!(here.handlers.borrow().0, 1);
 }
@@ -258,7 +258,7 @@ async fn each_way_to_end_gives_the_place_back() {
             if client_stays {
                 let client = shop.begin(order("first", body)).await;
                 shop.let_go(1);
-                let answer = soon("an answer", client).await;
+                let answer = patiently("an answer", client).await;
                 assert_eq!(answer.is_err(), body == "panic");
             } else {
                 shop.leave(order("first", body)).await;
@@ -267,7 +267,7 @@ async fn each_way_to_end_gives_the_place_back() {
                 // The only word of an end that every one of them has.
                 let mut handlers = shop.handlers.subscribe();
                 let ended = handlers.wait_for(|(_, running)| *running == 0);
-                soon("the handler has ended", ended).await.unwrap();
+                patiently("the handler has ended", ended).await.unwrap();
                 let events = &shop.fixture.events;
                 let settled = async {
                     tokio::select! {
@@ -275,7 +275,7 @@ async fn each_way_to_end_gives_the_place_back() {
                         () = events.wait_for("released", 1) => {}
                     }
                 };
-                soon("its key is settled", settled).await;
+                patiently("its key is settled", settled).await;
                 crate::middleware::others().await;
             }
             shop.let_go(1);
@@ -292,7 +292,7 @@ async fn a_request_without_a_handler_takes_no_place() {
     let (_source, never) = frames();
     let slow = shop.spawn(with_key("\"slow\"", never));
     let reads = shop.fixture.clock.sleeper_within(Duration::from_secs(30));
-    soon("a body is waited for", reads).await;
+    patiently("a body is waited for", reads).await;
     let long = send(&shop.service, order("long", "too long")).await;
     assert_eq!(long.status, StatusCode::PAYLOAD_TOO_LARGE);
     shop.let_go(1);
@@ -333,7 +333,7 @@ async fn handlers_without_protection_count() {
     let first = shop.begin(order("first", "tea")).await;
     assert_full(&send(&shop.service, order("second", "tea")).await);
     shop.let_go(2);
-    assert_eq!(soon("the first", first).await.unwrap().body, "tea");
+    assert_eq!(patiently("the first", first).await.unwrap().body, "tea");
     assert_eq!(
         send(&shop.service, order("second", "tea")).await.body,
         "tea"
@@ -374,7 +374,7 @@ async fn repeats_of_a_refused_request_are_refused_and_none_is_run() {
     shop.leave(order("runs", "tea")).await;
     let repeats: Vec<_> = (0..50).map(|_| shop.spawn(order("new", "tea"))).collect();
     for repeat in repeats {
-        assert_full(&soon("a refusal", repeat).await.unwrap());
+        assert_full(&patiently("a refusal", repeat).await.unwrap());
     }
     assert_eq!(shop.handlers.borrow().0, 1);
     shop.let_go(1);

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::client::{Answer, soon};
+use crate::client::{Answer, patiently};
 
 /// A service on loopback. It takes no more connections once it is dropped.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Server {
     /// Takes no more connections, and waits for the open ones.
     pub(crate) async fn stop(mut self) {
         drop(self.stop.take());
-        soon("the server ends", &mut self.task).await.unwrap();
+        patiently("the server ends", &mut self.task).await.unwrap();
     }
 
     pub(crate) async fn connect(&self) -> Client {
@@ -81,14 +81,14 @@ pub(crate) fn with_key(key: impl AsRef<[u8]>, body: &str) -> Vec<u8> {
 pub(crate) struct Client(TcpStream);
 
 pub(crate) async fn connect(addr: SocketAddr) -> Client {
-    let stream = soon("a connection", TcpStream::connect(addr)).await;
+    let stream = patiently("a connection", TcpStream::connect(addr)).await;
     Client(stream.expect("somebody listens"))
 }
 
 impl Client {
     pub(crate) async fn write(&mut self, bytes: &[u8]) {
         // A server that has read enough refuses the rest.
-        let _ = soon("bytes are written", self.0.write_all(bytes)).await;
+        let _ = patiently("bytes are written", self.0.write_all(bytes)).await;
     }
 
     /// All that comes until the end of the connection, which is to be one answer.
@@ -103,7 +103,7 @@ impl Client {
     pub(crate) async fn rest(mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         // One that was cut by the server while we wrote has its answer all the same.
-        let _ = soon("the server ends it", self.0.read_to_end(&mut bytes)).await;
+        let _ = patiently("the server ends it", self.0.read_to_end(&mut bytes)).await;
         bytes
     }
 }

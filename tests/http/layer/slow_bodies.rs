@@ -7,7 +7,7 @@ use axum::extract::Request;
 use axum::routing::post;
 use http::Version;
 
-use crate::client::{Fixture, KEY, data, frames, order, routed, send, soon, spawn};
+use crate::client::{Fixture, KEY, data, frames, order, patiently, routed, send, spawn};
 use crate::server::{Server, request};
 
 /// A request whose body never ends, once it is waited for.
@@ -18,7 +18,7 @@ async fn stalls(fixture: &Fixture, shop: &Router, version: Version) -> crate::cl
     *request.version_mut() = version;
     let client = spawn(shop, request);
     let waits = fixture.clock.sleeper_within(Duration::from_secs(30));
-    soon("the body is waited for", waits).await;
+    patiently("the body is waited for", waits).await;
     assert_eq!(fixture.clock.next_wake(), Some(Duration::from_secs(30)));
     // Each byte that comes is no reason to wait for longer.
     fixture.clock.advance(Duration::from_secs(29));
@@ -26,7 +26,7 @@ async fn stalls(fixture: &Fixture, shop: &Router, version: Version) -> crate::cl
     crate::middleware::others().await;
     assert!(!client.is_finished());
     fixture.clock.advance(Duration::from_secs(1));
-    soon("it is given up", client).await.unwrap()
+    patiently("it is given up", client).await.unwrap()
 }
 
 #[tokio::test]
@@ -55,9 +55,12 @@ async fn a_layer_sets_the_deadline_of_a_body() {
     let (_source, body) = frames();
     let client = spawn(&shop, order(body));
     let waits = fixture.clock.sleeper_within(Duration::from_secs(3));
-    soon("the body is waited for", waits).await;
+    patiently("the body is waited for", waits).await;
     fixture.clock.advance(Duration::from_secs(3));
-    assert_eq!(soon("it is given up", client).await.unwrap().status, 408);
+    assert_eq!(
+        patiently("it is given up", client).await.unwrap().status,
+        408
+    );
 }
 
 #[tokio::test]
@@ -72,7 +75,7 @@ async fn a_body_has_no_deadline_if_the_layer_sets_none() {
     crate::middleware::others().await;
     assert!(!client.is_finished());
     drop(source);
-    assert_eq!(soon("an answer", client).await.unwrap().body, "1");
+    assert_eq!(patiently("an answer", client).await.unwrap().body, "1");
 }
 
 /// Over a socket: the client has its 408, and the server lets go of the connection.
@@ -91,7 +94,7 @@ async fn a_slow_client_loses_its_connection() {
         .replace("Connection: close\r\n", "");
     client.write(&whole.as_bytes()[..whole.len() - 4]).await;
     let waits = fixture.clock.sleeper_within(Duration::from_secs(30));
-    soon("the body is waited for", waits).await;
+    patiently("the body is waited for", waits).await;
     fixture.clock.advance(Duration::from_secs(30));
     let answer = client.answer().await;
     assert_eq!(answer.problem(), (408, "body-timeout"));
@@ -113,5 +116,5 @@ async fn a_request_without_a_key_is_not_timed() {
     assert_eq!(fixture.clock.next_wake(), None);
     source.send(data("tea")).unwrap();
     drop(source);
-    assert_eq!(soon("an answer", client).await.unwrap().body, "tea: 1");
+    assert_eq!(patiently("an answer", client).await.unwrap().body, "tea: 1");
 }

@@ -12,7 +12,7 @@ use tracing::subscriber::{DefaultGuard, set_default};
 use tracing::{Event, Metadata, Span, Subscriber, info_span};
 use tracing_core::span::Current;
 
-use crate::client::{Fixture, leave, order, routed, send, soon, spawn};
+use crate::client::{Fixture, leave, order, patiently, routed, send, spawn};
 
 /// Knows its spans, and which of them the only thread is in.
 #[derive(Default)]
@@ -100,7 +100,7 @@ async fn a_handler_is_in_the_span_of_its_request_when_the_client_has_left() {
     });
     let shop = routed(handler, fixture.layer()).layer(TraceLayer::new_for_http());
     let client = spawn(&shop, order(""));
-    soon("the handler runs", started.notified()).await;
+    patiently("the handler runs", started.notified()).await;
     leave(client).await;
     go_on.notify_one();
     let answer = send(&shop, order("")).await;

@@ -8,7 +8,7 @@ use idem_runtime::store::Store;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::{Backend, SqlSource, SqlStore};
-pub(crate) use idem_tests::shop::{PATIENCE, patiently as soon};
+pub(crate) use idem_tests::shop::{PATIENCE, patiently};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {

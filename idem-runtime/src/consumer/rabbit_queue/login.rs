@@ -9,8 +9,8 @@ use lapin::{Connection, ConnectionProperties, ErrorKind};
 use super::{PATIENCE, RabbitSettings};
 use crate::env::credentials::CredentialsProvider;
 
-const REFUSED: &str = "RabbitMQ refuses the credentials of the provider, also those of a second call of it; see what it \
-                       takes them from, and the password of the user";
+const REFUSED: &str = "RabbitMQ refuses the credentials of the provider, also those of a second call of it; check its \
+                       source of secrets, and the password of the user";
 
 impl RabbitSettings {
     /// Connects; once more, with the credentials of another call of the provider, if the broker refuses the first ones.

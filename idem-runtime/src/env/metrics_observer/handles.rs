@@ -191,7 +191,7 @@ impl Handles {
             .increment(1);
     }
 
-    /// Registers the metrics of a consumer. Its broker is there: its source has connected.
+    /// Registers the metrics of a consumer, and clears the loss of an earlier run.
     pub(super) fn consuming(&self) {
         self.broker().set(0.0);
         for name in [BROKER_LOSSES, SUBSCRIPTIONS_LOST, MESSAGES_SKIPPED] {

@@ -27,7 +27,7 @@ fn into_provider_error(error: sqlx::Error) -> Result<ProviderError, sqlx::Error>
 
 /// The error of a store whose server has let the provider's user in before.
 ///
-/// Its password is being changed, so that the operation may be sent again.
+/// `Unavailable`, because the password may be changing and the next credentials may be accepted.
 pub(crate) fn login_error<B: SqlDriver>(what: &str) -> StoreError {
     let message = format!(
         "{what}: {} refuses the credentials of the provider, also those of a second call of it; see what it takes them \

@@ -301,7 +301,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
             let sent = Instant::now();
             let reply = if used && !B::WAITS {
                 let mut reply = pin!(self.run_on(&mut conn, statement, arguments));
-                // A firewall may have dropped it without a word to either side.
+                // The connection may be half-open.
                 match timeout(self.response_timeout / 4, reply.as_mut()).await {
                     Ok(reply) => reply,
                     Err(_) if self.discard_silent(sent) => continue,

@@ -10,7 +10,7 @@ use idem_runtime::OnRunning;
 use idem_runtime::http::StatusPolicy;
 use tokio::sync::Notify;
 
-use crate::client::{Fixture, order, routed, send, soon, spawn};
+use crate::client::{Fixture, order, patiently, routed, send, spawn};
 
 /// "First time request: the resource server SHOULD process the request normally and respond with an appropriate
 /// response and status code."
@@ -87,13 +87,13 @@ async fn section_2_6_a_concurrent_request_is_a_conflict_and_the_first_goes_on() 
     let layer = fixture.layer().on_running(OnRunning::Reject);
     let shop = routed(handler, layer);
     let first = spawn(&shop, order("tea"));
-    soon("the handler runs", started.notified()).await;
+    patiently("the handler runs", started.notified()).await;
     for _ in 0..3 {
         let conflict = send(&shop, order("tea")).await;
         assert_eq!(conflict.problem(), (409, "request-running"));
     }
     go_on.notify_one();
-    let first = soon("the first answer", first).await.unwrap();
+    let first = patiently("the first answer", first).await.unwrap();
     assert_eq!(first.said(), (200, "1"));
     // A conflict leaves nothing behind: the same request gets its answer now.
     let retry = send(&shop, order("tea")).await;

@@ -11,7 +11,7 @@ use idem_runtime::http::IdempotencyLayer;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::client::{Answer, Fixture, order, send, soon, spawn, with_key};
+use crate::client::{Answer, Fixture, order, patiently, send, spawn, with_key};
 
 const DOCS: &str = "https://developer.example.com/idempotency";
 
@@ -88,7 +88,7 @@ async fn section_2_7_a_running_request_is_409() {
     // By default a repeat waits first, for which the draft has no word.
     let shop = shop.layer(documented(&fixture).on_running(OnRunning::Reject));
     let first = spawn(&shop, order("tea"));
-    soon("the handler runs", started.notified()).await;
+    patiently("the handler runs", started.notified()).await;
     let answer = send(&shop, order("tea")).await;
     is_problem(
         &answer,
@@ -102,7 +102,10 @@ async fn section_2_7_a_running_request_is_409() {
         .unwrap();
     assert!(seconds >= 1);
     go_on.notify_one();
-    assert_eq!(soon("the first answer", first).await.unwrap().status, 200);
+    assert_eq!(
+        patiently("the first answer", first).await.unwrap().status,
+        200
+    );
 }
 
 /// "Clients MUST correct the requests (with the exception of 409 where no correction is required) before performing

@@ -10,7 +10,7 @@ use idem_tests::events::Events;
 use idem_tests::fixture::Classified;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use crate::stores::{Kind, soon};
+pub(crate) use crate::stores::{Kind, patiently};
 use crate::stores::{number, open};
 
 /// The secrets before and after a change.
@@ -125,7 +125,7 @@ impl Fixture {
         end: Result<(), ChargeError>,
     ) -> Answer {
         let run = self.run();
-        soon("a charge", call.run(|_| async move { end.map(|()| run()) })).await
+        patiently("a charge", call.run(|_| async move { end.map(|()| run()) })).await
     }
 
     pub(crate) fn runs(&self) -> u32 {

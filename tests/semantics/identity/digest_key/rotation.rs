@@ -8,7 +8,7 @@ use idem_runtime::{Engine, ErrorKind, admin::EntryState, claim::Acquired};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use super::fixture::{ChargeError, Fixture, Kind, NEW, OLD, refusal, soon};
+use super::fixture::{ChargeError, Fixture, Kind, NEW, OLD, patiently, refusal};
 
 /// The engines before and after each change, on a store of their own: a secret is introduced, changed, and given up.
 async fn each_change(kind: Kind) -> Vec<(Fixture, Engine, Engine)> {
@@ -49,7 +49,7 @@ pub(crate) async fn an_abandoned_attempt_from_before_is_taken_over(kind: Kind) {
         drop(claim);
         let again = call(&after)
             .run(|cx| async move { Ok::<_, ChargeError>((cx.attempt(), cx.derive_key("charge"))) });
-        let (attempt, again) = soon("the lease lapses", again).await.unwrap();
+        let (attempt, again) = patiently("the lease lapses", again).await.unwrap();
         assert_eq!((attempt, again), (2, derived));
     }
 }
@@ -107,7 +107,7 @@ pub(crate) async fn callers_at_once_start_one_body(kind: Kind) {
                 });
             }
         }
-        let answers = soon("all are answered", callers.join_all()).await;
+        let answers = patiently("all are answered", callers.join_all()).await;
         assert_eq!(answers, vec![Ok(card + 1); 2 * EACH]);
     }
 }

@@ -15,7 +15,7 @@ use idem_runtime::{Engine, ErrorKind, claim::Acquired, fingerprint::Fingerprint}
 use tokio::sync::{Barrier, Semaphore};
 use tokio::task::JoinSet;
 
-use super::fixture::{ChargeError, Fixture, NEW, OLD, refusal, soon};
+use super::fixture::{ChargeError, Fixture, NEW, OLD, patiently, refusal};
 
 /// Counts claims, and holds those back that need a record.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Held {
     }
 
     async fn has_made_one(&self) {
-        soon("a claim is made", self.made.acquire())
+        patiently("a claim is made", self.made.acquire())
             .await
             .unwrap()
             .forget();
@@ -181,8 +181,8 @@ async fn a_record_that_expires_before_the_claim_leaves_its_name() {
     change.held.has_made_one().await;
     change.held.sends.add_permits(MANY);
     let answers = [
-        soon("an answer", late).await,
-        soon("an answer", first).await,
+        patiently("an answer", late).await,
+        patiently("an answer", first).await,
     ];
     assert_eq!(answers.map(Result::unwrap), [Ok(1), Ok(1)]);
     assert_eq!(change.fixture.runs(), 1);
@@ -209,8 +209,8 @@ async fn a_claim_sent_again_after_its_record_has_expired_begins_none() {
     change.held.has_made_one().await;
     change.held.sends.add_permits(MANY);
     let answers = [
-        soon("an answer", lost).await,
-        soon("an answer", first).await,
+        patiently("an answer", lost).await,
+        patiently("an answer", first).await,
     ];
     assert_eq!(answers.map(Result::unwrap), [Ok(1), Ok(1)]);
     assert_eq!(change.fixture.runs(), 1);
@@ -223,7 +223,7 @@ async fn a_body_that_goes_on_under_the_former_name_is_waited_for() {
     change.is_released().await;
     let [one, other] = &change.after;
     let call = Fixture::call(one, "card", 5).begin();
-    let Ok(Acquired::Run(claim)) = soon("it goes on", call).await else {
+    let Ok(Acquired::Run(claim)) = patiently("it goes on", call).await else {
         panic!("the record is released");
     };
     let waiting = change.charge(other);
@@ -233,7 +233,7 @@ async fn a_body_that_goes_on_under_the_former_name_is_waited_for() {
     }
     assert!(!waiting.is_finished());
     claim.complete(7_u32).await.unwrap();
-    assert_eq!(soon("its answer", waiting).await.unwrap(), Ok(7));
+    assert_eq!(patiently("its answer", waiting).await.unwrap(), Ok(7));
     assert_eq!(change.fixture.runs(), 0);
 }
 
@@ -250,7 +250,7 @@ async fn a_call_within_itself_is_refused_under_either_name() {
             assert!(matches!(refused, ErrorKind::Reentered), "{refused:?}");
             Ok::<_, ChargeError>(1_u32)
         });
-        assert_eq!(soon("it is refused", nested).await, Ok(1));
+        assert_eq!(patiently("it is refused", nested).await, Ok(1));
     }
 }
 
@@ -273,7 +273,7 @@ async fn followers_do_not_ask_for_themselves() {
         }
         change.held.sends.add_permits(1);
     }
-    let answers = soon("all are answered", callers.join_all()).await;
+    let answers = patiently("all are answered", callers.join_all()).await;
     assert!(answers.iter().all(|answer| *answer == Ok(1)));
     assert_eq!(change.held.claims(), 2);
 }
@@ -301,10 +301,10 @@ async fn duplicates_at_the_limit_have_one_body() {
                     tokio::task::yield_now().await;
                     Ok::<_, ChargeError>(run())
                 });
-                soon("a charge", call).await
+                patiently("a charge", call).await
             });
         }
-        let answers = soon("all are answered", callers.join_all()).await;
+        let answers = patiently("all are answered", callers.join_all()).await;
         assert!(answers.iter().all(|answer| *answer == Ok(1)), "{answers:?}");
         assert_eq!(change.fixture.runs(), 1);
     }

@@ -13,8 +13,8 @@ use idem_tests::faulty::StoreOperation;
 use tokio::sync::Semaphore;
 
 use super::fixture::{
-    ANN, Answer, Calendar, Fixture, Kind, LIFE, OPERATION, OrderError, PATIENCE, SECRET, refusal,
-    soon,
+    ANN, Answer, Calendar, Fixture, Kind, LIFE, OPERATION, OrderError, PATIENCE, SECRET, patiently,
+    refusal,
 };
 
 /// More than the life of a token, rounded up to the second.
@@ -75,7 +75,7 @@ pub(crate) async fn an_expired_token_waits_for_a_running_order(kind: Kind) {
         end.acquire().await.unwrap().forget();
         Ok::<_, OrderError>(runs.fetch_add(1, Ordering::SeqCst) + 1)
     }));
-    soon("the first begins", told).await.unwrap();
+    patiently("the first begins", told).await.unwrap();
     calendar.advance(OVER);
     for call in [fixture.call(&token), fixture.call_far(&token)] {
         let error = refusal(fixture.order(call.on_running(OnRunning::Reject)).await);
@@ -93,11 +93,14 @@ pub(crate) async fn an_expired_token_waits_for_a_running_order(kind: Kind) {
             tokio::task::yield_now().await;
         }
     };
-    soon("the other process waits", waits).await;
+    patiently("the other process waits", waits).await;
     gate.add_permits(1);
-    assert_eq!(soon("the first ends", first).await.unwrap(), Ok(1));
+    assert_eq!(patiently("the first ends", first).await.unwrap(), Ok(1));
     for waiting in waiting {
-        assert_eq!(soon("who waits is told", waiting).await.unwrap(), Ok(1));
+        assert_eq!(
+            patiently("who waits is told", waiting).await.unwrap(),
+            Ok(1)
+        );
     }
     assert_eq!(fixture.runs(), 1);
 }
@@ -135,7 +138,7 @@ pub(crate) async fn an_expired_token_of_an_abandoned_order_is_unknown(kind: Kind
             }
         }
     };
-    let error = soon("the lease lapses", lapsed).await;
+    let error = patiently("the lease lapses", lapsed).await;
     assert!(matches!(error.kind(), ErrorKind::Unknown { .. }), "{error}");
     assert!(error.to_string().contains("token has expired"), "{error}");
     assert_eq!(fixture.runs(), 0);

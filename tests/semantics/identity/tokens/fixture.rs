@@ -12,7 +12,7 @@ use idem_tests::faulty::Faulty;
 use idem_tests::fixture::Classified;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use crate::stores::{Kind, PATIENCE, soon};
+pub(crate) use crate::stores::{Kind, PATIENCE, patiently};
 use crate::stores::{number, open};
 
 /// The life of a token.

@@ -7,7 +7,7 @@ use idem_runtime::ErrorKind;
 use idem_runtime::OnRunning;
 use tokio::task::JoinSet;
 
-use super::fixture::{ANN, Fixture, Kind, OPERATION, OrderError, PATIENCE, refusal, soon};
+use super::fixture::{ANN, Fixture, Kind, OPERATION, OrderError, PATIENCE, patiently, refusal};
 
 pub(crate) async fn many_submits_of_one_token_make_one_order(kind: Kind) {
     const SUBMITS: usize = 500;
@@ -34,7 +34,7 @@ pub(crate) async fn many_submits_of_one_token_make_one_order(kind: Kind) {
         });
     }
     go.send(true).unwrap();
-    let answers = soon("every submit is answered", submits.join_all()).await;
+    let answers = patiently("every submit is answered", submits.join_all()).await;
     assert_eq!(answers.len(), SUBMITS);
     let different: BTreeSet<_> = answers.into_iter().map(Result::unwrap).collect();
     assert_eq!((different, fixture.runs()), (BTreeSet::from([1]), 1));

@@ -47,7 +47,7 @@ pub(crate) async fn a_zombie_cannot_finish<D: Database>() {
                 D::commit(tx).await.done();
                 answer
             });
-            assert_eq!(soon("another runs", other).await.unwrap(), Ok(1));
+            assert_eq!(patiently("another runs", other).await.unwrap(), Ok(1));
             Ok(666)
         };
         let mut conn = fixture.alone().await;
@@ -224,7 +224,7 @@ pub(crate) async fn a_body_that_deadlocks_loses_nothing_silently<D: Database>() 
                 error.into()
             })
         });
-        let answer = soon("the deadlock is found", answer).await;
+        let answer = patiently("the deadlock is found", answer).await;
         match answer {
             Err(OrderError::Idem(error)) => {
                 assert_aborted(&error);
@@ -236,7 +236,7 @@ pub(crate) async fn a_body_that_deadlocks_loses_nothing_silently<D: Database>() 
             }
             Ok(_) => panic!("{answer:?}"),
         }
-        soon("the other one ends", strong).await.unwrap();
+        patiently("the other one ends", strong).await.unwrap();
     }
 }
 
@@ -254,7 +254,7 @@ async fn at_commit(fixture: &Fixture<Postgres>, action: &str) {
 
 async fn assert_commit_unknown(fixture: &Fixture<Postgres>) {
     let mut conn = fixture.alone().await;
-    let answer = soon("the call ends", order(fixture, &mut conn, "mine")).await;
+    let answer = patiently("the call ends", order(fixture, &mut conn, "mine")).await;
     let error = refusal(answer);
     assert_eq!(*error.kind(), ErrorKind::CommitUnknown);
 }

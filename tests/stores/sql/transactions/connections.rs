@@ -219,7 +219,7 @@ pub(crate) async fn calls_are_spawned<D: Database>() {
         D::commit(tx).await.done();
         answer
     });
-    let answer = soon("the task ends", task).await;
+    let answer = patiently("the task ends", task).await;
     assert_eq!(answer.unwrap(), Ok(1));
     assert_eq!(fixture.orders("mine").await, 1);
 }
@@ -243,7 +243,7 @@ pub(crate) async fn a_shutdown_waits_for_bodies<D: Database>() {
             answer
         })
     };
-    soon("the body begins", begun.notified()).await;
+    patiently("the body begins", begun.notified()).await;
     let none = fixture.engine.shutdown(Duration::ZERO).await;
     none.expect_err("the body runs");
     let mut tx = fixture.begin().await;
@@ -255,7 +255,7 @@ pub(crate) async fn a_shutdown_waits_for_bodies<D: Database>() {
         end.notify_one();
     });
     ended.expect("the body has ended");
-    assert_eq!(soon("the task ends", task).await.unwrap(), Ok(1));
+    assert_eq!(patiently("the task ends", task).await.unwrap(), Ok(1));
     assert_eq!(fixture.orders("mine").await, 1);
 }
 

@@ -162,11 +162,11 @@ pub(crate) async fn a_body_that_swallows_a_deadlock<D: Database>() {
         assert_aborted(&refusal(answered(fixture.call("inner"), tx).await));
         Ok(1)
     });
-    let answer = soon("the deadlock is found", answer).await;
+    let answer = patiently("the deadlock is found", answer).await;
     assert_aborted(&refusal(answer));
     assert_aborted(&refusal(answered(fixture.call("other"), &mut tx).await));
     D::rollback(tx).await.done();
-    soon("the other one ends", strong).await.unwrap();
+    patiently("the other one ends", strong).await.unwrap();
     assert_eq!(fixture.records().await, 0);
     assert_usable(&fixture, &pool).await;
 }

@@ -10,7 +10,7 @@ use idem_runtime::{
 use idem_tests::events::Events;
 use idem_tests::fixture::Classified;
 use idem_tests::payment::Runs;
-pub(crate) use idem_tests::shop::{PATIENCE, patiently as soon};
+pub(crate) use idem_tests::shop::{PATIENCE, patiently};
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection, Pool};
 use tokio::sync::{Barrier, Mutex};
@@ -233,7 +233,7 @@ impl<D: Database> Fixture<D> {
                 }
             }
         };
-        soon("so many wait for a lock", waits).await;
+        patiently("so many wait for a lock", waits).await;
     }
 
     /// Two shelves, for transactions that lock them in opposite order.
@@ -339,7 +339,7 @@ pub(crate) async fn session_ends<D: Database>(fixture: &Fixture<D>, session: i64
             tokio::task::yield_now().await;
         }
     };
-    soon("the session is gone", gone).await;
+    patiently("the session is gone", gone).await;
 }
 
 /// A body that writes and ends with an error.

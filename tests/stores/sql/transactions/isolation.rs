@@ -47,7 +47,7 @@ pub(crate) async fn callers_that_try_again_have_one_effect_a_key<D: Database>() 
             let fixture = Arc::clone(&fixture);
             callers.spawn(async move { call(&fixture, level, caller).await });
         }
-        soon(level, callers.join_all()).await;
+        patiently(level, callers.join_all()).await;
         for key in 0..KEYS {
             assert_eq!(fixture.orders(&format!("order-{key}")).await, 1, "{level}");
         }
@@ -72,7 +72,7 @@ pub(crate) async fn an_old_snapshot_is_no_answer<D: Database>() {
             assert_eq!(fixture.committed(fixture.order()).await, Ok(1));
         }
         // It replays an answer outside of its snapshot, or must be retried; it never runs a second time.
-        let late = soon("it has an answer", fixture.ordered(&mut old));
+        let late = patiently("it has an answer", fixture.ordered(&mut old));
         match late.await {
             Ok(1) => D::commit(old).await.done(),
             Err(OrderError::Idem(error)) => {

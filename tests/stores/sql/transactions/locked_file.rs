@@ -42,7 +42,7 @@ async fn timed<F: Future>(clock: &ManualClock, call: F) -> (F::Output, Duration)
             }
         }
     };
-    let output = soon("the call has an answer", ended).await;
+    let output = patiently("the call has an answer", ended).await;
     (output, clock.now().saturating_sub(start))
 }
 
@@ -60,7 +60,7 @@ async fn after<T: Debug>(
             () = clock.sleeper_within(PAUSE) => {}
         }
     };
-    soon("the claim pauses", pauses).await;
+    patiently("the claim pauses", pauses).await;
     then.await;
     let (answer, passed) = timed(clock, call).await;
     assert!(passed <= PAUSE, "{passed:?}");
@@ -287,7 +287,7 @@ pub(crate) async fn a_dropped_claim_restores_the_connection<D: Database>() {
         let before = settings::<D>(&mut tx).await;
         {
             let call = pin!(answered(fixture.order().on_running(WAIT), &mut tx));
-            let is_under_way = soon("a step", polled(&clock, call, steps)).await;
+            let is_under_way = patiently("a step", polled(&clock, call, steps)).await;
             assert!(is_under_way, "the first call is not committed");
         }
         assert_eq!(settings::<D>(&mut tx).await, before, "after {steps} steps");

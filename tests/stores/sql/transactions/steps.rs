@@ -251,7 +251,7 @@ pub(crate) async fn attempts_that_overlap_book_once<D: Database>() {
         FAILS
     });
     // What counts is the answer of the next attempt.
-    assert_eq!(soon("both have ended", order).await, FAILS);
+    assert_eq!(patiently("both have ended", order).await, FAILS);
     assert_eq!((fixture.orders("mine").await, fixture.runs.count()), (1, 1));
 }
 

@@ -41,7 +41,7 @@ async fn waits_for_the_end<D: Database>(commits: bool, answer: Answer, runs: u32
     } else {
         D::rollback(tx).await.done();
     }
-    let seen = soon("the duplicate has its answer", waits).await;
+    let seen = patiently("the duplicate has its answer", waits).await;
     assert_eq!(seen.unwrap(), (answer, true));
     let kept = (fixture.orders("mine").await, fixture.runs.count());
     assert_eq!(kept, (1, runs));
@@ -187,7 +187,7 @@ pub(crate) async fn a_deadlock_ends_with_one_of_two_aborted<D: Database>() {
     };
     let (one, other) = (task(["a", "b"]), task(["b", "a"]));
     let both = async { one.await.unwrap() + other.await.unwrap() };
-    let aborted = soon("the deadlock is found", both).await;
+    let aborted = patiently("the deadlock is found", both).await;
     assert!(aborted >= 1, "nobody was told");
     assert_eq!(fixture.orders_of(["a", "b"]).await, [1, 1]);
     assert_eq!(fixture.records().await, 2);
