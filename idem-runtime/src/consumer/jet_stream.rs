@@ -25,7 +25,6 @@ use futures_core::Stream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use self::builder::JetStreamBuilder;
 use super::delivery::{BrokerError, Delivery, Source};
 use super::progress::{Begin, ReadProgress};
 use super::source_events::SourceEvents;
@@ -152,7 +151,11 @@ impl JetStream {
         Self::builder(url, stream, durable).connect().await
     }
 
-    async fn connect_by(settings: JetStreamBuilder) -> Result<Self, BrokerError> {
+    async fn connect_by(
+        url: String,
+        (stream, durable): (String, String),
+        credentials: Option<CredentialsProvider>,
+    ) -> Result<Self, BrokerError> {
         // rustls panics without a provider in a process whose crates have several. An earlier choice stays.
         if CryptoProvider::get_default().is_none() {
             drop(ring::default_provider().install_default());
@@ -160,8 +163,8 @@ impl JetStream {
         let (changed, link) = watch::channel(LinkState::Up);
         let changed = Arc::new(changed);
         let connect = async || {
-            let provider = settings.credentials.as_ref();
-            let (options, servers) = options(&settings.url, provider)
+            let provider = credentials.as_ref();
+            let (options, servers) = options(&url, provider)
                 .ok_or_else(|| BrokerError::new("the URL of the NATS server is none"))?;
             let (changed, lasts) = (Arc::clone(&changed), provider.is_none());
             let options = options.event_callback(move |event| {
@@ -183,14 +186,14 @@ impl JetStream {
         let client = match connect().await? {
             Err(error)
                 if error.kind() == ConnectErrorKind::AuthorizationViolation
-                    && settings.credentials.is_some() =>
+                    && credentials.is_some() =>
             {
                 connect().await?
             }
             connected => connected,
         };
         let client = client.map_err(BrokerError::new)?;
-        let (context, stream) = (ContextBuilder::new().timeout(PATIENCE), settings.stream);
+        let (context, stream) = (ContextBuilder::new().timeout(PATIENCE), stream);
         let context = context.build(client.clone());
         let found = context.get_stream(&stream).await;
         let created = created(&found.map_err(BrokerError::new)?);
@@ -200,7 +203,7 @@ impl JetStream {
             link,
             dead_letters: format!("dead.{stream}"),
             stream,
-            durable: settings.durable,
+            durable,
             ack_wait: Duration::from_secs(60),
             filter_subject: String::new(),
             on_lost: OnLostSubscription::default(),

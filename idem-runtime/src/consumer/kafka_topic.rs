@@ -14,8 +14,7 @@ use rdkafka::producer::{FutureProducer, FutureRecord};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
 
-use self::first_offset::FirstOffset;
-use self::poll::{Callbacks, KafkaMessage, PollEvent, Poller, SharedOffsets};
+use self::poll::{Callbacks, FirstOffset, KafkaMessage, PollEvent, Poller, SharedOffsets, refused};
 use super::delivery::{BrokerError, Delivery, Source};
 use super::source_events::SourceEvents;
 use super::subscription::{OnLostSubscription, name};
@@ -329,16 +328,6 @@ impl Source for KafkaTopic {
 fn default_to(config: &mut ClientConfig, property: &str, value: &str) {
     if config.get(property).is_none() {
         config.set(property, value);
-    }
-}
-
-/// The error of the client, without the values of properties.
-fn refused(error: KafkaError) -> BrokerError {
-    match error {
-        KafkaError::ClientConfig(_, _, property, _) => {
-            BrokerError::new(format!("the client does not take the property {property}"))
-        }
-        error => BrokerError::new(error),
     }
 }
 

@@ -15,12 +15,12 @@ use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, Redis
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
-use self::builder::RedisStreamBuilder;
 use super::delivery::{BrokerError, Delivery, Source};
 use super::progress::{Begin, ReadProgress};
 use super::source_events::SourceEvents;
 use super::subscription::{OnLostSubscription, name};
 use super::verdict::Verdict;
+use crate::env::credentials::CredentialsProvider;
 use crate::record::Owner;
 use crate::store::redis::{Endpoint, NO_ROOM, has_no_room, is_unknown_user};
 
@@ -133,16 +133,19 @@ impl RedisStream {
         Self::builder(url, stream, group).connect().await
     }
 
-    async fn connect_by(settings: RedisStreamBuilder) -> Result<Self, BrokerError> {
-        let client = Client::open(settings.url)
+    async fn connect_by(
+        url: String,
+        (stream, name): (String, String),
+        credentials: Option<CredentialsProvider>,
+    ) -> Result<Self, BrokerError> {
+        let client = Client::open(url)
             .map_err(|_| BrokerError::new("the URL of the Redis server is none"))?;
-        let client = Endpoint::new(client, settings.credentials);
-        let stream = settings.stream;
+        let client = Endpoint::new(client, credentials);
         let group = Group {
             link: Reconnecting::new(client.clone(), Some(PATIENCE)),
             dead_letters: format!("{stream}:dead"),
             stream,
-            name: settings.group,
+            name,
             consumer: format!(
                 "idem-{:032x}",
                 u128::from_be_bytes(*Owner::random().as_bytes())

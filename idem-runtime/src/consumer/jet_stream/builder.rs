@@ -26,10 +26,10 @@ use crate::env::credentials::CredentialsProvider;
 /// ```
 #[must_use = "a builder does nothing until it connects"]
 pub struct JetStreamBuilder {
-    pub(super) url: String,
-    pub(super) stream: String,
-    pub(super) durable: String,
-    pub(super) credentials: Option<CredentialsProvider>,
+    url: String,
+    stream: String,
+    durable: String,
+    credentials: Option<CredentialsProvider>,
 }
 
 impl JetStream {
@@ -69,7 +69,7 @@ impl JetStreamBuilder {
     ///
     /// May be dropped; the connection is closed.
     pub async fn connect(self) -> Result<JetStream, BrokerError> {
-        JetStream::connect_by(self).await
+        JetStream::connect_by(self.url, (self.stream, self.durable), self.credentials).await
     }
 }
 

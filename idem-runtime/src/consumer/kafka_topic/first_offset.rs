@@ -8,16 +8,12 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaRespErr;
 
 use super::PATIENCE;
-use super::poll::{Callbacks, positioned};
+use super::poll::{Callbacks, FirstOffset, positioned};
 use crate::consumer::delivery::BrokerError;
 use crate::consumer::subscription::OnLostSubscription;
 
 /// The property by which the client would silently go elsewhere.
 const RESET: &str = "auto.offset.reset";
-
-/// The offset in a partition in which the group has none. The client itself is to fail without an offset that the
-/// brokers have.
-pub(super) struct FirstOffset(Offset);
 
 impl FirstOffset {
     /// For this value of the property.

@@ -14,9 +14,7 @@ use rdkafka::message::{Message, OwnedMessage};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::first_offset::FirstOffset;
 use super::offsets::{Offsets, Ticket};
-use super::refused;
 use crate::consumer::delivery::BrokerError;
 use crate::consumer::source_events::SourceEvents;
 use crate::consumer::subscription::OnLostSubscription;
@@ -63,6 +61,10 @@ impl SharedOffsets {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// The offset in a partition in which the group has none. The client itself is to fail without an offset that the
+/// brokers have.
+pub(super) struct FirstOffset(pub(super) Offset);
 
 /// The callbacks of the client, which are made from within `poll`.
 pub(super) struct Callbacks {
@@ -418,5 +420,15 @@ fn lasts(error: &KafkaError) -> bool {
                     | Code::InvalidGroupId
             )
         ),
+    }
+}
+
+/// The error of the client, without the values of properties.
+pub(super) fn refused(error: KafkaError) -> BrokerError {
+    match error {
+        KafkaError::ClientConfig(_, _, property, _) => {
+            BrokerError::new(format!("the client does not take the property {property}"))
+        }
+        error => BrokerError::new(error),
     }
 }

@@ -24,10 +24,10 @@ use crate::env::credentials::CredentialsProvider;
 /// ```
 #[must_use = "a builder does nothing until it connects"]
 pub struct RedisStreamBuilder {
-    pub(super) url: String,
-    pub(super) stream: String,
-    pub(super) group: String,
-    pub(super) credentials: Option<CredentialsProvider>,
+    url: String,
+    stream: String,
+    group: String,
+    credentials: Option<CredentialsProvider>,
 }
 
 impl RedisStream {
@@ -66,7 +66,7 @@ impl RedisStreamBuilder {
     ///
     /// May be dropped; the connection is closed.
     pub async fn connect(self) -> Result<RedisStream, BrokerError> {
-        RedisStream::connect_by(self).await
+        RedisStream::connect_by(self.url, (self.stream, self.group), self.credentials).await
     }
 }
 
