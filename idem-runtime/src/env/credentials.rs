@@ -123,6 +123,7 @@ pub(crate) struct ProviderError {
 
 impl ProviderError {
     /// The provider's own error.
+    #[cfg(feature = "_server")]
     pub(crate) fn into_source(self) -> Option<Box<dyn Error + Send + Sync>> {
         self.source
     }
