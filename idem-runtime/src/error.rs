@@ -72,7 +72,7 @@ pub enum ErrorKind {
         /// The number of started attempts.
         attempts: u32,
     },
-    /// The call was done, but its answer could not be stored: too large or not serializable.
+    /// The call was done, but its answer could not be stored: too large, or not written or not read back by its type.
     NotStored,
     /// The stored answer cannot be read as the function's return type. It is kept, and the body is
     /// not run again.
@@ -353,7 +353,7 @@ impl fmt::Display for Error {
                 if *attempts == 1 { "its" } else { "their" },
             ),
             ErrorKind::NotStored => f.write_str(
-                "done before, but its answer was too large or not serializable and was not kept",
+                "done before, but its answer was not kept: it was too large, or its type did not write it or read it back",
             ),
             ErrorKind::Undecodable => f.write_str(
                 "the stored answer cannot be read as this function's return type; it is kept and \

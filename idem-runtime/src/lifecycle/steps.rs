@@ -175,7 +175,7 @@ impl Steps {
             (EntryKind::Tombstone, _) => Err(self.error(
                 ErrorKind::NotStored,
                 step,
-                "an earlier attempt finished it, and its value was too large or not serializable",
+                "an earlier attempt finished it, and its value was too large, or its type did not write it or read it back",
             )),
             (EntryKind::Value, _) => Ok(self.replay(step, &entry, OutcomeKind::Value)),
             (EntryKind::Error, _) => Ok(self.replay(step, &entry, OutcomeKind::Error)),
