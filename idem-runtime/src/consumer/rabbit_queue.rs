@@ -334,7 +334,7 @@ impl OpenQueue {
     }
 }
 
-/// Receives messages as they come, and gives back those that are unsettled when the broker would soon close the channel.
+/// Receives deliveries, and requeues each one that is unsettled after nine tenths of `consumer_timeout`.
 async fn read(
     session: Arc<RabbitSession>,
     mut consumer: lapin::Consumer,

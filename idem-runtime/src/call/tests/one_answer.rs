@@ -134,7 +134,7 @@ where
     .await;
 }
 
-/// The value is not read back: its own caller gets it, and a repeat is told that it was not stored.
+/// The value is not read back: the first caller gets the value, and each repeat gets `NotStored`.
 async fn is_not_stored<T>(value: T, at: usize)
 where
     T: Serialize + DeserializeOwned + Clone + Debug + Send + 'static,

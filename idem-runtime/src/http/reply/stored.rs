@@ -100,7 +100,7 @@ impl<T: Serialize + DeserializeOwned> Replay for Reply<T> {
         })
     }
 
-    // The headers stay: those that are not stored, such as `Set-Cookie`, are for this caller alone.
+    // The headers stay: a header that is not stored, such as `Set-Cookie`, is for the first client alone.
     fn read_back(&mut self, body: &Body<'_>) -> Result<(), Unencodable> {
         match Self::read(body) {
             Ok(Self { value, .. }) => self.value = value,

@@ -98,7 +98,7 @@ pub(crate) async fn an_expired_token_waits_for_a_running_order(kind: Kind) {
     assert_eq!(patiently("the first ends", first).await.unwrap(), Ok(1));
     for waiting in waiting {
         assert_eq!(
-            patiently("who waits is told", waiting).await.unwrap(),
+            patiently("the waiting call ends", waiting).await.unwrap(),
             Ok(1)
         );
     }

@@ -48,7 +48,7 @@ async fn with_secret<B: Server>() -> (Arc<Served>, ChangingSecret, SqlStore<B>) 
     (server, secret, store)
 }
 
-/// Without the provider, the connections that replace those that were cut are refused until the process is restarted.
+/// Without the provider, the server refuses each new connection until the process is restarted.
 async fn a_changed_password_refuses_no_call<B: Server>() {
     let (server, secret, store) = with_secret::<B>().await;
     let fixture = Fixture::on(&store);
