@@ -76,6 +76,7 @@ impl Events {
             EventKind::Consuming { subscription } => format!("consuming {subscription}"),
             EventKind::BrokerLost { reason } => format!("broker lost: {reason}"),
             EventKind::BrokerRegained { after } => format!("broker regained after {after:?}"),
+            EventKind::BrokerLeft { after } => format!("broker left after {after:?}"),
             EventKind::SubscriptionLost {
                 subscription,
                 reason,

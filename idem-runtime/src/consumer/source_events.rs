@@ -56,6 +56,25 @@ impl Reported {
     fn lost(&self) -> MutexGuard<'_, Option<Duration>> {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn report(&self, kind: EventKind<'_>) {
+        self.engine.core.observer.observe(&Event {
+            operation: &self.operation,
+            key: None,
+            kind,
+        });
+    }
+}
+
+/// The source has ended. A broker that is lost then is not regained.
+impl Drop for Reported {
+    fn drop(&mut self) {
+        let lost = self.lost().take();
+        if let Some(lost) = lost {
+            let after = self.engine.core.clock.now().saturating_sub(lost);
+            self.report(EventKind::BrokerLeft { after });
+        }
+    }
 }
 
 impl fmt::Debug for SourceEvents {
@@ -147,11 +166,7 @@ impl SourceEvents {
 
     fn report(&self, kind: EventKind<'_>) {
         if let Some(this) = &self.0 {
-            this.engine.core.observer.observe(&Event {
-                operation: &this.operation,
-                key: None,
-                kind,
-            });
+            this.report(kind);
         }
     }
 }

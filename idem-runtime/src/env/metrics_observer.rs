@@ -132,7 +132,9 @@ impl Observer for MetricsObserver {
             EventKind::Unsettled { .. } => handles().unsettled.increment(1),
             EventKind::Consuming { .. } => handles().consuming(),
             EventKind::BrokerLost { .. } => handles().broker_lost(),
-            EventKind::BrokerRegained { .. } => handles().broker().set(0.0),
+            EventKind::BrokerRegained { .. } | EventKind::BrokerLeft { .. } => {
+                handles().broker().decrement(1.0);
+            }
             EventKind::SubscriptionLost { .. } => handles().count(SUBSCRIPTIONS_LOST, 1),
             EventKind::MessageSkipped { .. } => handles().count(MESSAGES_SKIPPED, 1),
             EventKind::Degraded { .. } => self.engine.degraded.set(1.0),
@@ -232,7 +234,7 @@ fn describe() {
             "idem_unknown_records",
             "Records of an unknown outcome in the store, at the last listing.",
         ),
-        (BROKER_LOST, "1 while the broker of a consumer is lost."),
+        (BROKER_LOST, "Consumers whose broker is lost."),
         (
             "idem_degraded",
             "1 while the fast one of two layered stores is not used.",

@@ -179,6 +179,11 @@ pub enum EventKind<'a> {
         /// The time since it was lost.
         after: Duration,
     },
+    /// A consumer has ended while its broker was lost.
+    BrokerLeft {
+        /// The time since it was lost.
+        after: Duration,
+    },
     /// The broker has lost a consumer's subscription, or its offsets.
     SubscriptionLost {
         /// Its name, such as `redis:bills/collectors`.
@@ -368,6 +373,11 @@ impl Observer for StderrObserver {
             }
             EventKind::BrokerRegained { after } => {
                 format!("idem: `{operation}`: the broker answers again, after {after:.1?}")
+            }
+            EventKind::BrokerLeft { after } => {
+                format!(
+                    "idem: `{operation}`: the consumer has ended; its broker was lost for {after:.1?}"
+                )
             }
             EventKind::SubscriptionLost {
                 subscription,

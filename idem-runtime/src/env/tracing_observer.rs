@@ -102,6 +102,14 @@ impl Observer for TracingObserver {
             EventKind::Unsettled { reason } => emit!(event, WARN, "unsettled", reason),
             EventKind::Consuming { subscription } => emit!(event, INFO, "consuming", subscription),
             EventKind::BrokerLost { reason } => emit!(event, WARN, "broker lost", reason),
+            EventKind::BrokerLeft { after } => {
+                emit!(
+                    event,
+                    WARN,
+                    "broker left",
+                    after_ms = after.as_secs_f64() * 1e3
+                );
+            }
             EventKind::BrokerRegained { after } => {
                 emit!(
                     event,

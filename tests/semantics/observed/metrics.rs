@@ -1,6 +1,7 @@
 //! The metrics of calls, as an exporter shows them.
 
 use std::future::ready;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use idem_runtime::admin::EntryFilter;
@@ -122,7 +123,7 @@ impl Classify for NoSuchAccount {
 }
 
 /// Reports a loss of each kind.
-struct Losing(MemoryQueue);
+struct Losing(MemoryQueue, Arc<OnceLock<SourceEvents>>);
 
 impl Source for Losing {
     type Delivery = MemoryDelivery;
@@ -132,6 +133,7 @@ impl Source for Losing {
         events.broker_lost("still no route");
         events.subscription_lost("the group is gone", OnLostSubscription::FromNow);
         events.message_skipped("7-0", "trimmed");
+        let _ = self.1.set(events);
     }
 
     async fn next(&mut self) -> Result<Option<MemoryDelivery>, BrokerError> {
@@ -139,15 +141,17 @@ impl Source for Losing {
     }
 }
 
-/// Finds a loss that is no metric, and an alarm about a broker that goes on when the consumer is started again.
+/// Finds a loss that is no metric, an alarm that another consumer of the operation ends, and one that nothing ends.
 #[tokio::test]
-async fn losses_of_a_consumer_are_counted_and_its_next_start_has_its_broker() {
+async fn losses_of_a_consumer_are_counted_and_its_broker_is_lost_until_it_ends() {
     let shop = Shop::new("bills.losses");
     let queue = MemoryQueue::new();
     queue.close();
     let consumer = || Consumer::new(shop.engine.clone(), shop.operation);
     let handler = |_: Bill, _: Context| ready(Ok::<_, NoSuchAccount>(()));
-    let summary = consumer().run(Losing(queue.clone()), handler).await;
+    let held = Arc::new(OnceLock::new());
+    let losing = Losing(queue.clone(), Arc::clone(&held));
+    let summary = consumer().run(losing, handler).await;
     assert_eq!(summary.unwrap().skipped, 1);
     for name in [
         "idem_broker_lost",
@@ -158,6 +162,8 @@ async fn losses_of_a_consumer_are_counted_and_its_next_start_has_its_broker() {
         assert_eq!(shop.metric(name, &[]), 1.0, "{name}");
     }
     consumer().run(queue, handler).await.unwrap();
+    assert_eq!(shop.metric("idem_broker_lost", &[]), 1.0);
+    drop(held);
     assert_eq!(shop.metric("idem_broker_lost", &[]), 0.0);
 }
 

@@ -191,20 +191,20 @@ impl Handles {
             .increment(1);
     }
 
-    /// Registers the metrics of a consumer, and clears the loss of an earlier run.
+    /// Registers the metrics of a consumer.
     pub(super) fn consuming(&self) {
-        self.broker().set(0.0);
+        self.broker().increment(0.0);
         for name in [BROKER_LOSSES, SUBSCRIPTIONS_LOST, MESSAGES_SKIPPED] {
             self.count(name, 0);
         }
     }
 
     pub(super) fn broker_lost(&self) {
-        self.broker().set(1.0);
+        self.broker().increment(1.0);
         self.count(BROKER_LOSSES, 1);
     }
 
-    /// 1 while the broker of a consumer is lost.
+    /// The number of consumers whose broker is lost.
     pub(super) fn broker(&self) -> Gauge {
         gauge!(BROKER_LOST, "operation" => Arc::clone(&self.operation))
     }
