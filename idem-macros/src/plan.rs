@@ -90,7 +90,8 @@ impl Plan {
         {
             errors.at(
                 crate::key::span(key),
-                "a token is issued for an operation by name; add the name that `Engine::issue_token` gets: `op = \"..\"`",
+                "a token is issued for an operation by name; add the name that `Engine::issue_token` gets: `op = \"..\"`; a \
+                 function of your own that is no `idem_runtime::token::token` needs another name than `token` here",
             );
         }
         let tx = transaction::plan(&args, &parameters, sig, errors);

@@ -99,15 +99,17 @@ pub mod codec {
 /// async function that returns the password, with or without a user name, in place of that of the URL. It is called
 ///
 /// - for each new connection, and
-/// - once more if the server refuses the credentials: the connection is then tried a second time.
+/// - once more if the server refuses the credentials: the connection is then tried a second time, if they are others.
 ///
 /// A rotated password, or a token that lives for minutes, needs no restart: the connections that a server cuts are
-/// made again with what the provider returns by then, within the call that needs them. If it refuses the second
-/// credentials too, or the provider fails, the operation fails as with a server that cannot be reached, and is sent
-/// again until the deadline of the call.
+/// made again with what the provider returns by then, within the call that needs them. If it refuses them too,
+/// or the provider fails, the operation fails as with a server that cannot be reached, and is sent again until the
+/// deadline of the call.
 ///
-/// A provider is called by many connections at once, and keeps what is expensive to get. Its future may be dropped.
-/// Its error becomes the source of the store's error, and must not contain a secret. Neither credentials nor providers
+/// A provider is called by many connections at once, and keeps what is expensive to get. Its future may be dropped. It
+/// must not block its thread, which renews leases too: read files by `tokio::fs`. Where a server locks a user after
+/// failed logins (`FAILED_LOGIN_ATTEMPTS` of MySQL), let the provider know the new password before the old one is
+/// refused. Its error becomes the source of the store's error, and must not contain a secret. Neither credentials nor providers
 /// show anything in `Debug`.
 ///
 /// ```no_run
@@ -117,7 +119,7 @@ pub mod codec {
 ///
 /// let store = RedisStore::builder("redis://payments@redis.example")
 ///     .credentials(|| async {
-///         let password = std::fs::read_to_string("/run/secrets/redis")?;
+///         let password = tokio::fs::read_to_string("/run/secrets/redis").await?;
 ///         Ok::<_, std::io::Error>(Credentials::new(password.trim_end()))
 ///     })
 ///     .connect()

@@ -6,6 +6,8 @@ use idem_harness::HANG_LIMIT;
 use idem_runtime::on_error::Keep;
 use idem_runtime::{Answer as Sourced, step};
 
+use serde::{Deserialize, Serialize};
+
 use crate::prelude::*;
 use crate::steps::{appends, counted, without_reply};
 
@@ -18,6 +20,7 @@ on_every_store![
     a_step_returns_an_answer_with_its_source,
     a_reconciliation_of_the_call_keeps_its_steps,
     a_refusal_of_a_step_is_no_answer_of_the_call,
+    nor_is_one_in_an_error_that_is_not_read_back,
 ];
 
 /// A process that begins `label`, and is paused before its effect.
@@ -237,4 +240,44 @@ async fn a_refusal_of_a_step_is_no_answer_of_the_call(fixture: Fixture) {
     );
     // Nothing was started: the customer has paid, and the repeat is to finish the order.
     assert_eq!(call(false).await, receipt(1));
+}
+
+/// Of one that is written, no field is read.
+#[derive(Debug, Serialize, Deserialize)]
+struct OneWay {
+    #[serde(skip_serializing)]
+    text: String,
+}
+
+impl From<PayError> for OneWay {
+    fn from(error: PayError) -> Self {
+        let text = format!("{error:?}");
+        Self { text }
+    }
+}
+
+impl From<Error> for OneWay {
+    fn from(error: Error) -> Self {
+        PayError::Idem(error).into()
+    }
+}
+
+async fn nor_is_one_in_an_error_that_is_not_read_back(fixture: Fixture) {
+    let [charge, mail] = &[Runs::default(), Runs::default()];
+    let call = async |fails| {
+        let call = fixture.pay_far().on_error(Keep);
+        let answer = call.run(|_| async {
+            counted("charge", charge).await?;
+            let mail = counted("mail", mail).once();
+            if fails {
+                fixture.fail(StoreOperation::Append, [Fault::ReplyHangs]);
+                return Ok(without_reply(&fixture, mail).await?);
+            }
+            Ok::<_, OneWay>(mail.await?)
+        });
+        answer.await
+    };
+    let refused = call(true).await.unwrap_err();
+    assert!(refused.text.contains("mail"), "{refused:?}");
+    assert_eq!(call(false).await.unwrap(), receipt(1).unwrap());
 }

@@ -43,6 +43,11 @@ impl Credentials {
         self
     }
 
+    /// Compared without a `PartialEq` that is public.
+    fn is(&self, other: &Self) -> bool {
+        (&self.user, &self.password) == (&other.user, &other.password)
+    }
+
     pub(crate) fn into_parts(self) -> (Option<String>, String) {
         (self.user, self.password)
     }
@@ -79,6 +84,32 @@ where
 }
 
 impl CredentialsProvider {
+    /// Connects with the credentials of a call; once more, if they are refused and another call returns others.
+    ///
+    /// The same ones are not sent again, because a server may lock a user after some failures.
+    #[cfg(any(feature = "_server", feature = "rabbitmq"))]
+    pub(crate) async fn log_in<T, E, F>(
+        &self,
+        connect_timeout: Duration,
+        connect: impl Fn(Credentials) -> F,
+        is_refused: impl Fn(&E) -> bool,
+    ) -> Result<Result<T, E>, ProviderError>
+    where
+        F: Future<Output = Result<T, E>>,
+    {
+        let first = self.credentials(connect_timeout).await?;
+        match connect(first.clone()).await {
+            Err(error) if is_refused(&error) => {
+                let next = self.credentials(connect_timeout).await?;
+                if next.is(&first) {
+                    return Ok(Err(error));
+                }
+                Ok(connect(next).await)
+            }
+            connected => Ok(connected),
+        }
+    }
+
     /// Calls the provider, which may take half of the time of a connection attempt.
     pub(crate) async fn credentials(
         &self,

@@ -102,9 +102,11 @@ impl<B: Body, E> Exchange<B, E> {
         Self { end, how }
     }
 
-    /// The result of the service. The body of a response that is to be stored is read, up to the limit.
+    /// The result of the service, for a request that has a payment or none. The body of a response that is to be stored
+    /// is read, up to the limit.
     pub(super) async fn of(
         result: Result<Response<B>, E>,
+        has_payment: bool,
         rules: &Rules,
         max_bytes: usize,
     ) -> Self {
@@ -117,7 +119,11 @@ impl<B: Body, E> Exchange<B, E> {
             (verdict, Challenge::Is(false))
         } else {
             let status = response.status();
-            let challenge = rules.status.challenge(status, response.headers());
+            let challenge = if has_payment {
+                Challenge::Is(false)
+            } else {
+                rules.status.challenge(status, response.headers())
+            };
             let verdict = match challenge {
                 Challenge::Is(true) => KeyVerdict::Release,
                 _ => rules.status.verdict(status),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ::http::header::CONTENT_TYPE;
 use ::http::request::Parts;
-use ::http::{HeaderName, HeaderValue, Uri};
+use ::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use sha2::{Digest as _, Sha256};
 
 use self::json::Pointer;
@@ -24,6 +24,11 @@ static PAYMENT: [HeaderName; 2] = [
     HeaderName::from_static("payment-signature"),
     HeaderName::from_static("x-payment"),
 ];
+
+/// Whether the request has a payment.
+pub(super) fn has_payment(headers: &HeaderMap) -> bool {
+    PAYMENT.iter().any(|name| headers.contains_key(name))
+}
 
 /// A custom rule of a service.
 type Own = dyn Fn(&Parts, &[u8]) -> Option<Vec<u8>> + Send + Sync;

@@ -14,6 +14,7 @@ use tower_service::Service;
 
 use super::body::{Buffered, Frames, RequestBody, ResponseBody};
 use super::exchange::{Disposition, Ended, Exchange};
+use super::fingerprint::has_payment;
 use super::key::KeyRefusal;
 use super::problem::Problem;
 use super::replayed::mark_replayed;
@@ -270,8 +271,10 @@ where
             parts,
             body,
         } = *self;
+        let has_payment = has_payment(&parts.headers);
         let result = inner.call(Request::from_parts(parts, body)).await;
-        Exchange::of(result, &settings.rules, settings.max_response_bytes()).await
+        let max_bytes = settings.max_response_bytes();
+        Exchange::of(result, has_payment, &settings.rules, max_bytes).await
     }
 
     /// A copy of the request.

@@ -67,7 +67,10 @@ pub enum KeyVerdict {
 /// A 402 is a challenge if it has the header `PAYMENT-REQUIRED` (x402, version 2) or `WWW-Authenticate` (L402, and other
 /// schemes of payment), or its body is a JSON object with a member `x402Version` (x402, version 1). The request that
 /// pays is another one: `PAYMENT-SIGNATURE` and `X-PAYMENT` [count](super::Fingerprinter::ignore_payment) in its
-/// fingerprint, so that the paid response is not replayed to a repeat with another payment or without one.
+/// fingerprint, so that the paid response is not replayed to a repeat with another payment or without one. A 402 for a
+/// request that has one of them is stored, whatever it asks for: where the payment is settled after the handler, the
+/// handler has run. The client pays under another key. `on(StatusCode::PAYMENT_REQUIRED, KeyVerdict::Release)` is for a
+/// service that does nothing before the payment is settled.
 ///
 /// A redirect (307, 308) is stored: the request to its target is another one. So is a 303, which asks for a `GET`.
 ///

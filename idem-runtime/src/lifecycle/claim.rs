@@ -17,7 +17,7 @@ use crate::identity::digest_key::CallName;
 use crate::lifecycle::call_watch::{CallWatch, result_of};
 use crate::lifecycle::context::{Context, bind_outer};
 use crate::lifecycle::core::Core;
-use crate::lifecycle::ending::{HeldClaim, REPLY, Settled, Settling};
+use crate::lifecycle::ending::{HeldClaim, REPLY, Settled, Settling, is_business_error};
 use crate::lifecycle::lease::Lease;
 use crate::lifecycle::reconcile::pending::PendingReconcile;
 use crate::lifecycle::renewal::Renewal;
@@ -371,9 +371,8 @@ impl Claim {
             Encoded::Release(remains) => held.release_ending(remains, AttemptEnd::SystemError),
             // A kept refusal of a step would end a call that is half done.
             Encoded::Store {
-                outcome: OutcomeKind::Error,
-                ..
-            } if lease.steps.has_refused() => {
+                outcome, schema, ..
+            } if is_business_error(outcome, schema) && lease.steps.has_refused() => {
                 held.release_ending(Remains::Request, AttemptEnd::SystemError)
             }
             Encoded::Store {

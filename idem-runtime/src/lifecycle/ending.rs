@@ -69,16 +69,28 @@ pub(crate) enum Ending {
     Complete {
         outcome: OutcomeKind,
         record: Bytes,
+        /// Whether it is sent again while another attempt holds the claim. A business error is not: the other attempt
+        /// may end differently.
+        is_retried_when_overtaken: bool,
     },
     /// With its end, if that is recorded.
     Release(Remains, Option<AttemptEnd>),
 }
 
+/// Whether a body ended with a business error, even one that is not stored: see [`Encoded::Store`].
+pub(crate) fn is_business_error(outcome: OutcomeKind, schema: u32) -> bool {
+    outcome == OutcomeKind::Error || outcome == OutcomeKind::Tombstone && schema != 0
+}
+
 impl Ending {
-    /// Whether the ending is sent again while another attempt holds the claim. A business error is not: the other
-    /// attempt may end differently.
     fn is_retried_when_overtaken(&self) -> bool {
-        matches!(self, Self::Complete { outcome, .. } if *outcome != OutcomeKind::Error)
+        matches!(
+            self,
+            Self::Complete {
+                is_retried_when_overtaken: true,
+                ..
+            }
+        )
     }
 
     /// Whether the caller gets an answer that other callers are to get as well.
@@ -188,6 +200,7 @@ impl HeldClaim {
         Ending::Complete {
             outcome,
             record: record.into(),
+            is_retried_when_overtaken: !is_business_error(outcome, schema),
         }
     }
 
@@ -209,6 +222,7 @@ impl HeldClaim {
         Ending::Complete {
             outcome: OutcomeKind::Unknown,
             record: Record::with_journal(header, &journal).into_bytes(),
+            is_retried_when_overtaken: true,
         }
     }
 
@@ -267,7 +281,9 @@ impl HeldClaim {
             guard.first = Some(first);
             let reply_time = held.core().limits.complete_deadline;
             let settled = match ending {
-                Ending::Complete { outcome, record } => {
+                Ending::Complete {
+                    outcome, record, ..
+                } => {
                     let sender = Sender::Caller(wait);
                     held.complete(*outcome, record, (first, reply_time), sender)
                         .await
@@ -632,7 +648,9 @@ impl Drop for EndingGuard {
         let (unstored, first) = (self.unstored.take(), self.first);
         core.background.spawn_awaited(async move {
             match ending {
-                Ending::Complete { outcome, record } => {
+                Ending::Complete {
+                    outcome, record, ..
+                } => {
                     // Another body may contradict an answer that is not stored: storing it is given up when it would
                     // have expired, and not before.
                     let life = held

@@ -169,6 +169,31 @@ async fn a_402_without_a_challenge_is_an_answer() {
     }
 }
 
+/// Finds a second run of a handler whose payment was settled after it, and failed: the response asks for another one.
+#[tokio::test]
+async fn a_402_for_a_request_with_a_payment_is_an_answer() {
+    for challenge in CHALLENGES.iter().filter(|(status, ..)| *status == 402) {
+        // With the other header than the one that the service accepts.
+        let others = |payment: &&str| *payment != challenge.3;
+        for payment in ["payment-signature", "x-payment"]
+            .into_iter()
+            .filter(others)
+        {
+            let fixture = Fixture::new();
+            let service = service(&fixture, fixture.layer(), challenge);
+            let paid = |sum| Some((payment, sum));
+            assert!(!of(&service, paid("1")).await.is_replayed());
+            let again = of(&service, paid("1")).await;
+            assert_eq!(
+                (again.said(), again.is_replayed()),
+                ((402, challenge.2), true)
+            );
+            assert_eq!(of(&service, paid("2")).await.problem(), (422, "key-reused"));
+            assert_eq!(fixture.runs(), 1);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_verdict_that_is_set_holds_for_a_challenge() {
     let fixture = Fixture::new();

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use idem_harness::HANG_LIMIT;
 use idem_runtime::clock::Clock;
 use idem_runtime::conformance::{Fault, Faulty};
 use idem_runtime::store::{ReadReply, State, Store};
@@ -18,9 +19,6 @@ use crate::tap::{ECHO, Echo, Tap, Traffic};
 
 /// The lease of every claim.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
-
-/// Letting two engines go takes milliseconds; more than this means that something holds them.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// When something that is held arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -321,7 +319,8 @@ impl Simulation {
         let (operations, history) = (self.operations(), self.history.clone());
         let gone = Arc::clone(&self.gone);
         drop(self);
-        let gone = tokio::time::timeout(PATIENCE, gone.acquire_many(2)).await;
+        // Only something that holds the two engines reaches the limit.
+        let gone = tokio::time::timeout(HANG_LIMIT, gone.acquire_many(2)).await;
         if gone.is_ok() {
             history.add(What::Gone);
         }

@@ -17,7 +17,7 @@ use crate::env::credentials::CredentialsProvider;
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let bills = JetStream::builder("nats://nats.example", "bills", "collectors")
 ///     .credentials(|| async {
-///         let password = std::fs::read_to_string("/run/secrets/nats")?;
+///         let password = tokio::fs::read_to_string("/run/secrets/nats").await?;
 ///         Ok::<_, std::io::Error>(Credentials::new(password.trim_end()).user("collector"))
 ///     })
 ///     .connect()

@@ -7,22 +7,20 @@ use lapin::uri::AMQPUri;
 use lapin::{Connection, ConnectionProperties, ErrorKind};
 
 use super::{PATIENCE, RabbitSettings};
-use crate::env::credentials::CredentialsProvider;
+use crate::env::credentials::Credentials;
 
-const REFUSED: &str = "RabbitMQ refuses the credentials of the provider, also those of a second call of it; check its \
+const REFUSED: &str = "RabbitMQ refuses the credentials of the provider, also after a second call of it; check its \
                        source of secrets, and the password of the user";
 
 impl RabbitSettings {
-    /// Connects; once more, with the credentials of another call of the provider, if the broker refuses the first ones.
+    /// Connects, with the credentials of the provider.
     pub(super) async fn connect(&self) -> lapin::Result<Connection> {
         let Some(provider) = &self.credentials else {
             return self.connect_to(self.uri.clone()).await;
         };
-        match self.connect_to(self.uri_by(provider).await?).await {
-            Err(error) if is_refused(&error) => {}
-            connected => return connected,
-        }
-        match self.connect_to(self.uri_by(provider).await?).await {
+        let connect = |credentials| self.connect_to(self.uri_with(credentials));
+        let connected = provider.log_in(PATIENCE, connect, is_refused).await;
+        match connected.map_err(io::Error::other)? {
             // An error that passes, because the next credentials may be others.
             Err(error) if is_refused(&error) => Err(io::Error::other(REFUSED).into()),
             connected => connected,
@@ -38,16 +36,15 @@ impl RabbitSettings {
         Connection::connect_uri(uri, properties).await
     }
 
-    async fn uri_by(&self, provider: &CredentialsProvider) -> lapin::Result<AMQPUri> {
-        let credentials = provider.credentials(PATIENCE).await;
-        let (user, password) = credentials.map_err(io::Error::other)?.into_parts();
+    fn uri_with(&self, credentials: Credentials) -> AMQPUri {
+        let (user, password) = credentials.into_parts();
         let mut uri = self.uri.clone();
         let login = &mut uri.authority.userinfo;
         login.password = password;
         if let Some(user) = user {
             login.username = user;
         }
-        Ok(uri)
+        uri
     }
 }
 

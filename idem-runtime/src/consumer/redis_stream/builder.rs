@@ -15,7 +15,7 @@ use crate::env::credentials::CredentialsProvider;
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let bills = RedisStream::builder("redis://collector@redis.example", "bills", "collectors")
 ///     .credentials(|| async {
-///         let password = std::fs::read_to_string("/run/secrets/redis")?;
+///         let password = tokio::fs::read_to_string("/run/secrets/redis").await?;
 ///         Ok::<_, std::io::Error>(Credentials::new(password.trim_end()))
 ///     })
 ///     .connect()

@@ -5,8 +5,11 @@
 //! text is read as `serde_json` reads it without the feature: as an integer of 64 bits, else as the nearest double.
 //!
 //! Not independent of the feature: a `Value` made of an `f32`, whose text is the shortest one with the feature, and the
-//! double of the same value without it. A number beyond the range of a double exists with the feature only, and its
-//! text is encoded.
+//! double of the same value without it; and a number of more digits than a double, or beyond its range. Its text is
+//! encoded, because two amounts that round to one double are two requests.
+
+/// The significant digits with which every double can be written so that it is read back.
+const DIGITS: usize = 17;
 
 /// The name of the private struct, and of its field.
 pub(super) const NAME: &str = "$serde_json::private::Number";
@@ -20,7 +23,7 @@ pub(super) enum JsonNumber {
 }
 
 impl JsonNumber {
-    /// Reads a number of a JSON document; `None`: it is none, or too large.
+    /// Reads a number of a JSON document; `None`: it is none, or none that a double stands for.
     pub(super) fn read(text: &str) -> Option<Self> {
         let is_integer = !text.contains(['.', 'e', 'E']);
         if is_integer && let Ok(number) = text.parse() {
@@ -31,9 +34,18 @@ impl JsonNumber {
         }
         // Not `inf` and `nan`, which are floats in Rust.
         let is_number = text.ends_with(|last: char| last.is_ascii_digit());
-        let number = text.parse().ok().filter(|_| is_number);
+        let number =
+            (text.parse().ok()).filter(|_| is_number && significant_digits(text) <= DIGITS);
         number
             .filter(|number: &f64| number.is_finite())
             .map(Self::Float)
     }
+}
+
+/// The number of digits between the first and the last one that is not 0.
+fn significant_digits(number: &str) -> usize {
+    let mantissa = number.split(['e', 'E']).next().unwrap_or_default();
+    let digits = mantissa.trim_start_matches(['-', '0', '.']);
+    let digits = digits.trim_end_matches(['0', '.']);
+    digits.bytes().filter(u8::is_ascii_digit).count()
 }

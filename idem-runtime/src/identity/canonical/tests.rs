@@ -305,12 +305,10 @@ fn numbers_do_not_depend_on_a_feature_of_serde_json() {
         "-7",
         "9007199254740993",
         "18446744073709551615",
-        "18446744073709551616",
         "-9223372036854775808",
-        "-9223372036854775809",
-        "12345678901234567890123456789012345678901234567890",
+        "12300000000000000000000",
         "0.1",
-        "0.10000000000000000000000000000000000001",
+        "0.10000000000000001",
         "5e-324",
         "1e-400",
         "1.7976931348623157e308",
@@ -325,10 +323,24 @@ fn numbers_do_not_depend_on_a_feature_of_serde_json() {
     }
 }
 
+/// Finds two amounts that round to one double and are taken for one request.
 #[test]
-fn a_text_that_is_no_finite_double_is_kept() {
+fn a_text_that_no_double_stands_for_is_kept() {
     let encoded = |text| to_vec(&Arbitrary(text)).unwrap();
-    let texts = ["1e999", "1e1000", "-1e999", "inf", "NaN", ""];
+    let texts = [
+        "1e999",
+        "1e1000",
+        "-1e999",
+        "inf",
+        "NaN",
+        "",
+        "18446744073709551616",
+        "18446744073709551617",
+        "100000000000000000.01",
+        "100000000000000000.02",
+        "1.000000000000000001",
+        "1",
+    ];
     for (at, text) in texts.iter().enumerate() {
         let others = &texts[at + 1..];
         assert!(others.iter().all(|other| encoded(other) != encoded(text)));

@@ -19,7 +19,7 @@ pub enum Encoded {
     Store {
         /// The kind of the outcome.
         outcome: OutcomeKind,
-        /// The schema of its type.
+        /// The schema of its type; of a tombstone 0, or that of the business error that is not stored.
         schema: u32,
         /// [`HEADER`] zeros and the body.
         record: Vec<u8>,
@@ -64,7 +64,21 @@ impl Encoded {
                 record: sink.into_record(),
                 lost: None,
             },
-            Err(error) => Self::empty(OutcomeKind::Tombstone, Some(error)),
+            Err(error) => Self::not_stored((outcome, schema), error),
+        }
+    }
+
+    /// The tombstone of an answer that is not stored.
+    pub(crate) fn not_stored((outcome, schema): (OutcomeKind, u32), lost: Unencodable) -> Self {
+        Self::Store {
+            outcome: OutcomeKind::Tombstone,
+            schema: if outcome == OutcomeKind::Error {
+                schema
+            } else {
+                0
+            },
+            record: vec![0; HEADER],
+            lost: Some(lost),
         }
     }
 

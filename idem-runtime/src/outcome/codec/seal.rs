@@ -30,7 +30,7 @@ impl Format {
                     record,
                     lost,
                 },
-                Err(error) => Encoded::empty(OutcomeKind::Tombstone, Some(error)),
+                Err(error) => Encoded::not_stored((outcome, schema), error),
             },
             without_answer => without_answer,
         }

@@ -54,8 +54,7 @@ impl Endpoint {
 
     /// Connects by a client with the credentials of this moment.
     ///
-    /// Once more, with those of another call of the provider, if the server refuses the first ones. The outer error is
-    /// that of the provider.
+    /// The outer error is that of the provider.
     pub(crate) async fn log_in<T, F>(
         &self,
         connect_timeout: Duration,
@@ -67,34 +66,18 @@ impl Endpoint {
         let Some(provider) = &self.credentials else {
             return Ok(connect(self.client.clone()).await);
         };
-        let client = || self.client_by(provider, connect_timeout);
-        let attempts = async {
-            match connect(client().await?).await {
-                Err(error) if is_unknown_user(&error) => Ok(connect(client().await?).await),
-                connected => Ok(connected),
-            }
-        };
+        let connect = |credentials| connect(self.client_with(credentials));
+        let attempts = provider.log_in(connect_timeout, connect, is_unknown_user);
         let connected = timeout(connect_timeout, attempts)
             .await
             .unwrap_or_else(|_| Ok(Err(io::Error::from(io::ErrorKind::TimedOut).into())));
         if let Ok(Ok(_)) = connected {
             self.accepted.store(true, Ordering::Relaxed);
         }
-        connected
-    }
-
-    async fn client_by(
-        &self,
-        provider: &CredentialsProvider,
-        connect_timeout: Duration,
-    ) -> Result<Client, StoreError> {
-        match provider.credentials(connect_timeout).await {
-            Ok(credentials) => Ok(self.client_with(credentials)),
-            Err(error) => {
-                let what = format!("connecting to Redis at {}", place(self));
-                Err(StoreError::no_credentials(&what, error))
-            }
-        }
+        connected.map_err(|error| {
+            let what = format!("connecting to Redis at {}", place(self));
+            StoreError::no_credentials(&what, error)
+        })
     }
 
     fn client_with(&self, credentials: Credentials) -> Client {

@@ -194,7 +194,7 @@ impl Link {
     }
 
     /// The failure of a command that was not executed because the credentials of its connection have expired. Of a `WAIT`
-    /// the write before it was executed: it is a script, which is repeated without harm.
+    /// the write before it was executed: it has an owner, and is repeated without harm.
     fn expired(&self, failure: Failure) -> Failure {
         match failure {
             Failure::Reply(error) if self.has_expired(&error) => {

@@ -30,7 +30,7 @@ fn into_provider_error(error: sqlx::Error) -> Result<ProviderError, sqlx::Error>
 /// `Unavailable`, because the password may be changing and the next credentials may be accepted.
 pub(crate) fn login_error<B: SqlDriver>(what: &str) -> StoreError {
     let message = format!(
-        "{what}: {} refuses the credentials of the provider, also those of a second call of it; see what it takes them \
+        "{what}: {} refuses the credentials of the provider, also after a second call of it; see what it takes them \
          from, and the password of the user",
         B::NAME
     );

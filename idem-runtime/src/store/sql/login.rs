@@ -41,7 +41,7 @@ impl<B: SqlDriver> Login<B> {
             .await
     }
 
-    /// Connects by these options; once more, with the credentials of another call, if the server refuses the first ones.
+    /// Connects by these options, with the credentials of the provider.
     pub(super) async fn log_in<T, F>(
         &self,
         connect: impl Fn(Options<B>) -> F,
@@ -52,17 +52,10 @@ impl<B: SqlDriver> Login<B> {
         let Some(provider) = &self.credentials else {
             return connect(self.options.clone()).await;
         };
-        match connect(self.provided(provider).await?).await {
-            Err(error) if error_kind::<B>(&error) == Some(SqlErrorKind::Login) => {
-                connect(self.provided(provider).await?).await
-            }
-            connected => connected,
-        }
-    }
-
-    async fn provided(&self, provider: &CredentialsProvider) -> Result<Options<B>, sqlx::Error> {
-        match provider.credentials(self.patience).await {
-            Ok(credentials) => Ok(B::with_credentials(self.options.clone(), credentials)),
+        let connect = |credentials| connect(B::with_credentials(self.options.clone(), credentials));
+        let is_refused = |error: &_| error_kind::<B>(error) == Some(SqlErrorKind::Login);
+        match provider.log_in(self.patience, connect, is_refused).await {
+            Ok(connected) => connected,
             Err(error) => Err(sqlx::Error::Configuration(error.into())),
         }
     }

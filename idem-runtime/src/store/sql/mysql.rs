@@ -120,7 +120,9 @@ impl SqlDriver for MySql {
             Some(1021 | 1041 | 1114 | 1037 | 1038) => SqlErrorKind::Full,
             Some(1146 | 1054 | 1364) => SqlErrorKind::NoTable,
             Some(1049) => SqlErrorKind::NoDatabase,
-            Some(1044 | 1045 | 1130 | 1698 | 1820 | 1862 | 3118 | 4151) => SqlErrorKind::Login,
+            Some(1044 | 1045 | 1130 | 1698 | 1820 | 1862 | 3118 | 3955 | 4151) => {
+                SqlErrorKind::Login
+            }
             // A savepoint that is gone, because its transaction is.
             Some(1305) => SqlErrorKind::Ended,
             Some(1142 | 1143 | 1227) => SqlErrorKind::Refused,

@@ -4,15 +4,17 @@
 //! pool shared with bodies can run dry while every body waits for its claim to be completed.
 
 use std::fmt;
+use std::future::{pending, poll_fn};
 use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use sqlx::Connection as _;
 #[cfg(feature = "sqlite")]
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::argument::Argument;
 use super::backend::{Conn, SqlDriver};
@@ -38,6 +40,11 @@ const IDLE: Duration = Duration::from_secs(30);
 
 /// How long the ping may take.
 const PING: Duration = Duration::from_millis(500);
+
+/// Begins the transaction of an unnamed statement, of PostgreSQL.
+///
+/// The server ends one whose `COMMIT` is lost on the way, and with it the lock on the row.
+const BEGIN: &str = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '10s'";
 
 /// The number of reads in flight from which on further reads wait to be batched.
 const TURNS: usize = 4;
@@ -305,7 +312,18 @@ impl<B: SqlDriver> ConnectionPool<B> {
                 match timeout(self.response_timeout / 4, reply.as_mut()).await {
                     Ok(reply) => reply,
                     Err(_) if self.discard_silent(sent) => continue,
-                    Err(_) => reply.await,
+                    // It waits for a row, or its connection alone is half-open.
+                    Err(_) => {
+                        let mut again = Box::pin(self.run_anew(statement, arguments));
+                        let first = poll_fn(|cx| match reply.as_mut().poll(cx) {
+                            Poll::Ready(reply) => Poll::Ready(ControlFlow::Continue(reply)),
+                            Poll::Pending => again.as_mut().poll(cx).map(ControlFlow::Break),
+                        });
+                        match first.await {
+                            ControlFlow::Continue(reply) => reply,
+                            ControlFlow::Break(answer) => return Ok(answer),
+                        }
+                    }
                 }
             } else {
                 self.run_on(&mut conn, statement, arguments).await
@@ -318,7 +336,9 @@ impl<B: SqlDriver> ConnectionPool<B> {
                 }
                 Err(sqlx::Error::Database(error)) => {
                     let kind = B::error_kind(&*error);
-                    if !kind.is_silence() && kind != SqlErrorKind::ReadOnly {
+                    // MySQL lets a user with an expired password in, and then refuses each statement.
+                    let is_useless = matches!(kind, SqlErrorKind::ReadOnly | SqlErrorKind::Login);
+                    if !kind.is_silence() && !is_useless {
                         self.keep(conn);
                     } else if used {
                         continue;
@@ -334,6 +354,20 @@ impl<B: SqlDriver> ConnectionPool<B> {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Sends a statement again after a while, on a new connection. Does not return without an answer.
+    async fn run_anew(&self, statement: &Statement, arguments: &[Argument<'_>]) -> StatementReply {
+        sleep(self.response_timeout / 4).await;
+        let turn = (self.permits).take(Priority::Other, self.response_timeout, || None);
+        if let Ok(Turn::Permit(_permit, _)) = turn.await
+            && let Ok(mut conn) = self.connect().await
+            && let Ok(answer) = self.run_on(&mut conn, statement, arguments).await
+        {
+            self.keep(conn);
+            return answer;
+        }
+        pending().await
     }
 
     /// Sends a statement on a connection of the store.
@@ -352,10 +386,6 @@ impl<B: SqlDriver> ConnectionPool<B> {
 
     /// Whether a statement in a transaction of a caller has a name.
     ///
-    /// The options of its connection are not known; as a rule they are those of the store.
-    pub(crate) fn names_on(&self, conn: &Conn<B>) -> bool {
-        !self.unnamed || B::keeps_statements(conn)
-    }
 
     /// Reports the time in a reply to the clock.
     fn learn_time(&self, answer: Option<&StatementReply>, sent: Instant) {
@@ -378,7 +408,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
     /// Closes the idle connections if no connection has had a reply since this statement was sent.
     ///
     /// What dropped one connection may have dropped the others, and each would cost a call its deadline. If others have
-    /// replies, the statement waits for a row.
+    /// replies, the statement waits for a row, or this connection alone is half-open.
     fn discard_silent(&self, sent: Instant) -> bool {
         let mut idle = self.idle();
         let is_silent = idle.last_reply <= sent;
@@ -448,7 +478,7 @@ async fn run_unnamed<B: SqlDriver>(
     statement: &Statement,
     arguments: &[Argument<'_>],
 ) -> Result<StatementReply, sqlx::Error> {
-    B::execute_script(conn, "BEGIN".to_owned()).await?;
+    B::execute_script(conn, BEGIN.to_owned()).await?;
     match B::run(conn, statement, arguments, false).await {
         Ok(reply) => {
             B::execute_script(conn, "COMMIT".to_owned()).await?;

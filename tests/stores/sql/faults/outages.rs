@@ -1,5 +1,6 @@
 //! A server that is absent, or is lost in the middle of a call.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use idem_runtime::store::sql::MySqlStore;
@@ -19,6 +20,7 @@ on_each_database!(;
     a_server_that_stands_still_costs_a_deadline,
     a_black_hole_costs_a_deadline,
     connections_that_a_firewall_forgot_refuse_no_call,
+    a_silent_connection_among_others_refuses_no_call,
     lost_replies_cost_nothing,
 );
 
@@ -239,6 +241,42 @@ async fn connections_that_a_firewall_forgot_refuse_no_call<B: Server>() {
     fixture.pay_by("answer", forgotten).await.unwrap();
     assert_eq!(fixture.events.count("unsaved"), 0);
     assert_eq!(fixture.all_effects(), 64 + 5);
+}
+
+/// Finds a statement that waits for its whole time on a connection that alone is half-open.
+async fn a_silent_connection_among_others_refuses_no_call<B: Server>() {
+    let server = B::serve(&[]);
+    let proxy = TcpProxy::start(server.addr());
+    // One statement may take as long as a call may.
+    let deadline = Duration::from_secs(4);
+    let url = server.url_at(proxy.addr());
+    let store = open_hasty::<B>(&url, deadline, |store| store).await;
+    let fixture = Fixture::with(&store, |engine| {
+        engine.claim_deadline(deadline).complete_deadline(deadline)
+    });
+    warm(&fixture).await;
+    let is_over = AtomicBool::new(false);
+    let others = async {
+        let mut number = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            fixture.pay(&format!("other {number}")).await.unwrap();
+            number += 1;
+        }
+    };
+    let drops = async |_| {
+        proxy.drop_next_reply();
+        Ok(())
+    };
+    let one = async {
+        for key in ["a", "b", "c"] {
+            fixture.pay_by(key, drops).await.unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    };
+    // Either of them may be the one whose reply is lost.
+    tokio::join!(one, others);
+    assert_eq!(proxy.stats().dropped_replies, 3);
+    assert_eq!(fixture.events.count("unsaved"), 0);
 }
 
 async fn a_black_hole_costs_a_deadline<B: Server>() {
