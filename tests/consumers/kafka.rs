@@ -280,6 +280,13 @@ async fn an_error_of_the_client_shows_no_value_of_a_property() {
     assert!(!shown.contains("secret"), "{shown}");
 }
 
+async fn until_committed(broker: &Kafka, offset: usize) {
+    until("it is committed", async || {
+        broker.committed().await == [offset]
+    })
+    .await;
+}
+
 /// Acknowledges the first message; then the cluster keeps only the last few of many large ones.
 async fn source_out_of_range(on_lost: OnLostSubscription) -> (Kafka, KafkaTopic) {
     let broker = Kafka::with_partitions(1);
@@ -311,6 +318,28 @@ async fn offsets_that_retention_deleted_end_the_source_unless_on_lost_subscripti
     // It reads on from there.
     broker.send(&ids([1])).await;
     while next(&mut source).await.payload() != b"m-1" {}
+}
+
+/// Finds a group that begins at the end anew for each member until a message is settled, and skips what was sent between.
+#[tokio::test]
+async fn a_group_that_begins_at_the_end_loses_no_message_that_its_first_member_did_not_settle() {
+    let broker = Kafka::with_partitions(1);
+    broker.send(&ids([0])).await;
+    let from_end = async || {
+        let latest = [("auto.offset.reset", "latest")];
+        let source = KafkaTopic::connect_with(&broker.url(), TOPIC, GROUP, latest).await;
+        source.unwrap()
+    };
+    let mut first = from_end().await;
+    let received = tokio::spawn(async move {
+        let delivery = next(&mut first).await;
+        delivery.payload().to_vec()
+    });
+    until_committed(&broker, 1).await;
+    broker.send(&ids([1])).await;
+    assert_eq!(received.await.unwrap(), b"m-1");
+    let mut second = from_end().await;
+    assert_eq!(next(&mut second).await.payload(), b"m-1");
 }
 
 /// Finds new offsets that only one member has: the next one fails, or skips what was sent since.

@@ -33,6 +33,9 @@ impl FirstOffset {
 
 impl Callbacks {
     /// Sets the offset of partitions in which the group has none.
+    ///
+    /// The end is committed at once, because otherwise a member that settles nothing leaves the next one a later end,
+    /// behind the messages between the two.
     pub(super) fn assigned(&self, consumer: &BaseConsumer<Self>, partitions: &TopicPartitionList) {
         // After an error the client asks itself, and fails where there is no offset.
         let committed = consumer
@@ -45,11 +48,22 @@ impl Callbacks {
                 let taken = self.offsets.lock().last_taken(partition);
                 (committed == Offset::Invalid && taken.is_none()).then_some(self.first.0)
             };
-            if let Some(first) = is_new() {
+            let first = match is_new() {
+                Some(Offset::End) => self.commit_end(consumer, partition).ok(),
+                first => first,
+            };
+            if let Some(first) = first {
                 // Fails for negative numbers only.
                 let _ = element.set_offset(first);
             }
         }
+    }
+
+    /// The offset of the next message of the partition, once it is committed.
+    fn commit_end(&self, consumer: &BaseConsumer<Self>, partition: i32) -> KafkaResult<Offset> {
+        let (_, high) = consumer.fetch_watermarks(&self.topic, partition, PATIENCE)?;
+        self.replace(consumer, &[(partition, high)])?;
+        Ok(Offset::Offset(high))
     }
 
     /// Commits new offsets for partitions whose offset the brokers do not have.
