@@ -193,3 +193,32 @@ async fn resume_begins_with_the_first_message_of_a_stream_that_was_created_anew(
     let delivery = next(&mut source).await;
     assert_eq!((delivery.sequence(), delivery.payload()), (1, &b"m-3"[..]));
 }
+
+/// Finds a verdict of a message of the former stream that settles a message of the new one, which has its sequence, and
+/// a consumer that goes on with another stream in silence.
+#[tokio::test]
+async fn a_delivery_of_a_former_stream_settles_no_message_of_the_new_one() {
+    let (broker, minute) = (Nats::start().await, Duration::from_mins(1));
+    broker.send(&ids([1, 2])).await;
+    let mut first = source(&broker).await.ack_wait(minute);
+    let former = [next(&mut first).await, next(&mut first).await];
+    let client = broker.client().await;
+    client.delete_stream(STREAM).await.unwrap();
+    Nats::create_streams(&client).await;
+    broker.send(&ids([3, 4])).await;
+    let mut second = source(&broker).await.ack_wait(minute);
+    let present = [next(&mut second).await, next(&mut second).await];
+    for (former, verdict) in former.into_iter().zip([Verdict::Acknowledge, DEAD]) {
+        former.extend(LEASE).await.unwrap_err();
+        let error = former.settle(verdict).await.unwrap_err();
+        assert!(error.to_string().contains("created anew"), "{error}");
+    }
+    assert_eq!(unsettled(&client).await, Some(2));
+    assert_eq!(broker.letters().await.len(), 0);
+    let text = error(&mut first).await.to_string();
+    assert!(text.contains("created anew"), "{text}");
+    for delivery in present {
+        delivery.settle(Verdict::Acknowledge).await.unwrap();
+    }
+    assert_eq!(unsettled(&client).await, Some(0));
+}

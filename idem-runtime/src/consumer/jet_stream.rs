@@ -44,6 +44,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// The time between two questions for the first unsettled message of the durable.
 const BETWEEN_FLOORS: Duration = Duration::from_secs(60);
 
+/// The shortest time between two questions for the creation of the stream.
+const BETWEEN_CREATIONS: Duration = Duration::from_secs(1);
+
 /// The pauses between two attempts to open the consumer.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -105,8 +108,7 @@ const BATCH: usize = 16;
 pub struct JetStream {
     broker: Arc<Broker>,
     consumer: Option<PullConsumer>,
-    /// With the time of their receipt.
-    received: VecDeque<(Message, Instant)>,
+    received: VecDeque<Received>,
     floor_asked: Instant,
     events: SourceEvents,
 }
@@ -125,6 +127,16 @@ struct Broker {
     progress: OnceLock<ReadProgress<u64>>,
     /// When the stream of `progress` was created. One that is created anew counts from 1 again.
     created: Mutex<StreamCreation>,
+    /// When the stream was created that the server has now, and when it was asked.
+    present: tokio::sync::Mutex<(StreamCreation, Option<Instant>)>,
+}
+
+/// A message that is not handled yet.
+struct Received {
+    message: Message,
+    at: Instant,
+    /// Of its stream.
+    created: StreamCreation,
 }
 
 /// The state of the connection, which the client makes anew by itself.
@@ -209,6 +221,7 @@ impl JetStream {
             on_lost: OnLostSubscription::default(),
             progress: OnceLock::new(),
             created: Mutex::new(created),
+            present: tokio::sync::Mutex::new((created, None)),
         };
         Ok(Self {
             broker: Arc::new(broker),
@@ -238,8 +251,9 @@ impl JetStream {
     /// and continues with it. A message that such a process holds for a retry is delivered again only if the new durable
     /// begins before it.
     ///
-    /// A stream that is gone is an error in any case. One that was created anew has other messages:
-    /// [`Resume`](OnLostSubscription::Resume) begins with its first one.
+    /// A stream that is gone is an error in any case. One that was created anew has other messages, and is a lost
+    /// subscription also where another process has created its durable: [`Resume`](OnLostSubscription::Resume) begins
+    /// with its first one. The verdict of a message of the former stream is an error, at the latest 1 s after the change.
     #[must_use]
     pub fn on_lost_subscription(mut self, on_lost: OnLostSubscription) -> Self {
         self.broker().on_lost = on_lost;
@@ -268,10 +282,11 @@ impl JetStream {
             Some(consumer) => consumer,
             closed => closed.insert(self.broker.open(&self.events).await?),
         };
+        let created = *self.broker.created();
         let there = consumer.fetch().max_messages(BATCH).messages().await;
         let mut there = there.map_err(RequestFailure::passing)?;
         // An error, such as too many unsettled messages, is left to the other request.
-        let answered = timeout(PATIENCE, receive(&mut there, &mut self.received)).await;
+        let answered = timeout(PATIENCE, receive(&mut there, created, &mut self.received)).await;
         // A durable that is gone does not answer, nor does one that has reached its `max_ack_pending`.
         if answered.is_err() || self.floor_asked.elapsed() >= BETWEEN_FLOORS {
             let info = consumer.info().await.map_err(RequestFailure::passing)?;
@@ -284,7 +299,7 @@ impl JetStream {
         if self.received.is_empty() {
             let first = consumer.batch().max_messages(1).expires(LONGEST_WAIT);
             let mut first = first.messages().await.map_err(RequestFailure::passing)?;
-            receive(&mut first, &mut self.received)
+            receive(&mut first, created, &mut self.received)
                 .await
                 .map_err(RequestFailure::passing)?;
         }
@@ -295,10 +310,15 @@ impl JetStream {
 /// Receives until the request ends.
 async fn receive(
     batch: &mut pull::Batch,
-    received: &mut VecDeque<(Message, Instant)>,
+    created: StreamCreation,
+    received: &mut VecDeque<Received>,
 ) -> Result<(), async_nats::Error> {
     while let Some(message) = poll_fn(|cx| Pin::new(&mut *batch).poll_next(cx)).await {
-        received.push_back((message?, Instant::now()));
+        received.push_back(Received {
+            message: message?,
+            at: Instant::now(),
+            created,
+        });
     }
     Ok(())
 }
@@ -318,10 +338,14 @@ impl Source for JetStream {
     async fn next(&mut self) -> Result<Option<JetStreamDelivery>, BrokerError> {
         let mut pause = SHORTEST_PAUSE;
         loop {
-            while let Some((message, at)) = self.received.pop_front() {
+            if self.broker.is_stream_replaced() {
+                self.received.clear();
+                self.consumer = None;
+            }
+            while let Some(received) = self.received.pop_front() {
                 // An older one is on its way to another consumer by now.
-                if at.elapsed() < self.broker.ack_wait
-                    && let Some(delivery) = JetStreamDelivery::new(&self.broker, message)
+                if received.at.elapsed() < self.broker.ack_wait
+                    && let Some(delivery) = JetStreamDelivery::new(&self.broker, received)
                 {
                     if let Some(progress) = self.broker.progress.get() {
                         progress.received(delivery.sequence);
@@ -365,8 +389,8 @@ impl Source for JetStream {
     }
 
     async fn give_back(self) {
-        for (message, _) in self.received {
-            if let Some(reply) = message.reply.clone() {
+        for received in self.received {
+            if let Some(reply) = received.message.reply.clone() {
                 // After an error they are delivered again when `ack_wait` has passed.
                 let _ = self
                     .broker
@@ -403,27 +427,35 @@ impl Broker {
         let mut is_lost = false;
         let deliver_policy = match self.progress.get() {
             None => DeliverPolicy::All,
-            // Of a durable that is there nothing is changed.
-            Some(progress) => match stream.consumer_info(&self.durable).await {
-                Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {
-                    is_lost = true;
-                    let begin = self.new_begin(progress, is_new, self.on_lost);
-                    begin.inspect_err(|_| {
-                        events.subscription_lost(lost(is_new), OnLostSubscription::Fail);
-                    })?
-                }
-                // If it is deleted meanwhile, the new one neither skips messages nor begins with the first.
-                Ok(_) => self.new_begin(progress, is_new, OnLostSubscription::Resume)?,
-                Err(error) => {
-                    let lasts = match error.kind() {
-                        ConsumerInfoErrorKind::StreamNotFound => true,
-                        ConsumerInfoErrorKind::JetStream(error) => error.code() < 500,
-                        _ => false,
-                    };
-                    let error = BrokerError::new(error);
-                    return Err(RequestFailure { error, lasts });
-                }
-            },
+            Some(progress) => {
+                let is_there = match stream.consumer_info(&self.durable).await {
+                    Ok(_) => true,
+                    Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => false,
+                    Err(error) => {
+                        let lasts = match error.kind() {
+                            ConsumerInfoErrorKind::StreamNotFound => true,
+                            ConsumerInfoErrorKind::JetStream(error) => error.code() < 500,
+                            _ => false,
+                        };
+                        let error = BrokerError::new(error);
+                        return Err(RequestFailure { error, lasts });
+                    }
+                };
+                // A durable of a new stream is another process's.
+                is_lost = is_new || !is_there;
+                let fails = is_lost && self.on_lost == OnLostSubscription::Fail;
+                // Of a durable that is there nothing is changed. If it is deleted meanwhile, the new one neither skips
+                // messages nor begins with the first.
+                let on_lost = if is_there && !fails {
+                    OnLostSubscription::Resume
+                } else {
+                    self.on_lost
+                };
+                let begin = self.new_begin(progress, is_new, on_lost);
+                begin.inspect_err(|_| {
+                    events.subscription_lost(lost(is_new), OnLostSubscription::Fail);
+                })?
+            }
         };
         let config = pull::Config {
             deliver_policy,
@@ -451,12 +483,40 @@ impl Broker {
             progress.void();
             *self.created() = created;
         }
+        *self.present.lock().await = (created, None);
         progress.delivered(delivered);
         Ok(consumer)
     }
 
     fn created(&self) -> MutexGuard<'_, StreamCreation> {
         self.created.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a verdict has found another stream than that of `progress`.
+    fn is_stream_replaced(&self) -> bool {
+        let present = self.present.try_lock();
+        present.is_ok_and(|present| present.0 != *self.created())
+    }
+
+    /// An error if the stream is another one than that of a delivery: the server would take its verdict for one of the
+    /// message that has the same sequence in the new stream.
+    async fn expect_stream(&self, of_delivery: StreamCreation) -> Result<(), BrokerError> {
+        let mut present = self.present.lock().await;
+        let (_, asked) = *present;
+        if asked.is_none_or(|at| at.elapsed() >= BETWEEN_CREATIONS) {
+            // A server that does not answer confirms no verdict either.
+            if let Ok(stream) = self.context.get_stream(&self.stream).await {
+                present.0 = created(&stream);
+            }
+            present.1 = Some(Instant::now());
+        }
+        if present.0 == of_delivery {
+            return Ok(());
+        }
+        Err(BrokerError::new(format!(
+            "the stream `{}` was created anew, and does not have the message of the delivery",
+            self.stream
+        )))
     }
 
     /// Where a new durable begins, in place of the one that is gone.
@@ -619,6 +679,8 @@ impl fmt::Debug for JetStream {
 pub struct JetStreamDelivery {
     broker: Arc<Broker>,
     message: Message,
+    /// Of its stream.
+    created: StreamCreation,
     deliveries: u32,
     sequence: u64,
     /// When the server stored it: nanoseconds since 1970.
@@ -626,7 +688,8 @@ pub struct JetStreamDelivery {
 }
 
 impl JetStreamDelivery {
-    fn new(broker: &Arc<Broker>, message: Message) -> Option<Self> {
+    fn new(broker: &Arc<Broker>, received: Received) -> Option<Self> {
+        let (message, created) = (received.message, received.created);
         // `$JS.ACK.stream.durable.deliveries.sequence.number.time.pending`; newer servers put the domain and a hash of
         // the account before the stream, and may append more.
         let parts: Vec<&str> = message.reply.as_deref()?.split('.').collect();
@@ -637,6 +700,7 @@ impl JetStreamDelivery {
             stored: parts.get(5)?.parse().ok()?,
             broker: Arc::clone(broker),
             message,
+            created,
         })
     }
 
@@ -717,10 +781,12 @@ impl Delivery for JetStreamDelivery {
 
     /// Keeps the broker from delivering the message again for `ack_wait` from now, whatever `time` is.
     async fn extend(&self, _: Duration) -> Result<(), BrokerError> {
+        self.broker.expect_stream(self.created).await?;
         self.send(AckKind::Progress).await
     }
 
     async fn settle(self, verdict: Verdict) -> Result<(), BrokerError> {
+        self.broker.expect_stream(self.created).await?;
         match verdict {
             Verdict::Acknowledge => self.send(AckKind::Ack).await?,
             Verdict::Retry(after) => return self.send(AckKind::Nak(after)).await,
