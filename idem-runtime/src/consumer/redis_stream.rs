@@ -57,7 +57,7 @@ type EntryId = (u64, u64);
 /// | --- | --- |
 /// | acknowledge | `XACK` |
 /// | retry | `XCLAIM … IDLE`, so that the entry is taken over after the pause, at most after [`visibility`](Self::visibility) |
-/// | dead letter | `XADD` of all fields, `idem-id` and `idem-reason` to [`dead_letters`](Self::dead_letters), and `XACK`, in one script (`EVAL`), which does nothing where the entry is acknowledged |
+/// | dead letter | `XADD` of all fields, `idem-id` and `idem-reason` to [`dead_letters`](Self::dead_letters), and `XACK`, in one script (`EVAL`), which does nothing where the entry is not pending, and the verdict is an error |
 ///
 /// A group that is gone while the consumer runs is an error of [`next`](Source::next), unless
 /// [`on_lost_subscription`](Self::on_lost_subscription) says where to continue.
@@ -193,7 +193,7 @@ impl RedisStream {
     /// The entries that were delivered and not acknowledged are lost with their group.
     /// [`Resume`](OnLostSubscription::Resume) delivers those of this process again. The process that creates the group
     /// anew decides where it begins: another process finds the new group there, and continues with it. An entry that it
-    /// holds then is settled where its handler succeeds; its retry is an error
+    /// holds then is settled where its handler succeeds; its retry or dead letter is an error
     /// ([`Unsettled`](crate::observe::EventKind::Unsettled)), and the entry is delivered again only if the new group
     /// begins before it.
     #[must_use]
@@ -555,15 +555,17 @@ impl Group {
             Held::Trimmed => self.skipped(id),
             // Settled by another consumer before it was trimmed, or removed by an extension.
             Held::NotPending if self.is_trimmed(id).await.map_err(broker_error)? => {}
-            Held::NotPending => {
-                return Err(BrokerError::new(format!(
-                    "the entry {id} is not pending in the group `{}` of the stream `{}`: another consumer settled it, or \
-                     the group was created anew; it is delivered again only if the new group begins before it",
-                    self.name, self.stream
-                )));
-            }
+            Held::NotPending => return Err(self.not_pending(id)),
         }
         Ok(())
+    }
+
+    fn not_pending(&self, id: &str) -> BrokerError {
+        BrokerError::new(format!(
+            "the entry {id} is not pending in the group `{}` of the stream `{}`: another consumer settled it, or the \
+             group was created anew; it is delivered again only if the new group begins before it",
+            self.name, self.stream
+        ))
     }
 
     fn acknowledgement(&self, id: &str) -> Cmd {
@@ -683,7 +685,11 @@ impl Delivery for RedisStreamDelivery {
             }
             Verdict::Stop => return group.give_back(&self.id, Duration::ZERO).await,
             Verdict::DeadLetter(reason) => {
-                group.link.query(&self.dead_letter(reason.as_str())).await
+                let letter = self.dead_letter(reason.as_str());
+                match group.link.query(&letter).await {
+                    Ok(0_u8) => return Err(group.not_pending(&self.id)),
+                    written => written.map(drop),
+                }
             }
         };
         let () = settled.map_err(broker_error)?;

@@ -1,4 +1,4 @@
--- Moves an entry of a group to its dead letters, unless it is settled.
+-- Moves an entry of a group to its dead letters, if it is pending.
 --
 -- KEYS[1]  stream of the messages
 -- KEYS[2]  stream of the dead letters
@@ -6,7 +6,8 @@
 -- ARGV[2]  id of the entry
 -- ARGV[3…] fields and values of the dead letter
 --
--- Returns 1, or 0 where the entry is settled: a consumer that was stalled adds no second letter, unless it is trimmed.
+-- Returns 1, or 0 where the entry is in the stream and not pending: it is settled, so that a consumer that was stalled
+-- adds no second letter, or the group was created anew.
 --
 -- Atomic. An error of XADD leaves the entry unsettled, and so delivered again; after an error within MULTI the XACK
 -- would be carried out.
