@@ -334,6 +334,7 @@ impl Source for RedisStream {
                     fields,
                     attempt,
                     removed: AtomicBool::new(false),
+                    in_doubt: AtomicBool::new(false),
                 }));
             }
             let filled = match self.fill().await {
@@ -370,7 +371,11 @@ impl Source for RedisStream {
     async fn give_back(self) {
         for ((id, _), _) in &self.read {
             // After an error it is taken over when `visibility` has passed.
-            if self.group.give_back(id, Duration::ZERO).await.is_err() {
+            let given = self
+                .group
+                .give_back(id, Duration::ZERO, &false.into())
+                .await;
+            if given.is_err() {
                 break;
             }
         }
@@ -467,11 +472,9 @@ impl Group {
         for (id, ..) in pending {
             if self.is_trimmed(&id).await? {
                 any = true;
-                // 0: another process has reported it.
-                let acknowledged: u64 = self.link.query(&self.acknowledgement(&id)).await?;
-                if acknowledged > 0 {
-                    self.skipped(&id);
-                }
+                // Before the acknowledgement, whose reply may be lost: rather reported twice than not at all.
+                self.skipped(&id);
+                let () = self.link.query(&self.acknowledgement(&id)).await?;
             }
         }
         Ok(any)
@@ -524,11 +527,23 @@ impl Group {
     }
 
     /// Keeps a pending entry from being taken over for `time`, or for `visibility` where that is shorter.
-    async fn hold(&self, id: &str, time: Duration) -> Result<Held, RedisError> {
+    ///
+    /// `in_doubt`: an earlier `XCLAIM` has no reply, and may have removed the entry from the group.
+    async fn hold(
+        &self,
+        id: &str,
+        time: Duration,
+        in_doubt: &AtomicBool,
+    ) -> Result<Held, RedisError> {
         // Asked first, because since Redis 7 `XCLAIM` removes a trimmed entry from the group.
         if !self.is_pending(id).await? {
+            if in_doubt.load(Ordering::Relaxed) && self.is_trimmed(id).await? {
+                in_doubt.store(false, Ordering::Relaxed);
+                return Ok(Held::Trimmed);
+            }
             return Ok(Held::NotPending);
         }
+        in_doubt.store(true, Ordering::Relaxed);
         let mut command = redis::cmd("XCLAIM");
         command
             .arg(&self.stream)
@@ -541,7 +556,9 @@ impl Group {
             .arg(millis(self.visibility.saturating_sub(time)))
             .arg("JUSTID");
         let held: Vec<Value> = self.link.query(&command).await?;
-        Ok(if held.is_empty() && self.is_trimmed(id).await? {
+        let is_trimmed = held.is_empty() && self.is_trimmed(id).await?;
+        in_doubt.store(false, Ordering::Relaxed);
+        Ok(if is_trimmed {
             Held::Trimmed
         } else {
             Held::Pending
@@ -549,8 +566,14 @@ impl Group {
     }
 
     /// Lets the entry be taken over after `time`, and reports it if it is trimmed.
-    async fn give_back(&self, id: &str, time: Duration) -> Result<(), BrokerError> {
-        match self.hold(id, time).await.map_err(broker_error)? {
+    async fn give_back(
+        &self,
+        id: &str,
+        time: Duration,
+        in_doubt: &AtomicBool,
+    ) -> Result<(), BrokerError> {
+        let held = self.hold(id, time, in_doubt).await;
+        match held.map_err(broker_error)? {
             Held::Pending => {}
             Held::Trimmed => self.skipped(id),
             // Settled by another consumer before it was trimmed, or removed by an extension.
@@ -601,6 +624,8 @@ pub struct RedisStreamDelivery {
     attempt: Option<u32>,
     /// An extension has removed the entry from its group, because it was trimmed.
     removed: AtomicBool,
+    /// An extension has no reply yet.
+    in_doubt: AtomicBool,
 }
 
 /// An entry that was removed and is not settled is skipped.
@@ -669,7 +694,7 @@ impl Delivery for RedisStreamDelivery {
     }
 
     async fn extend(&self, time: Duration) -> Result<(), BrokerError> {
-        let held = self.group.hold(&self.id, time).await;
+        let held = self.group.hold(&self.id, time, &self.in_doubt).await;
         if matches!(held.map_err(broker_error)?, Held::Trimmed) {
             self.removed.store(true, Ordering::Relaxed);
         }
@@ -681,9 +706,14 @@ impl Delivery for RedisStreamDelivery {
         let settled = match verdict {
             Verdict::Acknowledge => group.link.query(&group.acknowledgement(&self.id)).await,
             Verdict::Retry(after) => {
-                return group.give_back(&self.id, after.unwrap_or_default()).await;
+                let pause = after.unwrap_or_default();
+                return group.give_back(&self.id, pause, &self.in_doubt).await;
             }
-            Verdict::Stop => return group.give_back(&self.id, Duration::ZERO).await,
+            Verdict::Stop => {
+                return group
+                    .give_back(&self.id, Duration::ZERO, &self.in_doubt)
+                    .await;
+            }
             Verdict::DeadLetter(reason) => {
                 let letter = self.dead_letter(reason.as_str());
                 match group.link.query(&letter).await {
