@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_harness::RedisServer;
+use idem_harness::{RedisServer, ReplicaPair, TcpProxy};
 use idem_runtime::consumer::{
     DeadLetterReason, Delivery as _, OnLostSubscription, RedisStream, Verdict,
 };
@@ -11,7 +11,7 @@ use idem_tests::brokers::{Broker as _, RedisStreams};
 use idem_tests::shop;
 use tokio::time::Instant;
 
-use super::desk::{Desk, Down, error, ids, next, source, until, until_settled};
+use super::desk::{Desk, Down, LEASE, error, ids, next, source, until, until_settled};
 
 const EXHAUSTED: Verdict = Verdict::DeadLetter(DeadLetterReason::Exhausted);
 
@@ -233,4 +233,28 @@ async fn a_retry_or_dead_letter_of_an_entry_that_the_group_does_not_have_is_an_e
         assert!(error.to_string().contains("not pending"), "{error}");
         assert_eq!(broker.letters().await.len(), 0);
     }
+}
+
+/// Finds a consumer that keeps its connections to a primary that became a replica.
+#[tokio::test]
+async fn a_primary_that_became_a_replica_is_left_for_the_new_primary() {
+    let (pair, mut desk) = (ReplicaPair::start(), Desk::new());
+    let proxy = TcpProxy::start(pair.primary.addr());
+    let source = RedisStream::connect(&proxy.url(), STREAM, GROUP).await;
+    pair.await_in_sync();
+    let source = source.unwrap().visibility(LEASE);
+    desk.run(desk.consumer(), source, async |_| Ok(()));
+    let entry = ["XADD", STREAM, "*", "id", "m-1", "payload", "m-1"];
+    pair.primary.cli(&entry);
+    until("it is handled", async || desk.bodies().len() == 1).await;
+    pair.await_in_sync();
+    proxy.lead_to(pair.replica.addr());
+    pair.replica.cli(&["REPLICAOF", "NO", "ONE"]);
+    let port = pair.replica.port().to_string();
+    pair.primary.cli(&["REPLICAOF", "127.0.0.1", &port]);
+    let promoted = RedisStreams(pair.replica);
+    promoted.send(&ids([2])).await;
+    until_settled(&promoted).await;
+    desk.close().await;
+    desk.assert_one_body_for_each_of(2);
 }

@@ -22,7 +22,7 @@ use super::subscription::{OnLostSubscription, name};
 use super::verdict::Verdict;
 use crate::env::credentials::CredentialsProvider;
 use crate::record::Owner;
-use crate::store::redis::{Endpoint, NO_ROOM, has_no_room, is_unknown_user};
+use crate::store::redis::{Endpoint, NO_ROOM, has_no_room, is_replica_error, is_unknown_user};
 
 /// The longest wait for a new entry, and the longest time between two take-overs of entries of other consumers.
 const LONGEST_BLOCK: Duration = Duration::from_secs(1);
@@ -50,7 +50,8 @@ type EntryId = (u64, u64);
 
 /// A consumer group of a Redis stream, as the [`Source`] of a [`Consumer`](super::Consumer).
 ///
-/// Needs Redis 6.2 or newer, or Valkey; one server, not a cluster. An entry that its consumer neither settled nor
+/// Needs Redis 6.2 or newer, or Valkey; one server, not a cluster. Behind an address that leads to the primary, a
+/// failover costs a new connection. An entry that its consumer neither settled nor
 /// extended for [`visibility`](Self::visibility) is taken over (`XAUTOCLAIM`), by the first process that finds it.
 ///
 /// | verdict | commands |
@@ -764,8 +765,13 @@ impl Reconnecting {
         Ok(connection.insert(made?).clone())
     }
 
+    /// Drops the connection of a lost server, and of a replica: the address may be that of the new primary by now.
     async fn lost(&self, error: &RedisError) {
-        if error.is_unrecoverable_error() || error.is_timeout() || error.is_io_error() {
+        if error.is_unrecoverable_error()
+            || error.is_timeout()
+            || error.is_io_error()
+            || is_replica_error(error)
+        {
             *self.connection.lock().await = None;
         }
     }

@@ -39,7 +39,7 @@ pub struct ProxyStats {
 
 #[derive(Debug)]
 struct Shared {
-    target: SocketAddr,
+    target: Mutex<SocketAddr>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -76,7 +76,7 @@ impl TcpProxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a port");
         let addr = listener.local_addr().expect("a listener has an address");
         let shared = Arc::new(Shared {
-            target,
+            target: Mutex::new(target),
             state: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -115,6 +115,11 @@ impl TcpProxy {
     #[must_use]
     pub fn tls_url(&self) -> String {
         format!("rediss://{}", self.addr)
+    }
+
+    /// Puts another server behind the proxy, as a name that is resolved anew; live connections stay with theirs.
+    pub fn lead_to(&self, target: SocketAddr) {
+        *self.shared.target() = target;
     }
 
     /// Cuts all live connections; new ones are accepted. Returns the number of cut connections.
@@ -220,7 +225,8 @@ impl Shared {
         let server = if hole {
             None
         } else {
-            let server = TcpStream::connect(self.target)?;
+            let target = *self.target();
+            let server = TcpStream::connect(target)?;
             server.set_nodelay(true)?;
             Some(server)
         };
@@ -319,6 +325,10 @@ impl Shared {
         let count = self.lock().cut(wanted);
         self.changed.notify_all();
         count
+    }
+
+    fn target(&self) -> MutexGuard<'_, SocketAddr> {
+        self.target.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

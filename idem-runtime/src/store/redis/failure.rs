@@ -62,7 +62,7 @@ pub(super) fn is_silence(error: &RedisError) -> bool {
 }
 
 /// Whether the server is a replica: after a failover, another server is the primary.
-pub(super) fn is_replica_error(error: &RedisError) -> bool {
+pub(crate) fn is_replica_error(error: &RedisError) -> bool {
     matches!(code(error), Some("READONLY" | "MASTERDOWN")) || became_a_replica(error)
 }
 
