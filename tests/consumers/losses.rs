@@ -17,13 +17,15 @@ use idem_tests::brokers::Kafka;
 use idem_tests::brokers::redis_streams::{GROUP, STREAM};
 use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams, nats};
 use idem_tests::events::Events;
-use lapin::options::QueueDeleteOptions;
+use lapin::options::{QueueDeclareOptions, QueueDeleteOptions};
+use lapin::types::FieldTable;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, block_in_place};
 
 use super::desk::{Down, LEASE, ids, next, source, until};
 
 type Quorum = Rabbit<false>;
+type Classic = Rabbit<true>;
 
 /// A consumer of an observed engine.
 struct Observed {
@@ -153,6 +155,36 @@ async fn a_subscription_that_is_gone_is_lost_with_where_the_consumer_continues()
     redis.end().await.unwrap_err();
     nats.end().await.unwrap();
     rabbit.end().await.unwrap_err();
+}
+
+/// Finds a queue with other messages that is reported as a lost broker.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_is_declared_anew_is_a_lost_subscription_and_is_consumed() {
+    let broker = Classic::shared().await;
+    let addr = broker.server.addr();
+    let proxy = TcpProxy::start(addr);
+    let url = broker.url();
+    let url = url.replace(&addr.to_string(), &proxy.addr().to_string());
+    let observed = Observed::run(Classic::source(&url, LEASE).await.unwrap());
+    let events = observed.events.clone();
+    broker.send(&ids([1])).await;
+    events.wait_for("completed", 1).await;
+    // The cancellation arrives when the queue is there again.
+    proxy.delay(Duration::from_millis(300));
+    let (link, queue) = (broker.link().await, broker.queue.as_str());
+    let options = QueueDeleteOptions::default();
+    let deleted = link.channel.queue_delete(queue.into(), options);
+    deleted.await.unwrap();
+    let (options, table) = (QueueDeclareOptions::durable(), FieldTable::default());
+    let declared = link.channel.queue_declare(queue.into(), options, table);
+    declared.await.unwrap();
+    let lost = format!("subscription lost: rabbitmq:%2F/{queue}: from-start");
+    events.wait_for(&lost, 1).await;
+    proxy.delay(Duration::ZERO);
+    broker.send(&ids([2])).await;
+    events.wait_for("completed", 2).await;
+    observed.end().await.unwrap();
+    assert_eq!(events.count("broker lost"), 0, "{:?}", events.all());
 }
 
 /// Finds a message that is neither handled nor reported, before and since Redis 7, which tell it in different ways.

@@ -87,6 +87,9 @@ const DROPPED_HEADERS: [&str; 4] = ["BCC", "CC", "x-acquired-count", "x-delivery
 /// - **A lost connection or channel** is opened again, after a pause that grows from 50 ms to 2 s. All its unsettled
 ///   messages are delivered again, and their verdicts get an error. [`Source::next`] fails if the broker refuses the
 ///   user, the virtual host, or a queue or exchange that is not there.
+/// - **A queue that is deleted** is an error, and a lost subscription
+///   ([`SubscriptionLost`](crate::observe::EventKind::SubscriptionLost)). One that is declared anew before it is missed
+///   is consumed from its first message, after the same event.
 /// - **A silent connection**, such as one that a firewall has forgotten, is lost after two heartbeats, here and for the
 ///   broker, which then delivers its unsettled messages again. A heartbeat is 10 s, or that of the URL:
 ///   `amqp://broker/%2f?heartbeat=30`.
@@ -310,16 +313,16 @@ impl OpenQueue {
         })
     }
 
-    /// An error once the channel is lost.
-    async fn next(&mut self) -> Result<RabbitDelivery, BrokerError> {
-        loop {
-            let received = self.received.recv().await;
-            let delivery = received.unwrap_or_else(|| Err(cancelled()))?;
+    /// An error once the channel is lost; `None` once the broker has cancelled the consumer.
+    async fn next(&mut self) -> Result<Option<RabbitDelivery>, BrokerError> {
+        while let Some(received) = self.received.recv().await {
+            let delivery = received?;
             // An unusable delivery was requeued: its deadline passed, or its channel was lost.
             if delivery.message.usable() {
-                return Ok(delivery);
+                return Ok(Some(delivery));
             }
         }
+        Ok(None)
     }
 
     /// Gives back what was received and not returned, while running handlers still settle.
@@ -363,7 +366,9 @@ async fn read(
                 let _ = acker.nack(requeued()).await;
             },
             received = receive(&mut consumer) => {
-                let received = received.unwrap_or_else(|| Err(cancelled()));
+                let Some(received) = received else {
+                    return;
+                };
                 let received = received.map(|message| {
                     if unsettled.len() > 2 * usize::from(settings.prefetch) {
                         unsettled.retain(|(_, acker)| acker.usable());
@@ -386,10 +391,6 @@ async fn read(
     while let Some(Ok(message)) = receive(&mut consumer).await {
         let _ = message.acker.nack(requeued()).await;
     }
-}
-
-fn cancelled() -> BrokerError {
-    BrokerError::new("the broker has cancelled the consumer")
 }
 
 async fn receive(
@@ -433,17 +434,26 @@ impl Source for RabbitQueue {
     }
 
     async fn next(&mut self) -> Result<Option<RabbitDelivery>, BrokerError> {
-        let mut pause = SHORTEST_PAUSE;
+        let (mut pause, mut is_cancelled) = (SHORTEST_PAUSE, false);
         loop {
             if let Some(open) = &mut self.open {
                 match open.next().await {
-                    Ok(delivery) => return Ok(Some(delivery)),
+                    Ok(Some(delivery)) => return Ok(Some(delivery)),
+                    // The queue is deleted, or its node is down, which the next attempt detects.
+                    Ok(None) => is_cancelled = true,
                     Err(error) => self.events.broker_lost(error),
                 }
                 self.open = None;
             } else {
-                match timeout(PATIENCE, OpenQueue::new(&self.settings)).await {
+                let opened = timeout(PATIENCE, OpenQueue::new(&self.settings)).await;
+                let is_cancelled = std::mem::take(&mut is_cancelled);
+                match opened {
                     Ok(Ok(open)) => {
+                        if is_cancelled {
+                            let start = OnLostSubscription::FromStart;
+                            let reason = "the queue was declared anew";
+                            self.events.subscription_lost(reason, start);
+                        }
                         self.events.broker_regained();
                         self.open = Some(open);
                         continue;
