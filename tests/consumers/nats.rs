@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_nats::HeaderValue;
 use async_nats::jetstream;
+use async_nats::jetstream::consumer::{AckPolicy, pull};
 use async_nats::jetstream::message::PublishMessage;
 use idem_harness::NatsServer;
 use idem_runtime::consumer::{
@@ -11,9 +12,11 @@ use idem_runtime::consumer::{
 };
 use idem_tests::brokers::nats::{DURABLE, STREAM, unsettled};
 use idem_tests::brokers::{Broker as _, Nats};
-use tokio::time::{sleep, timeout};
+use idem_tests::events::Events;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
 
-use super::desk::{LEASE, error, ids, next, source, until, until_settled};
+use super::desk::{Desk, LEASE, error, ids, next, source, until, until_settled};
 
 const DEAD: Verdict = Verdict::DeadLetter(DeadLetterReason::Business);
 
@@ -221,4 +224,44 @@ async fn a_delivery_of_a_former_stream_settles_no_message_of_the_new_one() {
         delivery.settle(Verdict::Acknowledge).await.unwrap();
     }
     assert_eq!(unsettled(&client).await, Some(0));
+}
+
+/// Finds a durable that is full, and so does not answer, and is taken for one that is gone, and messages that it sends
+/// to a request that has ended: they come after its `ack_wait` of 30 s.
+#[tokio::test]
+async fn a_durable_that_has_reached_its_max_ack_pending_is_neither_lost_nor_away() {
+    let (broker, events, mut desk) = (Nats::start().await, Events::default(), Desk::new());
+    let client = broker.client().await;
+    let config = pull::Config {
+        durable_name: Some(DURABLE.to_owned()),
+        ack_policy: AckPolicy::Explicit,
+        max_ack_pending: 2,
+        ..pull::Config::default()
+    };
+    let stream = client.get_stream(STREAM).await.unwrap();
+    stream.create_consumer(config).await.unwrap();
+    broker.send(&ids(0..4)).await;
+    let (gate, open) = watch::channel(false);
+    let body = move |_| {
+        let mut open = open.clone();
+        async move {
+            open.wait_for(|open| *open).await.unwrap();
+            Ok(())
+        }
+    };
+    let consumer = desk.consumer_observed_by(events.clone());
+    desk.run(consumer, source(&broker).await, body);
+    until("both are handled", async || desk.bodies().len() == 2).await;
+    // Longer than an answer to a request may take. Nothing is waited for: that none is lost is no event.
+    sleep(Duration::from_secs(8)).await;
+    assert_eq!(desk.bodies().len(), 2);
+    let opened = Instant::now();
+    gate.send_replace(true);
+    until_settled(&broker).await;
+    let elapsed = opened.elapsed();
+    assert!(elapsed < Duration::from_secs(20), "{elapsed:?}");
+    desk.close().await;
+    desk.assert_one_body_for_each_of(4);
+    let lost = ["broker lost", "subscription lost"].map(|it| events.count(it));
+    assert_eq!(lost, [0, 0], "{:?}", events.all());
 }

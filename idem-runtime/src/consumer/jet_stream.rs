@@ -287,6 +287,8 @@ impl JetStream {
         let mut there = there.map_err(RequestFailure::passing)?;
         // An error, such as too many unsettled messages, is left to the other request.
         let answered = timeout(PATIENCE, receive(&mut there, created, &mut self.received)).await;
+        // The server would still send messages to its inbox, and they would age unseen.
+        drop(there);
         // A durable that is gone does not answer, nor does one that has reached its `max_ack_pending`.
         if answered.is_err() || self.floor_asked.elapsed() >= BETWEEN_FLOORS {
             let info = consumer.info().await.map_err(RequestFailure::passing)?;
