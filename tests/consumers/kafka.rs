@@ -280,6 +280,13 @@ async fn an_error_of_the_client_shows_no_value_of_a_property() {
     assert!(!shown.contains("secret"), "{shown}");
 }
 
+/// Sends large messages: the mock cluster keeps 5 MiB of a partition; an id is in the header and in the payload.
+async fn delete_by_retention(broker: &Kafka) {
+    for _ in 0..10 {
+        broker.send(&["m".repeat(400_000)]).await;
+    }
+}
+
 async fn until_committed(broker: &Kafka, offset: usize) {
     until("it is committed", async || {
         broker.committed().await == [offset]
@@ -296,10 +303,7 @@ async fn source_out_of_range(on_lost: OnLostSubscription) -> (Kafka, KafkaTopic)
     delivery.settle(Verdict::Acknowledge).await.unwrap();
     drop(first);
     assert_eq!(broker.committed().await, [1]);
-    // The mock cluster keeps 5 MiB of a partition; an id is in the header and in the payload.
-    for _ in 0..10 {
-        broker.send(&["m".repeat(400_000)]).await;
-    }
+    delete_by_retention(&broker).await;
     let source = source(&broker).await.on_lost_subscription(on_lost);
     (broker, source)
 }
@@ -340,6 +344,33 @@ async fn a_group_that_begins_at_the_end_loses_no_message_that_its_first_member_d
     assert_eq!(received.await.unwrap(), b"m-1");
     let mut second = from_end().await;
     assert_eq!(next(&mut second).await.payload(), b"m-1");
+}
+
+/// Finds a source that fails, or skips what is left, where retention has overtaken it while it ran.
+#[tokio::test]
+async fn resume_continues_with_the_first_message_where_retention_has_deleted_the_next_one() {
+    let broker = Kafka::with_partitions(1);
+    let source = source(&broker).await.max_uncommitted(1);
+    let mut source = source.on_lost_subscription(OnLostSubscription::Resume);
+    broker.send(&ids([0, 1])).await;
+    let delivery = next(&mut source).await;
+    delivery.settle(Verdict::Acknowledge).await.unwrap();
+    until_committed(&broker, 1).await;
+    // Its partition is paused while it is unsettled.
+    let delivery = next(&mut source).await;
+    delete_by_retention(&broker).await;
+    delivery.settle(Verdict::Acknowledge).await.unwrap();
+    let delivery = next(&mut source).await;
+    assert!(delivery.offset() > 2, "{delivery:?}");
+    delivery.settle(Verdict::Acknowledge).await.unwrap();
+    broker.send(&ids([2])).await;
+    loop {
+        let delivery = next(&mut source).await;
+        if delivery.payload() == b"m-2" {
+            break;
+        }
+        delivery.settle(Verdict::Acknowledge).await.unwrap();
+    }
 }
 
 /// Finds new offsets that only one member has: the next one fails, or skips what was sent since.

@@ -207,6 +207,14 @@ async fn a_handler_that_takes_longer_than_the_broker_allows_costs_no_channel_and
     );
 }
 
+/// Finds a time after which each delivery is given back at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[should_panic(expected = "at least a second")]
+async fn a_consumer_timeout_below_a_second_is_refused() {
+    let source = source(&Classic::shared().await).await;
+    let _ = source.consumer_timeout(Duration::from_millis(999));
+}
+
 async fn a_lost_connection_is_made_anew<const CLASSIC: bool>() {
     let broker = Rabbit::<CLASSIC>::start().await;
     broker.send(&ids([1])).await;
