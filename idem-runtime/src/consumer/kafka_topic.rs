@@ -127,7 +127,8 @@ impl KafkaTopic {
     /// Their names are in librdkafka's `CONFIGURATION.md`.
     ///
     /// A group without an offset in a partition begins with its first message, or where `auto.offset.reset` says; the
-    /// end (`latest`) is committed at once, so that what is sent from then on is delivered. That property has no effect on lost offsets. Members of a group keep their partitions when others join
+    /// end (`latest`) is committed at once, so that what is sent from then on is delivered. That property has no effect
+    /// on lost offsets. Members of a group keep their partitions when others join
     /// (`partition.assignment.strategy=cooperative-sticky`); a group with other consumers takes their strategy. A dead
     /// letter that no broker takes within 20 s (`message.timeout.ms`) is an error of its verdict. `group.id`,
     /// `enable.auto.commit`, `enable.auto.offset.store` and `acks` are not to be set.
