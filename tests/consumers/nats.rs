@@ -232,9 +232,12 @@ async fn a_delivery_of_a_former_stream_settles_no_message_of_the_new_one() {
 async fn a_durable_that_has_reached_its_max_ack_pending_is_neither_lost_nor_away() {
     let (broker, events, mut desk) = (Nats::start().await, Events::default(), Desk::new());
     let client = broker.client().await;
+    // Longer than the test takes, so that none is delivered again but one that was not received.
+    let ack_wait = Duration::from_secs(30);
     let config = pull::Config {
         durable_name: Some(DURABLE.to_owned()),
         ack_policy: AckPolicy::Explicit,
+        ack_wait,
         max_ack_pending: 2,
         ..pull::Config::default()
     };
@@ -250,7 +253,8 @@ async fn a_durable_that_has_reached_its_max_ack_pending_is_neither_lost_nor_away
         }
     };
     let consumer = desk.consumer_observed_by(events.clone());
-    desk.run(consumer, source(&broker).await, body);
+    let source = Nats::source(&broker.url(), ack_wait).await.unwrap();
+    desk.run(consumer, source, body);
     until("both are handled", async || desk.bodies().len() == 2).await;
     // Longer than an answer to a request may take. Nothing is waited for: that none is lost is no event.
     sleep(Duration::from_secs(8)).await;

@@ -166,11 +166,11 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
         false
     }
 
-    /// Whether a statement on a connection of a caller, whose options are not known, has a name.
+    /// Whether a connection keeps statements that it has prepared.
     #[doc(hidden)]
     fn keeps_statements(conn: &<Self::Db as Database>::Connection) -> bool {
         let _ = conn;
-        true
+        false
     }
 
     /// Sends a statement; `named`: by a name that the connection keeps.

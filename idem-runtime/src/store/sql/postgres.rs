@@ -183,7 +183,6 @@ impl SqlDriver for Postgres {
         settings.any(|(name, value)| name == "statement-cache-capacity" && value == "0")
     }
 
-    // sqlx names statements at capacity 0 too, and never closes those. One without any yet may be such a connection.
     fn keeps_statements(conn: &PgConnection) -> bool {
         conn.cached_statements_size() > 0
     }

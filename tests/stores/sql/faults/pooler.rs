@@ -106,13 +106,6 @@ async fn transaction_pooling_serves_calls_replays_transactions_and_steps() {
     assert_eq!(fixture.all_effects(), KEYS);
     let rows = server.execute("SELECT count(*), count(DISTINCT name) FROM orders");
     assert_eq!(rows, format!("{0}|{0}", 2 * KEYS));
-    // A store with a connection to the server itself, whose statements have names, in transactions behind the pooler.
-    let direct = PostgresStore::connect(server.url()).await.unwrap();
-    let beside = fixture.beside(&direct);
-    for number in KEYS..KEYS + BODIES {
-        in_tx(&beside.engine, &pool, number).await.unwrap();
-        with_steps(&beside.engine, &pool, number).await.unwrap();
-    }
     // Nothing stays in a session that belongs to every client.
     let mut held = Vec::new();
     for _ in 0..BODIES {

@@ -20,7 +20,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
     ) -> Result<bool, TxError> {
         let (primary_key, columns) = (primary_key(key), HeaderColumns::new(claim));
         let arguments = arguments(&primary_key, &columns, journal);
-        let named = B::keeps_statements(conn);
+        let named = self.pool.names_on(conn);
         let appended = B::run(conn, &self.statements.append, &arguments, named).await;
         match appended {
             Ok(answer) => Ok(answer.affected > 0),

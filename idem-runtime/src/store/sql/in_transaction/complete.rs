@@ -52,7 +52,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
             if !before.is_empty() {
                 B::execute_script(conn, named(&primary_key, &before)).await?;
             }
-            let named = B::keeps_statements(conn);
+            let named = self.pool.names_on(conn);
             let stored = B::run(conn, &self.statements.complete_within, &arguments, named).await?;
             Ok(stored.affected)
         };
