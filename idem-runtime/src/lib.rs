@@ -106,12 +106,12 @@ pub mod codec {
 /// or the provider fails, the operation fails as with a server that cannot be reached, and is sent again until the
 /// deadline of the call.
 ///
-/// A provider is called by many connections at once, and keeps what is expensive to get. Its future may be dropped. It
-/// must not block its thread, which renews leases too: read files by `tokio::fs`. Where a server locks a user after
-/// failed logins (`FAILED_LOGIN_ATTEMPTS` of MySQL), let the provider know the new password before the old one is
-/// refused. Its error becomes the source of the store's error, and must not contain a secret. Neither credentials nor
-/// providers show anything in `Debug`. The client library of RabbitMQ does: the targets of `lapin` at level `TRACE` log
-/// the frame of the login, with the password as bytes; keep them at `DEBUG`.
+/// A provider is called by many connections at once, and keeps what is expensive to get. Its future may be dropped.
+/// It must not block its thread, which renews leases too: read files by `tokio::fs`. Where a server locks a user
+/// after failed logins (`FAILED_LOGIN_ATTEMPTS` of MySQL), let the provider know the new password before the old one
+/// is refused. Its error becomes the source of the store's error, and must not contain a secret. Neither credentials
+/// nor providers show anything in `Debug`. The client library of `RabbitMQ` does: the targets of `lapin` at level
+/// `TRACE` log the frame of the login, with the password as bytes; keep them at `DEBUG`.
 ///
 /// ```no_run
 /// # #[cfg(feature = "redis")]

@@ -43,11 +43,6 @@ impl Credentials {
         self
     }
 
-    /// Compared without a `PartialEq` that is public.
-    fn is(&self, other: &Self) -> bool {
-        (&self.user, &self.password) == (&other.user, &other.password)
-    }
-
     pub(crate) fn into_parts(self) -> (Option<String>, String) {
         (self.user, self.password)
     }
@@ -101,7 +96,7 @@ impl CredentialsProvider {
         match connect(first.clone()).await {
             Err(error) if is_refused(&error) => {
                 let next = self.credentials(connect_timeout).await?;
-                if next.is(&first) {
+                if (&next.user, &next.password) == (&first.user, &first.password) {
                     return Ok(Err(error));
                 }
                 Ok(connect(next).await)

@@ -386,9 +386,6 @@ impl<B: SqlDriver> ConnectionPool<B> {
 
     /// Whether a statement in a transaction of a caller has a name.
     ///
-
-    /// Whether a statement in a transaction of a caller has a name.
-    ///
     /// The options of its connection are not known; as a rule they are those of the store.
     pub(crate) fn names_on(&self, conn: &Conn<B>) -> bool {
         !self.unnamed || B::keeps_statements(conn)
