@@ -1,5 +1,6 @@
 //! What holds of every broker.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -165,21 +166,16 @@ async fn a_restart_repeats_no_body<B: Broker>() {
     assert_eq!(broker.dead_letters().await, []);
 }
 
-/// A firewall has forgotten the connection, whose bytes vanish. Finds an adapter without a time-out of its own for that.
+/// A firewall has forgotten the connections, whose bytes vanish. Finds an adapter without a time-out of its own for that.
 async fn a_silent_connection_is_made_anew<B: Broker>() {
     let broker = B::shared().await;
-    let url = broker.url();
-    let (_, server) = url.split_once("127.0.0.1:").unwrap();
-    let port: String = server.chars().take_while(char::is_ascii_digit).collect();
-    let server = format!("127.0.0.1:{port}");
-    let proxy = TcpProxy::start(server.parse().unwrap());
-    let url = url.replace(&server, &proxy.addr().to_string());
+    let (proxies, url) = behind_proxies(&broker.url());
     let mut source = B::source(&url, LEASE).await.unwrap();
     broker.send(&ids([1])).await;
     let first = next(&mut source).await;
     first.settle(Verdict::Acknowledge).await.unwrap();
     until_settled(&broker).await;
-    proxy.forget_live();
+    proxies.iter().for_each(TcpProxy::forget_live);
     broker.send(&ids([2])).await;
     let start = std::time::Instant::now();
     let second = next(&mut source).await;
@@ -187,6 +183,25 @@ async fn a_silent_connection_is_made_anew<B: Broker>() {
     assert_eq!(second.id().as_deref(), Some("m-2"));
     second.settle(Verdict::Acknowledge).await.unwrap();
     until_settled(&broker).await;
+}
+
+/// A proxy in front of each server of a URL, and the URL that leads to them, as what the servers announce does.
+fn behind_proxies(url: &str) -> (Vec<TcpProxy>, String) {
+    const LOOPBACK: &str = "127.0.0.1:";
+    let servers = url.split(LOOPBACK).skip(1).map(|server| {
+        let port: String = server.chars().take_while(char::is_ascii_digit).collect();
+        let server: SocketAddr = format!("{LOOPBACK}{port}").parse().unwrap();
+        (server, TcpProxy::start(server))
+    });
+    let servers: Vec<_> = servers.collect();
+    let mut url = url.to_owned();
+    for (server, proxy) in &servers {
+        for (_, every) in &servers {
+            every.announce(*server, proxy.addr());
+        }
+        url = url.replace(&server.to_string(), &proxy.addr().to_string());
+    }
+    (servers.into_iter().map(|(_, proxy)| proxy).collect(), url)
 }
 
 /// A module for each broker with a test for each rule.
@@ -239,4 +254,7 @@ rules!(
     a_connection_that_falls_silent_is_made_anew = a_silent_connection_is_made_anew
 );
 #[cfg(feature = "kafka")]
-rules!(kafka: idem_tests::brokers::Kafka);
+rules!(
+    kafka: idem_tests::brokers::Kafka,
+    a_connection_that_falls_silent_is_made_anew = a_silent_connection_is_made_anew
+);

@@ -1,13 +1,14 @@
 //! A password that changes while it is in use.
 
 use std::convert::Infallible;
-use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::{fmt, io, str, thread};
 
 use idem_harness::RedisServer;
 use idem_runtime::credentials::{Credentials, CredentialsProvider};
 use tokio::task::JoinSet;
+use tracing_subscriber::filter::LevelFilter;
 
 use crate::shop::PASSWORD;
 
@@ -36,8 +37,33 @@ const LATE: usize = 3;
 /// Calls that are made while it changes.
 const BESIDE: usize = 19;
 
+/// The first line with the password that the libraries of this process logged.
+static LOGGED: Mutex<Option<String>> = Mutex::new(None);
+
+/// Reads the log of this process, of `tracing` and `log`, at all levels.
+struct Log;
+
+impl io::Write for Log {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = str::from_utf8(line).unwrap_or_default();
+        if text.contains(PASSWORD) {
+            let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
+            logged.get_or_insert(text.to_owned());
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The current password of a user, and the provider of it. Clones share both.
-#[derive(Clone, Default)]
+///
+/// # Panics
+///
+/// When the last one is dropped, if a library has logged the password.
+#[derive(Clone)]
 pub struct ChangingSecret(Arc<Inner>);
 
 #[derive(Default)]
@@ -47,6 +73,28 @@ struct Inner {
     provided: AtomicUsize,
     /// The calls that are [`LATE`] still.
     late: AtomicUsize,
+}
+
+impl Default for ChangingSecret {
+    fn default() -> Self {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            let log = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE);
+            log.with_writer(|| Log).init();
+        });
+        Self(Arc::default())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(line) = &*logged
+            && !thread::panicking()
+        {
+            panic!("the password was logged: {line}");
+        }
+    }
 }
 
 impl ChangingSecret {

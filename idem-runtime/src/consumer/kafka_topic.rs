@@ -134,7 +134,8 @@ impl KafkaTopic {
     /// `enable.auto.commit`, `enable.auto.offset.store` and `acks` are not to be set.
     ///
     /// A silent connection, such as one that a firewall has forgotten, is made anew after `socket.timeout.ms`, by default
-    /// 60 s.
+    /// 10 s: the 60 s of librdkafka are longer than a session (`session.timeout.ms`), so that the group would give the
+    /// member's partitions away.
     ///
     /// TLS and SASL/SCRAM need OpenSSL: add the crate `rdkafka`, in the version of this crate, with its feature `ssl`.
     ///
@@ -155,6 +156,7 @@ impl KafkaTopic {
                 .map(|(name, value)| (name.into(), value.into())),
         );
         common.set("bootstrap.servers", brokers);
+        default_to(&mut common, "socket.timeout.ms", "10000");
         let mut config = common.clone();
         let first = FirstOffset::new(config.get("auto.offset.reset"))?;
         config.set("auto.offset.reset", "error");

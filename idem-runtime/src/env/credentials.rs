@@ -169,3 +169,33 @@ impl Error for ProviderError {
         self.source.as_ref().map(|source| &**source as _)
     }
 }
+
+#[cfg(all(test, any(feature = "_server", feature = "rabbitmq")))]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// The passwords that a server that refuses each got from a provider of these.
+    async fn refused(passwords: [&'static str; 2]) -> Vec<String> {
+        let (rest, sent) = (Mutex::new(passwords.into_iter()), Mutex::new(Vec::new()));
+        let provider = CredentialsProvider::from(move || {
+            let next = rest.lock().unwrap().next();
+            async move { Ok::<_, Infallible>(Credentials::new(next.unwrap())) }
+        });
+        let connect = async |credentials: Credentials| {
+            sent.lock().unwrap().push(credentials.password);
+            Err::<(), _>("refused")
+        };
+        let connected = provider.log_in(Duration::from_secs(1), connect, |_| true);
+        assert_eq!(connected.await.unwrap(), Err("refused"));
+        sent.into_inner().unwrap()
+    }
+
+    #[tokio::test]
+    async fn refused_credentials_are_not_sent_again_unless_they_have_changed() {
+        assert_eq!(refused(["old", "old"]).await, ["old"]);
+        assert_eq!(refused(["old", "new"]).await, ["old", "new"]);
+    }
+}

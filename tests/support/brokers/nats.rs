@@ -30,14 +30,14 @@ impl Nats {
     /// A connection.
     pub async fn client(&self) -> jetstream::Context {
         let server: ServerAddr = self.0.url().parse().expect("a URL of a server");
-        // The client leaves out the login of a URL.
+        // The client leaves out the login of a URL, and logs it.
         let options = match (server.username(), server.password()) {
             (Some(user), Some(password)) => {
                 ConnectOptions::with_user_and_password(user.to_owned(), password.to_owned())
             }
             _ => ConnectOptions::new(),
         };
-        let client = options.connect(server).await;
+        let client = options.connect(self.0.addr().to_string()).await;
         jetstream::new(client.expect("the server is up"))
     }
 

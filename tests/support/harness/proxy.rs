@@ -51,6 +51,8 @@ struct State {
     stats: ProxyStats,
     /// Bytes whose occurrence in a request drops its reply.
     traps: Vec<Vec<u8>>,
+    /// What replies say, and what the client reads in its place, of the same length.
+    announced: Vec<(Vec<u8>, Vec<u8>)>,
     black_hole: bool,
     /// Peers on the other side of a partition.
     apart: HashMap<IpAddr, Partition>,
@@ -171,6 +173,18 @@ impl TcpProxy {
     /// the name of a command or a key. Only data that arrives in one piece is searched.
     pub fn drop_next_reply_to(&self, bytes: impl AsRef<[u8]>) {
         self.shared.lock().traps.push(bytes.as_ref().to_vec());
+    }
+
+    /// Replaces a server's address in the replies of Kafka's brokers, which tell clients where to connect: the text of
+    /// the IP address, and the port in four bytes. Only data that arrives in one piece is searched.
+    pub fn announce(&self, server: SocketAddr, in_its_place: SocketAddr) {
+        let of = |addr: SocketAddr| {
+            let mut bytes = addr.ip().to_string().into_bytes();
+            bytes.extend(u32::from(addr.port()).to_be_bytes());
+            bytes
+        };
+        let announced = (of(server), of(in_its_place));
+        self.shared.lock().announced.push(announced);
     }
 
     /// Delays every reply by at least `delay`; zero ends it.
@@ -302,6 +316,7 @@ impl Shared {
                 let pass = state.passes(id, length);
                 if pass {
                     state.stats.returned_bytes += length;
+                    state.announce(&mut buffer[..length]);
                 }
                 self.changed.notify_all();
                 pass.then_some(state.delay)
@@ -364,6 +379,16 @@ impl State {
         if let (Some(trap), Some(link)) = (sprung, self.links.get_mut(&id)) {
             self.traps.remove(trap);
             link.doomed = true;
+        }
+    }
+
+    fn announce(&self, reply: &mut [u8]) {
+        for (server, in_its_place) in &self.announced {
+            for at in 0..reply.len().saturating_sub(server.len() - 1) {
+                if reply[at..].starts_with(server) {
+                    reply[at..at + server.len()].copy_from_slice(in_its_place);
+                }
+            }
         }
     }
 
