@@ -141,9 +141,10 @@ impl Store for MapStore {
         owner: &'a Owner,
         remains: Remains,
         journal: &'a Journal,
+        seen: Option<&'a Journal>,
     ) -> StoreFuture<'a, ReleaseReply> {
         let decide = |current: Option<Current<'_>>, _| {
-            let (reply, write) = release_with_journal(current, *owner, remains, journal);
+            let (reply, write) = release_with_journal(current, *owner, remains, journal, seen);
             let write = current.zip(write).map(|(there, record)| {
                 let shortened = released_life(&there.record.header, remains);
                 (record, shortened.unwrap_or(there.left))

@@ -206,12 +206,13 @@ impl Store for ZooKeeperStore {
         owner: &'a Owner,
         remains: Remains,
         journal: &'a Journal,
+        seen: Option<&'a Journal>,
     ) -> StoreFuture<'a, ReleaseReply> {
         if let Err(error) = check_size(HEADER + journal.as_bytes().len()) {
             return StoreFuture::ready(Err(error));
         }
         let decide = move |current: Option<Current<'_>>, _| {
-            let (reply, write) = release_with_journal(current, *owner, remains, journal);
+            let (reply, write) = release_with_journal(current, *owner, remains, journal, seen);
             let write = current.zip(write).map(|(current, record)| {
                 let life = released_life(&current.record.header, remains);
                 Write::record(&record).living_for(life.unwrap_or(current.left))

@@ -69,7 +69,9 @@ pub use record::FOREVER;
 pub mod admin {
     pub use crate::lifecycle::entries::{Entries, EntryPage};
     pub use crate::lifecycle::inspect::{Entry, EntryState, RecordedStep, StepState};
-    pub use crate::record::{Attempt, AttemptEnd, Process};
+    pub use crate::record::{
+        Attempt, AttemptEnd, HistoryEvent, OperatorAct, OperatorVerb, Process,
+    };
     pub use crate::store::listing::EntryFilter;
 }
 

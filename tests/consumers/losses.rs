@@ -110,6 +110,25 @@ async fn a_kafka_cluster_that_is_away_is_lost_and_regained() {
     a_broker_that_is_away::<Kafka>(|it| it.cluster.take_down(), |it| it.cluster.bring_up()).await;
 }
 
+/// Finds a gauge of lost brokers that counts a consumer that has stopped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consumer_that_stops_while_its_broker_is_away_leaves_it() {
+    let broker = RedisStreams::start().await;
+    let observed = Observed::run(source(&broker).await);
+    let events = observed.events.clone();
+    events.wait_for("consuming ", 1).await;
+    block_in_place(|| broker.0.kill());
+    events.wait_for("broker lost: ", 1).await;
+    observed.clock.advance(Duration::from_secs(7));
+    observed.end().await.unwrap();
+    assert_eq!(
+        events.count("broker left after 7s"),
+        1,
+        "{:?}",
+        events.all()
+    );
+}
+
 /// Finds a source that ends with an error, or goes elsewhere, and leaves the observer out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_subscription_that_is_gone_is_lost_with_where_the_consumer_continues() {

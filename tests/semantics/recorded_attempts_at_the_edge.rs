@@ -88,7 +88,7 @@ async fn a_reset_drops_steps_that_cannot_be_read(fixture: Fixture) {
     let charge = Runs::default();
     with_unreadable_steps(&fixture, &charge).await;
     let entry = fixture.pay().entry().await.unwrap().unwrap();
-    entry.reset().await.unwrap();
+    entry.reset_with_steps().await.unwrap();
     let answer = fixture.pay().run(|_| counted("charge", &charge));
     assert_eq!(answer.await, receipt(2));
 }

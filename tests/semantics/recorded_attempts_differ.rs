@@ -316,7 +316,9 @@ impl Subject {
                     .unwrap_or_default();
                 let journal = Journal::new(brought(brings, &has).into());
                 let (by, of) = (owner(by), remains(of));
-                let reply = self.store.release_with_journal(key, &by, of, &journal);
+                let reply = self
+                    .store
+                    .release_with_journal(key, &by, of, &journal, None);
                 format!("{:?}", reply.await.unwrap())
             }
             Do::Complete {

@@ -21,6 +21,7 @@ on_every_store![
     an_unfinished_step_runs_again,
     an_unfinished_step_that_runs_once_is_unknown,
     an_unknown_outcome_stays_unknown_after_its_reset_keeps_the_steps,
+    a_step_that_did_not_happen_runs_after_the_reset_without_it,
     a_step_that_runs_once_may_run_again_after_a_system_error,
     a_step_in_another_task_ends_the_call_as_well,
     an_unfinished_step_with_a_hook_is_asked_about,
@@ -377,7 +378,7 @@ async fn an_unfinished_step_that_runs_once_is_unknown(fixture: Fixture) {
         .await
         .unwrap()
         .unwrap();
-    entry.reset().await.unwrap();
+    entry.reset_with_steps().await.unwrap();
     let mail = Runs::default();
     let answer = fixture.pay_far().run(|_| counted("mail", &mail).once());
     assert_eq!(answer.await, receipt(1));
@@ -391,8 +392,28 @@ async fn an_unknown_outcome_stays_unknown_after_its_reset_keeps_the_steps(fixtur
     };
     again().await;
     let entry = fixture.pay().entry().await.unwrap().unwrap();
-    entry.reset_keeping_steps().await.unwrap();
+    entry.reset().await.unwrap();
     again().await;
+}
+
+/// Finds a reset that takes a finished step away with the unknown one, or that leaves the record as it was.
+async fn a_step_that_did_not_happen_runs_after_the_reset_without_it(fixture: Fixture) {
+    let runs = [Runs::default(), Runs::default()];
+    let first = fixture.pay_far().run(|_| async {
+        counted("mail", &runs[0]).await?;
+        step("charge", async |_| Err(PayError::TimedOut) as Answer).await
+    });
+    assert_eq!(first.await, Err(PayError::TimedOut));
+    let entry = async || fixture.pay().entry().await.unwrap().unwrap();
+    let missing = entry().await.reset_without("ship").await.unwrap_err();
+    assert_eq!(*missing.kind(), ErrorKind::InvalidStep);
+    entry().await.reset_without("charge").await.unwrap();
+    let again = fixture.pay_far().run(|_| async {
+        counted("mail", &runs[0]).await?;
+        counted("charge", &runs[1]).await
+    });
+    assert_eq!(again.await, receipt(1));
+    assert_eq!(counts(&runs), [1, 1]);
 }
 
 async fn a_step_that_runs_once_may_run_again_after_a_system_error(fixture: Fixture) {

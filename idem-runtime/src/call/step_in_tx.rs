@@ -77,7 +77,7 @@ use crate::store::sql::{SqlTransaction, TransactionalStore};
 ///
 /// The result is in a record of its own, under the operation `<operation>/<step>`, not in the journal of the call:
 /// [`Entry::steps`](crate::admin::Entry::steps) does not show it. [`Entry::reset`](crate::admin::Entry::reset) of the
-/// call forgets it; `reset_keeping_steps` keeps it. It is kept for the time that the record of the call is retained, and
+/// call keeps it; `reset_with_steps` forgets it. It is kept for the time that the record of the call is retained, and
 /// `max_run` and a lease.
 ///
 /// It takes a round trip for the renewal of the lease, and two in the transaction; with

@@ -374,11 +374,13 @@ impl Forward for Faulty {
         owner: &'a Owner,
         remains: Remains,
         journal: &'a Journal,
+        seen: Option<&'a Journal>,
     ) -> StoreFuture<'a, ReleaseReply> {
         self.run(StoreOperation::Release, Some(*owner), move |store| {
-            let (key, owner, journal) = (key.clone(), *owner, journal.clone());
+            let (key, owner) = (key.clone(), *owner);
+            let (journal, seen) = (journal.clone(), seen.cloned());
             StoreFuture::pending(async move {
-                (store.release_with_journal(&key, &owner, remains, &journal)).await
+                (store.release_with_journal(&key, &owner, remains, &journal, seen.as_ref())).await
             })
         })
     }

@@ -29,6 +29,7 @@ cases! {
     18 a_release_writes_the_journal_that_it_brings: transport,
     18 a_release_keeps_the_request_of_a_journal,
     2 a_release_by_another_owner_writes_no_journal,
+    2 a_release_by_an_operator_takes_nothing_that_was_appended_since,
     18 a_journal_is_kept_by_a_renewal,
     18 a_journal_is_kept_by_a_claim_that_is_sent_again,
     18 a_journal_is_kept_while_its_outcome_is_unknown,
@@ -228,6 +229,42 @@ async fn a_release_by_another_owner_writes_no_journal(p: Probe) {
     claim_with(&p, ONE).await;
     let superseded = p.release_with_journal(B, Remains::Request, TWO).await;
     assert_eq!(superseded, ReleaseReply::Superseded);
+    assert_eq!(stored(&p).await, ONE);
+}
+
+/// Finds a store in which the last step of a living process is lost to the operator who ended its claim.
+async fn a_release_by_an_operator_takes_nothing_that_was_appended_since(p: Probe) {
+    journals!(p);
+    let long = [TWO, b"by hand"].concat();
+    for (n, (seen, is_it)) in [(&b""[..], false), (ONE, false), (&long, false), (TWO, true)]
+        .into_iter()
+        .enumerate()
+    {
+        let p = p.at(n);
+        claim_with(&p, TWO).await;
+        let released = p.release_as_seen(A, seen, &long).await;
+        if is_it {
+            assert_eq!(
+                (released, stored(&p).await),
+                (RELEASED, long.clone().into())
+            );
+            assert_eq!(p.header().await.attempts, 1);
+            // Sent again, after its reply was lost.
+            assert_eq!(p.release_as_seen(A, seen, &long).await, RELEASED);
+        } else {
+            assert_eq!(
+                (released, stored(&p).await),
+                (ReleaseReply::Superseded, TWO.into())
+            );
+        }
+    }
+    let p = p.at(9);
+    p.take(&request_by(A)).await;
+    assert_eq!(
+        p.release_as_seen(A, ONE, &long).await,
+        ReleaseReply::Superseded
+    );
+    assert_eq!(p.release_as_seen(A, b"", ONE).await, RELEASED);
     assert_eq!(stored(&p).await, ONE);
 }
 

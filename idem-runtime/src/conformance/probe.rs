@@ -369,7 +369,21 @@ impl Probe {
     ) -> ReleaseReply {
         let journal = Journal::new(Bytes::copy_from_slice(journal));
         let store = &self.store;
-        let reply = store.release_with_journal(&self.key, &owner, remains, &journal);
+        let reply = store.release_with_journal(&self.key, &owner, remains, &journal, None);
+        ok("release", reply.await)
+    }
+
+    /// A release by an operator, who has seen this journal.
+    pub(super) async fn release_as_seen(
+        &self,
+        owner: Owner,
+        seen: &[u8],
+        journal: &[u8],
+    ) -> ReleaseReply {
+        let [seen, journal] =
+            [seen, journal].map(|bytes| Journal::new(Bytes::copy_from_slice(bytes)));
+        let (store, remains) = (&self.store, Remains::Attempt);
+        let reply = store.release_with_journal(&self.key, &owner, remains, &journal, Some(&seen));
         ok("release", reply.await)
     }
 

@@ -1,6 +1,8 @@
 //! The `tracing` span of a call; nothing without the feature `tracing`.
 
 use std::future::Future;
+#[cfg(feature = "tracing")]
+use std::time::Duration;
 
 #[cfg(feature = "tracing")]
 use tracing::{Instrument as _, Span};
@@ -91,13 +93,19 @@ impl CallSpan {
             ("idem.waited_ms", end.waited),
         ] {
             if let Some(time) = time {
-                span.record(field, time.as_secs_f64() * 1e3);
+                span.record(field, millis(time));
             }
         }
         if is_failure(end.outcome) {
             span.record("otel.status_code", "ERROR");
         }
     }
+}
+
+/// Milliseconds with three decimals: more are noise in a log.
+#[cfg(feature = "tracing")]
+pub(super) fn millis(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
 /// Whether a person should look at the span: a trace with it is marked as failed.

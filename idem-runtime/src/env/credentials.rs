@@ -170,7 +170,8 @@ impl Error for ProviderError {
     }
 }
 
-#[cfg(all(test, any(feature = "_server", feature = "rabbitmq")))]
+#[cfg(test)]
+#[cfg(any(feature = "_server", feature = "rabbitmq"))]
 mod tests {
     use std::convert::Infallible;
     use std::sync::Mutex;

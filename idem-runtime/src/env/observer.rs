@@ -309,11 +309,15 @@ pub(super) fn contained(observer: &(impl Observer + ?Sized), event: &Event<'_>) 
 
 /// The default observer: reports critical events on standard error.
 ///
-/// It writes a line for each event that must not go unseen (an answer that is not stored, a lost lease, a record that
+/// It writes a line for each event that must not go unseen (an answer that is not stored, an unknown outcome, a lost lease, a record that
 /// cannot be read, a warning of the store, a step of its server's clock, one of two layers that fails, a dead letter, a
 /// broker that is lost or regained, a lost subscription, a skipped message), and is silent about everything else.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StderrObserver;
+
+/// What an operator does about an outcome that nobody knows.
+pub(super) const UNKNOWN_NEXT: &str = "find out at the other party whether the effect happened, and settle the record: `idem resolve` or `idem reset`; \
+     until then calls are refused, or run the reconcile hook";
 
 impl Observer for StderrObserver {
     fn observe(&self, event: &Event<'_>) {
@@ -323,6 +327,10 @@ impl Observer for StderrObserver {
             kind,
         } = event;
         let line = match kind {
+            EventKind::Completed {
+                outcome: OutcomeKind::Unknown,
+                ..
+            } => format!("idem: `{operation}`: the outcome is unknown: {UNKNOWN_NEXT}"),
             EventKind::Unsaved { reason } => {
                 format!("idem: `{operation}`: an answer was returned but not stored: {reason}")
             }

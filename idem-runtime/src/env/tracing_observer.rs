@@ -1,8 +1,10 @@
 //! Events of an engine as `tracing` events, in the spans of its calls.
 
-use super::observer::{Event, EventKind, Observer};
+use super::call_span::millis;
+use super::observer::{Event, EventKind, Observer, UNKNOWN_NEXT};
 use crate::error::{Error, ErrorKind};
 use crate::outcome::reconciled::Reconciled;
+use crate::record::OutcomeKind;
 
 /// The observer that makes each call a `tracing` span, and each event of the engine a `tracing` event.
 ///
@@ -59,11 +61,15 @@ impl Observer for TracingObserver {
                 DEBUG,
                 "replayed",
                 outcome = ?outcome,
-                age_ms = age.as_secs_f64() * 1e3,
+                age_ms = millis(*age),
                 waited,
                 local
             ),
             EventKind::Refused { error } => refused(event, error),
+            EventKind::Completed {
+                outcome: outcome @ OutcomeKind::Unknown,
+                late,
+            } => emit!(event, WARN, "completed", outcome = ?outcome, late, next = UNKNOWN_NEXT),
             EventKind::Completed { outcome, late } => {
                 emit!(event, DEBUG, "completed", outcome = ?outcome, late);
             }
@@ -91,32 +97,18 @@ impl Observer for TracingObserver {
             EventKind::Degraded { reason } => emit!(event, WARN, "degraded", reason),
             EventKind::Restored => emit!(event, INFO, "restored"),
             EventKind::FormerDigestKey => emit!(event, DEBUG, "former digest key"),
-            EventKind::ClockStepped { by, forward } => emit!(
-                event,
-                WARN,
-                "clock stepped",
-                by_ms = by.as_secs_f64() * 1e3,
-                forward
-            ),
+            EventKind::ClockStepped { by, forward } => {
+                emit!(event, WARN, "clock stepped", by_ms = millis(*by), forward);
+            }
             EventKind::DeadLetter { reason } => emit!(event, WARN, "dead letter", reason),
             EventKind::Unsettled { reason } => emit!(event, WARN, "unsettled", reason),
             EventKind::Consuming { subscription } => emit!(event, INFO, "consuming", subscription),
             EventKind::BrokerLost { reason } => emit!(event, WARN, "broker lost", reason),
             EventKind::BrokerLeft { after } => {
-                emit!(
-                    event,
-                    WARN,
-                    "broker left",
-                    after_ms = after.as_secs_f64() * 1e3
-                );
+                emit!(event, WARN, "broker left", after_ms = millis(*after));
             }
             EventKind::BrokerRegained { after } => {
-                emit!(
-                    event,
-                    INFO,
-                    "broker regained",
-                    after_ms = after.as_secs_f64() * 1e3
-                );
+                emit!(event, INFO, "broker regained", after_ms = millis(*after));
             }
             EventKind::SubscriptionLost {
                 subscription,

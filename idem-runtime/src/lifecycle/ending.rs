@@ -567,7 +567,7 @@ impl HeldClaim {
             let reply = if journal.is_empty() && !replaces {
                 store.release(key, &owner, remains)
             } else {
-                store.release_with_journal(key, &owner, remains, &journal)
+                store.release_with_journal(key, &owner, remains, &journal, None)
             };
             let reply = {
                 let reply = pin!(reply);

@@ -27,12 +27,12 @@ use crate::lifecycle::core::Core;
 use crate::outcome::codec::{Encoded, Replay};
 use crate::outcome::stored::StoredAnswer;
 use crate::policy::EffectivePolicy;
-use crate::record::journal::EntryKind;
+use crate::record::journal::{EntryKind, JournalEntry};
 use crate::record::label::KeyLabel;
 use crate::record::transition::{RELEASED_AT_LEAST, ReleaseReply, Remains, ResolveReply};
 use crate::record::{
-    AnswerTypes, Attempt, AttemptEnd, Fence, HEADER, Header, Journal, JournalKind, OutcomeKind,
-    Owner, Process, Record, State,
+    AnswerTypes, Attempt, AttemptEnd, Fence, HEADER, Header, HistoryEvent, Journal, JournalKind,
+    OperatorAct, OperatorVerb, OutcomeKind, Owner, Process, Record, State,
 };
 use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreFuture};
 
@@ -44,7 +44,9 @@ use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreF
 ///
 /// Once it is known what happened to an [unknown](EntryState::Unknown) or [abandoned](EntryState::Abandoned) call, an
 /// operator settles it with [`resolve`](Self::resolve), [`resolve_error`](Self::resolve_error) or
-/// [`reset`](Self::reset). They change the record only if it is still the one that is shown here.
+/// [`reset`](Self::reset). They change the record only if it is still the one that is shown here. The record remembers
+/// each change: [`history`](Self::history), with the name of the operator and the reason that
+/// [`signed`](Self::signed) adds.
 ///
 /// # The type of an answer
 ///
@@ -108,6 +110,8 @@ pub struct Entry {
     left: Duration,
     /// Whether it is of a listing, which reads headers alone.
     listed: bool,
+    /// The name of the operator who changes it, and the reason.
+    signature: (String, String),
     /// How the HTTP layer that made this entry stores a response.
     #[cfg(feature = "http")]
     pub(crate) rules: Option<Arc<dyn Any + Send + Sync>>,
@@ -201,6 +205,22 @@ impl Entry {
     #[must_use]
     pub fn recorded_attempts(&self) -> Vec<Attempt> {
         Attempt::all_of(&self.record.journal())
+    }
+
+    /// What has happened to the record, from first to last: attempts that have ended, and acts of operators; at most 16.
+    ///
+    /// Empty where [`recorded_attempts`](Self::recorded_attempts) is, unless an operator has changed the record. A
+    /// [purge](Self::expire) is remembered if a call follows it within 10 seconds.
+    #[must_use]
+    pub fn history(&self) -> Vec<HistoryEvent> {
+        HistoryEvent::all_of(&self.record.journal())
+    }
+
+    /// Adds to the next change the name of the operator, of at most 64 bytes, and the reason, of at most 256; longer ones
+    /// are cut. Both are stored in plain text, for [`history`](Self::history).
+    pub fn signed(mut self, operator: impl Into<String>, reason: impl Into<String>) -> Self {
+        self.signature = (operator.into(), reason.into());
+        self
     }
 
     /// The label of its key, which the caller chose: the attribute's [`label`](macro@crate::idempotent#label).
@@ -397,6 +417,7 @@ impl Entry {
                 | EntryKind::Origin
                 | EntryKind::Attempt
                 | EntryKind::Lapsed
+                | EntryKind::Act
                 | EntryKind::Label => {
                     continue;
                 }
@@ -411,11 +432,11 @@ impl Entry {
         steps.into_iter().map(|(_, recorded)| recorded).collect()
     }
 
-    /// Resets the record, an answer included.
+    /// Resets the record, an answer included, and keeps its [steps](crate::step()).
     ///
-    /// The next call runs the body, and counts as the first attempt. **If the effect had happened, it happens again.**
-    ///
-    /// Its steps are forgotten; [`reset_keeping_steps`](Self::reset_keeping_steps) keeps them.
+    /// The next call runs the body, and counts as the first attempt. **If the effect had happened, it happens again.** The
+    /// body gets the results of finished steps, and runs the others. A step whose outcome is unknown stays so: only its
+    /// `reconcile`, [`reset_without`](Self::reset_without) or [`reset_with_steps`](Self::reset_with_steps) lets it run.
     ///
     /// The request is kept: other arguments are a mismatch as before. The types of the answers are not: the next call
     /// may be of a corrected function. If an earlier body is still alive and succeeds before the next call, its answer
@@ -429,39 +450,13 @@ impl Entry {
     ///
     /// As [`resolve`](Self::resolve).
     pub async fn reset(self) -> Result<(), Error> {
-        let attempts = self.attempts_with_answer(&self.record.journal().attempts());
-        self.reset_to(&attempts).await
+        let journal = self.changed(&self.journal().await?, OperatorVerb::Reset, "");
+        self.reset_to(&journal).await
     }
 
-    /// The remembered attempts, and the one that answered, which has written nothing if it was the first.
-    fn attempts_with_answer(&self, journal: &Journal) -> Journal {
-        let header = &self.record.header;
-        let end = match self.state() {
-            EntryState::Answered(OutcomeKind::Error) => AttemptEnd::BusinessError,
-            EntryState::Answered(_) => AttemptEnd::Value,
-            EntryState::NotStored => AttemptEnd::NotStored,
-            _ => return journal.clone(),
-        };
-        let is_remembered = !header.journal.is_none() || !journal.is_empty();
-        if self.is_by_hand() || is_remembered || header.owner.process().is_none() {
-            return journal.clone();
-        }
-        let now = self.core.clock.calendar();
-        let attempt = Attempt {
-            owner: header.owner,
-            fence: header.fence,
-            number: header.attempts,
-            end,
-            ended: now.checked_sub(self.age()).unwrap_or(now),
-            instance: String::new(),
-        };
-        journal.with(&attempt.entry())
-    }
-
-    /// Resets the record, and keeps its [steps](crate::step()).
+    /// Resets the record, and all of its steps.
     ///
-    /// The next call runs the body, which gets the results of finished steps and runs the others. A step whose outcome
-    /// is unknown stays so: only its `reconcile`, or [`reset`](Self::reset), lets it run.
+    /// As [`reset`](Self::reset), but the body runs all of its steps.
     ///
     /// # Errors
     ///
@@ -470,23 +465,123 @@ impl Entry {
     /// # Cancel safety
     ///
     /// As [`resolve`](Self::resolve).
-    pub async fn reset_keeping_steps(self) -> Result<(), Error> {
-        let mut journal = self.record.journal();
-        if !self.record.header.journal.is_none() && journal.is_empty() {
-            // A listing has headers alone.
-            let (core, key) = (&self.core, &self.key);
-            let read = core
-                .patiently(key.operation(), || core.store.read(key))
-                .await?;
-            journal = match read {
-                ReadReply::Found { record, .. } if record.header == self.record.header => {
-                    record.journal()
-                }
-                _ => return Err(Error::new(ErrorKind::Changed, key.operation().clone())),
-            };
-        }
-        let journal = self.attempts_with_answer(&journal);
+    pub async fn reset_with_steps(self) -> Result<(), Error> {
+        let journal = self.journal().await?.attempts();
+        let journal = self.changed(&journal, OperatorVerb::ResetWithSteps, "");
         self.reset_to(&journal).await
+    }
+
+    /// Resets the record, and the steps of this name, which did not happen.
+    ///
+    /// For a step whose outcome was unknown. As [`reset`](Self::reset), but the next call runs this step. `step` is the
+    /// first part of its name, as [`steps`](Self::steps) shows it. **If the step had its effect, it happens again.**
+    ///
+    /// # Errors
+    ///
+    /// As [`reset`](Self::reset); [`ErrorKind::InvalidStep`](crate::ErrorKind::InvalidStep) if the record has no such
+    /// step: nothing has changed.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`resolve`](Self::resolve).
+    pub async fn reset_without(self, step: &str) -> Result<(), Error> {
+        let journal = self.journal().await?;
+        let is_named = |entry: &JournalEntry| {
+            (entry.kind.is_end() || entry.kind == EntryKind::Begun) && entry.label == step
+        };
+        let named = journal.entries().map_while(Result::ok).filter(is_named);
+        let without = named.fold(journal.clone(), |journal, entry| {
+            journal.with(&JournalEntry {
+                kind: EntryKind::Void,
+                schema: 0,
+                body: Bytes::new(),
+                ..entry
+            })
+        });
+        if without == journal {
+            let error = Error::new(ErrorKind::InvalidStep, self.key.operation().clone());
+            return Err(error.detail("nothing was changed; the record has no step of this name"));
+        }
+        let journal = self.changed(&without.compacted(), OperatorVerb::Reset, step);
+        self.reset_to(&journal).await
+    }
+
+    /// The journal of the record, which a listing has not read.
+    async fn journal(&self) -> Result<Journal, Error> {
+        let journal = self.record.journal();
+        if self.record.header.journal.is_none() || !journal.is_empty() {
+            return Ok(journal);
+        }
+        let (core, key) = (&self.core, &self.key);
+        let read = core
+            .patiently(key.operation(), || core.store.read(key))
+            .await?;
+        match read {
+            ReadReply::Found { record, .. } if record.header == self.record.header => {
+                Ok(record.journal())
+            }
+            _ => Err(Error::new(ErrorKind::Changed, key.operation().clone())),
+        }
+    }
+
+    /// The journal after a change: with its last attempt, which may have written nothing, and the act.
+    fn changed(&self, journal: &Journal, verb: OperatorVerb, step: &str) -> Journal {
+        if !self.core.store.keeps_journals() {
+            return journal.clone();
+        }
+        let attempt = self.last_attempt(journal, verb);
+        let (operator, reason) = self.signature.clone();
+        let act = OperatorAct {
+            verb,
+            at: self.core.clock.calendar(),
+            operator,
+            reason,
+            step: step.to_owned(),
+        };
+        let with = attempt.map_or_else(|| journal.clone(), |it| journal.with(&it.entry()));
+        let with = with.with(&act.entry());
+        // One that the store would not read again is not written.
+        let most = self.core.store.max_record_bytes();
+        let fits = most.is_none_or(|most| HEADER + with.as_bytes().len() <= most);
+        if fits { with } else { journal.clone() }
+    }
+
+    /// The attempt that wrote the record, unless the journal remembers it.
+    ///
+    /// The first one that answers writes nothing, nor does one that has not ended.
+    fn last_attempt(&self, journal: &Journal, verb: OperatorVerb) -> Option<Attempt> {
+        let header = &self.record.header;
+        let (now, age) = (self.core.clock.calendar(), self.age());
+        let (end, age) = match self.state() {
+            EntryState::Answered(OutcomeKind::Error) => (AttemptEnd::BusinessError, age),
+            EntryState::Answered(_) => (AttemptEnd::Value, age),
+            EntryState::NotStored => (AttemptEnd::NotStored, age),
+            EntryState::Running { .. } | EntryState::Abandoned
+                if matches!(header.state, State::Pending { .. }) =>
+            {
+                let end = match verb {
+                    OperatorVerb::Release => AttemptEnd::ByOperator,
+                    _ => AttemptEnd::Lapsed,
+                };
+                (end, Duration::ZERO)
+            }
+            _ => return None,
+        };
+        let is_remembered = Attempt::all_of(journal)
+            .last()
+            .is_some_and(|last| last.fence == header.fence);
+        // An attempt without a process is not recorded.
+        if self.is_by_hand() || is_remembered || header.owner.process().is_none() {
+            return None;
+        }
+        Some(Attempt {
+            owner: header.owner,
+            fence: header.fence,
+            number: header.attempts,
+            end,
+            ended: now.checked_sub(age).unwrap_or(now),
+            instance: String::new(),
+        })
     }
 
     /// Ends the claim of a process that is gone, before its lease is over.
@@ -519,9 +614,16 @@ impl Entry {
         if !is_claim {
             return refused("nothing was changed; no claim is held or abandoned");
         }
+        let before = self.journal().await?;
+        let journal = self.changed(&before, OperatorVerb::Release, "");
         let reply = core
             .patiently(key.operation(), || {
-                core.store.release(key, &seen.owner, Remains::Attempt)
+                if core.store.keeps_journals() {
+                    let (owner, seen) = (&seen.owner, Some(&before));
+                    (core.store).release_with_journal(key, owner, Remains::Attempt, &journal, seen)
+                } else {
+                    core.store.release(key, &seen.owner, Remains::Attempt)
+                }
             })
             .await;
         core.flights.forget(key.digest());
@@ -549,13 +651,16 @@ impl Entry {
     ///
     /// As [`resolve`](Self::resolve).
     pub async fn expire(self) -> Result<(), Error> {
+        // What a listing has not read is not worth a request for each record.
+        let journal = self.changed(&self.record.journal().attempts(), OperatorVerb::Purge, "");
         let header = Header {
             retain: RELEASED_AT_LEAST,
             types: AnswerTypes::UNKNOWN,
+            journal: journal.kind(),
             ..self.header(State::Released, RELEASED_AT_LEAST)
         };
-        self.send(Bytes::copy_from_slice(&header.encode()), None)
-            .await
+        let record = [&header.encode()[..], journal.as_bytes()].concat();
+        self.send(record.into(), None).await
     }
 
     async fn reset_to(self, journal: &Journal) -> Result<(), Error> {
@@ -626,15 +731,17 @@ impl Entry {
                 ),
             );
         }
+        let verb = match outcome {
+            OutcomeKind::Error => OperatorVerb::ResolveError,
+            _ => OperatorVerb::Resolve,
+        };
+        let attempts = self.changed(&self.journal().await?.attempts(), verb, "");
         let retain = self.policy.life_of(outcome);
         let header = Header {
             fingerprint,
             ..self.header(State::Done { outcome, schema }, retain)
         };
-        let (attempts, max_bytes) = (
-            self.record.journal().attempts(),
-            self.core.store.max_record_bytes(),
-        );
+        let max_bytes = self.core.store.max_record_bytes();
         Record::append_attempts(&mut record, header, &attempts, max_bytes);
         self.send(record.into(), Some(outcome)).await
     }
@@ -708,6 +815,7 @@ impl Core {
                 record,
                 left,
                 listed: false,
+                signature: Default::default(),
                 #[cfg(feature = "http")]
                 rules: None,
             })),
@@ -728,6 +836,7 @@ impl Core {
             record: Record::new(listed.header, bytes),
             left: listed.left,
             listed: true,
+            signature: Default::default(),
             #[cfg(feature = "http")]
             rules: None,
         }

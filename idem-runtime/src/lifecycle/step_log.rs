@@ -96,7 +96,7 @@ impl StepLog {
                         log.origin = Some(entry.step);
                     }
                 }
-                Ok(entry) if entry.kind.is_attempt() => log.has_attempts = true,
+                Ok(entry) if entry.kind.is_history() => log.has_attempts = true,
                 Ok(entry) if !entry.kind.is_step() => {}
                 Ok(entry) if entry.kind == EntryKind::Void => {
                     log.earlier.remove(&entry.step);

@@ -169,6 +169,7 @@ impl Steps {
                 | EntryKind::Origin
                 | EntryKind::Attempt
                 | EntryKind::Lapsed
+                | EntryKind::Act
                 | EntryKind::Label,
                 _,
             ) => Ok(StepStart::Run(begins)),

@@ -47,12 +47,14 @@ pub enum AttemptEnd {
     /// Its lease lapsed, and another attempt claimed the key: its process crashed, was paused, or lost its connection, or
     /// its caller went away and `on_cancel` held the key.
     Lapsed,
+    /// An operator ended its claim.
+    ByOperator,
     /// An end that this version does not know.
     Other,
 }
 
 impl AttemptEnd {
-    const CODES: [(u32, Self); 9] = [
+    const CODES: [(u32, Self); 10] = [
         (1, Self::Value),
         (2, Self::BusinessError),
         (3, Self::SystemError),
@@ -62,6 +64,7 @@ impl AttemptEnd {
         (7, Self::Lapsed),
         (8, Self::Released),
         (9, Self::NotStored),
+        (10, Self::ByOperator),
     ];
 
     fn code(self) -> u32 {
@@ -87,6 +90,7 @@ impl AttemptEnd {
             Self::Unknown => "unknown",
             Self::Released => "released",
             Self::Lapsed => "lapsed",
+            Self::ByOperator => "ended-by-operator",
             Self::Other => "other",
         }
     }
@@ -128,6 +132,10 @@ impl AttemptEnd {
                 "its lease lapsed before it had ended: its process died, was paused or was cut off from the store for \
                  longer than the lease, its body ran for longer than `max_run`, or its caller went away \
                  (`on_cancel = hold`); the next call took the key over (promises 1 and 4)"
+            }
+            Self::ByOperator => {
+                "an operator ended its claim: the next call takes the key over (promise 4); if its process was alive, two \
+                 bodies ran"
             }
             Self::Other => "a later version of idem recorded its end",
         }
@@ -193,7 +201,7 @@ impl Attempt {
         }
     }
 
-    fn of(entry: JournalEntry) -> Option<Self> {
+    pub(super) fn of(entry: JournalEntry) -> Option<Self> {
         if !entry.kind.is_attempt() {
             return None;
         }

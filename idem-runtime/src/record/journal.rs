@@ -1,5 +1,5 @@
-//! The journal of a record: the steps that its attempts have begun and finished, the attempts that have ended, and the
-//! label of its key.
+//! The journal of a record: the steps that its attempts have begun and finished, the attempts that have ended, what
+//! operators did, and the label of its key.
 //!
 //! It follows the header of a record without an answer, whose layout byte is then [`LAYOUT_STEPS`](super::LAYOUT_STEPS), or
 //! without steps [`LAYOUT_ATTEMPTS`](super::LAYOUT_ATTEMPTS). Behind an answer, only attempts and label are kept.
@@ -9,7 +9,8 @@
 //!  0–3   bytes of the entry after this field             all numbers big-endian
 //!  4     kind: B begun, V begun without an effect, D value, E error, T finished without a kept value,
 //!        U unknown, X origin; a small letter: an entry that a version may ignore if it does not know it, and that
-//!        has nothing of the request: a attempt, l lapsed attempt, see `attempt`; k label of the key, see `label`
+//!        has nothing of the request: a attempt, l lapsed attempt, see `attempt`; o act of an operator, see
+//!        `operator_act`; k label of the key, see `label`
 //!  5–20  digest of the step's name; of X random bytes
 //! 21–26  time of the local calendar, milliseconds since 1970
 //! 27–30  schema of the value or error
@@ -26,7 +27,7 @@ use bytes::Bytes;
 use super::unreadable::{LAYOUT, LAYOUT_ATTEMPTS, LAYOUT_STEPS};
 use crate::identity::fingerprint::Fingerprint;
 
-/// So many attempts are remembered: the first, and the last ones.
+/// So many attempts and acts of operators are remembered: the first, and the last ones.
 pub(crate) const MAX_ATTEMPTS: usize = 16;
 
 /// The journal of a record, as its bytes.
@@ -172,7 +173,7 @@ impl Journal {
             let Some(end) = end.filter(|end| *end > at + LENGTH && *end <= self.0.len()) else {
                 return self;
             };
-            if EntryKind::of(self.0[at + LENGTH]).is_some_and(EntryKind::is_attempt) {
+            if EntryKind::of(self.0[at + LENGTH]).is_some_and(EntryKind::is_history) {
                 attempts.push(at..end);
             }
             at = end;
@@ -277,12 +278,14 @@ pub(crate) enum EntryKind {
     Attempt,
     /// No step: an attempt whose lease lapsed, and whose key another one has claimed.
     Lapsed,
+    /// No step: what an operator did.
+    Act,
     /// No step: the label of the key.
     Label,
 }
 
 impl EntryKind {
-    const ALL: [(u8, Self); 10] = [
+    const ALL: [(u8, Self); 11] = [
         (b'B', Self::Begun),
         (b'D', Self::Value),
         (b'E', Self::Error),
@@ -293,6 +296,7 @@ impl EntryKind {
         (b'a', Self::Attempt),
         (b'k', Self::Label),
         (b'l', Self::Lapsed),
+        (b'o', Self::Act),
     ];
 
     fn byte(self) -> u8 {
@@ -312,12 +316,17 @@ impl EntryKind {
 
     /// Whether it is about steps, and so about one request.
     pub(crate) fn is_step(self) -> bool {
-        !matches!(self, Self::Attempt | Self::Lapsed | Self::Label)
+        !self.is_history() && self != Self::Label
     }
 
     /// Whether it is an attempt, and no step.
     pub(crate) fn is_attempt(self) -> bool {
         matches!(self, Self::Attempt | Self::Lapsed)
+    }
+
+    /// Whether it is an attempt, or an act of an operator.
+    pub(crate) fn is_history(self) -> bool {
+        self.is_attempt() || self == Self::Act
     }
 }
 
@@ -404,9 +413,14 @@ impl JournalEntry {
 
 /// The part of a label that fits.
 fn shown(label: &str) -> &str {
-    let mut ends = (0..=label.len().min(MAX_LABEL)).rev();
-    let end = ends.find(|end| label.is_char_boundary(*end));
-    &label[..end.unwrap_or_default()]
+    first_bytes(label, MAX_LABEL)
+}
+
+/// The first bytes of a text, at most so many, up to the end of a character.
+pub(crate) fn first_bytes(text: &str, most: usize) -> &str {
+    let mut ends = (0..=text.len().min(most)).rev();
+    let end = ends.find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or_default()]
 }
 
 impl fmt::Debug for JournalEntry {

@@ -16,6 +16,7 @@ mod fence;
 mod header;
 pub(crate) mod journal;
 pub(crate) mod label;
+mod operator_act;
 mod outcome_kind;
 mod owner;
 #[allow(clippy::module_inception, reason = "it holds `Record`")]
@@ -33,6 +34,7 @@ pub use self::attempt::{Attempt, AttemptEnd};
 pub use self::fence::Fence;
 pub use self::header::{FOREVER, HEADER, Header, MAX_RETAIN, State};
 pub use self::journal::{Journal, JournalKind};
+pub use self::operator_act::{HistoryEvent, OperatorAct, OperatorVerb};
 pub use self::outcome_kind::OutcomeKind;
 pub use self::owner::{Owner, Process};
 pub use self::record::Record;

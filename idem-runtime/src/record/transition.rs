@@ -326,14 +326,22 @@ pub fn release(
 
 /// Decides a [`release`] with the journal that the record keeps: whatever it has, `journal` has it all, or has what
 /// counts of it.
+///
+/// `seen` is the journal from which an operator has made it, who is not the owner: if the owner has appended to it since,
+/// nothing changes.
 #[must_use]
 pub fn release_with_journal(
     current: Option<Current<'_>>,
     owner: Owner,
     remains: Remains,
     journal: &Journal,
+    seen: Option<&Journal>,
 ) -> (ReleaseReply, Option<Record>) {
     let (reply, write) = release(current, owner, remains);
+    let is_seen = |current: Current<'_>| seen.is_none_or(|seen| current.record.journal() == *seen);
+    if write.is_some() && !current.is_none_or(is_seen) {
+        return (ReleaseReply::Superseded, None);
+    }
     let write = write.map(|header| Record::with_journal(header, journal));
     (reply, write)
 }

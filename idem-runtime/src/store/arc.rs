@@ -31,7 +31,8 @@ macro_rules! each_operation {
                 &'a self, key: &'a RecordKey, owner: &'a Owner, remains: Remains
             ) -> StoreFuture<'a, ReleaseReply>;
             fn release_with_journal<'a>(
-                &'a self, key: &'a RecordKey, owner: &'a Owner, remains: Remains, journal: &'a Journal
+                &'a self, key: &'a RecordKey, owner: &'a Owner, remains: Remains, journal: &'a Journal,
+                seen: Option<&'a Journal>
             ) -> StoreFuture<'a, ReleaseReply>;
             fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply>;
             fn keeps_journals(&self) -> bool;

@@ -236,16 +236,19 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Releases the key as [`release`](Self::release) does, and writes the journal.
     ///
     /// `journal` is all that counts of what the owner has recorded, and of what the record had before: it may be shorter
-    /// than that of the record. The transition is [`release_with_journal`]. Called only if the store
-    /// [keeps journals](Self::keeps_journals), which must then implement it.
+    /// than that of the record. With `seen`, the release is that of an operator, who has read this journal: unless the
+    /// record has exactly it, the reply is [`ReleaseReply::Superseded`], and nothing changes. The transition is
+    /// [`release_with_journal`]. Called only if the store [keeps journals](Self::keeps_journals), which must then
+    /// implement it.
     fn release_with_journal<'a>(
         &'a self,
         key: &'a RecordKey,
         owner: &'a Owner,
         remains: Remains,
         journal: &'a Journal,
+        seen: Option<&'a Journal>,
     ) -> StoreFuture<'a, ReleaseReply> {
-        let _ = journal;
+        let _ = (journal, seen);
         self.release(key, owner, remains)
     }
 

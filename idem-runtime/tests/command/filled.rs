@@ -78,7 +78,7 @@ pub(crate) struct Site {
 impl Site {
     pub(crate) fn new(url: String, store: Arc<dyn Store>) -> Self {
         let engine = engine(&store);
-        let variables = Vec::new();
+        let variables = vec![("IDEM_OPERATOR", "Zoë".to_owned())];
         Self {
             url,
             variables,

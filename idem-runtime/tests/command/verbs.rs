@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use idem_runtime::claim::Acquired;
 use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, ToKey};
+use idem_runtime::step;
 use idem_runtime::store::CompleteReply;
 use serde_json::{Value, json};
 
@@ -21,6 +22,8 @@ pub(crate) async fn all(site: Site) {
     reset(&site).await;
     release(&site, held).await;
     why(&site).await;
+    acts(&site).await;
+    unknown_step(&site).await;
     labels(&site).await;
     purge(&site).await;
 }
@@ -55,10 +58,11 @@ async fn why(site: &Site) {
     let document = site
         .idem(&[&["--json", "why", WHY], &of[..]].concat())
         .json();
-    let recorded = document["recorded_attempts"].as_array().unwrap();
-    let ends: Vec<_> = recorded.iter().map(|attempt| &attempt["end"]).collect();
+    let history = document["history"].as_array().unwrap();
+    let attempts: Vec<_> = history.iter().map(|event| &event["attempt"]).collect();
+    let ends: Vec<_> = attempts.iter().map(|attempt| &attempt["end"]).collect();
     assert_eq!(ends, ["lapsed", "system-error", "value"]);
-    assert_eq!(recorded[2]["process"]["pid"], std::process::id());
+    assert_eq!(attempts[2]["process"]["pid"], std::process::id());
     // A call that succeeded at once.
     let once = site.engine.operation(WHY).key("o-8");
     once.run(|_| async { Ok::<_, PayError>(receipt("r-8")) })
@@ -93,11 +97,141 @@ async fn why(site: &Site) {
         let text = site.idem(&[&["why", WHY], &of[..]].concat()).done();
         assert_eq!(text.matches("value after ").count(), answers + 1, "{text}");
         assert_eq!(
-            text.matches("then an operator reset the record").count(),
+            text.matches("reset by the operator Zoë").count(),
             answers,
             "{text}"
         );
     }
+}
+
+/// What operators did, in the order of the history. Finds a change that leaves no trace, or that takes the traces away.
+async fn acts(site: &Site) {
+    const ACTS: &str = "payments.acts";
+    let why = |key: &str, parts: &[&str]| {
+        let text = site.idem(&["why", ACTS, "--key", &format!("{key:?}")]);
+        let text = text.done();
+        let mut rest = &text[..];
+        for part in parts {
+            let place = rest.find(part);
+            rest = &rest[place.unwrap_or_else(|| panic!("{part}: {text}"))..];
+        }
+        for invented in ["remembers", "No attempt", "ago"] {
+            assert!(!text.contains(invented), "{text}");
+        }
+    };
+    let change = |verb: &[&str], key: &str| {
+        let of = [ACTS, "--yes", "--key", &format!("{key:?}")];
+        site.idem(&[verb, &of[..]].concat()).done();
+    };
+    let pay = async |key: &str, end| {
+        let call = engine(&site.store)
+            .operation(ACTS)
+            .key(key)
+            .run(|_| async { end });
+        drop(call.await);
+    };
+    let pid = format!("pid {}", std::process::id());
+    // The claim of a living process, and one whose outcome is not known; each with a second start.
+    let held = site
+        .engine
+        .operation(ACTS)
+        .key("held")
+        .begin()
+        .await
+        .unwrap();
+    let stuck = ["--reason", "stuck for an hour"];
+    change(&[&["release", "--force"], &stuck[..]].concat(), "held");
+    let released = [
+        " 1. started ",
+        &pid,
+        "ended-by-operator after ",
+        "release by the operator Zoë 20",
+        "reason: stuck for an hour",
+    ];
+    why("held", &released);
+    pay("held", Ok(receipt("r-1"))).await;
+    why(
+        "held",
+        &[&released[..], &[" 2. started ", "value after "]].concat(),
+    );
+    drop(held);
+    pay("unknown", Err(PayError::NoReply)).await;
+    change(
+        &["reset", "--reason", "the bank has no such payment"],
+        "unknown",
+    );
+    pay("unknown", Err(PayError::NoReply)).await;
+    change(
+        &["resolve", "--value", r#"{"number":"r-2","cents":2}"#],
+        "unknown",
+    );
+    change(&["resolve", "--error", r#""Down""#], "unknown");
+    let twice = [
+        " 1. started ",
+        "unknown after ",
+        "reset by the operator Zoë",
+        "reason: the bank has no such payment",
+        " 2. started ",
+        "unknown after ",
+        "resolve by the operator Zoë",
+        "resolve-error by the operator Zoë",
+    ];
+    why("unknown", &twice);
+    let of = ["--json", "why", ACTS, "--key", r#""unknown""#];
+    let history = site.idem(&of).json()["history"].take();
+    let act = &history[1]["act"];
+    assert_eq!(
+        (&act["verb"], &act["operator"]),
+        (&json!("reset"), &json!("Zoë"))
+    );
+    assert_eq!(act["reason"], "the bank has no such payment");
+    // An answer, and a record of it that is removed; a call comes within its last 10 seconds.
+    pay("answered", Ok(receipt("r-3"))).await;
+    change(&["reset", "--drop-steps"], "answered");
+    let purge = ["purge", ACTS, "--yes", "--reason", "moved"];
+    assert_eq!(
+        site.idem(&[&purge[..], &["--json"]].concat()).json()["changed"],
+        0
+    );
+    pay("answered", Ok(receipt("r-4"))).await;
+    why(
+        "answered",
+        &["purge by the operator Zoë", "reason: moved", " 1. started "],
+    );
+}
+
+/// An order whose charge is unknown, and whose mail was sent. Finds a reset that leads to the same refusal.
+async fn unknown_step(site: &Site) {
+    const ORDER: &str = "payments.order";
+    let pay = async |charged: Result<Receipt, PayError>| {
+        let call = site.engine.operation(ORDER).key("o-1").run(|_| async {
+            let mailed = step("mail", async |_| Ok::<_, PayError>(receipt("mail")));
+            mailed.await?;
+            step("charge", async |_| charged).await
+        });
+        call.await
+    };
+    assert_eq!(pay(Err(PayError::NoReply)).await, Err(PayError::NoReply));
+    let of = [ORDER, "--key", r#""o-1""#];
+    let shown = site.idem(&[&["show"], &of[..]].concat()).done();
+    assert!(shown.contains("idem reset --not-done STEP"), "{shown}");
+    let reset = [&["reset", "--yes"], &of[..]].concat();
+    site.idem(&reset).refused(1, "the step `charge` happened");
+    let other = [&reset[..], &["--not-done", "mail"]].concat();
+    site.idem(&other).refused(1, "the step `charge` happened");
+    let missing = [&reset[..], &["--not-done", "ship"]].concat();
+    site.idem(&missing).refused(1, "`charge`");
+    // As a hook would, but there is none.
+    site.idem(&[&reset[..], &["--reconciled"]].concat()).done();
+    assert!(matches!(
+        pay(Ok(receipt("r-1"))).await,
+        Err(PayError::Idem(_))
+    ));
+    site.idem(&[&reset[..], &["--not-done", "charge"]].concat())
+        .done();
+    assert_eq!(pay(Ok(receipt("r-1"))).await, Ok(receipt("r-1")));
+    let why = site.idem(&[&["why"], &of[..]].concat()).done();
+    assert!(why.contains("the step `charge` did not happen"), "{why}");
 }
 
 /// The labels of calls that did not succeed at once.
@@ -232,6 +366,11 @@ fn ls(site: &Site) {
     assert_eq!(listed(site, &["--limit", "2"]), whole);
     let unknown = listed(site, &[PAY, "--state", "unknown"]);
     assert_eq!(unknown.len(), 4);
+    assert_eq!(
+        listed(site, &[PAY, "--state", "error"]),
+        [digest("o-2").to_string()].into()
+    );
+    assert_eq!(listed(site, &[PAY, "--state", "answered"]).len(), 2);
     assert!(unknown.contains(&digest("o-3").to_string()));
     assert_eq!(listed(site, &[PAY, "--state", "pending"]).len(), 1);
     assert_eq!(listed(site, &[REFUND]).len(), 1);

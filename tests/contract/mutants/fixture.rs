@@ -93,9 +93,12 @@ impl Store for Flawed {
         owner: &'a Owner,
         remains: Remains,
         journal: &'a Journal,
+        seen: Option<&'a Journal>,
     ) -> StoreFuture<'a, ReleaseReply> {
         let _turn = self.turn();
-        let reply = self.0.release_with_journal(key, *owner, remains, journal);
+        let reply = self
+            .0
+            .release_with_journal(key, *owner, remains, (journal, seen));
         StoreFuture::ready(Ok(reply))
     }
 

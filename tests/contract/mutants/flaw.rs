@@ -23,6 +23,7 @@ pub(crate) enum Flaw {
     ReleasesForgetJournals,
     ReleasesKeepOldJournals,
     ReleasesWriteJournalsForAnybody,
+    OperatorsReleaseWhatTheyHaveNotSeen,
     RenewalsForgetJournals,
     FreesRequestsOfJournals,
     ForgetsLapsedAttempts,
@@ -159,7 +160,7 @@ pub(crate) enum Flaw {
 }
 
 /// Every flaw, and the rule that it breaks.
-pub(crate) const FLAWS: [(u8, Flaw); 150] = [
+pub(crate) const FLAWS: [(u8, Flaw); 151] = [
     (1, Flaw::LooksThenWrites),
     (2, Flaw::CompletesForAnybody),
     (2, Flaw::ReleasesForAnybody),
@@ -272,6 +273,7 @@ pub(crate) const FLAWS: [(u8, Flaw); 150] = [
     (18, Flaw::EndsWithTheirOwnJournals),
     (18, Flaw::ClaimsForgetJournals),
     (2, Flaw::ReleasesWriteJournalsForAnybody),
+    (2, Flaw::OperatorsReleaseWhatTheyHaveNotSeen),
     (18, Flaw::ReleasesForgetJournals),
     (18, Flaw::ReleasesKeepOldJournals),
     (18, Flaw::RenewalsForgetJournals),

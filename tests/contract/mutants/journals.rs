@@ -63,9 +63,16 @@ impl Inner {
         key: &RecordKey,
         owner: Owner,
         remains: Remains,
-        journal: &Journal,
+        (journal, seen): (&Journal, Option<&Journal>),
     ) -> ReleaseReply {
         let before = self.look(key);
+        if let (Some(seen), Ok(Some((record, _)))) = (seen, &before)
+            && record.header.state != State::Released
+            && record.journal() != *seen
+            && !self.is(Flaw::OperatorsReleaseWhatTheyHaveNotSeen)
+        {
+            return ReleaseReply::Superseded;
+        }
         let reply = self.release(key, owner, remains);
         let writes = match (&reply, self.flaw) {
             (_, Flaw::ReleasesKeepOldJournals) => false,

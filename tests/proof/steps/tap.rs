@@ -141,8 +141,9 @@ impl Forward for Tap {
         owner: &'a Owner,
         remains: Remains,
         journal: &'a Journal,
+        seen: Option<&'a Journal>,
     ) -> StoreFuture<'a, ReleaseReply> {
-        let work = (self.store).release_with_journal(key, owner, remains, journal);
+        let work = (self.store).release_with_journal(key, owner, remains, journal, seen);
         self.pass(work, move |reply| {
             if *reply == ReleaseReply::Released {
                 self.steps_stored(journal);

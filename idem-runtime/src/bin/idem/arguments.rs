@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use idem_runtime::admin::Entry;
 
 use crate::state::StateFilter;
 use crate::text::{parse_duration, parse_interval};
@@ -216,6 +217,38 @@ pub(crate) struct Stats {
     pub(crate) scan: Scan,
 }
 
+/// A change that an operator makes.
+#[derive(Debug, Args)]
+pub(crate) struct Consent {
+    /// Do not ask.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Why the record is changed: `why` shows it. Stored in plain text, in at most 256 bytes.
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub(crate) reason: String,
+    /// Your name, for `why`, in at most 64 bytes.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true,
+        env = "IDEM_OPERATOR"
+    )]
+    pub(crate) operator: String,
+}
+
+impl Consent {
+    /// The entry, whose change is remembered with name and reason.
+    pub(crate) fn sign(&self, entry: Entry) -> Entry {
+        entry.signed(self.operator.clone(), self.reason.clone())
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Release {
     #[command(flatten)]
@@ -223,9 +256,8 @@ pub(crate) struct Release {
     /// Release the claim although it was renewed lately: its process seems to be alive.
     #[arg(long)]
     pub(crate) force: bool,
-    /// Do not ask.
-    #[arg(long)]
-    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) consent: Consent,
 }
 
 #[derive(Debug, Args)]
@@ -242,9 +274,8 @@ pub(crate) struct Resolve {
     /// How long the answer is kept, if that is longer than the record was to be kept.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) ttl: Option<Duration>,
-    /// Do not ask.
-    #[arg(long)]
-    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) consent: Consent,
 }
 
 #[derive(Debug, Args)]
@@ -254,9 +285,14 @@ pub(crate) struct Reset {
     /// Forget finished steps as well: the next call runs all of them.
     #[arg(long)]
     pub(crate) drop_steps: bool,
-    /// Do not ask.
-    #[arg(long)]
-    pub(crate) yes: bool,
+    /// The step of this name did not happen, and the next call runs it. For a step whose outcome is unknown.
+    #[arg(long, value_name = "STEP", conflicts_with = "drop_steps")]
+    pub(crate) not_done: Option<String>,
+    /// Leave steps of unknown outcome to their `reconcile` hooks.
+    #[arg(long, conflicts_with_all = ["drop_steps", "not_done"])]
+    pub(crate) reconciled: bool,
+    #[command(flatten)]
+    pub(crate) consent: Consent,
 }
 
 #[derive(Debug, Args)]
@@ -279,9 +315,8 @@ pub(crate) struct Purge {
     /// Count only.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Do not ask.
-    #[arg(long)]
-    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) consent: Consent,
     #[command(flatten)]
     pub(crate) scan: Scan,
 }

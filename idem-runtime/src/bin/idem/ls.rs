@@ -37,8 +37,11 @@ pub(crate) async fn run(
         };
         unreadable += page.unreadable();
         let cursor = page.cursor().map(str::to_owned);
-        let old_enough = |entry: &Entry| verb.older_than.is_none_or(|age| entry.age() >= age);
-        found.extend(page.into_entries().into_iter().filter(old_enough));
+        let matches = |entry: &Entry| {
+            verb.older_than.is_none_or(|age| entry.age() >= age)
+                && verb.state.is_none_or(|state| state.is_of(entry))
+        };
+        found.extend(page.into_entries().into_iter().filter(matches));
         if cursor.is_none() || found.len() >= limit {
             break cursor;
         }

@@ -35,7 +35,7 @@ pub(crate) async fn run(
     }
     let operation = verb.operation.clone().unwrap_or_default();
     let mut expected = None;
-    if verb.dry_run || !verb.yes {
+    if verb.dry_run || !verb.consent.yes {
         let (number, oldest) = matching(engine, verb).await?;
         expected = Some(number);
         if !output.json {
@@ -53,7 +53,7 @@ pub(crate) async fn run(
             return Ok(ExitCode::SUCCESS);
         }
         let question = "Remove them? The next call of each key runs its body: if its effect has happened, it happens again";
-        confirm(verb.yes, question)?;
+        confirm(verb.consent.yes, question)?;
     }
     let done = remove(engine, verb).await?;
     if output.json {
@@ -96,7 +96,9 @@ fn matches(verb: &Purge, entry: &Entry) -> bool {
         EntryState::Answered(_) | EntryState::Released => true,
         _ => verb.state.is_some(),
     };
-    state && verb.older_than.is_none_or(|age| entry.age() >= age)
+    state
+        && verb.older_than.is_none_or(|age| entry.age() >= age)
+        && verb.state.is_none_or(|state| state.is_of(entry))
 }
 
 /// How many records match, and the age of the oldest.
@@ -138,6 +140,7 @@ async fn remove(engine: &Engine, verb: &Purge) -> Result<Done, Failure> {
         while !found.is_empty() {
             let began = removals.wait().await;
             let group = found.split_off(found.len().saturating_sub(at_once));
+            let group = group.into_iter().map(|entry| verb.consent.sign(entry));
             group_removed(group, &mut done)
                 .await
                 .map_err(|error| interrupted(error, done))?;
@@ -149,7 +152,7 @@ async fn remove(engine: &Engine, verb: &Purge) -> Result<Done, Failure> {
     Ok(done)
 }
 
-async fn group_removed(group: Vec<Entry>, done: &mut Done) -> Result<(), Error> {
+async fn group_removed(group: impl Iterator<Item = Entry>, done: &mut Done) -> Result<(), Error> {
     let mut removals = JoinSet::new();
     for entry in group {
         removals.spawn(entry.expire());
@@ -188,7 +191,7 @@ async fn expired(
         ));
     }
     confirm(
-        verb.yes,
+        verb.consent.yes,
         "Delete the rows of expired records, which no call reads any more?",
     )?;
     let deleted = connected.purge_expired().await?;

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::SystemTime;
 
-use idem_runtime::admin::{Entry, EntryState, StepState};
+use idem_runtime::admin::{Entry, EntryState, RecordedStep, StepState};
 use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder};
 use idem_runtime::store::OutcomeKind;
 use idem_runtime::{Engine, FOREVER};
@@ -90,6 +90,14 @@ fn steps(entry: &Entry) -> Value {
         })
     });
     steps.collect()
+}
+
+/// Whether it is not known whether the step happened.
+pub(crate) fn is_open(step: &RecordedStep) -> bool {
+    matches!(
+        step.state,
+        StepState::Begun | StepState::Finished(OutcomeKind::Unknown)
+    )
 }
 
 fn step_state(state: StepState) -> &'static str {

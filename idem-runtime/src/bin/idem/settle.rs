@@ -88,6 +88,9 @@ fn refused(error: idem_runtime::Error) -> Failure {
         ErrorKind::Running { .. } => Failure::refused(
             "nothing was changed: a call has claimed the key since; look at the record again with `idem show`",
         ),
+        ErrorKind::InvalidStep => Failure::refused(
+            "nothing was changed: the record has no step of this name; `idem show` lists them",
+        ),
         _ => error.into(),
     }
 }
@@ -98,7 +101,7 @@ pub(crate) async fn release(
     max_attempts: u16,
     output: &Output,
 ) -> Result<ExitCode, Failure> {
-    let entry = record::find(engine, &verb.which).await?;
+    let entry = verb.consent.sign(record::find(engine, &verb.which).await?);
     let age = entry.age();
     let effect = match entry.state() {
         EntryState::Running { lease_left } => {
@@ -128,7 +131,7 @@ pub(crate) async fn release(
     let change = Change {
         verb: "release",
         effect: effect.to_owned(),
-        yes: verb.yes,
+        yes: verb.consent.yes,
         max_attempts,
         output,
     };
@@ -154,7 +157,7 @@ pub(crate) async fn resolve(
             "the answer is not JSON: a text needs quotation marks, --value '\"ok\"'",
         ));
     }
-    let entry = record::find(engine, &verb.which).await?;
+    let entry = verb.consent.sign(record::find(engine, &verb.which).await?);
     refuse_running(&entry)?;
     let is_answered = match entry.state() {
         EntryState::Answered(_) => !entry.is_by_hand(),
@@ -175,7 +178,7 @@ pub(crate) async fn resolve(
              read it is not checked",
             json.trim().len()
         ),
-        yes: verb.yes,
+        yes: verb.consent.yes,
         max_attempts,
         output,
     };
@@ -196,28 +199,45 @@ pub(crate) async fn reset(
     max_attempts: u16,
     output: &Output,
 ) -> Result<ExitCode, Failure> {
-    let entry = record::find(engine, &verb.which).await?;
+    let entry = verb.consent.sign(record::find(engine, &verb.which).await?);
     refuse_running(&entry)?;
+    let open: Vec<_> = entry.steps().into_iter().filter(record::is_open).collect();
+    let undecided = open
+        .iter()
+        .filter(|step| verb.not_done.as_ref() != Some(&step.name));
+    if let Some(step) = undecided.clone().next()
+        && !(verb.drop_steps || verb.reconciled)
+    {
+        return Err(Failure::refused(format!(
+            "nothing was changed: it is not known whether the step `{}` happened, and the next call would be refused for \
+             it. If it did not, `--not-done {0}`; if the step has a `reconcile` hook, `--reconciled`; `--drop-steps` \
+             forgets all steps, and each effect happens again",
+            step.name
+        )));
+    }
     let steps = match (entry.has_steps(), verb.drop_steps) {
         (false, _) => "",
         (true, true) => ", and all of its steps",
         (true, false) => ", which gets the results of its finished steps",
     };
+    let not_done = verb.not_done.as_ref();
+    let not_done = not_done.map(|step| format!(", and the step `{step}`"));
+    let not_done = not_done.unwrap_or_default();
     let change = Change {
         verb: "reset",
         effect: format!(
-            "the next call runs the body{steps}, as a first attempt. If the effect has happened, it happens again"
+            "the next call runs the body{steps}{not_done}, as a first attempt. If the effect has happened, it happens again"
         ),
-        yes: verb.yes,
+        yes: verb.consent.yes,
         max_attempts,
         output,
     };
     change.confirm(&entry)?;
     let before = before(&entry);
-    let reset = if verb.drop_steps {
-        entry.reset().await
-    } else {
-        entry.reset_keeping_steps().await
+    let reset = match &verb.not_done {
+        _ if verb.drop_steps => entry.reset_with_steps().await,
+        Some(step) => entry.reset_without(step).await,
+        None => entry.reset().await,
     };
     reset.map_err(refused)?;
     change.report(engine, before, "reset").await

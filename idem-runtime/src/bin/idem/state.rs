@@ -4,6 +4,8 @@ use clap::ValueEnum;
 use idem_runtime::admin::{Entry, EntryFilter, EntryState};
 use idem_runtime::store::OutcomeKind;
 
+use crate::record::is_open;
+
 /// A state to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StateFilter {
@@ -19,6 +21,8 @@ pub(crate) enum StateFilter {
     /// A value or a business error is stored.
     #[value(alias = "done")]
     Answered,
+    /// A business error is stored.
+    Error,
     /// The effect happened, and its answer could not be stored.
     NotStored,
     /// The effect may or may not have happened.
@@ -32,10 +36,15 @@ impl StateFilter {
             Self::Abandoned => EntryFilter::Abandoned,
             Self::Exhausted => EntryFilter::Exhausted,
             Self::Released => EntryFilter::Released,
-            Self::Answered => EntryFilter::Answered,
+            Self::Answered | Self::Error => EntryFilter::Answered,
             Self::NotStored => EntryFilter::NotStored,
             Self::Unknown => EntryFilter::Unknown,
         }
+    }
+
+    /// Whether it is the state of an entry that [`entries`](Self::entries) selects.
+    pub(crate) fn is_of(self, entry: &Entry) -> bool {
+        self != Self::Error || entry.state() == EntryState::Answered(OutcomeKind::Error)
     }
 }
 
@@ -95,6 +104,10 @@ pub(crate) fn advice(entry: &Entry, max_attempts: u16) -> Option<&'static str> {
     match entry.state() {
         EntryState::Running { .. } => Some("`idem release` if its process is gone"),
         EntryState::Abandoned if has_attempts => None,
+        EntryState::Abandoned | EntryState::Unknown if entry.steps().iter().any(is_open) => Some(
+            "find out at the other party whether the step of unknown outcome happened; then `idem reset --not-done STEP` \
+             if it did not and cannot happen any more; if it did, give the whole call its answer: `idem resolve --value …`",
+        ),
         EntryState::Abandoned | EntryState::Unknown => Some(
             "find out at the other party whether the effect happened; then `idem resolve --value …` if it did, \
              `idem resolve --error …` if it failed for good, `idem reset` if it did not and cannot happen any more",

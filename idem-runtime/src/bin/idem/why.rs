@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use idem_runtime::Engine;
-use idem_runtime::admin::{Attempt, AttemptEnd, Entry, EntryState, Process};
+use idem_runtime::admin::{Attempt, Entry, EntryState, HistoryEvent, OperatorAct, Process};
 use serde_json::{Value, json};
 
 use crate::arguments::Why;
@@ -16,7 +16,7 @@ use crate::record;
 use crate::state;
 use crate::text::{duration, exact, millis, printed};
 
-/// The most attempts that a record remembers.
+/// The most attempts and acts that a record remembers.
 const REMEMBERED: usize = 16;
 
 pub(crate) async fn run(
@@ -26,20 +26,20 @@ pub(crate) async fn run(
     output: &Output,
 ) -> Result<ExitCode, Failure> {
     let entry = record::find(engine, &verb.which).await?;
-    let attempts = entry.recorded_attempts();
-    let names = Names::new(&attempts, &verb.instance);
+    let history = entry.history();
+    let names = Names::new(&entry.recorded_attempts(), &verb.instance);
     if output.json {
         let mut document = record::document(&entry);
-        let recorded = (1..).zip(&attempts).map(|(place, attempt)| {
-            let mut document = names.document(attempt);
-            document["reset_since"] = is_reset(&entry, &attempts, place).into();
-            document
+        let events = history.iter().map(|event| match event {
+            HistoryEvent::Attempt(attempt) => json!({ "attempt": names.document(attempt) }),
+            HistoryEvent::Act(act) => json!({ "act": act_document(act) }),
+            _ => Value::Null,
         });
-        document["recorded_attempts"] = recorded.collect();
+        document["history"] = events.collect();
         document["process"] = (entry.process()).map_or(Value::Null, |by| names.process(by));
         Output::document(&document)?;
     } else {
-        Output::text(|out| describe(out, &entry, &attempts, &names, max_attempts))?;
+        Output::text(|out| describe(out, &entry, &history, &names, max_attempts))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -95,20 +95,15 @@ impl Names {
     }
 }
 
-/// Whether a body started after this attempt, the first of which is 1, although it had been answered: by hand alone.
-fn is_reset(entry: &Entry, attempts: &[Attempt], place: usize) -> bool {
-    let is_answer = |attempt: &Attempt| {
-        matches!(
-            attempt.end,
-            AttemptEnd::Value | AttemptEnd::BusinessError | AttemptEnd::NotStored
-        )
-    };
-    let is_followed = place < attempts.len()
-        || matches!(
-            entry.state(),
-            EntryState::Running { .. } | EntryState::Abandoned
-        );
-    is_followed && attempts.get(place - 1).is_some_and(is_answer)
+fn act_document(act: &OperatorAct) -> Value {
+    json!({
+        "verb": act.verb.as_str(),
+        "explanation": act.verb.explanation(),
+        "at_ms": since_1970(act.at),
+        "operator": act.operator,
+        "reason": act.reason,
+        "step": act.step,
+    })
 }
 
 fn since_1970(time: SystemTime) -> u64 {
@@ -119,7 +114,7 @@ fn since_1970(time: SystemTime) -> u64 {
 fn describe(
     out: &mut dyn Write,
     entry: &Entry,
-    attempts: &[Attempt],
+    history: &[HistoryEvent],
     names: &Names,
     max_attempts: u16,
 ) -> io::Result<()> {
@@ -135,40 +130,32 @@ fn describe(
         state::meaning(entry, max_attempts)
     )?;
     writeln!(out)?;
-    for (place, attempt) in (1..).zip(attempts) {
-        if place == 2 && attempts.len() == REMEMBERED {
+    let mut shown = 0;
+    for (place, event) in history.iter().enumerate() {
+        if place == 1 && history.len() == REMEMBERED {
             writeln!(
                 out,
-                "    … a record remembers its first attempt and the last {}",
+                "    … a record remembers the first of its attempts and acts of operators, and the last {}",
                 REMEMBERED - 1
             )?;
         }
-        let (started, by) = (exact(attempt.started()), names.text(attempt.process()));
-        writeln!(out, "{place:>2}. started {started} by {by}")?;
-        // Two clocks: the store's, and that of the process.
-        let lasted = attempt.ended.duration_since(attempt.started());
-        let after = format!("after {}", duration(lasted.unwrap_or_default()));
-        writeln!(
-            out,
-            "    {} {after}: {}",
-            attempt.end,
-            attempt.end.explanation()
-        )?;
-        if is_reset(entry, attempts, place) {
-            writeln!(
-                out,
-                "    then an operator reset the record (`idem reset`): the next call ran the body"
-            )?;
+        match event {
+            HistoryEvent::Attempt(attempt) => {
+                shown += 1;
+                describe_attempt(out, shown, attempt, names)?;
+            }
+            HistoryEvent::Act(act) => describe_act(out, act)?,
+            _ => {}
         }
     }
-    let mut shown = attempts.len();
+    let acts = history.len() - shown;
     let present = match entry.state() {
         EntryState::Running { .. } => Some("runs"),
         // Its lease lapsed, and nothing has claimed the key since.
         EntryState::Abandoned => {
             Some("did not end: its process died, was paused or was cut off from the store")
         }
-        EntryState::Answered(_) | EntryState::NotStored if attempts.is_empty() => Some("answered"),
+        EntryState::Answered(_) | EntryState::NotStored if history.is_empty() => Some("answered"),
         _ => None,
     };
     if let (Some(present), false) = (present, entry.is_by_hand()) {
@@ -179,7 +166,7 @@ fn describe(
         writeln!(out, "{shown:>2}. started {} by {by}", exact(started))?;
         writeln!(out, "    {present}")?;
     }
-    if entry.is_by_hand() {
+    if entry.is_by_hand() && acts == 0 {
         writeln!(
             out,
             "    an operator has written the record {} ago",
@@ -195,20 +182,55 @@ fn describe(
              its answer took the place of what the others had left (promises 1 and 6); or `record_attempts` is off in some process."
         );
     }
-    let conclusion = match (attempts.len(), entry.state()) {
-        (0, EntryState::Released) => {
+    let conclusion = match (history.is_empty(), entry.state()) {
+        (true, EntryState::Released) => {
             "No attempt is remembered: the store keeps no journals, `record_attempts` is off, or the body did not start."
         }
-        (0, EntryState::Answered(_) | EntryState::NotStored) if entry.attempts() <= 1 => {
+        (true, EntryState::Answered(_) | EntryState::NotStored) if entry.attempts() <= 1 => {
             "The body was started once in the life of this record. If its effect happened twice, the other start was \
              under another key, prefix or store, after the `ttl` of an earlier record, before an operator's `purge`, \
              or before a released record was forgotten, a lease after its release."
         }
-        (0, _) => "The body was started once in the life of this record.",
-        _ => {
-            "Each start after the first is explained by the end of the attempt before it. The promises are those of the \
-             guide's page `guarantee`."
+        (true, _) => "The body was started once in the life of this record.",
+        (false, _) => {
+            "Each start after the first is explained by the end of the attempt, or the act, before it. The promises are \
+             those of the guide's page `guarantee`."
         }
     };
     writeln!(out, "{conclusion}")
+}
+
+fn describe_attempt(
+    out: &mut dyn Write,
+    place: usize,
+    attempt: &Attempt,
+    names: &Names,
+) -> io::Result<()> {
+    let (started, by) = (exact(attempt.started()), names.text(attempt.process()));
+    writeln!(out, "{place:>2}. started {started} by {by}")?;
+    // Two clocks: the store's, and that of the process.
+    let lasted = attempt.ended.duration_since(attempt.started());
+    let after = format!("after {}", duration(lasted.unwrap_or_default()));
+    writeln!(
+        out,
+        "    {} {after}: {}",
+        attempt.end,
+        attempt.end.explanation()
+    )
+}
+
+fn describe_act(out: &mut dyn Write, act: &OperatorAct) -> io::Result<()> {
+    let operator = match &*act.operator {
+        "" => "an operator".to_owned(),
+        name => format!("the operator {}", printed(name)),
+    };
+    let (verb, at) = (act.verb, exact(act.at));
+    writeln!(out, "    {verb} by {operator} {at}: {}", verb.explanation())?;
+    if !act.step.is_empty() {
+        writeln!(out, "    the step `{}` did not happen", printed(&act.step))?;
+    }
+    match &*act.reason {
+        "" => Ok(()),
+        reason => writeln!(out, "    reason: {}", printed(reason)),
+    }
 }

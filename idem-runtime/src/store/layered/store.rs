@@ -267,9 +267,11 @@ impl Store for LayeredStore {
         owner: &'a Owner,
         remains: Remains,
         journal: &'a Journal,
+        seen: Option<&'a Journal>,
     ) -> StoreFuture<'a, ReleaseReply> {
         StoreFuture::pending(async move {
-            let released = (self.0.durable).release_with_journal(key, owner, remains, journal);
+            let released =
+                (self.0.durable).release_with_journal(key, owner, remains, journal, seen);
             Ok(self.released(key, *owner, released.await?))
         })
     }

@@ -487,10 +487,11 @@ impl Store for MemoryStore {
         owner: &'a Owner,
         remains: Remains,
         journal: &'a Journal,
+        seen: Option<&'a Journal>,
     ) -> StoreFuture<'a, ReleaseReply> {
         let decide = |current: Option<Current<'_>>, _| {
             let (reply, write) =
-                transition::release_with_journal(current, *owner, remains, journal);
+                transition::release_with_journal(current, *owner, remains, journal, seen);
             let change = current.zip(write).map(|(current, record)| {
                 let life = transition::released_life(&current.record.header, remains);
                 (record.into_bytes(), life.unwrap_or(current.left))

@@ -22,12 +22,21 @@ impl RedisCore {
         owner: &Owner,
         remains: Remains,
         journal: &Journal,
+        seen: Option<&Journal>,
     ) -> Result<ReleaseReply, StoreError> {
         let layout = [journal.kind().layout()];
         let journal = journal.as_bytes();
         self.check_size(HEADER + journal.len())?;
-        self.send_release(key, &[owner.as_bytes(), code(remains), journal, &layout])
-            .await
+        let seen = seen.map(|seen| &seen.as_bytes()[..]);
+        let all = [
+            owner.as_bytes(),
+            code(remains),
+            journal,
+            &layout,
+            seen.unwrap_or_default(),
+        ];
+        let arguments = if seen.is_some() { &all[..] } else { &all[..4] };
+        self.send_release(key, arguments).await
     }
 
     async fn send_release(

@@ -179,8 +179,9 @@ impl Store for RedisStore {
         owner: &'a Owner,
         remains: Remains,
         journal: &'a Journal,
+        seen: Option<&'a Journal>,
     ) -> StoreFuture<'a, ReleaseReply> {
-        StoreFuture::pending((self.0).release_with_journal(key, owner, remains, journal))
+        StoreFuture::pending((self.0).release_with_journal(key, owner, remains, journal, seen))
     }
 
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {

@@ -40,16 +40,17 @@ impl<B: SqlDriver> SqlStoreState<B> {
         Box::pin(self.compare_and_write(&access, None, decide, unreadable)).await
     }
 
-    /// The same, with the journal that the record keeps. With steps, it is read, and replaced.
+    /// The same, with the journal that the record keeps. With steps, and for an operator, it is read, and replaced.
     pub(super) async fn release_with_journal(
         &self,
         key: &RecordKey,
         owner: &Owner,
         remains: Remains,
         journal: &Journal,
+        seen: Option<&Journal>,
     ) -> Result<ReleaseReply, StoreError> {
         let access = RecordAccess::new(&self.pool, ("a release", Priority::Ending), key);
-        if journal.kind() == JournalKind::Attempts {
+        if journal.kind() == JournalKind::Attempts && seen.is_none() {
             let mut arguments = Vec::from(arguments(&access.primary_key, owner, remains));
             arguments.push(Argument::Body(Some(journal.as_bytes())));
             let statement = &self.statements.release_with_attempts;
@@ -60,7 +61,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
         }
         let decide = |current: Option<Current<'_>>, _| {
             let (reply, write) =
-                transition::release_with_journal(current, *owner, remains, journal);
+                transition::release_with_journal(current, *owner, remains, journal, seen);
             let write = current.zip(write).map(|(current, record)| RecordWrite {
                 life: transition::released_life(&current.record.header, remains),
                 ..RecordWrite::ending(record)

@@ -198,13 +198,13 @@ pub(crate) fn an_unknown_step_is_reset() -> Path {
                 .ended()
                 .await;
             for _ in 0..TRIES {
-                simulation
-                    .by_hand(idem_runtime::admin::Entry::reset_keeping_steps)
-                    .await;
+                simulation.by_hand(idem_runtime::admin::Entry::reset).await;
             }
             simulation.far().make().ended().await;
             for _ in 0..TRIES {
-                simulation.by_hand(idem_runtime::admin::Entry::reset).await;
+                simulation
+                    .by_hand(idem_runtime::admin::Entry::reset_with_steps)
+                    .await;
             }
         })
     })

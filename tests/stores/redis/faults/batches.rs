@@ -326,7 +326,7 @@ async fn a_claim_with_a_journal_is_completed_alone() {
     let (key, claim, _) = &claims.0[4];
     let journal = Journal::new(Bytes::from_static(b"\0\0\0\x01a"));
     let released =
-        (store.release_with_journal(key, &claim.owner, Remains::Attempt, &journal)).await;
+        (store.release_with_journal(key, &claim.owner, Remains::Attempt, &journal, None)).await;
     released.unwrap();
     let mut request = asks(store.new_owner(key));
     request.max_attempts = None;

@@ -182,7 +182,7 @@ async fn the_end_of_a_claim_with_a_journal_is_notified() {
         }
         let journal = attempts(number.into());
         let released = store
-            .release_with_journal(&key(), &claim.owner, Remains::Attempt, &journal)
+            .release_with_journal(&key(), &claim.owner, Remains::Attempt, &journal, None)
             .await
             .unwrap();
         assert_eq!(released, ReleaseReply::Released);

@@ -93,11 +93,11 @@ pub(crate) async fn a_reset_and_a_later_call_forget_the_step<D: Database>() {
     let attempt = async |ends| fixture.order().run(|_| books(&fixture, ends)).await;
     assert_eq!(attempt(FAILS).await, FAILS);
     let entry = fixture.order().entry().await.unwrap().unwrap();
-    entry.reset_keeping_steps().await.unwrap();
+    entry.reset().await.unwrap();
     assert_eq!(attempt(FAILS).await, FAILS);
     assert_eq!(fixture.orders("mine").await, 1);
     let entry = fixture.order().entry().await.unwrap().unwrap();
-    entry.reset().await.unwrap();
+    entry.reset_with_steps().await.unwrap();
     assert_eq!(attempt(Ok(0)).await, Ok(2));
     // The answer has expired, and a step of that time counts no longer.
     fixture.age(Duration::from_hours(25)).await;
@@ -457,7 +457,7 @@ pub(crate) async fn a_step_of_class_unknown_can_be_freed_without_the_other_steps
     );
     // The operator knows that nothing else happened than what was undone.
     let entry = fixture.order().entry().await.unwrap().unwrap();
-    entry.reset_keeping_steps().await.unwrap();
+    entry.reset().await.unwrap();
     let mut book = fixture.engine.entries().operation("orders.create/book");
     let page = book.next_page().await.unwrap().unwrap();
     for entry in page.into_entries() {

@@ -183,7 +183,7 @@ impl Server {
                         "a power loss forgets the last claims and answers: their bodies run again",
                     )
                     .remedy("set `appendfsync everysec`, or `always` where no answer may be lost"),
-                _ => Finding::ok(TOPIC, fact)
+                _ => Finding::warn(TOPIC, fact)
                     .means("a crash of the machine forgets up to a second: those bodies run again")
                     .remedy("set `appendfsync always` where no answer may be lost"),
             };

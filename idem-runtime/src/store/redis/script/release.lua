@@ -5,6 +5,7 @@
 -- ARGV[2]  what remains: 0 the request, 1 the attempt, which counts as abandoned, 2 nothing
 -- ARGV[3]  optional: the journal that the record keeps, in place of the one that it has
 -- ARGV[4]  with ARGV[3]: the layout of a record with this journal, which the fast path takes as it is
+-- ARGV[5]  optional: the journal that an operator has seen; if it is another one, nothing changes
 --
 -- Returns {'C'} free, or unknown as before, now or since an earlier send; {'S'} held by another owner or
 --         finished, nothing changed; {'N'} no record
@@ -17,7 +18,7 @@ if refusal then return refusal end
 if not seen then return nothing() end
 if seen.owner ~= ARGV[1] then return {'S'} end
 if seen.state == 'R' or seen.state == 'U' and sub(seen.bytes, 28, 31) == UNDECIDED then return {'C'} end
-if seen.done then return {'S'} end
+if seen.done or ARGV[5] and ARGV[5] ~= journal(seen) then return {'S'} end
 local state, word, attempts = 'R', '\0\0\0\0', num(sub(seen.bytes, 26, 27))
 -- The retain time, the fingerprint, and the types of the answers.
 local rest, life = sub(seen.bytes, 32, 56), seen.life

@@ -3,7 +3,7 @@
 -- path, because of a full memory (see ending.lua).
 --
 -- Returns 1               free, the short form of {'C'}
-if DECLARED then
+if DECLARED and not ARGV[5] then
   local sub, call, key, kept = string.sub, redis.call, KEYS[1], ARGV[3]
   -- Numbers as strings, see complete_own.lua.
   local there = call('GETRANGE', key, '0', '56')

@@ -1,0 +1,240 @@
+//! What operators did to a record: an entry of the [journal](super::journal) each, with a small letter.
+//!
+//! Nothing decides by them.
+//!
+//! ```text
+//!  4     kind: o
+//! 21–26  when, by the clock of the operator's machine
+//! 27–30  the verb
+//! 47     bytes of the operator's name
+//! 48–    the name; then the step, a NUL, and the reason; all in UTF-8
+//! ```
+
+use std::fmt;
+use std::time::SystemTime;
+
+use super::attempt::Attempt;
+use super::journal::{EntryKind, Journal, JournalEntry, first_bytes};
+use super::label::KeyLabel;
+use crate::identity::fingerprint::Fingerprint;
+
+/// The longest reason, and the longest name of a step, in bytes; a longer one is cut.
+const MAX_TEXT: usize = 256;
+
+/// What an operator did to a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OperatorVerb {
+    /// Ended a claim: [`Entry::release`](crate::admin::Entry::release).
+    Release,
+    /// Gave a value: [`Entry::resolve`](crate::admin::Entry::resolve).
+    Resolve,
+    /// Gave a business error: [`Entry::resolve_error`](crate::admin::Entry::resolve_error).
+    ResolveError,
+    /// Let the body run again: [`Entry::reset`](crate::admin::Entry::reset), or, with a step that did not happen,
+    /// [`Entry::reset_without`](crate::admin::Entry::reset_without).
+    Reset,
+    /// The same, without the results of steps: [`Entry::reset_with_steps`](crate::admin::Entry::reset_with_steps).
+    ResetWithSteps,
+    /// Removed the record: [`Entry::expire`](crate::admin::Entry::expire).
+    Purge,
+    /// A verb that this version does not know.
+    Other,
+}
+
+impl OperatorVerb {
+    const CODES: [(u32, Self); 6] = [
+        (1, Self::Release),
+        (2, Self::Resolve),
+        (3, Self::ResolveError),
+        (4, Self::Reset),
+        (5, Self::ResetWithSteps),
+        (6, Self::Purge),
+    ];
+
+    fn code(self) -> u32 {
+        let of = Self::CODES.iter().find(|(_, verb)| *verb == self);
+        of.map_or(0, |(code, _)| *code)
+    }
+
+    fn of(code: u32) -> Self {
+        let of = Self::CODES.iter().find(|(known, _)| *known == code);
+        of.map_or(Self::Other, |(_, verb)| *verb)
+    }
+
+    /// One word, as the `idem` command prints it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Resolve => "resolve",
+            Self::ResolveError => "resolve-error",
+            Self::Reset => "reset",
+            Self::ResetWithSteps => "reset-with-steps",
+            Self::Purge => "purge",
+            Self::Other => "other",
+        }
+    }
+
+    /// What it does to the calls after it.
+    #[must_use]
+    pub fn explanation(self) -> &'static str {
+        match self {
+            Self::Release => "the claim was ended, and the next call takes the key over",
+            Self::Resolve => "every later call gets the value that the operator gave",
+            Self::ResolveError => "every later call gets the error that the operator gave",
+            Self::Reset => {
+                "the next call runs the body, with the results of its finished steps: if the effect had happened, it \
+                 happens again"
+            }
+            Self::ResetWithSteps => {
+                "the next call runs the body, and all of its steps: if the effect had happened, it happens again"
+            }
+            Self::Purge => {
+                "the record was removed: the next call runs the body, and if the effect had happened, it happens again"
+            }
+            Self::Other => "a later version of idem recorded it",
+        }
+    }
+}
+
+impl fmt::Display for OperatorVerb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A change of a record by an operator, as the record remembers it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OperatorAct {
+    /// What was done.
+    pub verb: OperatorVerb,
+    /// When, by the clock of the operator's machine.
+    pub at: SystemTime,
+    /// The name of the operator; empty if none was given.
+    pub operator: String,
+    /// Why; empty if no reason was given.
+    pub reason: String,
+    /// The step of which the operator said that it did not happen; empty if there is none.
+    pub step: String,
+}
+
+impl OperatorAct {
+    pub(crate) fn entry(&self) -> JournalEntry {
+        let operator = KeyLabel::new(&self.operator);
+        let [step, reason] = [&self.step, &self.reason].map(|text| first_bytes(text, MAX_TEXT));
+        JournalEntry {
+            kind: EntryKind::Act,
+            step: [0; 16],
+            at: self.at,
+            schema: self.verb.code(),
+            input: Fingerprint::NONE,
+            label: operator.map_or_else(String::new, |name| name.as_str().to_owned()),
+            body: format!("{step}\0{reason}").into(),
+        }
+    }
+
+    fn of(entry: &JournalEntry) -> Self {
+        let body = String::from_utf8_lossy(&entry.body);
+        let (step, reason) = body.split_once('\0').unwrap_or_default();
+        Self {
+            verb: OperatorVerb::of(entry.schema),
+            at: entry.at,
+            operator: entry.label.clone(),
+            reason: reason.to_owned(),
+            step: step.to_owned(),
+        }
+    }
+}
+
+/// An event in the life of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HistoryEvent {
+    /// An attempt of the call has ended.
+    Attempt(Attempt),
+    /// An operator has changed the record.
+    Act(OperatorAct),
+}
+
+impl HistoryEvent {
+    /// Those of a journal, from first to last.
+    pub(crate) fn all_of(journal: &Journal) -> Vec<Self> {
+        let entries = journal.entries().map_while(Result::ok);
+        let events = entries.filter_map(|entry| match entry.kind {
+            EntryKind::Act => Some(Self::Act(OperatorAct::of(&entry))),
+            _ => Attempt::of(entry).map(Self::Attempt),
+        });
+        events.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::*;
+    use crate::record::JournalKind;
+
+    fn act(verb: OperatorVerb) -> OperatorAct {
+        OperatorAct {
+            verb,
+            at: UNIX_EPOCH + Duration::from_secs(1_790_000_030),
+            operator: "Zoë".to_owned(),
+            reason: "the bank has no such payment".to_owned(),
+            step: "charge".to_owned(),
+        }
+    }
+
+    fn written(acts: &[OperatorAct]) -> Journal {
+        let acts = acts.iter();
+        acts.fold(Journal::default(), |journal, act| {
+            journal.with(&act.entry())
+        })
+    }
+
+    #[test]
+    fn acts_come_back_in_order_and_are_no_steps() {
+        let all = OperatorVerb::CODES.map(|(_, verb)| act(verb));
+        let journal = written(&all);
+        let back: Vec<_> = all.into_iter().map(HistoryEvent::Act).collect();
+        assert_eq!(HistoryEvent::all_of(&journal), back);
+        assert_eq!(journal.kind(), JournalKind::Attempts);
+        assert_eq!(
+            (journal.attempts(), journal.compacted()),
+            (journal.clone(), journal)
+        );
+    }
+
+    /// An operator who resets a record in a loop.
+    #[test]
+    fn the_first_and_the_last_acts_are_kept() {
+        let numbered = |number: u64| OperatorAct {
+            at: UNIX_EPOCH + Duration::from_secs(number),
+            ..act(OperatorVerb::Reset)
+        };
+        let all: Vec<_> = (1..=40).map(numbered).collect();
+        let kept = std::iter::once(&all[0]).chain(&all[25..]);
+        let kept: Vec<_> = kept.cloned().map(HistoryEvent::Act).collect();
+        assert_eq!(HistoryEvent::all_of(&written(&all)), kept);
+    }
+
+    #[test]
+    fn a_name_and_a_reason_are_cut_between_characters() {
+        let long = OperatorAct {
+            operator: "ä".repeat(40),
+            reason: "ä".repeat(200),
+            ..act(OperatorVerb::Purge)
+        };
+        let cut = OperatorAct {
+            operator: "ä".repeat(32),
+            reason: "ä".repeat(128),
+            ..long.clone()
+        };
+        assert_eq!(
+            HistoryEvent::all_of(&written(&[long])),
+            [HistoryEvent::Act(cut)]
+        );
+    }
+}
