@@ -44,6 +44,7 @@ on_every_store![
     a_lenient_call_goes_on_without_a_confirmed_step,
     a_step_that_was_not_confirmed_is_kept_by_the_release,
     a_zombie_keeps_no_step,
+    a_step_that_is_kept_after_the_operators_look_survives_the_reset,
     no_step_starts_after_the_lease_is_lost,
     a_renewal_of_a_claim_with_steps_keeps_them,
     a_lost_record_is_written_again_with_its_steps,
@@ -401,18 +402,24 @@ async fn a_step_that_did_not_happen_runs_after_the_reset_without_it(fixture: Fix
     let runs = [Runs::default(), Runs::default()];
     let first = fixture.pay_far().run(|_| async {
         counted("mail", &runs[0]).await?;
-        step("charge", async |_| Err(PayError::TimedOut) as Answer).await
+        // Another of this name is finished, and stays so.
+        counted("charge", &runs[1]).await?;
+        let second = step(("charge", 2), async |_| Err(PayError::TimedOut) as Answer);
+        second.once().await
     });
     assert_eq!(first.await, Err(PayError::TimedOut));
     let entry = async || fixture.pay().entry().await.unwrap().unwrap();
-    let missing = entry().await.reset_without("ship").await.unwrap_err();
+    let missing = entry().await.reset_without(&["ship"]).await.unwrap_err();
     assert_eq!(*missing.kind(), ErrorKind::InvalidStep);
-    entry().await.reset_without("charge").await.unwrap();
+    let finished = entry().await.reset_without(&["charge", "mail"]).await;
+    assert_eq!(*finished.unwrap_err().kind(), ErrorKind::InvalidStep);
+    entry().await.reset_without(&["charge"]).await.unwrap();
     let again = fixture.pay_far().run(|_| async {
         counted("mail", &runs[0]).await?;
-        counted("charge", &runs[1]).await
+        counted("charge", &runs[1]).await?;
+        step(("charge", 2), async |_| receipt(7)).once().await
     });
-    assert_eq!(again.await, receipt(1));
+    assert_eq!(again.await, receipt(7));
     assert_eq!(counts(&runs), [1, 1]);
 }
 
@@ -776,6 +783,44 @@ async fn a_step_that_was_not_confirmed_is_kept_by_the_release(fixture: Fixture) 
     assert_eq!(without_reply(&fixture, answer).await, Err(PayError::Down));
     let answer = fixture.pay_far().run(|_| counted("charge", &charge));
     assert_eq!(answer.await, receipt(1));
+}
+
+/// Finds a reset whose act makes its journal the longer one, so that the last step of a paused process runs again.
+async fn a_step_that_is_kept_after_the_operators_look_survives_the_reset(fixture: Fixture) {
+    let [charge, label] = &runs();
+    let (gate, paused) = (Semaphore::new(0), Semaphore::new(0));
+    let mut call = Box::pin(fixture.pay().run(|_| async {
+        counted("charge", charge).await?;
+        paused.add_permits(1);
+        gate.acquire().await.unwrap().forget();
+        counted("label", label).await?;
+        paused.add_permits(1);
+        std::future::pending::<Answer>().await
+    }));
+    let mut until_paused = async || {
+        while paused.available_permits() == 0 {
+            assert!(poll_once(call.as_mut()).await.is_none());
+            tokio::task::yield_now().await;
+        }
+        paused.acquire().await.unwrap().forget();
+        fixture.pass_in_store(LEASE_OVER);
+    };
+    until_paused().await;
+    let entry = fixture.pay_far().entry().await.unwrap().unwrap();
+    assert_eq!(entry.state(), EntryState::Abandoned);
+    gate.add_permits(1);
+    until_paused().await;
+    entry
+        .signed("Zoë", "stuck for an hour")
+        .reset()
+        .await
+        .unwrap();
+    let far = fixture.pay_far();
+    let answer = far.run(|_| two_steps([charge, label], receipt(1)));
+    assert_eq!(answer.await, receipt(1));
+    assert_eq!((charge.count(), label.count()), (1, 1));
+    let entry = fixture.pay_far().entry().await.unwrap().unwrap();
+    assert_eq!(entry.history().len(), 3, "{:?}", entry.history());
 }
 
 async fn a_zombie_keeps_no_step(fixture: Fixture) {

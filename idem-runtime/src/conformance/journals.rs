@@ -42,6 +42,7 @@ cases! {
     18 a_resolution_replaces_the_journal,
     18 a_reset_keeps_the_journal_that_it_brings,
     18 a_reset_of_an_earlier_look_keeps_what_was_appended_since,
+    18 a_reset_of_what_nobody_claims_brings_its_journal,
     5 an_append_starts_lease_and_life_again,
     5 an_append_to_a_lapsed_claim_takes_it_back_if_nobody_took_it,
     2 an_append_by_another_owner_changes_nothing,
@@ -477,6 +478,33 @@ async fn a_reset_of_an_earlier_look_keeps_what_was_appended_since(p: Probe) {
     p.advance(LEASE).await;
     assert_eq!(p.resolve(&seen, &reset(ONE)).await, ResolveReply::Resolved);
     assert_eq!(stored(&p).await, TWO);
+}
+
+/// Finds a store in which an operator's word about a step of unknown outcome has no effect.
+async fn a_reset_of_what_nobody_claims_brings_its_journal(p: Probe) {
+    journals!(p);
+    for (n, is_unknown) in [(0, true), (1, false)] {
+        let p = p.at(n);
+        let claim = claim_with(&p, TWO).await;
+        if is_unknown {
+            let unknown = of(ended(&claim, OutcomeKind::Unknown));
+            let reply = p.complete(&record(&unknown, TWO)).await;
+            assert_eq!(reply, CompleteReply::Stored { late: false });
+        } else {
+            assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
+        }
+        // Shorter, and then longer.
+        for journal in [ONE, TWO] {
+            let seen = p.header().await;
+            let reply = p.resolve(&seen, &reset(journal)).await;
+            assert_eq!(
+                (reply, stored(&p).await),
+                (ResolveReply::Resolved, journal.into())
+            );
+            p.take(&request_by(B)).await;
+            assert_eq!(p.release(B, Remains::Attempt).await, RELEASED);
+        }
+    }
 }
 
 async fn an_append_starts_lease_and_life_again(p: Probe) {

@@ -316,7 +316,7 @@ pub(super) fn contained(observer: &(impl Observer + ?Sized), event: &Event<'_>) 
 pub struct StderrObserver;
 
 /// What an operator does about an outcome that nobody knows.
-pub(super) const UNKNOWN_NEXT: &str = "find out at the other party whether the effect happened, and settle the record: `idem resolve` or `idem reset`; \
+pub(super) const UNKNOWN_NEXT: &str = "find out at the other party whether the effect happened, and settle the record: `idem show`, then `idem resolve` or `idem reset`; \
      until then calls are refused, or run the reconcile hook";
 
 impl Observer for StderrObserver {

@@ -45,8 +45,8 @@ use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreF
 /// Once it is known what happened to an [unknown](EntryState::Unknown) or [abandoned](EntryState::Abandoned) call, an
 /// operator settles it with [`resolve`](Self::resolve), [`resolve_error`](Self::resolve_error) or
 /// [`reset`](Self::reset). They change the record only if it is still the one that is shown here. The record remembers
-/// each change: [`history`](Self::history), with the name of the operator and the reason that
-/// [`signed`](Self::signed) adds.
+/// the change, if it has room: [`history`](Self::history), with the name of the operator and the reason that
+/// [`signed`](Self::signed) adds. A body that was alive and succeeds after the change takes its traces away.
 ///
 /// # The type of an answer
 ///
@@ -450,8 +450,9 @@ impl Entry {
     ///
     /// As [`resolve`](Self::resolve).
     pub async fn reset(self) -> Result<(), Error> {
-        let journal = self.changed(&self.journal().await?, OperatorVerb::Reset, "");
-        self.reset_to(&journal).await
+        let (entry, journal) = self.without_owner().await?;
+        let journal = entry.changed(&journal, OperatorVerb::Reset, "");
+        entry.reset_to(&journal).await
     }
 
     /// Resets the record, and all of its steps.
@@ -471,39 +472,82 @@ impl Entry {
         self.reset_to(&journal).await
     }
 
-    /// Resets the record, and the steps of this name, which did not happen.
+    /// Resets the record, and steps that did not happen.
     ///
-    /// For a step whose outcome was unknown. As [`reset`](Self::reset), but the next call runs this step. `step` is the
-    /// first part of its name, as [`steps`](Self::steps) shows it. **If the step had its effect, it happens again.**
+    /// For steps whose outcome is not known. As [`reset`](Self::reset), but the next call runs each of them: those that
+    /// have begun without an end, or whose outcome is unknown, and the first part of whose name is one of `steps`, as
+    /// [`steps`](Self::steps) shows it. Finished steps of the same name are kept. **If such a step had its effect, it
+    /// happens again.**
     ///
     /// # Errors
     ///
     /// As [`reset`](Self::reset); [`ErrorKind::InvalidStep`](crate::ErrorKind::InvalidStep) if the record has no such
-    /// step: nothing has changed.
+    /// step of one of these names: nothing has changed.
     ///
     /// # Cancel safety
     ///
     /// As [`resolve`](Self::resolve).
-    pub async fn reset_without(self, step: &str) -> Result<(), Error> {
-        let journal = self.journal().await?;
-        let is_named = |entry: &JournalEntry| {
-            (entry.kind.is_end() || entry.kind == EntryKind::Begun) && entry.label == step
-        };
-        let named = journal.entries().map_while(Result::ok).filter(is_named);
-        let without = named.fold(journal.clone(), |journal, entry| {
-            journal.with(&JournalEntry {
-                kind: EntryKind::Void,
-                schema: 0,
-                body: Bytes::new(),
-                ..entry
-            })
-        });
-        if without == journal {
-            let error = Error::new(ErrorKind::InvalidStep, self.key.operation().clone());
-            return Err(error.detail("nothing was changed; the record has no step of this name"));
+    pub async fn reset_without(self, steps: &[&str]) -> Result<(), Error> {
+        let (entry, mut journal) = self.without_owner().await?;
+        let mut last: Vec<JournalEntry> = Vec::new();
+        for entry in journal.entries().map_while(Result::ok) {
+            last.retain(|other| other.step != entry.step);
+            last.push(entry);
         }
-        let journal = self.changed(&without.compacted(), OperatorVerb::Reset, step);
-        self.reset_to(&journal).await
+        last.retain(|entry| matches!(entry.kind, EntryKind::Begun | EntryKind::Unknown));
+        for name in steps {
+            let mut named = last.iter().filter(|entry| entry.label == *name).peekable();
+            if named.peek().is_none() {
+                let error = Error::new(ErrorKind::InvalidStep, entry.key.operation().clone());
+                let detail = "nothing was changed; the record has no step of this name whose outcome is not known";
+                return Err(error.detail(detail));
+            }
+            for open in named {
+                // Appended, and the open one is kept: a journal that is not longer would not be written.
+                journal = journal.with(&JournalEntry {
+                    kind: EntryKind::Void,
+                    schema: 0,
+                    body: Bytes::new(),
+                    ..open.clone()
+                });
+            }
+        }
+        let journal = entry.changed(&journal, OperatorVerb::Reset, &steps.join(", "));
+        entry.reset_to(&journal).await
+    }
+
+    /// The entry and its journal, to which nothing is appended any more.
+    ///
+    /// The process of a claim that has lapsed may be alive, and append another step before the change arrives. Of two
+    /// journals the longer one is kept: with an act, that of the change would be, and the step would run again. So the
+    /// record is reset first with the journal that was seen.
+    async fn without_owner(self) -> Result<(Self, Journal), Error> {
+        let (journal, header) = (self.journal().await?, self.record.header);
+        if !matches!(header.state, State::Pending { .. }) || journal.kind() != JournalKind::Steps {
+            return Ok((self, journal));
+        }
+        let record = self.reset_record(&journal);
+        let owner = Header::decode(&record).map(|header| header.owner);
+        self.write(&record, None).await?;
+        let (core, key) = (&self.core, &self.key);
+        let read = core.patiently(key.operation(), || core.store.read(key));
+        match read.await? {
+            ReadReply::Found { record, left } if owner == Ok(record.header.owner) => {
+                let journal = record.journal();
+                let with = match self.last_attempt(&journal) {
+                    Some(attempt) => journal.and(&attempt.entry()),
+                    None => journal,
+                };
+                let entry = Self {
+                    record,
+                    left,
+                    listed: false,
+                    ..self
+                };
+                Ok((entry, with))
+            }
+            _ => Err(Error::new(ErrorKind::Changed, key.operation().clone())),
+        }
     }
 
     /// The journal of the record, which a listing has not read.
@@ -529,7 +573,7 @@ impl Entry {
         if !self.core.store.keeps_journals() {
             return journal.clone();
         }
-        let attempt = self.last_attempt(journal, verb);
+        let attempt = self.last_attempt(journal);
         let (operator, reason) = self.signature.clone();
         let act = OperatorAct {
             verb,
@@ -538,8 +582,12 @@ impl Entry {
             reason,
             step: step.to_owned(),
         };
-        let with = attempt.map_or_else(|| journal.clone(), |it| journal.with(&it.entry()));
-        let with = with.with(&act.entry());
+        let before = attempt.map_or_else(|| journal.clone(), |it| journal.with(&it.entry()));
+        let mut with = before.with(&act.entry());
+        // The longer journal is kept: one that lost more than it gained would not be written.
+        if with.as_bytes().len() <= journal.as_bytes().len() {
+            with = before.and(&act.entry());
+        }
         // One that the store would not read again is not written.
         let most = self.core.store.max_record_bytes();
         let fits = most.is_none_or(|most| HEADER + with.as_bytes().len() <= most);
@@ -549,7 +597,7 @@ impl Entry {
     /// The attempt that wrote the record, unless the journal remembers it.
     ///
     /// The first one that answers writes nothing, nor does one that has not ended.
-    fn last_attempt(&self, journal: &Journal, verb: OperatorVerb) -> Option<Attempt> {
+    fn last_attempt(&self, journal: &Journal) -> Option<Attempt> {
         let header = &self.record.header;
         let (now, age) = (self.core.clock.calendar(), self.age());
         let (end, age) = match self.state() {
@@ -559,11 +607,7 @@ impl Entry {
             EntryState::Running { .. } | EntryState::Abandoned
                 if matches!(header.state, State::Pending { .. }) =>
             {
-                let end = match verb {
-                    OperatorVerb::Release => AttemptEnd::ByOperator,
-                    _ => AttemptEnd::Lapsed,
-                };
-                (end, Duration::ZERO)
+                (AttemptEnd::ByOperator, Duration::ZERO)
             }
             _ => return None,
         };
@@ -664,13 +708,17 @@ impl Entry {
     }
 
     async fn reset_to(self, journal: &Journal) -> Result<(), Error> {
+        let record = self.reset_record(journal);
+        self.send(record, None).await
+    }
+
+    fn reset_record(&self, journal: &Journal) -> Bytes {
         let header = Header {
             types: AnswerTypes::UNKNOWN,
             journal: journal.kind(),
             ..self.header(State::Released, self.policy.retain())
         };
-        let record = [&header.encode()[..], journal.as_bytes()].concat();
-        self.send(record.into(), None).await
+        [&header.encode()[..], journal.as_bytes()].concat().into()
     }
 
     #[cfg(feature = "http")]
@@ -759,12 +807,16 @@ impl Entry {
     }
 
     async fn send(self, record: Bytes, outcome: Option<OutcomeKind>) -> Result<(), Error> {
+        self.write(&record, outcome).await
+    }
+
+    async fn write(&self, record: &Bytes, outcome: Option<OutcomeKind>) -> Result<(), Error> {
         let (core, key) = (&self.core, &self.key);
         let seen = self.record.header;
         // From here until the outcome of the request is known, the cache answers nothing under this key.
         let taking = core.taking(key);
         let reply = core
-            .patiently(key.operation(), || core.store.resolve(key, &seen, &record))
+            .patiently(key.operation(), || core.store.resolve(key, &seen, record))
             .await;
         drop(taking);
         core.flights.forget(key.digest());

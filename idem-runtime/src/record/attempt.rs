@@ -47,7 +47,7 @@ pub enum AttemptEnd {
     /// Its lease lapsed, and another attempt claimed the key: its process crashed, was paused, or lost its connection, or
     /// its caller went away and `on_cancel` held the key.
     Lapsed,
-    /// An operator ended its claim.
+    /// An operator ended its claim, or settled its record, before it had ended.
     ByOperator,
     /// An end that this version does not know.
     Other,
@@ -134,8 +134,8 @@ impl AttemptEnd {
                  (`on_cancel = hold`); the next call took the key over (promises 1 and 4)"
             }
             Self::ByOperator => {
-                "an operator ended its claim: the next call takes the key over (promise 4); if its process was alive, two \
-                 bodies ran"
+                "it had not ended when an operator ended its claim, or settled its record (promise 4): if its process was \
+                 alive, its body may have run on"
             }
             Self::Other => "a later version of idem recorded its end",
         }

@@ -81,9 +81,14 @@ impl Journal {
 
     /// The journal with one more entry. Of more attempts than are kept, the first and the last ones remain.
     pub(crate) fn with(&self, entry: &JournalEntry) -> Self {
+        self.and(entry).bounded()
+    }
+
+    /// The same, and all that was there remains.
+    pub(crate) fn and(&self, entry: &JournalEntry) -> Self {
         let mut bytes = self.0.to_vec();
         entry.write(&mut bytes);
-        Self(bytes.into()).bounded()
+        Self(bytes.into())
     }
 
     /// The part about attempts alone, with the label, up to the first entry that cannot be read.

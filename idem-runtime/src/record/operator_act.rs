@@ -80,7 +80,9 @@ impl OperatorVerb {
     #[must_use]
     pub fn explanation(self) -> &'static str {
         match self {
-            Self::Release => "the claim was ended, and the next call takes the key over",
+            Self::Release => {
+                "the claim was ended: the next call runs the body, if an attempt is left; the outcome of a reconciliation is unknown again"
+            }
             Self::Resolve => "every later call gets the value that the operator gave",
             Self::ResolveError => "every later call gets the error that the operator gave",
             Self::Reset => {
@@ -116,7 +118,7 @@ pub struct OperatorAct {
     pub operator: String,
     /// Why; empty if no reason was given.
     pub reason: String,
-    /// The step of which the operator said that it did not happen; empty if there is none.
+    /// The steps of which the operator said that they did not happen, with commas; empty if there are none.
     pub step: String,
 }
 

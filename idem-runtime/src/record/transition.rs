@@ -247,11 +247,17 @@ fn settled(there: &Record, new: &Record) -> Record {
 ///
 /// A journal is only appended to, so the longer one has all that the shorter one has, except that a later attempt may
 /// have released the record: then it had all that was acknowledged to the earlier one. A reset that brings attempts alone
-/// drops the steps.
+/// drops the steps. One of a record that is not claimed brings what its operator has made of the journal, to which nobody
+/// has appended since.
 fn longer(there: &Record, new: &Record) -> Journal {
     let brought = new.journal();
-    let drops_steps = new.header.state == State::Released && brought.kind() != JournalKind::Steps;
-    if there.header.is_answered() || drops_steps {
+    let is_claimed = matches!(
+        there.header.state,
+        State::Pending { .. } | State::Reconciling { .. }
+    );
+    let brings = new.header.state == State::Released
+        && (!is_claimed || brought.kind() != JournalKind::Steps);
+    if there.header.is_answered() || brings {
         return brought;
     }
     let kept = there.journal();

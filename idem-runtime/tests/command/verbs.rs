@@ -219,6 +219,8 @@ async fn unknown_step(site: &Site) {
     site.idem(&reset).refused(1, "the step `charge` happened");
     let other = [&reset[..], &["--not-done", "mail"]].concat();
     site.idem(&other).refused(1, "the step `charge` happened");
+    let both = [&reset[..], &["--not-done", "mail", "--not-done", "charge"]].concat();
+    site.idem(&both).refused(1, "no step of one of these names");
     let missing = [&reset[..], &["--not-done", "ship"]].concat();
     site.idem(&missing).refused(1, "`charge`");
     // As a hook would, but there is none.
@@ -231,7 +233,7 @@ async fn unknown_step(site: &Site) {
         .done();
     assert_eq!(pay(Ok(receipt("r-1"))).await, Ok(receipt("r-1")));
     let why = site.idem(&[&["why"], &of[..]].concat()).done();
-    assert!(why.contains("the step `charge` did not happen"), "{why}");
+    assert!(why.contains("did not happen: charge"), "{why}");
 }
 
 /// The labels of calls that did not succeed at once.

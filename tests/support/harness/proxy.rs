@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
-use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -54,8 +53,6 @@ struct State {
     traps: Vec<Vec<u8>>,
     /// What replies say, and what the client reads in its place, of the same length.
     announced: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The connection of the next request is to be forgotten.
-    forget_next: bool,
     black_hole: bool,
     /// Peers on the other side of a partition.
     apart: HashMap<IpAddr, Partition>,
@@ -150,11 +147,6 @@ impl TcpProxy {
     pub fn forget_live(&self) {
         let mut state = self.shared.lock();
         state.links.values_mut().for_each(|link| link.torn = true);
-    }
-
-    /// Passes the next request on, and drops all data of its connection from then on; others are served.
-    pub fn forget_next(&self) {
-        self.shared.lock().forget_next = true;
     }
 
     /// Cuts or silences the links of connections from `peer`, present and future ones.
@@ -379,11 +371,8 @@ impl State {
         self.black_hole || self.apart.get(&peer) == Some(&Partition::Silent)
     }
 
-    /// Marks the connection if its request matches a trap, or if it is to be forgotten.
+    /// Marks the connection if its request matches a trap.
     fn spring(&mut self, id: usize, request: &[u8]) {
-        if let Some(link) = self.links.get_mut(&id) {
-            link.torn |= mem::take(&mut self.forget_next);
-        }
         let sprung = self.traps.iter().position(|trap| {
             trap.is_empty() || request.windows(trap.len()).any(|bytes| bytes == trap)
         });

@@ -228,7 +228,8 @@ pub(crate) struct Consent {
         long,
         value_name = "TEXT",
         default_value = "",
-        hide_default_value = true
+        hide_default_value = true,
+        allow_hyphen_values = true
     )]
     pub(crate) reason: String,
     /// Your name, for `why`, in at most 64 bytes.
@@ -286,10 +287,11 @@ pub(crate) struct Reset {
     #[arg(long)]
     pub(crate) drop_steps: bool,
     /// The step of this name did not happen, and the next call runs it. For a step whose outcome is unknown.
+    /// May be repeated.
     #[arg(long, value_name = "STEP", conflicts_with = "drop_steps")]
-    pub(crate) not_done: Option<String>,
-    /// Leave steps of unknown outcome to their `reconcile` hooks.
-    #[arg(long, conflicts_with_all = ["drop_steps", "not_done"])]
+    pub(crate) not_done: Vec<String>,
+    /// Leave other steps of unknown outcome to their `reconcile` hooks.
+    #[arg(long, conflicts_with = "drop_steps")]
     pub(crate) reconciled: bool,
     #[command(flatten)]
     pub(crate) consent: Consent,

@@ -89,7 +89,8 @@ fn refused(error: idem_runtime::Error) -> Failure {
             "nothing was changed: a call has claimed the key since; look at the record again with `idem show`",
         ),
         ErrorKind::InvalidStep => Failure::refused(
-            "nothing was changed: the record has no step of this name; `idem show` lists them",
+            "nothing was changed: the record has no step of one of these names whose outcome is not known; `idem show` lists \
+             its steps",
         ),
         _ => error.into(),
     }
@@ -201,11 +202,12 @@ pub(crate) async fn reset(
 ) -> Result<ExitCode, Failure> {
     let entry = verb.consent.sign(record::find(engine, &verb.which).await?);
     refuse_running(&entry)?;
-    let open: Vec<_> = entry.steps().into_iter().filter(record::is_open).collect();
-    let undecided = open
-        .iter()
-        .filter(|step| verb.not_done.as_ref() != Some(&step.name));
-    if let Some(step) = undecided.clone().next()
+    let steps = entry.steps();
+    let mut undecided = steps.iter().filter(|step| {
+        let is_named = verb.not_done.iter().any(|name| *name == step.name);
+        record::is_open(step) && !is_named
+    });
+    if let Some(step) = undecided.next()
         && !(verb.drop_steps || verb.reconciled)
     {
         return Err(Failure::refused(format!(
@@ -220,9 +222,10 @@ pub(crate) async fn reset(
         (true, true) => ", and all of its steps",
         (true, false) => ", which gets the results of its finished steps",
     };
-    let not_done = verb.not_done.as_ref();
-    let not_done = not_done.map(|step| format!(", and the step `{step}`"));
-    let not_done = not_done.unwrap_or_default();
+    let not_done = match &verb.not_done[..] {
+        [] => String::new(),
+        names => format!(", and runs the open steps `{}`", names.join("`, `")),
+    };
     let change = Change {
         verb: "reset",
         effect: format!(
@@ -234,10 +237,11 @@ pub(crate) async fn reset(
     };
     change.confirm(&entry)?;
     let before = before(&entry);
-    let reset = match &verb.not_done {
+    let not_done: Vec<_> = verb.not_done.iter().map(String::as_str).collect();
+    let reset = match &not_done[..] {
         _ if verb.drop_steps => entry.reset_with_steps().await,
-        Some(step) => entry.reset_without(step).await,
-        None => entry.reset().await,
+        [] => entry.reset().await,
+        steps => entry.reset_without(steps).await,
     };
     reset.map_err(refused)?;
     change.report(engine, before, "reset").await

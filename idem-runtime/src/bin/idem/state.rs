@@ -103,11 +103,15 @@ pub(crate) fn advice(entry: &Entry, max_attempts: u16) -> Option<&'static str> {
     let has_attempts = entry.attempts() < max_attempts;
     match entry.state() {
         EntryState::Running { .. } => Some("`idem release` if its process is gone"),
-        EntryState::Abandoned if has_attempts => None,
-        EntryState::Abandoned | EntryState::Unknown if entry.steps().iter().any(is_open) => Some(
-            "find out at the other party whether the step of unknown outcome happened; then `idem reset --not-done STEP` \
+        EntryState::Abandoned | EntryState::Released | EntryState::Unknown
+            if entry.steps().iter().any(is_open) =>
+        {
+            Some(
+                "find out at the other party whether the step of unknown outcome happened; then `idem reset --not-done STEP` \
              if it did not and cannot happen any more; if it did, give the whole call its answer: `idem resolve --value …`",
-        ),
+            )
+        }
+        EntryState::Abandoned if has_attempts => None,
         EntryState::Abandoned | EntryState::Unknown => Some(
             "find out at the other party whether the effect happened; then `idem resolve --value …` if it did, \
              `idem resolve --error …` if it failed for good, `idem reset` if it did not and cannot happen any more",

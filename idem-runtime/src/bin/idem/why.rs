@@ -175,7 +175,7 @@ fn describe(
     }
     writeln!(out)?;
     let counted = usize::from(entry.attempts());
-    if counted > shown && shown < REMEMBERED && !entry.is_by_hand() {
+    if counted > shown && history.len() < REMEMBERED && !entry.is_by_hand() {
         return writeln!(
             out,
             "The record counts {counted} attempts and remembers {shown}. An attempt that was overtaken succeeded late, and \
@@ -227,7 +227,7 @@ fn describe_act(out: &mut dyn Write, act: &OperatorAct) -> io::Result<()> {
     let (verb, at) = (act.verb, exact(act.at));
     writeln!(out, "    {verb} by {operator} {at}: {}", verb.explanation())?;
     if !act.step.is_empty() {
-        writeln!(out, "    the step `{}` did not happen", printed(&act.step))?;
+        writeln!(out, "    did not happen: {}", printed(&act.step))?;
     }
     match &*act.reason {
         "" => Ok(()),

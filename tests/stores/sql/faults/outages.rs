@@ -20,7 +20,6 @@ on_each_database!(;
     a_server_that_stands_still_costs_a_deadline,
     a_black_hole_costs_a_deadline,
     connections_that_a_firewall_forgot_refuse_no_call,
-    a_silent_connection_among_others_refuses_no_call,
     lost_replies_cost_nothing,
 );
 
@@ -241,48 +240,6 @@ async fn connections_that_a_firewall_forgot_refuse_no_call<B: Server>() {
     fixture.pay_by("answer", forgotten).await.unwrap();
     assert_eq!(fixture.events.count("unsaved"), 0);
     assert_eq!(fixture.all_effects(), 64 + 5);
-}
-
-/// Finds a statement that waits for its whole time on a connection that alone is half-open.
-async fn a_silent_connection_among_others_refuses_no_call<B: Server>() {
-    let server = B::serve(&[]);
-    let proxy = TcpProxy::start(server.addr());
-    // One statement may take as long as a call may.
-    let deadline = Duration::from_secs(4);
-    let url = server.url_at(proxy.addr());
-    let store = open_hasty::<B>(&url, deadline, |store| store).await;
-    let fixture = Fixture::with(&store, |engine| {
-        engine.claim_deadline(deadline).complete_deadline(deadline)
-    });
-    for key in ["a", "b", "c"] {
-        // A connection that falls silent before its first reply costs the whole time.
-        warm(&fixture).await;
-        let is_over = AtomicBool::new(false);
-        let others = async {
-            let mut number = 0;
-            while !is_over.load(Ordering::Relaxed) {
-                fixture.pay(&format!("{key} {number}")).await.unwrap();
-                number += 1;
-            }
-        };
-        let one = async {
-            let forgets = async |_| {
-                proxy.forget_next();
-                Ok(())
-            };
-            fixture.pay_by(key, forgets).await.unwrap();
-            is_over.store(true, Ordering::Relaxed);
-        };
-        // Either of them may be the one whose connection falls silent. One fault at a time.
-        tokio::join!(one, others);
-    }
-    assert!(proxy.stats().swallowed_bytes > 0);
-    assert_eq!(
-        fixture.events.count("unsaved"),
-        0,
-        "{:?}",
-        fixture.events.all()
-    );
 }
 
 async fn a_black_hole_costs_a_deadline<B: Server>() {
