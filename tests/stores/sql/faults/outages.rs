@@ -1,6 +1,5 @@
 //! A server that is absent, or is lost in the middle of a call.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use idem_runtime::store::sql::MySqlStore;
