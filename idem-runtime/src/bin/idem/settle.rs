@@ -204,7 +204,7 @@ pub(crate) async fn reset(
     refuse_running(&entry)?;
     let steps = entry.steps();
     let mut undecided = steps.iter().filter(|step| {
-        let is_named = verb.not_done.iter().any(|name| *name == step.name);
+        let is_named = verb.not_done.contains(&step.name);
         record::is_open(step) && !is_named
     });
     if let Some(step) = undecided.next()
