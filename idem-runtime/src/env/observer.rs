@@ -315,7 +315,7 @@ pub(super) fn contained(observer: &(impl Observer + ?Sized), event: &Event<'_>) 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StderrObserver;
 
-/// What an operator does about an outcome that nobody knows.
+/// The way out of an unknown outcome, for an operator.
 pub(super) const UNKNOWN_NEXT: &str = "find out at the other party whether the effect happened, and settle the record: `idem show`, then `idem resolve` or `idem reset`; \
      until then calls are refused, or run the reconcile hook";
 

@@ -474,9 +474,8 @@ impl Entry {
 
     /// Resets the record, and steps that did not happen.
     ///
-    /// For steps whose outcome is not known. As [`reset`](Self::reset), but the next call runs each of them: those that
-    /// have begun without an end, or whose outcome is unknown, and the first part of whose name is one of `steps`, as
-    /// [`steps`](Self::steps) shows it. Finished steps of the same name are kept. **If such a step had its effect, it
+    /// As [`reset`](Self::reset), but the next call runs each open step of these names: a step that has begun without an
+    /// end, or has an unknown outcome. A name is the first part of the step's name, as [`steps`](Self::steps) shows it. Finished steps of the same name are kept. **If such a step had its effect, it
     /// happens again.**
     ///
     /// # Errors

@@ -247,8 +247,7 @@ fn settled(there: &Record, new: &Record) -> Record {
 ///
 /// A journal is only appended to, so the longer one has all that the shorter one has, except that a later attempt may
 /// have released the record: then it had all that was acknowledged to the earlier one. A reset that brings attempts alone
-/// drops the steps. One of a record that is not claimed brings what its operator has made of the journal, to which nobody
-/// has appended since.
+/// drops the steps. A reset of a record without a claim brings its own journal: only the owner of a claim appends.
 fn longer(there: &Record, new: &Record) -> Journal {
     let brought = new.journal();
     let is_claimed = matches!(

@@ -39,7 +39,7 @@ local function settle(seen, record, attempts, types, life)
   if string.find('DET', state, 1, true) == nil and (layout ~= '2' or seen.journal and state == 'U') then
     local has, own = journal(seen), layout ~= '2' and sub(record, HEADER + 1) or ''
     local later = seen.state == 'R' and seen.owner ~= sub(record, 3, 18)
-    -- A reset that brings attempts alone drops the steps, and to a record that is not claimed nobody appends.
+    -- A reset with attempts alone drops the steps. A record without a claim has no owner that appends.
     local claimed = seen.state == 'P' or seen.state == 'W' or seen.state == 'Q'
     local brings = state == 'R' and (layout == '4' or not claimed)
     if not brings and (#has >= #own or later) then own = has end
