@@ -1,5 +1,7 @@
 //! Inspects a record, and settles it by hand.
 
+pub(crate) mod steps;
+
 #[cfg(feature = "http")]
 use std::any::Any;
 use std::any::type_name;
@@ -8,7 +10,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::de::IgnoredAny;
@@ -27,7 +29,6 @@ use crate::lifecycle::core::Core;
 use crate::outcome::codec::{Encoded, Replay};
 use crate::outcome::stored::StoredAnswer;
 use crate::policy::EffectivePolicy;
-use crate::record::journal::{EntryKind, JournalEntry};
 use crate::record::label::KeyLabel;
 use crate::record::transition::{RELEASED_AT_LEAST, ReleaseReply, Remains, ResolveReply};
 use crate::record::{
@@ -106,6 +107,8 @@ pub struct Entry {
     policy: EffectivePolicy,
     /// The fingerprint of the call that made this entry.
     fingerprint: Fingerprint,
+    /// The digest that derived keys follow from; `None` if it is not known.
+    plain: Option<KeyDigest>,
     record: Record,
     left: Duration,
     /// Whether it is of a listing, which reads headers alone.
@@ -136,28 +139,6 @@ pub enum EntryState {
     NotStored,
     /// Its outcome is unknown: the effect may or may not have happened.
     Unknown,
-}
-
-/// A step of a call, as its record shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RecordedStep {
-    /// The first part of its name.
-    pub name: String,
-    /// Its state.
-    pub state: StepState,
-    /// The time of that state, by the calendar of the process that recorded it.
-    pub at: SystemTime,
-}
-
-/// The state of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StepState {
-    /// A step with `once` or `reconcile` has begun, and its end is not recorded: it runs, or was interrupted.
-    Begun,
-    /// It has ended so.
-    Finished(OutcomeKind),
 }
 
 impl Entry {
@@ -265,6 +246,12 @@ impl Entry {
     #[must_use]
     pub fn is_by_hand(&self) -> bool {
         self.record.header.owner.is_by_hand()
+    }
+
+    /// The type tags of the function that claimed it last.
+    #[must_use]
+    pub fn types(&self) -> AnswerTypes {
+        self.record.header.types
     }
 
     /// How long ago the record was written or its claim renewed.
@@ -398,45 +385,11 @@ impl Entry {
         self.answer(encoded, "JSON").await
     }
 
-    /// The [steps](crate::step()) of its attempts, in the order of their last entries; without their results.
-    ///
-    /// Empty once the call is answered, and for an entry of a [listing](crate::Engine::entries), which does not read
-    /// them.
-    #[must_use]
-    pub fn steps(&self) -> Vec<RecordedStep> {
-        let mut steps: Vec<(_, RecordedStep)> = Vec::new();
-        for entry in self.record.journal().entries().map_while(Result::ok) {
-            steps.retain(|(step, _)| *step != entry.step);
-            let state = match entry.kind {
-                EntryKind::Begun => StepState::Begun,
-                EntryKind::Value => StepState::Finished(OutcomeKind::Value),
-                EntryKind::Error => StepState::Finished(OutcomeKind::Error),
-                EntryKind::Tombstone => StepState::Finished(OutcomeKind::Tombstone),
-                EntryKind::Unknown => StepState::Finished(OutcomeKind::Unknown),
-                EntryKind::Void
-                | EntryKind::Origin
-                | EntryKind::Attempt
-                | EntryKind::Lapsed
-                | EntryKind::Act
-                | EntryKind::Label => {
-                    continue;
-                }
-            };
-            let recorded = RecordedStep {
-                name: entry.label,
-                state,
-                at: entry.at,
-            };
-            steps.push((entry.step, recorded));
-        }
-        steps.into_iter().map(|(_, recorded)| recorded).collect()
-    }
-
     /// Resets the record, an answer included, and keeps its [steps](crate::step()).
     ///
     /// The next call runs the body, and counts as the first attempt. **If the effect had happened, it happens again.** The
     /// body gets the results of finished steps, and runs the others. A step whose outcome is unknown stays so: only its
-    /// `reconcile`, [`reset_without`](Self::reset_without) or [`reset_with_steps`](Self::reset_with_steps) lets it run.
+    /// `reconcile`, [`reset_steps`](Self::reset_steps) or [`reset_with_steps`](Self::reset_with_steps) lets it run.
     ///
     /// The request is kept: other arguments are a mismatch as before. The types of the answers are not: the next call
     /// may be of a corrected function. If an earlier body is still alive and succeeds before the next call, its answer
@@ -472,49 +425,6 @@ impl Entry {
         self.reset_to(&journal).await
     }
 
-    /// Resets the record, and steps that did not happen.
-    ///
-    /// As [`reset`](Self::reset), but the next call runs each open step of these names: a step that has begun without an
-    /// end, or has an unknown outcome. A name is the first part of the step's name, as [`steps`](Self::steps) shows it. Finished steps of the same name are kept. **If such a step had its effect, it
-    /// happens again.**
-    ///
-    /// # Errors
-    ///
-    /// As [`reset`](Self::reset); [`ErrorKind::InvalidStep`](crate::ErrorKind::InvalidStep) if the record has no such
-    /// step of one of these names: nothing has changed.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`resolve`](Self::resolve).
-    pub async fn reset_without(self, steps: &[&str]) -> Result<(), Error> {
-        let (entry, mut journal) = self.without_owner().await?;
-        let mut last: Vec<JournalEntry> = Vec::new();
-        for entry in journal.entries().map_while(Result::ok) {
-            last.retain(|other| other.step != entry.step);
-            last.push(entry);
-        }
-        last.retain(|entry| matches!(entry.kind, EntryKind::Begun | EntryKind::Unknown));
-        for name in steps {
-            let mut named = last.iter().filter(|entry| entry.label == *name).peekable();
-            if named.peek().is_none() {
-                let error = Error::new(ErrorKind::InvalidStep, entry.key.operation().clone());
-                let detail = "nothing was changed; the record has no step of this name whose outcome is not known";
-                return Err(error.detail(detail));
-            }
-            for open in named {
-                // Appended, and the open one is kept: a journal that is not longer would not be written.
-                journal = journal.with(&JournalEntry {
-                    kind: EntryKind::Void,
-                    schema: 0,
-                    body: Bytes::new(),
-                    ..open.clone()
-                });
-            }
-        }
-        let journal = entry.changed(&journal, OperatorVerb::Reset, &steps.join(", "));
-        entry.reset_to(&journal).await
-    }
-
     /// The entry and its journal, to which nothing is appended any more.
     ///
     /// The process of a claim that has lapsed may be alive, and append another step before the change arrives. Of two
@@ -545,7 +455,10 @@ impl Entry {
                 };
                 Ok((entry, with))
             }
-            _ => Err(Error::new(ErrorKind::Changed, key.operation().clone())),
+            _ => {
+                let error = Error::new(ErrorKind::Changed, key.operation().clone());
+                Err(error.detail("the record was reset, and a call has claimed it before the change was complete"))
+            }
         }
     }
 
@@ -848,10 +761,16 @@ impl fmt::Debug for Entry {
 }
 
 impl Core {
+    /// The plain digest of a record's; `None` if digests are keyed.
+    pub(crate) fn plain_of(&self, digest: &KeyDigest) -> Option<KeyDigest> {
+        let is_plain = self.former_digests.is_none() && !self.digests.is_keyed();
+        is_plain.then_some(*digest)
+    }
+
     pub(crate) async fn entry(
         self: &Arc<Self>,
         operation: &Operation,
-        identity: Identity,
+        (identity, plain): (Identity, Option<KeyDigest>),
         policy: &EffectivePolicy,
     ) -> Result<Option<Entry>, Error> {
         let key = self.record_key(operation.clone(), identity.digest);
@@ -863,6 +782,7 @@ impl Core {
                 key,
                 policy: policy.clone(),
                 fingerprint: identity.fingerprint,
+                plain,
                 record,
                 left,
                 listed: false,
@@ -881,6 +801,7 @@ impl Core {
         let bytes = Bytes::copy_from_slice(&listed.header.encode());
         Entry {
             core: Arc::clone(self),
+            plain: self.plain_of(listed.key.digest()),
             key: listed.key,
             policy: self.defaults.clone(),
             fingerprint: Fingerprint::NONE,

@@ -31,8 +31,8 @@ pub enum OperatorVerb {
     Resolve,
     /// Gave a business error: [`Entry::resolve_error`](crate::admin::Entry::resolve_error).
     ResolveError,
-    /// Let the body run again: [`Entry::reset`](crate::admin::Entry::reset), or, with a step that did not happen,
-    /// [`Entry::reset_without`](crate::admin::Entry::reset_without).
+    /// Let the body run again: [`Entry::reset`](crate::admin::Entry::reset), or, with what is known of its steps,
+    /// [`Entry::reset_steps`](crate::admin::Entry::reset_steps).
     Reset,
     /// The same, without the results of steps: [`Entry::reset_with_steps`](crate::admin::Entry::reset_with_steps).
     ResetWithSteps,
@@ -118,7 +118,7 @@ pub struct OperatorAct {
     pub operator: String,
     /// Why; empty if no reason was given.
     pub reason: String,
-    /// The steps of which the operator said that they did not happen, with commas; empty if there are none.
+    /// The steps that the operator settled, with commas: "charge happened, mail did not happen"; empty if there are none.
     pub step: String,
 }
 

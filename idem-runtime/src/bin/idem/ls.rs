@@ -1,5 +1,6 @@
 //! `idem ls`: a page of records.
 
+use std::cmp::Reverse;
 use std::process::ExitCode;
 
 use idem_runtime::admin::{Entries, Entry, EntryState};
@@ -14,6 +15,9 @@ use crate::record;
 use crate::state;
 use crate::table::{Align, Table};
 use crate::text::{duration, records};
+
+/// A record, and its label.
+type Found = (Entry, Option<String>);
 
 /// A column that is there if a record has a label.
 const LABEL: &str = "LABEL";
@@ -30,31 +34,55 @@ pub(crate) async fn run(
     let mut entries = entries(engine, verb).step_size(scan.step_size());
     let (mut found, mut unreadable, mut progress) = (Vec::new(), 0, Progress::new());
     let cursor = loop {
-        // A step gives no more than the rest of the page, so that the cursor is behind its last record.
-        entries = entries.page_size(limit - found.len());
+        if !verb.oldest {
+            // A step gives no more than the rest of the page, so that the cursor is behind its last record.
+            entries = entries.page_size(limit - found.len());
+        }
         let Some(page) = scan.step(&mut entries).await? else {
             break None;
         };
         unreadable += page.unreadable();
         let cursor = page.cursor().map(str::to_owned);
-        let matches = |entry: &Entry| {
-            verb.older_than.is_none_or(|age| entry.age() >= age)
-                && verb.state.is_none_or(|state| state.is_of(entry))
-        };
-        found.extend(page.into_entries().into_iter().filter(matches));
-        if cursor.is_none() || found.len() >= limit {
-            break cursor;
+        for entry in page.into_entries() {
+            let matches = verb.older_than.is_none_or(|age| entry.age() >= age)
+                && verb.state.is_none_or(|state| state.is_of(&entry));
+            if !matches {
+                continue;
+            }
+            match &verb.label {
+                None => found.push((entry, None)),
+                Some(wanted) => {
+                    let label = label(engine, &entry, &mut scan).await?;
+                    if label.as_ref().is_some_and(|label| label.contains(wanted)) {
+                        found.push((entry, label));
+                    }
+                }
+            }
+        }
+        if verb.oldest {
+            oldest(&mut found, limit);
+        }
+        let is_full = !verb.oldest && found.len() >= limit;
+        if cursor.is_none() || is_full {
+            break cursor.filter(|_| !verb.oldest);
         }
         progress.show(|| format!("{} found, scanning …", records(found.len() as u64)));
     };
-    let mut labels = Vec::with_capacity(found.len());
-    for entry in &found {
-        labels.push(label(engine, entry, &mut scan).await?);
-        progress.show(|| format!("{} found, reading labels …", records(found.len() as u64)));
+    // A page may have more: what is behind its cursor is not listed again.
+    let all = found.len();
+    oldest(&mut found, if verb.oldest { limit } else { all });
+    if verb.label.is_none() {
+        for (entry, of) in &mut found {
+            // A record with an answer is not read for its label.
+            if !matches!(entry.state(), EntryState::Answered(_)) {
+                *of = label(engine, entry, &mut scan).await?;
+            }
+            progress.show(|| "reading labels …".to_owned());
+        }
     }
     drop(progress);
     if output.json {
-        let entries = found.iter().zip(&labels).map(|(entry, label)| {
+        let entries = found.iter().map(|(entry, label)| {
             let mut document = record::document(entry);
             if let Some(label) = label {
                 document["label"] = label.as_str().into();
@@ -73,7 +101,7 @@ pub(crate) async fn run(
         if found.is_empty() {
             writeln!(out, "no such records")?;
         } else {
-            table(&found, &labels, max_attempts).write(out)?;
+            table(&found, max_attempts).write(out)?;
         }
         if unreadable > 0 {
             writeln!(
@@ -103,10 +131,15 @@ fn entries(engine: &Engine, verb: &Ls) -> Entries {
     entries
 }
 
-/// The label of a record that has no answer. A listing reads headers alone, and so this reads the record: of one with an
-/// answer, it would read that as well.
+/// Leaves the oldest records, first the oldest.
+fn oldest(found: &mut Vec<Found>, limit: usize) {
+    found.sort_by_key(|(entry, _)| Reverse(entry.age()));
+    found.truncate(limit);
+}
+
+/// The label of a record. A listing reads headers alone, and so this reads the record, with its answer.
 async fn label(engine: &Engine, entry: &Entry, scan: &mut Pace) -> Result<Option<String>, Failure> {
-    if !entry.has_journal() || matches!(entry.state(), EntryState::Answered(_)) {
+    if !entry.has_journal() {
         return Ok(None);
     }
     scan.wait().await;
@@ -122,7 +155,7 @@ async fn label(engine: &Engine, entry: &Entry, scan: &mut Pace) -> Result<Option
     }
 }
 
-fn table(found: &[Entry], labels: &[Option<String>], max_attempts: u16) -> Table {
+fn table(found: &[Found], max_attempts: u16) -> Table {
     let mut table = Table::new(&[
         ("OPERATION", Align::Left),
         ("DIGEST", Align::Left),
@@ -135,7 +168,7 @@ fn table(found: &[Entry], labels: &[Option<String>], max_attempts: u16) -> Table
         ("BY HAND", Align::Left),
     ]);
     let yes = |is: bool| if is { "yes" } else { "-" }.to_owned();
-    for (entry, label) in found.iter().zip(labels) {
+    for (entry, label) in found {
         table.row(vec![
             entry.operation().to_owned(),
             entry.key().to_string(),

@@ -14,6 +14,8 @@ mod output;
 mod pace;
 mod purge;
 mod record;
+mod resolve;
+mod sample;
 mod settle;
 mod show;
 mod state;
@@ -68,7 +70,7 @@ async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Verb::Why(verb) => why::run(&engine, &verb, attempts, &output).await,
         Verb::Stats(verb) => stats::run(&engine, &verb, attempts, &output).await,
         Verb::Release(verb) => settle::release(&engine, &verb, attempts, &output).await,
-        Verb::Resolve(verb) => settle::resolve(&engine, &verb, attempts, &output).await,
+        Verb::Resolve(verb) => resolve::run(&engine, &verb, attempts, &output).await,
         Verb::Reset(verb) => settle::reset(&engine, &verb, attempts, &output).await,
         Verb::Purge(verb) => purge::run(&connected, &engine, &verb, &output).await,
         Verb::Watch(verb) => {

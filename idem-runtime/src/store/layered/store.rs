@@ -372,6 +372,7 @@ impl Store for LayeredStore {
             observer.observe(&Event {
                 operation: "",
                 key: None,
+                label: None,
                 kind: EventKind::Degraded { reason },
             });
         }

@@ -1,0 +1,216 @@
+//! `idem resolve`: an answer by hand, which has the form of those that are stored.
+
+use std::process::ExitCode;
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue, Response};
+use idem_runtime::Engine;
+use idem_runtime::admin::{Entry, EntryState};
+use idem_runtime::store::OutcomeKind;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+use crate::arguments::Resolve;
+use crate::failure::Failure;
+use crate::key;
+use crate::output::Output;
+use crate::pace::Pace;
+use crate::record;
+use crate::sample::{Sample, samples};
+use crate::settle::{Change, before, refuse_running, refused};
+use crate::state;
+
+/// The most records in a second that are examined for samples.
+const RATE: u32 = 10_000;
+
+/// The headers of a response.
+type Headers = Vec<(HeaderName, HeaderValue)>;
+
+pub(crate) async fn run(
+    engine: &Engine,
+    verb: &Resolve,
+    max_attempts: u16,
+    output: &Output,
+) -> Result<ExitCode, Failure> {
+    let entry = verb.consent.sign(record::find(engine, &verb.which).await?);
+    if verb.sample {
+        return show_samples(engine, &entry, output).await;
+    }
+    let (text, is_error) = match (&verb.value, &verb.error) {
+        (Some(value), _) => (key::given(value)?, false),
+        (None, Some(error)) => (key::given(error)?, true),
+        (None, None) => return Err(Failure::usage("give --value or --error")),
+    };
+    let headers = headers(&verb.header)?;
+    let is_raw = entry.is_response() && headers.iter().any(is_raw);
+    if !is_raw && serde_json::from_str::<IgnoredAny>(&text).is_err() {
+        return Err(Failure::usage(
+            "the answer is not JSON: a text needs quotation marks, --value '\"ok\"'",
+        ));
+    }
+    refuse_running(&entry)?;
+    let is_answered = match entry.state() {
+        EntryState::Answered(_) => !entry.is_by_hand(),
+        state => state == EntryState::NotStored,
+    };
+    if is_answered {
+        return Err(Failure::refused(format!(
+            "nothing was changed: the record is {}, which its body has written, and no answer by hand replaces that; \
+             `idem reset` lets the body run again",
+            state::name(&entry)
+        )));
+    }
+    if entry.is_response() && verb.status.is_none() {
+        return Err(Failure::usage(
+            "the answers of this operation are responses of the HTTP layer: give --status, and --value with the body",
+        ));
+    }
+    let given = Sample {
+        status: verb.status,
+        value: serde_json::from_str(&text).ok(),
+    };
+    let outcome = match verb.status {
+        _ if is_error => OutcomeKind::Error,
+        Some(400..) if entry.is_response() => OutcomeKind::Error,
+        _ => OutcomeKind::Value,
+    };
+    let checked = if verb.unchecked {
+        "Whether the function can read it is not checked".to_owned()
+    } else {
+        checked(engine, &entry, &given, outcome).await?
+    };
+    let kind = match outcome {
+        OutcomeKind::Error => "business error",
+        _ => "value",
+    };
+    let change = Change {
+        verb: "resolve",
+        effect: format!(
+            "every later call gets this {kind} of {} bytes, as if the body had returned it. {checked}",
+            text.trim().len()
+        ),
+        yes: verb.consent.yes,
+        max_attempts,
+        output,
+    };
+    change.confirm(&entry)?;
+    let before = before(&entry);
+    let resolved = match verb.status {
+        Some(status) if entry.is_response() => {
+            entry
+                .resolve_response(response(status, headers, text)?)
+                .await
+        }
+        Some(status) => entry.resolve_json(&reply(status, &headers, &text)).await,
+        None if is_error => entry.resolve_error_json(&text).await,
+        None => entry.resolve_json(&text).await,
+    };
+    resolved.map_err(refused)?;
+    change.report(engine, before, "resolved").await
+}
+
+/// Compares the answer with stored ones. Returns what the operator reads of it.
+async fn checked(
+    engine: &Engine,
+    entry: &Entry,
+    given: &Sample,
+    outcome: OutcomeKind,
+) -> Result<String, Failure> {
+    let stored = samples(engine, entry, outcome, &mut Pace::new(RATE)).await?;
+    let Some(first) = stored.first() else {
+        return Err(Failure::refused(
+            "nothing was changed: the store has no answer of this operation to compare with, so that a mistake would reach \
+             every caller as an error; write what the function's value serializes to, and --unchecked",
+        ));
+    };
+    let mut differences = stored.iter().map(|stored| stored.differs(given));
+    if differences.any(|difference| difference.is_none()) {
+        return Ok("It has the form of a stored answer of the operation".to_owned());
+    }
+    let difference = first.differs(given).unwrap_or_default();
+    Err(Failure::refused(format!(
+        "nothing was changed: the answer has another form than the stored ones, and callers would get an error: {difference}. \
+         Stored: {}. If it is right all the same: --unchecked",
+        first.form()
+    )))
+}
+
+/// Prints each form of stored answers once.
+async fn show_samples(
+    engine: &Engine,
+    entry: &Entry,
+    output: &Output,
+) -> Result<ExitCode, Failure> {
+    let mut scan = Pace::new(RATE);
+    let mut forms: Vec<(&str, String)> = Vec::new();
+    for (option, outcome) in [
+        ("--value", OutcomeKind::Value),
+        ("--error", OutcomeKind::Error),
+    ] {
+        for sample in samples(engine, entry, outcome, &mut scan).await? {
+            let form = (option, sample.form());
+            if !forms.contains(&form) {
+                forms.push(form);
+            }
+        }
+    }
+    if output.json {
+        let forms = forms
+            .iter()
+            .map(|(option, form)| json!({ "option": option, "form": form }));
+        Output::document(&json!({ "samples": forms.collect::<Vec<_>>() }))?;
+    } else {
+        Output::text(|out| {
+            if forms.is_empty() {
+                writeln!(out, "no stored answer of this operation")?;
+            }
+            forms
+                .iter()
+                .try_for_each(|(option, form)| record::field(out, option, form))
+        })?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn headers(given: &[String]) -> Result<Headers, Failure> {
+    let parsed = given.iter().map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let name = HeaderName::try_from(name.trim()).ok()?;
+        Some((name, HeaderValue::try_from(value.trim()).ok()?))
+    });
+    let parsed: Option<Headers> = parsed.collect();
+    parsed.ok_or_else(|| {
+        Failure::usage("--header is a name, a colon and a value: 'location: /payments/7'")
+    })
+}
+
+/// Whether the body of a response with this header is no JSON.
+fn is_raw((name, value): &(HeaderName, HeaderValue)) -> bool {
+    name == CONTENT_TYPE && !value.to_str().is_ok_and(|value| value.contains("json"))
+}
+
+/// A response as the HTTP layer stores it.
+fn response(status: u16, headers: Headers, body: String) -> Result<Response<String>, Failure> {
+    let mut response = Response::builder()
+        .status(status)
+        .body(body)
+        .map_err(|_| Failure::usage("--status is no status of a response"))?;
+    let map = response.headers_mut();
+    for (name, value) in headers {
+        map.append(name, value);
+    }
+    map.entry(CONTENT_TYPE)
+        .or_insert(HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+/// A handler's `Reply` as its record has it. The value stays as it is: numbers that a `Value` would round are kept.
+fn reply(status: u16, headers: &Headers, value: &str) -> String {
+    let headers = headers.iter().map(|(name, value)| {
+        let value: String = value.as_bytes().iter().copied().map(char::from).collect();
+        json!([name.as_str(), value])
+    });
+    let headers: Vec<Value> = headers.collect();
+    let head = json!({ "status": status, "headers": headers });
+    format!("{{\"$reply\":{head},\"value\":{}}}", value.trim())
+}
