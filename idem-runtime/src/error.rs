@@ -255,7 +255,7 @@ impl Error {
     /// A name of this error alone: a random `urn:uuid:…`.
     ///
     /// A log line of the refusal has it, and so has the problem document that the client gets: a client that reports it
-    /// leads to the line. It is not serialized.
+    /// leads to the line. It is not serialized, and a clone from before the first call of this method has another one.
     #[must_use]
     pub fn instance(&self) -> &str {
         self.0.instance.get_or_init(random_urn)

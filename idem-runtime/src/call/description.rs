@@ -179,7 +179,8 @@ pub(super) fn describe(call: Call) -> Result<(Engine, CallRequest), Error> {
         policy.reconciles = reconciles;
         policy.types = types;
         policy.tells_age = tells_age;
-        policy.label = label;
+        // An engine that records no attempts has none.
+        policy.label = label.filter(|_| core.recorder.is_some());
         call_request(core, named, policy, gate)
     });
     match request {

@@ -123,7 +123,7 @@ impl BrokerError {
         Self(error.into())
     }
 
-    /// The error of a decoder, without what it quotes of the message.
+    /// The error of a decoder, without quotations of the message.
     ///
     /// An error of `serde_json` has its place, and the name of a missing field, which is the handler's.
     pub(super) fn without_content(&self) -> String {

@@ -21,7 +21,7 @@ pub struct Event<'a> {
     /// The digest of its key, once that is known. A reader can confirm a guess of the key, unless the engine has a
     /// [digest key](crate::EngineBuilder::digest_key).
     pub key: Option<&'a KeyDigest>,
-    /// The [label](macro@crate::idempotent#label) of the key, for an event of a claim whose call has one.
+    /// The [label](macro@crate::idempotent#label) of the key, for an event of a claim or a refusal whose call has one.
     pub label: Option<&'a str>,
     /// The kind of the event.
     pub kind: EventKind<'a>,

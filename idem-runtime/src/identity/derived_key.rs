@@ -21,7 +21,7 @@ pub(crate) fn of_step(plain: &KeyDigest, name: &KeyDigest) -> KeyDigest {
     hash(b"idem step key 1\0", plain, name.as_bytes())
 }
 
-/// What logs show of a derived key.
+/// The digest of a derived key for logs.
 ///
 /// A log that showed the key itself would let its reader confirm guesses of the call's key, also under a digest key.
 pub(crate) fn shown(digests: &DigestKey, plain: &KeyDigest, derived: &KeyDigest) -> KeyDigest {

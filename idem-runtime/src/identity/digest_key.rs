@@ -33,7 +33,7 @@ pub(crate) struct Identified {
     pub(crate) plain: Option<Box<KeyDigest>>,
 }
 
-/// What a record or a log knows by a digest alone.
+/// A value that a record or a log has as a digest alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepPart {
     /// The name of a step.

@@ -235,7 +235,8 @@ impl Context {
         let (core, key, plain) = (self.0.core(), self.0.key(), self.0.plain());
         let digest = || derived_key::shown(core.digests_of(key, plain), plain, derived);
         let derived = DerivedKey::new(label, &digest);
-        core.emit(key, EventKind::KeyDerived { derived });
+        let label = self.lease().and_then(|lease| lease.policy.label.as_ref());
+        core.emit_labelled(key, label, EventKind::KeyDerived { derived });
     }
 
     /// Whether both are of one call.
@@ -373,6 +374,8 @@ impl Context {
     /// It follows from operation, scope and key alone, so it is the same after `ttl`, after a reset, and under another
     /// [digest key](crate::EngineBuilder::digest_key): where a call is then meant to have its effect again, put the
     /// distinction (a date, say) into the key or the label.
+    ///
+    /// Its event `key derived`, of level `DEBUG`, has the label in plain text, and a digest of the key.
     ///
     /// A reader with the key and its label can confirm a guess of the call's key, whatever the engine's
     /// [digest key](crate::EngineBuilder::digest_key).

@@ -13,7 +13,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::de::IgnoredAny;
+use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::env::backoff::Backoff;
@@ -29,6 +29,7 @@ use crate::lifecycle::core::Core;
 use crate::outcome::codec::{Encoded, Replay};
 use crate::outcome::stored::StoredAnswer;
 use crate::policy::EffectivePolicy;
+use crate::record::journal::StepDigest;
 use crate::record::label::KeyLabel;
 use crate::record::transition::{RELEASED_AT_LEAST, ReleaseReply, Remains, ResolveReply};
 use crate::record::{
@@ -372,7 +373,7 @@ impl Entry {
     async fn answer_json(self, outcome: OutcomeKind, json: &str) -> Result<(), Error> {
         // The text stays as it is: numbers that a `Value` would round are kept.
         let json = json.trim();
-        if serde_json::from_str::<IgnoredAny>(json).is_err() {
+        if serde_json::from_str::<Value>(json).is_err() {
             let error = Error::new(ErrorKind::NotStored, self.key.operation().clone());
             return Err(error.detail("nothing was changed; the answer is not JSON"));
         }
@@ -403,9 +404,9 @@ impl Entry {
     ///
     /// As [`resolve`](Self::resolve).
     pub async fn reset(self) -> Result<(), Error> {
-        let (entry, journal) = self.without_owner().await?;
-        let journal = entry.changed(&journal, OperatorVerb::Reset, "");
-        entry.reset_to(&journal).await
+        let seen = self.journal().await?;
+        let journal = self.changed(&seen, OperatorVerb::Reset);
+        self.reset_to(&seen, &journal).await
     }
 
     /// Resets the record, and all of its steps.
@@ -420,46 +421,9 @@ impl Entry {
     ///
     /// As [`resolve`](Self::resolve).
     pub async fn reset_with_steps(self) -> Result<(), Error> {
-        let journal = self.journal().await?.attempts();
-        let journal = self.changed(&journal, OperatorVerb::ResetWithSteps, "");
-        self.reset_to(&journal).await
-    }
-
-    /// The entry and its journal, to which nothing is appended any more.
-    ///
-    /// The process of a claim that has lapsed may be alive, and append another step before the change arrives. Of two
-    /// journals the longer one is kept: with an act, that of the change would be, and the step would run again. So the
-    /// record is reset first with the journal that was seen.
-    async fn without_owner(self) -> Result<(Self, Journal), Error> {
-        let (journal, header) = (self.journal().await?, self.record.header);
-        if !matches!(header.state, State::Pending { .. }) || journal.kind() != JournalKind::Steps {
-            return Ok((self, journal));
-        }
-        let record = self.reset_record(&journal);
-        let owner = Header::decode(&record).map(|header| header.owner);
-        self.write(&record, None).await?;
-        let (core, key) = (&self.core, &self.key);
-        let read = core.patiently(key.operation(), || core.store.read(key));
-        match read.await? {
-            ReadReply::Found { record, left } if owner == Ok(record.header.owner) => {
-                let journal = record.journal();
-                let with = match self.last_attempt(&journal) {
-                    Some(attempt) => journal.and(&attempt.entry()),
-                    None => journal,
-                };
-                let entry = Self {
-                    record,
-                    left,
-                    listed: false,
-                    ..self
-                };
-                Ok((entry, with))
-            }
-            _ => {
-                let error = Error::new(ErrorKind::Changed, key.operation().clone());
-                Err(error.detail("the record was reset, and a call has claimed it before the change was complete"))
-            }
-        }
+        let seen = self.journal().await?;
+        let journal = self.changed(&seen.attempts(), OperatorVerb::ResetWithSteps);
+        self.reset_to(&seen, &journal).await
     }
 
     /// The journal of the record, which a listing has not read.
@@ -481,24 +445,36 @@ impl Entry {
     }
 
     /// The journal after a change: with its last attempt, which may have written nothing, and the act.
-    fn changed(&self, journal: &Journal, verb: OperatorVerb, step: &str) -> Journal {
+    fn changed(&self, journal: &Journal, verb: OperatorVerb) -> Journal {
+        self.changed_of(journal, verb, &[])
+    }
+
+    /// The same, with an act for each of these steps, or one without a step.
+    fn changed_of(
+        &self,
+        journal: &Journal,
+        verb: OperatorVerb,
+        steps: &[(StepDigest, String)],
+    ) -> Journal {
         if !self.core.store.keeps_journals() {
             return journal.clone();
         }
         let attempt = self.last_attempt(journal);
         let (operator, reason) = self.signature.clone();
-        let act = OperatorAct {
+        let mut act = OperatorAct {
             verb,
             at: self.core.clock.calendar(),
             operator,
             reason,
-            step: step.to_owned(),
+            step: String::new(),
         };
-        let before = attempt.map_or_else(|| journal.clone(), |it| journal.with(&it.entry()));
-        let mut with = before.with(&act.entry());
-        // The longer journal is kept: one that lost more than it gained would not be written.
-        if with.as_bytes().len() <= journal.as_bytes().len() {
-            with = before.and(&act.entry());
+        let mut with = attempt.map_or_else(|| journal.clone(), |it| journal.with(&it.entry()));
+        if steps.is_empty() {
+            with = with.with(&act.entry([0; 16]));
+        }
+        for (step, said) in steps {
+            said.clone_into(&mut act.step);
+            with = with.with(&act.entry(*step));
         }
         // One that the store would not read again is not written.
         let most = self.core.store.max_record_bytes();
@@ -571,7 +547,7 @@ impl Entry {
             return refused("nothing was changed; no claim is held or abandoned");
         }
         let before = self.journal().await?;
-        let journal = self.changed(&before, OperatorVerb::Release, "");
+        let journal = self.changed(&before, OperatorVerb::Release);
         let reply = core
             .patiently(key.operation(), || {
                 if core.store.keeps_journals() {
@@ -608,7 +584,7 @@ impl Entry {
     /// As [`resolve`](Self::resolve).
     pub async fn expire(self) -> Result<(), Error> {
         // What a listing has not read is not worth a request for each record.
-        let journal = self.changed(&self.record.journal().attempts(), OperatorVerb::Purge, "");
+        let journal = self.changed(&self.record.journal().attempts(), OperatorVerb::Purge);
         let header = Header {
             retain: RELEASED_AT_LEAST,
             types: AnswerTypes::UNKNOWN,
@@ -616,21 +592,17 @@ impl Entry {
             ..self.header(State::Released, RELEASED_AT_LEAST)
         };
         let record = [&header.encode()[..], journal.as_bytes()].concat();
-        self.send(record.into(), None).await
+        self.send(None, record.into(), None).await
     }
 
-    async fn reset_to(self, journal: &Journal) -> Result<(), Error> {
-        let record = self.reset_record(journal);
-        self.send(record, None).await
-    }
-
-    fn reset_record(&self, journal: &Journal) -> Bytes {
+    async fn reset_to(self, seen: &Journal, journal: &Journal) -> Result<(), Error> {
         let header = Header {
             types: AnswerTypes::UNKNOWN,
             journal: journal.kind(),
             ..self.header(State::Released, self.policy.retain())
         };
-        [&header.encode()[..], journal.as_bytes()].concat().into()
+        let record = [&header.encode()[..], journal.as_bytes()].concat();
+        self.send(Some(seen), record.into(), None).await
     }
 
     #[cfg(feature = "http")]
@@ -695,7 +667,8 @@ impl Entry {
             OutcomeKind::Error => OperatorVerb::ResolveError,
             _ => OperatorVerb::Resolve,
         };
-        let attempts = self.changed(&self.journal().await?.attempts(), verb, "");
+        let seen = self.journal().await?;
+        let attempts = self.changed(&seen.attempts(), verb);
         let retain = self.policy.life_of(outcome);
         let header = Header {
             fingerprint,
@@ -703,7 +676,7 @@ impl Entry {
         };
         let max_bytes = self.core.store.max_record_bytes();
         Record::append_attempts(&mut record, header, &attempts, max_bytes);
-        self.send(record.into(), Some(outcome)).await
+        self.send(Some(&seen), record.into(), Some(outcome)).await
     }
 
     fn header(&self, state: State, retain: Duration) -> Header {
@@ -718,17 +691,21 @@ impl Entry {
         }
     }
 
-    async fn send(self, record: Bytes, outcome: Option<OutcomeKind>) -> Result<(), Error> {
-        self.write(&record, outcome).await
-    }
-
-    async fn write(&self, record: &Bytes, outcome: Option<OutcomeKind>) -> Result<(), Error> {
+    /// Replaces the record, if it still has this journal.
+    async fn send(
+        self,
+        journal: Option<&Journal>,
+        record: Bytes,
+        outcome: Option<OutcomeKind>,
+    ) -> Result<(), Error> {
         let (core, key) = (&self.core, &self.key);
         let seen = self.record.header;
         // From here until the outcome of the request is known, the cache answers nothing under this key.
         let taking = core.taking(key);
         let reply = core
-            .patiently(key.operation(), || core.store.resolve(key, &seen, record))
+            .patiently(key.operation(), || {
+                core.store.resolve(key, &seen, journal, &record)
+            })
             .await;
         drop(taking);
         core.flights.forget(key.digest());

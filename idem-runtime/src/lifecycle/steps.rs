@@ -260,7 +260,8 @@ impl Steps {
     }
 
     fn emit(&self, kind: EventKind<'_>) {
-        self.core.emit(&self.lease.key, kind);
+        let label = self.lease.policy.label.as_ref();
+        self.core.emit_labelled(&self.lease.key, label, kind);
     }
 
     /// Whether a result of this type is not to be read as one of another.

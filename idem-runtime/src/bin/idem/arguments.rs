@@ -292,7 +292,7 @@ pub(crate) struct Resolve {
     /// A header of that response. May be repeated.
     #[arg(long, value_name = "NAME: VALUE", requires = "status")]
     pub(crate) header: Vec<String>,
-    /// Do not compare the answer with those that are stored for the operation.
+    /// Do not compare the answer with the stored ones of the operation.
     #[arg(long)]
     pub(crate) unchecked: bool,
     /// How long the answer is kept, if that is longer than the record was to be kept.

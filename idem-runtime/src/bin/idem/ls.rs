@@ -1,7 +1,7 @@
 //! `idem ls`: a page of records.
 
-use std::cmp::Reverse;
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use idem_runtime::admin::{Entries, Entry, EntryState};
 use idem_runtime::{Engine, ErrorKind};
@@ -16,8 +16,13 @@ use crate::state;
 use crate::table::{Align, Table};
 use crate::text::{duration, records};
 
-/// A record, and its label.
-type Found = (Entry, Option<String>);
+/// A listed record.
+struct Found {
+    entry: Entry,
+    label: Option<String>,
+    /// The time of its last write or renewal.
+    written: SystemTime,
+}
 
 /// A column that is there if a record has a label.
 const LABEL: &str = "LABEL";
@@ -49,18 +54,34 @@ pub(crate) async fn run(
             if !matches {
                 continue;
             }
-            match &verb.label {
-                None => found.push((entry, None)),
-                Some(wanted) => {
-                    let label = label(engine, &entry, &mut scan).await?;
-                    if label.as_ref().is_some_and(|label| label.contains(wanted)) {
-                        found.push((entry, label));
-                    }
-                }
+            let written = SystemTime::now().checked_sub(entry.age());
+            let written = written.unwrap_or(SystemTime::UNIX_EPOCH);
+            // Not read for its label if it is younger than a full list.
+            let is_younger = found.len() >= limit
+                && found
+                    .last()
+                    .is_some_and(|last: &Found| last.written < written);
+            if verb.oldest && is_younger {
+                continue;
             }
-        }
-        if verb.oldest {
-            oldest(&mut found, limit);
+            let mut label = None;
+            if let Some(wanted) = &verb.label {
+                label = read_label(engine, &entry, &mut scan).await?;
+                if !label.as_ref().is_some_and(|label| label.contains(wanted)) {
+                    continue;
+                }
+                progress
+                    .show(|| format!("{} found, reading labels …", records(found.len() as u64)));
+            }
+            found.push(Found {
+                entry,
+                label,
+                written,
+            });
+            if verb.oldest && found.len() >= limit {
+                oldest(&mut found);
+                found.truncate(limit);
+            }
         }
         let is_full = !verb.oldest && found.len() >= limit;
         if cursor.is_none() || is_full {
@@ -68,21 +89,19 @@ pub(crate) async fn run(
         }
         progress.show(|| format!("{} found, scanning …", records(found.len() as u64)));
     };
-    // A page may have more: what is behind its cursor is not listed again.
-    let all = found.len();
-    oldest(&mut found, if verb.oldest { limit } else { all });
+    oldest(&mut found);
     if verb.label.is_none() {
-        for (entry, of) in &mut found {
+        for Found { entry, label, .. } in &mut found {
             // A record with an answer is not read for its label.
             if !matches!(entry.state(), EntryState::Answered(_)) {
-                *of = label(engine, entry, &mut scan).await?;
+                *label = read_label(engine, entry, &mut scan).await?;
             }
             progress.show(|| "reading labels …".to_owned());
         }
     }
     drop(progress);
     if output.json {
-        let entries = found.iter().map(|(entry, label)| {
+        let entries = found.iter().map(|Found { entry, label, .. }| {
             let mut document = record::document(entry);
             if let Some(label) = label {
                 document["label"] = label.as_str().into();
@@ -131,14 +150,19 @@ fn entries(engine: &Engine, verb: &Ls) -> Entries {
     entries
 }
 
-/// Leaves the oldest records, first the oldest.
-fn oldest(found: &mut Vec<Found>, limit: usize) {
-    found.sort_by_key(|(entry, _)| Reverse(entry.age()));
-    found.truncate(limit);
+/// Sorts by age, first the oldest. A record that two pages name is there once.
+fn oldest(found: &mut Vec<Found>) {
+    let name = |found: &Found| (found.entry.operation().to_owned(), *found.entry.key());
+    found.sort_by_cached_key(|found| (found.written, name(found)));
+    found.dedup_by(|one, other| name(one) == name(other));
 }
 
 /// The label of a record. A listing reads headers alone, and so this reads the record, with its answer.
-async fn label(engine: &Engine, entry: &Entry, scan: &mut Pace) -> Result<Option<String>, Failure> {
+async fn read_label(
+    engine: &Engine,
+    entry: &Entry,
+    scan: &mut Pace,
+) -> Result<Option<String>, Failure> {
     if !entry.has_journal() {
         return Ok(None);
     }
@@ -168,7 +192,12 @@ fn table(found: &[Found], max_attempts: u16) -> Table {
         ("BY HAND", Align::Left),
     ]);
     let yes = |is: bool| if is { "yes" } else { "-" }.to_owned();
-    for (entry, label) in found {
+    for Found {
+        entry,
+        label,
+        written,
+    } in found
+    {
         table.row(vec![
             entry.operation().to_owned(),
             entry.key().to_string(),
@@ -178,7 +207,7 @@ fn table(found: &[Found], max_attempts: u16) -> Table {
                 name => name.to_owned(),
             },
             entry.attempts().to_string(),
-            duration(entry.age()),
+            duration(written.elapsed().unwrap_or_default()),
             duration(entry.left()),
             yes(entry.has_steps()),
             yes(entry.is_by_hand()),

@@ -1,4 +1,4 @@
-//! `idem resolve`: an answer by hand, which has the form of those that are stored.
+//! `idem resolve`: an answer by hand, compared with stored ones.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,6 @@ use http::{HeaderName, HeaderValue, Response};
 use idem_runtime::Engine;
 use idem_runtime::admin::{Entry, EntryState};
 use idem_runtime::store::OutcomeKind;
-use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use crate::arguments::Resolve;
@@ -42,12 +41,6 @@ pub(crate) async fn run(
         (None, None) => return Err(Failure::usage("give --value or --error")),
     };
     let headers = headers(&verb.header)?;
-    let is_raw = entry.is_response() && headers.iter().any(is_raw);
-    if !is_raw && serde_json::from_str::<IgnoredAny>(&text).is_err() {
-        return Err(Failure::usage(
-            "the answer is not JSON: a text needs quotation marks, --value '\"ok\"'",
-        ));
-    }
     refuse_running(&entry)?;
     let is_answered = match entry.state() {
         EntryState::Answered(_) => !entry.is_by_hand(),
@@ -60,24 +53,46 @@ pub(crate) async fn run(
             state::name(&entry)
         )));
     }
-    if entry.is_response() && verb.status.is_none() {
+    let mut scan = Pace::new(RATE);
+    let value = if is_error {
+        OutcomeKind::Error
+    } else {
+        OutcomeKind::Value
+    };
+    // A record that was reset does not say whether its answers are responses.
+    let is_response = entry.is_response()
+        || entry.types().is_unknown()
+            && (samples(engine, &entry, value, &mut scan)
+                .await?
+                .found
+                .iter())
+            .any(|stored| stored.is_response);
+    let is_raw = verb.status.is_some() && text.trim().is_empty()
+        || is_response && headers.iter().any(is_raw);
+    let value_of = serde_json::from_str::<Value>(&text);
+    if !is_raw && value_of.is_err() {
+        return Err(Failure::usage(
+            "the answer is not JSON: a text needs quotation marks, --value '\"ok\"'",
+        ));
+    }
+    if is_response && verb.status.is_none() {
         return Err(Failure::usage(
             "the answers of this operation are responses of the HTTP layer: give --status, and --value with the body",
         ));
     }
     let given = Sample {
         status: verb.status,
-        value: serde_json::from_str(&text).ok(),
+        value: value_of.ok(),
+        is_response,
     };
     let outcome = match verb.status {
-        _ if is_error => OutcomeKind::Error,
-        Some(400..) if entry.is_response() => OutcomeKind::Error,
-        _ => OutcomeKind::Value,
+        Some(400..) if is_response => OutcomeKind::Error,
+        _ => value,
     };
     let checked = if verb.unchecked {
         "Whether the function can read it is not checked".to_owned()
     } else {
-        checked(engine, &entry, &given, outcome).await?
+        checked(engine, (&entry, outcome), &given, &mut scan).await?
     };
     let kind = match outcome {
         OutcomeKind::Error => "business error",
@@ -96,40 +111,55 @@ pub(crate) async fn run(
     change.confirm(&entry)?;
     let before = before(&entry);
     let resolved = match verb.status {
-        Some(status) if entry.is_response() => {
-            entry
-                .resolve_response(response(status, headers, text)?)
-                .await
+        Some(status) if is_response => {
+            let response = response(status, headers.clone(), text)?;
+            entry.resolve_response(response).await
         }
         Some(status) => entry.resolve_json(&reply(status, &headers, &text)).await,
         None if is_error => entry.resolve_error_json(&text).await,
         None => entry.resolve_json(&text).await,
     };
     resolved.map_err(refused)?;
-    change.report(engine, before, "resolved").await
+    let (operation, digest, _) = &before;
+    let stored = engine.entry(operation, digest).await?;
+    let stored = stored.and_then(|entry| entry.stored_answer()?.response());
+    let lost = headers.iter().map(|(name, _)| name).filter(|name| {
+        let response = stored.as_ref();
+        response.is_some_and(|response| !response.headers().contains_key(*name))
+    });
+    let lost: Vec<_> = lost.map(HeaderName::as_str).collect();
+    let done = match &lost[..] {
+        [] => "resolved".to_owned(),
+        lost => format!(
+            "resolved, without the headers {}, which are not stored",
+            lost.join(", ")
+        ),
+    };
+    change.report(engine, before, &done).await
 }
 
-/// Compares the answer with stored ones. Returns what the operator reads of it.
+/// Compares the answer with stored ones. Returns the result in words.
 async fn checked(
     engine: &Engine,
-    entry: &Entry,
+    (entry, outcome): (&Entry, OutcomeKind),
     given: &Sample,
-    outcome: OutcomeKind,
+    scan: &mut Pace,
 ) -> Result<String, Failure> {
-    let stored = samples(engine, entry, outcome, &mut Pace::new(RATE)).await?;
-    let Some(first) = stored.first() else {
-        return Err(Failure::refused(
-            "nothing was changed: the store has no answer of this operation to compare with, so that a mistake would reach \
-             every caller as an error; write what the function's value serializes to, and --unchecked",
-        ));
+    let stored = samples(engine, entry, outcome, scan).await?;
+    let Some(first) = stored.found.first() else {
+        return Err(Failure::refused(format!(
+            "nothing was changed: {}, and a mistake would reach every caller as an error; write the JSON that the function's \
+             value serializes to, and --unchecked",
+            stored.missing()
+        )));
     };
-    let mut differences = stored.iter().map(|stored| stored.differs(given));
+    let mut differences = stored.found.iter().map(|stored| stored.differs(given));
     if differences.any(|difference| difference.is_none()) {
         return Ok("It has the form of a stored answer of the operation".to_owned());
     }
     let difference = first.differs(given).unwrap_or_default();
     Err(Failure::refused(format!(
-        "nothing was changed: the answer has another form than the stored ones, and callers would get an error: {difference}. \
+        "nothing was changed: the answer has another form than the stored ones, and callers may get an error: {difference}. \
          Stored: {}. If it is right all the same: --unchecked",
         first.form()
     )))
@@ -142,12 +172,16 @@ async fn show_samples(
     output: &Output,
 ) -> Result<ExitCode, Failure> {
     let mut scan = Pace::new(RATE);
-    let mut forms: Vec<(&str, String)> = Vec::new();
+    let (mut forms, mut missing) = (Vec::<(&str, String)>::new(), Vec::new());
     for (option, outcome) in [
         ("--value", OutcomeKind::Value),
         ("--error", OutcomeKind::Error),
     ] {
-        for sample in samples(engine, entry, outcome, &mut scan).await? {
+        let samples = samples(engine, entry, outcome, &mut scan).await?;
+        if samples.found.is_empty() {
+            missing.push((option, samples.missing()));
+        }
+        for sample in samples.found {
             let form = (option, sample.form());
             if !forms.contains(&form) {
                 forms.push(form);
@@ -161,11 +195,9 @@ async fn show_samples(
         Output::document(&json!({ "samples": forms.collect::<Vec<_>>() }))?;
     } else {
         Output::text(|out| {
-            if forms.is_empty() {
-                writeln!(out, "no stored answer of this operation")?;
-            }
             forms
                 .iter()
+                .chain(&missing)
                 .try_for_each(|(option, form)| record::field(out, option, form))
         })?;
     }
@@ -191,16 +223,19 @@ fn is_raw((name, value): &(HeaderName, HeaderValue)) -> bool {
 
 /// A response as the HTTP layer stores it.
 fn response(status: u16, headers: Headers, body: String) -> Result<Response<String>, Failure> {
+    let has_body = !body.trim().is_empty();
     let mut response = Response::builder()
         .status(status)
-        .body(body)
+        .body(if has_body { body } else { String::new() })
         .map_err(|_| Failure::usage("--status is no status of a response"))?;
     let map = response.headers_mut();
     for (name, value) in headers {
         map.append(name, value);
     }
-    map.entry(CONTENT_TYPE)
-        .or_insert(HeaderValue::from_static("application/json"));
+    if has_body {
+        map.entry(CONTENT_TYPE)
+            .or_insert(HeaderValue::from_static("application/json"));
+    }
     Ok(response)
 }
 
@@ -212,5 +247,9 @@ fn reply(status: u16, headers: &Headers, value: &str) -> String {
     });
     let headers: Vec<Value> = headers.collect();
     let head = json!({ "status": status, "headers": headers });
-    format!("{{\"$reply\":{head},\"value\":{}}}", value.trim())
+    let value = match value.trim() {
+        "" => "null",
+        value => value,
+    };
+    format!("{{\"$reply\":{head},\"value\":{value}}}")
 }

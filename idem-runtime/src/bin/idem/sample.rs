@@ -14,16 +14,48 @@ use crate::pace::Pace;
 const MOST: usize = 16;
 /// The most records that are examined for them.
 const EXAMINED: usize = 20_000;
+/// The longest text of a form, in characters.
+const LONGEST: usize = 400;
 /// The member that distinguishes a stored `Reply` of a handler from a plain value.
 const REPLY: &str = "$reply";
 
-/// A stored answer of the same operation, without what it says.
+/// The form of a stored answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sample {
     /// The status of a response, or of a handler's `Reply`.
     pub(crate) status: Option<u16>,
     /// `None`: a body that is no JSON.
     pub(crate) value: Option<Value>,
+    /// Whether the HTTP layer stored it.
+    pub(crate) is_response: bool,
+}
+
+/// The answers that were read.
+#[derive(Debug, Default)]
+pub(crate) struct Samples {
+    pub(crate) found: Vec<Sample>,
+    /// The number of answers that could not be read.
+    unreadable: usize,
+    /// Whether the whole store was examined.
+    is_whole: bool,
+}
+
+impl Samples {
+    /// Why there is none.
+    pub(crate) fn missing(&self) -> String {
+        let mut text = if self.is_whole {
+            "the store has no such answer of this operation that a body has given".to_owned()
+        } else {
+            format!("none of the first {EXAMINED} records is such an answer of this operation")
+        };
+        if self.unreadable > 0 {
+            text = format!(
+                "{} answers of this operation cannot be read (--encryption-key-file?), and {text}",
+                self.unreadable
+            );
+        }
+        text
+    }
 }
 
 impl Sample {
@@ -34,16 +66,19 @@ impl Sample {
                 Some(status) => Self {
                     status: Some(status),
                     value: members.remove("value"),
+                    is_response: false,
                 },
                 None => Self {
                     status: None,
                     value: Some(Value::Object(members)),
+                    is_response: false,
                 },
             };
         }
         Self {
             status: None,
             value: Some(value),
+            is_response: false,
         }
     }
 
@@ -57,7 +92,10 @@ impl Sample {
             Some(value) => form(value, &mut text),
             None => text.push_str("a body that is no JSON"),
         }
-        text
+        match text.char_indices().nth(LONGEST) {
+            Some((end, _)) => format!("{} …", &text[..end]),
+            None => text,
+        }
     }
 
     /// The first difference of an answer from this one.
@@ -73,31 +111,35 @@ impl Sample {
         }
         match (&self.value, &given.value) {
             (Some(stored), Some(given)) => differs(stored, given, ""),
-            _ => None,
+            (None, None) => None,
+            (None, Some(_)) => Some("stored answers have a body that is no JSON".to_owned()),
+            (Some(_), None) => Some("the body is no JSON".to_owned()),
         }
     }
 }
 
-/// Reads stored answers of the operation of an entry, values or business errors, whose function may have the same type.
+/// Reads answers of the operation of an entry, values or business errors, of functions whose types may be the same.
 pub(crate) async fn samples(
     engine: &Engine,
     entry: &Entry,
     outcome: OutcomeKind,
     scan: &mut Pace,
-) -> Result<Vec<Sample>, Failure> {
+) -> Result<Samples, Failure> {
     let mut entries = engine
         .entries()
         .operation(entry.operation().to_owned())
         .state(EntryFilter::Answered)
         .step_size(scan.step_size());
-    let (mut samples, mut examined) = (Vec::new(), 0);
-    while examined < EXAMINED
-        && let Some(page) = scan.step(&mut entries).await?
-    {
+    let (mut samples, mut examined) = (Samples::default(), 0);
+    while examined < EXAMINED {
+        let Some(page) = scan.step(&mut entries).await? else {
+            samples.is_whole = true;
+            break;
+        };
         examined += scan.step_size();
-        let is_over = page.cursor().is_none();
+        samples.is_whole = page.cursor().is_none();
         for listed in page.into_entries() {
-            // What an operator has given is no example.
+            // An answer by hand is no example.
             let fits = listed.state() == EntryState::Answered(outcome) && !listed.is_by_hand();
             if !fits || !listed.types().matches(entry.types()) {
                 continue;
@@ -113,20 +155,26 @@ pub(crate) async fn samples(
                 }
                 Err(error) => return Err(error.into()),
             };
-            let stored = whole.and_then(|whole| whole.stored_answer());
-            let sample = stored.and_then(|stored| match stored.response() {
+            let Some(stored) = whole.and_then(|whole| whole.stored_answer()) else {
+                continue;
+            };
+            let sample = match stored.response() {
                 Some(response) => Some(Sample {
                     status: Some(response.status().as_u16()),
                     value: serde_json::from_slice(response.body()).ok(),
+                    is_response: true,
                 }),
                 None => stored.decode::<Value>().ok().map(Sample::of),
-            });
-            samples.extend(sample);
-            if samples.len() == MOST {
+            };
+            match sample {
+                Some(sample) => samples.found.push(sample),
+                None => samples.unreadable += 1,
+            }
+            if samples.found.len() + samples.unreadable == MOST {
                 return Ok(samples);
             }
         }
-        if is_over {
+        if samples.is_whole {
             break;
         }
     }
@@ -137,7 +185,9 @@ fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
+        // A fraction has one also where it is 0.
+        Value::Number(number) if number.is_f64() => "fraction",
+        Value::Number(_) => "integer",
         Value::String(_) => "text",
         Value::Array(_) => "list",
         Value::Object(_) => "object",
@@ -172,14 +222,14 @@ fn sorted(members: &Map<String, Value>) -> Vec<(&String, &Value)> {
     members
 }
 
-/// The first difference in the form of two values. `null` stands for any.
+/// The first difference in the form of two values. A stored `null` within an object or a list stands for any.
 fn differs(stored: &Value, given: &Value, path: &str) -> Option<String> {
     let at = |name: &str| match path {
         "" => name.to_owned(),
         path => format!("{path}.{name}"),
     };
     match (stored, given) {
-        (Value::Null, _) | (_, Value::Null) => None,
+        (Value::Null, _) if !path.is_empty() => None,
         (Value::Object(stored), Value::Object(given)) => {
             let missing = sorted(stored)
                 .into_iter()
@@ -230,8 +280,7 @@ mod tests {
         let stored = || json!({ "charge": "c-1", "lines": [{ "cents": 1 }], "note": null });
         for given in [
             json!({ "charge": "", "lines": [], "note": "late" }),
-            json!({ "charge": "c", "lines": [{ "cents": 2.5 }, { "cents": 3 }] }),
-            json!({ "charge": null, "lines": [{ "cents": null }] }),
+            json!({ "charge": "c", "lines": [{ "cents": 2 }, { "cents": -3 }] }),
         ] {
             assert_eq!(difference(stored(), given), None);
         }
@@ -248,7 +297,7 @@ mod tests {
             ),
             (
                 json!({ "charge": { "id": 7 }, "lines": [] }),
-                "`charge.id` is of type number, and text in stored answers",
+                "`charge.id` is of type integer, and text in stored answers",
             ),
             (
                 json!({ "charge": { "id": "c", "at": "secret" }, "lines": [] }),
@@ -257,6 +306,14 @@ mod tests {
             (
                 json!({ "charge": { "id": "c" }, "lines": [{ "cents": 1 }, {}] }),
                 "`lines.[].cents` is missing",
+            ),
+            (
+                json!({ "charge": null, "lines": [] }),
+                "`charge` is of type null, and object in stored answers",
+            ),
+            (
+                json!({ "charge": { "id": "c" }, "lines": [{ "cents": 2.5 }] }),
+                "`lines.[].cents` is of type fraction, and integer in stored answers",
             ),
         ] {
             assert_eq!(difference(stored(), given).as_deref(), Some(expected));

@@ -26,7 +26,7 @@ pub(crate) async fn run(
     engine: &Engine,
     verb: &Show,
     max_attempts: u16,
-    output: &Output,
+    (output, has_digest_key): (&Output, bool),
 ) -> Result<ExitCode, Failure> {
     let entry = record::find(engine, &verb.which).await?;
     let answer = answer(&entry, verb.value);
@@ -63,10 +63,14 @@ pub(crate) async fn run(
             for (of, sent) in keys {
                 let text = match sent {
                     Some(sent) => format!("{of}: {}, in logs {}", sent.key, sent.digest),
-                    None => format!("{of}: not known by the digest alone; use --key"),
+                    None => format!("{of}: not known; use --key, and a step has this name alone"),
                 };
                 field(out, "derived", &text)?;
             }
+        }
+        if !verb.derive.is_empty() && verb.which.digest.is_some() && !has_digest_key {
+            let note = "only if the service has no `digest_key`: otherwise use --digest-key-file and --key";
+            field(out, "", note)?;
         }
         match state::advice(&entry, max_attempts) {
             Some(advice) => field(out, "next", advice),

@@ -87,7 +87,8 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
     }
 
     fn emit(&self, kind: EventKind<'_>) {
-        self.engine.core.emit(&self.running.key, kind);
+        let label = self.policy.label.as_ref();
+        (self.engine.core).emit_labelled(&self.running.key, label, kind);
     }
 
     /// Undoes the call's part of the transaction, claim included.

@@ -1,9 +1,10 @@
 //! The steps of an entry, and the keys that its call derives for other parties.
 
+use std::fmt;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use super::Entry;
 use crate::error::{Error, ErrorKind};
@@ -14,7 +15,7 @@ use crate::identity::key::KeyDigest;
 use crate::lifecycle::step_log::MAX_JOURNAL_BYTES;
 use crate::outcome::codec::Encoded;
 use crate::outcome::reconciled::Reconciled;
-use crate::record::journal::{EntryKind, JournalEntry};
+use crate::record::journal::{EntryKind, JournalEntry, StepDigest};
 use crate::record::{HEADER, Journal, OperatorVerb, OutcomeKind};
 
 /// A step of a call, as its record shows it.
@@ -40,13 +41,44 @@ pub enum StepState {
 }
 
 /// A key for another party.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SentKey {
     /// The key.
     pub key: String,
-    /// What logs show of it: the `digest` of the event `key derived`.
+    /// Its digest in logs: the `digest` of the event `key derived`.
     pub digest: KeyDigest,
+}
+
+/// Without the key, with which a reader could confirm guesses.
+impl fmt::Debug for SentKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SentKey")
+            .field("digest", &self.digest)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The last entries of steps that an operator may settle: begun without an end, of unknown outcome, or with a value by
+/// hand.
+fn open_steps(journal: &Journal) -> Vec<JournalEntry> {
+    let mut last: Vec<JournalEntry> = Vec::new();
+    let mut by_hand: Vec<StepDigest> = Vec::new();
+    for entry in journal.entries().map_while(Result::ok) {
+        if entry.kind == EntryKind::Act {
+            by_hand.push(entry.step);
+        } else if entry.kind.is_step() {
+            by_hand.retain(|step| *step != entry.step);
+            last.retain(|other| other.step != entry.step);
+            last.push(entry);
+        }
+    }
+    last.retain(|entry| match entry.kind {
+        EntryKind::Begun | EntryKind::Unknown => true,
+        EntryKind::Value => by_hand.contains(&entry.step),
+        _ => false,
+    });
+    last
 }
 
 impl Entry {
@@ -86,8 +118,9 @@ impl Entry {
 
     /// The key of [`Context::derive_key`](crate::Context::derive_key) in the call's body: the same in every attempt.
     ///
-    /// With it an operator finds the effect at the other party. `None` for an entry that was found by its digest, if the
-    /// engine has a [digest key](crate::EngineBuilder::digest_key): the entry of the call itself has it.
+    /// With it an operator finds the effect at the other party. The engine must have the [digest
+    /// key](crate::EngineBuilder::digest_key) of the one that made the call, or none as it has. `None` for an entry that was
+    /// found by its digest, if the engine has a digest key: the entry of the call itself has it.
     #[must_use]
     pub fn derive_key(&self, label: &str) -> Option<SentKey> {
         let plain = self.plain.as_ref()?;
@@ -96,11 +129,21 @@ impl Entry {
 
     /// The key of the call's [step](crate::step()) of this name: [`Step::key`](crate::Step::key).
     ///
-    /// As [`derive_key`](Self::derive_key); also `None` for a name that no step may have. The name is a text: a step whose
-    /// name is a tuple has another key.
+    /// As [`derive_key`](Self::derive_key). The name is a text: a step whose name is a tuple has another key, and where the
+    /// record has only such steps under this name it is `None`.
     #[must_use]
     pub fn step_key(&self, name: &str) -> Option<SentKey> {
         let plain = self.plain.as_ref()?;
+        let digest = self.step_digest(name)?;
+        let journal = self.record.journal();
+        let steps = journal.entries().map_while(Result::ok);
+        let mut named = steps
+            .filter(|entry| entry.kind.is_step() && entry.label == name)
+            .peekable();
+        if named.peek().is_some() && !named.any(|entry| digest.as_bytes().starts_with(&entry.step))
+        {
+            return None;
+        }
         let name = derived_key::step_name(name).ok()?;
         Some(self.sent(plain, &derived_key::of_step(plain, &name)))
     }
@@ -113,7 +156,7 @@ impl Entry {
         }
     }
 
-    /// Resets the record, and settles open steps: those that have begun without an end, or have an unknown outcome.
+    /// Resets the record, and settles open steps: begun without an end, or of unknown outcome.
     ///
     /// As [`reset`](Self::reset), and the next call
     ///
@@ -123,7 +166,7 @@ impl Entry {
     /// - treats as before a step that is [`Unknown`](Reconciled::Unknown).
     ///
     /// A name is the first part of a step's name, as [`steps`](Self::steps) shows it. Finished steps of the same name are
-    /// kept.
+    /// kept, except that a value by hand may be corrected, as long as the record remembers the act.
     ///
     /// # Errors
     ///
@@ -137,66 +180,55 @@ impl Entry {
     ///
     /// As [`resolve`](Self::resolve).
     pub async fn reset_steps(self, steps: &[(&str, Reconciled<&str>)]) -> Result<(), Error> {
-        // Examined first, because the next line may change the record.
-        self.settled(&self.journal().await?, steps)?;
-        let (entry, journal) = self.without_owner().await?;
-        let journal = entry.settled(&journal, steps)?;
-        let said = steps.iter().filter_map(|(name, verdict)| match verdict {
-            Reconciled::Landed(_) => Some(format!("{name} happened")),
-            Reconciled::NotLanded => Some(format!("{name} did not happen")),
-            Reconciled::Unknown => None,
-        });
-        let said: Vec<_> = said.collect();
-        let journal = entry.changed(&journal, OperatorVerb::Reset, &said.join(", "));
-        entry.reset_to(&journal).await
+        let seen = self.journal().await?;
+        let (journal, said) = self.settled(&seen, steps)?;
+        let journal = self.changed_of(&journal, OperatorVerb::Reset, &said);
+        self.reset_to(&seen, &journal).await
     }
 
-    /// The journal with the ends of these steps.
+    /// The journal with the ends of these steps, and the acts that it takes.
     fn settled(
         &self,
         journal: &Journal,
         steps: &[(&str, Reconciled<&str>)],
-    ) -> Result<Journal, Error> {
+    ) -> Result<(Journal, Vec<(StepDigest, String)>), Error> {
         let refused = |kind, detail: &str| {
             let error = Error::new(kind, self.key.operation().clone());
             Err(error.detail(format!("nothing was changed; {detail}")))
         };
-        let mut open: Vec<JournalEntry> = Vec::new();
-        for entry in journal.entries().map_while(Result::ok) {
-            open.retain(|other| other.step != entry.step);
-            open.push(entry);
-        }
-        open.retain(|entry| matches!(entry.kind, EntryKind::Begun | EntryKind::Unknown));
-        let mut settled = journal.clone();
+        let mut open = open_steps(journal);
+        let (mut settled, mut said) = (journal.clone(), Vec::new());
         for (name, verdict) in steps {
-            let named: Vec<_> = open.iter().filter(|entry| entry.label == *name).collect();
+            let named: Vec<_> = open.extract_if(.., |entry| entry.label == *name).collect();
             if named.is_empty() {
-                let detail = "the record has no step of this name whose outcome is not known";
+                let detail = "the record has no step of this name whose outcome is not known, or the name was given twice";
                 return refused(ErrorKind::InvalidStep, detail);
             }
             match verdict {
                 Reconciled::Unknown => {}
-                // Appended, and the open one is kept: a journal that is not longer would not be written.
                 Reconciled::NotLanded => {
                     for open in named {
-                        settled = settled.with(&JournalEntry {
+                        said.push((open.step, format!("{name} did not happen")));
+                        settled = settled.and(&JournalEntry {
                             kind: EntryKind::Void,
                             schema: 0,
                             body: Bytes::new(),
-                            ..open.clone()
+                            ..open
                         });
                     }
                 }
                 Reconciled::Landed(json) => {
-                    let [open] = named[..] else {
+                    let [open] = &named[..] else {
                         let detail =
                             "several open steps have this name, and a value is that of one of them";
                         return refused(ErrorKind::InvalidStep, detail);
                     };
-                    settled = settled.with(&self.landed(open, json)?);
+                    said.push((open.step, format!("{name} happened")));
+                    settled = settled.and(&self.landed(open, json)?);
                 }
             }
         }
+        let settled = settled.compacted();
         let most = self.core.store.max_record_bytes();
         let most = most.map_or(MAX_JOURNAL_BYTES, |most| {
             MAX_JOURNAL_BYTES.min(most.saturating_sub(HEADER))
@@ -204,7 +236,7 @@ impl Entry {
         if settled.as_bytes().len() > most.max(journal.as_bytes().len()) {
             return refused(ErrorKind::NotStored, "the value is too long for the record");
         }
-        Ok(settled)
+        Ok((settled, said))
     }
 
     /// The end of an open step, with a value as JSON.
@@ -214,7 +246,8 @@ impl Entry {
             Err(error.detail(format!("nothing was changed; {detail}")))
         };
         let json = json.trim();
-        if serde_json::from_str::<IgnoredAny>(json).is_err() {
+        // Some JSON is no text or number of Rust.
+        if serde_json::from_str::<Value>(json).is_err() {
             return refused(ErrorKind::NotStored, "the value of the step is not JSON");
         }
         if open.schema == 0 {
