@@ -9,8 +9,6 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::env::urn::random_urn;
-
 /// Why a call got neither its body's nor a stored answer.
 ///
 /// Cheap to clone; it serializes (without its source), so that an error enum with a variant
@@ -297,6 +295,23 @@ impl Error {
             _ => self.0.retry_after,
         }
     }
+}
+
+/// A random `urn:uuid:…`, of version 4 (RFC 9562).
+pub(crate) fn random_urn() -> String {
+    let mut bytes = [0; 16];
+    // Without randomness the URN names nothing, which is better than no answer at all.
+    let _ = getrandom::fill(&mut bytes);
+    let bits = u128::from_be_bytes(bytes);
+    let bits = bits & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
+    format!(
+        "urn:uuid:{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        bits >> 96,
+        bits >> 80 & 0xffff,
+        bits >> 64 & 0xffff,
+        bits >> 48 & 0xffff,
+        bits & 0xffff_ffff_ffff
+    )
 }
 
 /// The source of an error whose own message is already shown.

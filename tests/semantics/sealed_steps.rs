@@ -15,6 +15,7 @@ on_every_store![
     a_result_that_was_moved_to_another_call_is_refused,
     an_error_of_a_step_that_was_made_a_value_is_refused,
     a_plain_result_is_refused_unless_it_is_accepted,
+    a_result_by_hand_is_sealed,
 ];
 
 const MARKER: &str = "marker of a receipt";
@@ -161,4 +162,39 @@ async fn a_plain_result_is_refused_unless_it_is_accepted(fixture: Fixture) {
         step("charge", part).await
     });
     assert_eq!(again.await.as_deref(), Ok(MARKER));
+}
+
+/// Finds a value by hand that lies open in the store, or that no attempt can read.
+async fn a_result_by_hand_is_sealed(fixture: Fixture) {
+    let fixture = encrypted(fixture);
+    let order = async |charged: Result<String, PayError>| {
+        let call = fixture.engine.operation("pay").key(&1);
+        let body = call.run(|_| async {
+            let one = step("charge", async |_| charged.clone()).once().await?;
+            step(("charge", 2), async |_| charged).once().await?;
+            Ok(one)
+        });
+        body.await
+    };
+    let unknown = || Err(PayError::TimedOut);
+    assert_eq!(order(unknown()).await, unknown());
+    let entry = async || {
+        let call = fixture.engine.operation("pay").key(&1);
+        call.entry().await.unwrap().unwrap()
+    };
+    let json = format!("{MARKER:?}");
+    let happened = [("charge", Reconciled::Landed(&*json))];
+    entry().await.reset_steps(&happened).await.unwrap();
+    let (bytes, _) = record(&fixture, 1).await;
+    let lies_open = bytes
+        .windows(MARKER.len())
+        .any(|part| part == MARKER.as_bytes());
+    assert!(!lies_open, "the marker is in the store");
+    // The first one is read, and the second one is unknown.
+    assert_eq!(order(unknown()).await, unknown());
+    let parts = entry().await.reset_steps(&happened).await.unwrap_err();
+    assert!(parts.to_string().contains("several parts"), "{parts}");
+    let not = [("charge", Reconciled::NotLanded)];
+    entry().await.reset_steps(&not).await.unwrap();
+    assert_eq!(order(Ok("second".to_owned())).await, Ok(MARKER.to_owned()));
 }

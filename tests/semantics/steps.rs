@@ -45,7 +45,7 @@ on_every_store![
     a_lenient_call_goes_on_without_a_confirmed_step,
     a_step_that_was_not_confirmed_is_kept_by_the_release,
     a_zombie_keeps_no_step,
-    a_step_that_is_kept_after_the_operators_look_survives_the_reset,
+    a_step_that_is_kept_after_the_operators_look_prevents_the_reset,
     no_step_starts_after_the_lease_is_lost,
     a_renewal_of_a_claim_with_steps_keeps_them,
     a_lost_record_is_written_again_with_its_steps,
@@ -435,7 +435,7 @@ async fn a_step_that_happened_is_settled_with_its_value(fixture: Fixture) {
             // Interrupted, and ended: the two ways to an open step.
             for number in [1, 2] {
                 let ship = step(("ship", number), async |_| {
-                    ships.start();
+                    let _ = ships.start();
                     charged.clone()
                 });
                 ship.once().await?;
@@ -476,11 +476,15 @@ async fn a_step_that_happened_is_settled_with_its_value(fixture: Fixture) {
         order(Err(PayError::TimedOut)).await,
         Err(PayError::TimedOut)
     );
-    entry()
-        .await
-        .reset_steps(&[landed("charge", &*json)])
-        .await
-        .unwrap();
+    // A value by hand may be corrected; that of a body may not.
+    let wrong = serde_json::to_string(&receipt(8).unwrap()).unwrap();
+    for value in [&*wrong, &*json] {
+        let charged = [landed("charge", value)];
+        entry().await.reset_steps(&charged).await.unwrap();
+    }
+    let twice = [landed("charge", &*json), ("charge", Reconciled::NotLanded)];
+    let refused = entry().await.reset_steps(&twice).await;
+    assert_eq!(*refused.unwrap_err().kind(), ErrorKind::InvalidStep);
     assert_eq!(order(Err(PayError::TimedOut)).await, receipt(9));
     assert_eq!((mail.count(), ships.count()), (1, 2));
 }
@@ -848,7 +852,7 @@ async fn a_step_that_was_not_confirmed_is_kept_by_the_release(fixture: Fixture) 
 }
 
 /// Finds a reset whose act makes its journal the longer one, so that the last step of a paused process runs again.
-async fn a_step_that_is_kept_after_the_operators_look_survives_the_reset(fixture: Fixture) {
+async fn a_step_that_is_kept_after_the_operators_look_prevents_the_reset(fixture: Fixture) {
     let [charge, label] = &runs();
     let (gate, paused) = (Semaphore::new(0), Semaphore::new(0));
     let mut call = Box::pin(fixture.pay().run(|_| async {
@@ -872,17 +876,20 @@ async fn a_step_that_is_kept_after_the_operators_look_survives_the_reset(fixture
     assert_eq!(entry.state(), EntryState::Abandoned);
     gate.add_permits(1);
     until_paused().await;
-    entry
-        .signed("Zoë", "stuck for an hour")
-        .reset()
-        .await
-        .unwrap();
+    // Of which the operator knows nothing.
+    let open = [("label", Reconciled::NotLanded)];
+    assert_eq!(*entry.reset().await.unwrap_err().kind(), ErrorKind::Changed);
+    let entry = async || fixture.pay_far().entry().await.unwrap().unwrap();
+    let finished = entry().await.reset_steps(&open).await.unwrap_err();
+    assert_eq!(*finished.kind(), ErrorKind::InvalidStep);
+    let seen = entry().await.signed("Zoë", "stuck for an hour");
+    seen.reset().await.unwrap();
     let far = fixture.pay_far();
     let answer = far.run(|_| two_steps([charge, label], receipt(1)));
     assert_eq!(answer.await, receipt(1));
     assert_eq!((charge.count(), label.count()), (1, 1));
-    let entry = fixture.pay_far().entry().await.unwrap().unwrap();
-    assert_eq!(entry.history().len(), 3, "{:?}", entry.history());
+    let history = entry().await.history();
+    assert_eq!(history.len(), 3, "{history:?}");
 }
 
 async fn a_zombie_keeps_no_step(fixture: Fixture) {

@@ -27,5 +27,4 @@ pub(crate) mod observers;
 pub(crate) mod striped;
 #[cfg(feature = "tracing")]
 pub(crate) mod tracing_observer;
-pub(crate) mod urn;
 pub(crate) mod wants;

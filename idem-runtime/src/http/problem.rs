@@ -12,8 +12,7 @@ use serde_json::Value;
 
 use super::key::KeyRefusal;
 use super::status::KeyVerdict;
-use crate::env::urn::random_urn;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, random_urn};
 
 /// A problem document ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)): the response of a refusal.
 ///

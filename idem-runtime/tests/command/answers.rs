@@ -30,10 +30,10 @@ pub(crate) async fn unlike_stored_ones(site: &Site) {
     let resolve = |value: &[&str]| site.idem(&[&["resolve"], &of[..], value].concat());
     let value = json!({ "number": "r-1", "cents": 1 }).to_string();
     let given = ["--value", &*value];
-    resolve(&given).refused(1, "no answer of this operation");
+    resolve(&given).refused(1, "no such answer of this operation");
     let none = resolve(&["--sample"]).done();
-    assert!(none.contains("no stored answer"), "{none}");
-    // What an operator has given is no example.
+    assert!(none.contains("no such answer"), "{none}");
+    // An answer by hand is no example.
     unknown(site, NEW, "by hand").await;
     let by_hand = [
         "--yes",
@@ -45,16 +45,20 @@ pub(crate) async fn unlike_stored_ones(site: &Site) {
     ];
     site.idem(&[&["resolve", NEW], &by_hand[..]].concat())
         .done();
-    resolve(&given).refused(1, "no answer of this operation");
+    resolve(&given).refused(1, "no such answer of this operation");
     let call = site.engine.operation(NEW).key("o-2");
     let paid = call.run(|_| async { Ok::<_, PayError>(receipt("secret")) });
     paid.await.unwrap();
-    let form = r#"{"cents": number, "number": text}"#;
+    let form = r#"{"cents": integer, "number": text}"#;
     for (value, difference) in [
         (r#"{"oops":1}"#, "`cents` is missing"),
         (r#"{"cents":"1","number":"r"}"#, "`cents` is of type text"),
         (r#"{"cents":1,"number":"r","at":1}"#, "have no `at`"),
-        ("7", "it is of type number"),
+        ("7", "it is of type integer"),
+        (
+            r#"{"cents":1.5,"number":"r"}"#,
+            "`cents` is of type fraction",
+        ),
     ] {
         let ran = resolve(&["--value", value]);
         assert!(
@@ -70,7 +74,7 @@ pub(crate) async fn unlike_stored_ones(site: &Site) {
         "{sample}"
     );
     // An error has none to be compared with.
-    resolve(&["--error", r#""Down""#]).refused(1, "no answer of this operation");
+    resolve(&["--error", r#""Down""#]).refused(1, "no such answer of this operation");
     let text = resolve(&given).done();
     assert!(text.contains("the form of a stored answer"), "{text}");
 }
@@ -145,9 +149,23 @@ pub(crate) async fn responses(site: &Site) {
         (&answer["status"], &answer["body"]),
         (&json!(201), &json!({ "id": 7 }))
     );
+    // A record that was reset does not say that its answers are responses.
+    site.idem(&[&["reset", "--yes"], &of[..]].concat()).done();
+    let other = [
+        "--status",
+        "200",
+        "--header",
+        "x-made-up: 1",
+        "--value",
+        r#"{"id":8}"#,
+    ];
+    let text = resolve(&other).done();
+    assert!(text.contains("without the headers x-made-up"), "{text}");
+    let (status, _, body) = pay("o-7", "").await;
+    assert_eq!((status, &body[..]), (200, &br#"{"id":8}"#[..]));
 }
 
-/// What a body derived, and what the events showed of it.
+/// The keys of the events `key derived`.
 #[derive(Clone, Debug, Default)]
 struct Sent(Arc<Mutex<Vec<[String; 3]>>>);
 

@@ -161,7 +161,7 @@ pub(crate) enum Flaw {
 }
 
 /// Every flaw, and the rule that it breaks.
-pub(crate) const FLAWS: [(u8, Flaw); 151] = [
+pub(crate) const FLAWS: [(u8, Flaw); 152] = [
     (1, Flaw::LooksThenWrites),
     (2, Flaw::CompletesForAnybody),
     (2, Flaw::ReleasesForAnybody),

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use idem_runtime::store::{
-    self as rules, ClaimReply, ClaimRequest, CompleteReply, Fence, Header, Needs, OutcomeKind,
-    Owner, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, StoreError,
-    UNDECIDED,
+    self as rules, ClaimReply, ClaimRequest, CompleteReply, Fence, Header, Journal, Needs,
+    OutcomeKind, Owner, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State,
+    StoreError, UNDECIDED,
 };
 
 use crate::flaw::Flaw;

@@ -192,7 +192,7 @@ pub(crate) async fn resolve(
     let record = [&header(new).encode()[..], body, &new.journal]
         .concat()
         .into();
-    match store.resolve(key, &header(seen), &record).await {
+    match store.resolve(key, &header(seen), None, &record).await {
         Ok(ResolveReply::Resolved) => Reply::Resolved,
         Ok(ResolveReply::Changed) => Reply::NotThat,
         Ok(ResolveReply::Running { lease_left }) => Reply::Running {

@@ -260,21 +260,19 @@ pub(crate) fn execute(
                 _ => Log::default(),
             };
             let new = Kept::write(&header(state, sender), answer, Log::default()).with(journal);
+            let looked = seen.log().journal();
             let seen = seen.header();
             let seen = match (flaw, current) {
                 (Flaw::ResolvesBlindly, Some(current)) => current.record.header,
                 _ => seen,
             };
-            let (reply, write) = resolve(current, &seen, &new.record());
+            let looked = (flaw != Flaw::ResetsKeepWhatWasSeen).then_some(&looked);
+            let (reply, write) = resolve(current, &seen, looked, &new.record());
             let reply = match reply {
                 ResolveReply::Resolved => Reply::Stored,
                 _ => Reply::Noted,
             };
-            let write = write.map(|record| match flaw {
-                Flaw::ResetsKeepWhatWasSeen => Kept::of(&record).with(journal),
-                _ => Kept::of(&record),
-            });
-            (reply, write)
+            (reply, write.map(|record| Kept::of(&record)))
         }
     };
     if write.is_some() {

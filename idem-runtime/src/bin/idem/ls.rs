@@ -1,7 +1,7 @@
 //! `idem ls`: a page of records.
 
 use std::process::ExitCode;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use idem_runtime::admin::{Entries, Entry, EntryState};
 use idem_runtime::{Engine, ErrorKind};
@@ -14,7 +14,7 @@ use crate::pace::Pace;
 use crate::record;
 use crate::state;
 use crate::table::{Align, Table};
-use crate::text::{duration, records};
+use crate::text::{duration, millis, records};
 
 /// A listed record.
 struct Found {
@@ -100,10 +100,14 @@ pub(crate) async fn run(
         }
     }
     drop(progress);
+    // Of one moment, although the records were listed one after the other.
+    let now = SystemTime::now();
+    let age = |found: &Found| now.duration_since(found.written).unwrap_or_default();
     if output.json {
-        let entries = found.iter().map(|Found { entry, label, .. }| {
-            let mut document = record::document(entry);
-            if let Some(label) = label {
+        let entries = found.iter().map(|found| {
+            let mut document = record::document(&found.entry);
+            document["age_ms"] = millis(age(found)).into();
+            if let Some(label) = &found.label {
                 document["label"] = label.as_str().into();
             }
             document
@@ -120,7 +124,7 @@ pub(crate) async fn run(
         if found.is_empty() {
             writeln!(out, "no such records")?;
         } else {
-            table(&found, max_attempts).write(out)?;
+            table(&found, age, max_attempts).write(out)?;
         }
         if unreadable > 0 {
             writeln!(
@@ -179,7 +183,7 @@ async fn read_label(
     }
 }
 
-fn table(found: &[Found], max_attempts: u16) -> Table {
+fn table(found: &[Found], age: impl Fn(&Found) -> Duration, max_attempts: u16) -> Table {
     let mut table = Table::new(&[
         ("OPERATION", Align::Left),
         ("DIGEST", Align::Left),
@@ -192,12 +196,8 @@ fn table(found: &[Found], max_attempts: u16) -> Table {
         ("BY HAND", Align::Left),
     ]);
     let yes = |is: bool| if is { "yes" } else { "-" }.to_owned();
-    for Found {
-        entry,
-        label,
-        written,
-    } in found
-    {
+    for one in found {
+        let Found { entry, label, .. } = one;
         table.row(vec![
             entry.operation().to_owned(),
             entry.key().to_string(),
@@ -207,7 +207,7 @@ fn table(found: &[Found], max_attempts: u16) -> Table {
                 name => name.to_owned(),
             },
             entry.attempts().to_string(),
-            duration(written.elapsed().unwrap_or_default()),
+            duration(age(one)),
             duration(entry.left()),
             yes(entry.has_steps()),
             yes(entry.is_by_hand()),

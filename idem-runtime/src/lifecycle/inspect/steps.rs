@@ -199,7 +199,10 @@ impl Entry {
         let mut open = open_steps(journal);
         let (mut settled, mut said) = (journal.clone(), Vec::new());
         for (name, verdict) in steps {
-            let named: Vec<_> = open.extract_if(.., |entry| entry.label == *name).collect();
+            let mut named: Vec<_> = open.extract_if(.., |entry| entry.label == *name).collect();
+            if named.iter().any(|entry| entry.kind != EntryKind::Value) {
+                named.retain(|entry| entry.kind != EntryKind::Value);
+            }
             if named.is_empty() {
                 let detail = "the record has no step of this name whose outcome is not known, or the name was given twice";
                 return refused(ErrorKind::InvalidStep, detail);
