@@ -5,11 +5,12 @@
 
 /// Pages whose examples are compiled where all features are there that they use: none hides a line for that.
 ///
-/// The definitions of the pictures as data come first, so that they win over those of the page, which name files: rustdoc
-/// copies no files.
+/// The definitions of links and of pictures for rustdoc come first, so that they win over those of the page, which name
+/// files of the repository and pages of docs.rs.
 macro_rules! pages {
     ($($name:ident $file:literal $($pictures:literal)?)+) => {
         $(
+            #[cfg_attr(doc, doc = include_str!("docs/links.txt"))]
             $(#[cfg_attr(doc, doc = include_str!($pictures))])?
             #[cfg_attr(
                 any(
@@ -43,6 +44,7 @@ pages! {
     notes "docs/guide/notes.md"
     observing "docs/guide/observing.md"
     operating "docs/guide/operating.md"
+    operator "docs/operator.md"
     redis "docs/guide/redis.md"
     scenarios "docs/guide/scenarios.md"
     sql "docs/guide/sql.md"
@@ -53,6 +55,3 @@ pages! {
     tokens "docs/guide/tokens.md"
     transactions "docs/guide/transactions.md"
 }
-
-#[doc = include_str!("docs/operator.md")]
-pub mod operator {}
