@@ -10,8 +10,8 @@
 macro_rules! pages {
     ($($name:ident $file:literal $($pictures:literal)?)+) => {
         $(
-            #[cfg_attr(doc, doc = include_str!("docs/links.txt"))]
-            $(#[cfg_attr(doc, doc = include_str!($pictures))])?
+            #[cfg_attr(all(doc, not(doctest)), doc = include_str!("docs/links.txt"))]
+            $(#[cfg_attr(all(doc, not(doctest)), doc = include_str!($pictures))])?
             #[cfg_attr(
                 any(
                     not(doctest),

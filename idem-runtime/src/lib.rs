@@ -1,6 +1,6 @@
 // Definitions of links for rustdoc come first: they win over those of the texts that follow, which are for GitHub.
 // Without a feature, its items are not there to be linked to.
-#![cfg_attr(doc, doc = include_str!("docs/links.txt"))]
+#![cfg_attr(all(doc, not(doctest)), doc = include_str!("docs/links.txt"))]
 #![cfg_attr(
     not(all(
         feature = "consumer",
@@ -226,6 +226,6 @@ pub mod token {
 #[cfg(feature = "macros")]
 pub use idem_macros::Classify;
 #[cfg(feature = "macros")]
-#[cfg_attr(doc, doc = include_str!("docs/links.txt"))]
+#[cfg_attr(all(doc, not(doctest)), doc = include_str!("docs/links.txt"))]
 #[cfg_attr(any(not(doctest), feature = "sqlite"), doc = include_str!("docs/idempotent.md"))]
 pub use idem_macros::idempotent;
