@@ -157,6 +157,22 @@ fn every_argument_of_the_attribute_is_in_the_guide() {
 }
 
 #[test]
+fn errors_about_another_sqlx_name_ours() {
+    let manifest = read("Cargo.toml");
+    let (_, version) = manifest
+        .split_once("\nsqlx = { version = \"")
+        .expect("the dependency");
+    let (version, _) = version.split_once('"').expect("its version");
+    for file in ["source.rs", "transaction.rs"] {
+        let text = read(&format!("idem-runtime/src/store/sql/{file}"));
+        let (_, message) = text.split_once("on_unimplemented(").expect("a message");
+        let (message, _) = message.split_once(")]").expect("its end");
+        let named = format!("sqlx {version}");
+        assert!(message.contains(&named), "{file} does not name {named}");
+    }
+}
+
+#[test]
 fn a_row_is_read_as_it_is_written() {
     let cell = "`http/a.rs::one`, and `idem-runtime/src/b.rs::two`, not `three`";
     let wanted = [("http/a.rs", "one"), ("idem-runtime/src/b.rs", "two")];
