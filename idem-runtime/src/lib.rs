@@ -1,5 +1,5 @@
 // Definitions of links for rustdoc come first: they win over those of the texts that follow, which are for GitHub.
-// Without a feature, its items are not there to be linked to.
+// Without a feature, links to its items are broken.
 #![cfg_attr(all(doc, not(doctest)), doc = include_str!("docs/links.txt"))]
 #![cfg_attr(
     not(all(
