@@ -1,7 +1,7 @@
 //! How to do what takes more than one item of this crate.
 //!
-//! Begin with [`start`], a service from an empty folder, then [`scenarios`], [`guarantee`], [`arguments`] and [`errors`];
-//! then the page of your store.
+//! Begin with [`start`], a service from an empty folder, or with [`existing`], then [`scenarios`], [`guarantee`],
+//! [`arguments`] and [`errors`]; then the page of your store.
 
 /// Pages whose examples are compiled where all features are there that they use: none hides a line for that.
 ///
@@ -36,8 +36,13 @@ macro_rules! pages {
 
 pages! {
     arguments "docs/guide/arguments.md"
+    changes "docs/guide/changes.md"
+    compare "docs/guide/compare.md"
+    compensation "docs/guide/compensation.md"
     consumers "docs/guide/consumers.md"
     errors "docs/guide/errors.md"
+    existing "docs/guide/existing.md"
+    features "docs/guide/features.md"
     guarantee "docs/guide/guarantee.md" "docs/diagrams/links.md"
     http "docs/guide/http.md"
     layered "docs/guide/layered.md"
