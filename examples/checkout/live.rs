@@ -137,7 +137,7 @@ impl Observer for Live {
 
 fn read(kind: &EventKind<'_>) -> Option<(What, String)> {
     let (what, detail) = match kind {
-        EventKind::Completed { outcome, late } => {
+        EventKind::Completed { outcome, late, .. } => {
             let late = if *late { ", late" } else { "" };
             match outcome {
                 OutcomeKind::Value => (What::Executed, format!("its answer is stored{late}")),

@@ -185,6 +185,7 @@ impl Store for MapStore {
         &'a self,
         key: &'a RecordKey,
         seen: &'a Header,
+        journal: Option<&'a Journal>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, ResolveReply> {
         let new = match Record::decode(record.clone()) {
@@ -192,7 +193,7 @@ impl Store for MapStore {
             Err(why) => return StoreFuture::ready(Ok(ResolveReply::Unreadable(why))),
         };
         let decide = |current: Option<Current<'_>>, _| {
-            let (reply, write) = resolve(current, seen, &new);
+            let (reply, write) = resolve(current, seen, journal, &new);
             (reply, write.map(whole))
         };
         self.operate(key, decide, ResolveReply::Unreadable)

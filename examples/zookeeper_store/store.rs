@@ -264,6 +264,7 @@ impl Store for ZooKeeperStore {
         &'a self,
         key: &'a RecordKey,
         seen: &'a Header,
+        journal: Option<&'a Journal>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, ResolveReply> {
         let new = match whole(record) {
@@ -272,7 +273,7 @@ impl Store for ZooKeeperStore {
             Err(error) => return StoreFuture::ready(Err(error)),
         };
         let decide = move |current: Option<Current<'_>>, _| {
-            let (reply, write) = resolve(current, seen, &new);
+            let (reply, write) = resolve(current, seen, journal, &new);
             (reply, write.as_ref().map(Write::record))
         };
         let what = "a resolution";

@@ -4,10 +4,12 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
+
+use crate::env::urn::random_urn;
 
 /// Why a call got neither its body's nor a stored answer.
 ///
@@ -38,6 +40,9 @@ struct ErrorParts {
     /// What the caller would have received.
     #[serde(skip)]
     held: Option<Arc<dyn Any + Send + Sync>>,
+    /// Made when it is first asked for, by a log or for a client.
+    #[serde(skip)]
+    instance: OnceLock<String>,
 }
 
 /// The kind of an error. More kinds may come; match with a `_` arm.
@@ -188,6 +193,7 @@ impl Error {
             outage: false,
             source: None,
             held: None,
+            instance: OnceLock::new(),
         }))
     }
 
@@ -244,6 +250,15 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
+    }
+
+    /// A name of this error alone: a random `urn:uuid:…`.
+    ///
+    /// A log line of the refusal has it, and so has the problem document that the client gets: a client that reports it
+    /// leads to the line. It is not serialized, and a clone from before the first call of this method has another one.
+    #[must_use]
+    pub fn instance(&self) -> &str {
+        self.0.instance.get_or_init(random_urn)
     }
 
     /// The operation that was called.

@@ -84,7 +84,8 @@ pub use record::FOREVER;
 /// [`Engine::entries`] lists, [`CallBuilder::entry`] finds the record of one call.
 pub mod admin {
     pub use crate::lifecycle::entries::{Entries, EntryPage};
-    pub use crate::lifecycle::inspect::{Entry, EntryState, RecordedStep, StepState};
+    pub use crate::lifecycle::inspect::steps::{RecordedStep, SentKey, StepState};
+    pub use crate::lifecycle::inspect::{Entry, EntryState};
     pub use crate::record::{
         Attempt, AttemptEnd, HistoryEvent, OperatorAct, OperatorVerb, Process,
     };
@@ -189,7 +190,7 @@ pub mod observe {
     pub use crate::env::call_end::{CallEnd, CallOutcome, CallResult};
     #[cfg(feature = "metrics")]
     pub use crate::env::metrics_observer::MetricsObserver;
-    pub use crate::env::observer::{Event, EventKind, StderrObserver};
+    pub use crate::env::observer::{DerivedKey, Event, EventKind, StderrObserver};
     #[cfg(feature = "tracing")]
     pub use crate::env::tracing_observer::TracingObserver;
 }

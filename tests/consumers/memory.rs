@@ -1,7 +1,7 @@
 //! Verdicts on the messages of a queue in memory.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_runtime::clock::ManualClock;
@@ -9,9 +9,10 @@ use idem_runtime::consumer::{
     BrokerError, Consumer, ConsumerError, DeadLetterReason, Delivery, MemoryDelivery, MemoryQueue,
     Message, OnBusinessError, Raw, Summary,
 };
-use idem_runtime::key::redacted;
+use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, redacted};
+use idem_runtime::observe::{Event, EventKind};
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Class, Classify, Context, Engine, ErrorKind, Policy};
+use idem_runtime::{Class, Classify, Context, Engine, ErrorKind, Observer, Policy};
 use idem_tests::events::Events;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -93,6 +94,20 @@ impl Desk {
 
     fn dead(&self) -> Vec<(String, DeadLetterReason)> {
         self.queue.dead_letters()
+    }
+}
+
+/// The events of dead letters: digest, reason and cause.
+#[derive(Clone, Debug, Default)]
+struct Letters(Arc<Mutex<Vec<(String, String, String)>>>);
+
+impl Observer for Letters {
+    fn observe(&self, event: &Event<'_>) {
+        if let EventKind::DeadLetter { reason, cause } = &event.kind {
+            let key = event.key.unwrap().to_string();
+            let letter = (key, (*reason).to_owned(), (*cause).to_owned());
+            self.0.lock().unwrap().push(letter);
+        }
     }
 }
 
@@ -275,6 +290,40 @@ async fn a_payload_that_is_no_message_is_a_dead_letter_without_a_body() {
     desk.run(desk.consumer(), |_| Ok(())).await;
     assert_eq!(desk.bodies(), 0);
     assert_eq!(desk.dead(), dead("m-1", DeadLetterReason::InvalidPayload));
+}
+
+/// Finds a dead letter whose event says nothing but its reason, and one that shows the message.
+#[tokio::test(start_paused = true)]
+async fn the_event_of_a_dead_letter_has_its_cause_and_the_digest_of_its_id() {
+    for (payload, cause) in [
+        ("", "the payload is empty"),
+        ("secret", "is not JSON, at line 1 column 1"),
+        ("{\"secret\":", "ends in the middle of its JSON"),
+        (
+            "\"secret\"",
+            "has another shape than the handler's message, at line 1",
+        ),
+    ] {
+        let letters = Letters::default();
+        let desk = Desk {
+            engine: Engine::builder(MemoryStore::new())
+                .clock(ManualClock::new())
+                .observer(letters.clone())
+                .build()
+                .unwrap(),
+            ..Desk::new()
+        };
+        desk.queue.send("m-1", payload);
+        desk.run(desk.consumer(), |_| Ok(())).await;
+        let seen = letters.0.lock().unwrap().clone();
+        let [(key, reason, text)] = &seen[..] else {
+            panic!("{seen:?}")
+        };
+        assert_eq!(reason, "invalid-payload");
+        assert!(text.contains(cause) && !text.contains("secret"), "{text}");
+        let id = KeyBuilder::new("bills.collect", DEFAULT_MAX_KEY_BYTES).key("m-1");
+        assert_eq!(*key, id.unwrap().to_string());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -394,7 +394,12 @@ impl Subject {
                     };
                     open(header, &brings)
                 };
-                match self.store.resolve(key, &record.header, &new).await.unwrap() {
+                match self
+                    .store
+                    .resolve(key, &record.header, None, &new)
+                    .await
+                    .unwrap()
+                {
                     ResolveReply::Running { lease_left } => {
                         format!("running {}", lease_left.is_zero())
                     }

@@ -21,7 +21,8 @@ on_every_store![
     an_unfinished_step_runs_again,
     an_unfinished_step_that_runs_once_is_unknown,
     an_unknown_outcome_stays_unknown_after_its_reset_keeps_the_steps,
-    a_step_that_did_not_happen_runs_after_the_reset_without_it,
+    a_step_that_did_not_happen_runs_after_its_reset,
+    a_step_that_happened_is_settled_with_its_value,
     a_step_that_runs_once_may_run_again_after_a_system_error,
     a_step_in_another_task_ends_the_call_as_well,
     an_unfinished_step_with_a_hook_is_asked_about,
@@ -398,7 +399,7 @@ async fn an_unknown_outcome_stays_unknown_after_its_reset_keeps_the_steps(fixtur
 }
 
 /// Finds a reset that takes a finished step away with the unknown one, or that leaves the record as it was.
-async fn a_step_that_did_not_happen_runs_after_the_reset_without_it(fixture: Fixture) {
+async fn a_step_that_did_not_happen_runs_after_its_reset(fixture: Fixture) {
     let runs = [Runs::default(), Runs::default()];
     let first = fixture.pay_far().run(|_| async {
         counted("mail", &runs[0]).await?;
@@ -409,11 +410,13 @@ async fn a_step_that_did_not_happen_runs_after_the_reset_without_it(fixture: Fix
     });
     assert_eq!(first.await, Err(PayError::TimedOut));
     let entry = async || fixture.pay().entry().await.unwrap().unwrap();
-    let missing = entry().await.reset_without(&["ship"]).await.unwrap_err();
-    assert_eq!(*missing.kind(), ErrorKind::InvalidStep);
-    let finished = entry().await.reset_without(&["charge", "mail"]).await;
+    let not_landed = |name| (name, Reconciled::NotLanded);
+    let missing = entry().await.reset_steps(&[not_landed("ship")]).await;
+    assert_eq!(*missing.unwrap_err().kind(), ErrorKind::InvalidStep);
+    let both = [not_landed("charge"), not_landed("mail")];
+    let finished = entry().await.reset_steps(&both).await;
     assert_eq!(*finished.unwrap_err().kind(), ErrorKind::InvalidStep);
-    entry().await.reset_without(&["charge"]).await.unwrap();
+    entry().await.reset_steps(&both[..1]).await.unwrap();
     let again = fixture.pay_far().run(|_| async {
         counted("mail", &runs[0]).await?;
         counted("charge", &runs[1]).await?;
@@ -421,6 +424,65 @@ async fn a_step_that_did_not_happen_runs_after_the_reset_without_it(fixture: Fix
     });
     assert_eq!(again.await, receipt(7));
     assert_eq!(counts(&runs), [1, 1]);
+}
+
+/// Finds a value that the step cannot read, and one that is given to another step.
+async fn a_step_that_happened_is_settled_with_its_value(fixture: Fixture) {
+    let (mail, ships) = (Runs::default(), Runs::default());
+    let order = async |charged: Answer| {
+        let body = fixture.pay_far().run(|_| async {
+            counted("mail", &mail).await?;
+            // Interrupted, and ended: the two ways to an open step.
+            for number in [1, 2] {
+                let ship = step(("ship", number), async |_| {
+                    ships.start();
+                    charged.clone()
+                });
+                ship.once().await?;
+            }
+            step("charge", async |_| charged).await
+        });
+        body.await
+    };
+    assert_eq!(
+        order(Err(PayError::TimedOut)).await,
+        Err(PayError::TimedOut)
+    );
+    let entry = async || fixture.pay().entry().await.unwrap().unwrap();
+    let json = serde_json::to_string(&receipt(9).unwrap()).unwrap();
+    let landed = |name, json| (name, Reconciled::Landed(json));
+    for (step, kind) in [
+        (landed("mail", &*json), ErrorKind::InvalidStep),
+        (landed("ship", "7 7"), ErrorKind::NotStored),
+    ] {
+        let refused = entry().await.reset_steps(&[step]).await;
+        assert_eq!(*refused.unwrap_err().kind(), kind);
+    }
+    let long = format!("\"{}\"", "x".repeat(300 << 10));
+    let refused = entry().await.reset_steps(&[landed("ship", &*long)]).await;
+    assert_eq!(*refused.unwrap_err().kind(), ErrorKind::NotStored);
+    // Nothing was changed: its hook, or an operator, is asked still.
+    assert!(matches!(order(receipt(1)).await, Err(PayError::Idem(_))));
+    let settled = [landed("ship", &*json)];
+    entry().await.reset_steps(&settled).await.unwrap();
+    assert_eq!(
+        order(Err(PayError::TimedOut)).await,
+        Err(PayError::TimedOut)
+    );
+    assert_eq!(ships.count(), 2, "the second ship is open now");
+    // Two finished and open steps of one name: the open one is settled.
+    entry().await.reset_steps(&settled).await.unwrap();
+    assert_eq!(
+        order(Err(PayError::TimedOut)).await,
+        Err(PayError::TimedOut)
+    );
+    entry()
+        .await
+        .reset_steps(&[landed("charge", &*json)])
+        .await
+        .unwrap();
+    assert_eq!(order(Err(PayError::TimedOut)).await, receipt(9));
+    assert_eq!((mail.count(), ships.count()), (1, 2));
 }
 
 async fn a_step_that_runs_once_may_run_again_after_a_system_error(fixture: Fixture) {

@@ -59,7 +59,7 @@ impl Events {
                 format!("replayed {outcome:?}{waited}").to_lowercase()
             }
             EventKind::Refused { error } => format!("refused {:?}", error.kind()),
-            EventKind::Completed { outcome, late } => {
+            EventKind::Completed { outcome, late, .. } => {
                 let late = if *late { " late" } else { "" };
                 format!("completed {outcome:?}{late}").to_lowercase()
             }
@@ -71,7 +71,7 @@ impl Events {
             EventKind::StepUnused { step } => format!("step unused: {step}"),
             EventKind::LeaseLost { reason } => format!("lease lost: {reason}"),
             EventKind::RenewalFailed { reason } => format!("renewal failed: {reason}"),
-            EventKind::DeadLetter { reason } => format!("dead letter: {reason}"),
+            EventKind::DeadLetter { reason, .. } => format!("dead letter: {reason}"),
             EventKind::Unsettled { reason } => format!("unsettled: {reason}"),
             EventKind::Consuming { subscription } => format!("consuming {subscription}"),
             EventKind::BrokerLost { reason } => format!("broker lost: {reason}"),

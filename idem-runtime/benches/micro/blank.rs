@@ -43,6 +43,7 @@ impl Store for Blank {
         &'a self,
         _: &'a RecordKey,
         _: &'a Header,
+        _: Option<&'a Journal>,
         _: &'a Bytes,
     ) -> StoreFuture<'a, ResolveReply> {
         StoreFuture::ready(Ok(ResolveReply::Resolved))

@@ -179,7 +179,8 @@ pub(super) fn describe(call: Call) -> Result<(Engine, CallRequest), Error> {
         policy.reconciles = reconciles;
         policy.types = types;
         policy.tells_age = tells_age;
-        policy.label = label;
+        // An engine that records no attempts has none.
+        policy.label = label.filter(|_| core.recorder.is_some());
         call_request(core, named, policy, gate)
     });
     match request {
@@ -248,14 +249,20 @@ pub async fn entry(mut call: Call) -> Result<Option<crate::lifecycle::inspect::E
     call.is_made = false;
     let (engine, request) = describe(call)?;
     let core = &engine.core;
+    let own = request.own;
+    let plain = Some(own.plain.map_or(own.identity.digest, |plain| *plain));
     if let Some(former) = request.former {
         let entry = core
-            .entry(&request.operation, former.identity, &request.policy)
+            .entry(
+                &request.operation,
+                (former.identity, plain),
+                &request.policy,
+            )
             .await?;
         if entry.is_some() {
             return Ok(entry);
         }
     }
-    core.entry(&request.operation, request.own.identity, &request.policy)
+    core.entry(&request.operation, (own.identity, plain), &request.policy)
         .await
 }

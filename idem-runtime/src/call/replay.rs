@@ -72,6 +72,7 @@ impl Core {
         self.observer.observe(&crate::env::observer::Event {
             operation: error.operation(),
             key: None,
+            label: None,
             kind: EventKind::Refused { error },
         });
     }

@@ -7,8 +7,9 @@ use std::pin::Pin;
 use std::task::{self, Poll, ready};
 
 use crate::error::{Error, ErrorKind};
+use crate::identity::derived_key::step_name;
 use crate::identity::fingerprint::{FingerprintBuilder, FingerprintError, ToFingerprint};
-use crate::identity::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, ToKey};
+use crate::identity::key::{KeyDigest, KeyError};
 use crate::lifecycle::context::{Context, StepsOf, try_context};
 use crate::lifecycle::step_log::StepStop;
 use crate::lifecycle::steps::{StepEnd, StepIdentity, StepStart, Steps, Unfinished};
@@ -148,19 +149,15 @@ pub trait StepName {
     fn __step(&self) -> (&str, Result<KeyDigest, KeyError>);
 }
 
-fn digest_of<K: ToKey + ?Sized>(name: &K) -> Result<KeyDigest, KeyError> {
-    KeyBuilder::new("idem step", DEFAULT_MAX_KEY_BYTES).key(name)
-}
-
 impl StepName for &str {
     fn __step(&self) -> (&str, Result<KeyDigest, KeyError>) {
-        (self, digest_of(*self))
+        (self, step_name(*self))
     }
 }
 
 impl StepName for String {
     fn __step(&self) -> (&str, Result<KeyDigest, KeyError>) {
-        (self, digest_of(&**self))
+        (self, step_name(&**self))
     }
 }
 
@@ -168,7 +165,7 @@ macro_rules! step_names {
     ($($part:ident)+) => {
         impl<$($part: serde::Serialize),+> StepName for (&str, $($part),+) {
             fn __step(&self) -> (&str, Result<KeyDigest, KeyError>) {
-                (self.0, digest_of(self))
+                (self.0, step_name(self))
             }
         }
     };
@@ -193,8 +190,9 @@ impl Step {
     /// [`Context::derive_key`](crate::Context::derive_key).
     #[must_use]
     pub fn key(&self) -> String {
-        let digest = self.context.step_key(&self.name);
-        digest.to_string()
+        let derived = self.context.step_key(&self.name);
+        self.context.sends(&self.label, &derived);
+        derived.to_string()
     }
 
     /// The first part of its name.
@@ -583,9 +581,12 @@ where
             return Stage::Ended;
         };
         running.began = true;
-        match running.recorded.clone() {
-            Some((steps, step)) => Stage::Beginning(Box::pin(steps.begin(step))),
-            None => self.run(),
+        match (running.recorded.clone(), &mut self.output) {
+            (Some((steps, step)), Some(output)) => {
+                let [value, _] = output.any().schemas();
+                Stage::Beginning(Box::pin(steps.begin(step, value)))
+            }
+            _ => self.run(),
         }
     }
 
@@ -604,8 +605,9 @@ where
         output.value = Some(result);
         match running.recorded.take() {
             Some((steps, step)) => {
-                let encoded = output.any().write(&steps.core.format);
-                Stage::Ending(Box::pin(steps.end(step, encoded, running.began)))
+                let output = output.any();
+                let ([value, _], encoded) = (output.schemas(), output.write(&steps.core.format));
+                Stage::Ending(Box::pin(steps.end((step, value), encoded, running.began)))
             }
             None => Stage::Ended,
         }

@@ -393,7 +393,11 @@ async fn answer_under_former_name(
     let former_request = ClaimRequest {
         // No claim is granted: the owner holds none.
         needs: Needs::Verdict,
-        ..claim_request(&request.policy, former.identity.fingerprint)
+        ..claim_request(
+            &request.policy,
+            former.identity.fingerprint,
+            Owner::random(),
+        )
     };
     match transition::claim(Some(current), &former_request, 0).0 {
         ClaimReply::Done { record, left } => core
@@ -440,7 +444,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
     } = request;
     let fingerprint = own.identity.fingerprint;
     let (core, store) = (&engine.core, transactional_store(engine, key)?);
-    let mut claim_request = claim_request(&policy, fingerprint);
+    let mut claim_request = claim_request(&policy, fingerprint, core.new_owner(key));
     if expired {
         claim_request.needs = Needs::Verdict;
     }
@@ -513,9 +517,9 @@ async fn claim<T: SqlTransaction + ?Sized>(
     }
 }
 
-fn claim_request(policy: &EffectivePolicy, fingerprint: Fingerprint) -> ClaimRequest {
+fn claim_request(policy: &EffectivePolicy, fingerprint: Fingerprint, owner: Owner) -> ClaimRequest {
     ClaimRequest {
-        owner: Owner::random(),
+        owner,
         fingerprint,
         types: policy.types,
         any_type: policy.reads_any_type(),

@@ -409,12 +409,16 @@ impl Forward for Faulty {
         &'a self,
         key: &'a RecordKey,
         seen: &'a Header,
+        journal: Option<&'a Journal>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, ResolveReply> {
         let owner = Header::decode(record).ok().map(|header| header.owner);
         self.run(StoreOperation::Resolve, owner, move |store| {
             let (key, seen, record) = (key.clone(), *seen, record.clone());
-            StoreFuture::pending(async move { store.resolve(&key, &seen, &record).await })
+            let journal = journal.cloned();
+            StoreFuture::pending(async move {
+                store.resolve(&key, &seen, journal.as_ref(), &record).await
+            })
         })
     }
 

@@ -41,8 +41,8 @@ cases! {
     18 an_answer_replaces_the_journal: transport,
     18 a_resolution_replaces_the_journal,
     18 a_reset_keeps_the_journal_that_it_brings,
-    18 a_reset_of_an_earlier_look_keeps_what_was_appended_since,
-    18 a_reset_of_what_nobody_claims_brings_its_journal,
+    2 a_resolution_of_another_journal_changes_nothing,
+    18 a_reset_brings_its_journal,
     5 an_append_starts_lease_and_life_again,
     5 an_append_to_a_lapsed_claim_takes_it_back_if_nobody_took_it,
     2 an_append_by_another_owner_changes_nothing,
@@ -465,7 +465,8 @@ async fn a_reset_keeps_the_journal_that_it_brings(p: Probe) {
     }
 }
 
-async fn a_reset_of_an_earlier_look_keeps_what_was_appended_since(p: Probe) {
+/// Finds a store in which a reset takes a step away that its operator has not seen, or settles another one.
+async fn a_resolution_of_another_journal_changes_nothing(p: Probe) {
     journals!(p);
     let claim = claim_with(&p, ONE).await;
     p.advance(LEASE).await;
@@ -476,12 +477,22 @@ async fn a_reset_of_an_earlier_look_keeps_what_was_appended_since(p: Probe) {
         AppendReply::Appended
     );
     p.advance(LEASE).await;
-    assert_eq!(p.resolve(&seen, &reset(ONE)).await, ResolveReply::Resolved);
-    assert_eq!(stored(&p).await, TWO);
+    let answer = record(&by(R, finished(&header(pending()))), b"resolved");
+    for resolution in [&reset(ONE), &reset(b""), &answer] {
+        let reply = p.resolve_seen((&seen, ONE), resolution).await;
+        assert_eq!(reply, ResolveReply::Changed);
+        assert_eq!(stored(&p).await, TWO);
+    }
+    let settled = reset(TWO);
+    for _ in 0..2 {
+        let reply = p.resolve_seen((&seen, TWO), &settled).await;
+        assert_eq!(reply, ResolveReply::Resolved, "or sent again");
+        assert_eq!(stored(&p).await, TWO);
+    }
 }
 
 /// Finds a store in which an operator's word about a step of unknown outcome has no effect.
-async fn a_reset_of_what_nobody_claims_brings_its_journal(p: Probe) {
+async fn a_reset_brings_its_journal(p: Probe) {
     journals!(p);
     for (n, is_unknown) in [(0, true), (1, false)] {
         let p = p.at(n);

@@ -440,8 +440,19 @@ impl Probe {
     }
 
     pub(super) async fn resolve(&self, seen: &Header, record: &Bytes) -> ResolveReply {
-        let reply = self.store.resolve(&self.key, seen, record).await;
+        let reply = self.store.resolve(&self.key, seen, None, record).await;
         ok("resolve", reply)
+    }
+
+    /// Resolves the record if it has this journal.
+    pub(super) async fn resolve_seen(
+        &self,
+        (seen, journal): (&Header, &'static [u8]),
+        record: &Bytes,
+    ) -> ResolveReply {
+        let journal = Journal::new(Bytes::from_static(journal));
+        let reply = (self.store).resolve(&self.key, seen, Some(&journal), record);
+        ok("resolve", reply.await)
     }
 
     /// Watches the key. `None`: the store does not notify, which the contract permits.

@@ -1,5 +1,6 @@
 //! The loop of a consumer: receive, handle, settle, and stop in an orderly way.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::pin::pin;
@@ -17,6 +18,7 @@ use crate::engine::Engine;
 use crate::env::catch_unwind;
 use crate::env::observer::{Event, EventKind};
 use crate::error::Error;
+use crate::identity::key::KeyDigest;
 
 /// The time that a broker may take for a verdict. A settlement that hangs would keep its place for good.
 const SETTLED_WITHIN: Duration = Duration::from_secs(30);
@@ -119,6 +121,10 @@ where
 pub(super) struct Decided {
     pub(super) verdict: Verdict,
     refusal: Option<Error>,
+    /// The error behind a dead letter, without content of the message.
+    cause: Cow<'static, str>,
+    /// The digest of the message's key; `None` if it has none, or is no dead letter.
+    pub(super) key: Option<KeyDigest>,
 }
 
 impl Decided {
@@ -126,17 +132,24 @@ impl Decided {
         Self {
             verdict,
             refusal: None,
+            cause: Cow::Borrowed(""),
+            key: None,
         }
     }
 
-    pub(super) fn dead(reason: DeadLetterReason) -> Self {
-        Self::of(Verdict::DeadLetter(reason))
+    pub(super) fn dead(reason: DeadLetterReason, cause: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            cause: cause.into(),
+            ..Self::of(Verdict::DeadLetter(reason))
+        }
     }
 
     pub(super) fn refused(error: Error) -> Self {
+        let verdict = error.verdict();
         Self {
-            verdict: error.verdict(),
+            cause: error.to_string().into(),
             refusal: Some(error),
+            ..Self::of(verdict)
         }
     }
 
@@ -166,10 +179,10 @@ impl End {
     /// Notifies the engine's observer of a dead letter, and of a broker that did not take the verdict.
     pub(super) fn observed_by(self, engine: &Engine, operation: &str) -> Self {
         let event = |kind| {
-            let key = None;
             engine.core.observer.observe(&Event {
                 operation,
-                key,
+                key: self.decided.key.as_ref(),
+                label: None,
                 kind,
             });
         };
@@ -179,8 +192,8 @@ impl End {
                 event(EventKind::Unsettled { reason });
             }
             (Ok(()), Verdict::DeadLetter(reason)) => {
-                let reason = reason.as_str();
-                event(EventKind::DeadLetter { reason });
+                let (reason, cause) = (reason.as_str(), &*self.decided.cause);
+                event(EventKind::DeadLetter { reason, cause });
             }
             _ => {}
         }

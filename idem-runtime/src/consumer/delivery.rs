@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
+use serde_json::error::Category;
 
 use super::source_events::SourceEvents;
 use super::verdict::Verdict;
@@ -120,6 +121,26 @@ impl BrokerError {
     /// The error of a client library, or a text.
     pub fn new(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self(error.into())
+    }
+
+    /// The error of a decoder, without quotations of the message.
+    ///
+    /// An error of `serde_json` has its place, and the name of a missing field, which is the handler's.
+    pub(super) fn without_content(&self) -> String {
+        let Some(error) = self.0.downcast_ref::<serde_json::Error>() else {
+            return "the handler's `Message::decode` returned an error".to_owned();
+        };
+        let text = error.to_string();
+        let what = match error.classify() {
+            Category::Data if text.starts_with("missing field `") => {
+                return format!("the payload has another shape than the handler's message: {text}");
+            }
+            Category::Data => "has another shape than the handler's message",
+            Category::Eof => "ends in the middle of its JSON",
+            Category::Syntax | Category::Io => "is not JSON",
+        };
+        let (line, column) = (error.line(), error.column());
+        format!("the payload {what}, at line {line} column {column}")
     }
 }
 

@@ -22,6 +22,7 @@ use crate::call::CallBuilder;
 use crate::engine::Engine;
 use crate::env::catch_unwind;
 use crate::error::Error;
+use crate::identity::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest};
 use crate::lifecycle::context::Context;
 use crate::outcome::class::Class;
 use crate::outcome::codec::Replay;
@@ -323,7 +324,7 @@ impl<I> Consumer<I> {
     {
         let (call, message, lease) = match self.call::<_, M>(delivery) {
             Ok(call) => call,
-            Err(decided) => return decided,
+            Err(decided) => return self.named(decided, delivery),
         };
         let (context, attempt) = (OnceLock::<Context>::new(), AtomicU16::new(1));
         let call = call.run(|cx: Context| {
@@ -339,12 +340,39 @@ impl<I> Consumer<I> {
             never = extended => match never {},
         };
         let failed = |class| self.failed(class, attempt.load(Ordering::Relaxed));
-        match result {
+        let decided = match result {
             Ok(Ok(_)) => Decided::of(Verdict::Acknowledge),
             Ok(Err(Handled::Refused(error))) => self.refused(error),
             Ok(Err(Handled::Handler(error))) => failed(error.class()),
             Err(_panic) => failed(Class::System),
+        };
+        self.named(decided, delivery)
+    }
+
+    /// The same, with the digest of a dead letter's key.
+    fn named<D: Delivery>(&self, mut decided: Decided, delivery: &D) -> Decided
+    where
+        I: MessageId<D>,
+    {
+        if let Verdict::DeadLetter(_) = decided.verdict {
+            decided.key = self.key_of(delivery);
         }
+        decided
+    }
+
+    /// The digest that names the record of a message.
+    fn key_of<D: Delivery>(&self, delivery: &D) -> Option<KeyDigest>
+    where
+        I: MessageId<D>,
+    {
+        let id = contained(|| self.id.of(delivery)).flatten()?;
+        let key = KeyBuilder::new(&self.operation, DEFAULT_MAX_KEY_BYTES);
+        let key = match &self.scope {
+            Some(subscription) => key.scope(subscription),
+            None => key.public(),
+        };
+        let plain = key.key(&*id).ok()?;
+        Some(self.engine.core.digests.name(&plain))
     }
 
     /// The call of a delivery, its message, and its lease.
@@ -356,10 +384,27 @@ impl<I> Consumer<I> {
     {
         let id = contained(|| self.id.of(delivery)).flatten();
         let Some(id) = id else {
-            return Err(Decided::dead(DeadLetterReason::InvalidId));
+            return Err(Decided::dead(
+                DeadLetterReason::InvalidId,
+                "the message has no id where its source, or `Consumer::id`, takes it from",
+            ));
         };
-        let Some(Ok(message)) = contained(|| M::decode(delivery.payload())) else {
-            return Err(Decided::dead(DeadLetterReason::InvalidPayload));
+        let message = match contained(|| M::decode(delivery.payload())) {
+            Some(Ok(message)) => message,
+            Some(Err(_)) if delivery.payload().is_empty() => {
+                return Err(Decided::dead(
+                    DeadLetterReason::InvalidPayload,
+                    "the payload is empty; a source that reads it from a field has a setting for the field's name",
+                ));
+            }
+            Some(Err(error)) => {
+                let cause = error.without_content();
+                return Err(Decided::dead(DeadLetterReason::InvalidPayload, cause));
+            }
+            None => {
+                let cause = "the decoder of the handler's message panicked";
+                return Err(Decided::dead(DeadLetterReason::InvalidPayload, cause));
+            }
         };
         let lease = self.lease();
         let call = self.engine.operation(self.operation.clone());
@@ -405,14 +450,20 @@ impl<I> Consumer<I> {
     }
 
     fn failed(&self, class: Class, attempt: u16) -> Decided {
-        Decided::of(match class {
+        match class {
             Class::Business => match self.on_business_error {
-                OnBusinessError::Acknowledge => Verdict::Acknowledge,
-                OnBusinessError::DeadLetter => Verdict::DeadLetter(DeadLetterReason::Business),
+                OnBusinessError::Acknowledge => Decided::of(Verdict::Acknowledge),
+                OnBusinessError::DeadLetter => Decided::dead(
+                    DeadLetterReason::Business,
+                    "the handler returned a business error",
+                ),
             },
-            Class::System => Verdict::Retry(Some(pause(self.retry_after, attempt))),
-            Class::Unknown => Verdict::DeadLetter(DeadLetterReason::Unknown),
-        })
+            Class::System => Decided::of(Verdict::Retry(Some(pause(self.retry_after, attempt)))),
+            Class::Unknown => Decided::dead(
+                DeadLetterReason::Unknown,
+                "the handler returned an error of class unknown",
+            ),
+        }
     }
 }
 

@@ -61,6 +61,7 @@ impl Reported {
         self.engine.core.observer.observe(&Event {
             operation: &self.operation,
             key: None,
+            label: None,
             kind,
         });
     }

@@ -533,6 +533,7 @@ impl EngineBuilder {
             core.observer.observe(&Event {
                 operation: "",
                 key: None,
+                label: None,
                 kind: EventKind::Warning { message: &message },
             });
         }

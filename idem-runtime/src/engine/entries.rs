@@ -34,7 +34,10 @@ impl Engine {
             digest,
             fingerprint: Fingerprint::NONE,
         };
-        self.core.entry(&operation, identity, &policy).await
+        let plain = self.core.plain_of(&digest);
+        self.core
+            .entry(&operation, (identity, plain), &policy)
+            .await
     }
 
     /// Lists the records under the engine's prefix, page by page.

@@ -128,7 +128,7 @@ impl Observer for MetricsObserver {
             EventKind::LeaseLost { .. } => handles().leases_lost.increment(1),
             EventKind::Unprotected { .. } => handles().unprotected.increment(1),
             EventKind::Unsaved { .. } => handles().unsaved.increment(1),
-            EventKind::DeadLetter { reason } => handles().dead_letter(reason),
+            EventKind::DeadLetter { reason, .. } => handles().dead_letter(reason),
             EventKind::Unsettled { .. } => handles().unsettled.increment(1),
             EventKind::Consuming { .. } => handles().consuming(),
             EventKind::BrokerLost { .. } => handles().broker_lost(),
@@ -146,6 +146,7 @@ impl Observer for MetricsObserver {
             | EventKind::Replayed { .. }
             | EventKind::Refused { .. }
             | EventKind::Completed { .. }
+            | EventKind::KeyDerived { .. }
             | EventKind::Reconciling { .. }
             | EventKind::Reconciled { .. }
             | EventKind::Resolved { .. }

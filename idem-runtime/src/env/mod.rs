@@ -27,4 +27,5 @@ pub(crate) mod observers;
 pub(crate) mod striped;
 #[cfg(feature = "tracing")]
 pub(crate) mod tracing_observer;
+pub(crate) mod urn;
 pub(crate) mod wants;

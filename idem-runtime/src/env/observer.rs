@@ -21,6 +21,8 @@ pub struct Event<'a> {
     /// The digest of its key, once that is known. A reader can confirm a guess of the key, unless the engine has a
     /// [digest key](crate::EngineBuilder::digest_key).
     pub key: Option<&'a KeyDigest>,
+    /// The [label](macro@crate::idempotent#label) of the key, for an event of a claim or a refusal whose call has one.
+    pub label: Option<&'a str>,
     /// The kind of the event.
     pub kind: EventKind<'a>,
 }
@@ -58,6 +60,8 @@ pub enum EventKind<'a> {
         outcome: OutcomeKind,
         /// The claim had lapsed or was lost, and no other attempt held it.
         late: bool,
+        /// Why an unknown outcome is unknown: the predicate of "the body …".
+        cause: Option<&'static str>,
     },
     /// The claim was granted to find out about an earlier attempt first.
     Reconciling {
@@ -99,6 +103,12 @@ pub enum EventKind<'a> {
     Dropped,
     /// The body panicked.
     Panicked,
+    /// The body derived an idempotency key for another party: [`Context::derive_key`](crate::Context::derive_key),
+    /// [`Step::key`](crate::Step::key).
+    KeyDerived {
+        /// Its label, and what a log may show of it.
+        derived: DerivedKey<'a>,
+    },
     /// The result of a [step](crate::step()) is stored, and the lease renewed.
     StepKept {
         /// The first part of its name.
@@ -157,6 +167,8 @@ pub enum EventKind<'a> {
     DeadLetter {
         /// The word for the reason, such as `exhausted`.
         reason: &'a str,
+        /// The error behind it, for a person; without content of the message.
+        cause: &'a str,
     },
     /// The broker did not take a consumer's verdict: the message is delivered again, and answered by its record.
     Unsettled {
@@ -217,6 +229,42 @@ pub enum EventKind<'a> {
         /// A sentence.
         message: &'a str,
     },
+}
+
+/// A key for another party, as an observer sees it.
+#[derive(Clone, Copy)]
+pub struct DerivedKey<'a> {
+    label: &'a str,
+    digest: &'a (dyn Fn() -> KeyDigest + 'a),
+}
+
+impl<'a> DerivedKey<'a> {
+    pub(crate) fn new(label: &'a str, digest: &'a (dyn Fn() -> KeyDigest + 'a)) -> Self {
+        Self { label, digest }
+    }
+
+    /// Its label, or the first part of the name of its step.
+    #[must_use]
+    pub fn label(&self) -> &'a str {
+        self.label
+    }
+
+    /// The digest of the key: `idem show --derive` prints both. Computed by this method.
+    ///
+    /// The key itself would let a reader of a log confirm a guess of the call's key, also where the engine has a [digest
+    /// key](crate::EngineBuilder::digest_key), which this digest depends on.
+    #[must_use]
+    pub fn digest(&self) -> KeyDigest {
+        (self.digest)()
+    }
+}
+
+impl fmt::Debug for DerivedKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DerivedKey")
+            .field("label", &self.label)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Observes the events of an engine.
@@ -310,7 +358,7 @@ pub(super) fn contained(observer: &(impl Observer + ?Sized), event: &Event<'_>) 
 /// The default observer: reports critical events on standard error.
 ///
 /// It writes a line for each event that must not go unseen (an answer that is not stored, an unknown outcome, a lost lease, a record that
-/// cannot be read, a warning of the store, a step of its server's clock, one of two layers that fails, a dead letter, a
+/// cannot be read, a call whose attempts are used up, a warning of the store, a step of its server's clock, one of two layers that fails, a dead letter, a
 /// broker that is lost or regained, a lost subscription, a skipped message), and is silent about everything else.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StderrObserver;
@@ -324,13 +372,20 @@ impl Observer for StderrObserver {
         let Event {
             operation,
             key,
+            label,
             kind,
         } = event;
         let line = match kind {
             EventKind::Completed {
                 outcome: OutcomeKind::Unknown,
+                cause,
                 ..
-            } => format!("idem: `{operation}`: the outcome is unknown: {UNKNOWN_NEXT}"),
+            } => {
+                let cause = cause.unwrap_or("did not end with an answer");
+                format!(
+                    "idem: `{operation}`: the outcome is unknown, because the body {cause}: {UNKNOWN_NEXT}"
+                )
+            }
             EventKind::Unsaved { reason } => {
                 format!("idem: `{operation}`: an answer was returned but not stored: {reason}")
             }
@@ -343,7 +398,8 @@ impl Observer for StderrObserver {
             EventKind::Refused { error }
                 if matches!(
                     error.kind(),
-                    ErrorKind::Undecodable
+                    ErrorKind::Exhausted { .. }
+                        | ErrorKind::Undecodable
                         | ErrorKind::WrongType
                         | ErrorKind::UnknownRecord
                         | ErrorKind::TooLarge
@@ -368,8 +424,10 @@ impl Observer for StderrObserver {
                      this machine was suspended"
                 )
             }
-            EventKind::DeadLetter { reason } => {
-                format!("idem: `{operation}`: a message has become a dead letter: {reason}")
+            EventKind::DeadLetter { reason, cause } => {
+                format!(
+                    "idem: `{operation}`: a message has become a dead letter: {reason}: {cause}"
+                )
             }
             EventKind::Unsettled { reason } => format!(
                 "idem: `{operation}`: the broker did not take a verdict, and delivers the message again: {reason}"
@@ -405,9 +463,10 @@ impl Observer for StderrObserver {
         };
         let mut out = std::io::stderr().lock();
         // A closed standard error cannot be reported anywhere.
-        let _ = match key {
-            Some(key) => writeln!(out, "{line} [{key}]"),
-            None => writeln!(out, "{line}"),
+        let _ = match (key, label) {
+            (Some(key), Some(label)) => writeln!(out, "{line} [{key}, {label}]"),
+            (Some(key), None) => writeln!(out, "{line} [{key}]"),
+            (None, _) => writeln!(out, "{line}"),
         };
     }
 }

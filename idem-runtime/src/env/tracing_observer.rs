@@ -34,6 +34,7 @@ macro_rules! emit {
             tracing::Level::$level,
             idem.operation = operation($event),
             idem.key = $event.key.map(tracing::field::display),
+            idem.label = $event.label,
             $($($field)+,)?
             $name
         )
@@ -69,8 +70,17 @@ impl Observer for TracingObserver {
             EventKind::Completed {
                 outcome: outcome @ OutcomeKind::Unknown,
                 late,
-            } => emit!(event, WARN, "completed", outcome = ?outcome, late, next = UNKNOWN_NEXT),
-            EventKind::Completed { outcome, late } => {
+                cause,
+            } => emit!(
+                event,
+                WARN,
+                "completed",
+                outcome = ?outcome,
+                late,
+                cause,
+                next = UNKNOWN_NEXT
+            ),
+            EventKind::Completed { outcome, late, .. } => {
                 emit!(event, DEBUG, "completed", outcome = ?outcome, late);
             }
             EventKind::Reconciling { attempts } => emit!(event, DEBUG, "reconciling", attempts),
@@ -88,6 +98,13 @@ impl Observer for TracingObserver {
             EventKind::Released { counted } => emit!(event, DEBUG, "released", counted),
             EventKind::Dropped => emit!(event, DEBUG, "dropped"),
             EventKind::Panicked => emit!(event, WARN, "panicked"),
+            EventKind::KeyDerived { derived } => emit!(
+                event,
+                DEBUG,
+                "key derived",
+                label = derived.label(),
+                digest = %derived.digest()
+            ),
             EventKind::StepKept { step } => emit!(event, DEBUG, "step kept", step),
             EventKind::StepReplayed { step } => emit!(event, DEBUG, "step replayed", step),
             EventKind::StepUnused { step } => emit!(event, WARN, "step unused", step),
@@ -100,7 +117,9 @@ impl Observer for TracingObserver {
             EventKind::ClockStepped { by, forward } => {
                 emit!(event, WARN, "clock stepped", by_ms = millis(*by), forward);
             }
-            EventKind::DeadLetter { reason } => emit!(event, WARN, "dead letter", reason),
+            EventKind::DeadLetter { reason, cause } => {
+                emit!(event, WARN, "dead letter", reason, cause);
+            }
             EventKind::Unsettled { reason } => emit!(event, WARN, "unsettled", reason),
             EventKind::Consuming { subscription } => emit!(event, INFO, "consuming", subscription),
             EventKind::BrokerLost { reason } => emit!(event, WARN, "broker lost", reason),
@@ -148,14 +167,18 @@ fn refused(event: &Event<'_>, error: &Error) {
         | ErrorKind::TooLarge
         | ErrorKind::NoEngine
         | ErrorKind::InvalidPolicy
-        | ErrorKind::InvalidStep => emit!(event, ERROR, "refused", kind, reason = %error),
+        | ErrorKind::InvalidStep => {
+            emit!(event, ERROR, "refused", kind, reason = %error, instance = error.instance())
+        }
         ErrorKind::NotStored
         | ErrorKind::StoreUnavailable
         | ErrorKind::TransactionAborted
         | ErrorKind::CommitUnknown
         | ErrorKind::Unconfirmed
-        | ErrorKind::Reentered => emit!(event, WARN, "refused", kind, reason = %error),
-        _ => emit!(event, DEBUG, "refused", kind, reason = %error),
+        | ErrorKind::Reentered => {
+            emit!(event, WARN, "refused", kind, reason = %error, instance = error.instance())
+        }
+        _ => emit!(event, DEBUG, "refused", kind, reason = %error, instance = error.instance()),
     }
 }
 

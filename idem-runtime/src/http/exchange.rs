@@ -209,7 +209,7 @@ fn settled_as(verdict: KeyVerdict, status: Option<StatusCode>) -> Encoded {
 }
 
 /// The tag of a stored response: see [`schema_of`].
-const SCHEMA: &str = "HttpResponse";
+pub(super) const SCHEMA: &str = "HttpResponse";
 
 impl<B: Body, E> Sealed for Exchange<B, E> {}
 

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::key::KeyRefusal;
 use super::status::KeyVerdict;
+use crate::env::urn::random_urn;
 use crate::error::{Error, ErrorKind};
 
 /// A problem document ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)): the response of a refusal.
@@ -207,7 +208,7 @@ impl Problem {
 
     /// Names this occurrence: a URI, such as one made of your request id.
     ///
-    /// The default is a random `urn:uuid:…`.
+    /// The default is a random `urn:uuid:…`; for an error of a call, its [`instance`](Error::instance).
     #[must_use]
     pub fn instance(mut self, uri: impl Into<String>) -> Self {
         self.instance = Some(uri.into());
@@ -336,23 +337,6 @@ impl fmt::Debug for Problem {
     }
 }
 
-/// A random UUID (version 4) as a URN ([RFC 9562](https://www.rfc-editor.org/rfc/rfc9562)).
-fn random_urn() -> String {
-    let mut bytes = [0; 16];
-    // Without randomness the URN names nothing, which is better than no answer at all.
-    let _ = getrandom::fill(&mut bytes);
-    let bits = u128::from_be_bytes(bytes);
-    let bits = bits & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
-    format!(
-        "urn:uuid:{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-        bits >> 96,
-        bits >> 80 & 0xffff,
-        bits >> 64 & 0xffff,
-        bits >> 48 & 0xffff,
-        bits & 0xffff_ffff_ffff
-    )
-}
-
 impl From<KeyRefusal> for Problem {
     fn from(refusal: KeyRefusal) -> Self {
         let (code, title) = match refusal {
@@ -470,6 +454,7 @@ impl From<&Error> for Problem {
                 "the request was not worked on: the server's settings do not allow it",
             ),
         };
+        problem.instance = Some(error.instance().to_owned());
         problem.is_retryable = error.is_retryable();
         problem.retry_after = error.retry_after();
         if matches!(error.kind(), ErrorKind::Running { .. }) {

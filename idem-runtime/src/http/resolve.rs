@@ -6,13 +6,15 @@ use ::http::Response;
 use bytes::Bytes;
 
 use super::body::Frames;
-use super::exchange::{Rules, is_final};
+use super::exchange::{Rules, SCHEMA, is_final};
 use super::layer::IdempotencyLayer;
+use super::wire;
 use crate::call::entry;
 use crate::error::{Error, ErrorKind};
 use crate::lifecycle::inspect::Entry;
-use crate::outcome::codec::{Encoded, Unencodable};
-use crate::record::OutcomeKind;
+use crate::outcome::codec::{Encoded, Unencodable, schema_of};
+use crate::outcome::stored::StoredAnswer;
+use crate::record::{AnswerTypes, OutcomeKind};
 
 impl IdempotencyLayer {
     /// Reads the record under a key of this layer.
@@ -73,6 +75,15 @@ impl IdempotencyLayer {
 }
 
 impl Entry {
+    /// Whether its calls are requests of an [`IdempotencyLayer`], and its answers responses.
+    ///
+    /// Then [`resolve_response`](Self::resolve_response) settles it. Not known of a record that was reset, and not yet
+    /// claimed again.
+    #[must_use]
+    pub fn is_response(&self) -> bool {
+        self.types() == AnswerTypes::of([schema_of(SCHEMA); 2])
+    }
+
     /// Resolves the request as done with this response.
     ///
     /// Every repeat gets it, with `idempotent-replayed: true`. For records of an [`IdempotencyLayer`]; see
@@ -108,5 +119,25 @@ impl Entry {
             Encoded::empty(OutcomeKind::Tombstone, Some(Unencodable::Stream))
         };
         self.answer(encoded, "Response").await
+    }
+}
+
+impl StoredAnswer {
+    /// The stored response of a request to an [`IdempotencyLayer`]; `None` for any other answer, and for one that cannot be
+    /// read.
+    #[must_use]
+    pub fn response(&self) -> Option<Response<Bytes>> {
+        let opened = self.open().ok()?;
+        let stored = wire::read(opened.own().ok()?).ok()?;
+        let body = stored
+            .body
+            .data()
+            .map(|data| &data[..])
+            .collect::<Vec<_>>()
+            .concat();
+        let mut response = Response::new(Bytes::from(body));
+        *response.status_mut() = stored.status;
+        *response.headers_mut() = stored.headers;
+        Some(response)
     }
 }

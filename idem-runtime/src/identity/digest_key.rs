@@ -33,11 +33,15 @@ pub(crate) struct Identified {
     pub(crate) plain: Option<Box<KeyDigest>>,
 }
 
-/// A part of a step that its record knows by a digest.
+/// A value that a record or a log has as a digest alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepPart {
+    /// The name of a step.
     Name,
+    /// The input of a step.
     Input,
+    /// A key for another party.
+    DerivedKey,
 }
 
 impl StepPart {
@@ -46,6 +50,7 @@ impl StepPart {
         match self {
             Self::Name => b"idem step 1\0",
             Self::Input => b"idem step input 1\0",
+            Self::DerivedKey => b"idem derived key shown 1\0",
         }
     }
 }
@@ -116,6 +121,10 @@ impl DigestKey {
                 .into(),
         };
         KeyDigest::from_bytes(digest)
+    }
+
+    pub(crate) fn is_keyed(&self) -> bool {
+        !matches!(self, Self::Plain)
     }
 
     /// Whether both give a call the same name.

@@ -2,6 +2,7 @@
 
 pub(crate) mod call_id;
 pub(crate) mod canonical;
+pub(crate) mod derived_key;
 pub(crate) mod digest_key;
 pub(crate) mod fingerprint;
 pub(crate) mod key;

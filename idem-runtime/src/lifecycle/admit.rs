@@ -134,7 +134,8 @@ impl Core {
                 Err(full) => error = full.error(key.operation()),
             }
         }
-        self.emit(key, EventKind::Refused { error: &error });
+        let label = policy.label.as_ref();
+        self.emit_labelled(key, label, EventKind::Refused { error: &error });
         Err(error)
     }
 

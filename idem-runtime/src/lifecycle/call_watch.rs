@@ -119,6 +119,7 @@ impl Core {
             let event = Event {
                 operation,
                 key,
+                label: None,
                 kind,
             };
             span.in_scope(|| self.observer.observe(&event));
@@ -164,6 +165,7 @@ impl CallTimes {
             let event = Event {
                 operation: self.operation.as_str(),
                 key: Some(&self.key),
+                label: None,
                 kind: EventKind::BodyStarted,
             };
             self.core.observer.observe(&event);

@@ -84,8 +84,8 @@ impl Claim {
     ) -> Self {
         // The holder may never use its context.
         bind_outer();
-        let owner = (core.id, Arc::clone(&core.clock));
-        let lease = Arc::new(Lease::new(owner, name, header, fresh, policy, sent, leader));
+        let clock = Arc::clone(&core.clock);
+        let lease = Arc::new(Lease::new(clock, name, header, fresh, policy, sent, leader));
         lease.mark_local();
         if core.wants.spans {
             lease.span.hold_current();

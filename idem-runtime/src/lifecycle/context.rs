@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sha2::{Digest, Sha256};
-
+use crate::env::observer::{DerivedKey, EventKind};
 use crate::error::Error;
+use crate::identity::derived_key;
 use crate::identity::digest_key::CallName;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, RecordKey};
@@ -61,14 +61,13 @@ pub(crate) enum StepsOf<'c> {
 
 /// A call that runs without protection, or in a transaction.
 struct Bare {
-    engine: u64,
+    core: Arc<Core>,
     name: CallName,
     /// The claim of a call that runs in a transaction.
     within: Option<Header>,
     /// When it has run for as long as a lease would be renewed.
     until: Instant,
-    /// Its engine, if that is disabled.
-    disabled: Option<Arc<Core>>,
+    is_disabled: bool,
 }
 
 /// Returns the context of the running body.
@@ -93,7 +92,7 @@ pub(crate) fn is_held(engine: u64, key: &RecordKey) -> bool {
     let holds = |context: &Context| {
         let mut next = Some(context);
         while let Some(Context(call)) = next {
-            if call.engine() == engine && call.key() == key {
+            if call.core().id == engine && call.key() == key {
                 return true;
             }
             next = call.outer.as_ref();
@@ -114,7 +113,7 @@ pub(crate) fn runs_in(engine: u64) -> bool {
     let runs = |context: &Context| {
         let mut next = Some(context);
         while let Some(Context(call)) = next {
-            if call.engine() == engine {
+            if call.core().id == engine {
                 return true;
             }
             next = call.outer.as_ref();
@@ -130,10 +129,10 @@ pub(crate) fn is_inside() -> bool {
 }
 
 impl RunningCall {
-    fn engine(&self) -> u64 {
+    fn core(&self) -> &Arc<Core> {
         match &self.state {
-            CallState::Lease(steps) => steps.lease.engine,
-            CallState::Bare(call) => call.engine,
+            CallState::Lease(steps) => &steps.core,
+            CallState::Bare(call) => &call.core,
         }
     }
 
@@ -171,8 +170,8 @@ impl Context {
         max_run: Duration,
     ) -> Self {
         let call = Bare {
-            engine: core.id,
-            disabled: (core.protection == Protection::Off).then(|| Arc::clone(core)),
+            core: Arc::clone(core),
+            is_disabled: core.protection == Protection::Off,
             name,
             within,
             until: Instant::now() + max_run,
@@ -221,19 +220,23 @@ impl Context {
         match &self.0.state {
             CallState::Lease(steps) => StepsOf::Record(steps),
             CallState::Bare(call) if call.within.is_some() => StepsOf::Transaction,
-            CallState::Bare(call) => match &call.disabled {
-                Some(core) => StepsOf::Disabled(core),
-                None => StepsOf::Unprotected,
-            },
+            CallState::Bare(call) if call.is_disabled => StepsOf::Disabled(&call.core),
+            CallState::Bare(_) => StepsOf::Unprotected,
         }
     }
 
     /// The key of a step of this call for the other side. It follows from the plain digest, as all derived keys do.
     pub(crate) fn step_key(&self, name: &KeyDigest) -> KeyDigest {
-        let hash = Sha256::new_with_prefix(b"idem step key 1\0")
-            .chain_update(self.0.plain().as_bytes())
-            .chain_update(name.as_bytes());
-        KeyDigest::from_bytes(hash.finalize().into())
+        derived_key::of_step(self.0.plain(), name)
+    }
+
+    /// Tells the observer that a key for another party was derived.
+    pub(crate) fn sends(&self, label: &str, derived: &KeyDigest) {
+        let (core, key, plain) = (self.0.core(), self.0.key(), self.0.plain());
+        let digest = || derived_key::shown(core.digests_of(key, plain), plain, derived);
+        let derived = DerivedKey::new(label, &digest);
+        let label = self.lease().and_then(|lease| lease.policy.label.as_ref());
+        core.emit_labelled(key, label, EventKind::KeyDerived { derived });
     }
 
     /// Whether both are of one call.
@@ -372,6 +375,8 @@ impl Context {
     /// [digest key](crate::EngineBuilder::digest_key): where a call is then meant to have its effect again, put the
     /// distinction (a date, say) into the key or the label.
     ///
+    /// Its event `key derived`, of level `DEBUG`, has the label in plain text, and a digest of the key.
+    ///
     /// A reader with the key and its label can confirm a guess of the call's key, whatever the engine's
     /// [digest key](crate::EngineBuilder::digest_key).
     ///
@@ -395,13 +400,10 @@ impl Context {
     #[must_use]
     pub fn derive_key(&self, label: &str) -> String {
         self.bind();
-        let mut hash = Sha256::new();
-        // The first two parts have fixed lengths, so no two inputs run together.
-        hash.update(b"idem derived key 1\0");
-        hash.update(self.0.plain().as_bytes());
-        hash.update(label.as_bytes());
+        let derived = derived_key::of_label(self.0.plain(), label);
+        self.sends(label, &derived);
         let mut text = String::with_capacity(43);
-        KeyDigest::from_bytes(hash.finalize().into()).text(&mut text);
+        derived.text(&mut text);
         text
     }
 }

@@ -22,6 +22,7 @@ use crate::local::cache::{Answers, Found, Life, LocalCacheStats, Permit, Taking}
 use crate::local::singleflight::Flights;
 use crate::outcome::codec::Format;
 use crate::policy::{EffectivePolicy, OnDuplicate};
+use crate::record::label::KeyLabel;
 use crate::record::{Attempt, AttemptEnd, Header, Owner, Process, Record};
 use crate::store::{Hearing, Listener, Store};
 
@@ -142,9 +143,20 @@ impl Core {
     }
 
     pub(crate) fn emit(&self, key: &RecordKey, kind: EventKind<'_>) {
+        self.emit_labelled(key, None, kind);
+    }
+
+    /// An event of a call with this label.
+    pub(crate) fn emit_labelled(
+        &self,
+        key: &RecordKey,
+        label: Option<&KeyLabel>,
+        kind: EventKind<'_>,
+    ) {
         self.observer.observe(&Event {
             operation: key.operation().as_str(),
             key: Some(key.digest()),
+            label: label.map(KeyLabel::as_str),
             kind,
         });
     }

@@ -128,7 +128,8 @@ impl HeldClaim {
     }
 
     pub(crate) fn emit(&self, kind: EventKind<'_>) {
-        self.core().emit(&self.lease().key, kind);
+        let (key, label) = (&self.lease().key, self.policy().label.as_ref());
+        self.core().emit_labelled(key, label, kind);
     }
 
     /// The header of the finished record.
@@ -453,7 +454,15 @@ impl HeldClaim {
         permit: Option<Permit>,
     ) {
         let SendTimes { sent, first, late } = send_times;
-        self.emit(EventKind::Completed { outcome, late });
+        let cause = match outcome {
+            OutcomeKind::Unknown => Cause::in_record(record),
+            _ => None,
+        };
+        self.emit(EventKind::Completed {
+            outcome,
+            late,
+            cause: cause.map(Cause::as_str),
+        });
         let life = self.policy().life_of(outcome);
         let left = life.saturating_sub(sent.saturating_sub(first));
         let stored = || Record::decode(record.clone()).ok();

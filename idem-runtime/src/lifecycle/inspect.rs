@@ -1,5 +1,7 @@
 //! Inspects a record, and settles it by hand.
 
+pub(crate) mod steps;
+
 #[cfg(feature = "http")]
 use std::any::Any;
 use std::any::type_name;
@@ -8,10 +10,10 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
-use serde::de::IgnoredAny;
+use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::env::backoff::Backoff;
@@ -27,7 +29,7 @@ use crate::lifecycle::core::Core;
 use crate::outcome::codec::{Encoded, Replay};
 use crate::outcome::stored::StoredAnswer;
 use crate::policy::EffectivePolicy;
-use crate::record::journal::{EntryKind, JournalEntry};
+use crate::record::journal::StepDigest;
 use crate::record::label::KeyLabel;
 use crate::record::transition::{RELEASED_AT_LEAST, ReleaseReply, Remains, ResolveReply};
 use crate::record::{
@@ -106,6 +108,8 @@ pub struct Entry {
     policy: EffectivePolicy,
     /// The fingerprint of the call that made this entry.
     fingerprint: Fingerprint,
+    /// The digest that derived keys follow from; `None` if it is not known.
+    plain: Option<KeyDigest>,
     record: Record,
     left: Duration,
     /// Whether it is of a listing, which reads headers alone.
@@ -136,28 +140,6 @@ pub enum EntryState {
     NotStored,
     /// Its outcome is unknown: the effect may or may not have happened.
     Unknown,
-}
-
-/// A step of a call, as its record shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RecordedStep {
-    /// The first part of its name.
-    pub name: String,
-    /// Its state.
-    pub state: StepState,
-    /// The time of that state, by the calendar of the process that recorded it.
-    pub at: SystemTime,
-}
-
-/// The state of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StepState {
-    /// A step with `once` or `reconcile` has begun, and its end is not recorded: it runs, or was interrupted.
-    Begun,
-    /// It has ended so.
-    Finished(OutcomeKind),
 }
 
 impl Entry {
@@ -265,6 +247,12 @@ impl Entry {
     #[must_use]
     pub fn is_by_hand(&self) -> bool {
         self.record.header.owner.is_by_hand()
+    }
+
+    /// The type tags of the function that claimed it last.
+    #[must_use]
+    pub fn types(&self) -> AnswerTypes {
+        self.record.header.types
     }
 
     /// How long ago the record was written or its claim renewed.
@@ -385,7 +373,7 @@ impl Entry {
     async fn answer_json(self, outcome: OutcomeKind, json: &str) -> Result<(), Error> {
         // The text stays as it is: numbers that a `Value` would round are kept.
         let json = json.trim();
-        if serde_json::from_str::<IgnoredAny>(json).is_err() {
+        if serde_json::from_str::<Value>(json).is_err() {
             let error = Error::new(ErrorKind::NotStored, self.key.operation().clone());
             return Err(error.detail("nothing was changed; the answer is not JSON"));
         }
@@ -398,45 +386,11 @@ impl Entry {
         self.answer(encoded, "JSON").await
     }
 
-    /// The [steps](crate::step()) of its attempts, in the order of their last entries; without their results.
-    ///
-    /// Empty once the call is answered, and for an entry of a [listing](crate::Engine::entries), which does not read
-    /// them.
-    #[must_use]
-    pub fn steps(&self) -> Vec<RecordedStep> {
-        let mut steps: Vec<(_, RecordedStep)> = Vec::new();
-        for entry in self.record.journal().entries().map_while(Result::ok) {
-            steps.retain(|(step, _)| *step != entry.step);
-            let state = match entry.kind {
-                EntryKind::Begun => StepState::Begun,
-                EntryKind::Value => StepState::Finished(OutcomeKind::Value),
-                EntryKind::Error => StepState::Finished(OutcomeKind::Error),
-                EntryKind::Tombstone => StepState::Finished(OutcomeKind::Tombstone),
-                EntryKind::Unknown => StepState::Finished(OutcomeKind::Unknown),
-                EntryKind::Void
-                | EntryKind::Origin
-                | EntryKind::Attempt
-                | EntryKind::Lapsed
-                | EntryKind::Act
-                | EntryKind::Label => {
-                    continue;
-                }
-            };
-            let recorded = RecordedStep {
-                name: entry.label,
-                state,
-                at: entry.at,
-            };
-            steps.push((entry.step, recorded));
-        }
-        steps.into_iter().map(|(_, recorded)| recorded).collect()
-    }
-
     /// Resets the record, an answer included, and keeps its [steps](crate::step()).
     ///
     /// The next call runs the body, and counts as the first attempt. **If the effect had happened, it happens again.** The
     /// body gets the results of finished steps, and runs the others. A step whose outcome is unknown stays so: only its
-    /// `reconcile`, [`reset_without`](Self::reset_without) or [`reset_with_steps`](Self::reset_with_steps) lets it run.
+    /// `reconcile`, [`reset_steps`](Self::reset_steps) or [`reset_with_steps`](Self::reset_with_steps) lets it run.
     ///
     /// The request is kept: other arguments are a mismatch as before. The types of the answers are not: the next call
     /// may be of a corrected function. If an earlier body is still alive and succeeds before the next call, its answer
@@ -450,9 +404,9 @@ impl Entry {
     ///
     /// As [`resolve`](Self::resolve).
     pub async fn reset(self) -> Result<(), Error> {
-        let (entry, journal) = self.without_owner().await?;
-        let journal = entry.changed(&journal, OperatorVerb::Reset, "");
-        entry.reset_to(&journal).await
+        let seen = self.journal().await?;
+        let journal = self.changed(&seen, OperatorVerb::Reset);
+        self.reset_to(&seen, &journal).await
     }
 
     /// Resets the record, and all of its steps.
@@ -467,86 +421,9 @@ impl Entry {
     ///
     /// As [`resolve`](Self::resolve).
     pub async fn reset_with_steps(self) -> Result<(), Error> {
-        let journal = self.journal().await?.attempts();
-        let journal = self.changed(&journal, OperatorVerb::ResetWithSteps, "");
-        self.reset_to(&journal).await
-    }
-
-    /// Resets the record, and steps that did not happen.
-    ///
-    /// As [`reset`](Self::reset), but the next call runs each open step of these names: a step that has begun without an
-    /// end, or has an unknown outcome. A name is the first part of the step's name, as [`steps`](Self::steps) shows it. Finished steps of the same name are kept. **If such a step had its effect, it
-    /// happens again.**
-    ///
-    /// # Errors
-    ///
-    /// As [`reset`](Self::reset); [`ErrorKind::InvalidStep`](crate::ErrorKind::InvalidStep) if the record has no such
-    /// step of one of these names: nothing has changed.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`resolve`](Self::resolve).
-    pub async fn reset_without(self, steps: &[&str]) -> Result<(), Error> {
-        let (entry, mut journal) = self.without_owner().await?;
-        let mut last: Vec<JournalEntry> = Vec::new();
-        for entry in journal.entries().map_while(Result::ok) {
-            last.retain(|other| other.step != entry.step);
-            last.push(entry);
-        }
-        last.retain(|entry| matches!(entry.kind, EntryKind::Begun | EntryKind::Unknown));
-        for name in steps {
-            let mut named = last.iter().filter(|entry| entry.label == *name).peekable();
-            if named.peek().is_none() {
-                let error = Error::new(ErrorKind::InvalidStep, entry.key.operation().clone());
-                let detail = "nothing was changed; the record has no step of this name whose outcome is not known";
-                return Err(error.detail(detail));
-            }
-            for open in named {
-                // Appended, and the open one is kept: a journal that is not longer would not be written.
-                journal = journal.with(&JournalEntry {
-                    kind: EntryKind::Void,
-                    schema: 0,
-                    body: Bytes::new(),
-                    ..open.clone()
-                });
-            }
-        }
-        let journal = entry.changed(&journal, OperatorVerb::Reset, &steps.join(", "));
-        entry.reset_to(&journal).await
-    }
-
-    /// The entry and its journal, to which nothing is appended any more.
-    ///
-    /// The process of a claim that has lapsed may be alive, and append another step before the change arrives. Of two
-    /// journals the longer one is kept: with an act, that of the change would be, and the step would run again. So the
-    /// record is reset first with the journal that was seen.
-    async fn without_owner(self) -> Result<(Self, Journal), Error> {
-        let (journal, header) = (self.journal().await?, self.record.header);
-        if !matches!(header.state, State::Pending { .. }) || journal.kind() != JournalKind::Steps {
-            return Ok((self, journal));
-        }
-        let record = self.reset_record(&journal);
-        let owner = Header::decode(&record).map(|header| header.owner);
-        self.write(&record, None).await?;
-        let (core, key) = (&self.core, &self.key);
-        let read = core.patiently(key.operation(), || core.store.read(key));
-        match read.await? {
-            ReadReply::Found { record, left } if owner == Ok(record.header.owner) => {
-                let journal = record.journal();
-                let with = match self.last_attempt(&journal) {
-                    Some(attempt) => journal.and(&attempt.entry()),
-                    None => journal,
-                };
-                let entry = Self {
-                    record,
-                    left,
-                    listed: false,
-                    ..self
-                };
-                Ok((entry, with))
-            }
-            _ => Err(Error::new(ErrorKind::Changed, key.operation().clone())),
-        }
+        let seen = self.journal().await?;
+        let journal = self.changed(&seen.attempts(), OperatorVerb::ResetWithSteps);
+        self.reset_to(&seen, &journal).await
     }
 
     /// The journal of the record, which a listing has not read.
@@ -568,24 +445,36 @@ impl Entry {
     }
 
     /// The journal after a change: with its last attempt, which may have written nothing, and the act.
-    fn changed(&self, journal: &Journal, verb: OperatorVerb, step: &str) -> Journal {
+    fn changed(&self, journal: &Journal, verb: OperatorVerb) -> Journal {
+        self.changed_of(journal, verb, &[])
+    }
+
+    /// The same, with an act for each of these steps, or one without a step.
+    fn changed_of(
+        &self,
+        journal: &Journal,
+        verb: OperatorVerb,
+        steps: &[(StepDigest, String)],
+    ) -> Journal {
         if !self.core.store.keeps_journals() {
             return journal.clone();
         }
         let attempt = self.last_attempt(journal);
         let (operator, reason) = self.signature.clone();
-        let act = OperatorAct {
+        let mut act = OperatorAct {
             verb,
             at: self.core.clock.calendar(),
             operator,
             reason,
-            step: step.to_owned(),
+            step: String::new(),
         };
-        let before = attempt.map_or_else(|| journal.clone(), |it| journal.with(&it.entry()));
-        let mut with = before.with(&act.entry());
-        // The longer journal is kept: one that lost more than it gained would not be written.
-        if with.as_bytes().len() <= journal.as_bytes().len() {
-            with = before.and(&act.entry());
+        let mut with = attempt.map_or_else(|| journal.clone(), |it| journal.with(&it.entry()));
+        if steps.is_empty() {
+            with = with.with(&act.entry([0; 16]));
+        }
+        for (step, said) in steps {
+            said.clone_into(&mut act.step);
+            with = with.with(&act.entry(*step));
         }
         // One that the store would not read again is not written.
         let most = self.core.store.max_record_bytes();
@@ -658,7 +547,7 @@ impl Entry {
             return refused("nothing was changed; no claim is held or abandoned");
         }
         let before = self.journal().await?;
-        let journal = self.changed(&before, OperatorVerb::Release, "");
+        let journal = self.changed(&before, OperatorVerb::Release);
         let reply = core
             .patiently(key.operation(), || {
                 if core.store.keeps_journals() {
@@ -695,7 +584,7 @@ impl Entry {
     /// As [`resolve`](Self::resolve).
     pub async fn expire(self) -> Result<(), Error> {
         // What a listing has not read is not worth a request for each record.
-        let journal = self.changed(&self.record.journal().attempts(), OperatorVerb::Purge, "");
+        let journal = self.changed(&self.record.journal().attempts(), OperatorVerb::Purge);
         let header = Header {
             retain: RELEASED_AT_LEAST,
             types: AnswerTypes::UNKNOWN,
@@ -703,21 +592,17 @@ impl Entry {
             ..self.header(State::Released, RELEASED_AT_LEAST)
         };
         let record = [&header.encode()[..], journal.as_bytes()].concat();
-        self.send(record.into(), None).await
+        self.send(None, record.into(), None).await
     }
 
-    async fn reset_to(self, journal: &Journal) -> Result<(), Error> {
-        let record = self.reset_record(journal);
-        self.send(record, None).await
-    }
-
-    fn reset_record(&self, journal: &Journal) -> Bytes {
+    async fn reset_to(self, seen: &Journal, journal: &Journal) -> Result<(), Error> {
         let header = Header {
             types: AnswerTypes::UNKNOWN,
             journal: journal.kind(),
             ..self.header(State::Released, self.policy.retain())
         };
-        [&header.encode()[..], journal.as_bytes()].concat().into()
+        let record = [&header.encode()[..], journal.as_bytes()].concat();
+        self.send(Some(seen), record.into(), None).await
     }
 
     #[cfg(feature = "http")]
@@ -782,7 +667,8 @@ impl Entry {
             OutcomeKind::Error => OperatorVerb::ResolveError,
             _ => OperatorVerb::Resolve,
         };
-        let attempts = self.changed(&self.journal().await?.attempts(), verb, "");
+        let seen = self.journal().await?;
+        let attempts = self.changed(&seen.attempts(), verb);
         let retain = self.policy.life_of(outcome);
         let header = Header {
             fingerprint,
@@ -790,7 +676,7 @@ impl Entry {
         };
         let max_bytes = self.core.store.max_record_bytes();
         Record::append_attempts(&mut record, header, &attempts, max_bytes);
-        self.send(record.into(), Some(outcome)).await
+        self.send(Some(&seen), record.into(), Some(outcome)).await
     }
 
     fn header(&self, state: State, retain: Duration) -> Header {
@@ -805,17 +691,21 @@ impl Entry {
         }
     }
 
-    async fn send(self, record: Bytes, outcome: Option<OutcomeKind>) -> Result<(), Error> {
-        self.write(&record, outcome).await
-    }
-
-    async fn write(&self, record: &Bytes, outcome: Option<OutcomeKind>) -> Result<(), Error> {
+    /// Replaces the record, if it still has this journal.
+    async fn send(
+        self,
+        journal: Option<&Journal>,
+        record: Bytes,
+        outcome: Option<OutcomeKind>,
+    ) -> Result<(), Error> {
         let (core, key) = (&self.core, &self.key);
         let seen = self.record.header;
         // From here until the outcome of the request is known, the cache answers nothing under this key.
         let taking = core.taking(key);
         let reply = core
-            .patiently(key.operation(), || core.store.resolve(key, &seen, record))
+            .patiently(key.operation(), || {
+                core.store.resolve(key, &seen, journal, &record)
+            })
             .await;
         drop(taking);
         core.flights.forget(key.digest());
@@ -848,10 +738,16 @@ impl fmt::Debug for Entry {
 }
 
 impl Core {
+    /// The plain digest of a record's; `None` if digests are keyed.
+    pub(crate) fn plain_of(&self, digest: &KeyDigest) -> Option<KeyDigest> {
+        let is_plain = self.former_digests.is_none() && !self.digests.is_keyed();
+        is_plain.then_some(*digest)
+    }
+
     pub(crate) async fn entry(
         self: &Arc<Self>,
         operation: &Operation,
-        identity: Identity,
+        (identity, plain): (Identity, Option<KeyDigest>),
         policy: &EffectivePolicy,
     ) -> Result<Option<Entry>, Error> {
         let key = self.record_key(operation.clone(), identity.digest);
@@ -863,6 +759,7 @@ impl Core {
                 key,
                 policy: policy.clone(),
                 fingerprint: identity.fingerprint,
+                plain,
                 record,
                 left,
                 listed: false,
@@ -881,6 +778,7 @@ impl Core {
         let bytes = Bytes::copy_from_slice(&listed.header.encode());
         Entry {
             core: Arc::clone(self),
+            plain: self.plain_of(listed.key.digest()),
             key: listed.key,
             policy: self.defaults.clone(),
             fingerprint: Fingerprint::NONE,

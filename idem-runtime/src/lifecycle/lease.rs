@@ -21,8 +21,6 @@ use crate::record::Header;
 
 /// One claim, shared by the body, its settlement, and the renewing thread.
 pub(crate) struct Lease {
-    /// The id of its engine.
-    pub(crate) engine: u64,
     clock: Arc<dyn Clock>,
     pub(crate) key: RecordKey,
     /// As in [`CallName`].
@@ -108,7 +106,7 @@ impl LocalLease for Lease {
 impl Lease {
     /// Creates the lease of a claim that was sent at `sent`: it lasts from then on, not from the reply.
     pub(crate) fn new(
-        (engine, clock): (u64, Arc<dyn Clock>),
+        clock: Arc<dyn Clock>,
         CallName { key, plain }: CallName,
         claim: Header,
         fresh: bool,
@@ -117,7 +115,6 @@ impl Lease {
         leader: Option<Leader>,
     ) -> Self {
         Self {
-            engine,
             clock,
             key,
             plain,

@@ -260,7 +260,8 @@ impl Steps {
     }
 
     fn emit(&self, kind: EventKind<'_>) {
-        self.core.emit(&self.lease.key, kind);
+        let label = self.lease.policy.label.as_ref();
+        self.core.emit_labelled(&self.lease.key, label, kind);
     }
 
     /// Whether a result of this type is not to be read as one of another.
@@ -309,13 +310,13 @@ impl Steps {
         Box::pin(async move { clock.sleep_until(clock.now() + TURN).await })
     }
 
-    /// Records that the step begins.
-    pub(crate) async fn begin(self, step: StepIdentity) -> Result<(), Error> {
+    /// Records that the step begins. `schema` is that of its value, with which an operator may settle it.
+    pub(crate) async fn begin(self, step: StepIdentity, schema: u32) -> Result<(), Error> {
         if self.lease.steps.is_inherited(&step.short()) {
             // Its beginning stands. This attempt must still hold the claim.
             return self.renew(&step, "it was not started").await;
         }
-        let end = self.add(&step, EntryKind::Begun, 0, Bytes::new());
+        let end = self.add(&step, EntryKind::Begun, schema, Bytes::new());
         let mut beginning = Beginning {
             steps: &self,
             step: &step,
@@ -326,8 +327,13 @@ impl Steps {
         Ok(())
     }
 
-    /// Records the result of a step. `began`: its beginning was recorded.
-    pub(crate) async fn end(self, step: StepIdentity, encoded: Encoded, began: bool) -> StepEnd {
+    /// Records the result of a step, whose values have this schema. `began`: its beginning was recorded.
+    pub(crate) async fn end(
+        self,
+        (step, of_value): (StepIdentity, u32),
+        encoded: Encoded,
+        began: bool,
+    ) -> StepEnd {
         let encoded = (self.core.format).seal(&step.digest, Fingerprint::NONE, encoded);
         let (kind, schema, body) = match encoded {
             // What an earlier attempt began stays open.
@@ -346,11 +352,11 @@ impl Steps {
                         reason: &format!("step `{}`: {lost}", step.label),
                     });
                 }
-                let kind = match outcome {
-                    OutcomeKind::Value => EntryKind::Value,
-                    OutcomeKind::Error => EntryKind::Error,
-                    OutcomeKind::Tombstone => EntryKind::Tombstone,
-                    OutcomeKind::Unknown => EntryKind::Unknown,
+                let (kind, schema) = match outcome {
+                    OutcomeKind::Value => (EntryKind::Value, schema),
+                    OutcomeKind::Error => (EntryKind::Error, schema),
+                    OutcomeKind::Tombstone => (EntryKind::Tombstone, schema),
+                    OutcomeKind::Unknown => (EntryKind::Unknown, of_value),
                 };
                 (kind, schema, Bytes::from(record).slice(HEADER..))
             }

@@ -191,6 +191,7 @@ impl Listener for Answers {
         self.observer.observe(&Event {
             operation: "",
             key: None,
+            label: None,
             kind: EventKind::Warning { message },
         });
     }

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //!  4     kind: o
+//!  5–20  digest of the name of the step that it settles, or zeros
 //! 21–26  when, by the clock of the operator's machine
 //! 27–30  the verb
 //! 47     bytes of the operator's name
@@ -14,7 +15,7 @@ use std::fmt;
 use std::time::SystemTime;
 
 use super::attempt::Attempt;
-use super::journal::{EntryKind, Journal, JournalEntry, first_bytes};
+use super::journal::{EntryKind, Journal, JournalEntry, StepDigest, first_bytes};
 use super::label::KeyLabel;
 use crate::identity::fingerprint::Fingerprint;
 
@@ -31,8 +32,8 @@ pub enum OperatorVerb {
     Resolve,
     /// Gave a business error: [`Entry::resolve_error`](crate::admin::Entry::resolve_error).
     ResolveError,
-    /// Let the body run again: [`Entry::reset`](crate::admin::Entry::reset), or, with a step that did not happen,
-    /// [`Entry::reset_without`](crate::admin::Entry::reset_without).
+    /// Let the body run again: [`Entry::reset`](crate::admin::Entry::reset), or, for each step that
+    /// it settles, [`Entry::reset_steps`](crate::admin::Entry::reset_steps).
     Reset,
     /// The same, without the results of steps: [`Entry::reset_with_steps`](crate::admin::Entry::reset_with_steps).
     ResetWithSteps,
@@ -118,17 +119,18 @@ pub struct OperatorAct {
     pub operator: String,
     /// Why; empty if no reason was given.
     pub reason: String,
-    /// The steps of which the operator said that they did not happen, with commas; empty if there are none.
+    /// The step that the act settles: "charge happened", "mail did not happen"; empty for an act on the whole record.
     pub step: String,
 }
 
 impl OperatorAct {
-    pub(crate) fn entry(&self) -> JournalEntry {
+    /// Its entry. `of` is the digest of the step that it settles, or zeros.
+    pub(crate) fn entry(&self, of: StepDigest) -> JournalEntry {
         let operator = KeyLabel::new(&self.operator);
         let [step, reason] = [&self.step, &self.reason].map(|text| first_bytes(text, MAX_TEXT));
         JournalEntry {
             kind: EntryKind::Act,
-            step: [0; 16],
+            step: of,
             at: self.at,
             schema: self.verb.code(),
             input: Fingerprint::NONE,
@@ -192,7 +194,7 @@ mod tests {
     fn written(acts: &[OperatorAct]) -> Journal {
         let acts = acts.iter();
         acts.fold(Journal::default(), |journal, act| {
-            journal.with(&act.entry())
+            journal.with(&act.entry([0; 16]))
         })
     }
 

@@ -243,20 +243,13 @@ fn settled(there: &Record, new: &Record) -> Record {
     }
 }
 
-/// The journal of a record without an answer that replaces another.
+/// The journal of a record without an answer that replaces another. A reset brings its own.
 ///
 /// A journal is only appended to, so the longer one has all that the shorter one has, except that a later attempt may
-/// have released the record: then it had all that was acknowledged to the earlier one. A reset that brings attempts alone
-/// drops the steps. A reset of a record without a claim brings its own journal: only the owner of a claim appends.
+/// have released the record: then it had all that was acknowledged to the earlier one.
 fn longer(there: &Record, new: &Record) -> Journal {
     let brought = new.journal();
-    let is_claimed = matches!(
-        there.header.state,
-        State::Pending { .. } | State::Reconciling { .. }
-    );
-    let brings = new.header.state == State::Released
-        && (!is_claimed || brought.kind() != JournalKind::Steps);
-    if there.header.is_answered() || brings {
+    if there.header.is_answered() || new.header.state == State::Released {
         return brought;
     }
     let kept = there.journal();
@@ -414,12 +407,13 @@ pub fn append(
 }
 
 /// Decides a resolution: `new`, a done or released record, replaces the one with the header `seen` if that is still
-/// stored and its claim is not held. The second part is the record that the store must write, to live for the `retain`
+/// stored and its claim is not held. A claim must also have the `journal` that was seen, if there is one. The second part is the record that the store must write, to live for the `retain`
 /// of its header. The types are those of `new`: a reset drops them.
 #[must_use]
 pub fn resolve(
     current: Option<Current<'_>>,
     seen: &Header,
+    journal: Option<&Journal>,
     new: &Record,
 ) -> (ResolveReply, Option<Record>) {
     let Some(Current { record, left }) = current else {
@@ -436,6 +430,14 @@ pub fn resolve(
     let lease_left = header.lease_left(left);
     if !lease_left.is_zero() {
         return (ResolveReply::Running { lease_left }, None);
+    }
+    let is_claim = matches!(
+        header.state,
+        State::Pending { .. } | State::Reconciling { .. }
+    );
+    // The owner may be alive, and append.
+    if is_claim && journal.is_some_and(|seen| *seen != record.journal()) {
+        return (ResolveReply::Changed, None);
     }
     let write = settled(record, new);
     let attempts = match write.header.state {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::{Header, OutcomeKind, State};
+
 /// The cause of an outcome that is still unknown after its reconciliation.
 pub const UNDECIDED: u32 = 4;
 
@@ -56,9 +58,21 @@ impl Cause {
     }
 }
 
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Cause {
+    /// That of an encoded record; `None` for one with another outcome.
+    pub(crate) fn in_record(record: &[u8]) -> Option<Self> {
+        match Header::decode(record).ok()?.state {
+            State::Done {
+                outcome: OutcomeKind::Unknown,
+                schema,
+            } => Self::of(schema),
+            _ => None,
+        }
+    }
+
+    /// The predicate of "the body …".
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
             Self::Error => "ended with an error of class unknown",
             Self::Cancelled => "was cancelled half-way",
             Self::Panicked => "panicked",
@@ -66,7 +80,13 @@ impl fmt::Display for Cause {
             Self::Unclassified => "ended with an error whose classification panicked",
             Self::HalfWay => "was dropped half-way, and its transaction was committed all the same",
             Self::Step => "came to a step that an earlier attempt had begun, and may have finished",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 

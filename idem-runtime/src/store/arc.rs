@@ -40,7 +40,7 @@ macro_rules! each_operation {
                 &'a self, key: &'a RecordKey, claim: &'a Header, journal: &'a Journal, known: usize
             ) -> StoreFuture<'a, AppendReply>;
             fn resolve<'a>(
-                &'a self, key: &'a RecordKey, seen: &'a Header, record: &'a Bytes
+                &'a self, key: &'a RecordKey, seen: &'a Header, journal: Option<&'a Journal>, record: &'a Bytes
             ) -> StoreFuture<'a, ResolveReply>;
             fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>>;
             fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool;

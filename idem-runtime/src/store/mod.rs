@@ -286,12 +286,14 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// Replaces the record that was `seen` by a resolution or a reset.
     ///
-    /// `record` is a whole record in state done, or the header of a released one, under an owner of its own, to be kept
-    /// for its `retain`.
+    /// `record` is a whole record in state done, or a released one with the journal that it keeps, under an owner of its
+    /// own, to be kept for its `retain`. `journal` is the one that was seen: the owner of a claim that has lapsed may have
+    /// appended since, which the header does not show. `None`: it is not compared.
     fn resolve<'a>(
         &'a self,
         key: &'a RecordKey,
         seen: &'a Header,
+        journal: Option<&'a Journal>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, ResolveReply>;
 

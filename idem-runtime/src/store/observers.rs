@@ -23,6 +23,7 @@ impl Observers {
         let event = Event {
             operation: "",
             key: None,
+            label: None,
             kind,
         };
         for observer in observers {

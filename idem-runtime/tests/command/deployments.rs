@@ -80,7 +80,14 @@ async fn every_verb_through_sentinels_before_and_after_a_failover() {
     assert!(why.contains(" 1. started "), "{why}");
     let value = serde_json::to_string(&receipt("r-f-1")).unwrap();
     let resolve = [
-        "resolve", PAY, "--key", "\"f-1\"", "--yes", "--value", &value,
+        "resolve",
+        PAY,
+        "--key",
+        "\"f-1\"",
+        "--yes",
+        "--unchecked",
+        "--value",
+        &value,
     ];
     assert!(site.idem(&resolve).done().contains("state now answered"));
     let frame = site.idem(&["watch", "--once"]).done();
@@ -236,7 +243,16 @@ async fn a_replica_that_took_over_in_a_cluster_is_found() {
     let value = serde_json::to_string(&receipt("r")).unwrap();
     for number in 0..10 {
         let key = format!("\"o-{number}\"");
-        let resolve = ["resolve", PAY, "--key", &key, "--yes", "--value", &value];
+        let resolve = [
+            "resolve",
+            PAY,
+            "--key",
+            &key,
+            "--yes",
+            "--unchecked",
+            "--value",
+            &value,
+        ];
         assert!(site.idem(&resolve).done().contains("state now answered"));
     }
 }

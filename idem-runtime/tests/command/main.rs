@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
 
+mod answers;
 mod command;
 mod deployments;
 mod doctor;
 mod filled;
+mod night;
 mod planted;
 mod secrets;
 mod verbs;

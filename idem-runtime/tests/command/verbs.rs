@@ -8,6 +8,7 @@ use idem_runtime::step;
 use idem_runtime::store::CompleteReply;
 use serde_json::{Value, json};
 
+use crate::answers;
 use crate::filled::{PAY, PayError, REFUND, Receipt, Site, engine, receipt};
 
 pub(crate) async fn all(site: Site) {
@@ -25,6 +26,9 @@ pub(crate) async fn all(site: Site) {
     acts(&site).await;
     unknown_step(&site).await;
     labels(&site).await;
+    answers::unlike_stored_ones(&site).await;
+    answers::responses(&site).await;
+    answers::derived_keys(&site).await;
     purge(&site).await;
 }
 
@@ -165,7 +169,10 @@ async fn acts(site: &Site) {
         &["resolve", "--value", r#"{"number":"r-2","cents":2}"#],
         "unknown",
     );
-    change(&["resolve", "--error", r#""Down""#], "unknown");
+    change(
+        &["resolve", "--unchecked", "--error", r#""Down""#],
+        "unknown",
+    );
     let twice = [
         " 1. started ",
         "unknown after ",
@@ -203,24 +210,25 @@ async fn acts(site: &Site) {
 /// An order whose charge is unknown, and whose mail was sent. Finds a reset that leads to the same refusal.
 async fn unknown_step(site: &Site) {
     const ORDER: &str = "payments.order";
-    let pay = async |charged: Result<Receipt, PayError>| {
-        let call = site.engine.operation(ORDER).key("o-1").run(|_| async {
+    let pay_of = async |key: &str, charged: Result<Receipt, PayError>| {
+        let call = site.engine.operation(ORDER).key(key).run(|_| async {
             let mailed = step("mail", async |_| Ok::<_, PayError>(receipt("mail")));
             mailed.await?;
             step("charge", async |_| charged).await
         });
         call.await
     };
+    let pay = |charged| pay_of("o-1", charged);
     assert_eq!(pay(Err(PayError::NoReply)).await, Err(PayError::NoReply));
     let of = [ORDER, "--key", r#""o-1""#];
     let shown = site.idem(&[&["show"], &of[..]].concat()).done();
-    assert!(shown.contains("idem reset --not-done STEP"), "{shown}");
+    assert!(shown.contains("idem reset --done STEP=JSON"), "{shown}");
     let reset = [&["reset", "--yes"], &of[..]].concat();
     site.idem(&reset).refused(1, "the step `charge` happened");
     let other = [&reset[..], &["--not-done", "mail"]].concat();
     site.idem(&other).refused(1, "the step `charge` happened");
     let both = [&reset[..], &["--not-done", "mail", "--not-done", "charge"]].concat();
-    site.idem(&both).refused(1, "no step of one of these names");
+    site.idem(&both).refused(1, "no step of this name");
     let missing = [&reset[..], &["--not-done", "ship"]].concat();
     site.idem(&missing).refused(1, "`charge`");
     // As a hook would, but there is none.
@@ -233,7 +241,24 @@ async fn unknown_step(site: &Site) {
         .done();
     assert_eq!(pay(Ok(receipt("r-1"))).await, Ok(receipt("r-1")));
     let why = site.idem(&[&["why"], &of[..]].concat()).done();
-    assert!(why.contains("did not happen: charge"), "{why}");
+    assert!(why.contains("steps: charge did not happen"), "{why}");
+    // The charge of another order happened.
+    let unknown = pay_of("o-2", Err(PayError::NoReply)).await;
+    assert_eq!(unknown, Err(PayError::NoReply));
+    let of = [ORDER, "--key", r#""o-2""#];
+    let reset = [&["reset", "--yes", "--done"], &of[..]].concat();
+    let done = |step: &str| site.idem(&[&reset[..3], &[step], &reset[3..]].concat());
+    done("charge=r-2").refused(2, "is not JSON");
+    done("charge").refused(2, "its value as JSON");
+    done("mail=1").refused(1, "the step `charge` happened");
+    done(r#"charge={"number":"r-2","cents":2}"#).done();
+    let given = Receipt {
+        number: "r-2".to_owned(),
+        cents: 2,
+    };
+    assert_eq!(pay_of("o-2", Err(PayError::Down)).await, Ok(given));
+    let why = site.idem(&[&["why"], &of[..]].concat()).done();
+    assert!(why.contains("steps: charge happened"), "{why}");
 }
 
 /// The labels of calls that did not succeed at once.
@@ -274,10 +299,33 @@ async fn labels(site: &Site) {
     // A listing does not read answers.
     assert_eq!(text.matches("order …").count(), 2, "{text}");
     let page = site.idem(&["--json", "ls", LABELLED]).json();
-    let labels: BTreeSet<_> = (page["entries"].as_array().unwrap().iter())
-        .filter_map(|entry| entry["label"].as_str())
-        .collect();
-    assert_eq!(labels, ["order …0001", "order …0003"].into());
+    let labels = |page: &Value| -> BTreeSet<String> {
+        let entries = page["entries"].as_array().unwrap().iter();
+        let labels = entries.filter_map(|entry| entry["label"].as_str());
+        labels.map(str::to_owned).collect()
+    };
+    let expected = ["order …0001", "order …0003"].map(str::to_owned);
+    assert_eq!(labels(&page), expected.into());
+    // One with an answer is read for it.
+    let found = site.idem(&["--json", "ls", LABELLED, "--label", "0002"]);
+    assert_eq!(labels(&found.json()), ["order …0002".to_owned()].into());
+    let none = site.idem(&["ls", "--label", "0007"]).done();
+    assert!(none.contains("no such records"), "{none}");
+    let ages = |arguments: &[&str]| -> Vec<u64> {
+        let page = site.idem(&[&["--json", "ls"], arguments].concat()).json();
+        let entries = page["entries"].as_array().unwrap().iter();
+        entries
+            .map(|entry| entry["age_ms"].as_u64().unwrap())
+            .collect()
+    };
+    let all = ages(&["--oldest"]);
+    assert!(all.len() > 10 && all.is_sorted_by(|a, b| a >= b), "{all:?}");
+    let oldest = ages(&["--oldest", "--limit", "2"]);
+    // They have aged since.
+    assert!(
+        oldest.len() == 2 && oldest[0] >= all[0] && oldest[1] >= all[1],
+        "{oldest:?}"
+    );
     for (key, label) in [
         (r#""o-1""#, Some("order …0001")),
         (r#""o-2""#, Some("order …0002")),
@@ -476,7 +524,7 @@ fn watch(site: &Site) {
 fn unconfirmed(site: &Site) {
     let key = ["--key", "\"o-3\""];
     for verb in [
-        &["resolve", PAY, "--value", "1"][..],
+        &["resolve", PAY, "--unchecked", "--value", "1"][..],
         &["reset", PAY],
         &["purge", PAY],
     ] {
@@ -516,6 +564,9 @@ async fn resolve(site: &Site) {
     site.idem(&of_body).refused(1, "which its body has written");
     site.idem(&[&resolve[..], &["--value", "r-3"]].concat())
         .refused(2, "not JSON");
+    let long = "x".repeat(257);
+    site.idem(&[&resolve[..], &["--reason", &long, "--value", &value]].concat())
+        .refused(2, "257 bytes");
     let running = [
         "resolve",
         PAY,

@@ -126,10 +126,11 @@ impl Store for Flawed {
         &'a self,
         key: &'a RecordKey,
         seen: &'a Header,
+        journal: Option<&'a Journal>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, ResolveReply> {
         let _turn = self.turn();
-        let reply = self.0.resolve(key, seen, record);
+        let reply = self.0.resolve(key, (seen, journal), record);
         self.0.tell_listeners(key, record);
         StoreFuture::ready(reply)
     }

@@ -190,7 +190,7 @@ impl Inner {
     pub(crate) fn resolve(
         &self,
         key: &RecordKey,
-        seen: &Header,
+        (seen, mut journal): (&Header, Option<&Journal>),
         record: &Bytes,
     ) -> Result<ResolveReply, StoreError> {
         let new = match Header::decode(record) {
@@ -206,6 +206,9 @@ impl Inner {
             Err(error) => return Ok(ResolveReply::Unreadable(error)),
         };
         let mut seen = *seen;
+        if self.is(Flaw::OperatorsResolveWhatTheyHaveNotSeen) {
+            journal = None;
+        }
         if let Some((there, left)) = &mut found {
             let header = &there.header;
             match self.flaw {
@@ -220,7 +223,7 @@ impl Inner {
                 _ => {}
             }
         }
-        let (reply, write) = rules::resolve(current(&found), &seen, &behind(&new, record));
+        let (reply, write) = rules::resolve(current(&found), &seen, journal, &behind(&new, record));
         if let (Some(written), Some((there, _))) = (write, &found) {
             let mut header = written.header;
             let before = &there.header;

@@ -183,13 +183,17 @@ impl Forward for Tap {
         &'a self,
         key: &'a RecordKey,
         seen: &'a Header,
+        journal: Option<&'a Journal>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, ResolveReply> {
-        self.pass(self.store.resolve(key, seen, record), move |reply| {
-            if *reply == ResolveReply::Resolved {
-                self.stored(record);
-            }
-        })
+        self.pass(
+            self.store.resolve(key, seen, journal, record),
+            move |reply| {
+                if *reply == ResolveReply::Resolved {
+                    self.stored(record);
+                }
+            },
+        )
     }
 
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {

@@ -115,13 +115,43 @@ async fn a_business_error_and_a_system_error_have_their_results() {
 #[tokio::test]
 async fn an_unknown_outcome_is_an_error_in_its_trace() {
     let shop = Shop::new("unknown.pay");
-    let late = shop
-        .pay()
-        .run(|_| async { Err(PayError::TimedOut) as Answer });
+    let late = shop.pay().label("order 7").run(|cx| async move {
+        let key = cx.derive_key("bank.charge");
+        assert_eq!(key.len(), 43);
+        Err(PayError::TimedOut) as Answer
+    });
     assert_eq!(late.await, Err(PayError::TimedOut));
-    let error = refusal(shop.pay().run(|_| async { never() }).await);
+    let error = refusal(shop.pay().label("order 7").run(|_| async { never() }).await);
     assert_eq!(error.kind().as_str(), "unknown");
     let spans = shop.closed(2).await;
+    // The line of the alarm leads to the order, and says what to do.
+    for (event, level, parts) in [
+        ("key derived", Level::DEBUG, &["bank.charge"][..]),
+        (
+            "completed",
+            Level::WARN,
+            &[
+                "order 7",
+                "ended with an error of class unknown",
+                "idem show",
+            ],
+        ),
+    ] {
+        let text = spans[0]
+            .events
+            .iter()
+            .find(|(_, text)| text.starts_with(event));
+        let (found, text) = text.unwrap_or_else(|| panic!("{event}: {:?}", spans[0]));
+        assert_eq!(*found, level);
+        for part in parts {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+    // A client that reports the instance of its problem document leads to the line.
+    let instance = error.instance();
+    assert!(instance.starts_with("urn:uuid:"), "{instance}");
+    let has = |part: &str| spans[1].events.iter().any(|(_, text)| text.contains(part));
+    assert!(has(instance) && has("order 7"), "{:?}", spans[1]);
     assert_eq!(end(&spans[0]), ("executed", "unknown"));
     assert_eq!(end(&spans[1]), ("refused", "unknown"));
     assert_eq!(spans[1].level("refused"), Some(Level::ERROR));

@@ -46,7 +46,11 @@ async fn a_clone_notifies_of_resolutions() {
     };
     found.owner = Owner::random();
     let record = Bytes::copy_from_slice(&found.encode());
-    let resolved = mine.0.resolve(&key(1), &claim, &record).await.unwrap();
+    let resolved = mine
+        .0
+        .resolve(&key(1), &claim, None, &record)
+        .await
+        .unwrap();
     assert_eq!(resolved, ResolveReply::Resolved);
     told(&mut watch).await;
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
+use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -54,6 +55,8 @@ struct State {
     /// What replies say, and what the client reads in its place, of the same length.
     announced: Vec<(Vec<u8>, Vec<u8>)>,
     black_hole: bool,
+    /// The connection of the next request is to be forgotten.
+    forget_next: bool,
     /// Peers on the other side of a partition.
     apart: HashMap<IpAddr, Partition>,
     delay: Duration,
@@ -147,6 +150,11 @@ impl TcpProxy {
     pub fn forget_live(&self) {
         let mut state = self.shared.lock();
         state.links.values_mut().for_each(|link| link.torn = true);
+    }
+
+    /// Passes the next request on, and drops all data of its connection from then on; others are served.
+    pub fn forget_next(&self) {
+        self.shared.lock().forget_next = true;
     }
 
     /// Cuts or silences the links of connections from `peer`, present and future ones.
@@ -371,7 +379,7 @@ impl State {
         self.black_hole || self.apart.get(&peer) == Some(&Partition::Silent)
     }
 
-    /// Marks the connection if its request matches a trap.
+    /// Marks the connection if its request matches a trap, or if it is to be forgotten.
     fn spring(&mut self, id: usize, request: &[u8]) {
         let sprung = self.traps.iter().position(|trap| {
             trap.is_empty() || request.windows(trap.len()).any(|bytes| bytes == trap)
@@ -379,6 +387,9 @@ impl State {
         if let (Some(trap), Some(link)) = (sprung, self.links.get_mut(&id)) {
             self.traps.remove(trap);
             link.doomed = true;
+        }
+        if let Some(link) = self.links.get_mut(&id) {
+            link.torn |= mem::take(&mut self.forget_next);
         }
     }
 

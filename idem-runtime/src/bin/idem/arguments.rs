@@ -169,6 +169,12 @@ pub(crate) struct Ls {
     /// Only records that were last written or renewed this long ago: `90s`, `15m`, `24h`, `7d`.
     #[arg(long, value_name = "AGE", value_parser = parse_duration)]
     pub(crate) older_than: Option<Duration>,
+    /// Only records whose label contains this text.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<String>,
+    /// List the oldest records of the whole store, first the oldest, in place of a page.
+    #[arg(long, conflicts_with = "after")]
+    pub(crate) oldest: bool,
     /// The most records to list.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) limit: u32,
@@ -194,6 +200,10 @@ pub(crate) struct Show {
     /// Show the answer as well.
     #[arg(long)]
     pub(crate) value: bool,
+    /// Show the idempotency key that the call sends to another party: that of `derive_key("LABEL")`, and that of a step of
+    /// this name. May be repeated.
+    #[arg(long, value_name = "LABEL")]
+    pub(crate) derive: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -228,6 +238,7 @@ pub(crate) struct Consent {
         long,
         value_name = "TEXT",
         default_value = "",
+        value_parser = parse_reason,
         hide_default_value = true,
         allow_hyphen_values = true
     )]
@@ -262,7 +273,7 @@ pub(crate) struct Release {
 }
 
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("answer").required(true).args(["value", "error"]))]
+#[command(group = clap::ArgGroup::new("answer").required(true).args(["value", "error", "sample"]))]
 pub(crate) struct Resolve {
     #[command(flatten)]
     pub(crate) which: Which,
@@ -272,6 +283,18 @@ pub(crate) struct Resolve {
     /// The business error as JSON, as the function's error serializes; `-` reads it from stdin.
     #[arg(long, value_name = "JSON")]
     pub(crate) error: Option<String>,
+    /// Show the form of the answers that are stored for the operation, and change nothing.
+    #[arg(long)]
+    pub(crate) sample: bool,
+    /// The status, where an answer is a response or a handler's `Reply`.
+    #[arg(long, value_name = "CODE", requires = "value", value_parser = clap::value_parser!(u16).range(200..=599))]
+    pub(crate) status: Option<u16>,
+    /// A header of that response. May be repeated.
+    #[arg(long, value_name = "NAME: VALUE", requires = "status")]
+    pub(crate) header: Vec<String>,
+    /// Do not compare the answer with the stored ones of the operation.
+    #[arg(long)]
+    pub(crate) unchecked: bool,
     /// How long the answer is kept, if that is longer than the record was to be kept.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) ttl: Option<Duration>,
@@ -290,6 +313,10 @@ pub(crate) struct Reset {
     /// May be repeated.
     #[arg(long, value_name = "STEP", conflicts_with = "drop_steps")]
     pub(crate) not_done: Vec<String>,
+    /// The step of this name happened, and the next call gets this value of it, as the step's `Ok` value serializes. For a
+    /// step whose outcome is unknown. May be repeated.
+    #[arg(long, value_name = "STEP=JSON", conflicts_with = "drop_steps", value_parser = parse_step)]
+    pub(crate) done: Vec<(String, String)>,
     /// Leave other steps of unknown outcome to their `reconcile` hooks.
     #[arg(long, conflicts_with = "drop_steps")]
     pub(crate) reconciled: bool,
@@ -336,6 +363,31 @@ pub(crate) struct Watch {
     /// The most records to examine in a second. A larger store is covered by a sweep over several frames.
     #[arg(long, value_name = "RECORDS", default_value_t = 2_500, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rate: u32,
+}
+
+fn parse_reason(text: &str) -> Result<String, String> {
+    match text.len() {
+        ..=256 => Ok(text.to_owned()),
+        long => Err(format!(
+            "it has {long} bytes, and 256 are stored: shorten it"
+        )),
+    }
+}
+
+/// The name of a step, and its value.
+fn parse_step(text: &str) -> Result<(String, String), String> {
+    let wrong = || {
+        "write the name of the step, `=` and its value as JSON: `charge={\"id\":\"ch_1\"}`"
+            .to_owned()
+    };
+    let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+    match serde_json::from_str::<serde::de::IgnoredAny>(value) {
+        Ok(_) => Ok((name.to_owned(), value.to_owned())),
+        Err(_) => Err(format!(
+            "the value is not JSON: a text needs quotation marks; {}",
+            wrong()
+        )),
+    }
 }
 
 /// Without URL and password.

@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use idem_runtime::store::StoreError;
 use idem_runtime::{Error, ErrorKind};
 
+use crate::text::printed;
+
 /// A message for the operator, with the exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -40,7 +42,8 @@ impl Failure {
     pub(crate) fn report(self) -> ExitCode {
         // A reader that has seen enough, as `head` has, is no failure.
         if !self.message.is_empty() {
-            eprintln!("idem: {}", self.message);
+            let lines: Vec<_> = self.message.lines().map(printed).collect();
+            eprintln!("idem: {}", lines.join("\n"));
         }
         ExitCode::from(self.code)
     }

@@ -1,6 +1,7 @@
 //! `idem ls`: a page of records.
 
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use idem_runtime::admin::{Entries, Entry, EntryState};
 use idem_runtime::{Engine, ErrorKind};
@@ -14,6 +15,14 @@ use crate::record;
 use crate::state;
 use crate::table::{Align, Table};
 use crate::text::{duration, records};
+
+/// A listed record.
+struct Found {
+    entry: Entry,
+    label: Option<String>,
+    /// The time of its last write or renewal.
+    written: SystemTime,
+}
 
 /// A column that is there if a record has a label.
 const LABEL: &str = "LABEL";
@@ -30,31 +39,69 @@ pub(crate) async fn run(
     let mut entries = entries(engine, verb).step_size(scan.step_size());
     let (mut found, mut unreadable, mut progress) = (Vec::new(), 0, Progress::new());
     let cursor = loop {
-        // A step gives no more than the rest of the page, so that the cursor is behind its last record.
-        entries = entries.page_size(limit - found.len());
+        if !verb.oldest {
+            // A step gives no more than the rest of the page, so that the cursor is behind its last record.
+            entries = entries.page_size(limit - found.len());
+        }
         let Some(page) = scan.step(&mut entries).await? else {
             break None;
         };
         unreadable += page.unreadable();
         let cursor = page.cursor().map(str::to_owned);
-        let matches = |entry: &Entry| {
-            verb.older_than.is_none_or(|age| entry.age() >= age)
-                && verb.state.is_none_or(|state| state.is_of(entry))
-        };
-        found.extend(page.into_entries().into_iter().filter(matches));
-        if cursor.is_none() || found.len() >= limit {
-            break cursor;
+        for entry in page.into_entries() {
+            let matches = verb.older_than.is_none_or(|age| entry.age() >= age)
+                && verb.state.is_none_or(|state| state.is_of(&entry));
+            if !matches {
+                continue;
+            }
+            let written = SystemTime::now().checked_sub(entry.age());
+            let written = written.unwrap_or(SystemTime::UNIX_EPOCH);
+            // Not read for its label if it is younger than a full list.
+            let is_younger = found.len() >= limit
+                && found
+                    .last()
+                    .is_some_and(|last: &Found| last.written < written);
+            if verb.oldest && is_younger {
+                continue;
+            }
+            let mut label = None;
+            if let Some(wanted) = &verb.label {
+                label = read_label(engine, &entry, &mut scan).await?;
+                if !label.as_ref().is_some_and(|label| label.contains(wanted)) {
+                    continue;
+                }
+                progress
+                    .show(|| format!("{} found, reading labels …", records(found.len() as u64)));
+            }
+            found.push(Found {
+                entry,
+                label,
+                written,
+            });
+            if verb.oldest && found.len() >= limit {
+                oldest(&mut found);
+                found.truncate(limit);
+            }
+        }
+        let is_full = !verb.oldest && found.len() >= limit;
+        if cursor.is_none() || is_full {
+            break cursor.filter(|_| !verb.oldest);
         }
         progress.show(|| format!("{} found, scanning …", records(found.len() as u64)));
     };
-    let mut labels = Vec::with_capacity(found.len());
-    for entry in &found {
-        labels.push(label(engine, entry, &mut scan).await?);
-        progress.show(|| format!("{} found, reading labels …", records(found.len() as u64)));
+    oldest(&mut found);
+    if verb.label.is_none() {
+        for Found { entry, label, .. } in &mut found {
+            // A record with an answer is not read for its label.
+            if !matches!(entry.state(), EntryState::Answered(_)) {
+                *label = read_label(engine, entry, &mut scan).await?;
+            }
+            progress.show(|| "reading labels …".to_owned());
+        }
     }
     drop(progress);
     if output.json {
-        let entries = found.iter().zip(&labels).map(|(entry, label)| {
+        let entries = found.iter().map(|Found { entry, label, .. }| {
             let mut document = record::document(entry);
             if let Some(label) = label {
                 document["label"] = label.as_str().into();
@@ -73,7 +120,7 @@ pub(crate) async fn run(
         if found.is_empty() {
             writeln!(out, "no such records")?;
         } else {
-            table(&found, &labels, max_attempts).write(out)?;
+            table(&found, max_attempts).write(out)?;
         }
         if unreadable > 0 {
             writeln!(
@@ -103,10 +150,20 @@ fn entries(engine: &Engine, verb: &Ls) -> Entries {
     entries
 }
 
-/// The label of a record that has no answer. A listing reads headers alone, and so this reads the record: of one with an
-/// answer, it would read that as well.
-async fn label(engine: &Engine, entry: &Entry, scan: &mut Pace) -> Result<Option<String>, Failure> {
-    if !entry.has_journal() || matches!(entry.state(), EntryState::Answered(_)) {
+/// Sorts by age, first the oldest. A record that two pages name is there once.
+fn oldest(found: &mut Vec<Found>) {
+    let name = |found: &Found| (found.entry.operation().to_owned(), *found.entry.key());
+    found.sort_by_cached_key(|found| (found.written, name(found)));
+    found.dedup_by(|one, other| name(one) == name(other));
+}
+
+/// The label of a record. A listing reads headers alone, and so this reads the record, with its answer.
+async fn read_label(
+    engine: &Engine,
+    entry: &Entry,
+    scan: &mut Pace,
+) -> Result<Option<String>, Failure> {
+    if !entry.has_journal() {
         return Ok(None);
     }
     scan.wait().await;
@@ -122,7 +179,7 @@ async fn label(engine: &Engine, entry: &Entry, scan: &mut Pace) -> Result<Option
     }
 }
 
-fn table(found: &[Entry], labels: &[Option<String>], max_attempts: u16) -> Table {
+fn table(found: &[Found], max_attempts: u16) -> Table {
     let mut table = Table::new(&[
         ("OPERATION", Align::Left),
         ("DIGEST", Align::Left),
@@ -135,7 +192,12 @@ fn table(found: &[Entry], labels: &[Option<String>], max_attempts: u16) -> Table
         ("BY HAND", Align::Left),
     ]);
     let yes = |is: bool| if is { "yes" } else { "-" }.to_owned();
-    for (entry, label) in found.iter().zip(labels) {
+    for Found {
+        entry,
+        label,
+        written,
+    } in found
+    {
         table.row(vec![
             entry.operation().to_owned(),
             entry.key().to_string(),
@@ -145,7 +207,7 @@ fn table(found: &[Entry], labels: &[Option<String>], max_attempts: u16) -> Table
                 name => name.to_owned(),
             },
             entry.attempts().to_string(),
-            duration(entry.age()),
+            duration(written.elapsed().unwrap_or_default()),
             duration(entry.left()),
             yes(entry.has_steps()),
             yes(entry.is_by_hand()),

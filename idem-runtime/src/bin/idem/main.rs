@@ -14,6 +14,8 @@ mod output;
 mod pace;
 mod purge;
 mod record;
+mod resolve;
+mod sample;
 mod settle;
 mod show;
 mod state;
@@ -64,11 +66,14 @@ async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.verb {
         Verb::Doctor => unreachable!("it connects itself"),
         Verb::Ls(verb) => ls::run(&engine, &verb, attempts, &output).await,
-        Verb::Show(verb) => show::run(&engine, &verb, attempts, &output).await,
+        Verb::Show(verb) => {
+            let has_digest_key = arguments.connection.digest_key_file.is_some();
+            show::run(&engine, &verb, attempts, (&output, has_digest_key)).await
+        }
         Verb::Why(verb) => why::run(&engine, &verb, attempts, &output).await,
         Verb::Stats(verb) => stats::run(&engine, &verb, attempts, &output).await,
         Verb::Release(verb) => settle::release(&engine, &verb, attempts, &output).await,
-        Verb::Resolve(verb) => settle::resolve(&engine, &verb, attempts, &output).await,
+        Verb::Resolve(verb) => resolve::run(&engine, &verb, attempts, &output).await,
         Verb::Reset(verb) => settle::reset(&engine, &verb, attempts, &output).await,
         Verb::Purge(verb) => purge::run(&connected, &engine, &verb, &output).await,
         Verb::Watch(verb) => {

@@ -1,33 +1,32 @@
-//! `idem release`, `resolve` and `reset`: one record is changed, if it is still the one that was shown.
+//! `idem release` and `reset`: one record is changed, if it is still the one that was shown.
 
 use std::process::ExitCode;
 
 use idem_runtime::admin::{Entry, EntryState};
-use idem_runtime::{Engine, ErrorKind};
+use idem_runtime::{Engine, ErrorKind, Reconciled};
 use serde_json::{Value, json};
 
-use crate::arguments::{Release, Reset, Resolve};
+use crate::arguments::{Release, Reset};
 use crate::confirm::confirm;
 use crate::failure::Failure;
-use crate::key;
 use crate::output::Output;
 use crate::record::{self, describe};
 use crate::state;
 use crate::text::duration;
 
 /// A change of a record.
-struct Change<'a> {
-    verb: &'static str,
+pub(crate) struct Change<'a> {
+    pub(crate) verb: &'static str,
     /// What it does, for the operator who confirms it.
-    effect: String,
-    yes: bool,
-    max_attempts: u16,
-    output: &'a Output,
+    pub(crate) effect: String,
+    pub(crate) yes: bool,
+    pub(crate) max_attempts: u16,
+    pub(crate) output: &'a Output,
 }
 
 impl Change<'_> {
     /// Shows the record and the change, and asks.
-    fn confirm(&self, entry: &Entry) -> Result<(), Failure> {
+    pub(crate) fn confirm(&self, entry: &Entry) -> Result<(), Failure> {
         if !self.output.json {
             Output::text(|out| {
                 describe(out, entry, self.max_attempts)?;
@@ -38,7 +37,7 @@ impl Change<'_> {
     }
 
     /// Reports the result, with the record as it is now.
-    async fn report(
+    pub(crate) async fn report(
         &self,
         engine: &Engine,
         before: (String, String, Value),
@@ -65,13 +64,13 @@ impl Change<'_> {
 }
 
 /// What is kept of an entry that a change consumes.
-fn before(entry: &Entry) -> (String, String, Value) {
+pub(crate) fn before(entry: &Entry) -> (String, String, Value) {
     let (operation, digest) = (entry.operation().to_owned(), entry.key().to_string());
     (operation, digest, record::document(entry))
 }
 
 /// Refuses to change a claim that is held.
-fn refuse_running(entry: &Entry) -> Result<(), Failure> {
+pub(crate) fn refuse_running(entry: &Entry) -> Result<(), Failure> {
     match entry.state() {
         EntryState::Running { lease_left } => Err(Failure::refused(format!(
             "nothing was changed: a claim is held, and lapses in {} unless its process renews it; wait, or `idem \
@@ -83,14 +82,10 @@ fn refuse_running(entry: &Entry) -> Result<(), Failure> {
 }
 
 /// The error of a change. That of a record which has changed states that nothing was changed.
-fn refused(error: idem_runtime::Error) -> Failure {
+pub(crate) fn refused(error: idem_runtime::Error) -> Failure {
     match error.kind() {
         ErrorKind::Running { .. } => Failure::refused(
             "nothing was changed: a call has claimed the key since; look at the record again with `idem show`",
-        ),
-        ErrorKind::InvalidStep => Failure::refused(
-            "nothing was changed: the record has no step of one of these names whose outcome is not known; `idem show` lists \
-             its steps",
         ),
         _ => error.into(),
     }
@@ -142,58 +137,6 @@ pub(crate) async fn release(
     change.report(engine, before, "released").await
 }
 
-pub(crate) async fn resolve(
-    engine: &Engine,
-    verb: &Resolve,
-    max_attempts: u16,
-    output: &Output,
-) -> Result<ExitCode, Failure> {
-    let (json, is_error) = match (&verb.value, &verb.error) {
-        (Some(value), _) => (key::given(value)?, false),
-        (None, Some(error)) => (key::given(error)?, true),
-        (None, None) => return Err(Failure::usage("give --value or --error")),
-    };
-    if serde_json::from_str::<serde::de::IgnoredAny>(&json).is_err() {
-        return Err(Failure::usage(
-            "the answer is not JSON: a text needs quotation marks, --value '\"ok\"'",
-        ));
-    }
-    let entry = verb.consent.sign(record::find(engine, &verb.which).await?);
-    refuse_running(&entry)?;
-    let is_answered = match entry.state() {
-        EntryState::Answered(_) => !entry.is_by_hand(),
-        state => state == EntryState::NotStored,
-    };
-    if is_answered {
-        return Err(Failure::refused(format!(
-            "nothing was changed: the record is {}, which its body has written, and no answer by hand replaces that; \
-             `idem reset` lets the body run again",
-            state::name(&entry)
-        )));
-    }
-    let kind = if is_error { "business error" } else { "value" };
-    let change = Change {
-        verb: "resolve",
-        effect: format!(
-            "every later call gets this {kind} of {} bytes, as if the body had returned it. Whether the function can \
-             read it is not checked",
-            json.trim().len()
-        ),
-        yes: verb.consent.yes,
-        max_attempts,
-        output,
-    };
-    change.confirm(&entry)?;
-    let before = before(&entry);
-    let resolved = if is_error {
-        entry.resolve_error_json(&json).await
-    } else {
-        entry.resolve_json(&json).await
-    };
-    resolved.map_err(refused)?;
-    change.report(engine, before, "resolved").await
-}
-
 pub(crate) async fn reset(
     engine: &Engine,
     verb: &Reset,
@@ -204,16 +147,19 @@ pub(crate) async fn reset(
     refuse_running(&entry)?;
     let steps = entry.steps();
     let mut undecided = steps.iter().filter(|step| {
-        let is_named = verb.not_done.contains(&step.name);
-        record::is_open(step) && !is_named
+        let mut named = verb
+            .not_done
+            .iter()
+            .chain(verb.done.iter().map(|(name, _)| name));
+        record::is_open(step) && !named.any(|name| *name == step.name)
     });
     if let Some(step) = undecided.next()
         && !(verb.drop_steps || verb.reconciled)
     {
         return Err(Failure::refused(format!(
             "nothing was changed: it is not known whether the step `{}` happened, and the next call would be refused for \
-             it. If it did not, `--not-done {0}`; if the step has a `reconcile` hook, `--reconciled`; `--drop-steps` \
-             forgets all steps, and each effect happens again",
+             it. If it did not, `--not-done {0}`; if it did, `--done {0}=JSON` with its value; if the step has a `reconcile` \
+             hook, `--reconciled`; `--drop-steps` forgets all steps, and each effect happens again",
             step.name
         )));
     }
@@ -222,6 +168,14 @@ pub(crate) async fn reset(
         (true, true) => ", and all of its steps",
         (true, false) => ", which gets the results of its finished steps",
     };
+    let done: Vec<_> = verb.done.iter().map(|(name, _)| &**name).collect();
+    let done = match &done[..] {
+        [] => String::new(),
+        names => format!(
+            ", and the given values of the steps `{}`, which are not checked",
+            names.join("`, `")
+        ),
+    };
     let not_done = match &verb.not_done[..] {
         [] => String::new(),
         names => format!(", and runs the open steps `{}`", names.join("`, `")),
@@ -229,7 +183,7 @@ pub(crate) async fn reset(
     let change = Change {
         verb: "reset",
         effect: format!(
-            "the next call runs the body{steps}{not_done}, as a first attempt. If the effect has happened, it happens again"
+            "the next call runs the body{steps}{done}{not_done}, as a first attempt. If the effect has happened, it happens again"
         ),
         yes: verb.consent.yes,
         max_attempts,
@@ -237,11 +191,19 @@ pub(crate) async fn reset(
     };
     change.confirm(&entry)?;
     let before = before(&entry);
-    let not_done: Vec<_> = verb.not_done.iter().map(String::as_str).collect();
-    let reset = match &not_done[..] {
+    let not_done = verb
+        .not_done
+        .iter()
+        .map(|name| (&**name, Reconciled::NotLanded));
+    let done = verb
+        .done
+        .iter()
+        .map(|(name, json)| (&**name, Reconciled::Landed(&**json)));
+    let steps: Vec<_> = not_done.chain(done).collect();
+    let reset = match &steps[..] {
         _ if verb.drop_steps => entry.reset_with_steps().await,
         [] => entry.reset().await,
-        steps => entry.reset_without(steps).await,
+        steps => entry.reset_steps(steps).await,
     };
     reset.map_err(refused)?;
     change.report(engine, before, "reset").await

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use idem_runtime::Engine;
-use idem_runtime::admin::Entry;
-use serde_json::Value;
+use idem_runtime::admin::{Entry, SentKey};
+use serde_json::{Value, json};
 
 use crate::arguments::Show;
 use crate::failure::Failure;
@@ -26,7 +26,7 @@ pub(crate) async fn run(
     engine: &Engine,
     verb: &Show,
     max_attempts: u16,
-    output: &Output,
+    (output, has_digest_key): (&Output, bool),
 ) -> Result<ExitCode, Failure> {
     let entry = record::find(engine, &verb.which).await?;
     let answer = answer(&entry, verb.value);
@@ -36,6 +36,13 @@ pub(crate) async fn run(
             Answer::None | Answer::Hidden => {}
             Answer::Value(value) => document["answer"] = value,
             Answer::Unreadable(why) => document["answer_unreadable"] = why.into(),
+        }
+        if !verb.derive.is_empty() {
+            document["derived"] = verb
+                .derive
+                .iter()
+                .map(|label| derived(&entry, label))
+                .collect();
         }
         Output::document(&document)?;
         return Ok(ExitCode::SUCCESS);
@@ -48,12 +55,41 @@ pub(crate) async fn run(
             Answer::Value(value) => field(out, "answer", &value.to_string())?,
             Answer::Unreadable(why) => field(out, "answer", &why)?,
         }
+        for label in &verb.derive {
+            let keys = [
+                (format!("derive_key(\"{label}\")"), entry.derive_key(label)),
+                (format!("step \"{label}\""), entry.step_key(label)),
+            ];
+            for (of, sent) in keys {
+                let text = match sent {
+                    Some(sent) => format!("{of}: {}, in logs {}", sent.key, sent.digest),
+                    None => format!("{of}: not known; use --key, and a step has this name alone"),
+                };
+                field(out, "derived", &text)?;
+            }
+        }
+        if !verb.derive.is_empty() && verb.which.digest.is_some() && !has_digest_key {
+            let note = "only if the service has no `digest_key`: otherwise use --digest-key-file and --key";
+            field(out, "", note)?;
+        }
         match state::advice(&entry, max_attempts) {
             Some(advice) => field(out, "next", advice),
             None => Ok(()),
         }
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The keys that the call sends to other parties.
+fn derived(entry: &Entry, label: &str) -> Value {
+    let keys = |sent: Option<SentKey>| {
+        sent.map(|sent| json!({ "key": sent.key, "digest": sent.digest.to_string() }))
+    };
+    json!({
+        "label": label,
+        "derive_key": keys(entry.derive_key(label)),
+        "step": keys(entry.step_key(label)),
+    })
 }
 
 fn answer(entry: &Entry, show: bool) -> Answer {
@@ -63,14 +99,28 @@ fn answer(entry: &Entry, show: bool) -> Answer {
     if !show {
         return Answer::Hidden;
     }
+    if let Some(response) = stored.response() {
+        let (parts, body) = response.into_parts();
+        let headers = parts
+            .headers
+            .iter()
+            .map(|(name, value)| json!([name.as_str(), String::from_utf8_lossy(value.as_bytes())]));
+        let body = serde_json::from_slice(&body)
+            .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&body)));
+        return Answer::Value(json!({
+            "status": parts.status.as_u16(),
+            "headers": headers.collect::<Vec<_>>(),
+            "body": body,
+        }));
+    }
     match stored.decode::<Value>() {
         Ok(value) => Answer::Value(value),
         Err(_) if stored.is_encrypted() => Answer::Unreadable(
-            "encrypted; --encryption-key-file ID:FILE reads it, with the key that wrote it".to_owned(),
+            "encrypted; --encryption-key-file ID:FILE reads it, with the key that wrote it"
+                .to_owned(),
         ),
         Err(_) => Answer::Unreadable(
-            "no value that can be shown: a response of the HTTP layer, or of a feature that this build has not"
-                .to_owned(),
+            "no value that can be shown: it is of a feature that this build has not".to_owned(),
         ),
     }
 }

@@ -107,8 +107,9 @@ pub(crate) fn advice(entry: &Entry, max_attempts: u16) -> Option<&'static str> {
             if entry.steps().iter().any(is_open) =>
         {
             Some(
-                "find out at the other party whether the step of unknown outcome happened; then `idem reset --not-done STEP` \
-             if it did not and cannot happen any more; if it did, give the whole call its answer: `idem resolve --value …`",
+                "find out at the other party whether the step of unknown outcome happened; then `idem reset --done STEP=JSON` \
+                 with its value if it did, `idem reset --not-done STEP` if it did not and cannot happen any more, or give \
+                 the whole call its answer: `idem resolve --value …`",
             )
         }
         EntryState::Abandoned if has_attempts => None,

@@ -227,7 +227,7 @@ fn describe_act(out: &mut dyn Write, act: &OperatorAct) -> io::Result<()> {
     let (verb, at) = (act.verb, exact(act.at));
     writeln!(out, "    {verb} by {operator} {at}: {}", verb.explanation())?;
     if !act.step.is_empty() {
-        writeln!(out, "    did not happen: {}", printed(&act.step))?;
+        writeln!(out, "    steps: {}", printed(&act.step))?;
     }
     match &*act.reason {
         "" => Ok(()),

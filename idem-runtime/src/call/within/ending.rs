@@ -87,7 +87,8 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
     }
 
     fn emit(&self, kind: EventKind<'_>) {
-        self.engine.core.emit(&self.running.key, kind);
+        let label = self.policy.label.as_ref();
+        (self.engine.core).emit_labelled(&self.running.key, label, kind);
     }
 
     /// Undoes the call's part of the transaction, claim included.
@@ -165,8 +166,15 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
                 let stored = self.store(claim, outcome, schema, record, undo).await;
                 match stored {
                     Ok(()) => {
-                        let late = false;
-                        self.emit(EventKind::Completed { outcome, late });
+                        let cause = match outcome {
+                            OutcomeKind::Unknown => Cause::of(schema).map(Cause::as_str),
+                            _ => None,
+                        };
+                        self.emit(EventKind::Completed {
+                            outcome,
+                            late: false,
+                            cause,
+                        });
                     }
                     // The effect is in the transaction, and is rolled back with it.
                     Err(error) => self.refuse(error),

@@ -11,6 +11,7 @@ use crate::env::clock::deadline;
 use crate::env::observer::{Event, EventKind};
 use crate::lifecycle::lease::{GONE, Lease};
 use crate::lifecycle::renewal::Renewal;
+use crate::record::label::KeyLabel;
 use crate::record::transition::RenewReply;
 
 impl ThreadState {
@@ -82,6 +83,7 @@ impl ThreadState {
             self.observer.observe(&Event {
                 operation: lease.key.operation().as_str(),
                 key: Some(lease.key.digest()),
+                label: lease.policy.label.as_ref().map(KeyLabel::as_str),
                 kind,
             });
         };

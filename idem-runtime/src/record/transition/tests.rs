@@ -406,9 +406,9 @@ fn a_resolution_replaces_what_was_seen_and_nothing_that_is_held() {
             let new = record(&new);
             for seen in near {
                 let changed = (ResolveReply::Changed, None);
-                assert_eq!(resolve(current, &seen, &new), changed);
+                assert_eq!(resolve(current, &seen, None, &new), changed);
             }
-            let (reply, write) = resolve(current, &header, &new);
+            let (reply, write) = resolve(current, &header, None, &new);
             let lease_left = header.lease_left(left);
             if !lease_left.is_zero() {
                 assert_eq!(reply, ResolveReply::Running { lease_left });
@@ -445,7 +445,7 @@ fn a_resolution_replaces_what_was_seen_and_nothing_that_is_held() {
                 left,
             });
             assert_eq!(
-                resolve(current, &header, &new),
+                resolve(current, &header, None, &new),
                 (ResolveReply::Resolved, None)
             );
         }

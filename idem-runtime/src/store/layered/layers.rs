@@ -319,7 +319,8 @@ impl Layers {
     ) -> Result<bool, StoreError> {
         let open = Bytes::copy_from_slice(&opening(closed).encode());
         let (epoch, asked) = (record_of(Arc::clone(prefix)), Instant::now());
-        let opened = self.durable.resolve(&epoch, closed, &open).await? == ResolveReply::Resolved;
+        let opened =
+            self.durable.resolve(&epoch, closed, None, &open).await? == ResolveReply::Resolved;
         if opened {
             let number = closed.fence.get();
             self.epochs.learn(prefix, Epoch::Open(number), asked);

@@ -191,7 +191,7 @@ impl LayeredStore {
     async fn resolve(
         &self,
         key: &RecordKey,
-        seen: &Header,
+        (seen, journal): (&Header, Option<&Journal>),
         record: &Bytes,
     ) -> Result<ResolveReply, StoreError> {
         let (copy_key, prefix) = (self.0.copy_key(key), Arc::from(key.prefix()));
@@ -200,7 +200,7 @@ impl LayeredStore {
         } else {
             None
         };
-        let reply = self.0.durable.resolve(key, seen, record).await;
+        let reply = self.0.durable.resolve(key, seen, journal, record).await;
         if let Some(closed) = closed {
             self.0.reopen(&prefix, closed).await?;
         }
@@ -298,9 +298,10 @@ impl Store for LayeredStore {
         &'a self,
         key: &'a RecordKey,
         seen: &'a Header,
+        journal: Option<&'a Journal>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, ResolveReply> {
-        StoreFuture::pending(self.resolve(key, seen, record))
+        StoreFuture::pending(self.resolve(key, (seen, journal), record))
     }
 
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
@@ -372,6 +373,7 @@ impl Store for LayeredStore {
             observer.observe(&Event {
                 operation: "",
                 key: None,
+                label: None,
                 kind: EventKind::Degraded { reason },
             });
         }

@@ -535,10 +535,12 @@ impl Store for MemoryStore {
         &'a self,
         key: &'a RecordKey,
         seen: &'a Header,
+        journal: Option<&'a Journal>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, ResolveReply> {
-        let decide =
-            |current: Option<Current<'_>>, new: &Record| transition::resolve(current, seen, new);
+        let decide = |current: Option<Current<'_>>, new: &Record| {
+            transition::resolve(current, seen, journal, new)
+        };
         let reply = (self.0).store_record(key, record, ResolveReply::Unreadable, decide);
         self.0.listeners.resolved(key);
         StoreFuture::ready(reply)

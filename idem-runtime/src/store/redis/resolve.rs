@@ -6,13 +6,13 @@ use super::arguments::{decimal, millis};
 use super::core::RedisCore;
 use super::notify::channel;
 use super::reply::unexpected;
-use crate::store::{Header, RecordKey, ResolveReply, StoreError};
+use crate::store::{Header, Journal, RecordKey, ResolveReply, StoreError};
 
 impl RedisCore {
     pub(super) async fn resolve(
         &self,
         key: &RecordKey,
-        seen: &Header,
+        (seen, journal): (&Header, Option<&Journal>),
         record: &Bytes,
     ) -> Result<ResolveReply, StoreError> {
         let new = match Header::decode(record) {
@@ -21,12 +21,10 @@ impl RedisCore {
         };
         let retain = decimal(millis(new.retain));
         let channel = channel(key.prefix());
-        let arguments: [&[u8]; 4] = [
-            &seen.encode(),
-            record,
-            retain.as_bytes(),
-            channel.as_bytes(),
-        ];
+        let seen = seen.encode();
+        let arguments: [&[u8]; 4] = [&seen, record, retain.as_bytes(), channel.as_bytes()];
+        let journal = journal.map(|journal| &journal.as_bytes()[..]);
+        let arguments: Vec<_> = arguments.into_iter().chain(journal).collect();
         let answer = self
             .run(
                 "a resolution",

@@ -256,9 +256,10 @@ impl<B: Backend> Store for SqlStore<B> {
         &'a self,
         key: &'a RecordKey,
         seen: &'a Header,
+        journal: Option<&'a Journal>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, ResolveReply> {
-        StoreFuture::pending(self.0.resolve(key, seen, record))
+        StoreFuture::pending(self.0.resolve(key, (seen, journal), record))
     }
 
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {

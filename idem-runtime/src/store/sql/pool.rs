@@ -314,7 +314,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
                     Err(_) if self.discard_silent(sent) => continue,
                     // It waits for a row, or its connection alone is half-open.
                     Err(_) => {
-                        let mut again = Box::pin(self.run_anew(statement, arguments));
+                        let mut again = Box::pin(self.run_anew(sent, statement, arguments));
                         let first = poll_fn(|cx| match reply.as_mut().poll(cx) {
                             Poll::Ready(reply) => Poll::Ready(ControlFlow::Continue(reply)),
                             Poll::Pending => again.as_mut().poll(cx).map(ControlFlow::Break),
@@ -356,16 +356,30 @@ impl<B: SqlDriver> ConnectionPool<B> {
         }
     }
 
-    /// Sends a statement again after a while, on a new connection. Does not return without an answer.
-    async fn run_anew(&self, statement: &Statement, arguments: &[Argument<'_>]) -> StatementReply {
+    /// Sends a statement again after a while, on a connection that has replied since it was `sent`, or on a new one.
+    /// Does not return without an answer.
+    ///
+    /// A busy server may not start a session in time, so that a connection which replies is better than a new one.
+    async fn run_anew(
+        &self,
+        sent: Instant,
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+    ) -> StatementReply {
         sleep(self.response_timeout / 4).await;
         let turn = (self.permits).take(Priority::Other, self.response_timeout, || None);
-        if let Ok(Turn::Permit(_permit, _)) = turn.await
-            && let Ok(mut conn) = self.connect().await
-            && let Ok(answer) = self.run_on(&mut conn, statement, arguments).await
-        {
-            self.keep(conn);
-            return answer;
+        if let Ok(Turn::Permit(_permit, _)) = turn.await {
+            let replies = (self.idle().connections).pop_if(|(_, replied)| *replied > sent);
+            let conn = match replies {
+                Some((conn, _)) => Ok(conn),
+                None => self.connect().await,
+            };
+            if let Ok(mut conn) = conn
+                && let Ok(answer) = self.run_on(&mut conn, statement, arguments).await
+            {
+                self.keep(conn);
+                return answer;
+            }
         }
         pending().await
     }

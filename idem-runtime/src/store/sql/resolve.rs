@@ -8,14 +8,14 @@ use super::priority::Priority;
 use super::state::SqlStoreState;
 use crate::identity::operation::RecordKey;
 use crate::record::transition;
-use crate::record::{Header, Record};
+use crate::record::{Header, Journal, Record};
 use crate::store::{Current, ResolveReply, StoreError};
 
 impl<B: SqlDriver> SqlStoreState<B> {
     pub(super) async fn resolve(
         &self,
         key: &RecordKey,
-        seen: &Header,
+        (seen, journal): (&Header, Option<&Journal>),
         record: &Bytes,
     ) -> Result<ResolveReply, StoreError> {
         let new = match Record::decode(record.clone()) {
@@ -23,7 +23,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
             Err(error) => return Ok(ResolveReply::Unreadable(error)),
         };
         let decide = |current: Option<Current<'_>>, _| {
-            let (reply, write) = transition::resolve(current, seen, &new);
+            let (reply, write) = transition::resolve(current, seen, journal, &new);
             (reply, write.map(RecordWrite::ending))
         };
         let access = RecordAccess::new(&self.pool, ("a resolution", Priority::Ending), key);

@@ -155,7 +155,10 @@ impl Case {
                 let mut new = claim();
                 new.owner = Owner::random();
                 let new = finished(&new, OutcomeKind::Value, b"resolved");
-                let reply = store.resolve(key, &seen(&self.record), &new).await.unwrap();
+                let reply = store
+                    .resolve(key, &seen(&self.record), None, &new)
+                    .await
+                    .unwrap();
                 assert_eq!(reply, ResolveReply::Resolved, "{context}");
             }
         }

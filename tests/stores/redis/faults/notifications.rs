@@ -116,7 +116,7 @@ async fn each_end_is_notified(store: &RedisStore, listener: &mut Listener, often
     reset.owner = owner(9);
     let reset = Bytes::copy_from_slice(&reset.encode());
     for expected in [often, 0] {
-        let resolved = store.resolve(&key(), &seen, &reset).await.unwrap();
+        let resolved = store.resolve(&key(), &seen, None, &reset).await.unwrap();
         assert_eq!(resolved, ResolveReply::Resolved);
         assert_eq!(listener.told(), expected, "a resolution, and once more");
     }

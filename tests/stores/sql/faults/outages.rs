@@ -1,5 +1,6 @@
 //! A server that is absent, or is lost in the middle of a call.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use idem_runtime::store::sql::MySqlStore;
@@ -19,6 +20,7 @@ on_each_database!(;
     a_server_that_stands_still_costs_a_deadline,
     a_black_hole_costs_a_deadline,
     connections_that_a_firewall_forgot_refuse_no_call,
+    a_silent_connection_among_others_refuses_no_call,
     lost_replies_cost_nothing,
 );
 
@@ -291,4 +293,37 @@ async fn lost_replies_cost_nothing<B: Server>() {
         assert_eq!(fixture.effects(&key), 1);
     }
     assert_eq!(proxy.stats().dropped_replies, 20);
+}
+
+/// Finds a statement that waits for its whole time on a connection that alone is half-open.
+async fn a_silent_connection_among_others_refuses_no_call<B: Server>() {
+    let server = B::serve(&[]);
+    let proxy = Arc::new(TcpProxy::start(server.addr()));
+    // One statement may take as long as a call may.
+    let deadline = Duration::from_secs(4);
+    let url = server.url_at(proxy.addr());
+    let store = open_hasty::<B>(&url, deadline, |store| store).await;
+    let fixture = Fixture::with(&store, |engine| {
+        engine.claim_deadline(deadline).complete_deadline(deadline)
+    });
+    // A connection that falls silent before its first reply costs the whole time.
+    warm(&fixture).await;
+    let silenced = {
+        let (fixture, proxy) = (fixture.clone(), Arc::clone(&proxy));
+        tokio::spawn(async move {
+            let forgets = async |_| {
+                proxy.forget_next();
+                Ok(())
+            };
+            fixture.pay_by("a", forgets).await.unwrap();
+        })
+    };
+    let is_silent = Arc::clone(&proxy);
+    let seen = move || is_silent.wait_until(|seen| seen.swallowed_bytes > 0);
+    tokio::task::spawn_blocking(seen).await.unwrap();
+    // Another connection replies.
+    fixture.pay("b").await.unwrap();
+    silenced.await.unwrap();
+    let unsaved = fixture.events.count("unsaved");
+    assert_eq!(unsaved, 0, "{:?}", fixture.events.all());
 }

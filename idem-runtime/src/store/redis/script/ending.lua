@@ -32,17 +32,14 @@ local function layout_of(journal)
   return at == #journal + 1 and '4' or '3'
 end
 
--- Replaces the record that was seen with `record`; keeps the higher fence and the known fingerprint, and of a record
--- without an answer the longer journal: see `settled` in transition.rs.
+-- Replaces the record that was seen with `record`; keeps the higher fence and the known fingerprint, and for an unknown
+-- outcome the longer journal: see `settled` in transition.rs.
 local function settle(seen, record, attempts, types, life)
   local layout, state = sub(record, 1, 1), sub(record, 2, 2)
   if string.find('DET', state, 1, true) == nil and (layout ~= '2' or seen.journal and state == 'U') then
     local has, own = journal(seen), layout ~= '2' and sub(record, HEADER + 1) or ''
     local later = seen.state == 'R' and seen.owner ~= sub(record, 3, 18)
-    -- A reset with attempts alone drops the steps. A record without a claim has no owner that appends.
-    local claimed = seen.state == 'P' or seen.state == 'W' or seen.state == 'Q'
-    local brings = state == 'R' and (layout == '4' or not claimed)
-    if not brings and (#has >= #own or later) then own = has end
+    if state ~= 'R' and (#has >= #own or later) then own = has end
     record = layout_of(own) .. sub(record, 2, HEADER) .. own
   end
   begin(seen.life)

@@ -1,0 +1,198 @@
+//! Answers by hand, and the keys by which the effect is found at the other party.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::header::LOCATION;
+use axum::http::{Request, StatusCode};
+use axum::routing::post;
+use idem_runtime::http::{IdempotencyLayer, Reply};
+use idem_runtime::observe::{Event, EventKind};
+use idem_runtime::{Engine, Error, Observer, step};
+use serde_json::json;
+use tower::ServiceExt as _;
+
+use crate::filled::{PREFIX, PayError, Receipt, Site, receipt};
+
+/// An unknown record of the operation.
+async fn unknown(site: &Site, operation: &'static str, key: &str) {
+    let call = site.engine.operation(operation).key(key);
+    let end = call.run(|_| async { Err::<Receipt, _>(PayError::NoReply) });
+    assert_eq!(end.await, Err(PayError::NoReply));
+}
+
+/// Finds an answer that no caller could read, and one that is refused though it is right.
+pub(crate) async fn unlike_stored_ones(site: &Site) {
+    const NEW: &str = "payments.new";
+    unknown(site, NEW, "o-1").await;
+    let of = [NEW, "--yes", "--key", r#""o-1""#];
+    let resolve = |value: &[&str]| site.idem(&[&["resolve"], &of[..], value].concat());
+    let value = json!({ "number": "r-1", "cents": 1 }).to_string();
+    let given = ["--value", &*value];
+    resolve(&given).refused(1, "no answer of this operation");
+    let none = resolve(&["--sample"]).done();
+    assert!(none.contains("no stored answer"), "{none}");
+    // What an operator has given is no example.
+    unknown(site, NEW, "by hand").await;
+    let by_hand = [
+        "--yes",
+        "--key",
+        r#""by hand""#,
+        "--value",
+        "7",
+        "--unchecked",
+    ];
+    site.idem(&[&["resolve", NEW], &by_hand[..]].concat())
+        .done();
+    resolve(&given).refused(1, "no answer of this operation");
+    let call = site.engine.operation(NEW).key("o-2");
+    let paid = call.run(|_| async { Ok::<_, PayError>(receipt("secret")) });
+    paid.await.unwrap();
+    let form = r#"{"cents": number, "number": text}"#;
+    for (value, difference) in [
+        (r#"{"oops":1}"#, "`cents` is missing"),
+        (r#"{"cents":"1","number":"r"}"#, "`cents` is of type text"),
+        (r#"{"cents":1,"number":"r","at":1}"#, "have no `at`"),
+        ("7", "it is of type number"),
+    ] {
+        let ran = resolve(&["--value", value]);
+        assert!(
+            ran.err.contains(form) && !ran.err.contains("secret"),
+            "{ran:?}"
+        );
+        ran.refused(1, difference);
+    }
+    resolve(&["--status", "201", given[0], given[1]]).refused(1, "have no status");
+    let sample = resolve(&["--sample"]).done();
+    assert!(
+        sample.contains(form) && !sample.contains("secret"),
+        "{sample}"
+    );
+    // An error has none to be compared with.
+    resolve(&["--error", r#""Down""#]).refused(1, "no answer of this operation");
+    let text = resolve(&given).done();
+    assert!(text.contains("the form of a stored answer"), "{text}");
+}
+
+/// Finds a status, a header or a body that does not reach the client.
+pub(crate) async fn responses(site: &Site) {
+    const CREATE: &str = "orders.create";
+    let create = async |key: &str, end: Result<Reply<Receipt>, PayError>| {
+        let call = site.engine.operation(CREATE).key(key);
+        call.run(|_| async { end }).await
+    };
+    let created = create("o-1", Ok(Reply::created(receipt("r-1")))).await;
+    assert_eq!(created.unwrap().status(), StatusCode::CREATED);
+    create("o-7", Err(PayError::NoReply)).await.unwrap_err();
+    let of = ["resolve", CREATE, "--yes", "--key", r#""o-7""#, "--value"];
+    let value = json!({ "number": "r-7", "cents": 7 }).to_string();
+    let plain = [&of[..], &[&value]].concat();
+    site.idem(&plain).refused(1, "such as 201: give --status");
+    let reply = ["--status", "201", "--header", "location: /orders/7"];
+    site.idem(&[&plain[..], &reply].concat()).done();
+    let replayed = create("o-7", Err(PayError::Down)).await.unwrap();
+    assert_eq!(replayed.status(), StatusCode::CREATED);
+    assert_eq!(replayed.headers()[LOCATION], "/orders/7");
+    assert_eq!(replayed.value().number, "r-7");
+
+    let layer = IdempotencyLayer::public(site.engine.clone(), "shop.api");
+    let handler = |body: String| async move {
+        match &*body {
+            "" => (StatusCode::GATEWAY_TIMEOUT, String::new()),
+            body => (StatusCode::CREATED, body.to_owned()),
+        }
+    };
+    let shop = Router::new()
+        .route("/pay", post(handler))
+        .layer(layer.clone());
+    let pay = async |key: &str, body: &'static str| {
+        let request = Request::post("/pay").header("idempotency-key", format!("{key:?}"));
+        let response = shop
+            .clone()
+            .oneshot(request.body(Body::from(body)).unwrap());
+        let (parts, body) = response.await.unwrap().into_parts();
+        let body = to_bytes(body, 1_000).await.unwrap();
+        (parts.status.as_u16(), parts.headers, body)
+    };
+    assert_eq!(pay("o-1", r#"{"id":1}"#).await.0, 201);
+    assert_eq!(pay("o-7", "").await.0, 504);
+    let entry = layer.entry(None, "o-7").await.unwrap().unwrap();
+    let digest = entry.key().to_string();
+    let of = ["shop.api", "--digest", &*digest];
+    let resolve = |further: &[&str]| site.idem(&[&["resolve", "--yes"], &of[..], further].concat());
+    resolve(&["--value", r#"{"id":7}"#]).refused(2, "give --status");
+    let created = [
+        "--status",
+        "201",
+        "--header",
+        "location: /payments/7",
+        "--value",
+    ];
+    resolve(&[&created[..], &[r#"{"oops":7}"#]].concat()).refused(1, "`id` is missing");
+    resolve(&[&created[..], &["7", "--header", "location"]].concat()).refused(2, "a colon");
+    resolve(&[&created[..], &[r#"{"id":7}"#]].concat()).done();
+    let (status, headers, body) = pay("o-7", "").await;
+    assert_eq!(
+        (status, &headers[LOCATION], &body[..]),
+        (201, &"/payments/7".parse().unwrap(), &br#"{"id":7}"#[..])
+    );
+    assert_eq!(headers["content-type"], "application/json");
+    assert_eq!(headers["idempotent-replayed"], "true");
+    let shown = site.idem(&[&["show", "--json", "--value"], &of[..]].concat());
+    let answer = shown.json()["answer"].take();
+    assert_eq!(
+        (&answer["status"], &answer["body"]),
+        (&json!(201), &json!({ "id": 7 }))
+    );
+}
+
+/// What a body derived, and what the events showed of it.
+#[derive(Clone, Debug, Default)]
+struct Sent(Arc<Mutex<Vec<[String; 3]>>>);
+
+impl Observer for Sent {
+    fn observe(&self, event: &Event<'_>) {
+        if let EventKind::KeyDerived { derived } = &event.kind {
+            let key = event.key.unwrap().to_string();
+            let seen = [
+                derived.label().to_owned(),
+                derived.digest().to_string(),
+                key,
+            ];
+            self.0.lock().unwrap().push(seen);
+        }
+    }
+}
+
+/// Finds a key that is not the one that was sent, and an event that has the key itself.
+pub(crate) async fn derived_keys(site: &Site) {
+    const PAY: &str = "payments.derived";
+    let sent = Sent::default();
+    let engine = Engine::builder(Arc::clone(&site.store))
+        .prefix(PREFIX)
+        .observer(sent.clone())
+        .build()
+        .unwrap();
+    let keys = engine.operation(PAY).key("o-1").run(|cx| async move {
+        let key = cx.derive_key("charge");
+        let of_step = step("charge", async |it| Ok::<_, Error>(it.key())).await?;
+        Ok::<_, Error>([key, of_step])
+    });
+    let keys = keys.await.unwrap();
+    let show = ["show", PAY, "--key", r#""o-1""#, "--derive", "charge"];
+    let text = site.idem(&show).done();
+    let derived = site.idem(&[&show[..], &["--json"]].concat()).json()["derived"].take();
+    let seen = sent.0.lock().unwrap().clone();
+    for (key, (of, seen)) in keys.iter().zip(["derive_key", "step"].iter().zip(&seen)) {
+        assert!(text.contains(key), "{text}");
+        assert_eq!(derived[0][of]["key"], **key);
+        assert_eq!(derived[0][of]["digest"], seen[1]);
+        assert_eq!(seen[0], "charge");
+        assert_ne!(seen[1], *key);
+    }
+    assert_eq!(seen.len(), 2);
+    // Without a digest key, the digest of a log is enough.
+    let by_digest = ["show", PAY, "--digest", &seen[0][2], "--derive", "charge"];
+    assert!(site.idem(&by_digest).done().contains(&keys[0]));
+}
