@@ -80,7 +80,7 @@ impl From<sqlx::Error> for OrderError {
     }
 }
 
-#[idempotent(op = "orders.create", key = new.number, ttl = "24h", tx = tx)]
+#[idempotent(op = "orders.create", key = new.number, ttl = forever, tx = tx)]
 async fn create(tx: &mut PgTransaction<'_>, new: NewOrder) -> Result<Order, OrderError> {
     println!("    (the body runs)");
     sqlx::query("INSERT INTO idem_example.orders (number, article) VALUES ($1, $2)")

@@ -126,6 +126,8 @@ pub fn progress(what: &'static str, steps: u64) -> ProgressBar {
 pub struct Books {
     table: Table,
     wrong: u32,
+    /// Printed below the table.
+    remark: &'static str,
 }
 
 impl Books {
@@ -140,13 +142,25 @@ impl Books {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
-        Self { table, wrong: 0 }
+        Self {
+            table,
+            wrong: 0,
+            remark: "",
+        }
     }
 
     /// A figure that is as it is: a time, a rate, a number of retries.
     pub fn note(&mut self, what: &str, value: impl Display) -> &mut Self {
         self.table
             .add_row([what.to_owned(), value.to_string(), String::new()]);
+        self
+    }
+
+    /// What the figures of an unprotected run show, and what they do not.
+    pub fn remark_if(&mut self, unprotected: bool, remark: &'static str) -> &mut Self {
+        if unprotected {
+            self.remark = remark;
+        }
         self
     }
 
@@ -175,6 +189,9 @@ impl Books {
             ExitCode::SUCCESS
         } else {
             println!("THE BOOKS DO NOT BALANCE: {} figures are wrong", self.wrong);
+            if !self.remark.is_empty() {
+                println!("{}", self.remark);
+            }
             ExitCode::FAILURE
         }
     }

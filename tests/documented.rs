@@ -99,6 +99,79 @@ fn every_promise_is_held_by_tests_that_are_there() {
     }
 }
 
+/// The promises of a text by number and title: `1. **One at a time.`
+fn promises(text: &str) -> Vec<&str> {
+    let is_promise = |line: &&str| {
+        let number = line.split_once(". **").map(|(number, _)| number);
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    let lines = text.lines().filter(is_promise);
+    lines
+        .map(|line| line.rsplit_once("**").expect("a title").0)
+        .collect()
+}
+
+#[test]
+fn promises_have_the_same_numbers_everywhere() {
+    let (readme, guarantee) = (
+        read("README.md"),
+        read("idem-runtime/src/docs/guide/guarantee.md"),
+    );
+    let of_guide = promises(&guarantee);
+    assert_eq!(promises(&readme), of_guide);
+    // `idem why` names them by number; `every_promise_is_held_by_tests_that_are_there` has those of the table.
+    let named = ["record/attempt.rs", "bin/idem/why.rs"]
+        .map(|file| read(&format!("idem-runtime/src/{file}")))
+        .concat();
+    let numbers = named.split("(promise").skip(1).flat_map(|rest| {
+        let inside = rest.split(')').next().expect("before the first one");
+        let words = inside.split(|c: char| !c.is_ascii_digit());
+        words.filter_map(|word| word.parse::<usize>().ok())
+    });
+    let numbers: Vec<_> = numbers.collect();
+    assert!(numbers.len() >= 8, "{numbers:?}");
+    for number in numbers {
+        assert!((1..=of_guide.len()).contains(&number), "promise {number}");
+    }
+}
+
+#[test]
+fn every_argument_of_the_attribute_is_in_the_guide() {
+    let source = read("idem-macros/src/args.rs");
+    let (_, names) = source.split_once("const NAMES").expect("the list");
+    let (names, _) = names.split_once("];").expect("its end");
+    let mut wanted: Vec<_> = names.split('"').skip(1).step_by(2).collect();
+    assert!(wanted.len() >= 25, "{wanted:?}");
+    let rows = rows(
+        "idem-runtime/src/docs/guide/arguments.md",
+        "| argument | values",
+    );
+    let listed = rows.iter().flat_map(|row| {
+        let quoted = row[0].split('`').skip(1).step_by(2);
+        quoted.map(|name| name.split('(').next().expect("a first part").to_owned())
+    });
+    let mut listed: Vec<_> = listed.filter(|name| !name.starts_with('#')).collect();
+    wanted.sort_unstable();
+    listed.sort_unstable();
+    assert_eq!(listed, wanted);
+}
+
+#[test]
+fn errors_about_another_sqlx_name_ours() {
+    let manifest = read("Cargo.toml");
+    let (_, version) = manifest
+        .split_once("\nsqlx = { version = \"")
+        .expect("the dependency");
+    let (version, _) = version.split_once('"').expect("its version");
+    for file in ["source.rs", "transaction.rs"] {
+        let text = read(&format!("idem-runtime/src/store/sql/{file}"));
+        let (_, message) = text.split_once("on_unimplemented(").expect("a message");
+        let (message, _) = message.split_once(")]").expect("its end");
+        let named = format!("sqlx {version}");
+        assert!(message.contains(&named), "{file} does not name {named}");
+    }
+}
+
 #[test]
 fn a_row_is_read_as_it_is_written() {
     let cell = "`http/a.rs::one`, and `idem-runtime/src/b.rs::two`, not `three`";

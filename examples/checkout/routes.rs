@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use idem_runtime::OnRunning;
-use idem_runtime::http::{IdempotencyLayer, KeyRules, KeyVerdict, StatusPolicy};
+use idem_runtime::http::{IdempotencyLayer, KeyVerdict, StatusPolicy};
 
 use super::caller::Caller;
 use super::session::with_session;
@@ -60,7 +60,6 @@ fn pages(shop: &Shop) -> Router<Shop> {
 /// Routes for programs: a request that changes something needs an `Idempotency-Key`.
 fn api(shop: &Shop) -> Router<Shop> {
     let orders = IdempotencyLayer::scoped(shop.engine.clone(), "shop.api", Caller::of)
-        .keys(KeyRules::default().bare(true))
         // The provider and the books recognize a repeat, so a failed request may run again.
         .status_policy(
             StatusPolicy::careful().on(StatusCode::SERVICE_UNAVAILABLE, KeyVerdict::Release),
@@ -72,7 +71,6 @@ fn api(shop: &Shop) -> Router<Shop> {
         .max_body_bytes(MOST_BYTES)
         .documented_at(DOCUMENTED_AT);
     let charges = IdempotencyLayer::scoped(shop.engine.clone(), "charges.create", Caller::of)
-        .keys(KeyRules::default().bare(true))
         .status_policy(
             StatusPolicy::stripe().on(StatusCode::SERVICE_UNAVAILABLE, KeyVerdict::Release),
         )

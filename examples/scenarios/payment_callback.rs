@@ -5,7 +5,8 @@
 //! then. What was not answered with SUCCESS is sent again later, and in the end everything once more.
 //!
 //! The database guards the rows: the state changes by compare-and-set, and a payment has one row. What idem adds is
-//! the answer: `--unprotected` answers repeats with FAIL, so that the provider never stops, and exits with 1.
+//! the answer. `--unprotected` loses no money for that reason: it answers repeats with FAIL, so that the provider never
+//! stops, and exits with 1.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -214,6 +215,10 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         .note("notifications", notifications)
         .note("  sent until SUCCESS", sent)
         .note("  bodies run", bodies)
-        .note("  answered with FAIL: too early", too_early);
+        .note("  answered with FAIL: too early", too_early)
+        .remark_if(
+            args.options.unprotected,
+            "The rows are right by compare-and-set and a primary key. The answers are not: the provider is told FAIL, and never stops.",
+        );
     Ok(books.close())
 }

@@ -1,16 +1,17 @@
 //! How to do what takes more than one item of this crate.
 //!
-//! Begin with [`start`], a service from an empty folder, then [`scenarios`], [`guarantee`], [`arguments`] and [`errors`];
-//! then the page of your store.
+//! Begin with [`start`], a service from an empty folder, or with [`existing`], then [`scenarios`], [`guarantee`],
+//! [`arguments`] and [`errors`]; then the page of your store.
 
 /// Pages whose examples are compiled where all features are there that they use: none hides a line for that.
 ///
-/// The definitions of the pictures as data come first, so that they win over those of the page, which name files: rustdoc
-/// copies no files.
+/// The definitions of links and of pictures for rustdoc come first, so that they win over those of the page, which name
+/// files of the repository and pages of docs.rs.
 macro_rules! pages {
     ($($name:ident $file:literal $($pictures:literal)?)+) => {
         $(
-            $(#[cfg_attr(doc, doc = include_str!($pictures))])?
+            #[cfg_attr(all(doc, not(doctest)), doc = include_str!("docs/links.txt"))]
+            $(#[cfg_attr(all(doc, not(doctest)), doc = include_str!($pictures))])?
             #[cfg_attr(
                 any(
                     not(doctest),
@@ -35,14 +36,20 @@ macro_rules! pages {
 
 pages! {
     arguments "docs/guide/arguments.md"
+    changes "docs/guide/changes.md"
+    compare "docs/guide/compare.md"
+    compensation "docs/guide/compensation.md"
     consumers "docs/guide/consumers.md"
     errors "docs/guide/errors.md"
+    existing "docs/guide/existing.md"
+    features "docs/guide/features.md"
     guarantee "docs/guide/guarantee.md" "docs/diagrams/links.md"
     http "docs/guide/http.md"
     layered "docs/guide/layered.md"
     notes "docs/guide/notes.md"
     observing "docs/guide/observing.md"
     operating "docs/guide/operating.md"
+    operator "docs/operator.md"
     redis "docs/guide/redis.md"
     scenarios "docs/guide/scenarios.md"
     sql "docs/guide/sql.md"
@@ -53,6 +60,3 @@ pages! {
     tokens "docs/guide/tokens.md"
     transactions "docs/guide/transactions.md"
 }
-
-#[doc = include_str!("docs/operator.md")]
-pub mod operator {}

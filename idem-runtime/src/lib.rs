@@ -1,3 +1,19 @@
+// Definitions of links for rustdoc come first: they win over those of the texts that follow, which are for GitHub.
+// Without a feature, links to its items are broken.
+#![cfg_attr(all(doc, not(doctest)), doc = include_str!("docs/links.txt"))]
+#![cfg_attr(
+    not(all(
+        feature = "consumer",
+        feature = "http",
+        feature = "kafka",
+        feature = "macros",
+        feature = "nats",
+        feature = "rabbitmq",
+        feature = "redis-streams",
+        feature = "sqlite"
+    )),
+    allow(rustdoc::broken_intra_doc_links)
+)]
 // Its examples are compiled where all features are there that they use: none of them hides a line for that.
 #![cfg_attr(
     any(
@@ -211,5 +227,6 @@ pub mod token {
 #[cfg(feature = "macros")]
 pub use idem_macros::Classify;
 #[cfg(feature = "macros")]
-#[doc = include_str!("docs/idempotent.md")]
+#[cfg_attr(all(doc, not(doctest)), doc = include_str!("docs/links.txt"))]
+#[cfg_attr(any(not(doctest), feature = "sqlite"), doc = include_str!("docs/idempotent.md"))]
 pub use idem_macros::idempotent;

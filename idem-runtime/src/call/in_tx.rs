@@ -33,7 +33,10 @@ use crate::store::sql::SqlTransaction;
 /// rolls back by itself after some errors, such as a commit that fails, and sqlx does not notice. A transaction of sqlx
 /// within another looks the same: use the outer one, and `SAVEPOINT`.
 ///
-/// So the caller **commits whatever this returns**, except after
+/// On a pool connection without a transaction idem begins one for the call, and commits it or rolls it back by these
+/// rules, so that the caller has nothing to end.
+///
+/// A caller with a transaction of its own **commits whatever this returns**, except after
 /// [`ErrorKind::TransactionAborted`](crate::ErrorKind::TransactionAborted), after which it drops the transaction.
 /// Attempts that are not committed are not counted: `max_attempts` does not apply, nor do leases and their settings.
 ///

@@ -51,7 +51,7 @@ impl fmt::Debug for IdempotencyKey {
 /// 2.1](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07#section-2.1)): one header,
 /// whose value is a String of [RFC 8941, section 3.3.3](https://www.rfc-editor.org/rfc/rfc8941#section-3.3.3):
 /// printable ASCII in quotation marks, of 1 to 255 characters. Parameters after it are ignored, as RFC 8941 requires
-/// for undefined ones.
+/// for undefined ones. Beyond the draft, a key without quotation marks is accepted: [`bare`](Self::bare).
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue};
@@ -65,10 +65,10 @@ impl fmt::Debug for IdempotencyKey {
 /// let key = read(KeyRules::default(), &headers).unwrap().unwrap();
 /// assert_eq!(key.as_str(), "8e03978e");
 ///
-/// // As most clients send it, and as this API takes it only when it is told to.
+/// // As most clients send it: the same key. The draft requires the quotation marks.
 /// headers.insert(IDEMPOTENCY_KEY, HeaderValue::from_static("8e03978e"));
-/// assert_eq!(read(KeyRules::default(), &headers), Err(KeyRefusal::NotAString));
-/// assert_eq!(read(KeyRules::default().bare(true), &headers), Ok(Some(key)));
+/// assert_eq!(read(KeyRules::default(), &headers), Ok(Some(key)));
+/// assert_eq!(read(KeyRules::default().bare(false), &headers), Err(KeyRefusal::NotAString));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct KeyRules {
@@ -80,7 +80,7 @@ pub struct KeyRules {
 impl Default for KeyRules {
     fn default() -> Self {
         Self {
-            bare: false,
+            bare: true,
             max_chars: 255,
             accept: None,
         }
@@ -88,10 +88,11 @@ impl Default for KeyRules {
 }
 
 impl KeyRules {
-    /// Sets whether a key without quotation marks is accepted; default no.
+    /// Sets whether a key without quotation marks is accepted; default yes. `false` is the draft's rule.
     ///
     /// Most clients and SDKs send it so: visible ASCII other than `"`, `\`, `,` and `;`. With and without the marks it
-    /// is the same key.
+    /// is the same key, and no other text is: a value that a proxy joined from two headers, or a part of a quoted key,
+    /// is refused.
     #[must_use]
     pub fn bare(mut self, bare: bool) -> Self {
         self.bare = bare;
@@ -185,7 +186,8 @@ pub enum KeyRefusal {
     Missing,
     /// The header occurs more than once.
     Repeated,
-    /// It is not one String of RFC 8941: not in quotation marks, a list, or with characters that no header may carry.
+    /// It is not one String of RFC 8941: a list, with characters that no header may carry, or without quotation marks
+    /// where [`KeyRules::bare`] does not accept that.
     NotAString,
     /// It is empty.
     Empty,
@@ -207,7 +209,7 @@ impl fmt::Display for KeyRefusal {
             ),
             Self::Repeated => f.write_str("the Idempotency-Key header came more than once: send one"),
             Self::NotAString => f.write_str(
-                "the Idempotency-Key header is not one string of printable ASCII characters in quotation marks, such as \
+                "the Idempotency-Key header is not one string of printable ASCII characters, best in quotation marks, such as \
                  \"8e03978e-40d5-43dd-bc93-6894a57f9324\" (RFC 8941, section 3.3.3)",
             ),
             Self::Empty => f.write_str("the Idempotency-Key header is empty"),
@@ -246,9 +248,16 @@ mod tests {
                 Ok(BareItem::String(text)) => Some(String::from(text)),
                 _ => None,
             };
-            let key = read(KeyRules::default(), line.as_bytes()).ok().flatten();
+            let key = |bare| {
+                let key = read(KeyRules::default().bare(bare), line.as_bytes()).ok().flatten();
+                key.map(|key| key.0)
+            };
             let parsed = parsed.filter(|text| !text.trim().is_empty());
-            prop_assert_eq!(key.map(|key| key.0), parsed);
+            prop_assert_eq!(key(false), parsed.clone());
+            // Without quotation marks the key is the text itself, or none.
+            let text = line.trim();
+            let is_bare = !text.is_empty() && text.bytes().all(is_bare);
+            prop_assert_eq!(key(true), parsed.or(is_bare.then(|| text.to_owned())));
         }
     }
 }

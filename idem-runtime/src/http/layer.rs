@@ -216,7 +216,7 @@ impl IdempotencyLayer {
         self.set(|it| it.required = false)
     }
 
-    /// The rules for keys; default the draft's: one string in quotation marks, of 1 to 255 characters.
+    /// The rules for keys; default: one string of 1 to 255 characters, in quotation marks or without.
     pub fn keys(self, keys: KeyRules) -> Self {
         self.set(|it| it.keys = keys)
     }

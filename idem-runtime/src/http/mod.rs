@@ -1,3 +1,4 @@
+#![cfg_attr(all(doc, not(doctest)), doc = include_str!("../docs/links.txt"))]
 //! HTTP: the `Idempotency-Key` header.
 //!
 //! After [draft-ietf-httpapi-idempotency-key-header-07][draft]: a client names a request by a key of its own, and sends

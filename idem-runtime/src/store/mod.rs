@@ -93,8 +93,8 @@ pub use crate::record::{
 /// The state machine is that of [`claim`], [`complete`], [`release`], [`renew`] and [`resolve`], the functions of this
 /// module. A store that can hold a lock around them calls them. A store with compare-and-set calls them and starts
 /// again if another write came first. A store whose server decides implements the same transitions there.
-/// In the repository `examples/custom_store.rs` is a store of the first kind, and `examples/zookeeper_store` one of the
-/// second.
+/// In the repository `examples/quickstart/custom_store.rs` is a store of the first kind, and `examples/zookeeper_store`
+/// one of the second.
 ///
 /// # The contract
 ///

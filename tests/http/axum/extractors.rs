@@ -61,7 +61,7 @@ async fn a_missing_key_is_refused_unless_it_is_optional() {
 #[tokio::test]
 async fn a_bad_key_is_no_missing_key() {
     for path in ["/required", "/optional"] {
-        ask(routes(), path, Some("k-1"))
+        ask(routes(), path, Some("k-1, k-2"))
             .await
             .assert_problem(400, "key-invalid");
     }
@@ -69,13 +69,12 @@ async fn a_bad_key_is_no_missing_key() {
 
 #[tokio::test]
 async fn the_rules_come_from_an_extension() {
-    let routes = routes().layer(Extension(KeyRules::default().bare(true).max_chars(4)));
-    assert_eq!(
-        ask(routes.clone(), "/required", Some("k-1")).await.body,
-        "k-1"
-    );
-    let long = ask(routes, "/optional", Some("k-123")).await;
-    long.assert_problem(400, "key-invalid");
+    assert_eq!(ask(routes(), "/required", Some("k-1")).await.body, "k-1");
+    let routes = routes().layer(Extension(KeyRules::default().bare(false).max_chars(4)));
+    for key in ["k-1", "\"k-123\""] {
+        let refused = ask(routes.clone(), "/optional", Some(key)).await;
+        refused.assert_problem(400, "key-invalid");
+    }
 }
 
 #[tokio::test]
@@ -90,9 +89,13 @@ async fn a_handler_may_add_to_the_problem() {
 #[tokio::test]
 async fn the_key_of_the_layer_counts() {
     let layer = IdempotencyLayer::public(Engine::new(MemoryStore::new()), "shop.api");
-    let layer = layer.keys(KeyRules::default().bare(true));
-    let reply = ask(routes().layer(layer), "/required", Some("bare")).await;
-    assert_eq!(reply.body, "bare");
+    let layer = layer.keys(KeyRules::default().max_chars(2));
+    let refused = ask(routes().layer(layer), "/required", Some("k-1")).await;
+    refused.assert_problem(400, "key-invalid");
+    let rules = Extension(KeyRules::default().max_chars(2));
+    let layer = IdempotencyLayer::public(Engine::new(MemoryStore::new()), "shop.api");
+    let reply = ask(routes().layer(rules).layer(layer), "/required", Some("k-1")).await;
+    assert_eq!(reply.body, "k-1");
 }
 
 #[tokio::test]

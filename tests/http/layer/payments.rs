@@ -10,7 +10,7 @@ use axum::routing::post;
 use http::StatusCode;
 use idem_harness::{PaymentSdk, TcpProxy};
 use idem_runtime::OnRunning;
-use idem_runtime::http::{IdempotencyLayer, KeyRules, StatusPolicy};
+use idem_runtime::http::{IdempotencyLayer, StatusPolicy};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
@@ -53,7 +53,6 @@ impl Provider {
             Some(credential.to_str().ok()?.to_owned())
         });
         let layer = layer
-            .keys(KeyRules::default().bare(true))
             .status_policy(StatusPolicy::stripe())
             .on_running(OnRunning::Wait(PATIENCE));
         let (book, hold) = (Arc::clone(&charges), Arc::clone(&go_on));

@@ -36,7 +36,7 @@ async fn a_request_without_a_key_is_refused_unless_keys_are_optional() {
     assert_eq!(send(&lenient, bare()).await.body, "2");
     assert_eq!(fixture.events.all(), [""; 0], "the store was not asked");
     // A key that is there must be right all the same.
-    let refused = send(&lenient, with_key(b"bare", "")).await;
+    let refused = send(&lenient, with_key(b"a, b", "")).await;
     assert_eq!(refused.problem(), (400, "key-invalid"));
 }
 
@@ -48,7 +48,7 @@ async fn a_key_that_is_not_one_string_is_refused() {
     let keys: [&[u8]; 9] = [
         b"",
         b"\"\"",
-        b"bare",
+        b"a, b",
         b"\"a\", \"b\"",
         b"\"a\"b",
         b"\"a",
@@ -65,9 +65,20 @@ async fn a_key_that_is_not_one_string_is_refused() {
     assert_eq!(refused.problem(), (400, "key-invalid"));
     assert_eq!(fixture.runs(), 0);
     assert_eq!(fixture.events.all(), [""; 0], "the store was not asked");
-    let rules = KeyRules::default().bare(true);
-    let shop = fixture.orders(fixture.layer().keys(rules), |run| run.to_string());
+}
+
+/// Most clients send no quotation marks, which the draft requires.
+#[tokio::test]
+async fn a_key_is_the_same_with_and_without_quotation_marks() {
+    let fixture = Fixture::new();
+    let shop = fixture.orders(fixture.layer(), |run| run.to_string());
     assert_eq!(send(&shop, with_key(b"bare", "")).await.status, 200);
+    assert!(send(&shop, with_key(b"\"bare\"", "")).await.is_replayed());
+    assert_eq!(fixture.runs(), 1);
+    let strict = KeyRules::default().bare(false);
+    let shop = fixture.orders(fixture.layer().keys(strict), |run| run.to_string());
+    let refused = send(&shop, with_key(b"bare", "")).await;
+    assert_eq!(refused.problem(), (400, "key-invalid"));
     assert!(send(&shop, with_key(b"\"bare\"", "")).await.is_replayed());
 }
 

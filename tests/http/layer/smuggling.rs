@@ -61,11 +61,11 @@ impl Shop {
 }
 
 fn strict() -> KeyRules {
-    KeyRules::default()
+    KeyRules::default().bare(false)
 }
 
 fn bare() -> KeyRules {
-    KeyRules::default().bare(true)
+    KeyRules::default()
 }
 
 /// Values that are no key, whether quotation marks are required or not.

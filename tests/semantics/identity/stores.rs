@@ -7,7 +7,7 @@ use idem_harness::{PostgresServer, RedisServer, TestDir};
 use idem_runtime::store::Store;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::sql::{Backend, SqlSource, SqlStore};
+use idem_runtime::store::sql::{Backend, SqlStore};
 pub(crate) use idem_tests::shop::{PATIENCE, patiently};
 
 #[derive(Clone, Copy, Debug)]
@@ -49,11 +49,8 @@ pub(crate) async fn open(kind: Kind) -> (Arc<dyn Store>, Option<TestDir>) {
     }
 }
 
-async fn sql<B: Backend + std::fmt::Debug>(url: &str) -> Arc<dyn Store>
-where
-    SqlSource<B>: for<'u> From<&'u str>,
-{
-    let builder = SqlStore::builder(SqlSource::<B>::from(url)).connections(4);
+async fn sql<B: Backend + std::fmt::Debug>(url: &str) -> Arc<dyn Store> {
+    let builder = SqlStore::<B>::builder(url).connections(4);
     let store = builder.response_timeout(PATIENCE).connect().await.unwrap();
     store.migrate().await.unwrap();
     Arc::new(store)

@@ -13,7 +13,7 @@ use super::hit_rate::HitRate;
 use super::listen_notify::{self, ListenNotify};
 use super::login::Login;
 use super::pool::ConnectionPool;
-use super::source::SqlSource;
+use super::source::{IntoSqlSource, SqlSource};
 #[cfg(feature = "sqlite")]
 use super::sqlite::group_commit::GroupCommit;
 use super::state::{SqlStore, SqlStoreState};
@@ -69,13 +69,13 @@ impl<B: Backend> SqlStore<B> {
     /// # Cancel safety
     ///
     /// May be dropped; the connection is closed.
-    pub async fn connect(source: impl Into<SqlSource<B>>) -> Result<Self, StoreError> {
+    pub async fn connect(source: impl IntoSqlSource<B>) -> Result<Self, StoreError> {
         Self::builder(source).connect().await
     }
 
     /// Configures a store.
-    pub fn builder(source: impl Into<SqlSource<B>>) -> SqlStoreBuilder<B> {
-        SqlStoreBuilder::new(source.into())
+    pub fn builder(source: impl IntoSqlSource<B>) -> SqlStoreBuilder<B> {
+        SqlStoreBuilder::new(source.into_source())
     }
 }
 

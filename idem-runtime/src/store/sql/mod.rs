@@ -145,7 +145,7 @@ pub use self::mysql::MySql;
 #[cfg(feature = "postgres")]
 pub use self::postgres::Postgres;
 pub use self::purge::{Purge, PurgeTask};
-pub use self::source::SqlSource;
+pub use self::source::{IntoSqlSource, SqlSource};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::Sqlite;
 pub use self::state::SqlStore;

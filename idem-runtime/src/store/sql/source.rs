@@ -39,30 +39,48 @@ impl<B: Backend> SqlSource<B> {
     }
 }
 
-impl<B: Backend> From<&str> for SqlSource<B> {
-    fn from(url: &str) -> Self {
+/// What a store connects to: a URL, a reference to a pool of sqlx, or a [`SqlSource`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no address that this store can connect to",
+    label = "not a URL, a reference to a pool, or a `SqlSource`",
+    note = "a pool is of sqlx 0.9, which idem-runtime uses, and of the database of the store: `&sqlx::PgPool` for a \
+            `PostgresStore`"
+)]
+pub trait IntoSqlSource<B: Backend> {
+    /// The address.
+    fn into_source(self) -> SqlSource<B>;
+}
+
+impl<B: Backend> IntoSqlSource<B> for SqlSource<B> {
+    fn into_source(self) -> Self {
+        self
+    }
+}
+
+impl<B: Backend> IntoSqlSource<B> for &str {
+    fn into_source(self) -> SqlSource<B> {
         // The error of sqlx may quote the address, with the password in it.
-        Self(Options::<B>::from_str(url).map_err(|_| {
+        SqlSource(Options::<B>::from_str(self).map_err(|_| {
             let message = format!("connecting: this is no URL for {}", <B as SqlDriver>::NAME);
             StoreError::new(StoreErrorKind::Refused, message)
         }))
     }
 }
 
-impl<B: Backend> From<String> for SqlSource<B> {
-    fn from(url: String) -> Self {
-        url.as_str().into()
+impl<B: Backend> IntoSqlSource<B> for String {
+    fn into_source(self) -> SqlSource<B> {
+        self.as_str().into_source()
     }
 }
 
-impl<B: Backend> From<&String> for SqlSource<B> {
-    fn from(url: &String) -> Self {
-        url.as_str().into()
+impl<B: Backend> IntoSqlSource<B> for &String {
+    fn into_source(self) -> SqlSource<B> {
+        self.as_str().into_source()
     }
 }
 
-impl<B: Backend> From<&Pool<B::Db>> for SqlSource<B> {
-    fn from(pool: &Pool<B::Db>) -> Self {
-        Self(Ok((*pool.connect_options()).clone()))
+impl<B: Backend> IntoSqlSource<B> for &Pool<B::Db> {
+    fn into_source(self) -> SqlSource<B> {
+        SqlSource(Ok((*self.connect_options()).clone()))
     }
 }

@@ -21,7 +21,7 @@ use sqlx::pool::PoolConnection;
 /// sqlx does not know of a transaction that was begun by an SQL text (`BEGIN`); use one of sqlx's.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no transaction that idem can use",
-    label = "not a transaction or connection of sqlx",
+    label = "not a transaction or connection of sqlx 0.9",
     note = "of a pool: begin one, `pool.begin().await?`, and commit it",
     note = "take `&mut sqlx::PgTransaction<'_>`, or the transaction, connection or pool connection of another \
             database, and enable its feature of idem-runtime: `postgres`, `mysql` or `sqlite`"

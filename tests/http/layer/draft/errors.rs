@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::routing::post;
 use idem_runtime::OnRunning;
-use idem_runtime::http::IdempotencyLayer;
+use idem_runtime::http::{IdempotencyLayer, KeyRules};
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -16,7 +16,8 @@ use crate::client::{Answer, Fixture, order, patiently, send, spawn, with_key};
 const DOCS: &str = "https://developer.example.com/idempotency";
 
 fn documented(fixture: &Fixture) -> IdempotencyLayer {
-    fixture.layer().documented_at(DOCS)
+    let strict = KeyRules::default().bare(false);
+    fixture.layer().keys(strict).documented_at(DOCS)
 }
 
 /// A problem document of this status (RFC 9457, section 3.1) with a link to the documentation, in the body and as

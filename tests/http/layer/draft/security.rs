@@ -3,7 +3,7 @@
 use axum::extract::Request;
 use axum::response::IntoResponse as _;
 use idem_runtime::Engine;
-use idem_runtime::http::IdempotencyLayer;
+use idem_runtime::http::{IdempotencyLayer, KeyRules};
 use idem_runtime::store::memory::MemoryStore;
 use idem_tests::faulty::Faulty;
 
@@ -22,6 +22,7 @@ fn of(tenant: Option<&str>, key: &str) -> Request {
 async fn section_5_a_key_is_validated_before_anything_is_asked() {
     let (fixture, store) = (Fixture::new(), Faulty::new(MemoryStore::new()));
     let layer = IdempotencyLayer::public(Engine::new(store.clone()), "shop.api");
+    let layer = layer.keys(KeyRules::default().bare(false));
     let shop = fixture.orders(layer, |run| run.to_string());
     let injections = [
         "\"a\"; DROP TABLE idem; --",

@@ -45,6 +45,40 @@ pub(crate) async fn a_pool_connection_is_committed_for_the_call<D: Database>() {
     assert_eq!(fixture.orders("after").await, 2);
 }
 
+/// What the guide recommends: a connection of the pool, of which each end of a body is what a transaction of the caller
+/// would need a rule for.
+pub(crate) async fn every_end_on_a_pool_connection<D: Database>() {
+    let fixture = Fixture::<D>::new().await;
+    let call = async |end: Answer| {
+        let mut conn = fixture.connection().await;
+        let call = fixture.order().in_tx(&mut conn);
+        let answer = call.run(async |conn: &mut D::Pooled, _| {
+            make::<D>(conn, &fixture.runs, "mine").await?;
+            end
+        });
+        let answer = answer.await;
+        // No transaction stays open on it.
+        insert::<D>(&mut conn, "after").await.done();
+        answer
+    };
+    let down = Err(OrderError::Down);
+    assert_eq!(call(down.clone()).await, down);
+    assert_eq!(fixture.kept("mine").await, (0, 0));
+    let timed_out = Err(OrderError::TimedOut);
+    assert_eq!(call(timed_out.clone()).await, timed_out);
+    assert_eq!(fixture.kept("mine").await, (0, 1));
+    let unknown = refusal(call(Ok(3)).await);
+    assert!(
+        matches!(unknown.kind(), ErrorKind::Unknown { .. }),
+        "{unknown}"
+    );
+    assert_eq!(fixture.stands().await, Some(EntryState::Unknown));
+    assert_eq!(
+        (fixture.orders("after").await, fixture.runs.count()),
+        (3, 2)
+    );
+}
+
 pub(crate) async fn errors_on_a_connection_without_a_transaction<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let mut conn = fixture.alone().await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_runtime::store::sql::{SqlSource, SqlStore, SqlTransaction};
+use idem_runtime::store::sql::{SqlStore, SqlTransaction};
 use idem_runtime::{
     CallBuilder, Classify, Engine, EngineBuilder, Error, ErrorKind, admin::EntryState,
 };
@@ -99,8 +99,7 @@ impl<D: Database> Fixture<D> {
 
     pub(crate) async fn with(settings: impl FnOnce(EngineBuilder) -> EngineBuilder) -> Self {
         let place = Place::new::<D>();
-        let source = SqlSource::from(&place.url);
-        let store = SqlStore::builder(source).connections(4);
+        let store = SqlStore::builder(&place.url).connections(4);
         let store = store.response_timeout(PATIENCE).connect().await;
         let store = store.expect("the database is up");
         store.migrate().await.expect("the table is made");

@@ -125,6 +125,7 @@ on_every_database! {
         a_plain_connection_is_committed_for_the_call,
         a_pool_connection_is_committed_for_the_call,
         errors_on_a_connection_without_a_transaction,
+        every_end_on_a_pool_connection,
         dropped_half_way_nothing_stays_open,
         the_connection_of_a_transaction,
         savepoints_of_sqlx_in_a_body,

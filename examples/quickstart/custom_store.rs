@@ -3,7 +3,7 @@
 //! Its records are in a map under a lock. Of a database the lock is a transaction; a store with
 //! compare-and-set in place of a lock is the example `zookeeper_store`.
 //!
-//! `cargo run --example custom_store` prints:
+//! `cargo run -p idem-quickstart --example custom_store` prints:
 //!
 //! ```text
 //! all cases passed, of the rules {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}

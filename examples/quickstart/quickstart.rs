@@ -1,6 +1,6 @@
 //! A payment is called again and again, and the card is charged once.
 //!
-//! `cargo run --example quickstart` prints:
+//! `cargo run -p idem-quickstart --example quickstart` prints:
 //!
 //! ```text
 //!                (the bank receives its call 1)

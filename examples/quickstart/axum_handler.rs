@@ -1,6 +1,6 @@
 //! `#[idempotent]` on an axum handler: the client's `Idempotency-Key` is the key of the call.
 //!
-//! `cargo run --example axum_handler` sends requests to its own router and prints the responses:
+//! `cargo run -p idem-quickstart --example axum_handler` sends requests to its own router and prints the responses:
 //!
 //! ```text
 //! key "k1" for tea

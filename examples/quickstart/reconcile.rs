@@ -1,6 +1,6 @@
 //! The bank does not reply to a charge, so the next call asks the bank before it pays again.
 //!
-//! `cargo run --example reconcile` prints:
+//! `cargo run -p idem-quickstart --example reconcile` prints:
 //!
 //! ```text
 //! order-7, first call

@@ -1,6 +1,6 @@
 //! A layer that makes the handlers of a router idempotent, without a change of the handlers.
 //!
-//! `cargo run --example axum_layer` sends requests to its own server and prints the responses:
+//! `cargo run -p idem-quickstart --example axum_layer` sends requests to its own server and prints the responses:
 //!
 //! ```text
 //! double click: 201 Created: order 1: tea

@@ -1,0 +1,1 @@
+//! A package of examples that keep their records in memory.
