@@ -530,12 +530,8 @@ impl EngineBuilder {
             (core.store.trusts_copies() && !core.format.encrypts()).then(|| FORGED.to_owned());
         core.store.observed_by(&core.background.observer());
         for message in disabled.chain(core.store.warnings()).chain(forged) {
-            core.observer.observe(&Event {
-                operation: "",
-                key: None,
-                label: None,
-                kind: EventKind::Warning { message: &message },
-            });
+            core.observer
+                .observe(&Event::of_engine(EventKind::Warning { message: &message }));
         }
         Ok(Engine {
             core: Arc::new(core),

@@ -27,6 +27,18 @@ pub struct Event<'a> {
     pub kind: EventKind<'a>,
 }
 
+impl<'a> Event<'a> {
+    /// An event of the whole engine.
+    pub(crate) fn of_engine(kind: EventKind<'a>) -> Self {
+        Self {
+            operation: "",
+            key: None,
+            label: None,
+            kind,
+        }
+    }
+}
+
 /// The kind of an event. More kinds may come; match with a `_` arm.
 #[derive(Debug)]
 #[non_exhaustive]

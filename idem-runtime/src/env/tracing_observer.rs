@@ -168,7 +168,7 @@ fn refused(event: &Event<'_>, error: &Error) {
         | ErrorKind::NoEngine
         | ErrorKind::InvalidPolicy
         | ErrorKind::InvalidStep => {
-            emit!(event, ERROR, "refused", kind, reason = %error, instance = error.instance())
+            emit!(event, ERROR, "refused", kind, reason = %error, instance = error.instance());
         }
         ErrorKind::NotStored
         | ErrorKind::StoreUnavailable
@@ -176,7 +176,7 @@ fn refused(event: &Event<'_>, error: &Error) {
         | ErrorKind::CommitUnknown
         | ErrorKind::Unconfirmed
         | ErrorKind::Reentered => {
-            emit!(event, WARN, "refused", kind, reason = %error, instance = error.instance())
+            emit!(event, WARN, "refused", kind, reason = %error, instance = error.instance());
         }
         _ => emit!(event, DEBUG, "refused", kind, reason = %error, instance = error.instance()),
     }

@@ -188,12 +188,8 @@ impl Listener for Answers {
     }
 
     fn warn(&self, message: &str) {
-        self.observer.observe(&Event {
-            operation: "",
-            key: None,
-            label: None,
-            kind: EventKind::Warning { message },
-        });
+        self.observer
+            .observe(&Event::of_engine(EventKind::Warning { message }));
     }
 }
 

@@ -20,12 +20,7 @@ impl Observers {
             let observers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             observers.iter().filter_map(Weak::upgrade).collect()
         };
-        let event = Event {
-            operation: "",
-            key: None,
-            label: None,
-            kind,
-        };
+        let event = Event::of_engine(kind);
         for observer in observers {
             observer.observe(&event);
         }

@@ -1,5 +1,6 @@
 //! The terminal of an operator in one night: the guide's page `operator` shows it.
 
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
 use idem_harness::TestDir;
@@ -78,7 +79,7 @@ async fn the_guide_shows_what_an_operator_sees() {
     night.push_str("# The alarm: a line in the log of the service.\n");
     night.push_str(&log);
     let mut idem = |comment: &str, arguments: &[&str]| {
-        night.push_str(&format!("\n# {comment}\n$ idem {}\n", shell(arguments)));
+        writeln!(night, "\n# {comment}\n$ idem {}", shell(arguments)).unwrap();
         let mut arguments = arguments.to_vec();
         if arguments[0] == "resolve" {
             arguments.push("--yes");
@@ -153,8 +154,7 @@ fn settled(text: &str) -> String {
     let lines = text.lines().map(|line| {
         let line = &*aged(line, &mut age);
         let mut words: Vec<String> = Vec::new();
-        let mut parts = line.split(' ').peekable();
-        while let Some(part) = parts.next() {
+        for part in line.split(' ') {
             let word = part.trim_matches([',', ':', ';', '(', ')']);
             let (before, rest) = part.split_once(word).unwrap_or_default();
             let is_digits =

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use idem_runtime::admin::{Entries, Entry, EntryState};
 use idem_runtime::{Engine, ErrorKind};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::arguments::Ls;
 use crate::failure::Failure;
@@ -104,15 +104,9 @@ pub(crate) async fn run(
     let now = SystemTime::now();
     let age = |found: &Found| now.duration_since(found.written).unwrap_or_default();
     if output.json {
-        let entries = found.iter().map(|found| {
-            let mut document = record::document(&found.entry);
-            document["age_ms"] = millis(age(found)).into();
-            if let Some(label) = &found.label {
-                document["label"] = label.as_str().into();
-            }
-            document
-        });
-        let entries: Vec<_> = entries.collect();
+        let entries: Vec<_> = (found.iter())
+            .map(|found| document(found, age(found)))
+            .collect();
         Output::document(&json!({
             "entries": entries,
             "unreadable": unreadable,
@@ -138,6 +132,15 @@ pub(crate) async fn run(
         Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn document(Found { entry, label, .. }: &Found, age: Duration) -> Value {
+    let mut document = record::document(entry);
+    document["age_ms"] = millis(age).into();
+    if let Some(label) = label {
+        document["label"] = label.as_str().into();
+    }
+    document
 }
 
 fn entries(engine: &Engine, verb: &Ls) -> Entries {

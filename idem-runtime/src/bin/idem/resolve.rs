@@ -120,15 +120,7 @@ pub(crate) async fn run(
         None => entry.resolve_json(&text).await,
     };
     resolved.map_err(refused)?;
-    let (operation, digest, _) = &before;
-    let stored = engine.entry(operation, digest).await?;
-    let stored = stored.and_then(|entry| entry.stored_answer()?.response());
-    let lost = headers.iter().map(|(name, _)| name).filter(|name| {
-        let response = stored.as_ref();
-        response.is_some_and(|response| !response.headers().contains_key(*name))
-    });
-    let lost: Vec<_> = lost.map(HeaderName::as_str).collect();
-    let done = match &lost[..] {
+    let done = match &not_stored(engine, &before, &headers).await?[..] {
         [] => "resolved".to_owned(),
         lost => format!(
             "resolved, without the headers {}, which are not stored",
@@ -136,6 +128,21 @@ pub(crate) async fn run(
         ),
     };
     change.report(engine, before, &done).await
+}
+
+/// The headers that the stored response lacks.
+async fn not_stored<'h>(
+    engine: &Engine,
+    (operation, digest, _): &(String, String, Value),
+    headers: &'h Headers,
+) -> Result<Vec<&'h str>, Failure> {
+    let entry = engine.entry(operation, digest).await?;
+    let Some(response) = entry.and_then(|entry| entry.stored_answer()?.response()) else {
+        return Ok(Vec::new());
+    };
+    let names = headers.iter().map(|(name, _)| name);
+    let lost = names.filter(|name| !response.headers().contains_key(*name));
+    Ok(lost.map(HeaderName::as_str).collect())
 }
 
 /// Compares the answer with stored ones. Returns the result in words.

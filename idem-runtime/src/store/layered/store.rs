@@ -370,12 +370,7 @@ impl Store for LayeredStore {
         self.0.observers.add(observer);
         if self.0.breaker.is_open() {
             let reason = "the fast store was degraded before this engine was built";
-            observer.observe(&Event {
-                operation: "",
-                key: None,
-                label: None,
-                kind: EventKind::Degraded { reason },
-            });
+            observer.observe(&Event::of_engine(EventKind::Degraded { reason }));
         }
     }
 }
