@@ -230,7 +230,12 @@ impl Steps {
     pub(super) fn error(&self, kind: ErrorKind, step: &StepIdentity, why: &str) -> Error {
         self.lease.steps.refused();
         let error = Error::new(kind, self.lease.key.operation().clone());
-        error.detail(format!("step `{}`: {why}", step.label))
+        let error = error.detail(format!("step `{}`: {why}", step.label));
+        // Of an operator's value, or of another version: the body may show nothing of it.
+        if matches!(error.kind(), ErrorKind::Undecodable | ErrorKind::WrongType) {
+            self.emit(EventKind::Refused { error: &error });
+        }
+        error
     }
 
     fn replay(&self, step: &StepIdentity, entry: &JournalEntry, outcome: OutcomeKind) -> StepStart {

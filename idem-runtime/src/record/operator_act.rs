@@ -87,7 +87,7 @@ impl OperatorVerb {
             Self::Resolve => "every later call gets the value that the operator gave",
             Self::ResolveError => "every later call gets the error that the operator gave",
             Self::Reset => {
-                "the next call runs the body, with the results of its finished steps: if the effect had happened, it \
+                "the next call runs the body, with the results of its finished steps; any other effect that had happened \
                  happens again"
             }
             Self::ResetWithSteps => {

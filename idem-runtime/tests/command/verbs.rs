@@ -228,7 +228,8 @@ async fn unknown_step(site: &Site) {
     let other = [&reset[..], &["--not-done", "mail"]].concat();
     site.idem(&other).refused(1, "the step `charge` happened");
     let both = [&reset[..], &["--not-done", "mail", "--not-done", "charge"]].concat();
-    site.idem(&both).refused(1, "no step of this name");
+    site.idem(&both)
+        .refused(1, "no step `mail` whose outcome is not known");
     let missing = [&reset[..], &["--not-done", "ship"]].concat();
     site.idem(&missing).refused(1, "`charge`");
     // As a hook would, but there is none.

@@ -66,7 +66,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 /// Words of the library, and what they are to an operator: options in place of setters, and no claim, because the
 /// command has made none.
-const WORDS: [(&str, &str); 5] = [
+const WORDS: [(&str, &str); 6] = [
     ("`RedisStoreBuilder::root_certificate`", "`--ca`"),
     (
         "`RedisStoreBuilder::client_certificate`",
@@ -75,6 +75,10 @@ const WORDS: [(&str, &str); 5] = [
     (
         "`RedisStoreBuilder::sentinel_credentials`",
         "`IDEM_SENTINEL_PASSWORD`",
+    ),
+    (
+        "a step cannot be run as it is written",
+        "the steps cannot be settled so",
     ),
     (
         "the store did not grant the claim, so nothing was run; call again",

@@ -183,7 +183,7 @@ pub(crate) async fn reset(
     let change = Change {
         verb: "reset",
         effect: format!(
-            "the next call runs the body{steps}{done}{not_done}, as a first attempt. If the effect has happened, it happens again"
+            "the next call runs the body{steps}{done}{not_done}, as a first attempt. Any other effect that has happened happens again"
         ),
         yes: verb.consent.yes,
         max_attempts,

@@ -204,8 +204,10 @@ impl Entry {
                 named.retain(|entry| entry.kind != EntryKind::Value);
             }
             if named.is_empty() {
-                let detail = "the record has no step of this name whose outcome is not known, or the name was given twice";
-                return refused(ErrorKind::InvalidStep, detail);
+                let detail = format!(
+                    "the record has no step `{name}` whose outcome is not known, or the name was given twice"
+                );
+                return refused(ErrorKind::InvalidStep, &detail);
             }
             match verdict {
                 Reconciled::Unknown => {}
