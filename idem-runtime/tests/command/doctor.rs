@@ -39,6 +39,8 @@ fn an_evicting_redis_fails() {
 fn a_redis_that_forgets_is_a_warning() {
     let server = RedisServer::start();
     assert_found(&server.url(), "persistence", "warn", "appendonly yes");
+    let server = RedisServer::builder().append_only_every_second().start();
+    assert_found(&server.url(), "persistence", "warn", "appendfsync always");
     let server = RedisServer::builder().append_only_always().start();
     assert_found(&server.url(), "persistence", "ok", "");
     let (clock, _) = finding(&server.url(), "clock");
