@@ -220,7 +220,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     );
     books.remark_if(
         args.options.unprotected,
-        "The rows are right by the unique index. The answers are not: a repeat of an order that exists is told that it failed.",
+        "The rows are right by the unique index. The answers are wrong: a repeat of an order that exists gets an error.",
     );
     Ok(books.close())
 }

@@ -218,7 +218,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         .note("  answered with FAIL: too early", too_early)
         .remark_if(
             args.options.unprotected,
-            "The rows are right by compare-and-set and a primary key. The answers are not: the provider is told FAIL, and never stops.",
+            "The rows are right by compare-and-set and a primary key. The answers are wrong: the provider gets FAIL for a payment that is booked, and never stops.",
         );
     Ok(books.close())
 }

@@ -253,6 +253,8 @@ async fn unknown_step(site: &Site) {
     done("charge").refused(2, "its value as JSON");
     done("mail=1").refused(1, "the step `charge` happened");
     done(r#"charge={"number":"r-2","cents":2}"#).done();
+    let shown = site.idem(&[&["show"], &of[..]].concat()).done();
+    assert!(shown.contains("charge: finished"), "{shown}");
     let given = Receipt {
         number: "r-2".to_owned(),
         cents: 2,

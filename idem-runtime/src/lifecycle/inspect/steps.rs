@@ -90,7 +90,10 @@ impl Entry {
     pub fn steps(&self) -> Vec<RecordedStep> {
         let mut steps: Vec<(_, RecordedStep)> = Vec::new();
         for entry in self.record.journal().entries().map_while(Result::ok) {
-            steps.retain(|(step, _)| *step != entry.step);
+            // An act has the digest of the step that it settles.
+            if entry.kind.is_step() {
+                steps.retain(|(step, _)| *step != entry.step);
+            }
             let state = match entry.kind {
                 EntryKind::Begun => StepState::Begun,
                 EntryKind::Value => StepState::Finished(OutcomeKind::Value),
