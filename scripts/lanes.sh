@@ -44,7 +44,7 @@ run_programs() {
     # As cargo does: the tests of a crate of macros link to the standard library of the compiler.
     LD_LIBRARY_PATH=$(rustc --print target-libdir)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     export LD_LIBRARY_PATH
-    lanes_log=${CARGO_TARGET_DIR:-$PWD/target}/lanes
+    lanes_log=$(target_directory)/lanes
     rm -rf -- "$lanes_log"
     mkdir -p "$lanes_log"
     for ((lane = 0; lane < lanes; lane++)); do

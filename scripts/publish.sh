@@ -73,7 +73,7 @@ program_of_packages() {
     rm -rf -- "$place"
     mkdir -p "$place/shop/src/bin"
     for name in "${published[@]}"; do
-        tar -xzf "target/package/$name-$version.crate" -C "$place"
+        tar -xzf "$(target_directory)/package/$name-$version.crate" -C "$place"
     done
     cat >"$place/shop/Cargo.toml" <<EOF
 [package]

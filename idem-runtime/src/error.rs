@@ -178,6 +178,22 @@ impl ErrorKind {
             Self::NoEngine => "no-engine",
         }
     }
+
+    /// Whether a refusal of this kind needs an operator or another version of the code, because a repeat cannot succeed.
+    pub(crate) const fn needs_repair(&self) -> bool {
+        matches!(
+            self,
+            Self::Unknown { .. }
+                | Self::Exhausted { .. }
+                | Self::Undecodable
+                | Self::WrongType
+                | Self::UnknownRecord
+                | Self::TooLarge
+                | Self::NoEngine
+                | Self::InvalidPolicy
+                | Self::InvalidStep
+        )
+    }
 }
 
 impl Error {

@@ -576,6 +576,7 @@ async fn a_name_is_used_once_in_an_attempt(fixture: Fixture) {
         );
     }
     assert_eq!(charge.count(), 1);
+    assert_eq!(fixture.events.count("refused InvalidStep"), 2);
 }
 
 async fn steps_do_not_nest(fixture: Fixture) {
@@ -587,6 +588,8 @@ async fn steps_do_not_nest(fixture: Fixture) {
         })
     });
     assert_eq!(answer.await, receipt(1));
+    // The body shows nothing of the refusal.
+    assert_eq!(fixture.events.count("refused InvalidStep"), 1);
 }
 
 async fn a_step_within_a_call_within_a_step_is_one_of_that_call(fixture: Fixture) {

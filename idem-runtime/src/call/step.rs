@@ -6,6 +6,7 @@ use std::mem;
 use std::pin::Pin;
 use std::task::{self, Poll, ready};
 
+use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::derived_key::step_name;
 use crate::identity::fingerprint::{FingerprintBuilder, FingerprintError, ToFingerprint};
@@ -437,7 +438,10 @@ impl Step {
 
     fn invalid(&self, why: &str) -> Error {
         let operation = self.context.operation().as_str();
-        invalid(operation, &format!("step `{}`: {why}", self.label))
+        let error = invalid(operation, &format!("step `{}`: {why}", self.label));
+        // The body may show nothing of it.
+        self.context.emit(EventKind::Refused { error: &error });
+        error
     }
 
     pub(super) fn in_transaction(&self) -> Error {

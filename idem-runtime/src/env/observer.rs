@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::env::call_end::CallEnd;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::identity::key::KeyDigest;
 use crate::outcome::reconciled::Reconciled;
 use crate::record::{Fence, OutcomeKind};
@@ -369,8 +369,9 @@ pub(super) fn contained(observer: &(impl Observer + ?Sized), event: &Event<'_>) 
 
 /// The default observer: reports critical events on standard error.
 ///
-/// It writes a line for each event that must not go unseen (an answer that is not stored, an unknown outcome, a lost lease, a record that
-/// cannot be read, a call whose attempts are used up, a warning of the store, a step of its server's clock, one of two layers that fails, a dead letter, a
+/// It writes a line for each event that must not go unseen (an answer that is not stored, an unknown outcome, a lost
+/// lease, a refusal that a repeat cannot mend: a record that cannot be read, attempts that are used up, an invalid
+/// policy or step; a warning of the store, a step of its server's clock, one of two layers that fails, a dead letter, a
 /// broker that is lost or regained, a lost subscription, a skipped message), and is silent about everything else.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StderrObserver;
@@ -381,104 +382,113 @@ pub(super) const UNKNOWN_NEXT: &str = "find out at the other party whether the e
 
 impl Observer for StderrObserver {
     fn observe(&self, event: &Event<'_>) {
-        let Event {
-            operation,
-            key,
-            label,
-            kind,
-        } = event;
-        let line = match kind {
-            EventKind::Completed {
-                outcome: OutcomeKind::Unknown,
-                cause,
-                ..
-            } => {
-                let cause = cause.unwrap_or("did not end with an answer");
-                format!(
-                    "idem: `{operation}`: the outcome is unknown, because the body {cause}: {UNKNOWN_NEXT}"
-                )
-            }
-            EventKind::Unsaved { reason } => {
-                format!("idem: `{operation}`: an answer was returned but not stored: {reason}")
-            }
-            EventKind::LeaseLost { reason } => {
-                format!("idem: `{operation}`: a running call lost its lease: {reason}")
-            }
-            EventKind::Unprotected { reason } => {
-                format!("idem: `{operation}`: the body runs WITHOUT PROTECTION: {reason}")
-            }
-            EventKind::Refused { error }
-                if matches!(
-                    error.kind(),
-                    ErrorKind::Exhausted { .. }
-                        | ErrorKind::Undecodable
-                        | ErrorKind::WrongType
-                        | ErrorKind::UnknownRecord
-                        | ErrorKind::TooLarge
-                ) =>
-            {
-                format!("idem: {error}")
-            }
-            EventKind::Degraded { reason } => {
-                format!(
-                    "idem: DEGRADED, the durable store does all the work: the fast one: {reason}"
-                )
-            }
-            EventKind::ClockStepped { by, forward } => {
-                let (way, when) = if *forward {
-                    ("forward", "sooner")
-                } else {
-                    ("back", "later")
-                };
-                format!(
-                    "idem: the clock of the store's server has moved {way} by {by:.1?}, against the one here: \
-                     leases and answers end that much {when}; it was set, or the server was replaced, or \
-                     this machine was suspended"
-                )
-            }
-            EventKind::DeadLetter { reason, cause } => {
-                format!(
-                    "idem: `{operation}`: a message has become a dead letter: {reason}: {cause}"
-                )
-            }
-            EventKind::Unsettled { reason } => format!(
-                "idem: `{operation}`: the broker did not take a verdict, and delivers the message again: {reason}"
-            ),
-            EventKind::BrokerLost { reason } => {
-                format!(
-                    "idem: `{operation}`: the broker is lost, and the consumer retries: {reason}"
-                )
-            }
-            EventKind::BrokerRegained { after } => {
-                format!("idem: `{operation}`: the broker answers again, after {after:.1?}")
-            }
-            EventKind::BrokerLeft { after } => {
-                format!(
-                    "idem: `{operation}`: the consumer has ended; its broker was lost for {after:.1?}"
-                )
-            }
-            EventKind::SubscriptionLost {
-                subscription,
-                reason,
-                continues,
-            } => format!(
-                "idem: `{operation}`: the broker has lost the subscription {subscription}: {reason}; \
-                 on_lost_subscription = {continues}"
-            ),
-            EventKind::MessageSkipped { position, reason } => format!(
-                "idem: `{operation}`: the broker has removed the unsettled message {position}, which is not handled: \
-                 {reason}"
-            ),
-            EventKind::Restored => "idem: restored: the fast store answers again".to_owned(),
-            EventKind::Warning { message } => format!("idem: {message}"),
-            _ => return,
+        let Some(line) = line(event) else {
+            return;
         };
         let mut out = std::io::stderr().lock();
         // A closed standard error cannot be reported anywhere.
-        let _ = match (key, label) {
+        let _ = match (event.key, event.label) {
             (Some(key), Some(label)) => writeln!(out, "{line} [{key}, {label}]"),
             (Some(key), None) => writeln!(out, "{line} [{key}]"),
             (None, _) => writeln!(out, "{line}"),
         };
+    }
+}
+
+/// The line of an event that must not go unseen, without its key.
+fn line(event: &Event<'_>) -> Option<String> {
+    let Event {
+        operation, kind, ..
+    } = event;
+    Some(match kind {
+        EventKind::Completed {
+            outcome: OutcomeKind::Unknown,
+            cause,
+            ..
+        } => {
+            let cause = cause.unwrap_or("did not end with an answer");
+            format!(
+                "idem: `{operation}`: the outcome is unknown, because the body {cause}: {UNKNOWN_NEXT}"
+            )
+        }
+        EventKind::Unsaved { reason } => {
+            format!("idem: `{operation}`: an answer was returned but not stored: {reason}")
+        }
+        EventKind::LeaseLost { reason } => {
+            format!("idem: `{operation}`: a running call lost its lease: {reason}")
+        }
+        EventKind::Unprotected { reason } => {
+            format!("idem: `{operation}`: the body runs WITHOUT PROTECTION: {reason}")
+        }
+        EventKind::Refused { error } if error.kind().needs_repair() => {
+            format!("idem: {error}")
+        }
+        EventKind::Degraded { reason } => {
+            format!("idem: DEGRADED, the durable store does all the work: the fast one: {reason}")
+        }
+        EventKind::ClockStepped { by, forward } => {
+            let (way, when) = if *forward {
+                ("forward", "sooner")
+            } else {
+                ("back", "later")
+            };
+            format!(
+                "idem: the clock of the store's server has moved {way} by {by:.1?}, against the one here: \
+                     leases and answers end that much {when}; it was set, or the server was replaced, or \
+                     this machine was suspended"
+            )
+        }
+        EventKind::DeadLetter { reason, cause } => {
+            format!("idem: `{operation}`: a message has become a dead letter: {reason}: {cause}")
+        }
+        EventKind::Unsettled { reason } => format!(
+            "idem: `{operation}`: the broker did not take a verdict, and delivers the message again: {reason}"
+        ),
+        EventKind::BrokerLost { reason } => {
+            format!("idem: `{operation}`: the broker is lost, and the consumer retries: {reason}")
+        }
+        EventKind::BrokerRegained { after } => {
+            format!("idem: `{operation}`: the broker answers again, after {after:.1?}")
+        }
+        EventKind::BrokerLeft { after } => {
+            format!(
+                "idem: `{operation}`: the consumer has ended; its broker was lost for {after:.1?}"
+            )
+        }
+        EventKind::SubscriptionLost {
+            subscription,
+            reason,
+            continues,
+        } => format!(
+            "idem: `{operation}`: the broker has lost the subscription {subscription}: {reason}; \
+                 on_lost_subscription = {continues}"
+        ),
+        EventKind::MessageSkipped { position, reason } => format!(
+            "idem: `{operation}`: the broker has removed the unsettled message {position}, which is not handled: \
+                 {reason}"
+        ),
+        EventKind::Restored => "idem: restored: the fast store answers again".to_owned(),
+        EventKind::Warning { message } => format!("idem: {message}"),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    /// Finds a refusal that an operator or a deployment has to mend, and that stays unseen.
+    #[test]
+    fn a_refusal_that_a_repeat_cannot_mend_has_a_line() {
+        let line_of = |kind| {
+            let error = Error::new(kind, "pay");
+            let kind = EventKind::Refused { error: &error };
+            line(&Event::of_engine(kind)).map(|line| line == format!("idem: {error}"))
+        };
+        let retry_after = Duration::from_secs(1);
+        assert_eq!(line_of(ErrorKind::InvalidStep), Some(true));
+        assert_eq!(line_of(ErrorKind::Undecodable), Some(true));
+        assert_eq!(line_of(ErrorKind::Running { retry_after }), None);
     }
 }

@@ -158,16 +158,7 @@ impl Observer for TracingObserver {
 fn refused(event: &Event<'_>, error: &Error) {
     let kind = error.kind().as_str();
     match error.kind() {
-        // An operator, or another version of the code, has to settle it.
-        ErrorKind::Unknown { .. }
-        | ErrorKind::Exhausted { .. }
-        | ErrorKind::Undecodable
-        | ErrorKind::WrongType
-        | ErrorKind::UnknownRecord
-        | ErrorKind::TooLarge
-        | ErrorKind::NoEngine
-        | ErrorKind::InvalidPolicy
-        | ErrorKind::InvalidStep => {
+        repair if repair.needs_repair() => {
             emit!(event, ERROR, "refused", kind, reason = %error, instance = error.instance());
         }
         ErrorKind::NotStored

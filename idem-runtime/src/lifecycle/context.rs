@@ -230,13 +230,21 @@ impl Context {
         derived_key::of_step(self.0.plain(), name)
     }
 
-    /// Tells the observer that a key for another party was derived.
+    /// Emits that a key for another party was derived.
     pub(crate) fn sends(&self, label: &str, derived: &KeyDigest) {
-        let (core, key, plain) = (self.0.core(), self.0.key(), self.0.plain());
-        let digest = || derived_key::shown(core.digests_of(key, plain), plain, derived);
+        let plain = self.0.plain();
+        let digest = || {
+            let digests = self.0.core().digests_of(self.0.key(), plain);
+            derived_key::shown(digests, plain, derived)
+        };
         let derived = DerivedKey::new(label, &digest);
+        self.emit(EventKind::KeyDerived { derived });
+    }
+
+    /// Emits an event of the call.
+    pub(crate) fn emit(&self, kind: EventKind<'_>) {
         let label = self.lease().and_then(|lease| lease.policy.label.as_ref());
-        core.emit_labelled(key, label, EventKind::KeyDerived { derived });
+        self.0.core().emit_labelled(self.0.key(), label, kind);
     }
 
     /// Whether both are of one call.

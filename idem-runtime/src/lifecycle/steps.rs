@@ -231,8 +231,8 @@ impl Steps {
         self.lease.steps.refused();
         let error = Error::new(kind, self.lease.key.operation().clone());
         let error = error.detail(format!("step `{}`: {why}", step.label));
-        // Of an operator's value, or of another version: the body may show nothing of it.
-        if matches!(error.kind(), ErrorKind::Undecodable | ErrorKind::WrongType) {
+        // The body may show nothing of it.
+        if error.kind().needs_repair() {
             self.emit(EventKind::Refused { error: &error });
         }
         error

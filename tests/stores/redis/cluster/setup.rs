@@ -99,7 +99,10 @@ impl Behind {
         node.cli(&["CONFIG", "SET", "cluster-announce-port", &port]);
         let nodes = cluster.nodes();
         until("every node names the proxy", || {
-            let knows = |node: &RedisServer| node.cli(&["CLUSTER", "SLOTS"]).contains(&port);
+            let knows = |node: &RedisServer| {
+                let slots = node.cli(&["CLUSTER", "SLOTS"]);
+                slots.lines().any(|line| line == port)
+            };
             nodes.iter().all(knows)
         })
         .await;

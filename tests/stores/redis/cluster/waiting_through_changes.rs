@@ -91,7 +91,8 @@ async fn only_watchers_of_a_silent_node_are_woken() {
     let mut beside = mine.watch_in_the_end(&other_keys.key(1)).await;
     proxy.black_hole(true);
     // Silence is the only sign that no notification will arrive.
-    told(&mut watch).await;
+    tokio::task::block_in_place(|| proxy.wait_until(|seen| seen.swallowed_bytes > 0));
+    patiently("the end of the silent watch", watch.changed()).await;
     assert!(watch.has_lapsed());
     let error = mine.try_watch(&keys.key(2)).await.unwrap_err();
     assert!(error.is_transient(), "{error}");

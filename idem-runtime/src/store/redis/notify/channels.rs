@@ -132,12 +132,12 @@ impl Channels {
         std::mem::take(&mut channel.lapsed).then(|| channel.key.clone())
     }
 
-    /// The server refuses a subscription.
-    pub(super) fn refused(&mut self, name: &str, request: u64) {
-        if let Some(channel) = self.asked(name, request) {
-            channel.progress.send_replace(Progress::Refused);
-            self.wanted.remove(name);
-        }
+    /// The server refuses a subscription. Returns the key if it has watchers of an earlier connection.
+    pub(super) fn refused(&mut self, name: &str, request: u64) -> Option<RecordKey> {
+        let channel = self.asked(name, request)?;
+        channel.progress.send_replace(Progress::Refused);
+        let channel = self.wanted.remove(name)?;
+        channel.lapsed.then_some(channel.key)
     }
 
     /// Another node has the channel. Returns its key.

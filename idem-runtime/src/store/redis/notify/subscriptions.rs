@@ -164,7 +164,11 @@ impl Subscriptions {
     pub(super) fn refused(&self, name: &str, request: u64) {
         let mut state = self.lock();
         state.refused = Some(Instant::now());
-        state.channels.refused(name, request);
+        let lapsed = state.channels.refused(name, request);
+        drop(state);
+        if let Some(key) = lapsed {
+            self.watchers.lapse(&key);
+        }
     }
 
     /// Another node has the key of this channel.

@@ -243,12 +243,25 @@ fn ten_thousand_watches_of_a_key_are_one_command() {
 fn a_refused_channel_is_reported_and_removed() {
     let mut channels = Channels::default();
     let progress = channels.join(&key(1));
-    let Some(ChannelCommand::Subscribe { name, request }) = channels.next_command(|_| true) else {
-        panic!("a subscription is requested");
+    let requested = |channels: &mut Channels| match channels.next_command(|_| true) {
+        Some(ChannelCommand::Subscribe { name, request }) => (name, request),
+        _ => panic!("a subscription is requested"),
     };
-    channels.refused(&name, request);
+    let (name, request) = requested(&mut channels);
+    assert_eq!(
+        channels.refused(&name, request),
+        None,
+        "no watch was confirmed"
+    );
     assert!(matches!(*progress.borrow(), Progress::Refused));
     assert!(channels.is_empty());
+    // The rights of the user are gone when the next connection subscribes.
+    let _earlier = channels.join(&key(1));
+    let (name, request) = requested(&mut channels);
+    channels.confirmed(&name, request);
+    channels.lost();
+    let (name, request) = requested(&mut channels);
+    assert_eq!(channels.refused(&name, request), Some(key(1)));
     channels.left(&key(1));
     assert_eq!(
         channels.next_command(|_| false),
