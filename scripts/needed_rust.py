@@ -22,6 +22,7 @@ def version(text):
 
 
 text = open(described).read()
+crate = re.search(r'^name = "(.+)"', text, re.M)[1]
 base = version(re.search(r'^rust-version = "([\d.]+)"', text, re.M)[1])
 features = re.findall(r"^## (.*)\n([a-z-]+) = ", text, re.M)
 metadata = json.loads(cargo("metadata", "--quiet", "--format-version", "1", "--all-features"))
@@ -30,11 +31,11 @@ declared = {(package["name"], package["version"]): package["rust_version"] for p
 wrong = 0
 for said, feature in [("", "default"), *features]:
     tree = cargo(
-        "tree", "--quiet", "-p", "idem-runtime", "--no-default-features", "--features", feature, "--target", "all",
+        "tree", "--quiet", "-p", crate, "--no-default-features", "--features", feature, "--target", "all",
         "--edges", "normal,build", "--prefix", "none", "--format", "{p}",
     )  # fmt: skip
     needed = base
-    by = "idem-runtime"
+    by = crate
     for line in tree.splitlines():
         name, at = line.split()[:2]
         rust = declared.get((name, at.removeprefix("v")))
@@ -48,5 +49,5 @@ for said, feature in [("", "default"), *features]:
               f"{found[0] if found else 'nothing of it'}")  # fmt: skip
     elif needed != base:
         print(f"{feature}: Rust {'.'.join(map(str, needed))}, by {by}")
-print(f"all others: Rust {'.'.join(map(str, base))}")
+print(f"{crate}, all others: Rust {'.'.join(map(str, base))}")
 sys.exit(wrong > 0)

@@ -7,7 +7,7 @@ published_only() {
     local place=$1 name
     rm -rf -- "$place"
     mkdir -p "$place"
-    sed 's/^members = .*/members = ["idem-macros", "idem-runtime"]/
+    sed 's/^members = .*/members = ["idem-cli", "idem-conformance", "idem-macros", "idem-runtime"]/
         /^default-members = /d; /^exclude = /d; /^\[profile\.[a-z]*\.package/,$d' Cargo.toml >"$place/Cargo.toml"
     for name in "${published[@]}"; do
         cp -RLp "$name" "$place/$name"
@@ -21,10 +21,12 @@ published_only() {
 # The compiler that each feature needs, by what its dependencies declare in the newest versions that cargo chooses for
 # our `rust-version`, and what the feature's description says.
 needed_rust() {
-    local place=target/published/needed
+    local place=target/published/needed name
     published_only "$place"
     rm "$place/Cargo.lock"
-    python3 scripts/needed_rust.py "$place/Cargo.toml" idem-runtime/Cargo.toml
+    for name in idem-runtime idem-cli; do
+        python3 scripts/needed_rust.py "$place/Cargo.toml" "$name/Cargo.toml"
+    done
 }
 
 # The oldest versions that our requirements allow, of the crates that we name. Takes the options of the check.
@@ -41,7 +43,7 @@ minimal_versions() {
 # The library only, with nothing but its own dependencies.
 feature_pairs() {
     local version=0.6.46 place=target/tools/cargo-hack crates=target/published/pairs
-    local alone=conformance,kafka,nats,rabbitmq,rabbitmq-tls,redis-streams,redis-tls,default
+    local alone=kafka,nats,rabbitmq,rabbitmq-tls,redis-streams,redis-tls,default
     if [[ $("$place/bin/cargo-hack" hack --version 2>/dev/null) != "cargo-hack $version" ]]; then
         echo "no cargo-hack $version in $place: building it"
         CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --debug --locked --force \

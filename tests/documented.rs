@@ -120,8 +120,8 @@ fn promises_have_the_same_numbers_everywhere() {
     let of_guide = promises(&guarantee);
     assert_eq!(promises(&readme), of_guide);
     // `idem why` names them by number; `every_promise_is_held_by_tests_that_are_there` has those of the table.
-    let named = ["record/attempt.rs", "bin/idem/why.rs"]
-        .map(|file| read(&format!("idem-runtime/src/{file}")))
+    let named = ["idem-runtime/src/record/attempt.rs", "idem-cli/src/why.rs"]
+        .map(read)
         .concat();
     let numbers = named.split("(promise").skip(1).flat_map(|rest| {
         let inside = rest.split(')').next().expect("before the first one");

@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use idem_conformance::{BoxFuture, Fixture, Plant, cases};
 use idem_runtime::clock::{Clock, ManualClock};
-use idem_runtime::conformance::{BoxFuture, Fixture, Plant, cases};
 use idem_runtime::store::{
     AppendReply, ClaimReply, ClaimRequest, CompleteReply, Current, Header, Journal, Owner,
     ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,

@@ -5,10 +5,10 @@
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
+use idem_conformance::{Case, cases};
 use idem_examples::zookeeper_store::fixture::InZooKeeper;
 use idem_examples::zookeeper_store::store::ZooKeeperStore;
 use idem_harness::ZooKeeperServer;
-use idem_runtime::conformance::{Case, cases};
 use libtest_mimic::{Arguments, Trial, run};
 use tokio::runtime::{Builder, Runtime};
 use zookeeper_client::Client;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
+use idem_conformance::{BoxFuture, Fixture, Plant};
 use idem_runtime::store::{RecordKey, Store};
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error};
 

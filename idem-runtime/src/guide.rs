@@ -48,7 +48,6 @@ pages! {
     layered "docs/guide/layered.md"
     notes "docs/guide/notes.md"
     observing "docs/guide/observing.md"
-    operating "docs/guide/operating.md"
     operator "docs/operator.md"
     redis "docs/guide/redis.md"
     scenarios "docs/guide/scenarios.md"

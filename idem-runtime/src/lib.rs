@@ -34,8 +34,6 @@
 #![cfg_attr(docsrs, doc(auto_cfg(hide(feature = "_server", feature = "_sql"))))]
 
 mod call;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 #[cfg(feature = "consumer")]
 pub mod consumer;
 mod engine;
@@ -51,6 +49,8 @@ mod outcome;
 mod policy;
 mod record;
 pub mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 #[doc(hidden)]
 pub mod __private;

@@ -154,6 +154,11 @@ fn runtime_has_the_listed_items() {
 }
 
 #[test]
+fn conformance_has_the_listed_items() {
+    assert_listed("idem-conformance");
+}
+
+#[test]
 fn macros_are_the_listed_ones() {
     assert_listed("idem-macros");
 }

@@ -10,8 +10,8 @@ use std::ops::Deref;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
+use idem_conformance::{Case, Tag, cases};
 use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, TestDir};
-use idem_runtime::conformance::{Case, Tag, cases};
 use idem_runtime::store::sql::{Backend, MySqlStore, PostgresStore, SqlStoreBuilder, SqliteStore};
 use idem_tests::sql::InSql;
 use idem_tests::{InLayers, InMemory, Redis, Shape};

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use idem_runtime::cache::LocalCache;
-use idem_runtime::conformance::Faulty;
+use idem_runtime::testing::Faulty;
 use idem_tests::shop::until;
 
 use crate::prelude::*;

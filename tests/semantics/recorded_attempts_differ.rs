@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use idem_conformance::Fixture as Place;
 use idem_harness::{MariaDbServer, PostgresServer, TestDir};
-use idem_runtime::conformance::Fixture as Place;
 use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::key::{KeyBuilder, Operation};
 use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqliteStore};

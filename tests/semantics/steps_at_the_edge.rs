@@ -2,9 +2,9 @@
 
 use std::future::{pending, ready};
 
-use idem_runtime::conformance::Forward;
 use idem_runtime::step;
 use idem_runtime::store::RecordKey;
+use idem_runtime::testing::Forward;
 
 use crate::prelude::*;
 use crate::steps::{appends, counted, without_reply};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
+use idem_conformance::{BoxFuture, Fixture, Plant};
 use idem_runtime::store::layered::LayeredStore;
 use idem_runtime::store::{ReadCache, RecordKey, Store};
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use idem_conformance::{BoxFuture, Fixture, Plant};
 use idem_runtime::clock::{Clock, ManualClock, Sleep, SystemClock};
-use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{RecordKey, Store};
 

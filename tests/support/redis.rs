@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use idem_conformance::{BoxFuture, Fixture, Plant};
 use idem_harness::{ClusterSetup, Edition, RedisServer, RedisServerBuilder, Reply, SentinelSetup};
-use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
 use idem_runtime::store::redis::{Durability, RedisStore, RedisStoreBuilder};
 use idem_runtime::store::{RecordKey, Store};
 

@@ -10,6 +10,7 @@ use crate::env::call_end::CallEnd;
 use crate::error::Error;
 use crate::identity::key::KeyDigest;
 use crate::outcome::reconciled::Reconciled;
+use crate::record::unknown_cause::Cause;
 use crate::record::{Fence, OutcomeKind};
 
 /// One event of a call or of an engine.
@@ -376,9 +377,16 @@ pub(super) fn contained(observer: &(impl Observer + ?Sized), event: &Event<'_>) 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StderrObserver;
 
-/// The way out of an unknown outcome, for an operator.
-pub(super) const UNKNOWN_NEXT: &str = "find out at the other party whether the effect happened, and settle the record: `idem show`, then `idem resolve` or `idem reset`; \
-     until then calls are refused, or run the reconcile hook";
+/// The way out of an unknown outcome of this cause, for an operator.
+pub(super) fn unknown_next(cause: Option<&str>) -> &'static str {
+    if cause == Some(Cause::Step.as_str()) {
+        "find out at the other party whether the step happened, which `idem show` names; then `idem reset --done STEP=JSON` \
+         with its value if it did, `--not-done STEP` if it did not; until then calls are refused"
+    } else {
+        "find out at the other party whether the effect happened, and settle the record: `idem show`, then `idem resolve` \
+         or `idem reset`; until then calls are refused, or run the reconcile hook"
+    }
+}
 
 impl Observer for StderrObserver {
     fn observe(&self, event: &Event<'_>) {
@@ -406,10 +414,9 @@ fn line(event: &Event<'_>) -> Option<String> {
             cause,
             ..
         } => {
+            let next = unknown_next(*cause);
             let cause = cause.unwrap_or("did not end with an answer");
-            format!(
-                "idem: `{operation}`: the outcome is unknown, because the body {cause}: {UNKNOWN_NEXT}"
-            )
+            format!("idem: `{operation}`: the outcome is unknown, because the body {cause}: {next}")
         }
         EventKind::Unsaved { reason } => {
             format!("idem: `{operation}`: an answer was returned but not stored: {reason}")

@@ -1,7 +1,7 @@
 //! Events of an engine as `tracing` events, in the spans of its calls.
 
 use super::call_span::millis;
-use super::observer::{Event, EventKind, Observer, UNKNOWN_NEXT};
+use super::observer::{Event, EventKind, Observer, unknown_next};
 use crate::error::{Error, ErrorKind};
 use crate::outcome::reconciled::Reconciled;
 use crate::record::OutcomeKind;
@@ -78,7 +78,7 @@ impl Observer for TracingObserver {
                 outcome = ?outcome,
                 late,
                 cause,
-                next = UNKNOWN_NEXT
+                next = unknown_next(*cause)
             ),
             EventKind::Completed { outcome, late, .. } => {
                 emit!(event, DEBUG, "completed", outcome = ?outcome, late);

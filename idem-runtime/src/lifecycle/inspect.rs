@@ -186,7 +186,7 @@ impl Entry {
     /// [recorded](crate::EngineBuilder::record_attempts).
     #[must_use]
     pub fn recorded_attempts(&self) -> Vec<Attempt> {
-        Attempt::all_of(&self.record.journal())
+        self.record.journal().recorded_attempts()
     }
 
     /// What has happened to the record, from first to last: attempts that have ended, and acts of operators; at most 16.
@@ -499,7 +499,8 @@ impl Entry {
             }
             _ => return None,
         };
-        let is_remembered = Attempt::all_of(journal)
+        let is_remembered = journal
+            .recorded_attempts()
             .last()
             .is_some_and(|last| last.fence == header.fence);
         // An attempt without a process is not recorded.

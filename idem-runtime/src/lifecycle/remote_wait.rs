@@ -198,5 +198,5 @@ impl RemoteWait {
 }
 
 #[cfg(test)]
-#[cfg(feature = "conformance")]
+#[cfg(feature = "testing")]
 mod tests;

@@ -294,7 +294,10 @@ impl Steps {
 
     /// The error of a result that cannot be read.
     pub(crate) fn undecodable(&self, step: &StepIdentity, why: &str) -> Error {
-        self.error(ErrorKind::Undecodable, step, why)
+        let label = &step.label;
+        let why =
+            format!("{why}; a value by hand is corrected by `idem reset --done {label}=JSON`");
+        self.error(ErrorKind::Undecodable, step, &why)
     }
 
     /// Ends the call at this step, whose outcome is unknown. Returns the error for a part of the call that is not

@@ -170,6 +170,19 @@ pub struct Attempt {
 }
 
 impl Attempt {
+    /// An attempt of this claim, on this instance, that ended like this.
+    #[must_use]
+    pub fn new(claim: &Header, end: AttemptEnd, ended: SystemTime, instance: &str) -> Self {
+        Self {
+            owner: claim.owner,
+            fence: claim.fence,
+            number: claim.attempts,
+            end,
+            ended,
+            instance: instance.to_owned(),
+        }
+    }
+
     /// When it started, by the store's clock.
     #[must_use]
     pub fn started(&self) -> SystemTime {
@@ -218,11 +231,21 @@ impl Attempt {
             instance: entry.label,
         })
     }
+}
 
-    /// The attempts in a journal, from first to last.
-    pub(crate) fn all_of(journal: &Journal) -> Vec<Self> {
-        let entries = journal.entries().map_while(Result::ok);
-        entries.filter_map(Self::of).collect()
+impl Journal {
+    /// The attempts that the record remembers, from first to last.
+    #[must_use]
+    pub fn recorded_attempts(&self) -> Vec<Attempt> {
+        let entries = self.entries().map_while(Result::ok);
+        entries.filter_map(Attempt::of).collect()
+    }
+
+    /// The journal with one more attempt. Of more than [`MAX_ATTEMPTS`](Self::MAX_ATTEMPTS) the first and the last ones
+    /// remain.
+    #[must_use]
+    pub fn with_attempt(&self, attempt: &Attempt) -> Self {
+        self.with(&attempt.entry())
     }
 }
 
@@ -262,7 +285,7 @@ mod tests {
         let journal = all.iter().fold(Journal::default(), |journal, attempt| {
             journal.with(&attempt.entry())
         });
-        assert_eq!(Attempt::all_of(&journal), all);
+        assert_eq!(journal.recorded_attempts(), all);
         assert_eq!(journal.attempts(), journal);
     }
 
@@ -271,7 +294,7 @@ mod tests {
         let journal = (1..=40).fold(Journal::default(), |journal, number| {
             journal.with(&attempt(number, AttemptEnd::SystemError).entry())
         });
-        let numbers: Vec<_> = (Attempt::all_of(&journal.compacted()).iter())
+        let numbers: Vec<_> = (journal.compacted().recorded_attempts().iter())
             .map(|attempt| attempt.number)
             .collect();
         let expected: Vec<_> = std::iter::once(1).chain(26..=40).collect();
@@ -293,7 +316,7 @@ mod tests {
         for attempts in 1..=100 {
             journal = lapsed(&journal, &header(attempts), 5_000);
         }
-        let numbers: Vec<_> = (Attempt::all_of(&journal).iter())
+        let numbers: Vec<_> = (journal.recorded_attempts().iter())
             .map(|attempt| attempt.number)
             .collect();
         assert_eq!(

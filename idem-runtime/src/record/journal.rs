@@ -27,9 +27,6 @@ use bytes::Bytes;
 use super::unreadable::{LAYOUT, LAYOUT_ATTEMPTS, LAYOUT_STEPS};
 use crate::identity::fingerprint::Fingerprint;
 
-/// So many attempts and acts of operators are remembered: the first, and the last ones.
-pub(crate) const MAX_ATTEMPTS: usize = 16;
-
 /// The journal of a record, as its bytes.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Journal(Bytes);
@@ -40,6 +37,9 @@ const FIXED: usize = 48;
 const LENGTH: usize = 4;
 
 impl Journal {
+    /// The number of attempts and acts of operators that are remembered: the first, and the last ones.
+    pub const MAX_ATTEMPTS: usize = 16;
+
     /// A journal of these bytes, which are not examined.
     #[must_use]
     pub const fn new(bytes: Bytes) -> Self {
@@ -166,7 +166,7 @@ impl Journal {
         Self(bytes.into())
     }
 
-    /// The journal with at most [`MAX_ATTEMPTS`]: the first, and the last ones.
+    /// The journal with at most [`MAX_ATTEMPTS`](Self::MAX_ATTEMPTS): the first, and the last ones.
     fn bounded(self) -> Self {
         let mut attempts = Vec::new();
         let mut at = 0;
@@ -183,11 +183,14 @@ impl Journal {
             }
             at = end;
         }
-        if attempts.len() <= MAX_ATTEMPTS {
+        if attempts.len() <= Journal::MAX_ATTEMPTS {
             return self;
         }
         let mut bytes = self.0.to_vec();
-        for range in attempts.drain(1..=attempts.len() - MAX_ATTEMPTS).rev() {
+        for range in attempts
+            .drain(1..=attempts.len() - Journal::MAX_ATTEMPTS)
+            .rev()
+        {
             bytes.drain(range);
         }
         Self(bytes.into())
@@ -627,6 +630,6 @@ mod tests {
         let (first, of_next) = (later.as_bytes(), next.as_bytes());
         assert_eq!(of_next[..first.len()], first[..]);
         let entries: Vec<_> = next.entries().collect();
-        assert_eq!(entries.len(), MAX_ATTEMPTS);
+        assert_eq!(entries.len(), Journal::MAX_ATTEMPTS);
     }
 }

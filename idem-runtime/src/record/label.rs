@@ -16,6 +16,20 @@ use crate::identity::fingerprint::Fingerprint;
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct KeyLabel(Arc<str>);
 
+impl Journal {
+    /// The label of the key.
+    #[must_use]
+    pub fn label(&self) -> Option<String> {
+        KeyLabel::of(self).map(|label| label.as_str().to_owned())
+    }
+
+    /// The journal with the part of `text` that a label shows.
+    #[must_use]
+    pub fn with_label(&self, text: &str) -> Self {
+        KeyLabel::new(text).map_or_else(|| self.clone(), |label| self.with(&label.entry()))
+    }
+}
+
 impl KeyLabel {
     /// The part of `text` that fits. `None`: it has nothing to show.
     pub(crate) fn new<L: fmt::Display + ?Sized>(text: &L) -> Option<Self> {

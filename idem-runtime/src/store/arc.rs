@@ -112,5 +112,5 @@ macro_rules! pass_on {
 
 each_operation!(pass_on);
 
-#[cfg(feature = "conformance")]
+#[cfg(feature = "testing")]
 pub(crate) use each_operation;

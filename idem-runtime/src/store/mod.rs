@@ -98,7 +98,7 @@ pub use crate::record::{
 ///
 /// # The contract
 ///
-/// Each rule has at least one case in the [conformance suite](crate::conformance).
+/// Each rule has at least one case in the [conformance suite](https://docs.rs/idem-conformance).
 ///
 /// 1. **Atomic.** Each operation on a key happens at one moment; of many claims one is granted.
 /// 2. **Owner-checked.** `complete`, `release` and `renew` by an owner that does not hold the claim change nothing,

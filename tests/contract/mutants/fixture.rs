@@ -4,7 +4,7 @@ use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
+use idem_conformance::{BoxFuture, Fixture, Plant};
 use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::{
     AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, ListReply, ListRequest,

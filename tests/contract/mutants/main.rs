@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
-use idem_runtime::conformance::{Case, cases};
+use idem_conformance::{Case, cases};
 use tokio::runtime::{Builder, Runtime};
 
 use flaw::{FLAWS, Flaw};

@@ -3,8 +3,8 @@
 use axum::Router;
 use http::Method;
 use http_body_util::Full;
-use idem_runtime::conformance::{Fault, StoreOperation};
 use idem_runtime::http::{IdempotencyLayer, MarkReplays};
+use idem_runtime::testing::{Fault, StoreOperation};
 use idem_runtime::{Error, HasEngine};
 use serde_json::json;
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use idem_harness::HANG_LIMIT;
 use idem_runtime::clock::Clock;
-use idem_runtime::conformance::{Fault, Faulty};
 use idem_runtime::store::{ReadReply, State, Store};
+use idem_runtime::testing::{Fault, Faulty};
 use idem_runtime::{Engine, EngineBuilder, Observer, key::KeyDigest, observe::EventKind};
 use idem_tests::fixture::Fixture;
 use tokio::sync::Semaphore;

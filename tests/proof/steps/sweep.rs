@@ -3,7 +3,7 @@
 use std::pin::Pin;
 
 use idem_runtime::EngineBuilder;
-use idem_runtime::conformance::Fault;
+use idem_runtime::testing::Fault;
 use idem_tests::bounds::is_full;
 use idem_tests::fixture::Fixture;
 

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use idem_runtime::conformance::Forward;
 use idem_runtime::store::{
     AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, JournalKind, Owner,
     ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
     StoreFuture, Watch,
 };
+use idem_runtime::testing::Forward;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::history::{History, What};

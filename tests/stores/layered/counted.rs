@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use idem_runtime::conformance::Forward;
 use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, ReadReply, Record, RecordKey, StoreFuture,
 };
+use idem_runtime::testing::Forward;
 
 use crate::prelude::*;
 

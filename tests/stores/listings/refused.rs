@@ -4,9 +4,9 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use idem_harness::RedisServer;
-use idem_runtime::conformance::Forward;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
+use idem_runtime::testing::Forward;
 use idem_runtime::{Engine, ErrorKind};
 use idem_runtime::{
     admin::EntryFilter,

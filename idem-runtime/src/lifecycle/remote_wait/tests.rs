@@ -1,7 +1,6 @@
 use std::sync::Weak;
 
 use super::*;
-use crate::conformance::Forward;
 use crate::engine::Engine;
 use crate::env::clock::ManualClock;
 use crate::identity::key::KeyDigest;
@@ -11,6 +10,7 @@ use crate::local::singleflight::Join;
 use crate::record::{AnswerTypes, Fence, Header, JournalKind, OutcomeKind};
 use crate::store::memory::MemoryStore;
 use crate::store::{Hearing, Listener, RecordKey, Store, StoreFuture};
+use crate::testing::Forward;
 
 const SECOND: Duration = Duration::from_secs(1);
 const RETAIN: Duration = Duration::from_hours(1);

@@ -497,9 +497,9 @@ fn a_lapsed_attempt_is_recorded_by_the_claim_that_takes_over() {
             let journal = attempt::lapsed(&there.journal(), &header, NOW_US);
             assert_eq!(write.journal(), journal);
             if header.journal != JournalKind::Steps {
-                let attempts = crate::record::Attempt::all_of(&Journal::new(
-                    journal.as_bytes().slice(there.journal().as_bytes().len()..),
-                ));
+                let attempts =
+                    Journal::new(journal.as_bytes().slice(there.journal().as_bytes().len()..))
+                        .recorded_attempts();
                 assert_eq!((attempts.len(), attempts[0].owner), (1, header.owner));
             }
             let (ClaimReply::Granted { journal: told, .. }

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use idem_runtime::clock::ManualClock;
-use idem_runtime::conformance::Forward;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, Needs, Record, RecordKey, Store, StoreError, StoreErrorKind,
     StoreFuture,
 };
+use idem_runtime::testing::Forward;
 use idem_runtime::{Engine, ErrorKind, claim::Acquired, fingerprint::Fingerprint};
 use tokio::sync::{Barrier, Semaphore};
 use tokio::task::JoinSet;

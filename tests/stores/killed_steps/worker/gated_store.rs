@@ -5,12 +5,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use idem_runtime::conformance::Forward;
 use idem_runtime::key::KeyDigest;
 use idem_runtime::store::{
     AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, RecordKey, RenewReply,
     Store, StoreFuture,
 };
+use idem_runtime::testing::Forward;
 use tokio::sync::RwLock;
 
 use crate::call::Call;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_runtime::clock::ManualClock;
-use idem_runtime::conformance::StoreOperation;
 use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::testing::StoreOperation;
 use idem_runtime::{Engine, EngineBuilder, ErrorKind, FOREVER, OnDuplicate, cache::LocalCache};
 use idem_tests::shop::{Failure, until};
 

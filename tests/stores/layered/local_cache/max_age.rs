@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_runtime::clock::ManualClock;
-use idem_runtime::conformance::{Fault, StoreOperation};
+use idem_runtime::testing::{Fault, StoreOperation};
 use idem_runtime::{Answer, AnswerSource, EngineBuilder, cache::LocalCache};
 use idem_tests::shop::{Failure, until};
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use idem_runtime::cache::LocalCache;
 use idem_runtime::clock::ManualClock;
-use idem_runtime::conformance::{Fault, StoreOperation};
 use idem_runtime::store::Hearing;
 use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::testing::{Fault, StoreOperation};
 use idem_tests::shop::until;
 
 use super::fixture::{Far, Fixture, memory};

@@ -1,0 +1,317 @@
+//! From a URL to an engine.
+
+use std::num::NonZeroU16;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_runtime::observe::Event;
+use idem_runtime::store::layered::LayeredStore;
+use idem_runtime::store::redis::RedisStore;
+#[cfg(feature = "mysql")]
+use idem_runtime::store::sql::MySqlStore;
+#[cfg(feature = "postgres")]
+use idem_runtime::store::sql::PostgresStore;
+#[cfg(feature = "sqlite")]
+use idem_runtime::store::sql::SqliteStore;
+use idem_runtime::store::{Finding, Store};
+use idem_runtime::{Engine, Observer};
+
+use crate::address::{Address, Kind, redacted};
+use crate::arguments::Connection;
+use crate::failure::Failure;
+#[cfg(any(feature = "digest-key", feature = "encryption"))]
+use crate::key::hex_32;
+
+/// A store that replies, and the fast one in front of it.
+pub(crate) struct Connected {
+    durable: Durable,
+    front: Option<RedisStore>,
+}
+
+enum Durable {
+    Redis(RedisStore),
+    #[cfg(feature = "postgres")]
+    Postgres(PostgresStore),
+    #[cfg(feature = "mysql")]
+    MySql(MySqlStore),
+    #[cfg(feature = "sqlite")]
+    Sqlite(SqliteStore),
+}
+
+/// The findings about a store, each with the node of a cluster.
+pub(crate) type Findings = Vec<(Option<String>, Finding)>;
+
+/// The command's own findings are printed by `doctor`; other verbs say what they find themselves.
+#[derive(Debug)]
+struct Silent;
+
+impl Observer for Silent {
+    fn observe(&self, _: &Event<'_>) {}
+}
+
+impl Connection {
+    /// The store's URL without passwords.
+    pub(crate) fn shown(&self) -> String {
+        self.store.as_deref().map(redacted).unwrap_or_default()
+    }
+
+    fn front(&self) -> Result<Option<Address>, Failure> {
+        let front = self.front.as_deref();
+        let front = front.map(|url| Address::parse(url, None)).transpose()?;
+        if front
+            .as_ref()
+            .is_some_and(|front| front.kind != Kind::Redis)
+        {
+            return Err(Failure::usage("--front is the URL of a Redis"));
+        }
+        Ok(front)
+    }
+
+    fn address(&self) -> Result<Address, Failure> {
+        let Some(url) = &self.store else {
+            return Err(Failure::usage(
+                "no store: give --store URL, or set IDEM_STORE, as in IDEM_STORE=redis://localhost:6379",
+            ));
+        };
+        Address::parse(url, self.password.as_deref())
+    }
+}
+
+impl Connected {
+    pub(crate) async fn connect(connection: &Connection) -> Result<Self, Failure> {
+        let durable = Durable::connect(connection).await?;
+        let front = match connection.front()? {
+            Some(front) => Some(redis(connection, &front.url).await?),
+            None => None,
+        };
+        Ok(Self { durable, front })
+    }
+
+    pub(crate) async fn findings(&self) -> Result<Findings, Failure> {
+        self.durable.findings().await
+    }
+
+    pub(crate) async fn purge_expired(&self) -> Result<Option<u64>, Failure> {
+        self.durable.purge_expired().await
+    }
+
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
+        let durable = self.durable.store();
+        match &self.front {
+            Some(front) => Arc::new(LayeredStore::over(Arc::new(front.clone()), durable).build()),
+            None => durable,
+        }
+    }
+
+    /// An engine that finds the records, and stores answers for `ttl`.
+    pub(crate) fn engine(
+        &self,
+        connection: &Connection,
+        ttl: Option<Duration>,
+    ) -> Result<Engine, Failure> {
+        let mut builder = Engine::builder(self.store())
+            .prefix(&connection.prefix)
+            .observer(Silent)
+            .claim_deadline(connection.timeout);
+        if let Some(attempts) = NonZeroU16::new(connection.max_attempts) {
+            builder = builder.max_attempts(Some(attempts));
+        }
+        if let Some(ttl) = ttl {
+            builder = builder.ttl(ttl).error_ttl(ttl);
+        }
+        if let Some(file) = &connection.digest_key_file {
+            #[cfg(feature = "digest-key")]
+            {
+                builder = builder.digest_key(secret(file)?);
+            }
+            #[cfg(not(feature = "digest-key"))]
+            return Err(lacks(file, "digest-key"));
+        }
+        if !connection.encryption_key_file.is_empty() {
+            #[cfg(feature = "encryption")]
+            {
+                let keys = encryption_keys(&connection.encryption_key_file)?;
+                builder = builder.encrypt(keys).accept_plaintext();
+            }
+            #[cfg(not(feature = "encryption"))]
+            return Err(lacks(Path::new(""), "encryption"));
+        }
+        Ok(builder.build()?)
+    }
+}
+
+#[cfg_attr(
+    not(any(feature = "mysql", feature = "postgres", feature = "sqlite")),
+    allow(clippy::unused_async, reason = "of SQL stores alone")
+)]
+impl Durable {
+    async fn connect(connection: &Connection) -> Result<Self, Failure> {
+        let address = connection.address()?;
+        match address.kind {
+            Kind::Redis => redis(connection, &address.url).await.map(Self::Redis),
+            #[cfg(feature = "postgres")]
+            Kind::Postgres => {
+                let store = PostgresStore::builder(address.url).table(&connection.table);
+                let store = store.connections(16).response_timeout(connection.timeout);
+                Ok(Self::Postgres(store.connect().await?))
+            }
+            #[cfg(feature = "mysql")]
+            Kind::MySql => {
+                let store = MySqlStore::builder(address.url).table(&connection.table);
+                let store = store.connections(16).response_timeout(connection.timeout);
+                Ok(Self::MySql(store.connect().await?))
+            }
+            #[cfg(feature = "sqlite")]
+            Kind::Sqlite => {
+                // The store would create it.
+                if !Path::new(address.path()).is_file() {
+                    let message = format!("there is no file `{}`", address.path());
+                    return Err(Failure::store(message));
+                }
+                let store = SqliteStore::builder(address.url).table(&connection.table);
+                let store = store.response_timeout(connection.timeout);
+                Ok(Self::Sqlite(store.connect().await?))
+            }
+            #[allow(unreachable_patterns, reason = "with all features there is no other")]
+            kind => Err(Failure::usage(format!(
+                "this build of idem has no {}: cargo install idem-cli --features {}",
+                kind.name(),
+                kind.name()
+                    .to_ascii_lowercase()
+                    .replace("postgresql", "postgres")
+            ))),
+        }
+    }
+
+    fn store(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Redis(store) => Arc::new(store.clone()),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(store) => Arc::new(store.clone()),
+            #[cfg(feature = "mysql")]
+            Self::MySql(store) => Arc::new(store.clone()),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(store) => Arc::new(store.clone()),
+        }
+    }
+
+    async fn findings(&self) -> Result<Findings, Failure> {
+        match self {
+            Self::Redis(store) => Ok(store.report().findings()),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(store) => Ok(of_server(store.findings().await?)),
+            #[cfg(feature = "mysql")]
+            Self::MySql(store) => Ok(of_server(store.findings().await?)),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(store) => Ok(of_server(store.findings().await?)),
+        }
+    }
+
+    /// Deletes the rows of expired records, where the store has any.
+    async fn purge_expired(&self) -> Result<Option<u64>, Failure> {
+        #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+        let purge = idem_runtime::store::sql::Purge::default();
+        match self {
+            Self::Redis(_) => Ok(None),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(store) => Ok(Some(store.purge(purge).await?)),
+            #[cfg(feature = "mysql")]
+            Self::MySql(store) => Ok(Some(store.purge(purge).await?)),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(store) => Ok(Some(store.purge(purge).await?)),
+        }
+    }
+}
+
+/// Findings about a store of one server.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+fn of_server(findings: Vec<Finding>) -> Findings {
+    findings
+        .into_iter()
+        .map(|finding| (None, finding))
+        .collect()
+}
+
+async fn redis(connection: &Connection, url: &str) -> Result<RedisStore, Failure> {
+    #[cfg(not(feature = "redis-tls"))]
+    if url.starts_with("rediss") {
+        return Err(lacks(Path::new(url), "redis-tls"));
+    }
+    let mut builder = RedisStore::builder(url)
+        .checked_prefix(&connection.prefix)
+        .response_timeout(connection.timeout)
+        .connect_timeout(connection.timeout)
+        // An operator has to see such a server as well; `doctor` reports it.
+        .allow_eviction();
+    if let Some(password) = &connection.sentinel_password {
+        builder = builder.sentinel_credentials(None, password);
+    }
+    if let Some(file) = &connection.ca {
+        #[cfg(feature = "redis-tls")]
+        {
+            builder = builder.root_certificate(read(file)?);
+        }
+        #[cfg(not(feature = "redis-tls"))]
+        return Err(lacks(file, "redis-tls"));
+    }
+    if let (Some(certificate), Some(key)) = (&connection.cert, &connection.cert_key) {
+        #[cfg(feature = "redis-tls")]
+        {
+            builder = builder.client_certificate(read(certificate)?, read(key)?);
+        }
+        #[cfg(not(feature = "redis-tls"))]
+        {
+            let _ = key;
+            return Err(lacks(certificate, "redis-tls"));
+        }
+    }
+    Ok(builder.connect().await?)
+}
+
+#[cfg(not(all(feature = "digest-key", feature = "encryption", feature = "redis-tls")))]
+fn lacks(_: &Path, feature: &str) -> Failure {
+    Failure::usage(format!(
+        "this build of idem lacks the feature `{feature}`: cargo install idem-cli --features {feature}"
+    ))
+}
+
+#[cfg(any(feature = "digest-key", feature = "encryption", feature = "redis-tls"))]
+fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(file).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
+}
+
+/// 32 bytes from a file, as they are or in hexadecimal digits.
+#[cfg(any(feature = "digest-key", feature = "encryption"))]
+fn secret(file: &Path) -> Result<[u8; 32], Failure> {
+    let bytes = read(file)?;
+    let secret = <[u8; 32]>::try_from(bytes.as_slice()).ok();
+    let secret = secret.or_else(|| hex_32(bytes.trim_ascii()));
+    secret.ok_or_else(|| {
+        let file = file.display();
+        Failure::usage(format!(
+            "{file} has neither 32 bytes nor 64 hexadecimal digits"
+        ))
+    })
+}
+
+#[cfg(feature = "encryption")]
+fn encryption_keys(files: &[String]) -> Result<idem_runtime::codec::EncryptionKeys, Failure> {
+    use idem_runtime::codec::EncryptionKeys;
+    let mut keys: Option<EncryptionKeys> = None;
+    for given in files {
+        let parts = given.split_once(':');
+        let parts = parts.and_then(|(id, file)| Some((id.parse().ok()?, file)));
+        let (id, file) = parts.ok_or_else(|| {
+            Failure::usage(
+                "--encryption-key-file is the id of the key and its file: `1:/run/secrets/idem`",
+            )
+        })?;
+        let key = secret(Path::new(file))?;
+        keys = Some(match keys {
+            None => EncryptionKeys::new(id, key),
+            Some(keys) => keys.also(id, key),
+        });
+    }
+    keys.ok_or_else(|| Failure::usage("no encryption key"))
+}

@@ -1,0 +1,235 @@
+//! `idem release` and `reset`: one record is changed, if it is still the one that was shown.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+use idem_runtime::admin::{Entry, EntryState};
+use idem_runtime::{Engine, ErrorKind, Reconciled};
+use serde_json::{Value, json};
+
+use crate::arguments::{Release, Reset};
+use crate::confirm::confirm;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::record::{self, describe};
+use crate::state;
+use crate::text::duration;
+
+/// A change of a record.
+pub(crate) struct Change<'a> {
+    pub(crate) verb: &'static str,
+    /// What it does, for the operator who confirms it.
+    pub(crate) effect: String,
+    pub(crate) yes: bool,
+    pub(crate) max_attempts: u16,
+    pub(crate) output: &'a Output,
+}
+
+impl Change<'_> {
+    /// Shows the record and the change, and asks.
+    pub(crate) fn confirm(&self, entry: &Entry) -> Result<(), Failure> {
+        if !self.output.json {
+            Output::text(|out| {
+                describe(out, entry, self.max_attempts)?;
+                record::field(out, self.verb, &self.effect)
+            })?;
+        }
+        confirm(self.yes, &format!("{} this record?", self.verb))
+    }
+
+    /// Reports the result, with the record as it is now.
+    pub(crate) async fn report(
+        &self,
+        engine: &Engine,
+        before: (String, String, Value),
+        done: &str,
+    ) -> Result<ExitCode, Failure> {
+        let (operation, digest, before) = before;
+        let after = engine.entry(&operation, &digest).await?;
+        if self.output.json {
+            Output::document(&json!({
+                "changed": true,
+                "verb": self.verb,
+                "before": before,
+                "after": after.as_ref().map(record::document),
+            }))?;
+        } else {
+            let now = after.as_ref().map_or("gone", state::name);
+            let meaning = after
+                .as_ref()
+                .map_or("", |entry| state::meaning(entry, self.max_attempts));
+            Output::text(|out| writeln!(out, "\n{done}; state now {now}: {meaning}"))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What is kept of an entry that a change consumes.
+pub(crate) fn before(entry: &Entry) -> (String, String, Value) {
+    let (operation, digest) = (entry.operation().to_owned(), entry.key().to_string());
+    (operation, digest, record::document(entry))
+}
+
+/// Refuses to change a claim that is held.
+pub(crate) fn refuse_running(entry: &Entry) -> Result<(), Failure> {
+    match entry.state() {
+        EntryState::Running { lease_left } => Err(Failure::refused(format!(
+            "nothing was changed: a claim is held, and lapses in {} unless its process renews it; wait, or `idem \
+             release` it if the process is gone",
+            duration(lease_left)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The error of a change. That of a record which has changed states that nothing was changed.
+pub(crate) fn refused(error: idem_runtime::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::Running { .. } => Failure::refused(
+            "nothing was changed: a call has claimed the key since; look at the record again with `idem show`",
+        ),
+        _ => error.into(),
+    }
+}
+
+pub(crate) async fn release(
+    engine: &Engine,
+    verb: &Release,
+    max_attempts: u16,
+    output: &Output,
+) -> Result<ExitCode, Failure> {
+    let entry = verb.consent.sign(record::find(engine, &verb.which).await?);
+    let age = entry.age();
+    let effect = match entry.state() {
+        EntryState::Running { lease_left } => {
+            let lease = age + lease_left;
+            if age < lease / 3 + lease / 30 && !verb.force {
+                return Err(Failure::refused(format!(
+                    "nothing was changed: the claim was renewed {} ago, and claims are renewed every third of their \
+                     lease ({}), so that its process seems to be alive; look again in {}, or --force",
+                    duration(age),
+                    duration(lease),
+                    duration(lease / 3),
+                )));
+            }
+            "the claim ends now, and the next call runs the body if an attempt is left. If its process is alive, two \
+             bodies run"
+        }
+        EntryState::Abandoned => {
+            "the record becomes released; its attempt counts as before, and the next call runs the body if one is left"
+        }
+        _ => {
+            return Err(Failure::refused(format!(
+                "nothing was changed: the record is {}, and no claim is held or abandoned",
+                state::name(&entry)
+            )));
+        }
+    };
+    let change = Change {
+        verb: "release",
+        effect: effect.to_owned(),
+        yes: verb.consent.yes,
+        max_attempts,
+        output,
+    };
+    change.confirm(&entry)?;
+    let before = before(&entry);
+    entry.release().await.map_err(refused)?;
+    change.report(engine, before, "released").await
+}
+
+pub(crate) async fn reset(
+    engine: &Engine,
+    verb: &Reset,
+    max_attempts: u16,
+    output: &Output,
+) -> Result<ExitCode, Failure> {
+    let entry = verb.consent.sign(record::find(engine, &verb.which).await?);
+    refuse_running(&entry)?;
+    let steps = entry.steps();
+    let mut given = verb
+        .not_done
+        .iter()
+        .chain(verb.done.iter().map(|(name, _)| name));
+    if let Some(unknown) = given.find(|given| !steps.iter().any(|step| step.name == **given)) {
+        let names: BTreeSet<_> = steps
+            .iter()
+            .map(|step| format!("`{}`", step.name))
+            .collect();
+        let names = Vec::from_iter(names).join(", ");
+        return Err(Failure::refused(format!(
+            "nothing was changed: the record has no step `{unknown}`; it has {}",
+            if names.is_empty() { "none" } else { &names }
+        )));
+    }
+    let mut undecided = steps.iter().filter(|step| {
+        let mut named = verb
+            .not_done
+            .iter()
+            .chain(verb.done.iter().map(|(name, _)| name));
+        record::is_open(step) && !named.any(|name| *name == step.name)
+    });
+    if let Some(step) = undecided.next()
+        && !(verb.drop_steps || verb.reconciled)
+    {
+        return Err(Failure::refused(format!(
+            "nothing was changed: it is not known whether the step `{}` happened, and the next call would be refused for \
+             it. If it did not, `--not-done {0}`; if it did, `--done {0}=JSON` with its value (`null` for none); if the step has a `reconcile` \
+             hook, `--reconciled`; `--drop-steps` forgets all steps, and each effect happens again",
+            step.name
+        )));
+    }
+    let steps = match (entry.has_steps(), verb.drop_steps) {
+        (false, _) => "",
+        (true, true) => ", and all of its steps",
+        (true, false) => ", which gets the results of its finished steps",
+    };
+    let done: Vec<_> = verb.done.iter().map(|(name, _)| &**name).collect();
+    let done = match &done[..] {
+        [] => String::new(),
+        names => format!(
+            ", and the given values of the steps `{}`, which are not checked",
+            names.join("`, `")
+        ),
+    };
+    let not_done = match &verb.not_done[..] {
+        [] => String::new(),
+        names => format!(", and runs the open steps `{}`", names.join("`, `")),
+    };
+    let dropped = match entry.state() {
+        EntryState::Answered(_) => "the stored answer is dropped, and ",
+        _ => "",
+    };
+    let again = if entry.has_steps() && !verb.drop_steps {
+        "An effect outside of these steps"
+    } else {
+        "An effect"
+    };
+    let change = Change {
+        verb: "reset",
+        effect: format!(
+            "{dropped}the next call runs the body{steps}{done}{not_done}, as a first attempt. {again} that has happened happens again"
+        ),
+        yes: verb.consent.yes,
+        max_attempts,
+        output,
+    };
+    change.confirm(&entry)?;
+    let before = before(&entry);
+    let not_done = verb
+        .not_done
+        .iter()
+        .map(|name| (&**name, Reconciled::NotLanded));
+    let done = verb
+        .done
+        .iter()
+        .map(|(name, json)| (&**name, Reconciled::Landed(&**json)));
+    let steps: Vec<_> = not_done.chain(done).collect();
+    let reset = match &steps[..] {
+        _ if verb.drop_steps => entry.reset_with_steps().await,
+        [] => entry.reset().await,
+        steps => entry.reset_steps(steps).await,
+    };
+    reset.map_err(refused)?;
+    change.report(engine, before, "reset").await
+}

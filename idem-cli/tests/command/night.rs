@@ -1,0 +1,212 @@
+//! The terminal of an operator in one night: the guide's page `operator` shows it.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex};
+
+use idem_harness::TestDir;
+use idem_runtime::Engine;
+use idem_runtime::observe::TracingObserver;
+use idem_runtime::store::sql::SqliteStore;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::filled::{PAY, PREFIX, PayError, Receipt, Site, receipt};
+
+const PAGE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../idem-runtime/src/docs/operator.md"
+);
+const HEADING: &str = "## One night at the shell\n";
+/// Writes the page anew.
+const OVERWRITE: &str = "IDEM_TRANSCRIPT";
+
+/// What the service logs.
+#[derive(Clone, Debug, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+/// Finds a page that shows what the command does not print.
+#[tokio::test]
+async fn the_guide_shows_what_an_operator_sees() {
+    let dir = TestDir::new("night").unwrap();
+    let url = format!("sqlite://{}", dir.path().join("records.db").display());
+    let store = SqliteStore::connect(&url).await.unwrap();
+    store.migrate().await.unwrap();
+    let site = Site::new(url, Arc::new(store)).with(&[("IDEM_OPERATOR", "zoe")]);
+    let engine = Engine::builder(Arc::clone(&site.store))
+        .prefix(PREFIX)
+        .instance("pay-7f9c")
+        .observer(TracingObserver)
+        .build()
+        .unwrap();
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .with_ansi(false)
+        .without_time()
+        .with_writer(log.clone());
+    let logged = tracing::subscriber::set_default(subscriber.finish());
+    let pay = async |order: &str, bank: Result<Receipt, PayError>| {
+        let call = engine
+            .operation(PAY)
+            .key(order)
+            .label(&format_args!("order {order}"));
+        let sent = call.run(|cx| async move {
+            let _ = cx.derive_key("bank.charge");
+            bank
+        });
+        sent.await
+    };
+    pay("o-6", Ok(receipt("r-6"))).await.unwrap();
+    pay("o-7", Err(PayError::NoReply)).await.unwrap_err();
+    drop(logged);
+
+    let mut night = String::new();
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    night.push_str("# The alarm: a line in the log of the service.\n");
+    night.push_str(&log);
+    let mut idem = |comment: &str, arguments: &[&str]| {
+        writeln!(night, "\n# {comment}\n$ idem {}", shell(arguments)).unwrap();
+        let mut arguments = arguments.to_vec();
+        if arguments[0] == "resolve" {
+            arguments.push("--yes");
+        }
+        let ran = site.idem(&arguments);
+        night.push_str(&ran.out);
+        night.push_str(&ran.err);
+    };
+    let key = [PAY, "--key", r#""o-7""#];
+    idem(
+        "What else is unknown?",
+        &["ls", "--state", "unknown", "--oldest"],
+    );
+    idem("What happened to it?", &[&["why"], &key[..]].concat());
+    idem(
+        "Under which key did the bank get it?",
+        &[&["show"], &key[..], &["--derive", "bank.charge"]].concat(),
+    );
+    let value = ["--value", r#"{"id": "ch_81"}"#];
+    idem(
+        "The bank's search finds the charge ch_81 under that key: it happened. The answer that callers get:",
+        &[&["resolve"], &key[..], &value].concat(),
+    );
+    let value = ["--value", r#"{"number": "r-7", "cents": 1250}"#];
+    let reason = ["--reason", "the bank has ch_81"];
+    idem(
+        "In the form of the function's value:",
+        &[&["resolve"], &key[..], &value, &reason].concat(),
+    );
+    idem(
+        "And for the colleague of the morning:",
+        &[&["why"], &key[..]].concat(),
+    );
+    let night = settled(&night);
+
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let (before, rest) = page.split_once(HEADING).expect("the page has the heading");
+    let (text, rest) = rest.split_once("```text\n").expect("and a block");
+    let (shown, rest) = rest.split_once("```\n").expect("which ends");
+    if std::env::var(OVERWRITE).is_ok_and(|value| value == "overwrite") {
+        std::fs::write(
+            PAGE,
+            format!("{before}{HEADING}{text}```text\n{night}```\n{rest}"),
+        )
+        .unwrap();
+        return;
+    }
+    assert!(
+        shown == night,
+        "the page shows another terminal; {OVERWRITE}=overwrite writes it anew:\n{night}"
+    );
+}
+
+/// Arguments as they are typed.
+fn shell(arguments: &[&str]) -> String {
+    let quoted = arguments.iter().map(|argument| {
+        let is_plain = argument
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+        if is_plain {
+            (*argument).to_owned()
+        } else {
+            format!("'{argument}'")
+        }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// The text with times, durations, process ids and fencing tokens of one night, the same in each run.
+fn settled(text: &str) -> String {
+    let mut age = None;
+    let lines = text.lines().map(|line| {
+        let line = &*aged(line, &mut age);
+        let mut words: Vec<String> = Vec::new();
+        for part in line.split(' ') {
+            let word = part.trim_matches([',', ':', ';', '(', ')']);
+            let (before, rest) = part.split_once(word).unwrap_or_default();
+            let is_digits =
+                |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            let word = match word {
+                date if date.len() == 10 && date.starts_with("20") && date.contains('-') => {
+                    "2026-11-24"
+                }
+                time if time.len() >= 8
+                    && time.as_bytes()[2] == b':'
+                    && time.as_bytes()[5] == b':' =>
+                {
+                    if time.contains('.') {
+                        "02:31:05.042"
+                    } else {
+                        "02:31:05"
+                    }
+                }
+                span if is_digits(span.trim_end_matches(['m', 's'])) && span.ends_with('s') => {
+                    "40ms"
+                }
+                fence if fence.len() == 16 && is_digits(fence) => "1795919465042000",
+                pid if words.last().is_some_and(|word| word == "pid") && is_digits(pid) => "4711",
+                other => other,
+            };
+            words.push(format!("{before}{word}{rest}"));
+        }
+        words.join(" ")
+    });
+    let mut text: String = lines.collect::<Vec<_>>().join("\n");
+    text.push('\n');
+    text
+}
+
+/// The line of a table with the age of a column of four characters. `end` is that of the column.
+fn aged(line: &str, end: &mut Option<usize>) -> String {
+    if line.starts_with("OPERATION ") {
+        *end = line.find(" AGE ").map(|at| at + 4);
+    }
+    match *end {
+        Some(end) if line.is_char_boundary(end) && line.len() > end => {
+            let (before, after) = line.split_at(end);
+            let (before, age) = before.rsplit_once(' ').unwrap_or_default();
+            let age = if age == "AGE" { " AGE" } else { "40ms" };
+            format!("{}  {age}{after}", before.trim_end())
+        }
+        _ => {
+            *end = None;
+            line.to_owned()
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! Listings return all matching records, and nothing else. A store that cannot list returns an error.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::probe::{
+    LEASE, MS, Probe, RETAIN, counted, done, header, pending, reconciling, unknown_outcome,
+};
+use idem_runtime::admin::EntryFilter;
+use idem_runtime::key::KeyDigest;
+use idem_runtime::key::Operation;
+use idem_runtime::store::RecordKey;
+use idem_runtime::store::{ListReply, ListRequest, Listed, OutcomeKind, State, StoreErrorKind};
+
+cases! {
+    16 a_listing_gives_every_record_in_however_many_steps: transport,
+    16 a_listing_keeps_to_its_prefix: transport,
+    16 a_listing_of_an_operation_gives_no_other: transport,
+    16 a_listing_shows_the_header_and_the_life_of_a_record: transport,
+    16 a_listing_gives_the_states_that_it_is_asked_for: transport,
+    16 a_listing_gives_the_attempts_that_it_is_asked_for: transport,
+    16 a_listing_leaves_out_what_has_expired: transport,
+    16 a_listing_counts_what_it_cannot_read: transport,
+    16 a_listing_goes_on_in_another_client: transport,
+    16 a_listing_misses_nothing_while_others_come_and_go: transport,
+    16 a_listing_refuses_a_position_that_is_none: transport,
+    16 a_store_lists_or_says_that_it_cannot: transport,
+}
+
+const FILTERS: [EntryFilter; 8] = [
+    EntryFilter::Any,
+    EntryFilter::Running,
+    EntryFilter::Abandoned,
+    EntryFilter::Released,
+    EntryFilter::Answered,
+    EntryFilter::NotStored,
+    EntryFilter::Unknown,
+    EntryFilter::Exhausted,
+];
+
+/// A store may return more than the limit where its server keeps records together.
+const ONE_PLACE: usize = 32;
+
+fn request(p: &Probe) -> ListRequest {
+    ListRequest::new(p.fixture.prefix())
+}
+
+fn filtered(p: &Probe, filter: EntryFilter) -> ListRequest {
+    with!(request(p), filter: filter)
+}
+
+/// The names of listed records.
+fn listed(found: BTreeMap<String, Listed>) -> Vec<String> {
+    found.into_keys().collect()
+}
+
+/// One step by a client of its own; `None` where the store cannot list.
+async fn step(p: &Probe, request: &ListRequest) -> Option<ListReply> {
+    match p.fixture.store().list(request).await {
+        Ok(reply) => Some(reply),
+        Err(error) if error.kind() == StoreErrorKind::Unsupported => None,
+        Err(error) => panic!("list failed: {error} ({:?})", error.kind()),
+    }
+}
+
+/// All steps: the records by name, and the number of unreadable ones. `None` where the store cannot list.
+async fn list(p: &Probe, request: &ListRequest) -> Option<(BTreeMap<String, Listed>, u64)> {
+    let (mut found, mut unreadable) = (BTreeMap::new(), 0);
+    let mut request = request.clone();
+    for _ in 0..100_000 {
+        let reply = step(p, &request).await?;
+        assert!(
+            reply.found.len() <= request.limit + ONE_PLACE,
+            "{} records in a step of {}",
+            reply.found.len(),
+            request.limit
+        );
+        unreadable += reply.unreadable;
+        let named = reply.found.into_iter();
+        found.extend(named.map(|listed| (listed.key.name(), listed)));
+        match reply.next {
+            Some(next) => request.after = Some(next),
+            None => return Some((found, unreadable)),
+        }
+    }
+    panic!("the listing has no end");
+}
+
+fn names(probes: &[Probe]) -> Vec<String> {
+    let mut names: Vec<_> = probes.iter().map(|p| p.key.name()).collect();
+    names.sort();
+    names
+}
+
+/// The same prefix, with the keys of these numbers under an operation.
+fn keys(p: &Probe, operation: &'static str, numbers: std::ops::Range<u64>) -> Vec<Probe> {
+    let key = |number: u64| {
+        // Spread over the whole range, as the digests of calls are.
+        let spread = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+        let mut digest = [0x2a; 32];
+        digest[..8].copy_from_slice(&spread);
+        digest[24..].copy_from_slice(&number.to_be_bytes());
+        let digest = KeyDigest::from_bytes(digest);
+        p.on(RecordKey::new(
+            p.fixture.prefix(),
+            Operation::new(operation),
+            digest,
+        ))
+    };
+    numbers.map(key).collect()
+}
+
+async fn planted(p: &Probe, operation: &'static str, numbers: std::ops::Range<u64>) -> Vec<Probe> {
+    let probes = keys(p, operation, numbers);
+    for p in &probes {
+        p.plant(&header(unknown_outcome()), b"", RETAIN).await;
+    }
+    probes
+}
+
+async fn a_listing_gives_every_record_in_however_many_steps(p: Probe) {
+    assert!(
+        list(&p, &request(&p))
+            .await
+            .is_none_or(|(found, _)| found.is_empty())
+    );
+    let probes = planted(&p, "pay", 0..70).await;
+    for limit in [1, 7, 69, 70, 71, 1_000, usize::MAX / 2] {
+        for filter in [EntryFilter::Any, EntryFilter::Unknown] {
+            let request = with!(request(&p), filter: filter, limit: limit);
+            let Some((found, unreadable)) = list(&p, &request).await else {
+                return;
+            };
+            assert_eq!(listed(found), names(&probes), "in steps of {limit}");
+            assert_eq!(unreadable, 0);
+        }
+    }
+}
+
+async fn a_listing_keeps_to_its_prefix(p: Probe) {
+    let mine = planted(&p, "pay", 0..5).await;
+    let prefix = p.fixture.prefix();
+    for more in ["2", "-"] {
+        let prefix: Arc<str> = format!("{prefix}{more}").into();
+        for other in keys(&p, "pay", 5..9) {
+            let digest = *other.key.digest();
+            let other = p.on(RecordKey::new(
+                Arc::clone(&prefix),
+                Operation::new("pay"),
+                digest,
+            ));
+            other.plant(&header(pending()), b"", RETAIN).await;
+        }
+        let of = |operation| with!(request(&p), operation: operation);
+        for operation in [None, Some(Operation::new("pay"))] {
+            let Some((found, _)) = list(&p, &of(operation)).await else {
+                return;
+            };
+            assert_eq!(listed(found), names(&mine), "{more}");
+        }
+        let theirs = ListRequest::new(prefix);
+        let (found, _) = list(&p, &theirs).await.expect("this store lists");
+        assert_eq!(found.len(), 4);
+    }
+}
+
+async fn a_listing_of_an_operation_gives_no_other(p: Probe) {
+    let operations = ["pay", "pay.refund", "Pay", "pa", "p*", "pay:eu", ""];
+    let mut all = Vec::new();
+    for (index, operation) in (0_u64..).zip(operations) {
+        let probes = planted(&p, operation, index * 10..index * 10 + 3).await;
+        let request = with!(request(&p), operation: Some(Operation::new(operation)), limit: 2);
+        let Some((found, _)) = list(&p, &request).await else {
+            return;
+        };
+        assert_eq!(listed(found), names(&probes), "{operation:?}");
+        all.extend(probes);
+    }
+    let (found, _) = list(&p, &request(&p)).await.expect("this store lists");
+    assert_eq!(listed(found), names(&all));
+}
+
+/// Every kind of record, its remaining life, and the filters besides `Any` that match it.
+fn kinds() -> [(State, Duration, &'static [EntryFilter]); 9] {
+    use EntryFilter::{Abandoned, Answered, Exhausted, NotStored, Released, Running, Unknown};
+    [
+        (pending(), RETAIN, &[Running]),
+        (pending(), RETAIN - LEASE, &[Abandoned, Exhausted]),
+        (reconciling(), RETAIN, &[Running]),
+        (reconciling(), RETAIN - LEASE, &[Unknown]),
+        (State::Released, RETAIN, &[Released, Exhausted]),
+        (done(OutcomeKind::Value), RETAIN, &[Answered]),
+        (done(OutcomeKind::Error), RETAIN, &[Answered]),
+        (done(OutcomeKind::Unknown), RETAIN, &[Unknown]),
+        (done(OutcomeKind::Tombstone), RETAIN, &[NotStored]),
+    ]
+}
+
+async fn a_listing_shows_the_header_and_the_life_of_a_record(p: Probe) {
+    for (probe, (state, left, _)) in keys(&p, "pay", 0..9).iter().zip(kinds()) {
+        let large = vec![0x2a; 20_000];
+        let body: &[u8] = match state {
+            State::Done {
+                outcome: OutcomeKind::Value | OutcomeKind::Error,
+                ..
+            } => &large,
+            _ => b"",
+        };
+        probe.plant(&header(state), body, left).await;
+        let Some((found, _)) = list(&p, &request(&p)).await else {
+            return;
+        };
+        let listed = &found[&probe.key.name()];
+        assert_eq!(listed.header, header(state));
+        assert_eq!(listed.key, probe.key);
+        probe.assert_left(listed.left, left);
+    }
+}
+
+async fn a_listing_gives_the_states_that_it_is_asked_for(p: Probe) {
+    let probes = keys(&p, "pay", 0..9);
+    for (probe, (state, left, _)) in probes.iter().zip(kinds()) {
+        probe.plant(&header(state), b"", left).await;
+    }
+    for filter in FILTERS {
+        let request = filtered(&p, filter);
+        let Some((found, _)) = list(&p, &request).await else {
+            return;
+        };
+        let of = |filters: &[EntryFilter]| filter == EntryFilter::Any || filters.contains(&filter);
+        let expected: Vec<_> = (probes.iter().zip(kinds()))
+            .filter(|(_, (_, _, filters))| of(filters))
+            .map(|(probe, _)| probe.clone())
+            .collect();
+        assert_eq!(listed(found), names(&expected), "{filter:?}");
+    }
+}
+
+async fn a_listing_gives_the_attempts_that_it_is_asked_for(p: Probe) {
+    let probes = keys(&p, "pay", 0..6);
+    for (probe, attempts) in probes.iter().zip(0..) {
+        let header = counted(attempts, header(State::Released));
+        probe.plant(&header, b"", RETAIN).await;
+    }
+    for (min_attempts, expected) in [(0, 6), (1, 5), (5, 1), (6, 0)] {
+        for filter in [EntryFilter::Any, EntryFilter::Exhausted] {
+            let request = with!(request(&p), filter: filter, min_attempts: min_attempts);
+            let Some((found, _)) = list(&p, &request).await else {
+                return;
+            };
+            assert_eq!(found.len(), expected, "of at least {min_attempts} attempts");
+            assert!(
+                found
+                    .values()
+                    .all(|listed| listed.header.attempts >= min_attempts)
+            );
+        }
+    }
+}
+
+async fn a_listing_leaves_out_what_has_expired(p: Probe) {
+    let short = keys(&p, "pay", 0..5);
+    let long = planted(&p, "pay", 5..8).await;
+    let life = RETAIN / 2;
+    for probe in &short {
+        probe.plant(&header(unknown_outcome()), b"", life).await;
+    }
+    let Some((found, _)) = list(&p, &request(&p)).await else {
+        return;
+    };
+    assert_eq!(found.len(), 8);
+    p.advance(life + MS).await;
+    for filter in [EntryFilter::Any, EntryFilter::Unknown] {
+        let request = filtered(&p, filter);
+        let (found, unreadable) = list(&p, &request).await.expect("this store lists");
+        assert_eq!(listed(found), names(&long));
+        assert_eq!(unreadable, 0);
+    }
+}
+
+async fn a_listing_counts_what_it_cannot_read(p: Probe) {
+    let probes = planted(&p, "pay", 0..3).await;
+    let mut newer = header(pending()).encode().to_vec();
+    newer[0] = newer[0].wrapping_add(0x40);
+    let unreadable = keys(&p, "pay", 3..5);
+    for (probe, bytes) in unreadable.iter().zip([newer, b"no record".to_vec()]) {
+        probe.plant_bytes(&bytes, RETAIN).await;
+    }
+    for filter in FILTERS {
+        let request = filtered(&p, filter);
+        let Some((found, unreadable)) = list(&p, &request).await else {
+            return;
+        };
+        let is_asked = matches!(filter, EntryFilter::Any | EntryFilter::Unknown);
+        let expected = if is_asked { names(&probes) } else { Vec::new() };
+        assert_eq!(listed(found), expected, "{filter:?}");
+        assert_eq!(unreadable, 2, "{filter:?}");
+    }
+}
+
+/// Each step is made twice, by two clients. On a server with other clients the two may differ.
+async fn a_listing_goes_on_in_another_client(p: Probe) {
+    let probes = planted(&p, "pay", 0..40).await;
+    for twin in [0, 1] {
+        let mut found = BTreeSet::new();
+        let mut request = with!(request(&p), limit: 3);
+        loop {
+            let Some(first) = step(&p, &request).await else {
+                return;
+            };
+            let second = step(&p, &request).await.expect("this store lists");
+            let [taken, _] = if twin == 0 {
+                [first, second]
+            } else {
+                [second, first]
+            };
+            found.extend(taken.found.into_iter().map(|listed| listed.key.name()));
+            match taken.next {
+                Some(next) => request.after = Some(next),
+                None => break,
+            }
+        }
+        assert_eq!(Vec::from_iter(found), names(&probes));
+    }
+}
+
+/// Each record to be deleted has been listed already, so that a count-based cursor would miss one that stays.
+async fn a_listing_misses_nothing_while_others_come_and_go(p: Probe) {
+    let stay = planted(&p, "pay", 0..40).await;
+    let mut go = planted(&p, "pay", 40..80).await;
+    let mut come = keys(&p, "pay", 80..180).into_iter();
+    let mut found = BTreeSet::new();
+    let mut request = with!(request(&p), limit: 5);
+    for step_number in 0.. {
+        let Some(reply) = step(&p, &request).await else {
+            return;
+        };
+        found.extend(reply.found.into_iter().map(|listed| listed.key.name()));
+        let (gone, still) = go
+            .into_iter()
+            .partition(|probe| found.contains(&probe.key.name()));
+        go = still;
+        let gone: Vec<Probe> = gone;
+        for probe in &gone {
+            probe.plant(&header(State::Released), b"", MS).await;
+        }
+        if !gone.is_empty() {
+            p.advance(MS).await;
+        }
+        if step_number >= 8 {
+            for new in come.by_ref().take(9) {
+                new.plant(&header(State::Released), b"", RETAIN).await;
+            }
+        }
+        match reply.next {
+            Some(next) => request.after = Some(next),
+            None => break,
+        }
+    }
+    for name in names(&stay) {
+        assert!(found.contains(&name), "{name} was there all the time");
+    }
+}
+
+async fn a_listing_refuses_a_position_that_is_none(p: Probe) {
+    for after in ["", "no position", "-1", "\u{1f980}", "9.9.9.9.9"] {
+        let request = with!(request(&p), after: Some(after.to_owned()));
+        let reply = p.fixture.store().list(&request).await;
+        let error = reply.expect_err("no position");
+        let kinds = [StoreErrorKind::InvalidCursor, StoreErrorKind::Unsupported];
+        assert!(kinds.contains(&error.kind()), "{after:?}: {error}");
+    }
+}
+
+async fn a_store_lists_or_says_that_it_cannot(p: Probe) {
+    let probes = planted(&p, "pay", 0..3).await;
+    match p.fixture.store().list(&request(&p)).await {
+        Ok(_) => {
+            let (found, _) = list(&p, &request(&p)).await.expect("it has just done so");
+            assert_eq!(found.len(), probes.len());
+        }
+        Err(error) => {
+            assert_eq!(error.kind(), StoreErrorKind::Unsupported, "{error}");
+            assert!(!error.is_transient(), "sending again does not help");
+            for filter in FILTERS {
+                let request = filtered(&p, filter);
+                let kind = p
+                    .fixture
+                    .store()
+                    .list(&request)
+                    .await
+                    .map_err(|error| error.kind());
+                assert_eq!(kind.err(), Some(StoreErrorKind::Unsupported), "{filter:?}");
+            }
+        }
+    }
+}

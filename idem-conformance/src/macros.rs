@@ -1,0 +1,70 @@
+//! Macros of the cases: their list, and expected replies.
+
+/// Lists the cases of a file, the rule that each tests, and its tag.
+macro_rules! cases {
+    ($($rule:literal $name:ident $(: $tag:ident)?,)+) => {
+        pub(super) fn cases() -> Vec<super::case::Case> {
+            vec![$(super::case::Case {
+                name: stringify!($name),
+                rule: $rule,
+                tag: cases!(@tag $($tag)?),
+                run: |fixture| Box::pin($name(super::probe::Probe::new(fixture))),
+            }),+]
+        }
+    };
+    (@tag) => { super::case::Tag::Decision };
+    (@tag transport) => { super::case::Tag::Transport };
+}
+
+/// A value with other fields. Its type is not exhaustive, so that no expression of this crate may create it.
+macro_rules! with {
+    ($value:expr $(, $field:ident: $other:expr)+ $(,)?) => {{
+        let mut value = $value;
+        $(value.$field = $other;)+
+        value
+    }};
+}
+
+/// Destructures a reply, or panics at the line of the case with the actual reply.
+macro_rules! expect {
+    ($reply:expr, $pattern:pat => $out:expr $(, $($why:tt)+)?) => {
+        match $reply {
+            $pattern => $out,
+            other => panic!(
+                "expected `{}`, the store said `{other:?}`{}",
+                stringify!($pattern),
+                expect!(@why $($($why)+)?),
+            ),
+        }
+    };
+    (@why) => { "" };
+    (@why $($why:tt)+) => { format!(": {}", format_args!($($why)+)) };
+}
+
+/// The rest of the lease of a claim that is held.
+macro_rules! running {
+    ($reply:expr) => {
+        expect!($reply, idem_runtime::store::ClaimReply::Running { lease_left } => lease_left)
+    };
+}
+
+/// The record of a done key, and its remaining life.
+macro_rules! replayed {
+    ($reply:expr) => {
+        expect!($reply, idem_runtime::store::ClaimReply::Done { record, left } => (record, left))
+    };
+}
+
+/// The rest of the lease that keeps a completion out.
+macro_rules! superseded {
+    ($reply:expr) => {
+        expect!($reply, idem_runtime::store::CompleteReply::Superseded { lease_left } => lease_left)
+    };
+}
+
+/// The record that counts instead of a completion's, and its remaining life.
+macro_rules! adopted {
+    ($reply:expr) => {
+        expect!($reply, idem_runtime::store::CompleteReply::Adopted { record, left } => (record, left))
+    };
+}

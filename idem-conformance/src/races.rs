@@ -1,0 +1,368 @@
+//! Concurrent operations: each operation on a key is atomic.
+
+use std::sync::Arc;
+
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use super::probe::{
+    A, B, C, IN_TIME, LEASE, Probe, RELEASED, RETAIN, answer, ask_to_find_out, at_most, by,
+    finished, header, owner, pending, record, request_by, undecided, unknowns, unlimited,
+};
+use idem_runtime::store::{
+    ClaimReply, CompleteReply, Header, ReleaseReply, Remains, RenewReply, ResolveReply, State,
+};
+
+cases! {
+    1 of_many_claimers_one_is_granted: transport,
+    1 of_many_takers_of_a_lapsed_claim_one_is_granted,
+    1 of_many_takers_of_a_released_key_one_is_granted,
+    1 of_many_who_can_find_out_one_is_asked_to,
+    8 of_many_takers_of_the_last_attempt_one_is_granted,
+    3 one_claim_sent_many_times_at_once_is_one_attempt,
+    1 a_completion_and_a_takeover_do_not_both_happen: transport,
+    1 a_renewal_and_a_takeover_do_not_both_happen,
+    1 a_release_and_a_takeover_do_not_both_happen,
+    1 a_release_and_a_claim_happen_one_after_the_other,
+    1 a_resolution_and_a_reconciling_claim_do_not_both_happen,
+    4 of_many_late_answers_one_counts,
+    4 of_many_resolutions_one_counts,
+    3 one_answer_sent_many_times_at_once_is_stored_once: transport,
+    7 fences_of_racing_claims_differ_and_attempts_add_up,
+    1 claims_of_many_keys_do_not_wait_for_each_other: transport,
+}
+
+const CLAIMERS: usize = 32;
+const ROUNDS: usize = 25;
+
+/// Runs as many futures at once as there are clients, and returns their results.
+async fn at_once<T, F>(p: &Probe, clients: usize, work: impl Fn(Probe, usize) -> F) -> Vec<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let start = Arc::new(Barrier::new(clients));
+    let mut tasks = JoinSet::new();
+    for client in 0..clients {
+        let (start, work) = (Arc::clone(&start), work(p.client(), client));
+        tasks.spawn(async move {
+            start.wait().await;
+            (client, work.await)
+        });
+    }
+    let mut replies = tasks.join_all().await;
+    replies.sort_by_key(|(client, _)| *client);
+    replies.into_iter().map(|(_, reply)| reply).collect()
+}
+
+/// Runs two operations at once, in alternating order.
+async fn both<T, U>(
+    round: usize,
+    one: impl Future<Output = T> + Send + 'static,
+    two: impl Future<Output = U> + Send + 'static,
+) -> (T, U)
+where
+    T: Send + 'static,
+    U: Send + 'static,
+{
+    let start = Arc::new(Barrier::new(2));
+    let first = Arc::clone(&start);
+    let one = async move {
+        first.wait().await;
+        one.await
+    };
+    let two = async move {
+        start.wait().await;
+        two.await
+    };
+    let (one, two) = if round.is_multiple_of(2) {
+        let one = tokio::spawn(one);
+        (one, tokio::spawn(two))
+    } else {
+        let two = tokio::spawn(two);
+        (tokio::spawn(one), two)
+    };
+    let failed = "an operation of the race panicked";
+    (one.await.expect(failed), two.await.expect(failed))
+}
+
+async fn race(p: &Probe, max_attempts: u16) -> (usize, Header) {
+    let replies = at_once(p, CLAIMERS, |p, client| async move {
+        let request = at_most(max_attempts, owner(client));
+        p.claim(&request).await
+    })
+    .await;
+    let mut winners = Vec::new();
+    for (client, reply) in replies.into_iter().enumerate() {
+        match reply {
+            ClaimReply::Granted { .. } => winners.push(client),
+            ClaimReply::Running { .. } => {}
+            other => panic!("claimer {client} of {CLAIMERS} received {other:?}"),
+        }
+    }
+    assert_eq!(winners.len(), 1, "{winners:?} were granted the same claim");
+    let header = p.header().await;
+    assert_eq!(
+        header.owner,
+        owner(winners[0]),
+        "the record is the winner's"
+    );
+    (winners[0], header)
+}
+
+async fn of_many_claimers_one_is_granted(p: Probe) {
+    for round in 0..ROUNDS {
+        let (_, header) = race(&p.at(round), 5).await;
+        assert_eq!(header.attempts, 1);
+    }
+}
+
+async fn of_many_takers_of_a_lapsed_claim_one_is_granted(p: Probe) {
+    for _ in 0..ROUNDS {
+        p.plant(&header(pending()), b"", RETAIN - LEASE).await;
+        let (_, taken) = race(&p, 5).await;
+        assert_eq!(taken.attempts, header(pending()).attempts + 1);
+    }
+}
+
+async fn of_many_takers_of_a_released_key_one_is_granted(p: Probe) {
+    for _ in 0..ROUNDS {
+        p.plant(&header(State::Released), b"", RETAIN).await;
+        let (_, taken) = race(&p, 5).await;
+        assert_eq!(taken.attempts, header(pending()).attempts + 1);
+    }
+}
+
+async fn of_many_who_can_find_out_one_is_asked_to(p: Probe) {
+    for round in 0..ROUNDS {
+        let (state, life) = unknowns()[round % 3];
+        p.plant(&header(state), b"", life).await;
+        let replies = at_once(&p, CLAIMERS, |p, client| async move {
+            p.claim(&ask_to_find_out(owner(client))).await
+        })
+        .await;
+        let mut asked = Vec::new();
+        for (client, reply) in replies.into_iter().enumerate() {
+            match reply {
+                ClaimReply::Reconcile { attempts: 3, .. } => asked.push(owner(client)),
+                ClaimReply::Running { .. } => {}
+                other => panic!("claimer {client} of {CLAIMERS} received {other:?}"),
+            }
+        }
+        assert_eq!(asked, [p.header().await.owner], "one at a time finds out");
+    }
+}
+
+async fn of_many_takers_of_the_last_attempt_one_is_granted(p: Probe) {
+    for _ in 0..ROUNDS {
+        p.plant(&header(State::Released), b"", RETAIN).await;
+        let (_, taken) = race(&p, 4).await;
+        assert_eq!(taken.attempts, 4);
+    }
+}
+
+async fn one_claim_sent_many_times_at_once_is_one_attempt(p: Probe) {
+    for round in 0..ROUNDS {
+        let p = p.at(round);
+        let replies = at_once(
+            &p,
+            CLAIMERS,
+            |p, _| async move { p.take(&request_by(A)).await },
+        )
+        .await;
+        assert!(replies.iter().all(|claim| *claim == replies[0]));
+        assert_eq!(replies[0].attempts, 1);
+        assert_eq!(p.header().await, replies[0]);
+    }
+}
+
+async fn a_completion_and_a_takeover_do_not_both_happen(p: Probe) {
+    for round in 0..ROUNDS * 4 {
+        p.plant(&header(pending()), b"", RETAIN - LEASE).await;
+        let (one, two) = (p.clone(), p.client());
+        let completion = async move { one.complete(&answer(&header(pending()), b"first")).await };
+        let takeover = async move { two.claim(&request_by(B)).await };
+        match both(round, completion, takeover).await {
+            (CompleteReply::Stored { late: false }, ClaimReply::Done { record, .. }) => {
+                assert_eq!(record.body(), b"first");
+            }
+            (CompleteReply::Superseded { .. }, ClaimReply::Granted { .. }) => {
+                assert_eq!(p.header().await.owner, B);
+            }
+            other => panic!("no order of the two explains {other:?}"),
+        }
+    }
+}
+
+async fn a_renewal_and_a_takeover_do_not_both_happen(p: Probe) {
+    for round in 0..ROUNDS * 4 {
+        p.plant(&header(pending()), b"", RETAIN - LEASE).await;
+        let (one, two) = (p.clone(), p.client());
+        let renewal = async move { one.renew(&header(pending())).await };
+        let takeover = async move { two.claim(&request_by(B)).await };
+        let holder = match both(round, renewal, takeover).await {
+            (RenewReply::Renewed, ClaimReply::Running { .. }) => A,
+            (RenewReply::Lost, ClaimReply::Granted { .. }) => B,
+            other => panic!("no order of the two explains {other:?}"),
+        };
+        assert_eq!(p.header().await.owner, holder);
+    }
+}
+
+async fn a_release_and_a_takeover_do_not_both_happen(p: Probe) {
+    for round in 0..ROUNDS * 4 {
+        p.plant(&header(pending()), b"", RETAIN - LEASE).await;
+        let (one, two) = (p.clone(), p.client());
+        let release = async move { one.release(A, Remains::Request).await };
+        let takeover = async move { two.claim(&request_by(B)).await };
+        let (released, taken) = both(round, release, takeover).await;
+        let attempt = expect!(taken, ClaimReply::Granted { attempt, .. } => attempt);
+        let expected = match released {
+            ReleaseReply::Released => 3,
+            ReleaseReply::Superseded => 4,
+            other => panic!("no order of the two explains {other:?}"),
+        };
+        assert_eq!(
+            attempt, expected,
+            "A's attempt, {released:?}, counts or not"
+        );
+        assert_eq!(p.header().await.owner, B);
+    }
+}
+
+async fn a_release_and_a_claim_happen_one_after_the_other(p: Probe) {
+    for round in 0..ROUNDS * 4 {
+        let p = p.at(round);
+        p.take(&request_by(A)).await;
+        let (one, two) = (p.clone(), p.client());
+        let release = async move { one.release(A, Remains::Attempt).await };
+        let claim = async move { two.claim(&request_by(B)).await };
+        let (released, claimed) = both(round, release, claim).await;
+        assert_eq!(released, RELEASED);
+        let header = p.header().await;
+        match claimed {
+            ClaimReply::Granted { attempt: 2, .. } => assert_eq!(header.owner, B),
+            ClaimReply::Running { .. } => assert_eq!(header.state, State::Released),
+            other => panic!("no order of the two explains {other:?}"),
+        }
+    }
+}
+
+async fn a_resolution_and_a_reconciling_claim_do_not_both_happen(p: Probe) {
+    let seen = header(undecided());
+    for round in 0..ROUNDS * 4 {
+        p.plant(&seen, b"", RETAIN).await;
+        let (one, two) = (p.clone(), p.client());
+        let end = by(C, finished(&seen));
+        let resolution = async move { one.resolve(&seen, &record(&end, b"resolved")).await };
+        let claim = async move { two.claim(&ask_to_find_out(B)).await };
+        let holder = match both(round, resolution, claim).await {
+            (ResolveReply::Resolved, ClaimReply::Done { .. }) => C,
+            (ResolveReply::Changed, ClaimReply::Reconcile { .. }) => B,
+            other => panic!("no order of the two explains {other:?}"),
+        };
+        assert_eq!(p.header().await.owner, holder);
+    }
+}
+
+async fn of_many_resolutions_one_counts(p: Probe) {
+    let seen = header(undecided());
+    for _ in 0..ROUNDS {
+        p.plant(&seen, b"", RETAIN).await;
+        let replies = at_once(&p, CLAIMERS, |p, client| {
+            let end = by(owner(client), finished(&seen));
+            async move { p.resolve(&seen, &record(&end, b"")).await }
+        })
+        .await;
+        let mut winners = Vec::new();
+        for (client, reply) in replies.into_iter().enumerate() {
+            match reply {
+                ResolveReply::Resolved => winners.push(owner(client)),
+                ResolveReply::Changed => {}
+                other => panic!("resolution {client} received {other:?}"),
+            }
+        }
+        assert_eq!(winners, [p.header().await.owner], "one resolution counts");
+    }
+}
+
+async fn of_many_late_answers_one_counts(p: Probe) {
+    for round in 0..ROUNDS {
+        let state = if round % 2 == 0 {
+            pending()
+        } else {
+            State::Released
+        };
+        p.plant(&header(state), b"", RETAIN - LEASE).await;
+        let replies = at_once(&p, CLAIMERS, |p, client| async move {
+            let done = by(owner(client), finished(&header(pending())));
+            let body = client.to_string();
+            p.complete(&record(&done, body.as_bytes())).await
+        })
+        .await;
+        let (stored, _) = p.found().await;
+        let mut winners = 0;
+        for (client, reply) in replies.into_iter().enumerate() {
+            match reply {
+                CompleteReply::Stored { late: true } => {
+                    winners += 1;
+                    assert_eq!(stored.body(), client.to_string().as_bytes());
+                }
+                CompleteReply::Adopted { record, .. } => assert_eq!(record, stored),
+                other => panic!("answer {client} received {other:?}"),
+            }
+        }
+        assert_eq!(winners, 1, "one answer counts");
+    }
+}
+
+async fn one_answer_sent_many_times_at_once_is_stored_once(p: Probe) {
+    for round in 0..ROUNDS {
+        let p = p.at(round);
+        let bytes = answer(&p.take(&request_by(A)).await, b"once");
+        let replies = at_once(&p, CLAIMERS, |p, _| {
+            let bytes = bytes.clone();
+            async move { p.complete(&bytes).await }
+        })
+        .await;
+        for reply in replies {
+            assert_eq!(reply, IN_TIME);
+        }
+        p.unchanged(&bytes, "its completion, sent again").await;
+    }
+}
+
+async fn fences_of_racing_claims_differ_and_attempts_add_up(p: Probe) {
+    let granted = at_once(&p, 8, |p, client| async move {
+        let mut granted = Vec::new();
+        for n in 0..40 {
+            let owner = owner(client * 1_000 + n);
+            let request = unlimited(owner);
+            if let ClaimReply::Granted { fence, attempt, .. } = p.claim(&request).await {
+                granted.push((fence, attempt));
+                assert_eq!(p.release(owner, Remains::Attempt).await, RELEASED);
+            }
+        }
+        granted
+    })
+    .await;
+    let mut granted = granted.concat();
+    granted.sort_unstable();
+    for (claim, number) in granted.windows(2).zip(1..) {
+        assert!(claim[0].0 < claim[1].0, "two claims have one fence");
+        assert_eq!(claim[0].1, number, "attempts grow with the fences");
+    }
+    let counted = usize::from(p.header().await.attempts);
+    assert_eq!(counted, granted.len(), "every claim counts");
+}
+
+async fn claims_of_many_keys_do_not_wait_for_each_other(p: Probe) {
+    let claims = at_once(&p, 200, |p, client| async move {
+        p.at(client).take(&request_by(owner(client))).await
+    })
+    .await;
+    for (client, claim) in claims.into_iter().enumerate() {
+        assert_eq!(claim.attempts, 1);
+        assert_eq!(p.at(client).header().await, claim);
+    }
+}

@@ -1,0 +1,455 @@
+//! A store with faults injected by a test.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Semaphore;
+
+use super::forward::Forward;
+use crate::identity::fingerprint::Fingerprint;
+use crate::store::{
+    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, ListReply, ListRequest,
+    Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
+    StoreError, StoreErrorKind, StoreFuture, Watch,
+};
+
+/// A fault of one operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Fault {
+    /// No fault.
+    None,
+    /// It never arrives, and an error is returned.
+    Lost,
+    /// It is executed, and an error is returned.
+    ReplyLost,
+    /// It never arrives, and no reply is returned.
+    Hangs,
+    /// It is executed, and no reply is returned.
+    ReplyHangs,
+    /// It is executed, and [`Faulty::deliver`] releases its reply.
+    ReplyHeld,
+    /// It is executed when [`Faulty::deliver`] releases it, and not before, even if its caller has given up: as a
+    /// command in transit when its sender gives up.
+    Held,
+    /// It is executed twice, as when a client library sends it again, and the second reply is returned.
+    Twice,
+    /// It is refused permanently.
+    Refused,
+    /// There is another answer, and this store does not read it.
+    TooLarge,
+    /// The store is full.
+    Full,
+    /// The queue is longer than the store can send in time.
+    Overloaded,
+    /// The server is reachable, and cannot execute it now: it is read-only, for example, or has too many connections.
+    Busy,
+    /// The server is unreachable.
+    Unreachable,
+}
+
+impl Fault {
+    /// Every fault after which the same operation may be sent again and the answer must be right.
+    pub const TRANSIENT: [Self; 5] = [
+        Self::Lost,
+        Self::ReplyLost,
+        Self::Hangs,
+        Self::ReplyHangs,
+        Self::Twice,
+    ];
+}
+
+/// The kind of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreOperation {
+    /// [`Store::claim`]
+    Claim,
+    /// [`Store::complete`], [`Store::complete_claim`]
+    Complete,
+    /// [`Store::release`]
+    Release,
+    /// [`Store::renew`]
+    Renew,
+    /// [`Store::append`]
+    Append,
+    /// [`Store::resolve`]
+    Resolve,
+    /// [`Store::read`], [`Store::poll`]
+    Read,
+    /// [`Store::watch`]
+    Watch,
+    /// [`Store::list`]
+    List,
+}
+
+/// A recorded operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sent {
+    /// Its kind.
+    pub operation: StoreOperation,
+    /// Its owner, if it has one.
+    pub owner: Option<Owner>,
+    /// The name of the thread that sent it.
+    pub thread: String,
+}
+
+/// A store that injects faults into another one.
+///
+/// Faults apply to the next operations of a kind ([`fail`](Self::fail)), or to the n-th operation of all
+/// ([`fail_at`](Self::fail_at)), so that a test can go through every step of a call. Clones share their faults.
+///
+/// It never answers without a request: it hides the answers that the other store has [at hand](Store::at_hand), because
+/// those cannot fail.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// use idem_runtime::testing::{Fault, Faulty, StoreOperation};
+/// use idem_runtime::{Engine, Error, store::memory::MemoryStore};
+///
+/// let store = Faulty::new(MemoryStore::new());
+/// let engine = Engine::new(store.clone());
+/// let pay = || engine.operation("pay").key(&7).run(|_| async { Ok::<_, Error>(1) });
+///
+/// // The answer is stored, but the reply that says so is lost.
+/// store.fail(StoreOperation::Complete, [Fault::ReplyLost]);
+/// assert_eq!(pay().await, Ok(1));
+/// assert_eq!(pay().await, Ok(1));
+/// assert_eq!(store.count(StoreOperation::Complete), 2, "it was sent again");
+/// # });
+/// ```
+#[derive(Clone)]
+pub struct Faulty(Arc<FaultyState>);
+
+struct FaultyState {
+    store: Arc<dyn Store>,
+    plan: Mutex<FaultPlan>,
+    held: Semaphore,
+}
+
+#[derive(Default)]
+struct FaultPlan {
+    next: Vec<(StoreOperation, VecDeque<Fault>)>,
+    at: Vec<(usize, Fault)>,
+    sent: Vec<Sent>,
+}
+
+impl fmt::Debug for Faulty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Faulty")
+            .field("store", &self.0.store)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Faulty {
+    /// A store without faults yet.
+    #[must_use]
+    pub fn new(store: impl Store) -> Self {
+        Self::over(Arc::new(store))
+    }
+
+    /// The same, in front of a shared store.
+    #[must_use]
+    pub fn over(store: Arc<dyn Store>) -> Self {
+        Self(Arc::new(FaultyState {
+            store,
+            plan: Mutex::default(),
+            held: Semaphore::new(0),
+        }))
+    }
+
+    fn plan(&self) -> MutexGuard<'_, FaultPlan> {
+        // No code panics while it is locked.
+        self.0.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Injects these faults into the next operations of this kind, one each.
+    pub fn fail(&self, operation: StoreOperation, faults: impl IntoIterator<Item = Fault>) {
+        let faults = faults.into_iter().collect();
+        self.plan().next.push((operation, faults));
+    }
+
+    /// Removes the faults that have not occurred yet.
+    pub fn heal(&self) {
+        let mut plan = self.plan();
+        plan.next.clear();
+        plan.at.clear();
+    }
+
+    /// Injects this fault into operation number `step`, counted from 0 over all kinds.
+    pub fn fail_at(&self, step: usize, fault: Fault) {
+        self.plan().at.push((step, fault));
+    }
+
+    /// Releases one held reply or operation.
+    pub fn deliver(&self) {
+        self.0.held.add_permits(1);
+    }
+
+    /// The operations so far.
+    #[must_use]
+    pub fn log(&self) -> Vec<Sent> {
+        self.plan().sent.clone()
+    }
+
+    /// The owners of the operations of this kind so far.
+    #[must_use]
+    pub fn sent(&self, operation: StoreOperation) -> Vec<Option<Owner>> {
+        let plan = self.plan();
+        let of_kind = plan.sent.iter().filter(|sent| sent.operation == operation);
+        of_kind.map(|sent| sent.owner).collect()
+    }
+
+    /// The number of operations of this kind so far.
+    #[must_use]
+    pub fn count(&self, operation: StoreOperation) -> usize {
+        self.sent(operation).len()
+    }
+
+    /// The number of handles of this store.
+    #[must_use]
+    pub fn handles(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
+    fn fault(&self, operation: StoreOperation, owner: Option<Owner>) -> Fault {
+        let mut plan = self.plan();
+        let step = plan.sent.len();
+        plan.sent.push(Sent {
+            operation,
+            owner,
+            thread: std::thread::current().name().unwrap_or("").to_owned(),
+        });
+        if let Some(&(_, fault)) = plan.at.iter().find(|&&(at, _)| at == step) {
+            return fault;
+        }
+        let mut plans = plan.next.iter_mut().filter(|(kind, _)| *kind == operation);
+        plans
+            .find_map(|(_, faults)| faults.pop_front())
+            .unwrap_or(Fault::None)
+    }
+
+    fn run<'a, T: Send + Unpin + 'static>(
+        &'a self,
+        operation: StoreOperation,
+        owner: Option<Owner>,
+        send: impl Fn(Arc<dyn Store>) -> StoreFuture<'static, T> + Send + 'a,
+    ) -> StoreFuture<'a, T> {
+        let failed = |kind| Err(StoreError::new(kind, "an injected fault"));
+        let fault = self.fault(operation, owner);
+        let store = Arc::clone(&self.0.store);
+        match fault {
+            Fault::None => send(store),
+            Fault::Lost => StoreFuture::ready(failed(StoreErrorKind::Unavailable)),
+            Fault::Refused => StoreFuture::ready(failed(StoreErrorKind::Refused)),
+            Fault::TooLarge => StoreFuture::ready(failed(StoreErrorKind::TooLarge)),
+            Fault::Full => StoreFuture::ready(failed(StoreErrorKind::Full)),
+            Fault::Overloaded => StoreFuture::ready(Err(StoreError::overloaded(
+                "an injected fault",
+                Duration::from_millis(100),
+            ))),
+            Fault::Busy => StoreFuture::ready(
+                failed(StoreErrorKind::Unavailable).map_err(StoreError::answered),
+            ),
+            Fault::Unreachable => StoreFuture::ready(
+                failed(StoreErrorKind::Unavailable).map_err(StoreError::unreachable),
+            ),
+            Fault::Hangs => StoreFuture::pending(std::future::pending()),
+            Fault::ReplyLost => {
+                let reply = send(store);
+                StoreFuture::pending(async move {
+                    let _ = reply.await;
+                    failed(StoreErrorKind::Unavailable)
+                })
+            }
+            Fault::ReplyHangs => {
+                let reply = send(store);
+                StoreFuture::pending(async move {
+                    let _ = reply.await;
+                    std::future::pending().await
+                })
+            }
+            Fault::ReplyHeld => {
+                let reply = send(store);
+                StoreFuture::pending(async move {
+                    let reply = reply.await;
+                    self.held().await;
+                    reply
+                })
+            }
+            Fault::Held => {
+                let (this, work) = (self.clone(), send(store));
+                // In a task of its own, so that it is executed even if no caller waits for it.
+                let task = tokio::spawn(async move {
+                    this.held().await;
+                    work.await
+                });
+                StoreFuture::pending(async move {
+                    task.await
+                        .unwrap_or_else(|_| failed(StoreErrorKind::Unavailable))
+                })
+            }
+            Fault::Twice => {
+                let first = send(Arc::clone(&store));
+                StoreFuture::pending(async move {
+                    let _ = first.await;
+                    send(store).await
+                })
+            }
+        }
+    }
+
+    async fn held(&self) {
+        // Never closed.
+        if let Ok(permit) = self.0.held.acquire().await {
+            permit.forget();
+        }
+    }
+}
+
+impl Forward for Faulty {
+    fn inner(&self) -> &dyn Store {
+        &*self.0.store
+    }
+
+    fn at_hand(&self, _: &RecordKey, _: Fingerprint) -> Option<(Record, Duration)> {
+        None
+    }
+
+    fn claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        request: &'a ClaimRequest,
+    ) -> StoreFuture<'a, ClaimReply> {
+        self.run(StoreOperation::Claim, Some(request.owner), move |store| {
+            let (key, request) = (key.clone(), request.clone());
+            StoreFuture::pending(async move { store.claim(&key, &request).await })
+        })
+    }
+
+    fn complete<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        let owner = Header::decode(record).ok().map(|header| header.owner);
+        self.run(StoreOperation::Complete, owner, move |store| {
+            let (key, record) = (key.clone(), record.clone());
+            StoreFuture::pending(async move { store.complete(&key, &record).await })
+        })
+    }
+
+    fn complete_claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        self.run(StoreOperation::Complete, Some(claim.owner), move |store| {
+            let (key, claim, record) = (key.clone(), *claim, record.clone());
+            StoreFuture::pending(async move { store.complete_claim(&key, &claim, &record).await })
+        })
+    }
+
+    fn release<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        remains: Remains,
+    ) -> StoreFuture<'a, ReleaseReply> {
+        self.run(StoreOperation::Release, Some(*owner), move |store| {
+            let (key, owner) = (key.clone(), *owner);
+            StoreFuture::pending(async move { store.release(&key, &owner, remains).await })
+        })
+    }
+
+    fn release_with_journal<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        remains: Remains,
+        journal: &'a Journal,
+        seen: Option<&'a Journal>,
+    ) -> StoreFuture<'a, ReleaseReply> {
+        self.run(StoreOperation::Release, Some(*owner), move |store| {
+            let (key, owner) = (key.clone(), *owner);
+            let (journal, seen) = (journal.clone(), seen.cloned());
+            StoreFuture::pending(async move {
+                (store.release_with_journal(&key, &owner, remains, &journal, seen.as_ref())).await
+            })
+        })
+    }
+
+    fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
+        self.run(StoreOperation::Renew, Some(claim.owner), move |store| {
+            let (key, claim) = (key.clone(), *claim);
+            StoreFuture::pending(async move { store.renew(&key, &claim).await })
+        })
+    }
+
+    fn append<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        journal: &'a Journal,
+        known: usize,
+    ) -> StoreFuture<'a, AppendReply> {
+        self.run(StoreOperation::Append, Some(claim.owner), move |store| {
+            let (key, claim, journal) = (key.clone(), *claim, journal.clone());
+            StoreFuture::pending(async move { store.append(&key, &claim, &journal, known).await })
+        })
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        seen: &'a Header,
+        journal: Option<&'a Journal>,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, ResolveReply> {
+        let owner = Header::decode(record).ok().map(|header| header.owner);
+        self.run(StoreOperation::Resolve, owner, move |store| {
+            let (key, seen, record) = (key.clone(), *seen, record.clone());
+            let journal = journal.cloned();
+            StoreFuture::pending(async move {
+                store.resolve(&key, &seen, journal.as_ref(), &record).await
+            })
+        })
+    }
+
+    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
+        self.run(StoreOperation::Watch, None, move |store| {
+            let key = key.clone();
+            StoreFuture::pending(async move { store.watch(&key).await })
+        })
+    }
+
+    fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        self.run(StoreOperation::Read, None, move |store| {
+            let key = key.clone();
+            StoreFuture::pending(async move { store.read(&key).await })
+        })
+    }
+
+    fn poll<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        self.run(StoreOperation::Read, None, move |store| {
+            let key = key.clone();
+            StoreFuture::pending(async move { store.poll(&key).await })
+        })
+    }
+
+    fn list<'a>(&'a self, request: &'a ListRequest) -> StoreFuture<'a, ListReply> {
+        self.run(StoreOperation::List, None, move |store| {
+            let request = request.clone();
+            StoreFuture::pending(async move { store.list(&request).await })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
