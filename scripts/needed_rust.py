@@ -29,7 +29,8 @@ metadata = json.loads(cargo("metadata", "--quiet", "--format-version", "1", "--a
 declared = {(package["name"], package["version"]): package["rust_version"] for package in metadata["packages"]}
 
 wrong = 0
-for said, feature in [("", "default"), *features]:
+default = "default" if re.search("^default = ", text, re.M) else ""
+for said, feature in [("", default), *features]:
     tree = cargo(
         "tree", "--quiet", "-p", crate, "--no-default-features", "--features", feature, "--target", "all",
         "--edges", "normal,build", "--prefix", "none", "--format", "{p}",

@@ -1,5 +1,5 @@
 # What a user of the published crates gets: the packages, the compiler that they need, the oldest dependencies that they
-# allow, and their features in pairs. A part of scripts/test, which has `published`, `private`, `features` and a Redis.
+# allow, and their features in pairs. A part of scripts/test, which has `published`, `private` and a Redis.
 
 # The workspace of the published crates alone, in this directory: without development dependencies, which would add
 # features to the dependencies of the library.
@@ -24,7 +24,7 @@ needed_rust() {
     local place=target/published/needed name
     published_only "$place"
     rm "$place/Cargo.lock"
-    for name in idem-runtime idem-cli; do
+    for name in idem-runtime idem-cli idem-conformance; do
         python3 scripts/needed_rust.py "$place/Cargo.toml" "$name/Cargo.toml"
     done
 }
@@ -74,7 +74,7 @@ program_of_packages() {
     version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
     rm -rf -- "$place"
     mkdir -p "$place/shop/src/bin"
-    for name in "${published[@]}"; do
+    for name in idem-macros idem-runtime; do
         tar -xzf "$(target_directory)/package/$name-$version.crate" -C "$place"
     done
     cat >"$place/shop/Cargo.toml" <<EOF
@@ -156,7 +156,7 @@ EOF
     (cd "$place" && CARGO_TARGET_DIR=../../../user cargo build --quiet --offline)
 }
 
-# Both crates with the oldest compiler that they declare, with the newest dependencies that cargo chooses for it: the
+# The published crates with the oldest compiler that they declare, with the newest dependencies that cargo chooses for it: the
 # default features, and all that need no newer one. Not among the steps of a run without arguments.
 step_msrv() {
     local rust place=target/published/msrv named=()
@@ -174,6 +174,8 @@ step_msrv() {
         RUSTUP_TOOLCHAIN=$rust CARGO_TARGET_DIR=target/msrv cargo check --quiet --features "$options" \
             --manifest-path "$place/idem-runtime/Cargo.toml"
     done
+    RUSTUP_TOOLCHAIN=$rust CARGO_TARGET_DIR=target/msrv cargo check --quiet -p idem-cli -p idem-conformance \
+        --manifest-path "$place/Cargo.toml"
 }
 
 # The documentation as docs.rs builds it: with the features that each item needs. Its options are not stable; only
@@ -186,5 +188,5 @@ docs_rs() {
     chmod +x target/published/rustdoc
     RUSTDOC=$PWD/target/published/rustdoc \
         RUSTDOCFLAGS="-D warnings --cfg docsrs --generate-link-to-definition -Z unstable-options" \
-        cargo doc --quiet -p idem-macros -p idem-runtime --all-features --no-deps
+        cargo doc --quiet -p idem-macros -p idem-runtime -p idem-conformance --all-features --no-deps
 }

@@ -158,8 +158,10 @@ pub(crate) async fn reset(
             .collect();
         let names = Vec::from_iter(names).join(", ");
         return Err(Failure::refused(format!(
-            "nothing was changed: the record has no step `{unknown}`; it has {}",
-            if names.is_empty() { "none" } else { &names }
+            "nothing was changed: the record has no step `{unknown}`; it has {}. A step in a transaction has a record of \
+             its own: `{}/{unknown}`",
+            if names.is_empty() { "none" } else { &names },
+            entry.operation(),
         )));
     }
     let mut undecided = steps.iter().filter(|step| {
@@ -173,9 +175,9 @@ pub(crate) async fn reset(
         && !(verb.drop_steps || verb.reconciled)
     {
         return Err(Failure::refused(format!(
-            "nothing was changed: it is not known whether the step `{}` happened, and the next call would be refused for \
-             it. If it did not, `--not-done {0}`; if it did, `--done {0}=JSON` with its value (`null` for none); if the step has a `reconcile` \
-             hook, `--reconciled`; `--drop-steps` forgets all steps, and each effect happens again",
+            "nothing was changed: it is not known whether the step `{}` happened, and the next call would be refused \
+             for it. If it did not, `--not-done {0}`; if it did, `--done {0}=JSON` with its value (`null` for none); if \
+             the step has a `reconcile` hook, `--reconciled`; `--drop-steps` forgets all steps, and each effect happens again",
             step.name
         )));
     }
@@ -200,15 +202,16 @@ pub(crate) async fn reset(
         EntryState::Answered(_) => "the stored answer is dropped, and ",
         _ => "",
     };
-    let again = if entry.has_steps() && !verb.drop_steps {
-        "An effect outside of these steps"
-    } else {
-        "An effect"
+    let again = match (entry.has_steps(), verb.drop_steps) {
+        (true, false) => {
+            "Any effect that is not of a finished step, and has happened, happens again"
+        }
+        _ => "Any effect that has happened happens again",
     };
     let change = Change {
         verb: "reset",
         effect: format!(
-            "{dropped}the next call runs the body{steps}{done}{not_done}, as a first attempt. {again} that has happened happens again"
+            "{dropped}the next call runs the body{steps}{done}{not_done}, as a first attempt. {again}"
         ),
         yes: verb.consent.yes,
         max_attempts,

@@ -76,7 +76,8 @@ pub(crate) fn meaning(entry: &Entry, max_attempts: u16) -> &'static str {
         EntryState::Abandoned | EntryState::Released
             if has_attempts && entry.steps().iter().any(is_open) =>
         {
-            "a step began and its end is not known; the next call is refused for it, or runs the step's reconcile hook"
+            "a step began and its end is not known; the next call runs the body up to it, and is refused there unless \
+             a reconcile hook decides"
         }
         EntryState::Abandoned if has_attempts => {
             "a body began and did not end; the next call runs it again"
@@ -87,8 +88,9 @@ pub(crate) fn meaning(entry: &Entry, max_attempts: u16) -> &'static str {
         EntryState::Released if entry.is_by_hand() => {
             "an operator has taken the record back; the next call runs the body"
         }
-        EntryState::Released if has_attempts && entry.has_steps() => {
-            "the body ended without an answer, or its claim was released; the next call continues after its finished steps"
+        EntryState::Released if has_attempts && !entry.steps().is_empty() => {
+            "the body ended without an answer, or its claim was released; the next call continues after its finished \
+             steps"
         }
         EntryState::Released if has_attempts => {
             "the body ended without an effect, or its claim was released; the next call runs it"
@@ -115,9 +117,9 @@ pub(crate) fn advice(entry: &Entry, max_attempts: u16) -> Option<&'static str> {
             if entry.steps().iter().any(is_open) =>
         {
             Some(
-                "find out at the other party whether the step of unknown outcome happened; then `idem reset --done STEP=JSON` \
-                 with its value (`null` for none) if it did, `idem reset --not-done STEP` if it did not and cannot happen any more, or give \
-                 the whole call its answer: `idem resolve --value …`",
+                "find out at the other party whether the step of unknown outcome happened; then `idem reset --done \
+                 STEP=JSON` with its value (`null` for none) if it did, `idem reset --not-done STEP` if it did not and \
+                 cannot happen any more, or give the whole call its answer: `idem resolve --value …`",
             )
         }
         EntryState::Abandoned if has_attempts => None,

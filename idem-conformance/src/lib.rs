@@ -1,4 +1,4 @@
-//! The contract of [`idem_runtime::store::Store`](Store) as test cases, for any store.
+//! The contract of [`idem_runtime::store::Store`] as test cases, for any store.
 //!
 //! A [`Fixture`] gives the suite access to a store, to its time and to its raw data. [`cases`] returns the cases: each
 //! is named with a sentence, has the number of the rule that it tests, and panics with a message when the store is

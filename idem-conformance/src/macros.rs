@@ -16,7 +16,7 @@ macro_rules! cases {
     (@tag transport) => { super::case::Tag::Transport };
 }
 
-/// A value with other fields. Its type is not exhaustive, so that no expression of this crate may create it.
+/// A copy of a value with these fields replaced; its type is `non_exhaustive`.
 macro_rules! with {
     ($value:expr $(, $field:ident: $other:expr)+ $(,)?) => {{
         let mut value = $value;

@@ -192,6 +192,7 @@ impl ErrorKind {
                 | Self::NoEngine
                 | Self::InvalidPolicy
                 | Self::InvalidStep
+                | Self::Unsupported
         )
     }
 }

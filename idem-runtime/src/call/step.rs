@@ -375,9 +375,8 @@ impl<F, R: Future, P, H> StepCall<F, R, P, H> {
             Ok((KeyDigest::from_bytes([0; 32]), String::new())),
         );
         let step = admitted(self.context.take(), name)?;
-        let operation = step.context.operation().clone();
         let input = mem::replace(&mut self.input, Ok(None))
-            .map_err(|error| Error::new(ErrorKind::InvalidStep, operation).because(error))?;
+            .map_err(|error| step.context.refused_step(error))?;
         let (start, recorded) = match step.context.steps() {
             StepsOf::Record(steps) => {
                 let identity = steps.identify((step.label.clone(), &step.name), input.as_ref());
@@ -412,10 +411,7 @@ pub(super) fn admitted(
             "it is outside of an idempotent body; in a task of its own, use `Context::step`",
         )
     })?;
-    let (name, label) = name.map_err(|error| {
-        let operation = context.operation().clone();
-        Error::new(ErrorKind::InvalidStep, operation).because(error)
-    })?;
+    let (name, label) = name.map_err(|error| context.refused_step(error))?;
     let step = Step {
         context,
         name,
@@ -439,7 +435,7 @@ impl Step {
     fn invalid(&self, why: &str) -> Error {
         let operation = self.context.operation().as_str();
         let error = invalid(operation, &format!("step `{}`: {why}", self.label));
-        // The body may show nothing of it.
+        // The body may discard the error.
         self.context.emit(EventKind::Refused { error: &error });
         error
     }

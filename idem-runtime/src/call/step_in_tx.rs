@@ -8,6 +8,7 @@ use super::description::Call;
 use super::step::{Step, StepName, admitted, read};
 use super::within::{InTx, begin_or_replay, failure, transactional_store};
 use crate::engine::Engine;
+use crate::env::observer::EventKind;
 use crate::error::Error;
 use crate::identity::operation::Operation;
 use crate::lifecycle::context::StepsOf;
@@ -184,7 +185,11 @@ async fn begin<T: SqlTransaction + ?Sized>(step: Step, tx: &mut T) -> Result<Beg
         }
     };
     let identity = steps.identify((step.name().to_owned(), step.digest()), None);
-    transactional_store(&engine(&steps), &steps.lease.key)?;
+    if let Err(error) = transactional_store(&engine(&steps), &steps.lease.key) {
+        // The body may discard the error.
+        step.context().emit(EventKind::Refused { error: &error });
+        return Err(error);
+    }
     match steps.start(&identity, Unfinished::Unknown)? {
         StepStart::Run(_) => {}
         StepStart::Replay(stored) => return Ok(Begun::Answered(steps, identity, stored)),

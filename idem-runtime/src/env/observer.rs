@@ -62,7 +62,7 @@ pub enum EventKind<'a> {
         /// Whether it came from the [local cache](crate::cache::LocalCache), and not from the store.
         local: bool,
     },
-    /// The call was refused.
+    /// The call was refused, or a step of its body.
     Refused {
         /// With this error.
         error: &'a Error,
@@ -381,7 +381,7 @@ pub struct StderrObserver;
 pub(super) fn unknown_next(cause: Option<&str>) -> &'static str {
     if cause == Some(Cause::Step.as_str()) {
         "find out at the other party whether the step happened, which `idem show` names; then `idem reset --done STEP=JSON` \
-         with its value if it did, `--not-done STEP` if it did not; until then calls are refused"
+         with its value if it did, `--not-done STEP` if it did not; until then calls are refused, or run the function's reconcile hook"
     } else {
         "find out at the other party whether the effect happened, and settle the record: `idem show`, then `idem resolve` \
          or `idem reset`; until then calls are refused, or run the reconcile hook"

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::env::observer::{DerivedKey, EventKind};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::identity::derived_key;
 use crate::identity::digest_key::CallName;
 use crate::identity::key::KeyDigest;
@@ -241,6 +241,16 @@ impl Context {
         self.emit(EventKind::KeyDerived { derived });
     }
 
+    /// The refusal of a step whose name or input cannot be written. The body may discard it.
+    pub(crate) fn refused_step(
+        &self,
+        cause: impl std::error::Error + Send + Sync + 'static,
+    ) -> Error {
+        let error = Error::new(ErrorKind::InvalidStep, self.operation().clone()).because(cause);
+        self.emit(EventKind::Refused { error: &error });
+        error
+    }
+
     /// Emits an event of the call.
     pub(crate) fn emit(&self, kind: EventKind<'_>) {
         let label = self.lease().and_then(|lease| lease.policy.label.as_ref());
@@ -417,7 +427,7 @@ impl Context {
 }
 
 fn unprotected(operation: &Operation) -> Error {
-    Error::new(crate::ErrorKind::StoreUnavailable, operation.clone())
+    Error::new(ErrorKind::StoreUnavailable, operation.clone())
         .detail("the call runs without protection, so it has no fence")
 }
 

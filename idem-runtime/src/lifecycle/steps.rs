@@ -231,7 +231,7 @@ impl Steps {
         self.lease.steps.refused();
         let error = Error::new(kind, self.lease.key.operation().clone());
         let error = error.detail(format!("step `{}`: {why}", step.label));
-        // The body may show nothing of it.
+        // The body may discard the error.
         if error.kind().needs_repair() {
             self.emit(EventKind::Refused { error: &error });
         }

@@ -183,12 +183,12 @@ impl Journal {
             }
             at = end;
         }
-        if attempts.len() <= Journal::MAX_ATTEMPTS {
+        if attempts.len() <= Self::MAX_ATTEMPTS {
             return self;
         }
         let mut bytes = self.0.to_vec();
         for range in attempts
-            .drain(1..=attempts.len() - Journal::MAX_ATTEMPTS)
+            .drain(1..=attempts.len() - Self::MAX_ATTEMPTS)
             .rev()
         {
             bytes.drain(range);

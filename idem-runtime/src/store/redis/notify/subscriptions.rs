@@ -197,3 +197,40 @@ impl Subscriptions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::key::KeyDigest;
+    use crate::identity::operation::Operation;
+    use crate::store::redis::endpoint::Endpoint;
+    use crate::store::redis::notify::channels::ChannelCommand;
+
+    /// Finds a watcher that is not woken when the next connection may not subscribe.
+    #[tokio::test]
+    async fn a_refusal_ends_the_watches_of_an_earlier_connection() {
+        let client = redis::Client::open("redis://127.0.0.1:1").expect("it is a URL");
+        let target = Target::Server(Box::new(Endpoint::new(client, None)));
+        let limits = Limits {
+            connect: Duration::ZERO,
+            response: Duration::ZERO,
+            text_bytes: 0,
+        };
+        let subscriptions = Subscriptions::new(target, None, false, limits);
+        let digest = KeyDigest::from_bytes([1; 32]);
+        let key = RecordKey::new("test".into(), Operation::new("watched"), digest);
+        let pending = subscriptions.join(&key).expect("there is no error yet");
+        let mut watch = pending.expect("nothing is refused yet").watch;
+        let requested = || match subscriptions.lock().channels.next_command(|_| true) {
+            Some(ChannelCommand::Subscribe { name, request }) => (name, request),
+            other => panic!("a subscription is requested, not {other:?}"),
+        };
+        let (name, request) = requested();
+        subscriptions.confirmed(&name, request);
+        subscriptions.lock().channels.lost();
+        let (name, request) = requested();
+        subscriptions.refused(&name, request);
+        watch.changed().await;
+        assert!(watch.has_lapsed());
+    }
+}
