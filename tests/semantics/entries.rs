@@ -133,6 +133,8 @@ async fn a_resolved_error_is_replayed(fixture: Fixture) {
     for call in [fixture.pay(), fixture.pay_far()] {
         assert_eq!(answered(call).await, Err(declined.clone()));
     }
+    let stored = entry(&fixture).await.stored_answer();
+    assert!(!stored.expect("it is answered").is_encrypted());
 }
 
 async fn a_resolved_error_lives_for_its_own_ttl_if_that_is_longer(fixture: Fixture) {

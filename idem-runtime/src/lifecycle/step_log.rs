@@ -393,9 +393,22 @@ mod tests {
         assert_eq!(log.unused().len(), 63);
     }
 
+    /// Finds replayed steps that count twice.
+    #[test]
+    fn a_step_that_is_replayed_counts_once() {
+        let log = inherited(
+            &(0..40)
+                .map(|step| entry(EntryKind::Value, step))
+                .collect::<Vec<_>>(),
+        );
+        for step in 0..41 {
+            assert!(log.enter([step; 16], 50, MAX_JOURNAL_BYTES).is_ok());
+        }
+    }
+
     #[test]
     fn a_full_journal_refuses_a_step_before_its_effect() {
-        let log = StepLog::default();
+        let log = inherited(&[entry(EntryKind::Begun, 1)]);
         log.lock().bytes = vec![0; MAX_JOURNAL_BYTES - 49];
         assert!(matches!(
             log.enter([1; 16], 50, MAX_JOURNAL_BYTES),

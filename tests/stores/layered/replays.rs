@@ -3,7 +3,7 @@
 use idem_harness::Edition;
 use idem_runtime::Reconciled;
 use idem_runtime::store::redis::RedisStore;
-use idem_tests::shop::{patiently, until};
+use idem_tests::shop::{connected, patiently, until};
 use idem_tests::{Redis, Shape, shop};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -47,6 +47,24 @@ async fn a_large_answer_is_replayed_with_two_commands() {
     assert_eq!(pay().await, first);
     assert_eq!(monitor.names(), ["EVALSHA", "GETRANGE"]);
     assert_eq!(durable.asked(), (1, 1));
+}
+
+/// Finds a copy that is sent to a fast store whose limit it exceeds.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_over_the_limit_of_the_fast_store_has_no_copy() {
+    let (server, durable) = (RedisServer::start(), Counted::memory());
+    let fast = RedisStore::builder(server.url()).max_record_bytes(10_000);
+    let fixture = Fixture::with(connected(fast).await, &durable, patient);
+    let pay = async || {
+        let call = fixture.call("large");
+        let text = call.run(async |_| Ok::<_, PayError>("x".repeat(20_000)));
+        text.await.unwrap()
+    };
+    let first = pay().await;
+    fixture.settle().await;
+    assert_eq!(pay().await, first);
+    let copies = server.cli(&["EXISTS", &Fixture::copy_name("large")]);
+    assert_eq!((&*copies, fixture.stats().failures), ("0", 0));
 }
 
 /// Replays from copies, then deletes them.

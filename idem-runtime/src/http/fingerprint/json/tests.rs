@@ -36,6 +36,7 @@ fn the_writing_of_a_document_does_not_count() {
         ),
         (r#"{"\u0061":"\u20AC"}"#, r#"{"a":"€"}"#),
         (r#""\/""#, r#""/""#),
+        (r#""\b\f\n\r\t""#, r#""\u0008\u000c\u000a\u000d\u0009""#),
     ] {
         assert!(of(one).is_some(), "{one}");
         assert_eq!(of(one), of(other), "{one} {other}");
@@ -149,6 +150,7 @@ fn what_is_no_document_is_not_guessed_at() {
         "\"\\ud800\\u0041\"",
         "\"\\ud800a\"",
         "\"\\ud800\\n\"",
+        "\"\\ud83d..de00\"",
         "\u{a0}1",
         "{\"a\":1,\"a\":1}",
         "{\"a\":1,\"b\":{},\"\\u0061\":2}",
