@@ -147,11 +147,11 @@ pub(crate) async fn reset(
     let entry = verb.consent.sign(record::find(engine, &verb.which).await?);
     refuse_running(&entry)?;
     let steps = entry.steps();
-    let mut given = verb
-        .not_done
-        .iter()
-        .chain(verb.done.iter().map(|(name, _)| name));
-    if let Some(unknown) = given.find(|given| !steps.iter().any(|step| step.name == **given)) {
+    let done = verb.done.iter().map(|(name, _)| name.as_str());
+    let not_done = verb.not_done.iter().map(String::as_str);
+    let given: Vec<_> = not_done.chain(done).collect();
+    let is_there = |name| steps.iter().any(|step| step.name == name);
+    if let Some(unknown) = given.iter().find(|name| !is_there(**name)) {
         let names: BTreeSet<_> = steps
             .iter()
             .map(|step| format!("`{}`", step.name))
@@ -164,13 +164,9 @@ pub(crate) async fn reset(
             entry.operation(),
         )));
     }
-    let mut undecided = steps.iter().filter(|step| {
-        let mut named = verb
-            .not_done
-            .iter()
-            .chain(verb.done.iter().map(|(name, _)| name));
-        record::is_open(step) && !named.any(|name| *name == step.name)
-    });
+    let mut undecided = steps
+        .iter()
+        .filter(|step| record::is_open(step) && !given.contains(&&*step.name));
     if let Some(step) = undecided.next()
         && !(verb.drop_steps || verb.reconciled)
     {

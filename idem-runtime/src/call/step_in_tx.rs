@@ -185,11 +185,9 @@ async fn begin<T: SqlTransaction + ?Sized>(step: Step, tx: &mut T) -> Result<Beg
         }
     };
     let identity = steps.identify((step.name().to_owned(), step.digest()), None);
-    if let Err(error) = transactional_store(&engine(&steps), &steps.lease.key) {
-        // The body may discard the error.
-        step.context().emit(EventKind::Refused { error: &error });
-        return Err(error);
-    }
+    // The body may discard the error.
+    transactional_store(&engine(&steps), &steps.lease.key)
+        .inspect_err(|error| step.context().emit(EventKind::Refused { error }))?;
     match steps.start(&identity, Unfinished::Unknown)? {
         StepStart::Run(_) => {}
         StepStart::Replay(stored) => return Ok(Begun::Answered(steps, identity, stored)),
