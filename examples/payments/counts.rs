@@ -103,7 +103,9 @@ impl Observer for Counts {
                 ErrorKind::Unknown { .. } | ErrorKind::Exhausted { .. } => Seen::Unknown,
                 _ => Seen::OtherRefusal,
             },
-            EventKind::Renewed | EventKind::RenewalFailed { .. } => return,
+            EventKind::KeyDerived { .. } | EventKind::Renewed | EventKind::RenewalFailed { .. } => {
+                return;
+            }
             _ => Seen::Trouble,
         };
         *self.lock().entry((operation, seen)).or_default() += 1;

@@ -29,6 +29,7 @@ fn redis_keeps_the_answers_for_the_next_run() {
     let (code, printed, _) = payments(&args);
     assert_eq!(code, Some(0), "{printed}");
     assert!(printed.contains("payments     640 = "), "{printed}");
+    assert!(!printed.contains("TROUBLE"), "{printed}");
     assert!(printed.ends_with("ok: everything that was asked for happened, and once\n"));
     let keys = server.cli(&["DBSIZE"]);
     assert!(keys.parse().is_ok_and(|keys: u32| keys > 900), "{keys}");
