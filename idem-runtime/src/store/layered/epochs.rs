@@ -214,7 +214,7 @@ pub(super) fn opening(closed: &Header) -> Header {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Fence;
+    use crate::record::{Fence, OutcomeKind, Record};
 
     #[test]
     fn a_reading_is_trusted_from_its_request_on() {
@@ -238,11 +238,8 @@ mod tests {
         assert!(epochs.tend(&prefix, now));
     }
 
-    #[test]
-    fn a_closed_epoch_has_no_copies_and_counts_as_abandoned_later() {
-        let (epochs, now) = (Epochs::new(Duration::from_secs(1)), Instant::now());
-        let prefix: Arc<str> = "shop".into();
-        let closed = Header {
+    fn closed_header() -> Header {
+        Header {
             state: State::Pending {
                 lease: Duration::ZERO,
             },
@@ -253,7 +250,38 @@ mod tests {
             fingerprint: Fingerprint::NONE,
             types: AnswerTypes::UNKNOWN,
             journal: crate::record::JournalKind::None,
+        }
+    }
+
+    #[test]
+    fn a_record_is_an_epoch_while_it_is_claimed_or_released() {
+        let closed = closed_header();
+        let completed = Header {
+            state: State::Done {
+                outcome: OutcomeKind::Value,
+                schema: 0,
+            },
+            ..closed
         };
+        for (header, epoch) in [
+            (closed, Some(Epoch::Closed(closed))),
+            (opening(&closed), Some(Epoch::Open(7))),
+            (completed, None),
+        ] {
+            let reply = ReadReply::Found {
+                record: Record::decode(header.encode().to_vec().into()).unwrap(),
+                left: MAX_RETAIN,
+            };
+            assert_eq!(Epoch::of(&reply), epoch, "{header:?}");
+        }
+        assert_eq!(Epoch::of(&ReadReply::Absent), Some(Epoch::Open(0)));
+    }
+
+    #[test]
+    fn a_closed_epoch_has_no_copies_and_counts_as_abandoned_later() {
+        let (epochs, now) = (Epochs::new(Duration::from_secs(1)), Instant::now());
+        let prefix: Arc<str> = "shop".into();
+        let closed = closed_header();
         epochs.learn(&prefix, Epoch::Closed(closed), now);
         assert!(epochs.see("shop", now).copies.is_none());
         assert!(epochs.abandoned("shop", now + ABANDONED).is_none());

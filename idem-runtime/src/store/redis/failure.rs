@@ -442,6 +442,22 @@ mod tests {
     }
 
     #[test]
+    fn only_a_first_connection_that_is_hung_up_has_the_hint() {
+        use std::io::ErrorKind::{ConnectionRefused, ConnectionReset, TimedOut};
+        for (kind, known, hinted) in [
+            (ConnectionReset, false, true),
+            (ConnectionReset, true, false),
+            (ConnectionRefused, false, false),
+            (TimedOut, false, false),
+            (TimedOut, true, false),
+        ] {
+            let error = std::io::Error::from(kind).into();
+            let said = connect_error("localhost:6379", error, known).to_string();
+            assert_eq!(said.contains(HUNG_UP), hinted, "{kind:?}, {known}: {said}");
+        }
+    }
+
+    #[test]
     fn arguments_quoted_by_the_server_are_not_repeated() {
         let error =
             said("ERR unknown command `AUTH`, with args beginning with: `user`, `secret`, ");

@@ -40,6 +40,30 @@ fn lacks_transaction(message: &str) -> bool {
     signs.iter().any(|sign| message.contains(sign))
 }
 
+/// The kind of an error: its primary code is the low byte; https://sqlite.org/rescode.html
+fn kind_of(code: i32, message: &str) -> SqlErrorKind {
+    match code & 0xff {
+        5 | 6 => SqlErrorKind::Collision,
+        13 => SqlErrorKind::Full,
+        3 | 23 => SqlErrorKind::Refused,
+        8 => SqlErrorKind::Setting(
+            "the file may only be read; this process needs to write to it and in its directory",
+        ),
+        11 => SqlErrorKind::Setting(
+            "the file is damaged; put a copy back, or make a new one, which knows of no past call",
+        ),
+        14 => SqlErrorKind::Setting(
+            "the file cannot be opened; see that its directory is there, and that this process may \
+             write in it",
+        ),
+        26 => SqlErrorKind::Setting("the file is no SQLite database, or an encrypted one"),
+        9 | 10 | 15 => SqlErrorKind::Busy,
+        1 if lacks_table(message) => SqlErrorKind::NoTable,
+        1 if lacks_transaction(message) => SqlErrorKind::Ended,
+        _ => SqlErrorKind::Other,
+    }
+}
+
 impl SqlDriver for Sqlite {
     type Db = sqlx::Sqlite;
 
@@ -96,28 +120,8 @@ impl SqlDriver for Sqlite {
     }
 
     fn error_kind(error: &dyn DatabaseError) -> SqlErrorKind {
-        let code = error.code().unwrap_or_default().parse::<i32>();
-        // The low byte is the primary code; https://sqlite.org/rescode.html
-        match code.map(|code| code & 0xff) {
-            Ok(5 | 6) => SqlErrorKind::Collision,
-            Ok(13) => SqlErrorKind::Full,
-            Ok(3 | 23) => SqlErrorKind::Refused,
-            Ok(8) => SqlErrorKind::Setting(
-                "the file may only be read; this process needs to write to it and in its directory",
-            ),
-            Ok(11) => SqlErrorKind::Setting(
-                "the file is damaged; put a copy back, or make a new one, which knows of no past call",
-            ),
-            Ok(14) => SqlErrorKind::Setting(
-                "the file cannot be opened; see that its directory is there, and that this process may \
-                 write in it",
-            ),
-            Ok(26) => SqlErrorKind::Setting("the file is no SQLite database, or an encrypted one"),
-            Ok(9 | 10 | 15) => SqlErrorKind::Busy,
-            Ok(1) if lacks_table(error.message()) => SqlErrorKind::NoTable,
-            Ok(1) if lacks_transaction(error.message()) => SqlErrorKind::Ended,
-            _ => SqlErrorKind::Other,
-        }
+        let code = error.code().unwrap_or_default().parse();
+        code.map_or(SqlErrorKind::Other, |code| kind_of(code, error.message()))
     }
 
     async fn run<'c>(
@@ -227,5 +231,35 @@ impl SqlDriver for Sqlite {
             // An acknowledged answer survives a power cut too.
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(BUSY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kind_of_an_error_is_that_of_its_primary_code() {
+        for (code, message, kind) in [
+            (5, "database is locked", SqlErrorKind::Collision),
+            (6, "database table is locked", SqlErrorKind::Collision),
+            (5 | 2 << 8, "database is locked", SqlErrorKind::Collision),
+            (3, "access permission denied", SqlErrorKind::Refused),
+            (23, "authorization denied", SqlErrorKind::Refused),
+            (9, "interrupted", SqlErrorKind::Busy),
+            (10, "disk I/O error", SqlErrorKind::Busy),
+            (15, "locking protocol", SqlErrorKind::Busy),
+            (13, "database or disk is full", SqlErrorKind::Full),
+            (1, "no such table: idem_records", SqlErrorKind::NoTable),
+            (1, "no such savepoint: idem", SqlErrorKind::Ended),
+            (1, "syntax error", SqlErrorKind::Other),
+            (19, "UNIQUE constraint failed", SqlErrorKind::Other),
+        ] {
+            assert_eq!(kind_of(code, message), kind, "{code} {message}");
+        }
+        for code in [8, 11, 14, 26] {
+            let kind = kind_of(code, "");
+            assert!(matches!(kind, SqlErrorKind::Setting(_)), "{code}: {kind:?}");
+        }
     }
 }

@@ -84,3 +84,28 @@ fn micros_since_1970() -> i64 {
 fn is_denied(error: &StoreError) -> bool {
     error.kind() == StoreErrorKind::Refused && error.to_string().ends_with("[NOPERM]")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::redis::failure::store_error;
+
+    #[test]
+    fn only_a_missing_right_is_a_denial() {
+        for (line, denied) in [
+            (
+                "NOPERM this user has no permissions to run the 'info' command",
+                true,
+            ),
+            ("NOAUTH Authentication required.", false),
+            ("ERR unknown command 'INFO'", false),
+        ] {
+            let error = redis::parse_redis_value(format!("-{line}\r\n").as_bytes());
+            let Ok(redis::Value::ServerError(error)) = error else {
+                panic!("{line} is an error")
+            };
+            let error = store_error("a query", error.into());
+            assert_eq!(is_denied(&error), denied, "{line}");
+        }
+    }
+}

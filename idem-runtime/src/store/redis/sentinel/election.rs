@@ -95,6 +95,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_newer_epoch_of_another_server_begins_a_generation() {
+        let primary = |epoch, port| Primary {
+            epoch,
+            address: Address {
+                host: "10.0.0.1".to_owned(),
+                port,
+            },
+        };
+        let election = Election::new("payments".to_owned());
+        election.elect(&primary(2, 6379), true).unwrap();
+        for (seen, generation) in [
+            (primary(3, 6379), 0),
+            (primary(2, 6380), 0),
+            (primary(3, 6380), 1),
+        ] {
+            election.observe(&seen);
+            assert_eq!(election.generation(), generation, "{seen:?}");
+        }
+    }
+
+    #[test]
     fn a_failover_message_names_the_successor() {
         let switched = "payments 10.0.0.1 6379 10.0.0.2 6380";
         let promoted = "slave 10.0.0.2:6380 10.0.0.2 6380 @ payments 10.0.0.1 6379";

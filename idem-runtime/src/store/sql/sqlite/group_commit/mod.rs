@@ -101,3 +101,68 @@ impl fmt::Debug for GroupCommit {
         f.debug_struct("GroupCommit").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::gather::GatherPause;
+    use super::queue::Next;
+    use super::*;
+    use crate::store::sql::statement::StatementKind;
+
+    /// A queue without a thread, with a lone write in progress and two queued statements.
+    fn queued(group: &GroupCommit) -> LoneWrite<'_> {
+        let statement = Statement {
+            text: "".into(),
+            order: Arc::default(),
+            kind: StatementKind::Execute,
+            is_known: false.into(),
+            multi_row: None,
+            batch: None,
+        };
+        group.0.lock().thread = true;
+        let enter = |what, priority| group.enter(what, priority, &statement, &[]);
+        let WritePath::Alone(lone) = enter("first", Priority::Other) else {
+            panic!("the first write is alone")
+        };
+        for (what, priority) in [
+            ("a read", Priority::Other),
+            ("a completion", Priority::Ending),
+        ] {
+            assert!(matches!(enter(what, priority), WritePath::Queued(_)));
+        }
+        lone
+    }
+
+    #[test]
+    fn endings_are_written_first() {
+        let group = GroupCommit::new(SqliteConnectOptions::new());
+        drop(queued(&group));
+        let next = group
+            .0
+            .next((0, Instant::now()), &mut GatherPause::default());
+        let Next::Write(batch) = next else {
+            panic!("no write is in progress")
+        };
+        let order: Vec<_> = batch.iter().map(|queued| queued.what).collect();
+        assert_eq!(order, ["a completion", "a read"]);
+    }
+
+    #[test]
+    fn a_lone_write_is_awaited_until_its_limit() {
+        let group = GroupCommit::new(SqliteConnectOptions::new());
+        let _lone = queued(&group);
+        let now = Instant::now();
+        let next = |lone, until| group.0.next((lone, until), &mut GatherPause::default());
+        // Another one was awaited before, and its limit has passed.
+        assert!(matches!(next(0, now), Next::AwaitLone(1)));
+        assert!(matches!(
+            next(1, now + Duration::from_hours(1)),
+            Next::AwaitLone(1)
+        ));
+        assert!(matches!(next(1, now), Next::Write(_)));
+    }
+}
