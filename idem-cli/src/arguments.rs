@@ -18,7 +18,7 @@ use crate::text::{parse_duration, parse_interval};
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) connection: Connection,
-    /// Print JSON: one document, with `watch` one line for each frame.
+    /// Print JSON: one document, with `stats --every` one line for each count.
     #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(subcommand)]
@@ -125,8 +125,6 @@ pub(crate) enum Verb {
     Reset(Reset),
     /// Removes records of an operation: as `reset`, and they expire within seconds.
     Purge(Purge),
-    /// Shows counts, rates and the oldest unfinished records, again and again.
-    Watch(Watch),
 }
 
 impl Verb {
@@ -223,6 +221,9 @@ pub(crate) struct Stats {
     /// How many records of each operation are read to estimate its bytes; 0: none.
     #[arg(long, default_value_t = 20)]
     pub(crate) sample: u32,
+    /// Count again, with so much time between two counts, until Ctrl-C. A count that fails is reported, and the next follows.
+    #[arg(long, value_name = "INTERVAL", value_parser = parse_interval)]
+    pub(crate) every: Option<Duration>,
     #[command(flatten)]
     pub(crate) scan: Scan,
 }
@@ -348,21 +349,6 @@ pub(crate) struct Purge {
     pub(crate) consent: Consent,
     #[command(flatten)]
     pub(crate) scan: Scan,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Watch {
-    /// The operation; without it, all of them.
-    pub(crate) operation: Option<String>,
-    /// Time between two frames.
-    #[arg(long, default_value = "1s", value_parser = parse_interval)]
-    pub(crate) interval: Duration,
-    /// Print one frame and end.
-    #[arg(long)]
-    pub(crate) once: bool,
-    /// The most records to examine in a second. A larger store is covered by a sweep over several frames.
-    #[arg(long, value_name = "RECORDS", default_value_t = 2_500, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) rate: u32,
 }
 
 fn parse_reason(text: &str) -> Result<String, String> {

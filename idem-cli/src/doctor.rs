@@ -100,9 +100,7 @@ async fn listing(store: &Arc<dyn Store>, prefix: &str) -> Finding {
         Ok(_) => Finding::ok(TOPIC, "records can be listed"),
         Err(error) if error.kind() == StoreErrorKind::Refused => {
             Finding::warn(TOPIC, "refused: a right is missing")
-                .means(
-                    "calls are not affected; `idem ls`, `stats`, `purge` and `watch` are refused",
-                )
+                .means("calls are not affected; `idem ls`, `stats` and `purge` are refused")
                 .remedy("grant `+scan` to the operator's user")
         }
         Err(error) => unreadable(TOPIC, &error),

@@ -23,7 +23,6 @@ mod stats;
 mod table;
 mod tally;
 mod text;
-mod watch;
 mod why;
 
 use std::process::ExitCode;
@@ -76,15 +75,5 @@ async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Verb::Resolve(verb) => resolve::run(&engine, &verb, attempts, &output).await,
         Verb::Reset(verb) => settle::reset(&engine, &verb, attempts, &output).await,
         Verb::Purge(verb) => purge::run(&connected, &engine, &verb, &output).await,
-        Verb::Watch(verb) => {
-            watch::run(
-                &engine,
-                &arguments.connection.shown(),
-                &verb,
-                attempts,
-                &output,
-            )
-            .await
-        }
     }
 }

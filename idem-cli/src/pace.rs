@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use idem_runtime::Error;
 use idem_runtime::admin::{Entries, EntryPage};
-use tokio::time::sleep;
+use tokio::time::sleep_until;
 
 /// The most records of a step.
 pub(crate) const MOST: usize = 1_000;
@@ -40,7 +40,7 @@ impl Pace {
         self.step as usize
     }
 
-    /// The next step of a listing, in its time.
+    /// The next step of a listing, in its time. After it the server rests.
     pub(crate) async fn step(&mut self, entries: &mut Entries) -> Result<Option<EntryPage>, Error> {
         let began = self.wait().await;
         let page = entries.next_step().await;
@@ -50,22 +50,16 @@ impl Pace {
 
     /// Waits until the next step is due, and begins it.
     pub(crate) async fn wait(&mut self) -> Instant {
-        if let Some(left) = self.left() {
-            sleep(left).await;
+        if let Some(due) = self.due {
+            sleep_until(due.into()).await;
         }
         let began = Instant::now();
         self.due = Some(began + self.apart);
         began
     }
 
-    /// A step has ended: the server rests.
     pub(crate) fn rest(&mut self, began: Instant, ended: Instant) {
         self.due = self.due.max(Some(ended + (ended - began) * REST));
-    }
-
-    /// The time until the next step is due.
-    pub(crate) fn left(&self) -> Option<Duration> {
-        self.due?.checked_duration_since(Instant::now())
     }
 }
 

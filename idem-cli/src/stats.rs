@@ -1,11 +1,12 @@
 //! `idem stats`: counts, ages and sizes by operation, in one sweep over the records.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
 
 use idem_runtime::Engine;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use crate::arguments::Stats;
 use crate::failure::Failure;
@@ -14,6 +15,9 @@ use crate::pace::{MOST, Pace};
 use crate::table::{Align, Table};
 use crate::tally::{Counts, Tally};
 use crate::text::{bytes, count, duration, records};
+
+/// Clears a terminal and moves its cursor to the first line.
+const CLEAR: &[u8] = b"\x1b[2J\x1b[H";
 
 /// Digests of records to be read, chosen so that each record of an operation is as likely as any other.
 #[derive(Debug, Default)]
@@ -39,6 +43,26 @@ pub(crate) async fn run(
     max_attempts: u16,
     output: &Output,
 ) -> Result<ExitCode, Failure> {
+    // What is wrong with the first count will not mend itself.
+    count_once(engine, verb, max_attempts, output).await?;
+    while let Some(every) = verb.every {
+        sleep(every).await;
+        if let Err(failure) = count_once(engine, verb, max_attempts, output).await {
+            if failure.is_silent() {
+                return Err(failure);
+            }
+            let _ = failure.report();
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn count_once(
+    engine: &Engine,
+    verb: &Stats,
+    max_attempts: u16,
+    output: &Output,
+) -> Result<(), Failure> {
     let mut entries = engine.entries();
     if let Some(operation) = &verb.operation {
         entries = entries.operation(operation.clone());
@@ -66,12 +90,16 @@ pub(crate) async fn run(
             sizes.insert(operation, size);
         }
     }
-    if output.json {
-        Output::document(&document(&tally, &sizes))?;
-    } else {
-        Output::text(|out| table(out, &tally, &sizes))?;
+    match (output.json, verb.every) {
+        (true, None) => Output::document(&document(&tally, &sizes)),
+        (true, Some(_)) => Output::line(&document(&tally, &sizes)),
+        (false, _) => Output::text(|out| {
+            if verb.every.is_some() && io::stdout().is_terminal() {
+                out.write_all(CLEAR)?;
+            }
+            table(out, &tally, &sizes)
+        }),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 impl Sample {
@@ -144,10 +172,10 @@ fn document(tally: &Tally, sizes: &BTreeMap<String, Size>) -> Value {
 }
 
 /// Those of them that are shown only if one has a count.
-pub(crate) const RARE: [(&str, Align); 4] = [COUNTS[3], COUNTS[5], COUNTS[7], COUNTS[8]];
+const RARE: [(&str, Align); 4] = [COUNTS[3], COUNTS[5], COUNTS[7], COUNTS[8]];
 
 /// The columns of counts, beside the operation.
-pub(crate) const COUNTS: [(&str, Align); 9] = [
+const COUNTS: [(&str, Align); 9] = [
     ("RECORDS", Align::Right),
     ("RUNNING", Align::Right),
     ("ABANDONED", Align::Right),
@@ -159,7 +187,7 @@ pub(crate) const COUNTS: [(&str, Align); 9] = [
     ("NOT STORED", Align::Right),
 ];
 
-pub(crate) fn cells(counts: &Counts) -> Vec<String> {
+fn cells(counts: &Counts) -> Vec<String> {
     let counts = [
         counts.all(),
         counts.running,

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::text::{printed, shortened};
+use crate::text::printed;
 
 /// Spaces between two columns.
 const GAP: usize = 2;
@@ -47,35 +47,6 @@ impl Table {
             .all(|row| row.get(place).is_some_and(|cell| cell == text))
         {
             self.remove(place);
-        }
-    }
-
-    /// Makes the table as narrow as `columns`, if it can: it leaves out expendable columns, the first one first, as long
-    /// as the names in the column `name.0` would be cut to fewer than `name.1` characters, and then cuts the names.
-    pub(crate) fn fit(&mut self, columns: usize, name: (&str, usize), expendable: &[&str]) {
-        let (name, least) = name;
-        let mut expendable = expendable.iter();
-        let (place, room) = loop {
-            // The place changes with each column that is left out before it.
-            let Some(place) = self.columns.iter().position(|(head, _)| *head == name) else {
-                return;
-            };
-            let widths = self.widths();
-            let others: usize =
-                widths.iter().map(|width| width + GAP).sum::<usize>() - widths[place] - GAP;
-            let room = columns.saturating_sub(others);
-            if room >= widths[place].min(least) {
-                break (place, room);
-            }
-            let Some(head) = expendable.next() else {
-                break (place, room);
-            };
-            if let Some(place) = self.columns.iter().position(|(known, _)| known == head) {
-                self.remove(place);
-            }
-        };
-        for row in &mut self.rows {
-            row[place] = shortened(&row[place], room);
         }
     }
 
@@ -131,25 +102,5 @@ impl Table {
         }
         line.truncate(line.trim_end().len());
         line
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_narrow_table_cuts_the_names_and_nothing_else() {
-        let mut table = Table::new(&[
-            ("STATE", Align::Left),
-            ("OPERATION", Align::Left),
-            ("DIGEST", Align::Left),
-        ]);
-        let digest = "d".repeat(43);
-        let name = "com.example.payments.charge".to_owned();
-        table.row(vec!["unknown".to_owned(), name, digest.clone()]);
-        table.fit(60, ("OPERATION", 15), &["STATE"]);
-        let lines = table.lines();
-        assert_eq!(lines[1], format!("com.exa….charge  {digest}"));
     }
 }

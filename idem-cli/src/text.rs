@@ -133,40 +133,6 @@ pub(crate) fn printed(text: &str) -> String {
     )
 }
 
-/// The text in at most so many characters, without its middle: `com.example.p…arge_a_card`.
-pub(crate) fn shortened(text: &str, most: usize) -> String {
-    let length = text.chars().count();
-    if length <= most {
-        return text.to_owned();
-    }
-    // Names differ at their ends more often than at their beginnings.
-    let Some(kept) = most.checked_sub(1) else {
-        return String::new();
-    };
-    let (first, last) = (kept / 2, kept - kept / 2);
-    let mut cut: String = text.chars().take(first).collect();
-    cut.push('…');
-    cut.extend(text.chars().skip(length - last));
-    cut
-}
-
-/// The text in lines of at most so many characters, broken at spaces; a word that is longer is cut.
-pub(crate) fn wrapped(text: &str, most: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let word = shortened(word, most);
-        match lines.last_mut() {
-            Some(line) if line.is_empty() => line.push_str(&word),
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= most => {
-                line.push(' ');
-                line.push_str(&word);
-            }
-            _ => lines.push(word),
-        }
-    }
-    lines
-}
-
 /// Milliseconds, for JSON.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
@@ -211,22 +177,6 @@ mod tests {
         }
         let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1_042);
         assert_eq!(exact(time), "1970-01-01 00:00:01.042 UTC");
-    }
-
-    #[test]
-    fn a_text_is_cut_in_its_middle_and_broken_at_spaces() {
-        for (most, cut) in [
-            (20, "payments.charge"),
-            (15, "payments.charge"),
-            (9, "paym…arge"),
-            (1, "…"),
-            (0, ""),
-        ] {
-            assert_eq!(shortened("payments.charge", most), cut);
-        }
-        let lines = ["at most", "two", "words a", "lin…ine"];
-        assert_eq!(wrapped("at most two words a line-by-line", 7), lines);
-        assert_eq!(wrapped("a  b", 80), ["a  b"]);
     }
 
     #[test]

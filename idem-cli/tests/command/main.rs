@@ -9,9 +9,9 @@ mod doctor;
 mod filled;
 mod night;
 mod planted;
+mod recounting;
 mod secrets;
 mod verbs;
-mod watching;
 
 use std::sync::Arc;
 

@@ -32,7 +32,6 @@ async fn names_move_no_cursor() {
     for (arguments, lines) in [
         (&["ls"][..], 2),
         (&["stats"], 2),
-        (&["watch", "--once"], 5),
         (&["show", of[0], of[1], of[2]], 10),
         (&["why", of[0], of[1], of[2]], 6),
     ] {

@@ -17,7 +17,6 @@ pub(crate) async fn all(site: Site) {
     ls(&site);
     show(&site);
     stats(&site);
-    watch(&site);
     unconfirmed(&site);
     resolve(&site).await;
     reset(&site).await;
@@ -507,21 +506,6 @@ fn stats(site: &Site) {
     assert_eq!(pay["bytes"]["sampled"], 9);
     assert!(pay["bytes"]["mean"].as_u64().unwrap() >= 56, "{pay:#}");
     assert_eq!(document["total"]["records"], 10);
-}
-
-fn watch(site: &Site) {
-    let text = site.idem(&["watch", "--once"]).done();
-    for part in ["all 10 records", "oldest unfinished", "unknown", "ENDED/S"] {
-        assert!(text.contains(part), "{part}: {text}");
-    }
-    let frame = site.idem(&["watch", "--once", "--json", PAY]).done();
-    assert_eq!(frame.lines().count(), 1);
-    let frame: Value = serde_json::from_str(&frame).unwrap();
-    assert_eq!(
-        (&frame["records"], &frame["complete"]),
-        (&json!(9), &json!(true))
-    );
-    assert_eq!(frame["unfinished"].as_array().unwrap().len(), 6);
 }
 
 /// Without a terminal and `--yes` nothing is changed.

@@ -40,7 +40,7 @@ fn lacks_transaction(message: &str) -> bool {
     signs.iter().any(|sign| message.contains(sign))
 }
 
-/// The kind of an error: its primary code is the low byte; https://sqlite.org/rescode.html
+/// The kind of an error: its primary code is the low byte; <https://sqlite.org/rescode.html>
 fn kind_of(code: i32, message: &str) -> SqlErrorKind {
     match code & 0xff {
         5 | 6 => SqlErrorKind::Collision,
