@@ -7,8 +7,6 @@ use std::future::{Future, ready};
 use std::time::Duration;
 
 use sqlx::error::DatabaseError;
-#[cfg(feature = "postgres")]
-use sqlx::postgres::PgConnectOptions;
 #[cfg(feature = "sqlite")]
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection, Database};
@@ -357,16 +355,6 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
     fn group_commit(
         options: &<<Self::Db as Database>::Connection as Connection>::Options,
     ) -> Option<SqliteConnectOptions> {
-        let _ = options;
-        None
-    }
-
-    /// The options of a connection for change notifications, if the database has them.
-    #[cfg(feature = "postgres")]
-    #[doc(hidden)]
-    fn notifications(
-        options: &<<Self::Db as Database>::Connection as Connection>::Options,
-    ) -> Option<PgConnectOptions> {
         let _ = options;
         None
     }

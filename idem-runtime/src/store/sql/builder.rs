@@ -9,8 +9,6 @@ use tokio::time::timeout;
 use super::backend::Backend;
 use super::failure::unfit;
 use super::hit_rate::HitRate;
-#[cfg(feature = "postgres")]
-use super::listen_notify::{self, ListenNotify};
 use super::login::Login;
 use super::pool::ConnectionPool;
 use super::source::{IntoSqlSource, SqlSource};
@@ -43,8 +41,6 @@ pub struct SqlStoreBuilder<B: Backend> {
     response_timeout: Duration,
     credentials: Option<CredentialsProvider>,
     max_record_bytes: usize,
-    #[cfg(feature = "postgres")]
-    notify: bool,
 }
 
 impl<B: Backend> fmt::Debug for SqlStoreBuilder<B> {
@@ -88,8 +84,6 @@ impl<B: Backend> SqlStoreBuilder<B> {
             response_timeout: Duration::from_secs(2),
             credentials: None,
             max_record_bytes: 64 << 20,
-            #[cfg(feature = "postgres")]
-            notify: false,
         }
     }
 
@@ -151,27 +145,11 @@ impl<B: Backend> SqlStoreBuilder<B> {
                            `_` that begins with a letter (with a schema in front: `app.idem_records`)";
             return Err(StoreError::new(StoreErrorKind::Refused, message));
         }
-        #[cfg(feature = "postgres")]
-        let notify_suffix = if self.notify {
-            listen_notify::notify_suffix(&self.table)
-        } else {
-            String::new()
-        };
-        #[cfg(not(feature = "postgres"))]
-        let notify_suffix = String::new();
         let options = B::store_options(self.source.into_options()?);
         #[cfg(feature = "sqlite")]
         let group_commit =
             B::group_commit(&options).map(|options| Arc::new(GroupCommit::new(options)));
         let transport = B::transport(&options);
-        #[cfg(feature = "postgres")]
-        let listen_notify = B::notifications(&options)
-            .filter(|_| self.notify)
-            .map(|options| {
-                let credentials = self.credentials.clone();
-                let login = Login::new(options, credentials, self.response_timeout);
-                ListenNotify::new(login, &self.table, self.response_timeout)
-            });
         let login = Login::<B>::new(options, self.credentials, self.response_timeout);
         let login = Arc::new(login);
         let observers = Arc::default();
@@ -209,14 +187,13 @@ impl<B: Backend> SqlStoreBuilder<B> {
         let table = qualified(&self.table, schema.as_deref())?;
         let mut statements = Statements::new::<B>(
             &table,
-            &notify_suffix,
             self.response_timeout,
             self.max_record_bytes - HEADER,
         );
         if batches {
             // Half of a statement, where bytes take two digits.
             let most = longest.map_or(BATCH_BYTES, |longest| BATCH_BYTES.min(longest / 4));
-            statements.add_batches::<B>(&table, &notify_suffix, most);
+            statements.add_batches::<B>(&table, most);
         }
         let written = longest.map_or(usize::MAX, |longest| longest.saturating_sub(BESIDE));
         Ok(SqlStore(Arc::new(SqlStoreState {
@@ -226,8 +203,6 @@ impl<B: Backend> SqlStoreBuilder<B> {
             statements,
             hit_rate: HitRate::new(),
             observers,
-            #[cfg(feature = "postgres")]
-            listen_notify,
             one_table: match schema {
                 Some(_) => B::ONE_TABLE.replace("{name}", &self.table),
                 None => String::new(),
@@ -264,18 +239,6 @@ impl SqlStoreBuilder<super::mysql::MySql> {
 #[cfg(feature = "postgres")]
 impl SqlStoreBuilder<super::postgres::Postgres> {
     credentials!();
-
-    /// Whether completions, releases and resolutions notify waiting calls by `NOTIFY`. Default: no.
-    ///
-    /// Then waiting calls need not poll at intervals of up to 500 ms. All stores on a table must agree.
-    ///
-    /// A transaction that notifies takes a lock of the whole server when it is committed: with 32
-    /// writers 8,790 commits a second became 3,430 (measured with PostgreSQL 15 on two cores). It takes
-    /// one connection more, and none through PgBouncer's transaction pooling.
-    pub fn notify(mut self, notify: bool) -> Self {
-        self.notify = notify;
-        self
-    }
 }
 
 /// The table with its schema in front.

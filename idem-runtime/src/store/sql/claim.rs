@@ -60,7 +60,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
                 } else {
                     (reply, write)
                 };
-            let write = write.map(RecordWrite::claim);
+            let write = write.map(RecordWrite::record);
             (Some(reply), write)
         };
         for _ in 0..TRIES {

@@ -35,8 +35,6 @@ pub(super) struct RecordWrite {
     pub(super) body: Bytes,
     /// The life of the record; `None`: its remaining life.
     pub(super) life: Option<Duration>,
-    /// Whether it notifies waiting calls.
-    pub(super) notifies: bool,
 }
 
 impl RecordWrite {
@@ -47,26 +45,16 @@ impl RecordWrite {
             header,
             body: journal.as_bytes().clone(),
             life: Some(header.retain),
-            notifies: false,
         }
     }
 
-    /// Writes a record that is claimed.
-    pub(super) fn claim(record: Record) -> Self {
+    /// Writes a whole record.
+    pub(super) fn record(record: Record) -> Self {
         let header = record.header;
         Self {
             header,
             body: record.into_bytes().slice(HEADER..),
             life: Some(header.retain),
-            notifies: false,
-        }
-    }
-
-    /// Writes a record that ends a claim.
-    pub(super) fn ending(record: Record) -> Self {
-        Self {
-            notifies: true,
-            ..Self::claim(record)
         }
     }
 }
@@ -232,12 +220,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
             Argument::Bytes(owner),
             Argument::Int(fence),
         ];
-        let statement = if write.notifies {
-            &self.statements.replace_notifying
-        } else {
-            &self.statements.replace
-        };
-        let answer = access.run(statement, &arguments).await?;
+        let answer = access.run(&self.statements.replace, &arguments).await?;
         Ok(answer.affected > 0)
     }
 
@@ -261,12 +244,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
             stored_body(&write.header, &write.body),
             Argument::Int(life_us(write.life.unwrap_or_default())),
         ];
-        let statement = if write.notifies {
-            &self.statements.insert_notifying
-        } else {
-            &self.statements.insert
-        };
-        let answer = access.run(statement, &arguments).await?;
+        let answer = access.run(&self.statements.insert, &arguments).await?;
         Ok(answer.affected > 0)
     }
 }

@@ -52,7 +52,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
         }
         let decide = |current: Option<Current<'_>>, _| {
             let (reply, write) = transition::complete(current, &finished);
-            (reply, write.map(RecordWrite::ending))
+            (reply, write.map(RecordWrite::record))
         };
         let unreadable = CompleteReply::Unreadable;
         Box::pin(self.compare_and_write(&access, None, decide, unreadable)).await

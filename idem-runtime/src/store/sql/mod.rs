@@ -54,8 +54,8 @@
 //!
 //! # What they do not do
 //!
-//! - Waiting calls are not notified, unless `notify` is on (PostgreSQL): a call that waits for another process polls
-//!   after 10 ms, then less often, up to every 500 ms.
+//! - Waiting calls are not notified: a call that waits for another process polls after 10 ms, then less often, up to
+//!   every 500 ms.
 //! - A replica without synchronous replication may lack acknowledged writes when it is promoted, as with every
 //!   database. A read from a replica may be stale: give the store the primary.
 //! - SQLite is for the processes of one machine. On a network drive its locks do not hold. It writes one transaction at
@@ -97,8 +97,6 @@ mod failure;
 mod findings;
 mod hit_rate;
 mod in_transaction;
-#[cfg(feature = "postgres")]
-mod listen_notify;
 mod listing;
 mod login;
 mod macros;
@@ -150,8 +148,6 @@ pub use self::source::{IntoSqlSource, SqlSource};
 pub use self::sqlite::Sqlite;
 pub use self::state::SqlStore;
 pub use self::transaction::{SqlConnection, SqlTransaction};
-#[cfg(feature = "postgres")]
-use super::Watch;
 use super::{
     Admission, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, ListReply,
     ListRequest, Owner, ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply,
@@ -268,14 +264,6 @@ impl<B: Backend> Store for SqlStore<B> {
 
     fn list<'a>(&'a self, request: &'a ListRequest) -> StoreFuture<'a, ListReply> {
         StoreFuture::pending(self.0.list(request))
-    }
-
-    #[cfg(feature = "postgres")]
-    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
-        match &self.0.listen_notify {
-            Some(listen_notify) => listen_notify.watch(key),
-            None => StoreFuture::ready(Ok(None)),
-        }
     }
 
     fn observed_by(&self, observer: &Arc<dyn Observer>) {

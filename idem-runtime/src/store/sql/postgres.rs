@@ -292,10 +292,6 @@ impl SqlDriver for Postgres {
         (!is_local).then(|| transport::warning(Self::NAME, why, instead))
     }
 
-    fn notifications(options: &PgConnectOptions) -> Option<PgConnectOptions> {
-        Some(options.clone())
-    }
-
     fn store_options(options: PgConnectOptions) -> PgConnectOptions {
         options
     }

@@ -31,7 +31,6 @@ impl<B: SqlDriver> SqlStoreState<B> {
             let (reply, write) = transition::release(current, *owner, remains);
             let write = current.zip(write).map(|(current, header)| RecordWrite {
                 life: transition::released_life(&current.record.header, remains),
-                notifies: true,
                 ..RecordWrite::header(header, Some(current))
             });
             (reply, write)
@@ -64,7 +63,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
                 transition::release_with_journal(current, *owner, remains, journal, seen);
             let write = current.zip(write).map(|(current, record)| RecordWrite {
                 life: transition::released_life(&current.record.header, remains),
-                ..RecordWrite::ending(record)
+                ..RecordWrite::record(record)
             });
             (reply, write)
         };

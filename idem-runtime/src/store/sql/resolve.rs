@@ -24,7 +24,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
         };
         let decide = |current: Option<Current<'_>>, _| {
             let (reply, write) = transition::resolve(current, seen, journal, &new);
-            (reply, write.map(RecordWrite::ending))
+            (reply, write.map(RecordWrite::record))
         };
         let access = RecordAccess::new(&self.pool, ("a resolution", Priority::Ending), key);
         self.compare_and_write(&access, None, decide, ResolveReply::Unreadable)

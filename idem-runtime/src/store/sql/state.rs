@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use super::backend::{Backend, SqlDriver};
 use super::hit_rate::HitRate;
-#[cfg(feature = "postgres")]
-use super::listen_notify::ListenNotify;
 use super::pool::ConnectionPool;
 use super::statement_texts::Statements;
 use crate::store::observers::Observers;
@@ -48,8 +46,6 @@ pub(crate) struct SqlStoreState<B: SqlDriver> {
     pub(super) table: String,
     /// [`SqlDriver::ONE_TABLE`] of this table; empty where its schema was configured.
     pub(super) one_table: String,
-    #[cfg(feature = "postgres")]
-    pub(super) listen_notify: Option<ListenNotify>,
     pub(super) warnings: Vec<String>,
     /// The longest record that is read.
     pub(super) reads_bytes: usize,

@@ -143,25 +143,16 @@ pub(crate) struct Statements {
     pub(crate) purge: Statement,
     pub(crate) touch: Statement,
     pub(crate) list: Statement,
-    /// [`insert`](Self::insert) and [`replace`](Self::replace) that notify waiting calls.
-    pub(crate) insert_notifying: Statement,
-    pub(crate) replace_notifying: Statement,
 }
 
 impl Statements {
     /// The statements for one table.
     ///
-    /// `notify_suffix` is the suffix of a statement that notifies; empty without notifications. No statement waits for
-    /// a row for longer than `patience`, if the database supports such a limit, and none reads an answer of more than
-    /// `most` bytes.
-    pub(crate) fn new<B: SqlDriver>(
-        table: &str,
-        notify_suffix: &str,
-        patience: Duration,
-        most: usize,
-    ) -> Self {
+    /// No statement waits for a row for longer than `patience`, if the database supports such a limit, and none reads
+    /// an answer of more than `most` bytes.
+    pub(crate) fn new<B: SqlDriver>(table: &str, patience: Duration, most: usize) -> Self {
         #[allow(unused_mut, reason = "it is changed where one database is a feature")]
-        let mut all = Self::each::<B>(table, notify_suffix, patience, most);
+        let mut all = Self::each::<B>(table, patience, most);
         #[cfg(feature = "sqlite")]
         if B::GROUPS {
             let fill = |text: &str| filled::<B>(text, table, 0);
@@ -172,12 +163,7 @@ impl Statements {
     }
 
     /// Adds the statements for several calls, each with arguments of `most_bytes` at most.
-    pub(crate) fn add_batches<B: SqlDriver>(
-        &mut self,
-        table: &str,
-        notify_suffix: &str,
-        most_bytes: usize,
-    ) {
+    pub(crate) fn add_batches<B: SqlDriver>(&mut self, table: &str, most_bytes: usize) {
         let bounded = B::BOUNDED.replace("{patience}", BATCH_PATIENCE);
         let of = |kind, text: &str| {
             let text = filled::<B>(&text.replace("{bounded}", &bounded), table, 0);
@@ -203,19 +189,11 @@ impl Statements {
         };
         if let Some((claim, complete)) = B::BATCHES {
             self.claim.batch = of(StatementKind::Grants, claim);
-            self.complete.batch = of(
-                StatementKind::Execute,
-                &format!("{complete}{notify_suffix}"),
-            );
+            self.complete.batch = of(StatementKind::Execute, complete);
         }
     }
 
-    fn each<B: SqlDriver>(
-        table: &str,
-        notify_suffix: &str,
-        patience: Duration,
-        most: usize,
-    ) -> Self {
+    fn each<B: SqlDriver>(table: &str, patience: Duration, most: usize) -> Self {
         let patience = patience.as_millis().clamp(1, 3_600_000).to_string();
         let bounded = B::BOUNDED.replace("{patience}", &patience);
         let of = |kind, text: &str| {
@@ -235,25 +213,22 @@ impl Statements {
                 &text,
             )
         };
-        let notifying = |text: &str| execute(&format!("{text}{notify_suffix}"));
         Self {
             claim: of(B::CLAIM.kind, B::CLAIM.text),
             read: fetch(READ),
             several: several::<B>(table, most),
             insert: execute(B::INSERT),
             replace: execute(REPLACE),
-            complete: notifying(COMPLETE),
-            complete_within: notifying(&COMPLETE_WITHIN.replace("{during}", B::DURING)),
+            complete: execute(COMPLETE),
+            complete_within: execute(&COMPLETE_WITHIN.replace("{during}", B::DURING)),
             renew: dated(RENEW),
             append: dated(APPEND),
-            complete_with_attempts: notifying(&COMPLETE.replace("layout = 50", "layout = 52")),
-            release: notifying(RELEASE),
-            release_with_attempts: notifying(RELEASE_WITH_ATTEMPTS),
+            complete_with_attempts: execute(&COMPLETE.replace("layout = 50", "layout = 52")),
+            release: execute(RELEASE),
+            release_with_attempts: execute(RELEASE_WITH_ATTEMPTS),
             purge: execute(B::PURGE),
             touch: execute(TOUCH),
             list: of(StatementKind::Block, &list()),
-            insert_notifying: notifying(B::INSERT),
-            replace_notifying: notifying(REPLACE),
         }
     }
 }

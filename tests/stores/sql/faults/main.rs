@@ -11,7 +11,6 @@ mod files;
 mod fixture;
 mod group_commit;
 mod load;
-mod notices;
 mod other_schemas;
 mod outages;
 mod overload;
