@@ -5,26 +5,21 @@ use std::num::NonZeroU16;
 use idem_tests::shop::assert_contains;
 
 use crate::prelude::*;
+use crate::rows::Row;
 
 on_every_store![
     each_attempt_without_an_answer_counts,
     a_key_given_back_takes_its_attempt_along,
     a_system_error_counts_if_the_operation_is_set_so,
     the_engine_and_the_operation_set_the_limit,
-    without_a_limit_there_is_always_another_attempt,
     an_exhausted_key_reports_its_attempts,
     an_exhausted_key_is_new_when_its_record_is_over,
-    the_last_attempt_is_waited_for,
     an_answer_counts_more_than_the_limit,
-    a_higher_limit_allows_another_attempt,
-    one_attempt_is_over_after_a_system_error,
-    one_attempt_is_over_after_a_release_by_hand,
-    one_attempt_is_over_after_a_drop_that_releases,
-    one_attempt_is_over_after_a_panic,
+    one_attempt_is_over_however_it_ended,
     one_attempt_that_never_began_is_not_over,
     an_overtaken_attempt_counts_once,
     a_reset_begins_anew,
-    a_late_success_of_the_only_attempt_heals_the_key,
+    the_last_attempt_is_waited_for_and_heals_the_key_late,
     the_last_attempt_is_resolved_by_a_landed_effect,
     the_last_attempt_is_not_repeated_because_it_did_not_land,
     a_call_with_a_hook_does_not_share_the_refusal_of_one_without,
@@ -88,14 +83,13 @@ async fn the_engine_and_the_operation_set_the_limit(fixture: Fixture) {
     panicked(limited(fixture.pay(), 3)).await;
     exhausted(limited(fixture.pay(), 3), 3).await;
     assert_eq!(attempt(fixture.pay().max_attempts(None)).await, receipt(4));
-}
-
-async fn without_a_limit_there_is_always_another_attempt(fixture: Fixture) {
+    // Without a limit there is always another attempt.
     let fixture = fixture.with(|engine| engine.max_attempts(None));
+    let call = || fixture.engine.operation("pay").key(&8);
     for _ in 0..12 {
-        panicked(fixture.pay()).await;
+        panicked(call()).await;
     }
-    assert_eq!(attempt(fixture.pay()).await, receipt(13));
+    assert_eq!(attempt(call()).await, receipt(13));
 }
 
 async fn an_exhausted_key_reports_its_attempts(fixture: Fixture) {
@@ -117,57 +111,38 @@ async fn an_exhausted_key_is_new_when_its_record_is_over(fixture: Fixture) {
     assert_eq!(attempt(once(fixture.pay())).await, receipt(1));
 }
 
-async fn the_last_attempt_is_waited_for(fixture: Fixture) {
-    let last = Body::start(once(fixture.pay()), receipt(7)).await;
-    let far = once(fixture.pay_far()).on_running(OnRunning::Reject);
-    assert_running(&refusal(answered(far).await));
-    assert_eq!(last.end().await, receipt(7));
-    assert_eq!(answered(once(fixture.pay_far())).await, receipt(7));
-}
-
 async fn an_answer_counts_more_than_the_limit(fixture: Fixture) {
     panicked(fixture.pay()).await;
     let declined: Answer = Err(PayError::Declined { run: 2 });
     let call = fixture.pay().run(|_| async { declined.clone() });
     assert_eq!(call.await, declined);
-    assert_eq!(
-        answered(once(fixture.pay())).await,
-        declined,
-        "two attempts"
-    );
+    let again = answered(once(fixture.pay())).await;
+    assert_eq!(again, declined, "two attempts");
 }
 
-async fn a_higher_limit_allows_another_attempt(fixture: Fixture) {
-    panicked(once(fixture.pay())).await;
-    exhausted(once(fixture.pay()), 1).await;
-    assert_eq!(attempt(limited(fixture.pay(), 2)).await, receipt(2));
-}
-
-async fn one_attempt_is_over_after_a_system_error(fixture: Fixture) {
-    down(once(fixture.pay())).await;
-    exhausted(once(fixture.pay()), 1).await;
-}
-
-async fn one_attempt_is_over_after_a_release_by_hand(fixture: Fixture) {
-    let claim = claimed(once(fixture.pay())).await;
-    claim.release().await;
-    exhausted(once(fixture.pay()), 1).await;
-}
-
-async fn one_attempt_is_over_after_a_drop_that_releases(fixture: Fixture) {
-    let call = once(fixture.pay()).on_cancel(OnCancel::Release);
-    Body::start(call, receipt(7)).await.drop_caller().await;
-    comes_to_rest(&fixture).await;
-    exhausted(once(fixture.pay_far()), 1).await;
-}
-
-async fn one_attempt_is_over_after_a_panic(fixture: Fixture) {
-    panicked(once(fixture.pay())).await;
-    exhausted(once(fixture.pay()), 1).await;
+async fn one_attempt_is_over_however_it_ended(fixture: Fixture) {
+    for end in ["a system error", "a release by hand", "a panic", "a drop"] {
+        let _row = Row::new(&fixture, end);
+        let call = once(fixture.pay());
+        match end {
+            "a system error" => down(call).await,
+            "a release by hand" => {
+                claimed(call).await.release().await;
+            }
+            "a panic" => panicked(call).await,
+            _ => {
+                let call = call.on_cancel(OnCancel::Release);
+                Body::start(call, receipt(7)).await.drop_caller().await;
+                comes_to_stand(&fixture, |state| state == EntryState::Released).await;
+            }
+        }
+        exhausted(once(fixture.pay_far()), 1).await;
+        // A higher limit allows another attempt.
+        assert_eq!(attempt(limited(fixture.pay(), 2)).await, receipt(2));
+    }
 }
 
 async fn one_attempt_that_never_began_is_not_over(fixture: Fixture) {
-    use idem_tests::faulty::{Fault, StoreOperation};
     fixture.fail(StoreOperation::Claim, [Fault::ReplyHangs]);
     let call = tokio::spawn(answered(once(fixture.pay())));
     while fixture.pay_far().entry().await.unwrap().is_none() {}
@@ -203,8 +178,10 @@ async fn a_reset_begins_anew(fixture: Fixture) {
     assert_eq!(attempt(fixture.pay()).await, receipt(1));
 }
 
-async fn a_late_success_of_the_only_attempt_heals_the_key(fixture: Fixture) {
+async fn the_last_attempt_is_waited_for_and_heals_the_key_late(fixture: Fixture) {
     let only = Body::start(once(fixture.pay()), receipt(7)).await;
+    let far = once(fixture.pay_far()).on_running(OnRunning::Reject);
+    assert_running(&refusal(answered(far).await));
     fixture.pass_in_store(LEASE_OVER);
     exhausted(once(fixture.pay_far()), 1).await;
     assert_eq!(only.end().await, receipt(7));
@@ -239,21 +216,14 @@ async fn a_call_with_a_hook_does_not_share_the_refusal_of_one_without(fixture: F
     let fixture = fixture.with(|engine| engine.max_attempts(NonZeroU16::new(1)));
     abandon(&fixture).await;
     fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld]);
-    let without = tokio::spawn(fixture.pay().run(|_| async { receipt(1) }));
-    let landed = |_| async { Reconciled::Landed(Receipt { run: 1 }) };
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
-    let with = tokio::spawn(
-        fixture
-            .pay()
-            .run_reconciled(landed, |_| async { receipt(2) }),
-    );
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
+    let without = tokio::spawn(answered(fixture.pay()));
+    others().await;
+    let counts = Counts::default();
+    let (call, of_call) = (fixture.pay(), counts.clone());
+    let with = tokio::spawn(async move { reconciled(call, LANDED, &of_call).await });
+    others().await;
     fixture.store.deliver();
-    let refused = without.await.unwrap().unwrap_err();
+    let refused = refusal(without.await.unwrap());
     assert_eq!(refused.kind(), &ErrorKind::Exhausted { attempts: 1 });
-    assert_eq!(with.await.unwrap(), receipt(1), "the hook knows");
+    assert_eq!(with.await.unwrap(), receipt(7), "the hook knows");
 }

@@ -5,23 +5,18 @@ use std::fmt;
 use idem_harness::TestDir;
 use idem_runtime::admin::{AttemptEnd, StepState};
 use idem_runtime::codec::EncryptionKeys;
-use idem_runtime::key::redacted;
+use idem_runtime::key::{Operation, redacted};
 use idem_runtime::step;
-use idem_runtime::store::sql::SqliteStore;
-use idem_runtime::store::{Journal, JournalKind, OutcomeKind};
+use idem_runtime::store::{Journal, JournalKind, OutcomeKind, RecordKey};
 
 use crate::prelude::*;
-use crate::steps::counted;
+use crate::recorded_attempts::{ends, on_file, stored};
+use crate::rows::Row;
+use crate::steps::{charged, charged_in_vain};
 
 on_every_store![
-    a_call_without_a_label_has_none,
     a_call_that_succeeds_at_once_stores_no_label,
-    a_released_record_has_its_label,
-    an_unknown_outcome_has_its_label,
-    a_resolved_and_a_reset_record_keep_the_label,
-    an_answer_after_a_crash_has_its_label,
-    an_attempt_that_crashed_has_no_label,
-    the_first_label_stays,
+    a_record_has_the_first_label_of_its_calls,
     the_label_outlives_the_attempts_that_are_forgotten,
     a_label_is_no_attempt_and_no_step,
     an_engine_that_records_nothing_stores_no_label,
@@ -33,6 +28,9 @@ on_every_store![
 
 const ORDER: &str = "ord-20261124-4711";
 
+/// The label of these calls, which does not have all of the number.
+const LABEL: &str = "order …4711";
+
 fn labelled(call: Pay) -> Pay {
     call.label(&format_args!("order {}", redacted(ORDER, 4)))
 }
@@ -42,34 +40,15 @@ async fn label(fixture: &Fixture) -> Option<String> {
     entry.expect("there is a record").label()
 }
 
-async fn ends(fixture: &Fixture) -> Vec<AttemptEnd> {
-    let entry = fixture.pay().entry().await.unwrap().unwrap();
-    let recorded = entry.recorded_attempts().into_iter();
-    recorded.map(|attempt| attempt.end).collect()
-}
-
-async fn stored(fixture: &Fixture) -> Vec<u8> {
-    let ReadReply::Found { record, .. } = fixture.store.read(&fixture.key()).await.unwrap() else {
-        panic!("there is a record");
-    };
-    record.as_bytes().to_vec()
-}
-
 fn contains(bytes: &[u8], text: &str) -> bool {
     bytes
         .windows(text.len())
         .any(|part| part == text.as_bytes())
 }
 
-async fn a_call_without_a_label_has_none(fixture: Fixture) {
-    timed_out(fixture.pay()).await;
-    assert_eq!(label(&fixture).await, None);
-    assert!(!contains(&stored(&fixture).await, "order"));
-}
-
 async fn a_call_that_succeeds_at_once_stores_no_label(fixture: Fixture) {
     let mut bytes = Vec::new();
-    for (key, label) in [(7, None), (8, Some("order …4711"))] {
+    for (key, label) in [(7, None), (8, Some(LABEL))] {
         let call = || {
             let call = fixture.engine.operation("pay").key(&key);
             match label {
@@ -86,63 +65,54 @@ async fn a_call_that_succeeds_at_once_stores_no_label(fixture: Fixture) {
     assert_eq!(bytes[0], bytes[1]);
 }
 
-async fn a_released_record_has_its_label(fixture: Fixture) {
-    down(labelled(fixture.pay())).await;
-    assert_eq!(label(&fixture).await.as_deref(), Some("order …4711"));
-    assert!(!contains(&stored(&fixture).await, ORDER));
-    // The next call gives none, and succeeds.
-    assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
-    assert_eq!(label(&fixture).await.as_deref(), Some("order …4711"));
-    assert_eq!(answered(fixture.pay_far()).await, receipt(1));
-}
-
-async fn an_unknown_outcome_has_its_label(fixture: Fixture) {
-    timed_out(labelled(fixture.pay())).await;
-    assert_eq!(label(&fixture).await.as_deref(), Some("order …4711"));
-    let refusal = refused_far(&fixture).await;
-    assert_unknown(&refusal);
-    assert!(!format!("{refusal} {refusal:?}").contains("4711"));
-}
-
-async fn a_resolved_and_a_reset_record_keep_the_label(fixture: Fixture) {
-    timed_out(labelled(fixture.pay())).await;
-    let entry = fixture.pay().entry().await.unwrap().unwrap();
-    entry.resolve(&Receipt { run: 9 }).await.unwrap();
-    assert_eq!(label(&fixture).await.as_deref(), Some("order …4711"));
-    let entry = fixture.pay().entry().await.unwrap().unwrap();
-    entry.reset().await.unwrap();
-    assert_eq!(label(&fixture).await.as_deref(), Some("order …4711"));
-    assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
-    assert_eq!(label(&fixture).await.as_deref(), Some("order …4711"));
-}
-
-async fn an_answer_after_a_crash_has_its_label(fixture: Fixture) {
-    crashed(&fixture, labelled(fixture.pay())).await;
-    assert_eq!(
-        paid(labelled(fixture.pay()), &Runs::default()).await,
-        receipt(1)
-    );
-    assert_eq!(
-        ends(&fixture).await,
-        [AttemptEnd::Lapsed, AttemptEnd::Value]
-    );
-    assert_eq!(label(&fixture).await.as_deref(), Some("order …4711"));
-}
-
-async fn an_attempt_that_crashed_has_no_label(fixture: Fixture) {
-    crashed(&fixture, labelled(fixture.pay())).await;
-    crashed(&fixture, labelled(fixture.pay())).await;
-    assert_eq!(ends(&fixture).await, [AttemptEnd::Lapsed]);
-    assert_eq!(label(&fixture).await, None);
-}
-
-async fn the_first_label_stays(fixture: Fixture) {
-    down(labelled(fixture.pay())).await;
-    timed_out(fixture.pay().label("another")).await;
-    assert_eq!(label(&fixture).await.as_deref(), Some("order …4711"));
-    assert!(!contains(&stored(&fixture).await, "another"));
-    let both = [AttemptEnd::SystemError, AttemptEnd::Unknown];
-    assert_eq!(ends(&fixture).await, both);
+/// It stays when the call is resolved, reset, and answered by calls that give none or another one.
+async fn a_record_has_the_first_label_of_its_calls(fixture: Fixture) {
+    for (row, expected) in [
+        ("no label", None),
+        ("a system error", Some(LABEL)),
+        ("an unknown outcome", Some(LABEL)),
+        // The claim that takes over does not know that of a process that is gone.
+        ("crashes", None),
+        ("a crash, then a system error", Some(LABEL)),
+        ("a system error, then another label", Some(LABEL)),
+    ] {
+        let _row = Row::new(&fixture, row);
+        match row {
+            "no label" => timed_out(fixture.pay()).await,
+            "an unknown outcome" => timed_out(labelled(fixture.pay())).await,
+            "crashes" => {
+                crashed(&fixture, labelled(fixture.pay())).await;
+                crashed(&fixture, labelled(fixture.pay())).await;
+            }
+            "a crash, then a system error" => {
+                crashed(&fixture, labelled(fixture.pay())).await;
+                down(labelled(fixture.pay())).await;
+            }
+            "a system error, then another label" => {
+                down(labelled(fixture.pay())).await;
+                timed_out(fixture.pay().label("another")).await;
+            }
+            _ => down(labelled(fixture.pay())).await,
+        }
+        assert_eq!(label(&fixture).await.as_deref(), expected);
+        let bytes = stored(&fixture).await;
+        let has = |text| contains(&bytes, text);
+        assert_eq!(has("order"), expected.is_some());
+        assert!(!has(ORDER) && !has("another"));
+        if stands(&fixture).await.0 == EntryState::Unknown {
+            let refusal = refused_far(&fixture).await;
+            assert!(!format!("{refusal} {refusal:?}").contains("4711"));
+            let entry = fixture.pay().entry().await.unwrap().unwrap();
+            entry.resolve(&Receipt { run: 9 }).await.unwrap();
+            assert_eq!(label(&fixture).await.as_deref(), expected);
+            let entry = fixture.pay().entry().await.unwrap().unwrap();
+            entry.reset().await.unwrap();
+            assert_eq!(label(&fixture).await.as_deref(), expected);
+        }
+        assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
+        assert_eq!(label(&fixture).await.as_deref(), expected);
+        assert_eq!(answered(fixture.pay_far()).await, receipt(1));
+    }
 }
 
 async fn the_label_outlives_the_attempts_that_are_forgotten(fixture: Fixture) {
@@ -152,33 +122,24 @@ async fn the_label_outlives_the_attempts_that_are_forgotten(fixture: Fixture) {
     for _ in 0..20 {
         crashed(&fixture, fixture.pay().max_attempts(None)).await;
     }
-    assert_eq!(
-        paid(fixture.pay().max_attempts(None), &Runs::default()).await,
-        receipt(1)
-    );
+    let last = fixture.pay().max_attempts(None);
+    assert_eq!(paid(last, &Runs::default()).await, receipt(1));
     assert_eq!(ends(&fixture).await.len(), 16);
-    assert_eq!(label(&fixture).await.as_deref(), Some("order …4711"));
+    assert_eq!(label(&fixture).await.as_deref(), Some(LABEL));
 }
 
 async fn a_label_is_no_attempt_and_no_step(fixture: Fixture) {
     let charge = Runs::default();
-    for _ in 0..2 {
-        let answer = labelled(fixture.pay()).run(|_| async {
-            counted("charge", &charge).await?;
-            Err(PayError::Down) as Answer
-        });
-        assert_eq!(answer.await, Err(PayError::Down));
-    }
+    charged_in_vain(labelled(fixture.pay()), &charge).await;
+    charged_in_vain(labelled(fixture.pay()), &charge).await;
     let entry = fixture.pay().entry().await.unwrap().unwrap();
-    assert_eq!(
-        (entry.steps().len(), entry.steps()[0].name.as_str()),
-        (1, "charge")
-    );
+    let steps: Vec<_> = entry.steps().into_iter().map(|step| step.name).collect();
+    assert_eq!(steps, ["charge"]);
     assert_eq!(ends(&fixture).await, [AttemptEnd::SystemError; 2]);
-    assert_eq!(entry.label().as_deref(), Some("order …4711"));
-    let answer = labelled(fixture.pay()).run(|_| counted("charge", &charge));
-    assert_eq!(answer.await, receipt(1));
-    assert_eq!(label(&fixture).await.as_deref(), Some("order …4711"));
+    assert_eq!(entry.label().as_deref(), Some(LABEL));
+    let answer = charged(labelled(fixture.pay()), &charge, receipt(1)).await;
+    assert_eq!((answer, charge.count()), (receipt(1), 1));
+    assert_eq!(label(&fixture).await.as_deref(), Some(LABEL));
 }
 
 async fn an_engine_that_records_nothing_stores_no_label(fixture: Fixture) {
@@ -190,24 +151,19 @@ async fn an_engine_that_records_nothing_stores_no_label(fixture: Fixture) {
 }
 
 async fn a_label_is_plain_text_where_answers_are_sealed(fixture: Fixture) {
-    let fixture = fixture.with(|engine| {
-        engine
-            .encrypt(EncryptionKeys::new(7, [7; 32]))
-            .digest_key([9; 32])
-    });
+    let keys = || EncryptionKeys::new(7, [7; 32]);
+    let fixture = fixture.with(|engine| engine.encrypt(keys()).digest_key([9; 32]));
     down(labelled(fixture.pay())).await;
     assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
     let entry = fixture.pay().entry().await.unwrap().unwrap();
-    assert_eq!(entry.label().as_deref(), Some("order …4711"));
-    let key = idem_runtime::store::RecordKey::new(
-        fixture.key().prefix().into(),
-        idem_runtime::key::Operation::new("pay"),
-        *entry.key(),
-    );
+    assert_eq!(entry.label().as_deref(), Some(LABEL));
+    let (prefix, operation) = (fixture.key().prefix().into(), Operation::new("pay"));
+    let key = RecordKey::new(prefix, operation, *entry.key());
     let ReadReply::Found { record, .. } = fixture.store.read(&key).await.unwrap() else {
         panic!("there is a record");
     };
-    assert!(contains(record.as_bytes(), "order …4711"));
+    assert!(contains(record.as_bytes(), LABEL));
+    assert!(!contains(record.as_bytes(), "run"));
 }
 
 const KINDS: [StoreOperation; 8] = [
@@ -257,17 +213,14 @@ async fn a_label_of_a_later_version_is_passed_over(fixture: Fixture) {
     assert_eq!(ends(&fixture).await, [AttemptEnd::SystemError]);
     crashed(&fixture, fixture.pay()).await;
     timed_out(fixture.pay()).await;
-    let ends_then = ends(&fixture).await;
-    assert_eq!(
-        ends_then,
-        [
-            AttemptEnd::SystemError,
-            AttemptEnd::Lapsed,
-            AttemptEnd::Unknown
-        ]
-    );
+    let all = [
+        AttemptEnd::SystemError,
+        AttemptEnd::Lapsed,
+        AttemptEnd::Unknown,
+    ];
+    assert_eq!(ends(&fixture).await, all);
     // The entry is passed on as it is.
-    assert!(contains(&stored(&fixture).await, "order …4711"));
+    assert!(contains(&stored(&fixture).await, LABEL));
 }
 
 /// Retries of a call whose steps this version cannot read do not fill the record with labels.
@@ -279,78 +232,51 @@ async fn a_label_behind_steps_of_a_later_version_is_stored_once(fixture: Fixture
         down(labelled(fixture.pay())).await;
     }
     let bytes = stored(&fixture).await;
-    let labels = bytes.windows("order …4711".len());
-    let labels = labels.filter(|part| *part == "order …4711".as_bytes());
+    let labels = bytes.windows(LABEL.len());
+    let labels = labels.filter(|part| *part == LABEL.as_bytes());
     assert_eq!(labels.count(), 1);
-}
-
-/// An engine on a file, whose records have at most 1 KiB.
-async fn on_file(dir: &TestDir) -> Engine {
-    let url = format!("sqlite:{}", dir.path().join("idem.db").display());
-    let store = SqliteStore::builder(&url).max_record_bytes(1 << 10);
-    let store = store.connect().await.unwrap();
-    store.migrate().await.unwrap();
-    Engine::builder(store).instance("i").build().unwrap()
 }
 
 /// The label is left out where it does not fit, and the attempts where they do not fit either.
 #[tokio::test]
 async fn a_label_gives_way_to_attempts_and_to_the_answer() {
     let dir = TestDir::new("labels").unwrap();
-    let engine = on_file(&dir).await;
-    let mut seen = Vec::new();
+    let engine = on_file(&dir, "i").await;
+    let (mut answers, mut journals) = (Vec::new(), Vec::new());
     for bytes in 600..1_000 {
-        let call = || {
-            let call = engine.operation("memo").key(&bytes);
-            call.label(&"l".repeat(64))
-        };
-        let failed = call().run(|_| async { Err::<String, _>(PayError::Down) });
-        assert_eq!(failed.await, Err(PayError::Down));
         let memo = "x".repeat(bytes);
-        let answer = call().run(|_| async { Ok::<_, PayError>(memo.clone()) });
-        assert_eq!(answer.await.as_ref(), Ok(&memo));
-        let entry = call().entry().await.unwrap().unwrap();
-        if entry.state() == EntryState::NotStored {
-            break;
-        }
-        let Some(length) = entry.record_bytes() else {
-            panic!("it was read");
+        let call = |name| engine.operation(name).key(&bytes).label(&"l".repeat(64));
+        let fails = async |name| {
+            let call = call(name).run(|_| async { Err::<String, _>(PayError::Down) });
+            call.await
         };
-        assert!(length <= 1 << 10, "{bytes}: {length}");
-        seen.push((entry.label().is_some(), entry.recorded_attempts().len()));
-        let again = call().run(|_| async { Err::<String, _>(PayError::Down) });
-        assert_eq!(again.await, Ok(memo), "{bytes}");
-    }
-    seen.dedup();
-    assert_eq!(seen, [(true, 2), (false, 2), (false, 0)]);
-}
-
-/// The same for records without an answer.
-#[tokio::test]
-async fn a_label_gives_way_to_the_attempt_of_a_full_journal() {
-    let dir = TestDir::new("labels").unwrap();
-    let engine = on_file(&dir).await;
-    let mut seen = Vec::new();
-    for bytes in 600..1_000 {
-        let call = engine.operation("print").key(&bytes).label(&"l".repeat(64));
-        let answer = call.run(|_| async {
-            let print = step("print", async |_| Ok::<_, PayError>("x".repeat(bytes)));
-            print.await?;
+        assert_eq!(fails("memo").await, Err(PayError::Down));
+        let answer = call("memo").run(|_| async { Ok::<_, PayError>(memo.clone()) });
+        assert_eq!(answer.await.as_ref(), Ok(&memo));
+        let entry = call("memo").entry().await.unwrap().unwrap();
+        if entry.state() != EntryState::NotStored {
+            let length = entry.record_bytes().expect("it was read");
+            assert!(length <= 1 << 10, "{bytes}: {length}");
+            answers.push((entry.label().is_some(), entry.recorded_attempts().len()));
+            assert_eq!(fails("memo").await, Ok(memo.clone()), "{bytes}");
+        }
+        // The same for records without an answer.
+        let print = call("print").run(async |_| {
+            step("print", async |_| Ok::<_, PayError>(memo.clone())).await?;
             Err::<String, _>(PayError::Down)
         });
-        if answer.await != Err(PayError::Down) {
-            break;
-        }
-        let entry = engine.operation("print").key(&bytes).entry().await;
-        let entry = entry.unwrap().unwrap();
+        let answer = print.await;
+        let entry = call("print").entry().await.unwrap().unwrap();
         let finished = StepState::Finished(OutcomeKind::Value);
-        if !entry.steps().iter().any(|step| step.state == finished) {
-            break;
+        let is_finished = entry.steps().iter().any(|step| step.state == finished);
+        if answer == Err(PayError::Down) && is_finished {
+            journals.push((entry.label().is_some(), entry.recorded_attempts().len()));
         }
-        seen.push((entry.label().is_some(), entry.recorded_attempts().len()));
     }
-    seen.dedup();
-    assert_eq!(seen, [(true, 1), (false, 1), (false, 0)]);
+    answers.dedup();
+    assert_eq!(answers, [(true, 2), (false, 2), (false, 0)]);
+    journals.dedup();
+    assert_eq!(journals, [(true, 1), (false, 1), (false, 0)]);
 }
 
 /// The value is formatted once, and before the body begins.

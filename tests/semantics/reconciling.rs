@@ -3,32 +3,21 @@
 use idem_runtime::IntoReconciled;
 
 use crate::prelude::*;
+use crate::rows::Row;
 
 on_every_store![
-    the_hook_is_not_asked_on_a_first_call,
-    the_hook_is_not_asked_on_a_replay,
-    the_hook_is_not_asked_after_a_system_error,
-    the_hook_is_not_asked_after_a_reset,
-    the_hook_is_asked_before_a_lapsed_key_runs_again,
-    the_hook_runs_before_an_unknown_key_runs_again,
-    the_hook_is_asked_after_a_panic,
-    the_hook_is_asked_after_a_system_error_that_counts,
+    the_hook_is_asked_unless_no_earlier_body_can_have_had_its_effect,
     a_landed_effect_is_replayed_to_all_callers,
     an_effect_that_did_not_land_runs_once_and_counts,
     an_undecided_hook_leaves_the_key_unknown,
-    a_hook_that_fails_leaves_it_unknown,
-    a_hook_that_panics_leaves_it_unknown,
-    a_hook_that_panics_before_it_begins_leaves_it_unknown,
     a_hook_that_takes_too_long_leaves_it_unknown,
     an_undecided_key_is_asked_about_again,
     one_hook_at_a_time_and_the_others_get_its_answer,
-    a_follower_of_an_undecided_hook_shares_its_verdict,
+    followers_of_an_undecided_hook_share_its_verdict,
     a_call_without_a_hook_waits_for_one_that_is_asking,
-    a_caller_dropped_during_the_hook_leaves_it_unknown_at_once,
-    a_hook_whose_process_dies_leaves_it_unknown,
+    a_caller_that_is_gone_during_the_hook_leaves_it_unknown,
     the_hook_sees_the_call_and_the_attempts_before_it,
     a_body_after_the_hook_may_fail_like_any_other,
-    duplicates_share_one_undecided_hook,
 ];
 
 /// How often a hook and a body ran.
@@ -58,73 +47,51 @@ pub(crate) async fn reconciled<R: IntoReconciled<Receipt>>(
     call.run_reconciled(hook, body).await
 }
 
-/// The hook is asked, and its effect is the answer.
-async fn lands(call: Pay) {
-    let counts = Counts::default();
-    assert_eq!(reconciled(call, LANDED, &counts).await, receipt(7));
-    assert_eq!(counts.both(), (1, 0));
-}
-
-/// The hook is not asked, and the body runs.
-async fn runs_unasked(call: Pay) {
-    let counts = Counts::default();
-    assert_eq!(reconciled(call, LANDED, &counts).await, receipt(1));
-    assert_eq!(counts.both(), (0, 1));
-}
-
 /// The verdict of a hook.
 pub(crate) type Says = Reconciled<Receipt>;
 
 /// The effect happened; its receipt has number 7.
 pub(crate) const LANDED: Says = Reconciled::Landed(Receipt { run: 7 });
 
-async fn the_hook_is_not_asked_on_a_first_call(fixture: Fixture) {
-    runs_unasked(fixture.pay()).await;
-}
-
-async fn the_hook_is_not_asked_on_a_replay(fixture: Fixture) {
-    let counts = Counts::default();
-    assert_eq!(paid(fixture.pay(), &counts.runs).await, receipt(1));
-    assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(1));
-    assert_eq!(counts.both(), (0, 1));
-}
-
-async fn the_hook_is_not_asked_after_a_system_error(fixture: Fixture) {
-    down(fixture.pay()).await;
-    runs_unasked(fixture.pay()).await;
-}
-
-async fn the_hook_is_not_asked_after_a_reset(fixture: Fixture) {
-    timed_out(fixture.pay()).await;
+async fn reset(fixture: &Fixture) {
     let entry = fixture.pay().entry().await.unwrap().unwrap();
     entry.reset().await.unwrap();
-    runs_unasked(fixture.pay()).await;
 }
 
-async fn the_hook_is_asked_before_a_lapsed_key_runs_again(fixture: Fixture) {
-    let counts = Counts::default();
-    crashed(&fixture, fixture.pay()).await;
-    let again = reconciled(fixture.pay_far(), LANDED, &counts);
-    assert_eq!(again.await, receipt(7));
-    assert_eq!(counts.both(), (1, 0));
-    assert_eq!(fixture.events.count("reconciling after 1"), 1);
-    assert_eq!(fixture.events.count("landed"), 1);
-}
-
-async fn the_hook_runs_before_an_unknown_key_runs_again(fixture: Fixture) {
-    timed_out(fixture.pay()).await;
-    lands(fixture.pay()).await;
-}
-
-async fn the_hook_is_asked_after_a_panic(fixture: Fixture) {
-    panicked(fixture.pay()).await;
-    lands(fixture.pay()).await;
-}
-
-async fn the_hook_is_asked_after_a_system_error_that_counts(fixture: Fixture) {
-    let call = fixture.pay().count_errors(true);
-    down(call).await;
-    lands(fixture.pay()).await;
+/// A body that may have had its effect makes the next call ask; any other record does not.
+async fn the_hook_is_asked_unless_no_earlier_body_can_have_had_its_effect(fixture: Fixture) {
+    for (row, asked) in [
+        ("a first call", 0),
+        ("a system error", 0),
+        ("a reset", 0),
+        ("a lapsed claim", 1),
+        ("an unknown outcome", 1),
+        ("a panic", 1),
+        ("a system error that counts", 1),
+    ] {
+        let _row = Row::new(&fixture, row);
+        match row {
+            "a first call" => {}
+            "a system error" => down(fixture.pay()).await,
+            "a reset" => {
+                timed_out(fixture.pay()).await;
+                reset(&fixture).await;
+            }
+            "a lapsed claim" => crashed(&fixture, fixture.pay()).await,
+            "an unknown outcome" => timed_out(fixture.pay()).await,
+            "a panic" => panicked(fixture.pay()).await,
+            _ => down(fixture.pay().count_errors(true)).await,
+        }
+        let counts = Counts::default();
+        // The hook's effect, or that of the body; the second call replays it.
+        for call in [fixture.pay_far(), fixture.pay()] {
+            let answer = reconciled(call, LANDED, &counts).await;
+            assert_eq!(answer, receipt(if asked == 1 { 7 } else { 1 }));
+        }
+        assert_eq!(counts.both(), (asked, 1 - asked));
+    }
+    assert_eq!(fixture.events.count("reconciling after 1"), 4);
+    assert_eq!(fixture.events.count("landed"), 4);
 }
 
 async fn a_landed_effect_is_replayed_to_all_callers(fixture: Fixture) {
@@ -162,44 +129,53 @@ async fn an_effect_that_did_not_land_runs_once_and_counts(fixture: Fixture) {
 }
 
 /// The outcome stays unknown, the body does not run, and this was the reason.
-async fn stays_unknown<R: IntoReconciled<Receipt>>(fixture: &Fixture, says: R, why: &str) {
-    let counts = Counts::default();
+async fn stays_unknown<H, R>(fixture: &Fixture, why: &str, hook: impl FnOnce(Runs) -> H)
+where
+    H: Future<Output = R>,
+    R: IntoReconciled<Receipt>,
+{
+    let _row = Row::new(fixture, why);
     timed_out(fixture.pay()).await;
-    let error = refusal(reconciled(fixture.pay(), says, &counts).await);
-    assert_unknown(&error);
-    assert_eq!(counts.both(), (1, 0));
-    assert_eq!(fixture.events.count(&format!("undecided: {why}")), 1);
+    let (asked, before) = (Runs::default(), fixture.events.count("undecided"));
+    let hook = |_| hook(asked.clone());
+    let call = fixture.pay().run_reconciled(hook, |_| async { never() });
+    assert_unknown(&refusal(call.await));
+    assert_eq!(asked.count(), 1);
+    let events = fixture.events.all();
+    let undecided = events.iter().filter(|event| event.starts_with("undecided"));
+    assert_eq!(undecided.skip(before).collect::<Vec<_>>(), [why]);
     assert_eq!(stands(fixture).await, (EntryState::Unknown, 1));
     assert_unknown(&refused_far(fixture).await);
 }
 
 async fn an_undecided_hook_leaves_the_key_unknown(fixture: Fixture) {
-    stays_unknown(&fixture, Says::Unknown, "the hook cannot say").await;
-}
-
-async fn a_hook_that_fails_leaves_it_unknown(fixture: Fixture) {
-    let failure: Result<Says, PayError> = Err(PayError::Down);
-    stays_unknown(&fixture, failure, "the hook cannot say").await;
-}
-
-async fn its_panic_leaves_it_unknown(fixture: &Fixture, call: impl Future<Output = Answer>) {
-    assert_unknown(&refusal(call.await));
-    assert_eq!(fixture.events.count("undecided: the hook panicked"), 1);
-    assert_eq!(stands(fixture).await, (EntryState::Unknown, 1));
-}
-
-async fn a_hook_that_panics_leaves_it_unknown(fixture: Fixture) {
-    timed_out(fixture.pay()).await;
-    let hook = |_| async { std::panic::panic_any("no ink") as Says };
-    let call = (fixture.pay()).run_reconciled(hook, |_| async { never() });
-    its_panic_leaves_it_unknown(&fixture, call).await;
-}
-
-async fn a_hook_that_panics_before_it_begins_leaves_it_unknown(fixture: Fixture) {
-    timed_out(fixture.pay()).await;
-    let hook = |_| -> std::future::Ready<Says> { std::panic::panic_any("no ink") };
-    let call = (fixture.pay()).run_reconciled(hook, |_| async { never() });
-    its_panic_leaves_it_unknown(&fixture, call).await;
+    let cannot_say = "undecided: the hook cannot say";
+    stays_unknown(&fixture, cannot_say, async |asked: Runs| {
+        let _ = asked.start();
+        Says::Unknown
+    })
+    .await;
+    stays_unknown(&fixture, cannot_say, async |asked: Runs| {
+        let _ = asked.start();
+        Err::<Says, _>(PayError::Down)
+    })
+    .await;
+    let panicked = "undecided: the hook panicked";
+    stays_unknown(&fixture, panicked, async |asked: Runs| {
+        let _ = asked.start();
+        std::panic::panic_any("no ink") as Says
+    })
+    .await;
+    // Before it begins.
+    stays_unknown(
+        &fixture,
+        panicked,
+        |asked: Runs| -> std::future::Ready<Says> {
+            let _ = asked.start();
+            std::panic::panic_any("no ink")
+        },
+    )
+    .await;
 }
 
 async fn a_hook_that_takes_too_long_leaves_it_unknown(fixture: Fixture) {
@@ -272,17 +248,26 @@ async fn one_hook_at_a_time_and_the_others_get_its_answer(fixture: Fixture) {
     assert_eq!((near.both(), far.both()), ((0, 0), (0, 0)));
 }
 
-async fn a_follower_of_an_undecided_hook_shares_its_verdict(fixture: Fixture) {
+/// The provider was asked a moment ago: ten duplicates of an unknown key do not ask it again.
+async fn followers_of_an_undecided_hook_share_its_verdict(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let asking = Asking::saying(&fixture, fixture.pay(), Says::Unknown).await;
     let counts = Counts::default();
-    let second = reconciled(fixture.pay(), LANDED, &counts);
-    let (second, first) = until(&fixture, async { tokio::join!(second, asking.end()) }).await;
-    assert_unknown(&refusal(first));
-    assert_unknown(&refusal(second));
-    assert_eq!(counts.both(), (0, 0), "the provider was asked a moment ago");
-    let third = reconciled(fixture.pay(), LANDED, &counts).await;
-    assert_eq!((third, counts.both()), (receipt(7), (1, 0)));
+    let duplicates: Vec<_> = (0..10)
+        .map(|_| {
+            let (call, counts) = (fixture.pay(), counts.clone());
+            tokio::spawn(async move { reconciled(call, LANDED, &counts).await })
+        })
+        .collect();
+    others().await;
+    assert_unknown(&refusal(asking.end().await));
+    for duplicate in duplicates {
+        let answer = until(&fixture, duplicate).await.unwrap();
+        assert_unknown(&refusal(answer));
+    }
+    assert_eq!(counts.both(), (0, 0));
+    let later = reconciled(fixture.pay(), LANDED, &counts).await;
+    assert_eq!((later, counts.both()), (receipt(7), (1, 0)));
 }
 
 async fn a_call_without_a_hook_waits_for_one_that_is_asking(fixture: Fixture) {
@@ -296,33 +281,29 @@ async fn a_call_without_a_hook_waits_for_one_that_is_asking(fixture: Fixture) {
     assert_eq!((waits, first), (receipt(7), receipt(7)));
 }
 
-async fn a_caller_dropped_during_the_hook_leaves_it_unknown_at_once(fixture: Fixture) {
-    crashed(&fixture, fixture.pay()).await;
-    let asking = Asking::start(&fixture, fixture.pay()).await;
-    asking.task.abort();
-    asking.task.await.unwrap_err();
-    comes_to_rest(&fixture).await;
-    assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
-    assert_unknown(&refused_far(&fixture).await);
-}
-
-async fn a_hook_whose_process_dies_leaves_it_unknown(fixture: Fixture) {
-    crashed(&fixture, fixture.pay()).await;
-    // It never reports again, not even at its end.
-    let dead = Asking::start(&fixture, fixture.pay_far()).await;
-    assert_running(&refused(&fixture).await);
-    fixture.fail(StoreOperation::Release, [Fault::Refused]);
-    dead.task.abort();
-    dead.task.await.unwrap_err();
-    fixture.pass_in_store(LEASE_OVER);
-    assert_unknown(&refused(&fixture).await);
-    assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
-    lands(fixture.pay()).await;
-}
-
-async fn refused(fixture: &Fixture) -> Error {
-    let call = fixture.pay().on_running(OnRunning::Reject);
-    refusal(answered(call).await)
+/// A caller that is dropped tells the store at once; of a process that died, the lease lapses.
+async fn a_caller_that_is_gone_during_the_hook_leaves_it_unknown(fixture: Fixture) {
+    for dies in [false, true] {
+        let _row = Row::new(&fixture, ("the process dies", dies));
+        crashed(&fixture, fixture.pay()).await;
+        let asking = Asking::start(&fixture, fixture.pay_far()).await;
+        assert_running(&refused(&fixture).await);
+        if dies {
+            fixture.fail(StoreOperation::Release, [Fault::Refused]);
+        }
+        asking.task.abort();
+        asking.task.await.unwrap_err();
+        if dies {
+            fixture.pass_in_store(LEASE_OVER);
+        } else {
+            comes_to_stand(&fixture, |state| state == EntryState::Unknown).await;
+        }
+        assert_unknown(&refused(&fixture).await);
+        assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
+        let counts = Counts::default();
+        let next = reconciled(fixture.pay(), LANDED, &counts).await;
+        assert_eq!((next, counts.both()), (receipt(7), (1, 0)));
+    }
 }
 
 async fn the_hook_sees_the_call_and_the_attempts_before_it(fixture: Fixture) {
@@ -359,30 +340,4 @@ async fn a_body_after_the_hook_may_fail_like_any_other(fixture: Fixture) {
     let declined: Answer = Err(PayError::Declined { run: 3 });
     assert_eq!(call(declined.clone()).await, declined);
     assert_eq!(answered(fixture.pay_far()).await, declined);
-}
-
-/// Ten duplicates of an unknown key query the provider once, not ten times.
-async fn duplicates_share_one_undecided_hook(fixture: Fixture) {
-    timed_out(fixture.pay()).await;
-    let (gate, hooks) = (Arc::new(Semaphore::new(0)), Runs::default());
-    let calls: Vec<_> = (0..10)
-        .map(|_| {
-            let (gate, hooks) = (Arc::clone(&gate), hooks.clone());
-            let hook = |_| async move {
-                let _ = hooks.start();
-                gate.acquire().await.unwrap().forget();
-                Reconciled::<Receipt>::Unknown
-            };
-            tokio::spawn(fixture.pay().run_reconciled(hook, |_| async { receipt(1) }))
-        })
-        .collect();
-    fixture.events.wait_for("reconciling", 1).await;
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
-    gate.add_permits(10);
-    for call in calls {
-        assert_unknown(&refusal(call.await.unwrap()));
-    }
-    assert_eq!(hooks.count(), 1, "they all waited for the same question");
 }

@@ -2,22 +2,19 @@
 //! of its own, and no answer is lost.
 
 use crate::prelude::*;
+use crate::rows::Row;
 
 on_every_store![
     the_lease_is_renewed_during_a_long_hook,
     an_overtaken_hook_gets_the_winners_answer,
-    an_overtaken_hook_that_finds_out_nothing_changes_nothing,
     an_overtaken_hook_starts_no_body_beside_another_one,
     an_overtaken_hook_is_dropped_if_the_operation_cancels,
-    the_claim_to_ask_survives_lost_replies,
-    the_claim_to_run_survives_lost_replies,
+    the_claims_to_ask_and_to_run_survive_lost_replies,
     a_store_that_is_silent_before_the_hook_is_not_asked_around,
     a_store_that_is_silent_after_the_hook_starts_no_body,
-    a_claim_to_run_that_was_granted_unseen_is_given_back,
     a_caller_dropped_while_it_claims_to_run_gives_the_key_back,
-    a_landed_effect_is_stored_although_replies_are_lost,
+    a_verdict_is_stored_although_replies_are_lost,
     a_landed_effect_is_stored_although_its_caller_is_gone,
-    an_unknown_outcome_is_stored_although_replies_are_lost,
     a_landed_effect_that_cannot_be_stored_leaves_a_tombstone,
     a_body_that_starts_after_its_hook_was_overtaken_holds_a_lease,
     a_verdict_from_before_another_body_starts_nothing,
@@ -48,17 +45,15 @@ async fn overtaken(fixture: &Fixture, says: Says, winner: Says) -> (Asking, Aski
 const OTHER: Says = Reconciled::Landed(Receipt { run: 9 });
 
 async fn an_overtaken_hook_gets_the_winners_answer(fixture: Fixture) {
-    let (first, second) = overtaken(&fixture, OTHER, LANDED).await;
-    assert_eq!(second.end().await, receipt(7));
-    assert_eq!(first.end().await, receipt(7), "never its own");
-    assert_eq!(answered(fixture.pay()).await, receipt(7));
-}
-
-async fn an_overtaken_hook_that_finds_out_nothing_changes_nothing(fixture: Fixture) {
-    let (first, second) = overtaken(&fixture, Says::Unknown, LANDED).await;
-    assert_eq!(second.end().await, receipt(7));
-    assert_eq!(until(&fixture, first.end()).await, receipt(7));
-    assert_eq!(answered(fixture.pay()).await, receipt(7));
+    // It found something else out, or nothing.
+    for says in [OTHER, Says::Unknown] {
+        let _row = Row::new(&fixture, &says);
+        let (first, second) = overtaken(&fixture, says, LANDED).await;
+        assert_eq!(second.end().await, receipt(7));
+        let first = until(&fixture, first.end()).await;
+        assert_eq!(first, receipt(7), "never its own");
+        assert_eq!(answered(fixture.pay()).await, receipt(7));
+    }
 }
 
 async fn an_overtaken_hook_starts_no_body_beside_another_one(fixture: Fixture) {
@@ -82,39 +77,26 @@ async fn an_overtaken_hook_is_dropped_if_the_operation_cancels(fixture: Fixture)
     assert_eq!(answer, receipt(7), "without having said anything");
 }
 
-async fn the_claim_to_ask_survives_lost_replies(fixture: Fixture) {
-    let counts = Counts::default();
-    timed_out(fixture.pay()).await;
+async fn the_claims_to_ask_and_to_run_survive_lost_replies(fixture: Fixture) {
     let lost = [
         Fault::ReplyLost,
         Fault::Lost,
         Fault::ReplyLost,
         Fault::Twice,
     ];
-    fixture.fail(StoreOperation::Claim, lost);
-    let answer = until(&fixture, reconciled(fixture.pay(), LANDED, &counts)).await;
-    assert_eq!(answer, receipt(7));
-    assert_eq!(counts.both(), (1, 0));
-}
-
-async fn the_claim_to_run_survives_lost_replies(fixture: Fixture) {
-    let counts = Counts::default();
-    timed_out(fixture.pay()).await;
-    let lost = [Fault::None, Fault::ReplyLost, Fault::Lost, Fault::ReplyLost];
-    fixture.fail(StoreOperation::Claim, lost);
-    fixture.fail(StoreOperation::Claim, [Fault::Twice]);
-    let answer = until(
-        &fixture,
-        reconciled(fixture.pay(), Says::NotLanded, &counts),
-    )
-    .await;
-    assert_eq!(answer, receipt(1));
-    assert_eq!(counts.both(), (1, 1));
-    assert_eq!(
-        stands(&fixture).await.1,
-        2,
-        "one attempt, however often it was asked for"
-    );
+    for (says, before, answer, runs) in [(LANDED, 0, 7, 0), (Says::NotLanded, 1, 1, 1)] {
+        let _row = Row::new(&fixture, &says);
+        timed_out(fixture.pay()).await;
+        fixture.fail(StoreOperation::Claim, vec![Fault::None; before]);
+        fixture.fail(StoreOperation::Claim, lost);
+        let counts = Counts::default();
+        let call = reconciled(fixture.pay(), says, &counts);
+        assert_eq!(until(&fixture, call).await, receipt(answer));
+        assert_eq!(counts.both(), (1, runs));
+        // One attempt, however often it was asked for.
+        let attempts = u16::try_from(1 + runs).unwrap();
+        assert_eq!(stands(&fixture).await.1, attempts);
+    }
 }
 
 async fn a_store_that_is_silent_before_the_hook_is_not_asked_around(fixture: Fixture) {
@@ -134,41 +116,39 @@ async fn a_store_that_is_silent_before_the_hook_is_not_asked_around(fixture: Fix
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
 }
 
-/// A hook that returns that nothing landed, and a claim to run that fails like this; time goes on until the
-/// call has given up.
-async fn gives_up_claiming(fixture: &Fixture, fault: Fault) {
-    timed_out(fixture.pay()).await;
-    fixture.fail(StoreOperation::Claim, [Fault::None, fault]);
-    let counts = Counts::default();
-    let call = tokio::spawn({
-        let (call, counts) = (fixture.pay(), counts.clone());
-        async move { reconciled(call, Says::NotLanded, &counts).await }
-    });
-    sent(fixture, StoreOperation::Claim, 3).await;
-    if fault == Fault::ReplyHangs {
-        while stands(fixture).await.1 < 2 {}
-    }
-    others().await;
-    fixture.clock.advance(Duration::from_secs(2));
-    let error = refusal(until(fixture, async { call.await.unwrap() }).await);
-    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
-    assert_eq!(counts.both(), (1, 0), "no body without a claim");
-}
-
+/// The claim to run has no reply. One that was granted unseen is given back: it did not land, and nothing was started
+/// since.
 async fn a_store_that_is_silent_after_the_hook_starts_no_body(fixture: Fixture) {
-    gives_up_claiming(&fixture, Fault::Hangs).await;
-    assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
-    assert_unknown(&refused_far(&fixture).await);
-}
-
-async fn a_claim_to_run_that_was_granted_unseen_is_given_back(fixture: Fixture) {
-    gives_up_claiming(&fixture, Fault::ReplyHangs).await;
-    // It did not land, and nothing was started since.
-    assert_eq!(stands(&fixture).await, (EntryState::Released, 1));
-    let answer = fixture
-        .pay_far()
-        .run(|cx| async move { receipt(cx.attempt().into()) });
-    assert_eq!(answer.await, receipt(2));
+    for (fault, state) in [
+        (Fault::Hangs, EntryState::Unknown),
+        (Fault::ReplyHangs, EntryState::Released),
+    ] {
+        let _row = Row::new(&fixture, fault);
+        timed_out(fixture.pay()).await;
+        let asked = claims(&fixture);
+        fixture.fail(StoreOperation::Claim, [Fault::None, fault]);
+        let counts = Counts::default();
+        let (call, of_call) = (fixture.pay(), counts.clone());
+        let call = tokio::spawn(async move { reconciled(call, Says::NotLanded, &of_call).await });
+        sent(&fixture, StoreOperation::Claim, asked + 2).await;
+        if fault == Fault::ReplyHangs {
+            while stands(&fixture).await.1 < 2 {}
+        }
+        others().await;
+        fixture.clock.advance(Duration::from_secs(2));
+        let error = refusal(until(&fixture, call).await.unwrap());
+        assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+        assert_eq!(counts.both(), (1, 0), "no body without a claim");
+        comes_to_stand(&fixture, |stands| stands == state).await;
+        assert_eq!(stands(&fixture).await, (state, 1));
+        let next = fixture.pay_far().on_running(OnRunning::Reject);
+        let next = next.run(|cx| async move { receipt(cx.attempt().into()) });
+        if state == EntryState::Released {
+            assert_eq!(next.await, receipt(2));
+        } else {
+            assert_unknown(&refusal(next.await));
+        }
+    }
 }
 
 async fn a_caller_dropped_while_it_claims_to_run_gives_the_key_back(fixture: Fixture) {
@@ -184,14 +164,23 @@ async fn a_caller_dropped_while_it_claims_to_run_gives_the_key_back(fixture: Fix
     assert_eq!(stands(&fixture).await, (EntryState::Released, 1));
 }
 
-async fn a_landed_effect_is_stored_although_replies_are_lost(fixture: Fixture) {
-    let counts = Counts::default();
-    timed_out(fixture.pay()).await;
-    let lost = [Fault::Lost, Fault::ReplyLost, Fault::Twice];
-    fixture.fail(StoreOperation::Complete, lost);
-    let answer = until(&fixture, reconciled(fixture.pay(), LANDED, &counts)).await;
-    assert_eq!(answer, receipt(7));
-    assert_eq!(answered(fixture.pay_far()).await, receipt(7));
+async fn a_verdict_is_stored_although_replies_are_lost(fixture: Fixture) {
+    for says in [LANDED, Says::Unknown] {
+        let _row = Row::new(&fixture, &says);
+        crashed(&fixture, fixture.pay()).await;
+        let lost = [Fault::Lost, Fault::ReplyLost, Fault::Twice];
+        fixture.fail(StoreOperation::Complete, lost);
+        let counts = Counts::default();
+        let call = reconciled(fixture.pay(), says.clone(), &counts);
+        let answer = until(&fixture, call).await;
+        if says == LANDED {
+            assert_eq!(answer, receipt(7));
+            assert_eq!(answered(fixture.pay_far()).await, receipt(7));
+        } else {
+            assert_unknown(&refusal(answer));
+            assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
+        }
+    }
 }
 
 async fn a_landed_effect_is_stored_although_its_caller_is_gone(fixture: Fixture) {
@@ -207,16 +196,6 @@ async fn a_landed_effect_is_stored_although_its_caller_is_gone(fixture: Fixture)
     asking.task.await.unwrap_err();
     comes_to_rest(&fixture).await;
     assert_eq!(answered(fixture.pay_far()).await, receipt(7));
-}
-
-async fn an_unknown_outcome_is_stored_although_replies_are_lost(fixture: Fixture) {
-    let counts = Counts::default();
-    crashed(&fixture, fixture.pay()).await;
-    let lost = [Fault::Lost, Fault::ReplyLost, Fault::Twice];
-    fixture.fail(StoreOperation::Complete, lost);
-    let answer = until(&fixture, reconciled(fixture.pay(), Says::Unknown, &counts)).await;
-    assert_unknown(&refusal(answer));
-    assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
 }
 
 async fn a_landed_effect_that_cannot_be_stored_leaves_a_tombstone(fixture: Fixture) {
@@ -271,30 +250,15 @@ async fn a_body_that_starts_after_its_hook_was_overtaken_holds_a_lease(fixture: 
 /// the effect and panicked. Found by the model in `tests/proof/protocol`.
 async fn a_verdict_from_before_another_body_starts_nothing(fixture: Fixture) {
     abandon(&fixture).await;
-    let lost = std::iter::repeat_n(Fault::Lost, 100);
-    fixture.fail(StoreOperation::Renew, lost);
-    let gate = Arc::new(Semaphore::new(0));
-    let end = Arc::clone(&gate);
-    let hook = |_| async move {
-        end.acquire().await.unwrap().forget();
-        Reconciled::<Receipt>::NotLanded
-    };
-    let slow = fixture.pay().run_reconciled(hook, |_| async { receipt(2) });
-    let slow = tokio::spawn(slow);
-    fixture.events.wait_for("reconciling", 1).await;
+    fixture.fail(StoreOperation::Renew, [Fault::Lost; 100]);
+    let slow = Asking::saying(&fixture, fixture.pay(), Says::NotLanded).await;
     fixture.pass_in_store(LEASE_OVER);
-    let nothing = |_| async { Reconciled::<Receipt>::NotLanded };
-    let far = fixture.pay_far().run_reconciled(nothing, |_| async {
-        panic!("after the effect");
-        #[allow(unreachable_code, reason = "the type of the body")]
-        receipt(1)
-    });
+    let body = |_| async { std::panic::panic_any("after the effect") as Answer };
+    let far = fixture
+        .pay_far()
+        .run_reconciled(|_| async { Says::NotLanded }, body);
     tokio::spawn(far).await.unwrap_err();
-    gate.add_permits(1);
-    let refused = slow.await.unwrap().unwrap_err();
-    assert!(
-        matches!(refused.kind(), ErrorKind::Running { .. }),
-        "a second effect: {refused:?}"
-    );
+    // A second effect, if it ran.
+    assert_running(&refusal(slow.end().await));
     assert_eq!(fixture.events.count("dropped"), 1, "the abandoned one");
 }

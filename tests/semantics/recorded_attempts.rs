@@ -2,21 +2,24 @@
 
 use std::time::SystemTime;
 
+use idem_harness::TestDir;
 use idem_runtime::admin::{Attempt, AttemptEnd, Process};
+use idem_runtime::step;
+use idem_runtime::store::sql::SqliteStore;
 
 use crate::prelude::*;
+use crate::rows::Row;
+use crate::steps::{charged, charged_in_vain};
 
 on_every_store![
     a_call_that_succeeds_at_once_records_nothing,
-    a_system_error_is_recorded_and_stays_behind_the_answer,
-    a_crash_is_recorded_by_the_claim_that_takes_over,
-    a_dropped_caller_is_recorded,
-    a_panic_is_recorded,
-    an_unknown_outcome_and_its_resolution_are_recorded,
-    a_business_error_after_a_failure_is_recorded,
+    an_attempt_is_recorded_as_it_ended,
+    an_attempt_is_recorded_with_its_process,
     attempts_and_steps_are_recorded_side_by_side,
-    a_reset_keeps_what_is_recorded,
     an_engine_that_records_nothing_leaves_no_trace,
+    of_many_attempts_sixteen_are_kept,
+    steps_that_cannot_be_read_are_dropped_by_a_reset_and_by_an_answer,
+    an_end_is_explained,
 ];
 
 async fn recorded(fixture: &Fixture) -> Vec<Attempt> {
@@ -24,144 +27,121 @@ async fn recorded(fixture: &Fixture) -> Vec<Attempt> {
     entry.expect("there is a record").recorded_attempts()
 }
 
-async fn ends(fixture: &Fixture) -> Vec<AttemptEnd> {
+pub(crate) async fn ends(fixture: &Fixture) -> Vec<AttemptEnd> {
     let recorded = recorded(fixture).await;
     recorded.iter().map(|attempt| attempt.end).collect()
+}
+
+/// The bytes of the record of the key of [`Fixture::pay`].
+pub(crate) async fn stored(fixture: &Fixture) -> Vec<u8> {
+    let ReadReply::Found { record, .. } = fixture.store.read(&fixture.key()).await.unwrap() else {
+        panic!("there is a record");
+    };
+    record.as_bytes().to_vec()
 }
 
 async fn a_call_that_succeeds_at_once_records_nothing(fixture: Fixture) {
     assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
     assert_eq!(recorded(&fixture).await, []);
-    let ReadReply::Found { record, .. } = fixture.store.read(&fixture.key()).await.unwrap() else {
-        panic!("there is a record");
-    };
     // The layout of a record without a journal.
-    assert_eq!(record.as_bytes()[0], b'2');
+    assert_eq!(stored(&fixture).await[0], b'2');
     let process = fixture.pay().entry().await.unwrap().unwrap().process();
     assert_eq!(process.map(|process| process.pid), Some(std::process::id()));
 }
 
-async fn a_system_error_is_recorded_and_stays_behind_the_answer(fixture: Fixture) {
+/// What happens to the key until it is looked at, and the ends and the kinds of the entries that are recorded by then.
+/// A value stands behind a failure, whether another process recorded that or this one.
+async fn an_attempt_is_recorded_as_it_ended(fixture: Fixture) {
+    use AttemptEnd::{BusinessError, Cancelled, Lapsed, Panicked, SystemError, Unknown, Value};
+    let declined: Answer = Err(PayError::Declined { run: 1 });
+    for (row, ended, kind) in [
+        ("a system error", SystemError, b'a'),
+        ("a crash", Lapsed, b'l'),
+        ("a drop", Cancelled, b'a'),
+        ("a panic", Panicked, b'a'),
+        ("an unknown outcome that is reset", Unknown, b'a'),
+        ("an unknown outcome that is resolved", Unknown, b'a'),
+        ("a system error, then a business error", SystemError, b'a'),
+    ] {
+        let _row = Row::new(&fixture, row);
+        match row {
+            "a crash" => {
+                crashed(&fixture, fixture.pay()).await;
+                assert_eq!(ends(&fixture).await, [], "it had no time to");
+                // The claim that takes over records it.
+                drop(claimed(fixture.pay_far()).await);
+                fixture.pass_in_store(LEASE_OVER);
+            }
+            "a drop" => {
+                let call = fixture.pay().on_cancel(OnCancel::Release);
+                Body::start(call, receipt(1)).await.drop_caller().await;
+                comes_to_stand(&fixture, |state| state == EntryState::Released).await;
+            }
+            "a panic" => panicked(fixture.pay()).await,
+            _ if row.starts_with("an unknown outcome") => timed_out(fixture.pay()).await,
+            _ => down(fixture.pay()).await,
+        }
+        assert_eq!(ends(&fixture).await, [ended]);
+        assert_eq!(stored(&fixture).await[56 + 4], kind);
+        let entry = fixture.pay().entry().await.unwrap().unwrap();
+        let (last, answer) = match row {
+            "a crash" => (&[Lapsed, Value][..], receipt(1)),
+            "an unknown outcome that is resolved" => {
+                entry.resolve(&Receipt { run: 1 }).await.unwrap();
+                (&[][..], receipt(1))
+            }
+            "a system error, then a business error" => (&[BusinessError][..], declined.clone()),
+            _ => {
+                if row == "an unknown outcome that is reset" {
+                    entry.reset().await.unwrap();
+                }
+                (&[Value][..], receipt(1))
+            }
+        };
+        let call = fixture.pay().run(|_| async { answer.clone() });
+        assert_eq!(call.await, answer);
+        assert_eq!(answered(fixture.pay_far()).await, answer);
+        assert_eq!(ends(&fixture).await, [&[ended][..], last].concat());
+    }
+}
+
+async fn an_attempt_is_recorded_with_its_process(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.instance("payments-7f9c"));
     down(fixture.pay()).await;
     down(fixture.pay()).await;
-    let failed = recorded(&fixture).await;
-    assert_eq!(ends(&fixture).await, [AttemptEnd::SystemError; 2]);
-    for attempt in &failed {
-        assert_eq!(attempt.instance, "payments-7f9c");
+    crashed(&fixture, fixture.pay_far()).await;
+    crashed(&fixture, fixture.pay()).await;
+    assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
+    let all = recorded(&fixture).await;
+    // An orderly release does not count.
+    let numbers: Vec<_> = all.iter().map(|attempt| attempt.number).collect();
+    assert_eq!(numbers, [1, 1, 1, 2, 3]);
+    for attempt in &all {
+        // The claim that takes over does not know the name of the instance.
+        let instance = match attempt.end {
+            AttemptEnd::Lapsed => "",
+            _ => "payments-7f9c",
+        };
+        assert_eq!(attempt.instance, instance);
         assert_eq!(attempt.process(), Some(Process::this("payments-7f9c")));
-        assert_eq!(attempt.number, 1, "an orderly release does not count");
         assert!(attempt.started() > SystemTime::UNIX_EPOCH);
     }
-    assert_ne!(failed[0].owner, failed[1].owner);
-    assert!(failed[0].fence < failed[1].fence);
-
-    let runs = Runs::default();
-    assert_eq!(paid(fixture.pay(), &runs).await, receipt(1));
-    assert_eq!(answered(fixture.pay_far()).await, receipt(1));
-    let all = recorded(&fixture).await;
-    assert_eq!(all[..2], failed);
-    assert_eq!((all.len(), all[2].end), (3, AttemptEnd::Value));
-}
-
-async fn a_crash_is_recorded_by_the_claim_that_takes_over(fixture: Fixture) {
-    crashed(&fixture, fixture.pay()).await;
-    assert_eq!(ends(&fixture).await, [], "it had no time to");
-    crashed(&fixture, fixture.pay_far()).await;
-    assert_eq!(ends(&fixture).await, [AttemptEnd::Lapsed]);
-    assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
-    let all = recorded(&fixture).await;
-    let ends: Vec<_> = all
-        .iter()
-        .map(|attempt| (attempt.number, attempt.end))
-        .collect();
-    assert_eq!(
-        ends,
-        [
-            (1, AttemptEnd::Lapsed),
-            (2, AttemptEnd::Lapsed),
-            (3, AttemptEnd::Value)
-        ]
-    );
-    let pid = std::process::id();
-    assert!(
-        all.iter()
-            .all(|attempt| attempt.process().is_some_and(|process| process.pid == pid))
-    );
-}
-
-async fn a_dropped_caller_is_recorded(fixture: Fixture) {
-    let call = fixture.pay().on_cancel(OnCancel::Release);
-    Body::start(call, receipt(1)).await.drop_caller().await;
-    comes_to_stand(&fixture, |state| state == EntryState::Released).await;
-    assert_eq!(ends(&fixture).await, [AttemptEnd::Cancelled]);
-    assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
-    assert_eq!(
-        ends(&fixture).await,
-        [AttemptEnd::Cancelled, AttemptEnd::Value]
-    );
-}
-
-async fn a_panic_is_recorded(fixture: Fixture) {
-    panicked(fixture.pay()).await;
-    assert_eq!(ends(&fixture).await, [AttemptEnd::Panicked]);
-    assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
-    assert_eq!(
-        ends(&fixture).await,
-        [AttemptEnd::Panicked, AttemptEnd::Value]
-    );
-}
-
-async fn an_unknown_outcome_and_its_resolution_are_recorded(fixture: Fixture) {
-    timed_out(fixture.pay()).await;
-    assert_eq!(ends(&fixture).await, [AttemptEnd::Unknown]);
-    let entry = fixture.pay().entry().await.unwrap().unwrap();
-    entry.resolve(&Receipt { run: 9 }).await.unwrap();
-    assert_eq!(answered(fixture.pay()).await, receipt(9));
-    assert_eq!(ends(&fixture).await, [AttemptEnd::Unknown]);
-}
-
-async fn a_business_error_after_a_failure_is_recorded(fixture: Fixture) {
-    down(fixture.pay()).await;
-    let declined = Err(PayError::Declined { run: 1 });
-    let answer = declined.clone();
-    let answer = fixture.pay().run(|_| async { answer as Answer });
-    assert_eq!(answer.await, declined);
-    assert_eq!(
-        ends(&fixture).await,
-        [AttemptEnd::SystemError, AttemptEnd::BusinessError]
-    );
-    assert_eq!(answered(fixture.pay_far()).await, declined);
+    for both in all.windows(2) {
+        assert_ne!(both[0].owner, both[1].owner);
+        assert!(both[0].fence < both[1].fence);
+    }
 }
 
 async fn attempts_and_steps_are_recorded_side_by_side(fixture: Fixture) {
     let charge = Runs::default();
-    for _ in 0..2 {
-        let answer = fixture.pay().run(|_| async {
-            crate::steps::counted("charge", &charge).await?;
-            Err(PayError::Down) as Answer
-        });
-        assert_eq!(answer.await, Err(PayError::Down));
-    }
+    charged_in_vain(fixture.pay(), &charge).await;
+    charged_in_vain(fixture.pay(), &charge).await;
     let entry = fixture.pay().entry().await.unwrap().unwrap();
     assert_eq!((entry.steps().len(), charge.count()), (1, 1));
     assert_eq!(ends(&fixture).await, [AttemptEnd::SystemError; 2]);
-    let answer = fixture
-        .pay()
-        .run(|_| crate::steps::counted("charge", &charge));
-    assert_eq!(answer.await, receipt(1));
+    let answer = charged(fixture.pay(), &charge, receipt(1)).await;
+    assert_eq!((answer, charge.count()), (receipt(1), 1));
     assert_eq!(ends(&fixture).await.len(), 3);
-}
-
-async fn a_reset_keeps_what_is_recorded(fixture: Fixture) {
-    timed_out(fixture.pay()).await;
-    let entry = fixture.pay().entry().await.unwrap().unwrap();
-    entry.reset().await.unwrap();
-    assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
-    assert_eq!(
-        ends(&fixture).await,
-        [AttemptEnd::Unknown, AttemptEnd::Value]
-    );
 }
 
 async fn an_engine_that_records_nothing_leaves_no_trace(fixture: Fixture) {
@@ -171,6 +151,105 @@ async fn an_engine_that_records_nothing_leaves_no_trace(fixture: Fixture) {
     crashed(&fixture, fixture.pay()).await;
     timed_out(fixture.pay()).await;
     assert_eq!(ends(&fixture).await, []);
+}
+
+/// The first, and the last ones: also where both kinds come together, and where the engine brings its own.
+async fn of_many_attempts_sixteen_are_kept(fixture: Fixture) {
+    for (released, lapsed, unknown) in [(0, 20, 0), (16, 4, 0), (0, 0, 30)] {
+        let _row = Row::new(&fixture, ((released, lapsed), unknown));
+        for _ in 0..released {
+            down(fixture.pay()).await;
+        }
+        for _ in 0..lapsed {
+            crashed(&fixture, fixture.pay().max_attempts(None)).await;
+        }
+        for _ in 0..unknown {
+            let call = fixture.pay().max_attempts(None).run_reconciled(
+                |_| async { Says::NotLanded },
+                |_| async { Err(PayError::TimedOut) as Answer },
+            );
+            assert_eq!(call.await, Err(PayError::TimedOut));
+        }
+        assert!(recorded(&fixture).await.len() <= 16);
+        if lapsed == 20 {
+            let call = fixture.pay().max_attempts(None);
+            assert_eq!(paid(call, &Runs::default()).await, receipt(1));
+            let all = recorded(&fixture).await;
+            let lapsed = |attempt: &&Attempt| attempt.end == AttemptEnd::Lapsed;
+            let last = all.iter().rev().find(lapsed).unwrap();
+            assert_eq!((all.len(), last.number), (16, 20));
+        }
+    }
+}
+
+async fn steps_that_cannot_be_read_are_dropped_by_a_reset_and_by_an_answer(fixture: Fixture) {
+    for reset in [true, false] {
+        let _row = Row::new(&fixture, ("reset", reset));
+        let charge = Runs::default();
+        charged_in_vain(fixture.pay(), &charge).await;
+        // Behind the finished step there is an entry of a later version.
+        let later = b"\0\0\0\x09Z12345678";
+        fixture.plant(&[&stored(&fixture).await[..], later].concat());
+        let answer = charged(fixture.pay(), &charge, receipt(1)).await;
+        assert_eq!(*refusal(answer).kind(), ErrorKind::UnknownRecord);
+        if reset {
+            let entry = fixture.pay().entry().await.unwrap().unwrap();
+            entry.reset_with_steps().await.unwrap();
+            let answer = charged(fixture.pay(), &charge, receipt(1)).await;
+            assert_eq!((answer, charge.count()), (receipt(1), 2));
+        } else {
+            // A body without the steps.
+            assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
+            let entry = fixture.pay().entry().await.unwrap().unwrap();
+            assert_eq!(entry.steps(), [], "empty once the call is answered");
+        }
+    }
+}
+
+/// The explanation of the last attempt names no cause that it did not have.
+async fn an_end_is_explained(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.max_value_bytes(8));
+    let explained = async |is_lapsed| {
+        let all = recorded(&fixture).await;
+        let ended = |attempt: &&Attempt| (attempt.end == AttemptEnd::Lapsed) == is_lapsed;
+        all.iter().rev().find(ended).unwrap().end.explanation()
+    };
+    let row = Row::new(&fixture, "a value that was not kept");
+    down(fixture.pay()).await;
+    assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
+    let entry = fixture.pay().entry().await.unwrap().unwrap();
+    assert_eq!(entry.state(), EntryState::NotStored);
+    let told = explained(false).await;
+    assert!(!told.contains("every later call gets"), "{told}");
+    drop(row);
+    let row = Row::new(
+        &fixture,
+        "a caller that went away, and whose claim was held",
+    );
+    crashed(&fixture, fixture.pay()).await;
+    down(fixture.pay()).await;
+    let told = explained(true).await;
+    assert!(told.contains("caller"), "{told}");
+    drop(row);
+    let row = Row::new(&fixture, "a business error that is not kept");
+    let call = fixture.pay().on_error(idem_runtime::on_error::Release);
+    let declined: Answer = Err(PayError::Declined { run: 0 });
+    assert_eq!(call.run(|_| async { declined.clone() }).await, declined);
+    let told = explained(false).await;
+    assert!(!told.contains("system error"), "{told}");
+    drop(row);
+    // The caller waits, and is told.
+    let _row = Row::new(&fixture, "a body that idem cancelled");
+    let fixture = fixture.with(|engine| engine.max_run(Duration::from_secs(15)));
+    let call = (fixture.pay().on_lease_lost(OnLeaseLost::Cancel)).on_cancel(OnCancel::Unknown);
+    let body = Body::start(call, receipt(7)).await;
+    wakes(&fixture, THIRD).await;
+    fixture.events.wait_for("renewed", 1).await;
+    fixture.pass_in_store(Duration::from_secs(5));
+    fixture.clock.advance(Duration::from_secs(5));
+    assert_unknown(&refusal(until(&fixture, body.join()).await));
+    let told = recorded(&fixture).await[0].end.explanation();
+    assert!(!told.contains("its caller dropped it"), "{told}");
 }
 
 /// The end of an answer that an operator took back is a time of the engine's clock, as that of any attempt.
@@ -188,4 +267,66 @@ async fn an_answer_that_is_reset_ended_when_it_was_stored() {
     assert_eq!(answered.end, AttemptEnd::Value);
     let lasted = answered.ended.duration_since(answered.started());
     assert!(lasted.unwrap() < Duration::from_secs(1), "{answered:?}");
+}
+
+/// An engine on a file, whose records have at most 1 KiB.
+pub(crate) async fn on_file(dir: &TestDir, instance: &str) -> Engine {
+    let url = format!("sqlite:{}", dir.path().join("idem.db").display());
+    let store = SqliteStore::builder(&url).max_record_bytes(1 << 10);
+    let store = store.connect().await.unwrap();
+    store.migrate().await.unwrap();
+    Engine::builder(store).instance(instance).build().unwrap()
+}
+
+/// Records with attempts are no longer than their store reads.
+#[tokio::test]
+async fn a_full_record_is_read_again() {
+    let dir = TestDir::new("attempts").unwrap();
+    let engine = on_file(&dir, &"i".repeat(64)).await;
+    let pay = || engine.operation("pay").key(&7);
+    down(pay()).await;
+    assert_eq!(paid(pay(), &Runs::default()).await, receipt(1));
+    let page = engine.entries().next_page().await.unwrap().unwrap();
+    assert_eq!((page.entries().len(), page.unreadable()), (1, 0));
+    for bytes in [
+        700, 800, 820, 840, 850, 860, 870, 880, 890, 900, 920, 940, 950, 960, 970,
+    ] {
+        // An answer by hand.
+        let call = || engine.operation("memo").key(&bytes);
+        let fails = async |error| {
+            call()
+                .run(|_| async { Err(error) as Result<String, _> })
+                .await
+        };
+        assert_eq!(fails(PayError::TimedOut).await, Err(PayError::TimedOut));
+        let entry = call().entry().await.unwrap().unwrap();
+        if entry.resolve(&"x".repeat(bytes)).await.is_ok() {
+            assert_eq!(
+                fails(PayError::Down).await,
+                Ok("x".repeat(bytes)),
+                "{bytes}"
+            );
+        }
+        // A journal.
+        let printed = Runs::default();
+        let print = async |ends: Answer| {
+            let call = engine.operation("print").key(&bytes);
+            let body = async |_| {
+                let label = step("label", async |_| {
+                    let _ = printed.start();
+                    Ok::<_, PayError>("x".repeat(bytes))
+                });
+                label.await?;
+                ends
+            };
+            call.run(body).await
+        };
+        assert_eq!(print(Err(PayError::Down)).await, Err(PayError::Down));
+        match print(receipt(1)).await {
+            Ok(_) => {}
+            Err(PayError::Idem(error)) if *error.kind() == ErrorKind::NotStored => {}
+            other => panic!("{bytes}: {other:?}"),
+        }
+        assert_eq!(printed.count(), 1, "{bytes}");
+    }
 }

@@ -1,4 +1,4 @@
-//! What a reader and a writer of the store make of recorded steps, with encryption.
+//! What a reader and a writer of the store make of recorded steps, with encryption and with a secret digest key.
 
 use std::ops::Range;
 
@@ -8,12 +8,11 @@ use idem_runtime::step;
 use idem_runtime::store::RecordKey;
 
 use crate::prelude::*;
+use crate::rows::Row;
 
 on_every_store![
     the_results_of_steps_are_sealed,
-    a_result_that_was_moved_to_another_step_is_refused,
-    a_result_that_was_moved_to_another_call_is_refused,
-    an_error_of_a_step_that_was_made_a_value_is_refused,
+    a_result_that_was_moved_or_changed_is_refused,
     a_plain_result_is_refused_unless_it_is_accepted,
     a_result_by_hand_is_sealed,
 ];
@@ -25,16 +24,12 @@ fn encrypted(fixture: Fixture) -> Fixture {
 }
 
 /// The call of this key records these steps, and ends with a system error.
-async fn recorded<const N: usize>(
-    fixture: &Fixture,
-    key: u32,
-    steps: [(&'static str, Result<&'static str, PayError>); N],
-) {
+async fn recorded(fixture: &Fixture, key: u32, steps: &[(&'static str, Result<&str, PayError>)]) {
     let call = fixture.engine.operation("pay").key(&key);
-    let answer = call.run(|_| async {
+    let answer = call.run(async |_| {
         for (name, result) in steps {
-            let result = result.map(str::to_owned);
-            drop(step(name, async |_| result.clone()).await);
+            let result = result.clone().map(str::to_owned);
+            drop(step(*name, async |_| result).await);
         }
         Err::<String, _>(PayError::Down)
     });
@@ -64,13 +59,15 @@ async fn record(fixture: &Fixture, key: u32) -> (Vec<u8>, Vec<Range<usize>>) {
     (bytes, results)
 }
 
-/// The refusal of this step in the next attempt of the call of key 7. Its part does not run.
+/// What this step returns in the next attempt of the call of key 7. Its part does not run.
+async fn again(fixture: &Fixture, name: &'static str) -> Result<String, PayError> {
+    let part = async |_| -> Result<String, PayError> { unreachable!("this part must not run") };
+    fixture.pay().run(|_| step(name, part)).await
+}
+
+/// The refusal of this step in the next attempt of the call of key 7.
 async fn refused(fixture: &Fixture, name: &'static str) -> String {
-    let call = fixture.pay().run(|_| async {
-        let part = async |_| -> Result<String, PayError> { unreachable!("this part must not run") };
-        step(name, part).await
-    });
-    let Err(PayError::Idem(error)) = call.await else {
+    let Err(PayError::Idem(error)) = again(fixture, name).await else {
         panic!("the step was not refused");
     };
     assert_eq!(error.kind(), &ErrorKind::Undecodable);
@@ -83,7 +80,7 @@ async fn refused(fixture: &Fixture, name: &'static str) -> String {
 async fn the_results_of_steps_are_sealed(fixture: Fixture) {
     let fixture = encrypted(fixture);
     let declined = Err(PayError::Declined { run: 1 });
-    recorded(&fixture, 7, [("charge", Ok(MARKER)), ("check", declined)]).await;
+    recorded(&fixture, 7, &[("charge", Ok(MARKER)), ("check", declined)]).await;
     let (bytes, results) = record(&fixture, 7).await;
     assert_eq!(results.len(), 2);
     let text = String::from_utf8_lossy(&bytes);
@@ -94,74 +91,64 @@ async fn the_results_of_steps_are_sealed(fixture: Fixture) {
         text.contains("charge"),
         "the first part of a name is not confidential"
     );
-    let again = fixture.pay().run(|_| async {
-        let part = async |_| -> Result<String, PayError> { unreachable!("it is recorded") };
-        step("charge", part).await
-    });
-    assert_eq!(again.await.as_deref(), Ok(MARKER));
+    assert_eq!(again(&fixture, "charge").await.as_deref(), Ok(MARKER));
 }
 
-async fn a_result_that_was_moved_to_another_step_is_refused(fixture: Fixture) {
+async fn a_result_that_was_moved_or_changed_is_refused(fixture: Fixture) {
     let fixture = encrypted(fixture);
-    recorded(
-        &fixture,
-        7,
-        [("charge", Ok("ch-1")), ("refund", Ok("re-1"))],
-    )
-    .await;
-    let (mut bytes, results) = record(&fixture, 7).await;
-    let charge = bytes[results[0].clone()].to_vec();
-    assert_eq!(charge.len(), results[1].len());
-    bytes[results[1].clone()].copy_from_slice(&charge);
-    fixture.plant(&bytes);
-    refused(&fixture, "refund").await;
-}
-
-async fn a_result_that_was_moved_to_another_call_is_refused(fixture: Fixture) {
-    let fixture = encrypted(fixture);
-    recorded(&fixture, 7, [("charge", Ok("ch-1"))]).await;
-    recorded(&fixture, 8, [("charge", Ok("ch-2"))]).await;
-    let (mut bytes, results) = record(&fixture, 7).await;
-    let (other, of_other) = record(&fixture, 8).await;
-    bytes[results[0].clone()].copy_from_slice(&other[of_other[0].clone()]);
-    fixture.plant(&bytes);
-    refused(&fixture, "charge").await;
-}
-
-async fn an_error_of_a_step_that_was_made_a_value_is_refused(fixture: Fixture) {
-    let fixture = encrypted(fixture);
-    let declined = Err(PayError::Declined { run: 1 });
-    recorded(&fixture, 7, [("charge", declined), ("refund", Ok("re-1"))]).await;
-    let (mut bytes, results) = record(&fixture, 7).await;
-    let [charge, refund] = [0, 1].map(|step| results[step].start - 48 - "charge".len());
-    assert_eq!(bytes[charge + 4], b'E');
-    // The kind and the type of a value.
-    for (from, len) in [(4, 1), (27, 4)] {
-        let of_value = bytes[refund + from..refund + from + len].to_vec();
-        bytes[charge + from..charge + from + len].copy_from_slice(&of_value);
+    for row in [
+        "to another step",
+        "from another call",
+        "an error made a value",
+    ] {
+        let _row = Row::new(&fixture, row);
+        let charged = match row {
+            "an error made a value" => Err(PayError::Declined { run: 1 }),
+            _ => Ok("ch-1"),
+        };
+        let steps = [("charge", charged), ("refund", Ok("re-1"))];
+        recorded(&fixture, 7, &steps).await;
+        recorded(&fixture, 8, &[("charge", Ok("ch-2"))]).await;
+        let (mut bytes, results) = record(&fixture, 7).await;
+        let [charge, refund] = [0, 1].map(|step: usize| results[step].clone());
+        let step = match row {
+            "to another step" => {
+                let sealed = bytes[charge].to_vec();
+                bytes[refund].copy_from_slice(&sealed);
+                "refund"
+            }
+            "from another call" => {
+                let (other, of_other) = record(&fixture, 8).await;
+                bytes[charge].copy_from_slice(&other[of_other[0].clone()]);
+                "charge"
+            }
+            _ => {
+                let [charge, refund] = [charge, refund].map(|at| at.start - 48 - "charge".len());
+                assert_eq!(bytes[charge + 4], b'E');
+                // The kind and the type of a value.
+                for (from, len) in [(4, 1), (27, 4)] {
+                    let of_value = bytes[refund + from..refund + from + len].to_vec();
+                    bytes[charge + from..charge + from + len].copy_from_slice(&of_value);
+                }
+                "charge"
+            }
+        };
+        fixture.plant(&bytes);
+        refused(&fixture, step).await;
     }
-    fixture.plant(&bytes);
-    refused(&fixture, "charge").await;
 }
 
 async fn a_plain_result_is_refused_unless_it_is_accepted(fixture: Fixture) {
-    recorded(&fixture, 7, [("charge", Ok(MARKER))]).await;
+    recorded(&fixture, 7, &[("charge", Ok(MARKER))]).await;
     let fixture = encrypted(fixture);
-    assert!(
-        refused(&fixture, "charge")
-            .await
-            .contains("`accept_plaintext`")
-    );
+    let told = refused(&fixture, "charge").await;
+    assert!(told.contains("`accept_plaintext`"), "{told}");
     let fixture = fixture.with(|engine| {
         engine
             .encrypt(EncryptionKeys::new(7, [7; 32]))
             .accept_plaintext()
     });
-    let again = fixture.pay().run(|_| async {
-        let part = async |_| -> Result<String, PayError> { unreachable!("it is recorded") };
-        step("charge", part).await
-    });
-    assert_eq!(again.await.as_deref(), Ok(MARKER));
+    assert_eq!(again(&fixture, "charge").await.as_deref(), Ok(MARKER));
 }
 
 /// Finds a value by hand that lies open in the store, or that no attempt can read.
@@ -169,7 +156,7 @@ async fn a_result_by_hand_is_sealed(fixture: Fixture) {
     let fixture = encrypted(fixture);
     let order = async |charged: Result<String, PayError>| {
         let call = fixture.engine.operation("pay").key(&1);
-        let body = call.run(|_| async {
+        let body = call.run(async |_| {
             let one = step("charge", async |_| charged.clone()).once().await?;
             step(("charge", 2), async |_| charged).once().await?;
             Ok(one)
@@ -197,4 +184,53 @@ async fn a_result_by_hand_is_sealed(fixture: Fixture) {
     let not = [("charge", Reconciled::NotLanded)];
     entry().await.reset_steps(&not).await.unwrap();
     assert_eq!(order(Ok("second".to_owned())).await, Ok(MARKER.to_owned()));
+}
+
+#[tokio::test]
+async fn steps_continue_under_the_digest_key_of_their_record() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let before = Engine::builder(Arc::clone(&store)).digest_key([1; 32]);
+    let after = Engine::builder(store)
+        .digest_key([2; 32])
+        .former_digest_key([1; 32]);
+    let charge = Runs::default();
+    for (engine, ends) in [(before, Err(PayError::Down)), (after, receipt(1))] {
+        let call = engine.build().unwrap().operation("pay").key(&7);
+        let answer = call.run(async |_| {
+            let charge = crate::steps::counted("charge", &charge);
+            charge.input(&("card-1", 500)).await?;
+            ends.clone()
+        });
+        assert_eq!(answer.await, ends);
+    }
+    assert_eq!(charge.count(), 1);
+}
+
+#[tokio::test]
+async fn a_reader_of_the_store_cannot_try_guesses_against_the_steps_of_a_keyed_engine() {
+    let journal = async |secret| {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let engine = Engine::builder(Arc::clone(&store)).digest_key(secret);
+        let engine = engine.build().unwrap();
+        let mut name = None;
+        let answer = engine.operation("pay").key(&7).run(|cx| {
+            name = Some(*cx.key());
+            async {
+                let part = async |_| receipt(1);
+                step(("charge", "card-1"), part).input(&500).await?;
+                Err(PayError::Down) as Answer
+            }
+        });
+        assert_eq!(answer.await, Err(PayError::Down));
+        let key = RecordKey::new("idem".into(), Operation::new("pay"), name.unwrap());
+        let ReadReply::Found { record, .. } = store.read(&key).await.unwrap() else {
+            panic!("there is a record");
+        };
+        record.journal().as_bytes().clone()
+    };
+    let (one, other) = (journal([1; 32]).await, journal([2; 32]).await);
+    // Of the step, and of its input.
+    assert_ne!(one[5..21], other[5..21]);
+    assert_ne!(one[31..47], other[31..47]);
+    assert_eq!(one[47..54], other[47..54], "operators see the label");
 }

@@ -7,11 +7,11 @@ use idem_runtime::{Outcome, admin::Entry, store::OutcomeKind};
 use serde::{Deserialize, Serialize};
 
 use crate::prelude::*;
+use crate::rows::Row;
 
 on_every_store![
     a_value_of_another_type_by_hand_is_refused_before_anything_is_written,
     an_error_of_another_type_by_hand_is_refused,
-    an_error_by_hand_is_refused_where_the_function_keeps_none,
     the_types_are_known_in_every_state,
     a_claim_that_did_not_say_its_types_takes_any_answer,
     an_answer_by_hand_may_be_corrected,
@@ -21,12 +21,9 @@ on_every_store![
     a_second_function_takes_nothing_over,
     a_second_function_waits_and_gets_no_answer,
     a_refusal_of_a_second_function_is_not_that_of_the_first,
-    a_cool_down_of_another_function_is_none,
     errors_of_another_type_are_not_replayed,
-    a_reset_key_is_free_for_a_corrected_function,
-    a_released_key_is_free_for_a_corrected_function,
+    a_released_or_reset_key_is_free_for_a_corrected_function,
     a_type_of_another_name_is_accepted_on_request,
-    a_value_of_another_type_by_hand_is_accepted_on_request,
 ];
 
 const FOUND: Receipt = Receipt { run: 9 };
@@ -57,10 +54,19 @@ async fn entry(fixture: &Fixture) -> Entry {
     entry.expect("there is a record")
 }
 
-fn assert_kind(result: Result<(), Error>, kind: &ErrorKind) -> String {
+/// A resolution is refused because of its type; returns why.
+#[track_caller]
+fn assert_refused(result: Result<(), Error>) -> String {
     let error = result.unwrap_err();
-    assert_eq!(error.kind(), kind, "{error}");
+    assert_eq!(*error.kind(), ErrorKind::WrongType, "{error}");
     error.to_string()
+}
+
+/// A resolution is refused because the record is not as it was seen, or not one that it may change.
+#[track_caller]
+fn assert_changed(result: Result<(), Error>) {
+    let error = result.unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::Changed, "{error}");
 }
 
 /// A call of a function with another type of values, which does not run.
@@ -84,21 +90,19 @@ fn assert_wrong(error: &Error) {
 async fn a_value_of_another_type_by_hand_is_refused_before_anything_is_written(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let resolutions = fixture.count(StoreOperation::Resolve);
-    let result = entry(&fixture).await.resolve(&5_u32).await;
-    let message = assert_kind(result, &ErrorKind::WrongType);
+    let message = assert_refused(entry(&fixture).await.resolve(&5_u32).await);
     assert!(message.contains("`u32`"), "{message}");
-    let result = entry(&fixture).await.resolve(&"marker".to_owned()).await;
-    assert_kind(result, &ErrorKind::WrongType);
+    assert_refused(entry(&fixture).await.resolve(&"marker".to_owned()).await);
     assert_eq!(fixture.count(StoreOperation::Resolve), resolutions);
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
     entry(&fixture).await.resolve(&FOUND).await.unwrap();
     assert_eq!(answered(fixture.pay()).await, receipt(9));
-}
-
-/// Of a release in which the type has another name.
-async fn a_value_of_another_type_by_hand_is_accepted_on_request(fixture: Fixture) {
-    timed_out(fixture.pay()).await;
-    let call = || fixture.pay().on_other_type(OnOtherType::Accept);
+    // Of a release in which the type has another name.
+    let call = || {
+        let call = fixture.engine.operation("pay").key(&8);
+        call.on_other_type(OnOtherType::Accept)
+    };
+    timed_out(call()).await;
     let entry = call().entry().await.unwrap().unwrap();
     entry.resolve(&5_u32).await.unwrap();
     let seen = call().run(|_| async { Err::<u32, PayError>(PayError::TimedOut) });
@@ -108,35 +112,28 @@ async fn a_value_of_another_type_by_hand_is_accepted_on_request(fixture: Fixture
 async fn an_error_of_another_type_by_hand_is_refused(fixture: Fixture) {
     timed_out(fixture.pay()).await;
     let other = RefundError::Declined { run: 3 };
-    let result = entry(&fixture).await.resolve_error(&other).await;
-    assert_kind(result, &ErrorKind::WrongType);
+    assert_refused(entry(&fixture).await.resolve_error(&other).await);
     // A value is no error.
-    let result = entry(&fixture).await.resolve_error(&FOUND).await;
-    assert_kind(result, &ErrorKind::WrongType);
+    assert_refused(entry(&fixture).await.resolve_error(&FOUND).await);
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
     let declined = PayError::Declined { run: 3 };
     let seen = entry(&fixture).await;
     seen.resolve_error(&declined).await.unwrap();
-    assert_eq!(answered(fixture.pay()).await, Err(declined));
-}
-
-async fn an_error_by_hand_is_refused_where_the_function_keeps_none(fixture: Fixture) {
+    assert_eq!(answered(fixture.pay()).await, Err(declined.clone()));
+    // The function keeps none.
+    let _row = Row::new(&fixture, "on_error = unknown");
     let call = || fixture.pay().on_error(idem_runtime::on_error::Unknown);
     let first = call().run(|_| async { Err(PayError::TimedOut) as Answer });
     assert_eq!(first.await, Err(PayError::TimedOut));
-    let declined = PayError::Declined { run: 3 };
-    let result = entry(&fixture).await.resolve_error(&declined).await;
-    let message = assert_kind(result, &ErrorKind::WrongType);
+    let message = assert_refused(entry(&fixture).await.resolve_error(&declined).await);
     assert!(message.contains("keeps no errors"), "{message}");
     entry(&fixture).await.resolve(&FOUND).await.unwrap();
-    let again = call().run(|_| async { unreachable!("resolved") as Answer });
-    assert_eq!(again.await, receipt(9));
+    assert_eq!(call().run(|_| async { never() }).await, receipt(9));
 }
 
 async fn the_types_are_known_in_every_state(fixture: Fixture) {
     let refused = async || {
-        let result = entry(&fixture).await.resolve(&5_u32).await;
-        assert_kind(result, &ErrorKind::WrongType);
+        assert_refused(entry(&fixture).await.resolve(&5_u32).await);
     };
     let body = Body::start(fixture.pay(), Err(PayError::Down)).await;
     refused().await;
@@ -152,9 +149,7 @@ async fn the_types_are_known_in_every_state(fixture: Fixture) {
 }
 
 async fn a_claim_that_did_not_say_its_types_takes_any_answer(fixture: Fixture) {
-    let claim = claimed(fixture.pay()).await;
-    drop(claim);
-    fixture.pass_in_store(LEASE_OVER);
+    abandon(&fixture).await;
     entry(&fixture).await.resolve(&5_u32).await.unwrap();
     let read: Result<u32, PayError> = fixture.pay().run(|_| async { unreachable!() }).await;
     assert_eq!(read, Ok(5));
@@ -190,8 +185,7 @@ async fn a_correction_of_an_unseen_record_changes_nothing(fixture: Fixture) {
     let [first, second] = [entry(&fixture).await, entry(&fixture).await];
     first.resolve(&Receipt { run: 2 }).await.unwrap();
     for stale in [before, second] {
-        let result = stale.resolve(&Receipt { run: 3 }).await;
-        assert_kind(result, &ErrorKind::Changed);
+        assert_changed(stale.resolve(&Receipt { run: 3 }).await);
     }
     assert_eq!(answered(fixture.pay()).await, receipt(2));
 }
@@ -205,21 +199,21 @@ async fn an_answer_of_a_body_is_not_corrected(fixture: Fixture) {
     assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
     let seen = entry(&fixture).await;
     assert!(!seen.is_by_hand());
-    let result = seen.resolve(&FOUND).await;
-    assert_kind(result, &ErrorKind::Changed);
+    assert_changed(seen.resolve(&FOUND).await);
     let declined = PayError::Declined { run: 3 };
-    let result = entry(&fixture).await.resolve_error(&declined).await;
-    assert_kind(result, &ErrorKind::Changed);
+    assert_changed(entry(&fixture).await.resolve_error(&declined).await);
     assert_eq!(answered(fixture.pay()).await, receipt(1));
 }
 
 async fn two_functions_do_not_replay_each_other(fixture: Fixture) {
     let first: Result<u32, PayError> = fixture.pay().run(|_| async { Ok(7) }).await;
     assert_eq!(first, Ok(7));
-    for call in [fixture.pay(), fixture.pay_far()] {
+    // Nor does a cool-down of the one refuse the other.
+    let cool_down = (fixture.pay_far()).on_duplicate(OnDuplicate::Reject);
+    for call in [fixture.pay(), fixture.pay_far(), cool_down] {
         assert_wrong(&other::<u64>(call).await);
     }
-    assert_eq!(fixture.events.count("refused WrongType"), 2);
+    assert_eq!(fixture.events.count("refused WrongType"), 3);
     let again: Result<u32, PayError> = fixture.pay().run(|_| async { unreachable!() }).await;
     assert_eq!(again, Ok(7), "the record is as it was");
 }
@@ -274,12 +268,6 @@ async fn a_refusal_of_a_second_function_is_not_that_of_the_first(fixture: Fixtur
     assert_eq!(until(&fixture, first).await.unwrap(), receipt(1));
 }
 
-async fn a_cool_down_of_another_function_is_none(fixture: Fixture) {
-    assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
-    let call = (fixture.pay_far()).on_duplicate(OnDuplicate::Reject);
-    assert_wrong(&other::<Bill>(call).await);
-}
-
 async fn errors_of_another_type_are_not_replayed(fixture: Fixture) {
     let declined = PayError::Declined { run: 3 };
     let first = fixture
@@ -301,25 +289,22 @@ async fn errors_of_another_type_are_not_replayed(fixture: Fixture) {
     assert_eq!(read, Ok(Receipt { run: 1 }));
 }
 
-async fn a_reset_key_is_free_for_a_corrected_function(fixture: Fixture) {
-    crashed(&fixture, fixture.pay()).await;
-    assert_wrong(&other::<Bill>(fixture.pay()).await);
-    entry(&fixture).await.reset().await.unwrap();
-    let answer = fixture
-        .pay()
-        .run(|_| async { Ok::<_, PayError>(Bill { run: 1 }) });
-    assert_eq!(answer.await, Ok(Bill { run: 1 }));
-    let refused = refusal(answered(fixture.pay_far()).await);
-    assert_wrong(&refused);
-}
-
-async fn a_released_key_is_free_for_a_corrected_function(fixture: Fixture) {
-    down(fixture.pay()).await;
-    let answer = fixture
-        .pay_far()
-        .run(|_| async { Ok::<_, PayError>(Bill { run: 1 }) });
-    assert_eq!(answer.await, Ok(Bill { run: 1 }));
-    assert_wrong(&refusal(answered(fixture.pay()).await));
+async fn a_released_or_reset_key_is_free_for_a_corrected_function(fixture: Fixture) {
+    for reset in [false, true] {
+        let _row = Row::new(&fixture, ("reset", reset));
+        if reset {
+            crashed(&fixture, fixture.pay()).await;
+            assert_wrong(&other::<Bill>(fixture.pay()).await);
+            entry(&fixture).await.reset().await.unwrap();
+        } else {
+            down(fixture.pay()).await;
+        }
+        let corrected = fixture
+            .pay()
+            .run(|_| async { Ok::<_, PayError>(Bill { run: 1 }) });
+        assert_eq!(corrected.await, Ok(Bill { run: 1 }));
+        assert_wrong(&refusal(answered(fixture.pay_far()).await));
+    }
 }
 
 async fn a_type_of_another_name_is_accepted_on_request(fixture: Fixture) {
@@ -343,5 +328,4 @@ async fn a_type_of_another_name_is_accepted_on_request(fixture: Fixture) {
     // Also for all operations of an engine.
     let fixture = fixture.with(|engine| engine.on_other_type(OnOtherType::Accept));
     assert_eq!(answered(fixture.pay()).await, receipt(2));
-    fixture.pass_in_store(Duration::from_hours(24));
 }

@@ -5,64 +5,61 @@ use std::time::SystemTime;
 use idem_runtime::OnPanic;
 
 use crate::prelude::*;
+use crate::rows::Row;
 
 on_every_store![
-    an_error_of_class_unknown_leaves_it_unknown,
-    on_error_unknown_leaves_each_error_unknown,
-    on_drop_unknown_leaves_a_dropped_call_unknown,
-    on_panic_unknown_leaves_a_panicked_call_unknown,
-    a_later_attempt_is_the_one_that_is_named,
+    an_outcome_becomes_unknown_for_a_reason,
     no_policy_runs_an_unknown_key_again,
     an_unknown_outcome_does_not_reveal_its_error,
     since_is_the_end_of_the_attempt,
     another_request_is_still_a_mismatch,
     an_unknown_outcome_expires_with_its_ttl,
-    a_late_success_heals_it,
-    a_late_failure_does_not,
+    a_late_success_heals_it_and_a_late_failure_does_not,
     a_nested_unknown_makes_the_outer_one_unknown,
     an_unknown_outcome_of_an_overtaken_attempt_stays_unknown,
 ];
 
-/// The outcome is unknown, for this reason.
-async fn unknown_because(fixture: &Fixture, cause: &str) {
-    comes_to_rest(fixture).await;
-    let error = refused_far(fixture).await;
-    assert_unknown(&error);
-    assert!(error.to_string().contains(cause), "{error}");
-    assert!(!error.is_retryable() && error.retry_after().is_none());
-    assert_eq!(stands(fixture).await.0, EntryState::Unknown);
-}
-
-async fn an_error_of_class_unknown_leaves_it_unknown(fixture: Fixture) {
-    timed_out(fixture.pay()).await;
-    assert_eq!(fixture.events.count("completed unknown"), 1);
-    unknown_because(&fixture, "attempt 1 ended with an error of class unknown").await;
-}
-
-async fn on_error_unknown_leaves_each_error_unknown(fixture: Fixture) {
-    let call = fixture.pay().on_error(idem_runtime::on_error::Unknown);
-    let call = call.run(|_| async { Err(PayError::Declined { run: 1 }) as Answer });
-    assert_eq!(call.await, Err(PayError::Declined { run: 1 }));
-    unknown_because(&fixture, "attempt 1 ended with an error of class unknown").await;
-}
-
-async fn on_drop_unknown_leaves_a_dropped_call_unknown(fixture: Fixture) {
-    let call = fixture.pay().on_cancel(OnCancel::Unknown);
-    Body::start(call, receipt(7)).await.drop_caller().await;
-    unknown_because(&fixture, "attempt 1 was cancelled half-way").await;
-}
-
-async fn on_panic_unknown_leaves_a_panicked_call_unknown(fixture: Fixture) {
-    panicked(fixture.pay().on_panic(OnPanic::Unknown)).await;
-    unknown_because(&fixture, "attempt 1 panicked").await;
-    assert_eq!(stands(&fixture).await.1, 1);
-}
-
-async fn a_later_attempt_is_the_one_that_is_named(fixture: Fixture) {
-    crashed(&fixture, fixture.pay()).await;
-    panicked(fixture.pay()).await;
-    timed_out(fixture.pay()).await;
-    unknown_because(&fixture, "attempt 3 ended with an error").await;
+async fn an_outcome_becomes_unknown_for_a_reason(fixture: Fixture) {
+    for (row, cause) in [
+        (
+            "its class",
+            "attempt 1 ended with an error of class unknown",
+        ),
+        ("on_error", "attempt 1 ended with an error of class unknown"),
+        ("on_cancel", "attempt 1 was cancelled half-way"),
+        ("on_panic", "attempt 1 panicked"),
+        ("a later attempt", "attempt 3 ended with an error"),
+    ] {
+        let _row = Row::new(&fixture, row);
+        match row {
+            "its class" => {
+                timed_out(fixture.pay()).await;
+                assert_eq!(fixture.events.count("completed unknown"), 1);
+            }
+            "on_error" => {
+                let call = fixture.pay().on_error(idem_runtime::on_error::Unknown);
+                let declined: Answer = Err(PayError::Declined { run: 1 });
+                assert_eq!(call.run(|_| async { declined.clone() }).await, declined);
+            }
+            "on_cancel" => {
+                let call = fixture.pay().on_cancel(OnCancel::Unknown);
+                Body::start(call, receipt(7)).await.drop_caller().await;
+            }
+            "on_panic" => panicked(fixture.pay().on_panic(OnPanic::Unknown)).await,
+            _ => {
+                crashed(&fixture, fixture.pay()).await;
+                panicked(fixture.pay()).await;
+                timed_out(fixture.pay()).await;
+            }
+        }
+        comes_to_stand(&fixture, |state| state == EntryState::Unknown).await;
+        let error = refused_far(&fixture).await;
+        assert_unknown(&error);
+        assert!(error.to_string().contains(cause), "{error}");
+        assert!(!error.is_retryable() && error.retry_after().is_none());
+        let attempts = if row == "a later attempt" { 3 } else { 1 };
+        assert_eq!(stands(&fixture).await, (EntryState::Unknown, attempts));
+    }
 }
 
 async fn no_policy_runs_an_unknown_key_again(fixture: Fixture) {
@@ -159,27 +156,23 @@ async fn an_unknown_outcome_expires_with_its_ttl(fixture: Fixture) {
     assert_eq!(paid(call(), &Runs::default()).await, receipt(1));
 }
 
-/// An attempt that was overtaken by one with an unknown outcome.
-async fn overtaken(fixture: &Fixture, answer: Answer) -> Body {
-    let first = Body::start(fixture.pay(), answer).await;
-    fixture.pass_in_store(LEASE_OVER);
-    timed_out(fixture.pay_far()).await;
-    assert_unknown(&refused_far(fixture).await);
-    first
-}
-
-async fn a_late_success_heals_it(fixture: Fixture) {
-    let first = overtaken(&fixture, receipt(7)).await;
-    assert_eq!(first.end().await, receipt(7));
-    assert_eq!(fixture.events.count("completed value late"), 1);
-    assert_eq!(answered(fixture.pay_far()).await, receipt(7));
-}
-
-async fn a_late_failure_does_not(fixture: Fixture) {
-    let declined = Err(PayError::Declined { run: 1 });
-    let first = overtaken(&fixture, declined).await;
-    assert_unknown(&refusal(first.end().await));
-    assert_unknown(&refused_far(&fixture).await);
+async fn a_late_success_heals_it_and_a_late_failure_does_not(fixture: Fixture) {
+    for late in [receipt(7), Err(PayError::Declined { run: 1 })] {
+        let _row = Row::new(&fixture, &late);
+        let first = Body::start(fixture.pay(), late.clone()).await;
+        fixture.pass_in_store(LEASE_OVER);
+        timed_out(fixture.pay_far()).await;
+        assert_unknown(&refused_far(&fixture).await);
+        let (answer, again) = (first.end().await, fixture.pay_far());
+        if late.is_ok() {
+            assert_eq!(answer, late);
+            assert_eq!(fixture.events.count("completed value late"), 1);
+            assert_eq!(answered(again).await, late);
+        } else {
+            assert_unknown(&refusal(answer));
+            assert_unknown(&refusal(answered(again).await));
+        }
+    }
 }
 
 async fn a_nested_unknown_makes_the_outer_one_unknown(fixture: Fixture) {
@@ -193,34 +186,13 @@ async fn a_nested_unknown_makes_the_outer_one_unknown(fixture: Fixture) {
 /// The time-out comes after the lease was lost; the successor releases the key.
 async fn an_unknown_outcome_of_an_overtaken_attempt_stays_unknown(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.on_running(OnRunning::Reject));
-    let gates = [(); 2].map(|()| Arc::new(Semaphore::new(0)));
-    let [first, second] = &gates;
-    let body = |gate: &Arc<Semaphore>, error: PayError| {
-        let gate = Arc::clone(gate);
-        move |_| async move {
-            gate.acquire().await.unwrap().forget();
-            Err::<Receipt, _>(error)
-        }
-    };
-    let overtaken = tokio::spawn(fixture.pay().run(body(first, PayError::TimedOut)));
-    fixture.events.wait_for("claimed", 1).await;
+    let overtaken = Body::start(fixture.pay(), Err(PayError::TimedOut)).await;
     fixture.pass_in_store(LEASE_OVER);
-    let successor = tokio::spawn(fixture.pay_far().run(body(second, PayError::Down)));
-    fixture.events.wait_for("claimed", 2).await;
-    first.add_permits(1);
-    let _ = overtaken.await.unwrap().unwrap_err();
-    second.add_permits(1);
-    assert_eq!(successor.await.unwrap(), Err(PayError::Down));
+    let successor = Body::start(fixture.pay_far(), Err(PayError::Down)).await;
+    overtaken.end().await.unwrap_err();
+    assert_eq!(successor.end().await, Err(PayError::Down));
     // It was refused because another call runs, and offers its own result in the background.
-    loop {
-        tokio::select! {
-            biased;
-            () = fixture.events.wait_for("completed unknown", 1) => break,
-            () = fixture.clock.sleeper_within(Duration::from_secs(1)) => {
-                fixture.clock.advance(Duration::from_millis(100));
-            }
-        }
-    }
-    let third = fixture.pay().run(|_| async { receipt(3) }).await;
-    assert_unknown(&refusal(third));
+    let offered = fixture.events.wait_for("completed unknown", 1);
+    until(&fixture, offered).await;
+    assert_unknown(&refusal(paid(fixture.pay(), &Runs::default()).await));
 }

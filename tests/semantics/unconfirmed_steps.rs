@@ -1,0 +1,331 @@
+//! Steps while the store does not reply, and while the lease is lost: what has begun, what is kept, and the refusals
+//! of the body.
+
+use std::fmt::Debug;
+
+use idem_runtime::on_error::Keep;
+use idem_runtime::{OnUnconfirmed, step};
+use serde::{Deserialize, Serialize};
+
+use crate::open_steps::{assert_asks_again, interrupted};
+use crate::prelude::*;
+use crate::rows::{FORGOTTEN, Row};
+use crate::steps::{appends, assert_charged_once, charged, counted, polled_until, two_steps};
+
+on_every_store![
+    an_append_that_fails_is_sent_again,
+    an_append_without_a_reply_hands_over_the_value,
+    a_lenient_call_goes_on_without_a_confirmed_step,
+    a_step_that_was_not_confirmed_is_kept_by_the_release,
+    the_steps_of_a_cancelled_call_are_sent_until_the_store_has_them,
+    a_system_error_is_told_although_it_could_not_be_recorded,
+    a_step_whose_beginning_was_not_confirmed_did_not_begin,
+    a_beginning_that_fails_after_a_hook_leaves_the_question_open,
+    a_refusal_of_a_step_is_no_answer_of_the_call,
+    a_step_that_is_not_polled_holds_no_other_back,
+    a_zombie_keeps_no_step,
+    no_step_starts_after_the_lease_is_lost,
+    a_renewal_of_a_claim_with_steps_keeps_them,
+    a_lost_record_is_written_again_with_its_steps,
+    a_record_that_is_lost_before_its_release_is_written_again_with_its_steps,
+    a_late_release_of_an_expired_record_writes_nothing,
+];
+
+/// Does the work while the next append gets no reply, until its deadline.
+async fn without_reply<T>(fixture: &Fixture, work: impl Future<Output = T>) -> T {
+    let next = appends(fixture) + 1;
+    let late = async {
+        sent(fixture, StoreOperation::Append, next).await;
+        others().await;
+        fixture.clock.advance(THIRD);
+    };
+    let (output, ()) = tokio::join!(work, late);
+    output
+}
+
+async fn an_append_that_fails_is_sent_again(fixture: Fixture) {
+    for fault in Fault::TRANSIENT {
+        let _row = Row::new(&fixture, fault);
+        let charge = Runs::default();
+        fixture.fail(StoreOperation::Append, [fault]);
+        let first = charged(fixture.pay(), &charge, Err(PayError::Down));
+        if let Fault::Hangs | Fault::ReplyHangs = fault {
+            let error = refusal(without_reply(&fixture, first).await);
+            assert_eq!(error.kind(), &ErrorKind::Unconfirmed);
+        } else {
+            assert_eq!(until(&fixture, first).await, Err(PayError::Down));
+        }
+        until(&fixture, assert_charged_once(&fixture, &charge)).await;
+    }
+}
+
+async fn an_append_without_a_reply_hands_over_the_value(fixture: Fixture) {
+    fixture.fail(StoreOperation::Append, [Fault::Lost; 1_000]);
+    let call = fixture.pay().run(async |_| {
+        let error = refusal(step("charge", async |_| receipt(3)).await);
+        assert_eq!(error.kind(), &ErrorKind::Unconfirmed);
+        assert!(error.to_string().contains("step `charge`"), "{error}");
+        assert_eq!(error.unconfirmed::<u64>(), None);
+        Ok::<_, PayError>(error.unconfirmed::<Receipt>().unwrap())
+    });
+    assert_eq!(until(&fixture, call).await, receipt(3));
+}
+
+async fn a_lenient_call_goes_on_without_a_confirmed_step(fixture: Fixture) {
+    fixture.fail(StoreOperation::Append, [Fault::Lost; 1_000]);
+    let call = fixture.pay().on_unconfirmed(OnUnconfirmed::Return);
+    let charge = Runs::default();
+    let call = charged(call, &charge, receipt(3));
+    assert_eq!(until(&fixture, call).await, receipt(3));
+}
+
+async fn a_step_that_was_not_confirmed_is_kept_by_the_release(fixture: Fixture) {
+    let charge = Runs::default();
+    fixture.fail(StoreOperation::Append, [Fault::Hangs]);
+    let call = fixture.pay().run(async |_| {
+        let charged = counted("charge", &charge).await;
+        assert_eq!(*refusal(charged).kind(), ErrorKind::Unconfirmed);
+        Err(PayError::Down) as Answer
+    });
+    assert_eq!(without_reply(&fixture, call).await, Err(PayError::Down));
+    assert_charged_once(&fixture, &charge).await;
+}
+
+async fn the_steps_of_a_cancelled_call_are_sent_until_the_store_has_them(fixture: Fixture) {
+    let charge = Runs::default();
+    let faults = [Fault::Hangs, Fault::Lost, Fault::Lost];
+    fixture.fail(StoreOperation::Append, faults);
+    let mut call = Box::pin(charged(fixture.pay(), &charge, receipt(1)));
+    polled_until(call.as_mut(), || appends(&fixture) > 0).await;
+    drop(call);
+    until(&fixture, sent(&fixture, StoreOperation::Append, 4)).await;
+    comes_to_rest(&fixture).await;
+    fixture.pass_in_store(LEASE_OVER);
+    assert_charged_once(&fixture, &charge).await;
+}
+
+/// The part says that nothing happened, and only that cannot be recorded.
+async fn a_system_error_is_told_although_it_could_not_be_recorded(fixture: Fixture) {
+    let part = async |_| {
+        fixture.fail(StoreOperation::Append, [Fault::Lost; 1_000]);
+        Err(PayError::Down) as Answer
+    };
+    let call = fixture.pay().run(|_| step("mail", part).once());
+    assert_eq!(until(&fixture, call).await, Err(PayError::Down));
+}
+
+/// The beginning arrives, and its reply does not; the body waits for it in vain, or drops the step.
+async fn a_step_whose_beginning_was_not_confirmed_did_not_begin(mut fixture: Fixture) {
+    for (records, waits) in [(true, true), (false, true), (true, false)] {
+        let _row = Row::new(&fixture, (("records", records), ("waits", waits)));
+        fixture = fixture.with(|engine| engine.record_attempts(records));
+        let (mail, before) = (Runs::default(), appends(&fixture));
+        fixture.fail(StoreOperation::Append, [Fault::ReplyHangs]);
+        let call = fixture.pay().run(async |_| {
+            let mut begins = Box::pin(counted("mail", &mail).once());
+            if waits {
+                let refused = refusal(begins.await);
+                assert_eq!(*refused.kind(), ErrorKind::StoreUnavailable, "{refused}");
+            } else {
+                polled_until(begins.as_mut(), || appends(&fixture) > before).await;
+            }
+            Err(PayError::Down) as Answer
+        });
+        let answer = if waits {
+            without_reply(&fixture, call).await
+        } else {
+            call.await
+        };
+        assert_eq!((answer, mail.count()), (Err(PayError::Down), 0));
+        let again = fixture.pay_far().run(|_| counted("mail", &mail).once());
+        assert_eq!(again.await, receipt(1));
+    }
+}
+
+async fn a_beginning_that_fails_after_a_hook_leaves_the_question_open(fixture: Fixture) {
+    interrupted(&fixture, "label", true).await;
+    // The hook finds nothing yet, and the beginning of this attempt is not confirmed.
+    fixture.fail(StoreOperation::Append, [Fault::ReplyHangs]);
+    let call = fixture.pay_far().run(async |_| {
+        let label = step("label", async |_| never()).reconcile(async |_| Says::NotLanded);
+        let refused = refusal(label.await);
+        assert_eq!(*refused.kind(), ErrorKind::StoreUnavailable, "{refused}");
+        Err(PayError::Down) as Answer
+    });
+    assert_eq!(without_reply(&fixture, call).await, Err(PayError::Down));
+    // Now the effect of the first attempt lands.
+    assert_asks_again(&fixture).await;
+}
+
+/// An error of which no field is read back when it has been written.
+#[derive(Debug, Serialize, Deserialize)]
+struct OneWay {
+    #[serde(skip_serializing)]
+    text: String,
+}
+
+impl From<PayError> for OneWay {
+    fn from(error: PayError) -> Self {
+        let text = format!("{error:?}");
+        Self { text }
+    }
+}
+
+impl From<Error> for OneWay {
+    fn from(error: Error) -> Self {
+        PayError::Idem(error).into()
+    }
+}
+
+/// Nothing was started: the customer has paid, and the repeat is to finish the order.
+async fn a_refusal_of_a_step_is_no_answer_of_the_call(fixture: Fixture) {
+    async fn refuses_once<E>(fixture: &Fixture, told: impl Fn(E) -> String)
+    where
+        Result<Receipt, E>: idem_runtime::Outcome<Keep>,
+        E: From<PayError> + From<Error> + Debug,
+    {
+        let _row = Row::new(fixture, std::any::type_name::<E>());
+        let [charge, mail] = &[Runs::default(), Runs::default()];
+        let call = async |fails| {
+            let body = async |_| {
+                counted("charge", charge).await?;
+                let mail = counted("mail", mail).once();
+                if fails {
+                    fixture.fail(StoreOperation::Append, [Fault::ReplyHangs]);
+                    return Ok(without_reply(fixture, mail).await?);
+                }
+                Ok::<_, E>(mail.await?)
+            };
+            fixture.pay_far().on_error(Keep).run(body).await
+        };
+        let refused = told(call(true).await.unwrap_err());
+        assert!(refused.contains("StoreUnavailable"), "{refused}");
+        assert_eq!(call(false).await.unwrap(), Receipt { run: 1 });
+    }
+    refuses_once(&fixture, |error: PayError| format!("{error:?}")).await;
+    refuses_once(&fixture, |error: OneWay| error.text).await;
+}
+
+/// As in a `select!` whose other branch has steps of its own.
+async fn a_step_that_is_not_polled_holds_no_other_back(fixture: Fixture) {
+    let [charge, label] = &[Runs::default(), Runs::default()];
+    fixture.fail(StoreOperation::Append, [Fault::Hangs]);
+    let start = fixture.clock.now();
+    let call = fixture.pay().run(async |_| {
+        let mut first = Box::pin(counted("charge", charge));
+        polled_until(first.as_mut(), || appends(&fixture) > 0).await;
+        assert_eq!(counted("label", label).await, receipt(1));
+        drop(first);
+        Err(PayError::Down) as Answer
+    });
+    assert_eq!(until(&fixture, call).await, Err(PayError::Down));
+    assert!(fixture.clock.now() < start + Duration::from_secs(1));
+    let next = fixture.pay_far();
+    let next = next.run(|_| two_steps([charge, label], receipt(1)));
+    assert_eq!(next.await, receipt(1));
+    assert_eq!((charge.count(), label.count()), (1, 1));
+}
+
+async fn a_zombie_keeps_no_step(fixture: Fixture) {
+    let [charge, label, zombie] = &[Runs::default(), Runs::default(), Runs::default()];
+    let (gate, paused) = (Semaphore::new(0), Semaphore::new(0));
+    let call = fixture.pay().on_lease_lost(OnLeaseLost::Continue);
+    let mut call = Box::pin(call.run(async |_| {
+        counted("charge", charge).await?;
+        paused.add_permits(1);
+        gate.acquire().await.unwrap().forget();
+        for late in ["zombie", "later"] {
+            assert_running(&refusal(counted(late, zombie).await));
+        }
+        Err(PayError::Down) as Answer
+    }));
+    polled_until(call.as_mut(), || paused.available_permits() > 0).await;
+    fixture.pass_in_store(LEASE_OVER);
+    let winner = fixture.pay_far().run(async |_| {
+        counted("charge", charge).await?;
+        counted("label", label).await?;
+        gate.add_permits(1);
+        assert_eq!(until(&fixture, call).await, Err(PayError::Down));
+        Err(PayError::Down) as Answer
+    });
+    assert_eq!(winner.await, Err(PayError::Down));
+    // The part ran before the store said that the claim is another's; the later one did not run.
+    assert_eq!((charge.count(), label.count(), zombie.count()), (1, 1, 1));
+    let next = fixture.pay_far().run(async |_| {
+        counted("charge", charge).await?;
+        counted("zombie", zombie).await
+    });
+    assert_eq!(next.await, receipt(2), "no step of the zombie is kept");
+}
+
+async fn no_step_starts_after_the_lease_is_lost(fixture: Fixture) {
+    let charge = Runs::default();
+    let call = fixture.pay().on_lease_lost(OnLeaseLost::Continue);
+    let call = call.run(async |_| {
+        fixture.fail(StoreOperation::Renew, [Fault::Lost; 1_000]);
+        fixture.clock.advance(LEASE_OVER);
+        assert_running(&refusal(counted("charge", &charge).await));
+        Err(PayError::Down) as Answer
+    });
+    assert_eq!(until(&fixture, call).await, Err(PayError::Down));
+    assert_eq!(charge.count(), 0);
+}
+
+async fn a_renewal_of_a_claim_with_steps_keeps_them(fixture: Fixture) {
+    let charge = Runs::default();
+    let call = fixture.pay().run(async |_| {
+        counted("charge", &charge).await?;
+        for renewals in 1..4 {
+            renewed(&fixture, THIRD, renewals).await;
+        }
+        Err(PayError::Down) as Answer
+    });
+    assert_eq!(call.await, Err(PayError::Down));
+    assert_charged_once(&fixture, &charge).await;
+}
+
+async fn a_lost_record_is_written_again_with_its_steps(fixture: Fixture) {
+    let [charge, label] = &[Runs::default(), Runs::default()];
+    let call = fixture.pay().run(async |_| {
+        counted("charge", charge).await?;
+        fixture.pass_in_store(FORGOTTEN);
+        counted("label", label).await?;
+        fixture.pass_in_store(FORGOTTEN);
+        renewed(&fixture, THIRD, 1).await;
+        Err(PayError::Down) as Answer
+    });
+    assert_eq!(call.await, Err(PayError::Down));
+    let next = fixture.pay_far();
+    let next = next.run(|_| two_steps([charge, label], receipt(1)));
+    assert_eq!(next.await, receipt(1));
+    assert_eq!((charge.count(), label.count()), (1, 1));
+}
+
+async fn a_record_that_is_lost_before_its_release_is_written_again_with_its_steps(
+    fixture: Fixture,
+) {
+    let charge = Runs::default();
+    let call = fixture.pay().run(async |_| {
+        counted("charge", &charge).await?;
+        fixture.pass_in_store(FORGOTTEN);
+        Err(PayError::Down) as Answer
+    });
+    assert_eq!(call.await, Err(PayError::Down));
+    assert_charged_once(&fixture, &charge).await;
+}
+
+/// Another attempt may have run, and its answer may have expired: a later call is another one.
+async fn a_late_release_of_an_expired_record_writes_nothing(fixture: Fixture) {
+    // It is renewed no longer, and its lease lapses.
+    let zombie = fixture.pay().max_run(Duration::from_secs(1));
+    let zombie = zombie.on_lease_lost(OnLeaseLost::Continue);
+    let call = zombie.run(async |_| {
+        counted("charge", &Runs::default()).await?;
+        fixture.clock.advance(LEASE_OVER);
+        fixture.events.wait_for("lease lost", 1).await;
+        fixture.pass_in_store(FORGOTTEN);
+        Err(PayError::Down) as Answer
+    });
+    assert_eq!(call.await, Err(PayError::Down));
+    assert!(fixture.pay_far().entry().await.unwrap().is_none());
+}
