@@ -126,8 +126,7 @@ impl<'a> Plan<'a> {
         self
     }
 
-    pub(crate) fn hook(self, hook: Hook) -> Self {
-        let hook = Some(hook);
+    pub(crate) fn hook(self, hook: Option<Hook>) -> Self {
         Self { hook, ..self }
     }
 

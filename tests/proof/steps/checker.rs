@@ -1,7 +1,6 @@
 //! Whether a history of one key is one that was promised.
 
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;

@@ -5,229 +5,70 @@ mod steps;
 
 use std::num::NonZeroU16;
 
+use idem_runtime::admin::Entry;
 use idem_runtime::{OnCancel, OnPanic};
 use idem_tests::payment::Receipt;
 
-pub(crate) use self::paused::*;
-pub(crate) use self::steps::*;
 use crate::calls::Hook;
 use crate::history::Ending;
-use crate::simulation::LEASE;
+use crate::simulation::{LEASE, Simulation};
 use crate::sweep::Path;
 
 /// More than there are faults: an operator repeats an action until it succeeds.
 const TRIES: usize = 3;
 
-pub(crate) fn a_first_call() -> Path {
-    Path::new(&["Value"], |simulation| {
-        Box::pin(async move {
-            simulation.call().make().ended().await;
-        })
+/// All of them.
+pub(crate) fn all() -> Vec<Path> {
+    [calls(), outcomes(), paused::paths(), steps::paths()].concat()
+}
+
+/// One call whose body ends like this.
+fn alone(name: &'static str, ends: &'static [&'static str], how: Ending) -> Path {
+    Path::new(name, ends, async move |s| {
+        s.call().ends(how).make().ended().await;
     })
 }
 
-pub(crate) fn a_business_error() -> Path {
-    // A call that was refused left the key to a later one.
-    Path::new(&["Business", "Value"], |simulation| {
-        Box::pin(async move {
-            simulation
-                .call()
-                .ends(Ending::Business)
-                .make()
-                .ended()
-                .await;
-        })
-    })
-}
-
-pub(crate) fn a_system_error_and_a_retry() -> Path {
-    Path::new(&["Value"], |simulation| {
-        Box::pin(async move {
-            simulation.call().ends(Ending::System).make().ended().await;
-            simulation.far().make().ended().await;
-        })
-    })
-}
-
-pub(crate) fn an_unknown_error() -> Path {
-    Path::new(&["Unknown", "Value"], |simulation| {
-        Box::pin(async move {
-            simulation.call().ends(Ending::Unknown).make().ended().await;
-            simulation.far().make().ended().await;
-        })
-    })
-}
-
-pub(crate) fn an_unknown_error_that_landed() -> Path {
-    Path::new(&["Value"], |simulation| {
-        Box::pin(async move {
-            simulation.call().ends(Ending::Unknown).make().ended().await;
-            simulation.far().hook(Hook::Truth).make().ended().await;
-        })
-    })
-    .hook(Hook::Truth)
-}
-
-pub(crate) fn an_unknown_error_that_did_not_land() -> Path {
-    Path::new(&["Value"], |simulation| {
-        Box::pin(async move {
-            simulation.call().ends(Ending::Unknown).make().ended().await;
-            simulation.far().hook(Hook::NotLanded).make().ended().await;
-        })
-    })
-    .hook(Hook::NotLanded)
-}
-
-pub(crate) fn an_unknown_error_that_stays_unknown() -> Path {
-    Path::new(&["Unknown", "Value"], |simulation| {
-        Box::pin(async move {
-            simulation.call().ends(Ending::Unknown).make().ended().await;
-            simulation.far().hook(Hook::Undecided).make().ended().await;
-        })
-    })
-    .hook(Hook::Undecided)
-}
-
-pub(crate) fn a_hook_whose_caller_vanishes() -> Path {
-    Path::new(&["Value"], |simulation| {
-        Box::pin(async move {
-            simulation.call().ends(Ending::Unknown).make().ended().await;
-            let second = simulation.far().paused().hook(Hook::NotLanded).make();
-            second.started().await;
-            second.go_away();
-            simulation.quiet().await;
-            simulation.pass(LEASE);
-            simulation.call().hook(Hook::Truth).make().ended().await;
-        })
-    })
-    .hook(Hook::Truth)
-}
-
-pub(crate) fn a_caller_that_vanishes_while_it_finds_out() -> Path {
-    Path::new(&["Unknown", "Value"], |simulation| {
-        Box::pin(async move {
-            simulation.call().ends(Ending::Unknown).make().ended().await;
-            let second = simulation.far().hook(Hook::Silent).make();
-            simulation.quiet().await;
-            second.go_away();
-            simulation.settle().await;
-        })
-    })
-}
-
-pub(crate) fn a_panic() -> Path {
-    Path::new(&["Value"], |simulation| {
-        Box::pin(async move {
-            simulation.call().ends(Ending::Panic).make().ended().await;
-            simulation.far().make().ended().await;
-        })
-    })
-}
-
-pub(crate) fn a_panic_that_is_unknown() -> Path {
-    Path::new(&["Unknown", "Value"], |simulation| {
-        Box::pin(async move {
-            simulation.call().ends(Ending::Panic).make().ended().await;
-        })
-    })
-    .set(|engine| engine.on_panic(OnPanic::Unknown))
-    .unknown_after(&[Ending::Panic])
+/// A call whose body ends like this, and another one elsewhere. It and later ones reconcile like this.
+fn again(
+    name: &'static str,
+    ends: &'static [&'static str],
+    how: Ending,
+    hook: Option<Hook>,
+) -> Path {
+    let path = Path::new(name, ends, async move |s| {
+        s.call().ends(how).make().ended().await;
+        s.far().hook(hook).make().ended().await;
+    });
+    path.hook(hook)
 }
 
 /// A body whose caller goes away, and a call that comes when the lease is over.
-fn dropped(ends: &'static [&'static str]) -> Path {
-    Path::new(ends, |simulation| {
-        Box::pin(async move {
-            let first = simulation.call().paused().make();
-            first.started().await;
-            first.go_away();
-            simulation.settle().await;
-            simulation.far().make().ended().await;
-        })
-    })
+fn dropped(name: &'static str, ends: &'static [&'static str], on_cancel: OnCancel) -> Path {
+    let path = Path::new(name, ends, async |s| {
+        let first = s.call().paused().make();
+        first.started().await;
+        first.go_away();
+        s.settle().await;
+        s.far().make().ended().await;
+    });
+    let path = path.set(move |engine| engine.on_cancel(on_cancel));
+    match on_cancel {
+        OnCancel::Unknown => path.unknown_after(&[Ending::Dropped]),
+        _ => path,
+    }
 }
 
-pub(crate) fn a_dropped_caller_whose_key_lapses() -> Path {
-    dropped(&["Value"])
-}
-
-pub(crate) fn a_dropped_caller_whose_key_is_given_back() -> Path {
-    dropped(&["Value"]).set(|engine| engine.on_cancel(OnCancel::Release))
-}
-
-pub(crate) fn a_dropped_caller_leaves_the_outcome_unknown() -> Path {
-    dropped(&["Unknown", "Value"])
-        .set(|engine| engine.on_cancel(OnCancel::Unknown))
-        .unknown_after(&[Ending::Dropped])
-}
-
-pub(crate) fn a_dropped_caller_is_reconciled() -> Path {
-    dropped(&["Value"])
-        .set(|engine| engine.on_cancel(OnCancel::Unknown))
-        .unknown_after(&[Ending::Dropped])
-        .hook(Hook::Truth)
-}
-
-pub(crate) fn a_body_that_outlives_its_caller() -> Path {
-    Path::new(&["Value"], |simulation| {
-        Box::pin(async move {
-            let first = simulation.call().paused().finishes().make();
-            first.started().await;
-            first.go_away();
-            simulation.quiet().await;
-            first.open();
-            simulation.settle().await;
-        })
-    })
-}
-
-pub(crate) fn a_replay() -> Path {
-    Path::new(&["Value"], |simulation| {
-        Box::pin(async move {
-            simulation.call().make().ended().await;
-            simulation.call().make().ended().await;
-            simulation.far().make().ended().await;
-        })
-    })
-}
-
-pub(crate) fn a_duplicate_that_waits_here() -> Path {
-    Path::new(&["Value"], |simulation| {
-        Box::pin(async move {
-            let first = simulation.call().paused().make();
-            first.started().await;
-            let second = simulation.call().make();
-            simulation.quiet().await;
-            first.open();
-            second.ended().await;
-        })
-    })
-}
-
-pub(crate) fn a_duplicate_that_waits_elsewhere() -> Path {
-    Path::new(&["Value"], |simulation| {
-        Box::pin(async move {
-            let first = simulation.call().paused().make();
-            first.started().await;
-            let second = simulation.far().make();
-            simulation.quiet().await;
-            first.open();
-            second.ended().await;
-        })
-    })
-}
-
-pub(crate) fn a_duplicate_of_a_call_that_fails() -> Path {
-    Path::new(&["Value"], |simulation| {
-        Box::pin(async move {
-            let first = simulation.call().paused().ends(Ending::System).make();
-            first.started().await;
-            let (second, third) = (simulation.call().make(), simulation.far().make());
-            simulation.quiet().await;
-            first.open();
-            second.ended().await;
-            third.ended().await;
-        })
+/// A second call, here or elsewhere, while the body of the first one runs.
+fn duplicate(name: &'static str, far: bool) -> Path {
+    Path::new(name, &["Value"], async move |s| {
+        let first = s.call().paused().make();
+        first.started().await;
+        let second = if far { s.far() } else { s.call() };
+        let second = second.make();
+        s.quiet().await;
+        first.open();
+        second.ended().await;
     })
 }
 
@@ -237,72 +78,133 @@ fn single(path: Path) -> Path {
         .set(|engine| engine.max_attempts(Some(NonZeroU16::MIN)))
 }
 
-pub(crate) fn one_attempt_that_succeeds() -> Path {
-    // A claim that arrives after all callers have given up costs the only attempt.
-    single(Path::new(&["Value"], |simulation| {
-        Box::pin(async move {
-            simulation.call().make().ended().await;
-        })
-    }))
-    .at_worst(&["Exhausted"])
+/// What an operator does to an unknown call, again and again.
+async fn by_hand<F>(s: &Simulation, act: impl Fn(Entry) -> F + Copy + Send + 'static)
+where
+    F: Future<Output = Result<(), idem_runtime::Error>> + Send,
+{
+    for _ in 0..TRIES {
+        s.by_hand(act).await;
+    }
 }
 
-pub(crate) fn one_attempt_that_fails() -> Path {
-    single(Path::new(&["Exhausted", "Value"], |simulation| {
-        Box::pin(async move {
-            simulation.call().ends(Ending::System).make().ended().await;
-            simulation.far().make().ended().await;
-        })
-    }))
-}
-
-pub(crate) fn one_attempt_that_vanishes() -> Path {
-    single(dropped(&["Exhausted", "Value"]))
-}
-
-pub(crate) fn one_attempt_that_is_paused() -> Path {
-    single(Path::new(&["Value"], |simulation| {
-        Box::pin(async move {
-            let first = simulation.call().paused().make();
+fn calls() -> Vec<Path> {
+    let known = &["Value"];
+    vec![
+        alone("a_first_call", known, Ending::Value).in_pairs(),
+        // A call that was refused left the key to a later one.
+        alone("a_business_error", &["Business", "Value"], Ending::Business).in_pairs(),
+        again("a_system_error_and_a_retry", known, Ending::System, None).in_pairs(),
+        again("a_panic", known, Ending::Panic, None),
+        Path::new("a_replay", known, async |s| {
+            s.call().make().ended().await;
+            s.call().make().ended().await;
+            s.far().make().ended().await;
+        }),
+        duplicate("a_duplicate_that_waits_here", false).in_pairs(),
+        duplicate("a_duplicate_that_waits_elsewhere", true),
+        Path::new("a_duplicate_of_a_call_that_fails", known, async |s| {
+            let first = s.call().paused().ends(Ending::System).make();
             first.started().await;
-            simulation.pause(LEASE);
-            simulation.far().make().ended().await;
+            let (second, third) = (s.call().make(), s.far().make());
+            s.quiet().await;
             first.open();
-            first.ended().await;
+            second.ended().await;
+            third.ended().await;
+        }),
+        Path::new("a_body_that_outlives_its_caller", known, async |s| {
+            let first = s.call().paused().finishes().make();
+            first.started().await;
+            first.go_away();
+            s.quiet().await;
+            first.open();
+            s.settle().await;
         })
-    }))
-    .at_worst(&["Exhausted"])
+        .in_pairs(),
+        dropped("a_dropped_caller_whose_key_lapses", known, OnCancel::Hold),
+        dropped(
+            "a_dropped_caller_whose_key_is_given_back",
+            known,
+            OnCancel::Release,
+        ),
+        // A claim that arrives after all callers have given up costs the only attempt.
+        single(alone("one_attempt_that_succeeds", known, Ending::Value))
+            .at_worst(&["Exhausted"])
+            .in_pairs(),
+        single(again(
+            "one_attempt_that_fails",
+            &["Exhausted", "Value"],
+            Ending::System,
+            None,
+        )),
+        single(dropped(
+            "one_attempt_that_vanishes",
+            &["Exhausted", "Value"],
+            OnCancel::Hold,
+        )),
+        alone("an_answer_that_is_too_large", &["NotStored"], Ending::Value)
+            .set(|engine| engine.max_value_bytes(4)),
+    ]
 }
 
-pub(crate) fn an_answer_that_is_too_large() -> Path {
-    Path::new(&["NotStored"], |simulation| {
-        Box::pin(async move {
-            simulation.call().make().ended().await;
+/// Of bodies whose outcome is unknown.
+fn outcomes() -> Vec<Path> {
+    let (known, unknown) = (&["Value"], &["Unknown", "Value"]);
+    let errors = |name, ends, hook| again(name, ends, Ending::Unknown, hook);
+    vec![
+        errors("an_unknown_error", unknown, None),
+        errors("an_unknown_error_that_landed", known, Some(Hook::Truth)).in_pairs(),
+        errors(
+            "an_unknown_error_that_did_not_land",
+            known,
+            Some(Hook::NotLanded),
+        ),
+        errors(
+            "an_unknown_error_that_stays_unknown",
+            unknown,
+            Some(Hook::Undecided),
+        ),
+        Path::new("a_hook_whose_caller_vanishes", known, async |s| {
+            s.call().ends(Ending::Unknown).make().ended().await;
+            let second = s.far().paused().hook(Some(Hook::NotLanded)).make();
+            second.started().await;
+            second.go_away();
+            s.quiet().await;
+            s.pass(LEASE);
+            s.call().hook(Some(Hook::Truth)).make().ended().await;
         })
-    })
-    .set(|engine| engine.max_value_bytes(4))
-}
-
-pub(crate) fn an_unknown_call_that_is_resolved() -> Path {
-    Path::new(&["Value"], |simulation| {
-        Box::pin(async move {
-            simulation.call().ends(Ending::Unknown).make().ended().await;
-            for _ in 0..TRIES {
-                simulation
-                    .by_hand(|entry| async move { entry.resolve(&Receipt { run: 1 }).await })
-                    .await;
-            }
-        })
-    })
-}
-
-pub(crate) fn an_unknown_call_that_is_reset() -> Path {
-    Path::new(&["Value"], |simulation| {
-        Box::pin(async move {
-            simulation.call().ends(Ending::Unknown).make().ended().await;
-            for _ in 0..TRIES {
-                simulation.by_hand(idem_runtime::admin::Entry::reset).await;
-            }
-        })
-    })
+        .hook(Some(Hook::Truth)),
+        Path::new(
+            "a_caller_that_vanishes_while_it_finds_out",
+            unknown,
+            async |s| {
+                s.call().ends(Ending::Unknown).make().ended().await;
+                let second = s.far().hook(Some(Hook::Silent)).make();
+                s.quiet().await;
+                second.go_away();
+                s.settle().await;
+            },
+        ),
+        alone("a_panic_that_is_unknown", unknown, Ending::Panic)
+            .set(|engine| engine.on_panic(OnPanic::Unknown))
+            .unknown_after(&[Ending::Panic]),
+        dropped(
+            "a_dropped_caller_leaves_the_outcome_unknown",
+            unknown,
+            OnCancel::Unknown,
+        )
+        .in_pairs(),
+        dropped("a_dropped_caller_is_reconciled", known, OnCancel::Unknown).hook(Some(Hook::Truth)),
+        Path::new("an_unknown_call_that_is_resolved", known, async |s| {
+            s.call().ends(Ending::Unknown).make().ended().await;
+            by_hand(s, async |entry: Entry| {
+                entry.resolve(&Receipt { run: 1 }).await
+            })
+            .await;
+        }),
+        Path::new("an_unknown_call_that_is_reset", known, async |s| {
+            s.call().ends(Ending::Unknown).make().ended().await;
+            by_hand(s, Entry::reset).await;
+        }),
+    ]
 }

@@ -8,13 +8,14 @@ use idem_harness::HANG_LIMIT;
 use idem_runtime::clock::Clock;
 use idem_runtime::store::{ReadReply, State, Store};
 use idem_runtime::testing::{Fault, Faulty};
-use idem_runtime::{Engine, EngineBuilder, Observer, key::KeyDigest, observe::EventKind};
+use idem_runtime::{Engine, Observer, key::KeyDigest, observe::EventKind};
 use idem_tests::fixture::Fixture;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::history::{History, What};
 use crate::parts::Part;
+use crate::sweep::Set;
 use crate::tap::{ECHO, Echo, Tap, Traffic};
 
 /// The lease of every claim.
@@ -97,7 +98,7 @@ impl Simulation {
     pub(crate) fn new(
         fixture: Fixture,
         ticks: bool,
-        (set, parts): (fn(EngineBuilder) -> EngineBuilder, &'static [Part]),
+        (set, parts): (&Set, &'static [Part]),
         strikes: &[Strike],
     ) -> Self {
         let passed: Arc<Mutex<Duration>> = Arc::default();

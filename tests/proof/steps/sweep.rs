@@ -1,6 +1,7 @@
 //! Every fault at every step of a path.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use idem_runtime::EngineBuilder;
 use idem_runtime::testing::Fault;
@@ -14,13 +15,20 @@ use crate::parts::Part;
 use crate::simulation::{End, Simulation, Strike, When};
 
 /// The script of a path.
-pub(crate) type Script = for<'a> fn(&'a Simulation) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+type Script =
+    dyn for<'a> Fn(&'a Simulation) -> Pin<Box<dyn Future<Output = ()> + 'a>> + Send + Sync;
+
+/// How a path sets both engines.
+pub(crate) type Set = dyn Fn(EngineBuilder) -> EngineBuilder + Send + Sync;
 
 /// A path through the library: its calls and its promises.
 #[derive(Clone)]
 pub(crate) struct Path {
-    script: Script,
-    set: fn(EngineBuilder) -> EngineBuilder,
+    pub(crate) name: &'static str,
+    /// Few steps: it is swept with two faults as well.
+    pub(crate) in_pairs: bool,
+    script: Arc<Script>,
+    set: Arc<Set>,
     /// How later calls reconcile earlier ones.
     hook: Option<Hook>,
     /// The steps of every body.
@@ -31,10 +39,20 @@ pub(crate) struct Path {
 
 impl Path {
     /// A path whose last call gets one of these.
-    pub(crate) fn new(ends: &'static [&'static str], script: Script) -> Self {
+    pub(crate) fn new(
+        name: &'static str,
+        ends: &'static [&'static str],
+        script: impl AsyncFn(&Simulation) + Send + Sync + 'static,
+    ) -> Self {
+        let script = Arc::new(script);
         Self {
-            script,
-            set: |engine| engine,
+            name,
+            in_pairs: false,
+            script: Arc::new(move |simulation| {
+                let script = Arc::clone(&script);
+                Box::pin(async move { script(simulation).await })
+            }),
+            set: Arc::new(|engine| engine),
             hook: None,
             parts: &[],
             rules: Rules {
@@ -44,6 +62,14 @@ impl Path {
                 once: &[],
             },
             at_worst: &[],
+        }
+    }
+
+    /// Swept with two faults as well.
+    pub(crate) fn in_pairs(self) -> Self {
+        Self {
+            in_pairs: true,
+            ..self
         }
     }
 
@@ -89,13 +115,19 @@ impl Path {
     }
 
     /// With engines that are set like this.
-    pub(crate) fn set(self, set: fn(EngineBuilder) -> EngineBuilder) -> Self {
-        Self { set, ..self }
+    pub(crate) fn set(
+        self,
+        set: impl Fn(EngineBuilder) -> EngineBuilder + Send + Sync + 'static,
+    ) -> Self {
+        let before = Arc::clone(&self.set);
+        Self {
+            set: Arc::new(move |engine| set(before(engine))),
+            ..self
+        }
     }
 
     /// With later calls that reconcile earlier ones like this.
-    pub(crate) fn hook(self, hook: Hook) -> Self {
-        let hook = Some(hook);
+    pub(crate) fn hook(self, hook: Option<Hook>) -> Self {
         Self { hook, ..self }
     }
 
@@ -148,7 +180,7 @@ struct Case {
 
 impl Case {
     async fn run(fixture: Fixture, ticks: bool, path: &Path, strikes: &[Strike]) -> Self {
-        let simulation = Simulation::new(fixture, ticks, (path.set, path.parts), strikes);
+        let simulation = Simulation::new(fixture, ticks, (&*path.set, path.parts), strikes);
         (path.script)(&simulation).await;
         simulation.settle().await;
         let sent = simulation.sent();
@@ -209,41 +241,30 @@ fn strikes(step: usize) -> impl Iterator<Item = Strike> {
 }
 
 /// Goes through a path once for every single blow. `ticks` is said of a store beside the one in memory.
-pub(crate) async fn once(name: &str, path: &Path, fixture: impl AsyncFn() -> Fixture, ticks: bool) {
+pub(crate) async fn once(path: &Path, fixture: impl AsyncFn() -> Fixture, ticks: bool) {
     let calm = Case::run(fixture().await, ticks, path, &[]).await;
     calm.check(path, &[]);
-    let mut cases = 0;
     for step in steps(&calm.end.operations, calm.sent) {
         for strike in strikes(step).filter(|strike| !ticks || differs_by_store(strike)) {
             let case = Case::run(fixture().await, ticks, path, &[strike]).await;
             case.check(path, &[strike]);
-            cases += 1;
         }
     }
-    eprintln!("{name}: {cases} cases; calm: {:?}", calm.end.operations);
 }
 
-/// Goes through a path once for every two blows.
-pub(crate) async fn twice(
-    name: &str,
-    path: &Path,
-    fixture: impl AsyncFn() -> Fixture,
-    ticks: bool,
-) {
-    let calm = Case::run(fixture().await, ticks, path, &[]).await;
-    let mut cases = 0;
+/// Goes through a path once for every two blows, in memory.
+pub(crate) async fn twice(path: &Path) {
+    let calm = Case::run(Fixture::memory(), false, path, &[]).await;
     let steps = steps(&calm.end.operations, calm.sent);
     for (place, second) in steps.iter().enumerate() {
         for first in &steps[..place] {
             for first in strikes(*first).filter(is_one_of_two) {
                 for second in strikes(*second).filter(is_one_of_two) {
                     let both = [first, second];
-                    let case = Case::run(fixture().await, ticks, path, &both).await;
+                    let case = Case::run(Fixture::memory(), false, path, &both).await;
                     case.check(path, &both);
-                    cases += 1;
                 }
             }
         }
     }
-    eprintln!("{name}: {cases} pairs");
 }

@@ -100,18 +100,6 @@ impl Forward for Tap {
         })
     }
 
-    fn complete<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        record: &'a Bytes,
-    ) -> StoreFuture<'a, CompleteReply> {
-        self.pass(self.store.complete(key, record), move |reply| {
-            if let CompleteReply::Stored { .. } = reply {
-                self.stored(record);
-            }
-        })
-    }
-
     fn complete_claim<'a>(
         &'a self,
         key: &'a RecordKey,
@@ -285,13 +273,6 @@ impl<S> Drop for Echo<S> {
 impl<S: Store> Forward for Echo<S> {
     fn inner(&self) -> &dyn Store {
         &self.store
-    }
-
-    fn poll<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
-        if key.operation().as_str() == ECHO {
-            return StoreFuture::ready(Ok(ReadReply::Absent));
-        }
-        self.store.poll(key)
     }
 
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {

@@ -1,506 +1,284 @@
 //! The checker finds each kind of violation, each in a history that is otherwise good.
 
-use super::*;
-fn rules(max_attempts: u16) -> Rules {
-    Rules {
-        max_attempts,
-        ends: vec!["Value"],
-        unknown: &[Ending::Unknown],
-        once: &[1],
-    }
+use std::fmt::Debug;
+use std::str::FromStr;
+use std::time::Duration;
+
+use idem_runtime::store::OutcomeKind;
+use libtest_mimic::Trial;
+
+use super::{Rules, violations};
+use crate::history::{Ending, Event, Said, What};
+
+fn number<T: FromStr<Err: Debug>>(word: &str) -> T {
+    word.parse().expect("a number")
 }
 
-/// Events at these seconds of both clocks.
-fn history(events: &[(u64, What)]) -> Vec<Event> {
-    let event = |(at, what): &(u64, What)| Event {
-        at: Duration::from_secs(*at),
-        store: Duration::from_secs(*at),
-        what: what.clone(),
+fn seconds(word: &str) -> Duration {
+    Duration::from_secs(number(word))
+}
+
+/// An event in words. Numbers of calls, fences and steps are in the order of the fields.
+fn event(words: &[&str]) -> What {
+    let granted = |fence: &str, until, owner, reconciling| What::Granted {
+        owner: number(owner),
+        fence: number(fence),
+        until: seconds(until),
+        reconciling,
     };
-    events.iter().map(event).collect()
-}
-
-fn called(call: u32) -> What {
-    What::Called { call, far: false }
-}
-
-/// A claim that lasts until then; the owner is the fence.
-fn granted(fence: u32, until: u64) -> What {
-    What::Granted {
-        owner: fence,
-        fence: fence.into(),
-        until: Duration::from_secs(until),
-        reconciling: false,
+    let outcome = |word| match word {
+        "Value" => OutcomeKind::Value,
+        _ => OutcomeKind::Unknown,
+    };
+    match *words {
+        ["call", call] => What::Called {
+            call: number(call),
+            far: false,
+        },
+        ["grant", fence, "until", until] => granted(fence, until, fence, false),
+        ["grant", fence, "until", until, "to", owner] => granted(fence, until, owner, false),
+        ["ask", fence] => granted(fence, "30", fence, true),
+        ["verdict", fence, verdict] => What::Verdict {
+            fence: number(fence),
+            not_landed: verdict == "nothing",
+        },
+        ["start", call, fence, ref attempt @ ..] => What::Start {
+            call: number(call),
+            fence: number(fence),
+            attempt: number(attempt.last().unwrap_or(&call)),
+        },
+        ["end", call, how] => What::End {
+            call: number(call),
+            how: match how {
+                "Value" => Ending::Value,
+                "Business" => Ending::Business,
+                "System" => Ending::System,
+                _ => Ending::Unknown,
+            },
+        },
+        ["return", call, ref said @ ..] => What::Returned {
+            call: number(call),
+            said: match *said {
+                ["Value", run] => Said::Value(number(run)),
+                ["Business", run] => Said::Business(number(run)),
+                ["Failed"] => Said::Failed,
+                _ => Said::Refused(said.concat()),
+            },
+        },
+        ["store", kind] => What::Stored(outcome(kind)),
+        ["reset"] => What::Reset,
+        ["drop-steps"] => What::StepsDropped,
+        ["unsaved", place] => What::Unsaved {
+            far: place == "far",
+        },
+        ["lease-lost", place] => What::LeaseLost {
+            far: place == "far",
+        },
+        ["step-start", call, step, fence] => What::StepStart {
+            call: number(call),
+            step: number(step),
+            fence: number(fence),
+        },
+        ["step-effect", call, step] => What::StepEffect {
+            call: number(call),
+            step: number(step),
+        },
+        ["step-stored", step] => What::StepStored { step: number(step) },
+        ["step-got", call, step, run] => What::StepGot {
+            call: number(call),
+            step: number(step),
+            run: number(run),
+        },
+        ["left", "nothing"] => What::Left(None),
+        ["left", kind] => What::Left(Some(outcome(kind))),
+        [idle @ ("idle" | "busy"), place] => What::Idle {
+            far: place == "far",
+            idle: idle == "idle",
+        },
+        ["gone"] => What::Gone,
+        ["stuck"] => What::Stuck,
+        _ => panic!("not an event: {words:?}"),
     }
 }
 
-fn riddle(fence: u32) -> What {
-    What::Granted {
-        owner: fence,
-        fence: fence.into(),
-        until: Duration::from_secs(30),
-        reconciling: true,
+/// Parts of the histories below, which stand for these words.
+const PARTS: [(&str, &str); 12] = [
+    ("FIRST", "CLAIM, end 1 Value, store Value, return 1 Value 1"),
+    (
+        "UNKNOWN",
+        "CLAIM, end 1 Unknown, store Unknown, return 1 Failed, call 2",
+    ),
+    // Of two bodies, of which the second takes over.
+    ("TAKEN", "at 30, call 2, grant 2 until 60, start 2 2"),
+    ("BOTH", "ANSWER, end 1 Value, return 1 Value 2"),
+    // Of a body that fails, and of one that continues.
+    (
+        "FAILS",
+        "end 1 System, return 1 Failed, call 2, grant 2 until 30, start 2 2",
+    ),
+    (
+        "STEP",
+        "step-start 1 0 1, step-effect 1 0, step-stored 0, step-got 1 0 1",
+    ),
+    (
+        "AGAIN-0",
+        "step-start 2 0 2, step-effect 2 0, step-stored 0, step-got 2 0 2",
+    ),
+    (
+        "AGAIN-1",
+        "step-start 2 1 2, step-effect 2 1, step-stored 1, step-got 2 1 2",
+    ),
+    // The owner that reconciled is the one that runs.
+    ("RUNS", "grant 3 until 30 to 2, start 2 3, ANSWER"),
+    ("CLAIM", "call 1, grant 1 until 30, start 1 1"),
+    ("ANSWER", "end 2 Value, store Value, return 2 Value 2"),
+    ("END", "left Value, idle near, idle far, gone"),
+];
+
+/// The name of a history, its events, and behind `=>` the violations in it. It ends with `END` unless it has an end.
+const HISTORIES: &str = "
+a replay: FIRST, at 1, call 2, return 2 Value 1
+a take-over: CLAIM, TAKEN, BOTH
+two bodies within a lease: CLAIM, at 29, call 2, grant 2 until 59, start 2 2, BOTH
+    => call 2 starts while the lease of call 1 lasts
+a fence that does not grow: call 1, grant 2 until 30, start 1 2, at 30, call 2, grant 1 until 60, start 2 1, BOTH
+    => call 2 starts with fence 1 after 2
+a body without a claim: CLAIM, at 30, call 2, ask 2, verdict 2 nothing, start 2 2, BOTH
+    => call 2 starts without a claim
+
+an error for a success: CLAIM, TAKEN, end 2 Business, store Value, return 2 Business 2, end 1 Value, return 1 Business 2
+    => call 1 succeeded, and got Business(2); the last call got Business
+two answers: CLAIM, TAKEN, ANSWER, end 1 Value, return 1 Value 1
+    => call 1 got Value(1), and call 2 Value(2)
+two answers, one of which is reported as not stored: CLAIM, TAKEN, ANSWER, end 1 Value, unsaved near, return 1 Value 1
+two answers, and a report of another process: CLAIM, TAKEN, ANSWER, end 1 Value, unsaved far, return 1 Value 1
+    => call 1 got Value(1), and call 2 Value(2)
+a value and an error: FIRST, call 2, return 2 Business 1, call 3, return 3 Value 1
+    => call 2 got Business(1), and call 1 Value(1)
+an answer out of nowhere: call 1, return 1 Value 7
+    => call 1 got Value(7), and no such body ran
+
+a body after a stored answer: FIRST, at 40, call 2, grant 2 until 70, start 2 2, end 2 System, return 2 Failed, \
+    call 3, return 3 Value 1
+    => call 2 starts after an answer was stored
+a body after a reset: FIRST, at 40, reset, call 2, grant 2 until 70, start 2 2, end 2 System, return 2 Failed, \
+    call 3, return 3 Value 1
+an answer that is lost: FIRST, left nothing, idle near, idle far, gone
+    => an answer was given, and what is left is Some(None)
+an answer that is unknown in the end: FIRST, left Unknown, idle near, idle far, gone
+    => an answer was given, and what is left is Some(Some(Unknown))
+
+too many attempts: CLAIM, TAKEN 3, BOTH
+    => call 2 starts as attempt 3 of 2, start 2
+a released attempt: CLAIM, TAKEN 1, BOTH
+a released attempt of one attempt: CLAIM, TAKEN 1, BOTH
+    => call 2 starts as attempt 1 of 1, start 2
+
+a body after an unknown outcome: UNKNOWN, grant 2 until 30, start 2 2, ANSWER
+    => fence 2 is granted, and nobody knows what happened
+a body after an outcome that was not stored: CLAIM, end 1 Unknown, return 1 Failed, call 2, grant 2 until 30, \
+    start 2 2, ANSWER
+    => fence 2 is granted, and nobody knows what happened
+a hook that found nothing: UNKNOWN, ask 2, verdict 2 nothing, RUNS
+a hook that cannot say: UNKNOWN, ask 2, verdict 2 unknown, RUNS
+    => fence 3 is granted, and nobody knows what happened
+the hook of another owner found nothing: UNKNOWN, ask 1, verdict 1 nothing, ask 2, RUNS
+    => fence 3 is granted, and nobody knows what happened
+an operator reset it: UNKNOWN, reset, RUNS
+
+a call in time: FIRST, call 2, at 9, return 2 Running, call 3, return 3 Value 1
+a call that is late: FIRST, call 2, at 10, return 2 Running, call 3, return 3 Value 1
+    => call 2 took 10s of 9s
+an answer in time, however long its body ran: CLAIM, at 20, end 1 Value, store Value, at 27, return 1 Value 1
+an answer that is late: CLAIM, at 20, end 1 Value, store Value, at 28, return 1 Value 1
+    => call 1 took 8s of 7s
+a call that never ends: FIRST, call 2
+    => call 2 never ended
+a call that makes no progress: FIRST, stuck
+    => it does not settle
+an engine that is busy in the end: FIRST, left Value, idle near, busy far, gone
+    => an engine (far: true) is not idle
+an engine that does not end: FIRST, left Value, idle near, gone
+    => an engine (far: true) is not idle
+an engine that is held in the end: FIRST, left Value, idle near, idle far
+    => something holds an engine
+a last call that gets something else: FIRST, call 2, return 2 Exhausted
+    => the last call got Exhausted
+
+a stored step that is read: CLAIM, STEP, FAILS, step-got 2 0 1, ANSWER
+a stored step that runs again: CLAIM, STEP, FAILS, step-start 2 0 2, step-got 2 0 1, ANSWER
+    => call 2 runs step 0, which is stored
+a step that was not stored runs again: CLAIM, step-start 1 0 1, step-effect 1 0, FAILS, step-start 2 0 2, \
+    step-stored 0, step-got 2 0 1, ANSWER
+a stored step runs again after a reset: CLAIM, STEP, reset, drop-steps, FAILS, step-start 2 0 2, step-stored 0, \
+    step-got 2 0 2, ANSWER
+two effects of a plain step: CLAIM, step-start 1 0 1, step-effect 1 0, FAILS, AGAIN-0, ANSWER
+two effects of a step that runs once: CLAIM, step-start 1 1 1, step-effect 1 1, FAILS, AGAIN-1, ANSWER
+    => step 1 has its effect in call 1 and in call 2
+two effects around a reset: CLAIM, step-start 1 1 1, step-effect 1 1, drop-steps, FAILS, AGAIN-1, ANSWER
+two results of a step: CLAIM, STEP, FAILS, step-got 2 0 2, ANSWER
+    => call 2 gets run 2 of step 0, and call 1 run 1
+a body that goes on behind a step that is not stored: CLAIM, step-start 1 0 1, step-effect 1 0, step-got 1 0 1, \
+    FAILS, ANSWER
+    => call 1 goes on, and step 0 is not stored
+another process that has lost its lease: CLAIM, lease-lost far, STEP, FAILS, ANSWER
+a step after a lost lease: CLAIM, lease-lost near, STEP, FAILS, ANSWER
+    => call 1 starts step 0, and has lost its lease
+";
+
+/// The events of a history: from `at` to `at`, at the same second of both clocks.
+fn events(words: &str) -> Vec<Event> {
+    let mut words = words.to_owned();
+    if !words.contains("left ") {
+        words.push_str(", END");
     }
-}
-
-fn start(call: u32, fence: u64) -> What {
-    let attempt = u16::try_from(call).unwrap();
-    What::Start {
-        call,
-        fence,
-        attempt,
+    for (part, stands_for) in PARTS {
+        words = words.replace(part, stands_for);
     }
-}
-
-fn end(call: u32, how: Ending) -> What {
-    What::End { call, how }
-}
-
-fn returned(call: u32, said: Said) -> What {
-    What::Returned { call, said }
-}
-
-fn refused(call: u32, kind: &str) -> What {
-    returned(call, Said::Refused(kind.to_owned()))
-}
-
-const VALUE: What = What::Stored(OutcomeKind::Value);
-const UNKNOWN: What = What::Stored(OutcomeKind::Unknown);
-const LEFT: What = What::Left(Some(OutcomeKind::Value));
-
-/// A history that ends as it should.
-fn ending(events: Vec<(u64, What)>) -> Vec<Event> {
-    let at = events.last().map_or(0, |(at, _)| *at);
-    let idle = |far| What::Idle { far, idle: true };
-    let rest = [LEFT, idle(false), idle(true), What::Gone].map(|what| (at, what));
-    history(&events.into_iter().chain(rest).collect::<Vec<_>>())
-}
-
-/// A first call, and the events after it.
-fn after_a_first_call(more: Vec<(u64, What)>) -> Vec<Event> {
-    let first = vec![
-        (0, called(1)),
-        (0, granted(1, 30)),
-        (0, start(1, 1)),
-        (0, end(1, Ending::Value)),
-        (0, VALUE),
-        (0, returned(1, Said::Value(1))),
-    ];
-    ending(first.into_iter().chain(more).collect())
-}
-
-/// A call with an unknown outcome, and the events after it.
-fn after_an_unknown_call(more: Vec<(u64, What)>) -> Vec<Event> {
-    let first = vec![
-        (0, called(1)),
-        (0, granted(1, 30)),
-        (0, start(1, 1)),
-        (0, end(1, Ending::Unknown)),
-        (0, UNKNOWN),
-        (0, returned(1, Said::Failed)),
-        (0, called(2)),
-    ];
-    ending(first.into_iter().chain(more).collect())
-}
-
-/// A second body that runs and is answered.
-fn second(fence: u32) -> Vec<(u64, What)> {
-    vec![
-        (0, granted(fence, 30)),
-        (0, start(2, fence.into())),
-        (0, end(2, Ending::Value)),
-        (0, VALUE),
-        (0, returned(2, Said::Value(2))),
-    ]
-}
-
-/// Two bodies of which the second takes over at this second, with this fence.
-fn taken_over(at: u64, fence: u32) -> Vec<Event> {
-    ending(vec![
-        (0, called(1)),
-        (0, granted(1, 30)),
-        (0, start(1, 1)),
-        (at, called(2)),
-        (at, granted(fence, at + 30)),
-        (at, start(2, fence.into())),
-        (at, end(2, Ending::Value)),
-        (at, VALUE),
-        (at, returned(2, Said::Value(2))),
-        (at, end(1, Ending::Value)),
-        (at, returned(1, Said::Value(2))),
-    ])
-}
-
-#[track_caller]
-fn good(events: &[Event]) {
-    assert_eq!(violations(events, &rules(2)), [""; 0]);
-}
-
-#[track_caller]
-fn bad(events: &[Event], why: &str) {
-    assert_eq!(violations(events, &rules(2)), [why]);
-}
-
-#[test]
-fn histories_that_keep_the_promises_are_good() {
-    good(&after_a_first_call(vec![
-        (1, called(2)),
-        (1, returned(2, Said::Value(1))),
-    ]));
-    good(&taken_over(30, 2));
-}
-
-#[test]
-fn two_bodies_within_a_lease_are_seen() {
-    bad(
-        &taken_over(29, 2),
-        "call 2 starts while the lease of call 1 lasts",
-    );
-}
-
-#[test]
-fn a_fence_that_does_not_grow_is_seen() {
-    let mut events = taken_over(30, 2);
-    for event in &mut events {
-        match &mut event.what {
-            What::Start { call: 1, fence, .. } | What::Granted { fence, .. } if *fence == 1 => {
-                *fence = 2;
-            }
-            _ => {}
+    let (mut events, mut at) = (Vec::new(), Duration::ZERO);
+    for words in words.split(", ") {
+        match *words.split(' ').collect::<Vec<_>>() {
+            ["at", second] => at = seconds(second),
+            ref words => events.push(Event {
+                at,
+                store: at,
+                what: event(words),
+            }),
         }
     }
-    events[4].what = granted(1, 60);
-    events[5].what = start(2, 1);
-    bad(&events, "call 2 starts with fence 1 after 2");
+    events
 }
 
-#[test]
-fn a_body_without_a_claim_is_seen() {
-    let mut events = taken_over(30, 2);
-    events[4].what = riddle(2);
-    let found_out = Event {
-        what: What::Verdict {
-            fence: 2,
-            not_landed: true,
-        },
-        ..events[4].clone()
-    };
-    events.insert(5, found_out);
-    bad(&events, "call 2 starts without a claim");
-}
-
-#[test]
-fn a_success_reported_for_an_error_is_found() {
-    let mut events = taken_over(30, 2);
-    events[6].what = end(2, Ending::Business);
-    events[8].what = returned(2, Said::Business(2));
-    events[10].what = returned(1, Said::Business(2));
-    let mut lost = violations(&events, &rules(2));
-    lost.retain(|why| !why.starts_with("the last call"));
-    assert_eq!(lost, ["call 1 succeeded, and got Business(2)"]);
-}
-
-#[test]
-fn two_answers_are_seen() {
-    let mut events = taken_over(30, 2);
-    let own = Event {
-        what: returned(1, Said::Value(1)),
-        ..events[10].clone()
-    };
-    events[10] = own;
-    bad(&events, "call 1 got Value(1), and call 2 Value(2)");
-    // Its caller received a report that this answer is not stored.
-    events.insert(
-        10,
-        Event {
-            what: What::Unsaved { far: false },
-            ..events[9].clone()
-        },
-    );
-    good(&events);
-    // A report of another process is no excuse.
-    events[10].what = What::Unsaved { far: true };
-    bad(&events, "call 1 got Value(1), and call 2 Value(2)");
-}
-
-#[test]
-fn a_value_and_an_error_are_two_answers() {
-    let replay = vec![(0, called(2)), (0, returned(2, Said::Business(1)))];
-    let last = vec![(0, called(3)), (0, returned(3, Said::Value(1)))];
-    let events = after_a_first_call(replay.into_iter().chain(last).collect());
-    bad(&events, "call 2 got Business(1), and call 1 Value(1)");
-}
-
-#[test]
-fn an_answer_out_of_nowhere_is_seen() {
-    let events = ending(vec![(0, called(1)), (0, returned(1, Said::Value(7)))]);
-    bad(&events, "call 1 got Value(7), and no such body ran");
-}
-
-#[test]
-fn a_body_after_a_stored_answer_is_seen() {
-    let mut events = after_a_first_call(vec![
-        (40, called(2)),
-        (40, granted(2, 70)),
-        (40, start(2, 2)),
-        (40, end(2, Ending::System)),
-        (40, returned(2, Said::Failed)),
-        (40, called(3)),
-        (40, returned(3, Said::Value(1))),
-    ]);
-    bad(&events, "call 2 starts after an answer was stored");
-    // An operator wanted it so.
-    events[6].what = What::Reset;
-    events.insert(
-        7,
-        Event {
-            what: called(2),
-            ..events[6].clone()
-        },
-    );
-    good(&events);
-}
-
-#[test]
-fn an_answer_that_is_lost_is_seen() {
-    for left in [None, Some(OutcomeKind::Unknown)] {
-        let mut events = after_a_first_call(Vec::new());
-        events[6].what = What::Left(left);
-        bad(
-            &events,
-            &format!("an answer was given, and what is left is {:?}", Some(left)),
-        );
-    }
-}
-
-#[test]
-fn too_many_attempts_are_seen() {
-    let mut events = taken_over(30, 2);
-    let third = |attempt| What::Start {
-        call: 2,
-        fence: 2,
-        attempt,
-    };
-    events[5].what = third(3);
-    bad(&events, "call 2 starts as attempt 3 of 2, start 2");
-
-    // A released attempt is none, but where there is only one.
-    events[5].what = third(1);
-    good(&events);
-    assert_eq!(
-        violations(&events, &rules(1)),
-        ["call 2 starts as attempt 1 of 1, start 2"]
-    );
-}
-
-#[test]
-fn a_body_after_an_unknown_outcome_is_seen() {
-    let why = "fence 2 is granted, and nobody knows what happened";
-    let mut events = after_an_unknown_call(second(2));
-    bad(&events, why);
-    // Also where it was never stored.
-    events.remove(4);
-    bad(&events, why);
-
-    let verdict = |fence, not_landed| (0, What::Verdict { fence, not_landed });
-    let found_out = |found: Vec<(u64, What)>| {
-        let mut grant = second(3);
-        // The owner that reconciled is the one that runs.
-        grant[0].1 = What::Granted {
-            owner: 2,
-            fence: 3,
-            until: LEASE,
-            reconciling: false,
+/// A trial for each history.
+pub(crate) fn trials() -> Vec<Trial> {
+    let histories = HISTORIES.replace("\n    => ", " => ");
+    let lines = histories.lines().filter(|line| !line.is_empty());
+    let trial = |line: &str| {
+        let (name, history) = line.split_once(": ").expect("a name, and a history");
+        let (words, found) = history.split_once(" => ").unwrap_or((history, ""));
+        let rules = Rules {
+            max_attempts: if name.ends_with("of one attempt") {
+                1
+            } else {
+                2
+            },
+            ends: vec!["Value"],
+            unknown: &[Ending::Unknown],
+            once: &[1],
         };
-        after_an_unknown_call(found.into_iter().chain(grant).collect())
+        let (name, words, found) = (
+            name.replace([' ', ','], "_"),
+            words.to_owned(),
+            found.to_owned(),
+        );
+        Trial::test(format!("checker::{name}"), move || {
+            assert_eq!(
+                violations(&events(&words), &rules).join("; "),
+                found,
+                "{words}"
+            );
+            Ok(())
+        })
     };
-    good(&found_out(vec![(0, riddle(2)), verdict(2, true)]));
-    let why = "fence 3 is granted, and nobody knows what happened";
-    bad(&found_out(vec![(0, riddle(2)), verdict(2, false)]), why);
-    // Another one reconciled, and is gone.
-    bad(
-        &found_out(vec![(0, riddle(1)), verdict(1, true), (0, riddle(2))]),
-        why,
-    );
-    good(&found_out(vec![(0, What::Reset)]));
-}
-
-const LEASE: Duration = Duration::from_secs(30);
-
-#[test]
-fn a_call_that_is_late_is_seen() {
-    let wait = |at| {
-        let last = [(at, called(3)), (at, returned(3, Said::Value(1)))];
-        let slow = [(0, called(2)), (at, refused(2, "Running"))];
-        after_a_first_call(slow.into_iter().chain(last).collect())
-    };
-    good(&wait(9));
-    bad(&wait(10), "call 2 took 10s of 9s");
-
-    let settle = |at| {
-        ending(vec![
-            (0, called(1)),
-            (0, granted(1, 30)),
-            (0, start(1, 1)),
-            // The body itself has all the time that it wants.
-            (20, end(1, Ending::Value)),
-            (20, VALUE),
-            (at, returned(1, Said::Value(1))),
-        ])
-    };
-    good(&settle(27));
-    bad(&settle(28), "call 1 took 8s of 7s");
-}
-
-#[test]
-fn a_call_that_never_ends_is_seen() {
-    bad(
-        &after_a_first_call(vec![(0, called(2))]),
-        "call 2 never ended",
-    );
-    bad(
-        &after_a_first_call(vec![(0, What::Stuck)]),
-        "it does not settle",
-    );
-}
-
-#[test]
-fn an_engine_that_is_busy_in_the_end_is_seen() {
-    let mut events = after_a_first_call(Vec::new());
-    let last = events.len() - 2;
-    events[last].what = What::Idle {
-        far: true,
-        idle: false,
-    };
-    bad(&events, "an engine (far: true) is not idle");
-    events.remove(last);
-    bad(&events, "an engine (far: true) is not idle");
-}
-
-#[test]
-fn an_engine_that_is_held_in_the_end_is_seen() {
-    let mut events = after_a_first_call(Vec::new());
-    events.pop();
-    bad(&events, "something holds an engine");
-}
-
-#[test]
-fn a_last_call_that_gets_something_else_is_seen() {
-    let events = after_a_first_call(vec![(0, called(2)), (0, refused(2, "Exhausted"))]);
-    bad(&events, "the last call got Exhausted");
-}
-
-fn step_start(call: u32, step: u8, fence: u64) -> What {
-    What::StepStart { call, step, fence }
-}
-
-fn step_effect(call: u32, step: u8) -> What {
-    What::StepEffect { call, step }
-}
-
-fn step_got(call: u32, step: u8, run: u32) -> What {
-    What::StepGot { call, step, run }
-}
-
-/// A step of the first call, and what its store and its body make of it.
-fn first_step(step: u8) -> Vec<What> {
-    vec![
-        step_start(1, step, 1),
-        step_effect(1, step),
-        What::StepStored { step },
-        step_got(1, step, 1),
-    ]
-}
-
-/// A first body with these events of steps that fails, and a second one with those.
-fn continued(first: Vec<What>, second: Vec<What>) -> Vec<Event> {
-    let begins = vec![called(1), granted(1, 30), start(1, 1)];
-    let fails = vec![
-        end(1, Ending::System),
-        returned(1, Said::Failed),
-        called(2),
-        granted(2, 30),
-        start(2, 2),
-    ];
-    let ends = vec![end(2, Ending::Value), VALUE, returned(2, Said::Value(2))];
-    let all = [begins, first, fails, second, ends].concat();
-    ending(all.into_iter().map(|what| (0, what)).collect())
-}
-
-#[test]
-fn a_stored_step_that_runs_again_is_seen() {
-    let again = vec![step_start(2, 0, 2), step_got(2, 0, 1)];
-    good(&continued(first_step(0), vec![step_got(2, 0, 1)]));
-    bad(
-        &continued(first_step(0), again.clone()),
-        "call 2 runs step 0, which is stored",
-    );
-    // It was not stored when the claim was granted.
-    let unstored = vec![step_start(1, 0, 1), step_effect(1, 0)];
-    let run = [again, vec![What::StepStored { step: 0 }, step_got(2, 0, 1)]].concat();
-    let mut late = continued(unstored, run);
-    let got = late
-        .iter()
-        .position(|event| event.what == step_got(2, 0, 1));
-    late.remove(got.unwrap());
-    good(&late);
-}
-
-#[test]
-fn a_stored_step_may_run_again_after_a_reset() {
-    let reset = [first_step(0), vec![What::Reset, What::StepsDropped]].concat();
-    let again = vec![
-        step_start(2, 0, 2),
-        What::StepStored { step: 0 },
-        step_got(2, 0, 2),
-    ];
-    good(&continued(reset, again));
-}
-
-#[test]
-fn a_step_with_two_effects_is_seen() {
-    let interrupted = |step| vec![step_start(1, step, 1), step_effect(1, step)];
-    let again = |step| {
-        vec![
-            step_start(2, step, 2),
-            step_effect(2, step),
-            What::StepStored { step },
-            step_got(2, step, 2),
-        ]
-    };
-    good(&continued(interrupted(0), again(0)));
-    bad(
-        &continued(interrupted(1), again(1)),
-        "step 1 has its effect in call 1 and in call 2",
-    );
-    let dropped = [interrupted(1), vec![What::StepsDropped]].concat();
-    good(&continued(dropped, again(1)));
-}
-
-#[test]
-fn two_results_of_a_step_are_seen() {
-    bad(
-        &continued(first_step(0), vec![step_got(2, 0, 2)]),
-        "call 2 gets run 2 of step 0, and call 1 run 1",
-    );
-}
-
-#[test]
-fn a_body_that_goes_on_behind_an_unstored_step_is_seen() {
-    let mut events = first_step(0);
-    events.remove(2);
-    bad(
-        &continued(events, Vec::new()),
-        "call 1 goes on, and step 0 is not stored",
-    );
-}
-
-#[test]
-fn a_step_after_a_lost_lease_is_seen() {
-    let lost = |far| [vec![What::LeaseLost { far }], first_step(0)].concat();
-    good(&continued(lost(true), Vec::new()));
-    bad(
-        &continued(lost(false), Vec::new()),
-        "call 1 starts step 0, and has lost its lease",
-    );
+    lines.map(trial).collect()
 }
