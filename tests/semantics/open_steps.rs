@@ -16,7 +16,6 @@ on_every_store![
     an_open_step_is_what_its_hook_finds,
     a_hook_that_cannot_say_is_asked_again_by_the_next_attempt,
     a_system_error_after_a_hook_leaves_the_question_open,
-    a_hook_that_finds_nothing_is_believed_only_while_the_lease_is_held,
     a_task_that_hears_of_an_unknown_step_ends_its_body,
     a_claim_that_is_held_by_hand_gets_an_error_at_an_unknown_step,
     a_panic_beside_an_unknown_step_is_a_panic,
@@ -165,25 +164,6 @@ async fn a_system_error_after_a_hook_leaves_the_question_open(fixture: Fixture) 
     let label = label.reconcile(async |_| Says::NotLanded);
     assert_eq!(fixture.pay_far().run(|_| label).await, Err(PayError::Down));
     assert_asks_again(&fixture).await;
-}
-
-async fn a_hook_that_finds_nothing_is_believed_only_while_the_lease_is_held(fixture: Fixture) {
-    interrupted(&fixture, "label", true).await;
-    let label = Runs::default();
-    let zombie = fixture.pay_far().on_lease_lost(OnLeaseLost::Continue);
-    let zombie = zombie.run(async |_| {
-        let hook = async |_| {
-            // It takes long, and the next attempt does the work meanwhile.
-            fixture.pass_in_store(LEASE_OVER);
-            let next = counted("label", &label).reconcile(async |_| Says::NotLanded);
-            assert_eq!(fixture.pay().run(|_| next).await, receipt(1));
-            Says::NotLanded
-        };
-        assert_running(&refusal(counted("label", &label).reconcile(hook).await));
-        Err(PayError::Down) as Answer
-    });
-    assert_eq!(zombie.await, Err(PayError::Down));
-    assert_eq!(label.count(), 1);
 }
 
 /// Whether the body awaits the task's step, or another thing, and has had no step when it began to.

@@ -23,8 +23,6 @@ on_every_store![
     a_beginning_that_fails_after_a_hook_leaves_the_question_open,
     a_refusal_of_a_step_is_no_answer_of_the_call,
     a_step_that_is_not_polled_holds_no_other_back,
-    a_zombie_keeps_no_step,
-    no_step_starts_after_the_lease_is_lost,
     a_renewal_of_a_claim_with_steps_keeps_them,
     a_lost_record_is_written_again_with_its_steps,
     a_record_that_is_lost_before_its_release_is_written_again_with_its_steps,
@@ -224,51 +222,6 @@ async fn a_step_that_is_not_polled_holds_no_other_back(fixture: Fixture) {
     let next = next.run(|_| two_steps([charge, label], receipt(1)));
     assert_eq!(next.await, receipt(1));
     assert_eq!((charge.count(), label.count()), (1, 1));
-}
-
-async fn a_zombie_keeps_no_step(fixture: Fixture) {
-    let [charge, label, zombie] = &[Runs::default(), Runs::default(), Runs::default()];
-    let (gate, paused) = (Semaphore::new(0), Semaphore::new(0));
-    let call = fixture.pay().on_lease_lost(OnLeaseLost::Continue);
-    let mut call = Box::pin(call.run(async |_| {
-        counted("charge", charge).await?;
-        paused.add_permits(1);
-        gate.acquire().await.unwrap().forget();
-        for late in ["zombie", "later"] {
-            assert_running(&refusal(counted(late, zombie).await));
-        }
-        Err(PayError::Down) as Answer
-    }));
-    polled_until(call.as_mut(), || paused.available_permits() > 0).await;
-    fixture.pass_in_store(LEASE_OVER);
-    let winner = fixture.pay_far().run(async |_| {
-        counted("charge", charge).await?;
-        counted("label", label).await?;
-        gate.add_permits(1);
-        assert_eq!(until(&fixture, call).await, Err(PayError::Down));
-        Err(PayError::Down) as Answer
-    });
-    assert_eq!(winner.await, Err(PayError::Down));
-    // The part ran before the store said that the claim is another's; the later one did not run.
-    assert_eq!((charge.count(), label.count(), zombie.count()), (1, 1, 1));
-    let next = fixture.pay_far().run(async |_| {
-        counted("charge", charge).await?;
-        counted("zombie", zombie).await
-    });
-    assert_eq!(next.await, receipt(2), "no step of the zombie is kept");
-}
-
-async fn no_step_starts_after_the_lease_is_lost(fixture: Fixture) {
-    let charge = Runs::default();
-    let call = fixture.pay().on_lease_lost(OnLeaseLost::Continue);
-    let call = call.run(async |_| {
-        fixture.fail(StoreOperation::Renew, [Fault::Lost; 1_000]);
-        fixture.clock.advance(LEASE_OVER);
-        assert_running(&refusal(counted("charge", &charge).await));
-        Err(PayError::Down) as Answer
-    });
-    assert_eq!(until(&fixture, call).await, Err(PayError::Down));
-    assert_eq!(charge.count(), 0);
 }
 
 async fn a_renewal_of_a_claim_with_steps_keeps_them(fixture: Fixture) {
