@@ -60,7 +60,7 @@ async fn an_overtaken_hook_starts_no_body_beside_another_one(fixture: Fixture) {
     let (first, second) = overtaken(&fixture, Says::NotLanded, LANDED).await;
     let error = refusal(until(&fixture, first.end()).await);
     assert_running(&error);
-    assert_eq!(second.end().await, receipt(7), "nobody took its claim");
+    assert_eq!(second.end().await, receipt(7), "its claim was not taken");
     assert_eq!(answered(fixture.pay()).await, receipt(7));
 }
 
@@ -241,7 +241,7 @@ async fn a_body_that_starts_after_its_hook_was_overtaken_holds_a_lease(fixture: 
     if let Ok(left) = paused.await.unwrap() {
         assert!(
             !left.is_zero(),
-            "the body runs under a claim that nobody renews"
+            "the body runs under a claim that is not renewed"
         );
     }
 }

@@ -107,7 +107,7 @@ async fn an_unknown_outcome_does_not_reveal_its_error(fixture: Fixture) {
     };
     let body = |_| async { Err::<Receipt, _>(Leaky::Secret(secret.to_owned())) };
     call().run(body).await.unwrap_err();
-    let again = call().run(|_| async { unreachable!("nobody knows") as Result<Receipt, Leaky> });
+    let again = call().run(|_| async { unreachable!("it is unknown") as Result<Receipt, Leaky> });
     let Err(Leaky::Idem(error)) = again.await else {
         unreachable!("idem has the answer")
     };

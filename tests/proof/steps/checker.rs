@@ -227,7 +227,7 @@ fn unknown(events: &[Event], rules: &Rules) -> Option<String> {
             What::Granted { owner, fence, .. } if is_unknown => {
                 if !solved.contains(&Some(owner)) {
                     return Some(format!(
-                        "fence {fence} is granted, and nobody knows what happened"
+                        "fence {fence} is granted, and the outcome is unknown"
                     ));
                 }
                 is_unknown = false;

@@ -175,15 +175,15 @@ a released attempt of one attempt: CLAIM, TAKEN 1, BOTH
     => call 2 starts as attempt 1 of 1, start 2
 
 a body after an unknown outcome: UNKNOWN, grant 2 until 30, start 2 2, ANSWER
-    => fence 2 is granted, and nobody knows what happened
+    => fence 2 is granted, and the outcome is unknown
 a body after an outcome that was not stored: CLAIM, end 1 Unknown, return 1 Failed, call 2, grant 2 until 30, \
     start 2 2, ANSWER
-    => fence 2 is granted, and nobody knows what happened
+    => fence 2 is granted, and the outcome is unknown
 a hook that found nothing: UNKNOWN, ask 2, verdict 2 nothing, RUNS
 a hook that cannot say: UNKNOWN, ask 2, verdict 2 unknown, RUNS
-    => fence 3 is granted, and nobody knows what happened
+    => fence 3 is granted, and the outcome is unknown
 the hook of another owner found nothing: UNKNOWN, ask 1, verdict 1 nothing, ask 2, RUNS
-    => fence 3 is granted, and nobody knows what happened
+    => fence 3 is granted, and the outcome is unknown
 an operator reset it: UNKNOWN, reset, RUNS
 
 a call in time: FIRST, call 2, at 9, return 2 Running, call 3, return 3 Value 1
