@@ -7,7 +7,7 @@ published_only() {
     local place=$1 name
     rm -rf -- "$place"
     mkdir -p "$place"
-    sed 's/^members = .*/members = ["idem-cli", "idem-conformance", "idem-macros", "idem-runtime"]/
+    sed 's/^members = .*/members = ["idem-cli", "idem-conformance", "idem-consumers", "idem-macros", "idem-runtime"]/
         /^default-members = /d; /^exclude = /d; /^\[profile\.[a-z]*\.package/,$d' Cargo.toml >"$place/Cargo.toml"
     for name in "${published[@]}"; do
         cp -RLp "$name" "$place/$name"
@@ -24,7 +24,7 @@ needed_rust() {
     local place=target/published/needed name
     published_only "$place"
     rm "$place/Cargo.lock"
-    for name in idem-runtime idem-cli idem-conformance; do
+    for name in idem-runtime idem-cli idem-conformance idem-consumers; do
         python3 scripts/needed_rust.py "$place/Cargo.toml" "$name/Cargo.toml"
     done
 }
@@ -43,7 +43,7 @@ minimal_versions() {
 # The library only, with nothing but its own dependencies.
 feature_pairs() {
     local version=0.6.46 place=target/tools/cargo-hack crates=target/published/pairs
-    local alone=kafka,nats,rabbitmq,rabbitmq-tls,redis-streams,redis-tls,default
+    local alone=redis-tls,default
     if [[ $("$place/bin/cargo-hack" hack --version 2>/dev/null) != "cargo-hack $version" ]]; then
         echo "no cargo-hack $version in $place: building it"
         CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --debug --locked --force \
@@ -52,7 +52,7 @@ feature_pairs() {
     published_only "$crates"
     # Private features, which others enable, are no choice of a user.
     CARGO_TARGET_DIR=target "$place/bin/cargo-hack" hack check --manifest-path "$crates/idem-runtime/Cargo.toml" \
-        --feature-powerset --depth 2 --exclude-features "$alone,_sql,_server,_tls" --exclude-no-default-features
+        --feature-powerset --depth 2 --exclude-features "$alone,_sql,_server" --exclude-no-default-features
 }
 
 # What `cargo publish` checks beyond the packages, without an upload.
@@ -176,6 +176,9 @@ step_msrv() {
     done
     RUSTUP_TOOLCHAIN=$rust CARGO_TARGET_DIR=target/msrv cargo check --quiet -p idem-cli -p idem-conformance \
         --manifest-path "$place/Cargo.toml"
+    mapfile -t named < <(sed -n '/^## .*Needs Rust/{n;b}; /^## /{n;s/ = .*//p}' idem-consumers/Cargo.toml)
+    RUSTUP_TOOLCHAIN=$rust CARGO_TARGET_DIR=target/msrv cargo check --quiet --features "$(IFS=,; echo "${named[*]}")" \
+        --manifest-path "$place/idem-consumers/Cargo.toml"
 }
 
 # The documentation as docs.rs builds it: with the features that each item needs. Its options are not stable; only

@@ -1,12 +1,12 @@
-//! The folders of `idem-runtime/src` import each other one way, as `CONTRIBUTING.md` draws it, and its files import
-//! each other without circles.
+//! The folders of `idem-runtime/src` import each other one way, as `CONTRIBUTING.md` draws it, and its files, and those of
+//! `idem-consumers`, import each other without circles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From the lowest to the highest: each imports only from the layers before it.
-const LAYERS: [&str; 14] = [
+const LAYERS: [&str; 13] = [
     "error",
     "identity",
     "record",
@@ -19,7 +19,6 @@ const LAYERS: [&str; 14] = [
     "engine",
     "call",
     "http",
-    "consumer",
     "testing",
 ];
 
@@ -207,12 +206,13 @@ fn circles(imports: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<Vec<&str>> 
     circles
 }
 
-/// Files of the runtime, without its tests: path and source.
-fn runtime() -> Vec<(String, String)> {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("../idem-runtime/src");
+/// Files of a crate, at least so many: path and source.
+fn files(package: &str, least: usize) -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let src = root.join(package).join("src");
     let mut files = Vec::new();
     sources(&src, &mut files);
-    assert!(files.len() > 100, "{} files", files.len());
+    assert!(files.len() > least, "{package}: {} files", files.len());
     let read = |path: PathBuf| {
         let file = path.strip_prefix(&src).expect("a file of the crate");
         let source = fs::read_to_string(&path).expect("a source");
@@ -232,9 +232,11 @@ fn imports(files: &[(String, String)]) -> BTreeMap<String, BTreeSet<String>> {
 
 #[test]
 fn files_import_each_other_without_circles() {
-    let imports = imports(&runtime());
-    let circles = circles(&imports);
-    assert!(circles.is_empty(), "{circles:#?}");
+    for (package, least) in [("idem-runtime", 100), ("idem-consumers", 20)] {
+        let imports = imports(&files(package, least));
+        let circles = circles(&imports);
+        assert!(circles.is_empty(), "{package}: {circles:#?}");
+    }
 }
 
 #[test]
@@ -277,7 +279,7 @@ fn a_circle_of_files_is_found() {
 #[test]
 fn imports_point_one_way() {
     let mut all = BTreeSet::new();
-    for (file, source) in runtime() {
+    for (file, source) in files("idem-runtime", 100) {
         all.extend(wrong(&file, &source));
     }
     assert!(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_runtime::consumer::{Consumer, MemoryQueue};
+use idem_consumers::{Consumer, MemoryQueue};
 use idem_runtime::{Classify, Context, Engine, Error, OnDuplicate, OnRunning, step};
 use serde::{Deserialize, Serialize};
 use tokio::join;

@@ -12,8 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
+use idem_consumers::{Consumer, RedisStream};
 use idem_examples::scenario::{Books, Options, Server, progress};
-use idem_runtime::consumer::{Consumer, RedisStream};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Classify, Context, Policy};
 use redis::aio::MultiplexedConnection;

@@ -17,7 +17,6 @@ macro_rules! pages {
                     not(doctest),
                     all(
                         feature = "axum",
-                        feature = "consumer",
                         feature = "macros",
                         feature = "metrics",
                         feature = "postgres",
@@ -39,7 +38,6 @@ pages! {
     changes "docs/guide/changes.md"
     compare "docs/guide/compare.md"
     compensation "docs/guide/compensation.md"
-    consumers "docs/guide/consumers.md"
     errors "docs/guide/errors.md"
     existing "docs/guide/existing.md"
     features "docs/guide/features.md"

@@ -2,16 +2,7 @@
 // Without a feature, links to its items are broken.
 #![cfg_attr(all(doc, not(doctest)), doc = include_str!("docs/links.txt"))]
 #![cfg_attr(
-    not(all(
-        feature = "consumer",
-        feature = "http",
-        feature = "kafka",
-        feature = "macros",
-        feature = "nats",
-        feature = "rabbitmq",
-        feature = "redis-streams",
-        feature = "sqlite"
-    )),
+    not(all(feature = "http", feature = "macros", feature = "sqlite")),
     allow(rustdoc::broken_intra_doc_links)
 )]
 // Its examples are compiled where all features are there that they use: none of them hides a line for that.
@@ -34,8 +25,6 @@
 #![cfg_attr(docsrs, doc(auto_cfg(hide(feature = "_server", feature = "_sql"))))]
 
 mod call;
-#[cfg(feature = "consumer")]
-pub mod consumer;
 mod engine;
 mod env;
 mod error;
@@ -72,7 +61,7 @@ pub use lifecycle::context::{Context, context, try_context};
 pub use outcome::class::{Class, Classify};
 pub use outcome::provenance::AnswerSource;
 pub use outcome::reconciled::{IntoReconciled, Reconciled};
-pub use outcome::{Answer, FromError, Outcome};
+pub use outcome::{Answer, CallError, FromError, Outcome};
 pub use policy::{
     OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning, OnUnconfirmed,
     Policy,
@@ -114,8 +103,8 @@ pub mod codec {
 /// Credentials that change: a provider, called for each new connection.
 ///
 /// `credentials` of the builders of [`PostgresStore` and `MySqlStore`](store::sql::SqlStoreBuilder),
-/// [`RedisStore`](store::redis::RedisStoreBuilder) and of the sources `RabbitQueue`, `JetStream` and `RedisStream` takes an
-/// async function that returns the password, with or without a user name, in place of that of the URL. It is called
+/// [`RedisStore`](store::redis::RedisStoreBuilder), and of the sources of
+/// [idem-consumers](https://docs.rs/idem-consumers) takes an async function that returns the password, with or without a user name, in place of that of the URL. It is called
 ///
 /// - for each new connection, and
 /// - once more if the server refuses the credentials: the connection is then tried a second time, if they are others.
@@ -129,8 +118,7 @@ pub mod codec {
 /// It must not block its thread, which renews leases too: read files by `tokio::fs`. Where a server locks a user
 /// after failed logins (`FAILED_LOGIN_ATTEMPTS` of MySQL), let the provider know the new password before the old one
 /// is refused. Its error becomes the source of the store's error, and must not contain a secret. Neither credentials
-/// nor providers show anything in `Debug`. The client library of `RabbitMQ` does: the targets of `lapin` at level
-/// `TRACE` log the frame of the login, with the password as bytes; keep them at `DEBUG`.
+/// nor providers show anything in `Debug`.
 ///
 /// ```no_run
 /// # #[cfg(feature = "redis")]
@@ -146,19 +134,8 @@ pub mod codec {
 ///     .await?;
 /// # Ok(()) }
 /// ```
-#[cfg(any(feature = "_server", feature = "nats", feature = "rabbitmq"))]
-#[cfg_attr(
-    docsrs,
-    doc(cfg(any(
-        feature = "mysql",
-        feature = "nats",
-        feature = "postgres",
-        feature = "rabbitmq",
-        feature = "redis"
-    )))
-)]
 pub mod credentials {
-    pub use crate::env::credentials::{Credentials, CredentialsProvider};
+    pub use crate::env::credentials::{Credentials, CredentialsProvider, ProviderError};
 }
 
 /// The digest of a request, by which a key refuses another request.

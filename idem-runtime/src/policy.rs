@@ -292,7 +292,7 @@ macro_rules! define_policy {
             })*
 
             /// The settings of this policy, and those of `other` where this one leaves them open.
-            pub(crate) const fn or(self, other: Self) -> Self {
+            pub const fn or(self, other: Self) -> Self {
                 Self { $($name: if self.$name.is_some() { self.$name } else { other.$name },)* }
             }
         }

@@ -159,6 +159,11 @@ fn conformance_has_the_listed_items() {
 }
 
 #[test]
+fn consumers_have_the_listed_items() {
+    assert_listed("idem-consumers");
+}
+
+#[test]
 fn macros_are_the_listed_ones() {
     assert_listed("idem-macros");
 }

@@ -1,7 +1,7 @@
 //! Passwords that change while messages are consumed, and their providers, on real brokers.
 
+use idem_consumers::{JetStream, RabbitQueue, RedisStream};
 use idem_harness::NatsServer;
-use idem_runtime::consumer::{JetStream, RabbitQueue, RedisStream};
 use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams, nats, redis_streams};
 use idem_tests::secret::{ChangingSecret, change_acl_user};
 use idem_tests::shop::assert_no_marker;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use idem_runtime::consumer::{BrokerError, Consumer, Delivery, MessageId, Raw, Source, Summary};
+use idem_consumers::{BrokerError, Consumer, Delivery, MessageId, Raw, Source, Summary};
 use idem_runtime::observe::StderrObserver;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Class, Classify, Context, Engine, Observer, Policy};

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use idem_runtime::clock::ManualClock;
-use idem_runtime::consumer::{
+use idem_consumers::{
     BrokerError, Consumer, ConsumerError, Delivery, Raw, Source, Summary, Verdict,
 };
+use idem_runtime::clock::ManualClock;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Context, Engine, Error, Policy};
 use idem_tests::events::Events;

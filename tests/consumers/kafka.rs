@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use idem_runtime::consumer::{
-    DeadLetterReason, Delivery as _, KafkaTopic, OnLostSubscription, Verdict,
-};
+use idem_consumers::{DeadLetterReason, Delivery as _, KafkaTopic, OnLostSubscription, Verdict};
 use idem_tests::brokers::kafka::{GROUP, TOPIC, header};
 use idem_tests::brokers::{Broker as _, Kafka};
 use idem_tests::events::Events;

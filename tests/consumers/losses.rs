@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_harness::{Edition, RedisServer, TcpProxy};
-use idem_runtime::clock::ManualClock;
-use idem_runtime::consumer::{
+use idem_consumers::{
     BrokerError, Consumer, ConsumerError, DeadLetterReason, Delivery, OnLostSubscription, Raw,
     RedisStream, RedisStreamDelivery, Source, SourceEvents, Summary, Verdict,
 };
+use idem_harness::{Edition, RedisServer, TcpProxy};
+use idem_runtime::clock::ManualClock;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Context, Engine};
 #[cfg(feature = "kafka")]

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use idem_runtime::clock::ManualClock;
-use idem_runtime::consumer::{
+use idem_consumers::{
     BrokerError, Consumer, ConsumerError, DeadLetterReason, Delivery, MemoryDelivery, MemoryQueue,
     Message, OnBusinessError, Raw, Summary,
 };
+use idem_runtime::clock::ManualClock;
 use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, redacted};
 use idem_runtime::observe::{Event, EventKind};
 use idem_runtime::store::memory::MemoryStore;
@@ -80,7 +80,7 @@ impl Desk {
         end: impl Fn(u32) -> Result<(), BillError> + Send + Sync + 'static,
     ) -> Summary
     where
-        I: idem_runtime::consumer::MessageId<MemoryDelivery>,
+        I: idem_consumers::MessageId<MemoryDelivery>,
     {
         self.queue.close();
         let bodies = Arc::clone(&self.bodies);

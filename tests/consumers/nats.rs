@@ -6,10 +6,10 @@ use async_nats::HeaderValue;
 use async_nats::jetstream;
 use async_nats::jetstream::consumer::{AckPolicy, pull};
 use async_nats::jetstream::message::PublishMessage;
-use idem_harness::NatsServer;
-use idem_runtime::consumer::{
+use idem_consumers::{
     DeadLetterReason, Delivery as _, JetStream, OnLostSubscription, Source as _, Verdict,
 };
+use idem_harness::NatsServer;
 use idem_tests::brokers::nats::{DURABLE, STREAM, unsettled};
 use idem_tests::brokers::{Broker as _, Nats};
 use idem_tests::events::Events;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use idem_runtime::consumer::{DeadLetterReason, Delivery as _, RabbitQueue, Verdict};
+use idem_consumers::{DeadLetterReason, Delivery as _, RabbitQueue, Verdict};
 use idem_tests::brokers::rabbit::header;
 use idem_tests::brokers::{Broker, Rabbit};
 use idem_tests::events::Events;

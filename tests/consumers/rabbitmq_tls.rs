@@ -1,7 +1,7 @@
 //! Queues of `RabbitMQ` over TLS, on a real broker whose certificates the harness makes.
 
+use idem_consumers::{DeadLetterReason, Delivery as _, RabbitQueue, Verdict};
 use idem_harness::Certificates;
-use idem_runtime::consumer::{DeadLetterReason, Delivery as _, RabbitQueue, Verdict};
 use idem_tests::brokers::{Broker as _, Rabbit};
 use tokio::task::block_in_place;
 

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
+use idem_consumers::{DeadLetterReason, Delivery as _, OnLostSubscription, RedisStream, Verdict};
 use idem_harness::{RedisServer, ReplicaPair, TcpProxy};
-use idem_runtime::consumer::{
-    DeadLetterReason, Delivery as _, OnLostSubscription, RedisStream, Verdict,
-};
 use idem_tests::brokers::redis_streams::{GROUP, STREAM};
 use idem_tests::brokers::{Broker as _, RedisStreams};
 use idem_tests::shop;

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use idem_consumers::{DeadLetterReason, Delivery as _, Source as _, Verdict};
 use idem_harness::{HANG_LIMIT, TcpProxy};
 use idem_runtime::Context;
-use idem_runtime::consumer::{DeadLetterReason, Delivery as _, Source as _, Verdict};
 use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
@@ -73,7 +73,7 @@ async fn a_stop_gives_back<B: Broker>() {
     broker.send(&ids(0..12)).await;
     let held = 2 * HANG_LIMIT;
     let (begun, mut one) = watch::channel(false);
-    let handler = move |_: idem_runtime::consumer::Raw, _: Context| {
+    let handler = move |_: idem_consumers::Raw, _: Context| {
         begun.send_replace(true);
         async {
             sleep(LEASE / 4).await;

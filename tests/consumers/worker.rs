@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
-use idem_runtime::consumer::{Consumer, Delivery, Raw, Source};
+use idem_consumers::{Consumer, Delivery, Raw, Source};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::{Context, Engine, Policy};

@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use std::pin::pin;
 use std::time::Duration;
 
-use super::description::{Call, describe, entry};
+use super::description::{Call, describe, entry, key_digest};
 #[cfg(feature = "_sql")]
 use super::in_tx::CallInTx;
 use super::run::{run, run_in_task};
@@ -15,7 +15,7 @@ use crate::env::call_end::CallOutcome;
 use crate::error::{Error, ErrorKind};
 use crate::identity::call_id::CallKey;
 use crate::identity::fingerprint::ToFingerprint;
-use crate::identity::key::ToKey;
+use crate::identity::key::{KeyDigest, ToKey};
 use crate::identity::operation::Operation;
 use crate::lifecycle::context::{Context, context};
 use crate::lifecycle::inspect::Entry;
@@ -298,6 +298,16 @@ impl<P> CallBuilder<P> {
 
     pub(super) fn into_call<O: Outcome<P>>(self) -> (Call, Output<O, P>) {
         (self.call, Output::new(self.on_error))
+    }
+
+    /// The digest that names the record of this call, as events and listings have it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey) and
+    /// [`ErrorKind::InvalidPolicy`](crate::ErrorKind::InvalidPolicy) as in a call with this key.
+    pub fn key_digest(self) -> Result<KeyDigest, Error> {
+        key_digest(self.call)
     }
 
     /// Reads the record of this call: for inspection, and to resolve an unknown outcome.

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::identity::call_id::{CallKey, Inputs, KeyInScope, KeyOfSubject, Named};
 use crate::identity::digest_key::Identity;
 use crate::identity::fingerprint::ToFingerprint;
-use crate::identity::key::ToKey;
+use crate::identity::key::{KeyDigest, ToKey};
 use crate::identity::operation::Operation;
 use crate::lifecycle::core::{Core, Protection};
 use crate::lifecycle::run_limit::Gate;
@@ -238,6 +238,20 @@ fn call_request(
         expired,
         gate,
     })
+}
+
+/// The digest that names the record of a call.
+///
+/// # Errors
+///
+/// As [`CallBuilder::key_digest`](crate::CallBuilder::key_digest).
+pub(super) fn key_digest(call: Call) -> Result<KeyDigest, Error> {
+    let Call { inputs, engine, .. } = call;
+    let Some(engine) = engine.or_else(Engine::current) else {
+        return Err(Error::new(ErrorKind::NoEngine, inputs.operation));
+    };
+    let named = inputs.finish()?;
+    Ok(engine.core.digests.name(&named.digest))
 }
 
 /// Reads the record of a call.

@@ -2,9 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::env::clock::Clock;
+use crate::env::observer::Observer;
 use crate::lifecycle::core::Core;
 use crate::local::cache::LocalCacheStats;
+use crate::policy::{EffectivePolicy, Policy};
 
 /// Store, defaults and observer. Cheap to clone; clones are the same engine.
 ///
@@ -71,6 +75,30 @@ impl Engine {
     #[must_use]
     pub fn local_cache_stats(&self) -> Option<LocalCacheStats> {
         self.core.cache_stats()
+    }
+
+    /// The observer of this engine's events.
+    ///
+    /// For an integration that has events of its own, such as a consumer of a message broker.
+    #[must_use]
+    pub fn observer(&self) -> &dyn Observer {
+        &*self.core.observer
+    }
+
+    /// The clock of this engine, for the times in such events.
+    #[must_use]
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.core.clock
+    }
+
+    /// The lease of a call with these settings: that of the policy, else that of the engine.
+    ///
+    /// `None` if a setting is out of range, so that the call would be refused. For an integration that extends a deadline
+    /// of its own as long as a call holds its lease.
+    #[must_use]
+    pub fn lease(&self, policy: Policy) -> Option<Duration> {
+        let settings = EffectivePolicy::of_call(policy, &self.core.defaults);
+        settings.ok().map(|policy| policy.lease())
     }
 }
 

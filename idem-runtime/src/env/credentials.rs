@@ -43,7 +43,9 @@ impl Credentials {
         self
     }
 
-    pub(crate) fn into_parts(self) -> (Option<String>, String) {
+    /// The name of the user, if there is one, and the password.
+    #[must_use]
+    pub fn into_parts(self) -> (Option<String>, String) {
         (self.user, self.password)
     }
 }
@@ -82,8 +84,18 @@ impl CredentialsProvider {
     /// Connects with the credentials of a call; once more, if they are refused and another call returns others.
     ///
     /// The same ones are not sent again, because a server may lock a user after some failures.
-    #[cfg(any(feature = "_server", feature = "rabbitmq"))]
-    pub(crate) async fn log_in<T, E, F>(
+    ///
+    /// For a connection that is none of this crate's. The outer error is that of the provider, which may take half of
+    /// `connect_timeout` for each call.
+    ///
+    /// # Errors
+    ///
+    /// The provider fails, panics, or takes too long. Within it: the error of the connection.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped, with the connection in progress.
+    pub async fn log_in<T, E, F>(
         &self,
         connect_timeout: Duration,
         connect: impl Fn(Credentials) -> F,
@@ -106,7 +118,17 @@ impl CredentialsProvider {
     }
 
     /// Calls the provider, which may take half of the time of a connection attempt.
-    pub(crate) async fn credentials(
+    ///
+    /// For a client library that asks for them; otherwise [`log_in`](Self::log_in).
+    ///
+    /// # Errors
+    ///
+    /// The provider fails, panics, or takes too long.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped.
+    pub async fn credentials(
         &self,
         connect_timeout: Duration,
     ) -> Result<Credentials, ProviderError> {
@@ -141,8 +163,10 @@ impl fmt::Debug for CredentialsProvider {
 }
 
 /// The error of a provider that returned no credentials.
+///
+/// Its text names what failed, and is without a secret; its source is the provider's own error.
 #[derive(Debug)]
-pub(crate) struct ProviderError {
+pub struct ProviderError {
     message: String,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
@@ -171,7 +195,6 @@ impl Error for ProviderError {
 }
 
 #[cfg(test)]
-#[cfg(any(feature = "_server", feature = "rabbitmq"))]
 mod tests {
     use std::convert::Infallible;
     use std::sync::Mutex;

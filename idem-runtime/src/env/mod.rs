@@ -4,20 +4,9 @@ pub(crate) mod backoff;
 pub(crate) mod call_end;
 pub(crate) mod call_span;
 pub(crate) mod catch_unwind;
-#[cfg(feature = "_tls")]
+#[cfg(feature = "redis-tls")]
 pub(crate) mod certificates;
 pub mod clock;
-#[cfg(any(feature = "_server", feature = "nats", feature = "rabbitmq"))]
-#[cfg_attr(
-    not(any(
-        feature = "mysql",
-        feature = "nats",
-        feature = "postgres",
-        feature = "rabbitmq",
-        feature = "redis"
-    )),
-    allow(dead_code, reason = "a file has no users")
-)]
 pub(crate) mod credentials;
 pub(crate) mod digest_hasher;
 #[cfg(feature = "metrics")]

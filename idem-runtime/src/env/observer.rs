@@ -29,14 +29,20 @@ pub struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// An event of the whole engine.
-    pub(crate) fn of_engine(kind: EventKind<'a>) -> Self {
+    /// An event of an operation, without key and label.
+    #[must_use]
+    pub const fn new(operation: &'a str, kind: EventKind<'a>) -> Self {
         Self {
-            operation: "",
+            operation,
             key: None,
             label: None,
             kind,
         }
+    }
+
+    /// An event of the whole engine.
+    pub(crate) const fn of_engine(kind: EventKind<'a>) -> Self {
+        Self::new("", kind)
     }
 }
 
@@ -176,7 +182,7 @@ pub enum EventKind<'a> {
         /// Whether the server is ahead of the expected time: leases end sooner.
         forward: bool,
     },
-    /// A [consumer](crate::guide::consumers) has moved a message to the dead-letter queue.
+    /// A [consumer](https://docs.rs/idem-consumers) has moved a message to the dead-letter queue.
     DeadLetter {
         /// The word for the reason, such as `exhausted`.
         reason: &'a str,
@@ -188,7 +194,7 @@ pub enum EventKind<'a> {
         /// Why, for a person.
         reason: &'a str,
     },
-    /// A [consumer](crate::guide::consumers) begins to take deliveries.
+    /// A [consumer](https://docs.rs/idem-consumers) begins to take deliveries.
     Consuming {
         /// The name of its subscription, such as `redis:bills/collectors`; empty if the source has no name for it.
         subscription: &'a str,

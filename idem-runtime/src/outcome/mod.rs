@@ -1,6 +1,7 @@
 //! From a function's result to a stored answer, and back.
 
 mod answer;
+mod call_error;
 pub(crate) mod class;
 pub(crate) mod codec;
 pub mod on_error;
@@ -12,6 +13,7 @@ pub(crate) mod reconciled;
 pub(crate) mod stored;
 
 pub use self::answer::Answer;
+pub use self::call_error::CallError;
 pub use self::outcome::{FromError, Outcome, Sealed};
 pub(crate) use self::output::AnyOutput;
 pub use self::output::Output;

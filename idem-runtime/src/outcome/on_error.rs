@@ -73,18 +73,6 @@ pub trait StepError: Classify + Replay {}
 #[diagnostic::do_not_recommend]
 impl<E: Classify + Replay> StepError for E {}
 
-/// An error that a handler of a consumer returns. A single trait, so that missing bounds have one message.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` has no verdict for the message",
-    label = "derive `Classify`, `Serialize` and `Deserialize` for `{Self}`",
-    note = "for an error of another crate, such as `anyhow::Error`: an error type of your own that holds it in a variant \
-            `#[class(system)] #[serde(skip)] Other(anyhow::Error)`, which is delivered again"
-)]
-pub trait HandlerError: Classify + Replay {}
-
-#[diagnostic::do_not_recommend]
-impl<E: Classify + Replay> HandlerError for E {}
-
 impl<E: ClassifiedError> OnError<E> for Classified {
     fn encode(&self, error: &mut E, format: &Format) -> Encoded {
         Encoded::by_class(error.class(), error, format)

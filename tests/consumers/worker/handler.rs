@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use idem_runtime::consumer::Raw;
+use idem_consumers::Raw;
 use idem_runtime::{Classify, Context};
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;

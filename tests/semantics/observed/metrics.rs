@@ -4,11 +4,11 @@ use std::future::ready;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use idem_runtime::admin::EntryFilter;
-use idem_runtime::cache::LocalCache;
-use idem_runtime::consumer::{
+use idem_consumers::{
     BrokerError, Consumer, MemoryDelivery, MemoryQueue, OnLostSubscription, Source, SourceEvents,
 };
+use idem_runtime::admin::EntryFilter;
+use idem_runtime::cache::LocalCache;
 use idem_runtime::observe::MetricsObserver;
 use idem_runtime::{Class, Classify, Context, OnOutage};
 use idem_tests::faulty::{Fault, StoreOperation};

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use idem_consumers::{BrokerError, KafkaTopic};
 use idem_harness::KafkaCluster;
-use idem_runtime::consumer::{BrokerError, KafkaTopic};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::message::{Header, Headers as _, Message as _, OwnedHeaders, OwnedMessage};

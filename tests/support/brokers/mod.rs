@@ -8,7 +8,7 @@ pub mod redis_streams;
 
 use std::time::Duration;
 
-use idem_runtime::consumer::{BrokerError, Source};
+use idem_consumers::{BrokerError, Source};
 
 #[cfg(feature = "kafka")]
 pub use self::kafka::Kafka;

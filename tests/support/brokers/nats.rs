@@ -6,8 +6,8 @@ use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::message::{PublishMessage, StreamMessage};
 use async_nats::jetstream::{self, stream};
 use async_nats::{ConnectOptions, ServerAddr};
+use idem_consumers::{BrokerError, JetStream};
 use idem_harness::NatsServer;
-use idem_runtime::consumer::{BrokerError, JetStream};
 
 use super::Broker;
 

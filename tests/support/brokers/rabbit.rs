@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use idem_consumers::{BrokerError, RabbitQueue};
 use idem_harness::RabbitServer;
-use idem_runtime::consumer::{BrokerError, RabbitQueue};
 use lapin::message::BasicGetMessage;
 use lapin::options::{
     BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions,

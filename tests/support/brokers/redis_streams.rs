@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use idem_consumers::{BrokerError, RedisStream};
 use idem_harness::RedisServer;
-use idem_runtime::consumer::{BrokerError, RedisStream};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 

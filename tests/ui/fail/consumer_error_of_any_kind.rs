@@ -1,5 +1,5 @@
 use idem_runtime::Context;
-use idem_runtime::consumer::{Consumer, MemoryQueue};
+use idem_consumers::{Consumer, MemoryQueue};
 
 mod anyhow {
     //! As the crate of that name has it.

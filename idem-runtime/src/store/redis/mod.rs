@@ -37,10 +37,6 @@ mod watch;
 
 pub use self::builder::RedisStoreBuilder;
 pub use self::durability::Durability;
-#[cfg(feature = "redis-streams")]
-pub(crate) use self::endpoint::Endpoint;
-#[cfg(feature = "redis-streams")]
-pub(crate) use self::failure::{NO_ROOM, has_no_room, is_replica_error, is_unknown_user};
 pub use self::probe::{Report, Server};
 pub use self::source::RedisSource;
 pub use self::store::RedisStore;

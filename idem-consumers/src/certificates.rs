@@ -1,0 +1,91 @@
+//! Certificates and keys of a TLS connection, as PEM.
+//!
+//! Libraries accept a file without a certificate in it, and detect a wrong key only when they connect; here both are
+//! refused. An error does not repeat the text that a PEM error quotes.
+
+use std::fmt;
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use rustls::{Error, InconsistentKeys, RootCertStore};
+
+/// Certificates and keys as PEM. The default trusts the system's authorities, and presents none.
+#[derive(Clone, Default)]
+pub(crate) struct Certificates {
+    /// One or more authorities to trust in place of the system's.
+    pub(crate) root_certificate: Option<Vec<u8>>,
+    /// The client's certificate, followed by the intermediate ones, and its key.
+    pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates")
+            .field("root_certificate", &self.root_certificate.is_some())
+            .field("client", &self.client.is_some())
+            .finish()
+    }
+}
+
+/// Certificates of the client, and their key.
+pub(crate) type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+impl Certificates {
+    pub(crate) fn is_default(&self) -> bool {
+        self.root_certificate.is_none() && self.client.is_none()
+    }
+
+    /// The authorities to trust, if they are not the system's.
+    pub(crate) fn roots(&self) -> Result<Option<RootCertStore>, String> {
+        let Some(pem) = &self.root_certificate else {
+            return Ok(None);
+        };
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(pem, "root")? {
+            roots.add(certificate).map_err(
+                |_| "the root certificate is PEM, but not one of X.509 that an authority can have",
+            )?;
+        }
+        Ok(Some(roots))
+    }
+
+    /// The client's certificates, the first of which belongs to the key.
+    pub(crate) fn identity(&self, provider: &CryptoProvider) -> Result<Option<Identity>, String> {
+        let Some((certificate, key)) = &self.client else {
+            return Ok(None);
+        };
+        let chain = certificates(certificate, "client")?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
+            "the client key is no PEM of a private key; give the contents of a file with a line \
+             `-----BEGIN PRIVATE KEY-----`, not encrypted with a password"
+        })?;
+        let problem = match CertifiedKey::from_der(chain.clone(), key.clone_key(), provider) {
+            // Some providers cannot check whether key and certificate match.
+            Ok(_) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {
+                return Ok(Some((chain, key)));
+            }
+            Err(Error::InconsistentKeys(_)) => {
+                "the client key does not belong to the client certificate, which must be the first of its file"
+            }
+            Err(Error::InvalidCertificate(_)) => {
+                "the client certificate is PEM, but not one of X.509"
+            }
+            Err(_) => "the client key is of a kind that cannot be used; ECDSA, Ed25519 and RSA can",
+        };
+        Err(problem.to_owned())
+    }
+}
+
+/// The certificates of a file, at least one.
+fn certificates(pem: &[u8], whose: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match certificates {
+        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
+        _ => Err(format!(
+            "the {whose} certificate is no PEM of a certificate; give the contents of a file with \
+             a line `-----BEGIN CERTIFICATE-----`"
+        )),
+    }
+}

@@ -1,0 +1,495 @@
+//! Consumer groups of Kafka.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::{Header, Headers, Message, OwnedHeaders};
+use rdkafka::producer::{FutureProducer, FutureRecord};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{Instant, sleep_until};
+
+use self::poll::{Callbacks, FirstOffset, KafkaMessage, PollEvent, Poller, SharedOffsets, refused};
+use crate::delivery::{BrokerError, Delivery, Source};
+use crate::source_events::SourceEvents;
+use crate::subscription::{OnLostSubscription, name};
+use crate::verdict::{DeadLetterReason, Verdict};
+
+mod first_offset;
+mod offsets;
+mod poll;
+
+/// The time that the first reply of a broker may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The time that a dead letter may wait in a full queue of the client.
+const QUEUE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The pause before a message is delivered again whose delivery was dropped, or whose verdict was not taken.
+const UNSETTLED_PAUSE: Duration = Duration::from_secs(1);
+
+/// Headers that a dead letter has beside those of its message.
+const ID: &str = "idem-id";
+const REASON: &str = "idem-reason";
+
+/// A consumer group of a Kafka topic, as the [`Source`] of a [`Consumer`](crate::Consumer).
+///
+/// Kafka knows one number of each partition: the offset before which everything is done. The messages of a partition
+/// are handled at once and end in any order; what is committed is the offset of the first one that is not settled.
+/// After a crash or a rebalance everything from there on is delivered again, and a message that was done is
+/// acknowledged without its handler.
+///
+/// | verdict | effect |
+/// | --- | --- |
+/// | acknowledge | the offset may be committed: in the background, every 100 ms, until the brokers take it, and before the partition is given up |
+/// | retry | this process delivers the message again after the pause, from memory; the offset is not committed |
+/// | dead letter | the message is sent to [`dead_letters`](Self::dead_letters) with `acks=all`, all its headers, `idem-id` and `idem-reason`; then as acknowledge |
+/// | stop | the offset is not committed |
+///
+/// Kafka counts no deliveries and sets no deadline. A thread polls the client while handlers run, so that they may take
+/// longer than `max.poll.interval.ms`. Once a partition is revoked, extending or settling a delivery of it is an error:
+/// another consumer gets the message.
+///
+/// **Dead letters** may be there several times: a message whose dead letter was sent, behind the committed offset, is
+/// delivered again after a crash or a rebalance, and its dead letter is sent again.
+///
+/// **The id** is the header [`id`](Self::id_header), or `topic/partition/offset`. A topic that is created anew counts
+/// from 0 again: give its consumer another operation, or its messages an id.
+///
+/// **Memory.** A partition is paused while it has [`max_uncommitted`](Self::max_uncommitted) messages beyond the
+/// committed offset: one message that is retried for long holds up those behind it only then.
+///
+/// **Lost offsets.** Offsets that the brokers do not have are an error of [`next`](Source::next) that names topic,
+/// partition and group, unless [`on_lost_subscription`](Self::on_lost_subscription) says where to continue: messages
+/// that retention deleted before they were read, a topic that was created anew, offsets of a running group that have
+/// expired. The new offsets are committed at once, for all members of the group. A topic that is gone is an error in
+/// any case.
+///
+/// **Stopping.** The group is left when the source and its last delivery are dropped. That waits for the last commit,
+/// for at most 5 s, and blocks its thread meanwhile.
+///
+/// ```no_run
+/// use idem_consumers::{Consumer, KafkaTopic, Raw};
+/// use idem_runtime::{Context, Engine, Error, store::memory::MemoryStore};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let engine = Engine::new(MemoryStore::new()); // of one process: take a store that all consumers share
+/// let bills = KafkaTopic::connect("127.0.0.1:9092", "bills", "collectors").await?;
+/// let consumer = Consumer::new(engine, "bills.collect").concurrency(32).dead_letter_after(5);
+/// consumer.run(bills, async |bill: Raw, _: Context| Ok::<usize, Error>(bill.0.len())).await?;
+/// # Ok(()) }
+/// ```
+pub struct KafkaTopic {
+    group: Arc<KafkaGroup>,
+    /// Until the first message is asked for.
+    unsubscribed: Option<BaseConsumer<Callbacks>>,
+    events: UnboundedReceiver<PollEvent>,
+    /// To be delivered again, by time and number.
+    again: BTreeMap<(Instant, u64), Arc<KafkaMessage>>,
+    postponed: u64,
+}
+
+struct KafkaGroup {
+    topic: String,
+    name: String,
+    dead_letters: String,
+    id_header: Cow<'static, str>,
+    max_uncommitted: usize,
+    on_lost: OnLostSubscription,
+    producer: FutureProducer,
+    offsets: SharedOffsets,
+    events: UnboundedSender<PollEvent>,
+    poller: OnceLock<Poller>,
+}
+
+impl KafkaTopic {
+    /// Connects to the cluster of these brokers (`host:port`, separated by commas).
+    ///
+    /// # Errors
+    ///
+    /// No broker can be reached within 5 s, or it refuses.
+    pub async fn connect(
+        brokers: &str,
+        topic: impl Into<String>,
+        group: impl Into<String>,
+    ) -> Result<Self, BrokerError> {
+        let none: [(&str, &str); 0] = [];
+        Self::connect_with(brokers, topic, group, none).await
+    }
+
+    /// Connects with properties of librdkafka, such as `sasl.username`. No value is ever printed.
+    ///
+    /// Their names are in librdkafka's `CONFIGURATION.md`.
+    ///
+    /// A group without an offset in a partition begins with its first message, or where `auto.offset.reset` says; the
+    /// end (`latest`) is committed at once, so that what is sent from then on is delivered. That property has no effect
+    /// on lost offsets. Members of a group keep their partitions when others join
+    /// (`partition.assignment.strategy=cooperative-sticky`); a group with other consumers takes their strategy. A dead
+    /// letter that no broker takes within 20 s (`message.timeout.ms`) is an error of its verdict. `group.id`,
+    /// `enable.auto.commit`, `enable.auto.offset.store` and `acks` are not to be set.
+    ///
+    /// A silent connection, such as one that a firewall has forgotten, is made anew after `socket.timeout.ms`, by default
+    /// 10 s: the 60 s of librdkafka are longer than a session (`session.timeout.ms`), so that the group would give the
+    /// member's partitions away.
+    ///
+    /// TLS and SASL/SCRAM need OpenSSL: add the crate `rdkafka`, in the version of this crate, with its feature `ssl`.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect), and a property that the client does not take.
+    pub async fn connect_with<N: Into<String>, V: Into<String>>(
+        brokers: &str,
+        topic: impl Into<String>,
+        group: impl Into<String>,
+        properties: impl IntoIterator<Item = (N, V)>,
+    ) -> Result<Self, BrokerError> {
+        let (topic, name) = (topic.into(), group.into());
+        let mut common = ClientConfig::new();
+        common.extend(
+            properties
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into())),
+        );
+        common.set("bootstrap.servers", brokers);
+        default_to(&mut common, "socket.timeout.ms", "10000");
+        let mut config = common.clone();
+        let first = FirstOffset::new(config.get("auto.offset.reset"))?;
+        config.set("auto.offset.reset", "error");
+        // The newer protocol, whose brokers assign, refuses it.
+        if config.get("group.protocol") != Some("consumer") {
+            default_to(
+                &mut config,
+                "partition.assignment.strategy",
+                "cooperative-sticky",
+            );
+        }
+        config
+            .set("group.id", &name)
+            .set("enable.auto.commit", "false")
+            .set("enable.auto.offset.store", "false");
+        default_to(&mut common, "message.timeout.ms", "20000");
+        let producer = common.set("acks", "all").create().map_err(refused)?;
+        let offsets = SharedOffsets::default();
+        let callbacks = Callbacks {
+            topic: topic.clone(),
+            group: name.clone(),
+            offsets: offsets.clone(),
+            commits: ().into(),
+            first,
+            events: OnceLock::new(),
+            unreachable: Mutex::default(),
+        };
+        let consumer = config
+            .create_with_context::<_, BaseConsumer<_>>(callbacks)
+            .map_err(refused)?;
+        let asked = topic.clone();
+        let reach = move || -> Result<_, KafkaError> {
+            consumer.fetch_metadata(Some(&asked), PATIENCE)?;
+            Ok(consumer)
+        };
+        let reached = tokio::task::spawn_blocking(reach).await;
+        let consumer = reached.map_err(BrokerError::new)?.map_err(refused)?;
+        let (sender, events) = unbounded_channel();
+        let group = KafkaGroup {
+            dead_letters: format!("{topic}.dead"),
+            topic,
+            name,
+            id_header: "id".into(),
+            max_uncommitted: 1_000,
+            on_lost: OnLostSubscription::default(),
+            producer,
+            offsets,
+            events: sender,
+            poller: OnceLock::new(),
+        };
+        Ok(Self {
+            group: Arc::new(group),
+            unsubscribed: Some(consumer),
+            events,
+            again: BTreeMap::new(),
+            postponed: 0,
+        })
+    }
+
+    fn group(&mut self) -> &mut KafkaGroup {
+        Arc::get_mut(&mut self.group).expect("no delivery exists before the source is run")
+    }
+
+    /// The topic of the dead letters. Default that of the messages with `.dead` behind it.
+    #[must_use]
+    pub fn dead_letters(mut self, topic: impl Into<String>) -> Self {
+        self.group().dead_letters = topic.into();
+        self
+    }
+
+    /// The header with the id of the message. Default `id`; a message without it has `topic/partition/offset`.
+    #[must_use]
+    pub fn id_header(mut self, name: impl Into<Cow<'static, str>>) -> Self {
+        self.group().id_header = name.into();
+        self
+    }
+
+    /// The number of messages beyond the committed offset with which a partition is paused; at least 1. Default 1,000.
+    ///
+    /// # Panics
+    ///
+    /// If it is 0.
+    #[must_use]
+    pub fn max_uncommitted(mut self, messages: usize) -> Self {
+        assert!(messages > 0, "a partition has at least one message");
+        self.group().max_uncommitted = messages;
+        self
+    }
+
+    /// Where to continue when the brokers do not have the offset of a partition. Default
+    /// [`Fail`](OnLostSubscription::Fail).
+    ///
+    /// [`Resume`](OnLostSubscription::Resume) continues with the last offset that this process has committed, or with
+    /// the first message where that is gone.
+    #[must_use]
+    pub fn on_lost_subscription(mut self, on_lost: OnLostSubscription) -> Self {
+        self.group().on_lost = on_lost;
+        self
+    }
+
+    fn subscribe(&mut self) -> Result<(), BrokerError> {
+        if let Some(consumer) = self.unsubscribed.take() {
+            let group = &self.group;
+            let settings = (group.max_uncommitted, group.on_lost);
+            let poller = Poller::spawn(consumer, settings, group.events.clone());
+            let _ = group.poller.set(poller.map_err(BrokerError::new)?);
+        }
+        Ok(())
+    }
+
+    fn postpone(&mut self, due: Instant, received: Arc<KafkaMessage>) {
+        self.postponed += 1;
+        self.again.insert((due, self.postponed), received);
+    }
+}
+
+impl Source for KafkaTopic {
+    type Delivery = KafkaDelivery;
+
+    /// `kafka:` with topic and group, such as `kafka:bills/collectors`.
+    fn subscription(&self) -> Option<String> {
+        Some(name("kafka", [&self.group.topic, &self.group.name]))
+    }
+
+    fn report_to(&mut self, events: SourceEvents) {
+        if let Some(consumer) = &self.unsubscribed {
+            let _ = consumer.context().events.set(events);
+        }
+    }
+
+    async fn next(&mut self) -> Result<Option<KafkaDelivery>, BrokerError> {
+        self.subscribe()?;
+        loop {
+            let soonest = self.again.first_key_value().map(|((due, _), _)| *due);
+            let received = if soonest.is_some_and(|due| due <= Instant::now()) {
+                self.again.pop_first().map(|(_, received)| received)
+            } else {
+                let due = async {
+                    match soonest {
+                        Some(due) => sleep_until(due).await,
+                        None => std::future::pending().await,
+                    }
+                };
+                let event = tokio::select! {
+                    event = self.events.recv() => event,
+                    () = due => continue,
+                };
+                match event {
+                    Some(PollEvent::Message(received)) => Some(received),
+                    Some(PollEvent::Again(due, received)) => {
+                        self.postpone(due, received);
+                        None
+                    }
+                    Some(PollEvent::Failed(error)) => return Err(error),
+                    None => return Ok(None),
+                }
+            };
+            // The messages of a revoked partition are another consumer's.
+            if let Some(received) = received
+                && self.group.offsets.lock().is_open(received.ticket)
+            {
+                return Ok(Some(KafkaDelivery {
+                    group: Arc::clone(&self.group),
+                    received,
+                    again: Some(UNSETTLED_PAUSE),
+                }));
+            }
+        }
+    }
+}
+
+fn default_to(config: &mut ClientConfig, property: &str, value: &str) {
+    if config.get(property).is_none() {
+        config.set(property, value);
+    }
+}
+
+fn revoked() -> BrokerError {
+    BrokerError::new("the partition was revoked; another consumer gets the message")
+}
+
+/// A message of a Kafka topic.
+pub struct KafkaDelivery {
+    group: Arc<KafkaGroup>,
+    received: Arc<KafkaMessage>,
+    /// When it is delivered again once it is dropped, unless it is settled.
+    again: Option<Duration>,
+}
+
+impl KafkaDelivery {
+    /// The partition that the message is in.
+    #[must_use]
+    pub fn partition(&self) -> i32 {
+        self.received.message.partition()
+    }
+
+    /// The offset of the message in its partition.
+    #[must_use]
+    pub fn offset(&self) -> i64 {
+        self.received.message.offset()
+    }
+
+    /// The key by which the producer chose the partition.
+    #[must_use]
+    pub fn key(&self) -> Option<&[u8]> {
+        self.received.message.key()
+    }
+
+    /// The last header of this name.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&[u8]> {
+        let mut headers = self.received.message.headers()?.iter();
+        let mut value = None;
+        for header in headers.by_ref().filter(|it| it.key == name) {
+            value = header.value;
+        }
+        value
+    }
+
+    fn assigned(&self) -> Result<(), BrokerError> {
+        let is_open = self.group.offsets.lock().is_open(self.received.ticket);
+        if is_open { Ok(()) } else { Err(revoked()) }
+    }
+
+    fn done(&mut self) -> Result<(), BrokerError> {
+        self.again = None;
+        let settled = self.group.offsets.lock().settle(self.received.ticket);
+        if settled { Ok(()) } else { Err(revoked()) }
+    }
+
+    async fn send_dead_letter(&self, reason: DeadLetterReason) -> Result<(), BrokerError> {
+        let message = &self.received.message;
+        let mut headers = OwnedHeaders::new();
+        for header in message.headers().into_iter().flat_map(Headers::iter) {
+            if header.key != ID && header.key != REASON {
+                headers = headers.insert(header);
+            }
+        }
+        let id = self.id();
+        let headers = headers
+            .insert(Header {
+                key: ID,
+                value: id.as_deref(),
+            })
+            .insert(Header {
+                key: REASON,
+                value: Some(reason.as_str()),
+            });
+        let mut record = FutureRecord::<[u8], [u8]>::to(&self.group.dead_letters).headers(headers);
+        record.key = message.key();
+        record.payload = message.payload();
+        match self.group.producer.send(record, QUEUE_PATIENCE).await {
+            Ok(_) => Ok(()),
+            Err((error, _)) => Err(BrokerError::new(error)),
+        }
+    }
+}
+
+impl Delivery for KafkaDelivery {
+    fn id(&self) -> Option<Cow<'_, str>> {
+        match self.header(&self.group.id_header) {
+            Some(id) => std::str::from_utf8(id).ok().map(Cow::Borrowed),
+            None => Some(Cow::Owned(format!(
+                "{}/{}/{}",
+                self.group.topic,
+                self.partition(),
+                self.offset()
+            ))),
+        }
+    }
+
+    /// Kafka does not count.
+    fn attempt(&self) -> Option<u32> {
+        None
+    }
+
+    fn payload(&self) -> &[u8] {
+        self.received.message.payload().unwrap_or_default()
+    }
+
+    /// Kafka has no deadline: an error once the partition is revoked.
+    async fn extend(&self, _: Duration) -> Result<(), BrokerError> {
+        self.assigned()
+    }
+
+    async fn settle(mut self, verdict: Verdict) -> Result<(), BrokerError> {
+        match verdict {
+            Verdict::Acknowledge => self.done(),
+            Verdict::Retry(after) => {
+                self.again = Some(after.unwrap_or_default());
+                self.assigned()
+            }
+            Verdict::DeadLetter(reason) => {
+                self.assigned()?;
+                self.send_dead_letter(reason).await?;
+                self.done()
+            }
+            Verdict::Stop => {
+                self.again = Some(Duration::ZERO);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Drop for KafkaDelivery {
+    fn drop(&mut self) {
+        if let Some(pause) = self.again {
+            let received = Arc::clone(&self.received);
+            // Fails once the source is dropped: the next consumer gets the message.
+            let _ = self
+                .group
+                .events
+                .send(PollEvent::Again(Instant::now() + pause, received));
+        }
+    }
+}
+
+impl fmt::Debug for KafkaTopic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaTopic")
+            .field("topic", &self.group.topic)
+            .field("group", &self.group.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for KafkaDelivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaDelivery")
+            .field("topic", &self.group.topic)
+            .field("partition", &self.partition())
+            .field("offset", &self.offset())
+            .finish_non_exhaustive()
+    }
+}

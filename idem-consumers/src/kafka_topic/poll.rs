@@ -1,0 +1,434 @@
+//! The threads of a Kafka consumer: one polls, pauses and gives partitions up, and one commits.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rdkafka::client::{ClientContext, DefaultClientContext};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{Message, OwnedMessage};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::offsets::{Offsets, Ticket};
+use crate::delivery::BrokerError;
+use crate::source_events::SourceEvents;
+use crate::subscription::OnLostSubscription;
+
+/// The time between two questions for a topic that may be gone. A single broker may not know a new topic yet.
+const BETWEEN_DOUBTS: Duration = Duration::from_secs(2);
+
+/// The longest wait for an event; a partition is resumed within it.
+const LONGEST_POLL: Duration = Duration::from_millis(50);
+
+/// The shortest time between two commits.
+const BETWEEN_COMMITS: Duration = Duration::from_millis(100);
+
+/// The time that lost brokers may take for a reply. No offset is committed meanwhile.
+const SHORT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The time that the end of the thread is waited for.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The part of it in which the group is left.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(3);
+
+/// A message and its ticket.
+pub(super) struct KafkaMessage {
+    pub(super) message: OwnedMessage,
+    pub(super) ticket: Ticket,
+}
+
+/// What a source is sent.
+pub(super) enum PollEvent {
+    Message(Arc<KafkaMessage>),
+    /// To be delivered again, at that time.
+    Again(tokio::time::Instant, Arc<KafkaMessage>),
+    /// No message will come.
+    Failed(BrokerError),
+}
+
+/// The offsets, shared by the thread and the deliveries.
+#[derive(Clone, Default)]
+pub(super) struct SharedOffsets(Arc<Mutex<Offsets>>);
+
+impl SharedOffsets {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Offsets> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The offset in a partition in which the group has none. The client itself is to fail without an offset that the
+/// brokers have.
+pub(super) struct FirstOffset(pub(super) Offset);
+
+/// The callbacks of the client, which are made from within `poll`.
+pub(super) struct Callbacks {
+    pub(super) topic: String,
+    pub(super) group: String,
+    pub(super) offsets: SharedOffsets,
+    /// Held from the choice of positions until the reply to their commit, so that none goes back.
+    pub(super) commits: Mutex<()>,
+    pub(super) first: FirstOffset,
+    pub(super) events: OnceLock<SourceEvents>,
+    /// Reason of the last failed connection to a broker.
+    pub(super) unreachable: Mutex<String>,
+}
+
+impl Callbacks {
+    pub(super) fn commits(&self) -> MutexGuard<'_, ()> {
+        self.commits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn events(&self) -> SourceEvents {
+        self.events.get().cloned().unwrap_or_default()
+    }
+}
+
+impl ClientContext for Callbacks {
+    /// `AllBrokersDown` has no cause; the preceding transport error has it.
+    fn error(&self, error: KafkaError, reason: &str) {
+        let unreachable = || {
+            self.unreachable
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        match error.rdkafka_error_code() {
+            Some(RDKafkaErrorCode::AllBrokersDown) => {
+                let last = unreachable().clone();
+                self.events().broker_lost(format_args!("{reason}: {last}"));
+            }
+            Some(RDKafkaErrorCode::BrokerTransportFailure) => reason.clone_into(&mut unreachable()),
+            _ => {}
+        }
+        // Keeps the client's default logging.
+        DefaultClientContext.error(error, reason);
+    }
+}
+
+impl ConsumerContext for Callbacks {
+    /// Sets the offsets of new partitions, and commits what is done of those that are given up, while they are still
+    /// this consumer's.
+    fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        let partitions = match rebalance {
+            Rebalance::Assign(partitions) => return self.assigned(consumer, partitions),
+            Rebalance::Revoke(partitions) => partitions,
+            Rebalance::Error(_) => return,
+        };
+        let _one = self.commits();
+        let (mut done, mut paused) = (Vec::new(), Vec::new());
+        {
+            let mut offsets = self.offsets.lock();
+            for partition in partitions.elements() {
+                let partition = partition.partition();
+                let revoked = offsets.revoked(partition);
+                done.extend(revoked.position.map(|position| (partition, position)));
+                paused.extend(revoked.is_paused.then_some(partition));
+            }
+        }
+        // None but paused ones: to resume another one loses the messages that the client has fetched.
+        if !paused.is_empty() {
+            let _ = consumer.resume(&unpositioned(&self.topic, &paused));
+        }
+        // Lost partitions are another consumer's already. Uncommitted, their messages are delivered again.
+        if !done.is_empty()
+            && !consumer.assignment_lost()
+            && consumer
+                .commit(&positioned(&self.topic, &done), CommitMode::Sync)
+                .is_ok()
+        {
+            self.offsets.lock().taken(&done);
+        }
+    }
+}
+
+fn unpositioned(topic: &str, partitions: &[i32]) -> TopicPartitionList {
+    let mut list = TopicPartitionList::with_capacity(partitions.len());
+    for partition in partitions {
+        list.add_partition(topic, *partition);
+    }
+    list
+}
+
+pub(super) fn positioned(topic: &str, offsets: &[(i32, i64)]) -> TopicPartitionList {
+    let mut list = TopicPartitionList::with_capacity(offsets.len());
+    for (partition, offset) in offsets {
+        // Fails for offsets that have a special meaning, all of them negative.
+        let _ = list.add_partition_offset(topic, *partition, Offset::Offset(*offset));
+    }
+    list
+}
+
+/// The running threads. Dropped: they commit, leave the group and end.
+pub(super) struct Poller {
+    is_stopped: Arc<AtomicBool>,
+    ended: Mutex<Receiver<()>>,
+}
+
+impl Poller {
+    /// A thread, because the client blocks where it commits before a revocation, and when it leaves the group.
+    pub(super) fn spawn(
+        consumer: BaseConsumer<Callbacks>,
+        (max_uncommitted, on_lost): (usize, OnLostSubscription),
+        events: UnboundedSender<PollEvent>,
+    ) -> io::Result<Self> {
+        let (end, ended) = channel();
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let thread = PollThread {
+            consumer,
+            max_uncommitted,
+            on_lost,
+            events,
+        };
+        let stop = Arc::clone(&is_stopped);
+        thread::Builder::new()
+            .name("idem-kafka".to_owned())
+            .spawn(move || {
+                thread.run(&stop);
+                drop(end);
+            })?;
+        Ok(Self {
+            is_stopped,
+            ended: Mutex::new(ended),
+        })
+    }
+}
+
+impl Drop for Poller {
+    fn drop(&mut self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+        let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // The brokers may be down; the group gives its partitions to others when the session has lapsed.
+        // Nothing is ever sent: the thread drops the sender.
+        let _ = ended.recv_timeout(CLOSE_PATIENCE);
+    }
+}
+
+struct PollThread {
+    consumer: BaseConsumer<Callbacks>,
+    max_uncommitted: usize,
+    on_lost: OnLostSubscription,
+    events: UnboundedSender<PollEvent>,
+}
+
+impl PollThread {
+    fn run(self, is_stopped: &AtomicBool) {
+        let this = &self;
+        thread::scope(|scope| {
+            // Dropped when the polls end: so does the other thread.
+            let (_end, ended) = channel();
+            let commits = thread::Builder::new().name("idem-kafka-commit".to_owned());
+            match commits.spawn_scoped(scope, move || this.commit(&ended)) {
+                Ok(_) => this.poll(is_stopped),
+                Err(error) => {
+                    let error = KafkaError::ClientCreation(error.to_string());
+                    this.fail(refused(error));
+                }
+            }
+        });
+        self.leave();
+        drop(self.consumer);
+    }
+
+    /// Commits as each revocation does: the client gives all its partitions up, and leaves the group.
+    ///
+    /// Before the client is closed, which aborts the process if it is being assigned partitions (librdkafka 4792).
+    fn leave(&self) {
+        self.consumer.unsubscribe();
+        let start = Instant::now();
+        while start.elapsed() < LEAVE_PATIENCE {
+            // A message is another consumer's: none is committed that was not received.
+            let is_calm = self.consumer.poll(LONGEST_POLL).is_none();
+            let left = self.consumer.assignment();
+            if is_calm && left.is_ok_and(|left| left.count() == 0) {
+                break;
+            }
+        }
+    }
+
+    fn poll(&self, is_stopped: &AtomicBool) {
+        let topic = &self.consumer.context().topic;
+        let subscribed = self.consumer.subscribe(&[topic]);
+        let mut is_failed = subscribed.is_err();
+        let mut doubt = None;
+        if let Err(error) = subscribed {
+            self.fail(refused(error));
+        }
+        while !is_stopped.load(Ordering::Relaxed) {
+            match self.consumer.poll(LONGEST_POLL) {
+                // After a message that cannot be read, none is received, so that no commit passes it.
+                Some(_) if is_failed => {}
+                Some(Ok(message)) => {
+                    let offsets = &self.consumer.context().offsets;
+                    let ticket = offsets
+                        .lock()
+                        .received(message.partition(), message.offset());
+                    let message = message.detach();
+                    let _ = self.events.send(PollEvent::Message(Arc::new(KafkaMessage {
+                        message,
+                        ticket,
+                    })));
+                }
+                // Reported once.
+                Some(Err(error)) if is_of_unknown_topic(&error) => {
+                    doubt.get_or_insert_with(TopicDoubt::new);
+                }
+                Some(Err(error)) => {
+                    if let Err(error) = self.failed(error) {
+                        is_failed = true;
+                        self.fail(error);
+                    }
+                }
+                None => {}
+            }
+            if let Some(asked) = &mut doubt
+                && let Some(is_gone) = asked.resolve(&self.consumer)
+            {
+                doubt = None;
+                if is_gone && !is_failed {
+                    is_failed = true;
+                    self.fail(self.consumer.context().topic_lost());
+                }
+            }
+            self.pause_and_resume(topic);
+        }
+    }
+
+    fn fail(&self, error: BrokerError) {
+        let _ = self.events.send(PollEvent::Failed(error));
+    }
+
+    /// An error that lasts, or nothing.
+    fn failed(&self, error: KafkaError) -> Result<(), BrokerError> {
+        let context = self.consumer.context();
+        match error.rdkafka_error_code() {
+            Some(RDKafkaErrorCode::AutoOffsetReset) => {
+                context.offsets_lost(&self.consumer, self.on_lost)?;
+                // The partitions are assigned anew, with the offsets that were committed.
+                self.consumer.unsubscribe();
+                self.consumer.subscribe(&[&context.topic]).map_err(refused)
+            }
+            _ if lasts(&error) => Err(refused(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn pause_and_resume(&self, topic: &str) {
+        let turn = {
+            let mut offsets = self.consumer.context().offsets.lock();
+            offsets.turn(self.max_uncommitted)
+        };
+        // Both fail for partitions that are not assigned any more, and those are forgotten.
+        if !turn.pause.is_empty() {
+            let _ = self.consumer.pause(&unpositioned(topic, &turn.pause));
+        }
+        if !turn.resume.is_empty() {
+            let _ = self.consumer.resume(&unpositioned(topic, &turn.resume));
+        }
+    }
+
+    /// Commits until the other thread ends, and waits for each reply: the client reports none of a commit in the
+    /// background, and one that is refused, as in a rebalance, is repeated.
+    fn commit(&self, ended: &Receiver<()>) {
+        let context = self.consumer.context();
+        while ended.recv_timeout(BETWEEN_COMMITS) == Err(RecvTimeoutError::Timeout) {
+            let events = context.events();
+            if events.is_broker_lost() {
+                let reached = self
+                    .consumer
+                    .fetch_metadata(Some(&context.topic), SHORT_PATIENCE);
+                if reached.is_ok() {
+                    events.broker_regained();
+                }
+            }
+            let _one = context.commits();
+            let done = context.offsets.lock().commit();
+            if done.is_empty() {
+                continue;
+            }
+            let list = positioned(&context.topic, &done);
+            let committed = self.consumer.commit(&list, CommitMode::Sync);
+            let mut offsets = context.offsets.lock();
+            if committed.is_ok() {
+                offsets.taken(&done);
+            } else {
+                for (partition, _) in done {
+                    offsets.not_committed(partition);
+                }
+            }
+        }
+    }
+}
+
+/// A topic that a broker did not know.
+struct TopicDoubt {
+    ask_at: Instant,
+    was_gone: bool,
+}
+
+impl TopicDoubt {
+    fn new() -> Self {
+        Self {
+            ask_at: Instant::now(),
+            was_gone: false,
+        }
+    }
+
+    /// Whether the topic is gone, by two answers in a row; `None`: not known yet.
+    fn resolve(&mut self, consumer: &BaseConsumer<Callbacks>) -> Option<bool> {
+        if Instant::now() < self.ask_at {
+            return None;
+        }
+        let is_gone = consumer.context().is_topic_gone(consumer);
+        self.ask_at = Instant::now() + BETWEEN_DOUBTS;
+        match is_gone? {
+            true if !self.was_gone => {
+                self.was_gone = true;
+                None
+            }
+            is_gone => Some(is_gone),
+        }
+    }
+}
+
+fn is_of_unknown_topic(error: &KafkaError) -> bool {
+    error.rdkafka_error_code() == Some(RDKafkaErrorCode::UnknownTopicOrPartition)
+}
+
+/// Whether the brokers refuse, and would refuse again, or a message cannot be read, which the client would leave out.
+fn lasts(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode as Code;
+    match error {
+        KafkaError::MessageConsumptionFatal(_) => true,
+        _ => matches!(
+            error.rdkafka_error_code(),
+            Some(
+                Code::BadMessage
+                    | Code::BadCompression
+                    | Code::NotImplemented
+                    | Code::Authentication
+                    | Code::SaslAuthenticationFailed
+                    | Code::UnsupportedSASLMechanism
+                    | Code::TopicAuthorizationFailed
+                    | Code::GroupAuthorizationFailed
+                    | Code::ClusterAuthorizationFailed
+                    | Code::InconsistentGroupProtocol
+                    | Code::InvalidGroupId
+            )
+        ),
+    }
+}
+
+/// The error of the client, without the values of properties.
+pub(super) fn refused(error: KafkaError) -> BrokerError {
+    match error {
+        KafkaError::ClientConfig(_, _, property, _) => {
+            BrokerError::new(format!("the client does not take the property {property}"))
+        }
+        error => BrokerError::new(error),
+    }
+}

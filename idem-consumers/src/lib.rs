@@ -1,0 +1,61 @@
+// Its examples are compiled where the features are there that they use.
+#![cfg_attr(
+    any(not(doctest), feature = "postgres"),
+    doc = include_str!("../README.md")
+)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+// A private feature: what it guards names the public ones by hand.
+#![cfg_attr(docsrs, doc(auto_cfg(hide(feature = "_sql"))))]
+
+mod catch_unwind;
+#[cfg(feature = "rabbitmq-tls")]
+mod certificates;
+mod consume;
+mod delivery;
+mod handler_error;
+#[cfg(feature = "_sql")]
+mod in_tx;
+#[cfg(feature = "nats")]
+mod jet_stream;
+#[cfg(feature = "kafka")]
+mod kafka_topic;
+mod memory_queue;
+#[cfg(any(feature = "nats", feature = "redis-streams"))]
+mod progress;
+#[cfg(feature = "rabbitmq")]
+mod rabbit_queue;
+#[cfg(feature = "redis-streams")]
+mod redis_stream;
+mod run;
+mod source_events;
+mod subscription;
+mod verdict;
+
+pub use self::consume::{ConsumerError, Summary};
+pub use self::delivery::{BrokerError, Delivery, Message, Raw, Source};
+pub use self::handler_error::HandlerError;
+#[cfg(feature = "_sql")]
+#[cfg_attr(
+    docsrs,
+    doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
+)]
+pub use self::in_tx::{ConsumerInTx, TxFuture};
+#[cfg(feature = "nats")]
+pub use self::jet_stream::builder::JetStreamBuilder;
+#[cfg(feature = "nats")]
+pub use self::jet_stream::{JetStream, JetStreamDelivery};
+#[cfg(feature = "kafka")]
+pub use self::kafka_topic::{KafkaDelivery, KafkaTopic};
+pub use self::memory_queue::{MemoryDelivery, MemoryQueue};
+#[cfg(feature = "rabbitmq")]
+pub use self::rabbit_queue::builder::RabbitQueueBuilder;
+#[cfg(feature = "rabbitmq")]
+pub use self::rabbit_queue::{RabbitDelivery, RabbitQueue};
+#[cfg(feature = "redis-streams")]
+pub use self::redis_stream::builder::RedisStreamBuilder;
+#[cfg(feature = "redis-streams")]
+pub use self::redis_stream::{RedisStream, RedisStreamDelivery};
+pub use self::run::{Consumer, DeliveryId, MessageId, OnBusinessError};
+pub use self::source_events::SourceEvents;
+pub use self::subscription::OnLostSubscription;
+pub use self::verdict::{DeadLetterReason, Verdict};

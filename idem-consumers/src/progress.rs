@@ -1,0 +1,109 @@
+//! How far a process is in a subscription, for one that the broker has lost.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::subscription::OnLostSubscription;
+
+/// How far a process is in a stream whose messages have these positions.
+pub(super) struct ReadProgress<P>(Mutex<Received<P>>);
+
+struct Received<P> {
+    last: Option<P>,
+    unsettled: BTreeSet<P>,
+}
+
+/// Where a new subscription continues.
+#[derive(Debug, PartialEq)]
+pub(super) enum Begin<P> {
+    With(P),
+    After(P),
+    /// With the next message that is sent.
+    Now,
+    Start,
+}
+
+impl<P: Copy + Ord> ReadProgress<P> {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(Received {
+            last: None,
+            unsettled: BTreeSet::new(),
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Received<P>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The process has received a message.
+    pub(super) fn received(&self, position: P) {
+        self.lock().unsettled.insert(position);
+    }
+
+    /// The subscription has delivered all messages up to this one.
+    pub(super) fn delivered(&self, position: P) {
+        let mut received = self.lock();
+        received.last = received.last.max(Some(position));
+    }
+
+    /// The broker has the verdict on a message, and delivers it no more.
+    pub(super) fn settled(&self, position: P) {
+        self.lock().unsettled.remove(&position);
+    }
+
+    /// The broker has settled all messages before this one, also those with another process.
+    pub(super) fn settled_before(&self, position: P) {
+        let mut received = self.lock();
+        received.unsettled = received.unsettled.split_off(&position);
+    }
+
+    /// The messages were created anew: no position is one of theirs.
+    #[cfg(feature = "nats")]
+    pub(super) fn void(&self) {
+        let mut received = self.lock();
+        received.last = None;
+        received.unsettled.clear();
+    }
+
+    /// Where a subscription continues that the broker has lost; `None`: the source fails.
+    pub(super) fn begin(&self, on_lost: OnLostSubscription) -> Option<Begin<P>> {
+        match on_lost {
+            OnLostSubscription::Fail => None,
+            OnLostSubscription::FromNow => Some(Begin::Now),
+            OnLostSubscription::FromStart => Some(Begin::Start),
+            OnLostSubscription::Resume => {
+                let received = self.lock();
+                let first = received.unsettled.first().copied().map(Begin::With);
+                first.or(received.last.map(Begin::After))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_subscription_resumes_with_the_first_unsettled_message() {
+        let progress = ReadProgress::new();
+        let resumed = || progress.begin(OnLostSubscription::Resume);
+        assert_eq!(resumed(), None);
+        for position in [3, 4, 5] {
+            progress.received(position);
+            progress.delivered(position);
+        }
+        progress.settled(4);
+        assert_eq!(resumed(), Some(Begin::With(3)));
+        progress.settled_before(3);
+        assert_eq!(resumed(), Some(Begin::With(3)));
+        progress.settled_before(4);
+        assert_eq!(resumed(), Some(Begin::With(5)));
+        progress.settled(5);
+        assert_eq!(resumed(), Some(Begin::After(5)));
+        let of = |on_lost| progress.begin(on_lost);
+        assert_eq!(of(OnLostSubscription::Fail), None);
+        assert_eq!(of(OnLostSubscription::FromNow), Some(Begin::Now));
+        assert_eq!(of(OnLostSubscription::FromStart), Some(Begin::Start));
+    }
+}

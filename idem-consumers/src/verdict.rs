@@ -1,0 +1,188 @@
+//! What a consumer does with a message, by the result of its call.
+
+use std::fmt;
+use std::time::Duration;
+
+use idem_runtime::{Error, ErrorKind};
+
+/// What a consumer does with a message.
+///
+/// [`Verdict::of`] gives the verdict for a refusal of idem; a [`Consumer`](crate::Consumer) adds those for the handler's
+/// own results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// The message is done, now or before: acknowledge it.
+    Acknowledge,
+    /// Give the message back: the broker delivers it again, after this time if it can delay.
+    Retry(Option<Duration>),
+    /// Move the message to the dead-letter queue: no redelivery would change the result.
+    DeadLetter(DeadLetterReason),
+    /// Give the message back and stop consuming: no message is at fault, and every other one would fare the same. The
+    /// service or its store is to be mended first.
+    Stop,
+}
+
+/// Why a message became a dead letter.
+///
+/// The text of it ([`as_str`](Self::as_str)) is stable, and is written to the dead letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DeadLetterReason {
+    /// The handler returned a business error, which is stored as the answer.
+    Business,
+    /// Whether the effect happened is unknown. An operator resolves or resets the record, and sends the message again.
+    Unknown,
+    /// Every allowed attempt failed or was abandoned.
+    Exhausted,
+    /// Another message with other content has this id.
+    Mismatch,
+    /// The stored record cannot be read by this version. The body was not run.
+    Unreadable,
+    /// The payload cannot be decoded as the handler's message. The handler was not run.
+    InvalidPayload,
+    /// The message has no id, or one that is too long.
+    InvalidId,
+    /// The call is refused whenever it is made: it calls itself, or its one-time token is invalid.
+    Refused,
+}
+
+impl DeadLetterReason {
+    /// One word, such as `exhausted`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Business => "business",
+            Self::Unknown => "unknown",
+            Self::Exhausted => "exhausted",
+            Self::Mismatch => "mismatch",
+            Self::Unreadable => "unreadable",
+            Self::InvalidPayload => "invalid-payload",
+            Self::InvalidId => "invalid-id",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+impl fmt::Display for DeadLetterReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Verdict {
+    /// What the consumer of a message does about a refusal of its call.
+    ///
+    /// | kind | verdict |
+    /// | --- | --- |
+    /// | `Duplicate`, `NotStored` | [`Acknowledge`](Self::Acknowledge): done before |
+    /// | `Running`, `TooManyRunning`, `QuotaExceeded`, `ShuttingDown`, `TransactionAborted`, `CommitUnknown`, `Unconfirmed`, `Changed`, a store that cannot be reached | [`Retry`](Self::Retry), after [`Error::retry_after`] |
+    /// | `Unknown`, `Exhausted`, `Mismatch` | [`DeadLetter`](Self::DeadLetter): an operator settles it |
+    /// | `Undecodable`, `WrongType`, `UnknownRecord`, `TooLarge` | [`DeadLetter`](Self::DeadLetter): another version reads it |
+    /// | `InvalidKey`, `TokenInvalid`, `TokenExpired`, `Reentered` | [`DeadLetter`](Self::DeadLetter): refused again whenever it is repeated |
+    /// | `NoEngine`, `InvalidPolicy`, `InvalidStep`, `Unsupported`, `InvalidCursor`, a store that refuses | [`Stop`](Self::Stop) |
+    /// | a kind of a newer version | [`Retry`](Self::Retry) if the error [is retryable](Error::is_retryable), else [`Stop`](Self::Stop) |
+    ///
+    /// ```
+    /// use idem_consumers::{DeadLetterReason, Verdict};
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use idem_runtime::{Engine, Error, store::memory::MemoryStore};
+    ///
+    /// let engine = Engine::new(MemoryStore::new());
+    /// let bill = |cents: u64| engine.operation("bills.collect").key("m-1").fingerprint(&cents);
+    /// bill(1_250).run(|_| async { Ok::<_, Error>(()) }).await.unwrap();
+    /// let other = bill(9_999).run(|_| async { Ok::<_, Error>(()) }).await.unwrap_err();
+    /// assert_eq!(Verdict::of(&other), Verdict::DeadLetter(DeadLetterReason::Mismatch));
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn of(refusal: &Error) -> Self {
+        use DeadLetterReason as Reason;
+        match refusal.kind() {
+            ErrorKind::Duplicate { .. } | ErrorKind::NotStored => Self::Acknowledge,
+            ErrorKind::Unknown { .. } => Self::DeadLetter(Reason::Unknown),
+            ErrorKind::Exhausted { .. } => Self::DeadLetter(Reason::Exhausted),
+            ErrorKind::Mismatch => Self::DeadLetter(Reason::Mismatch),
+            ErrorKind::Undecodable
+            | ErrorKind::WrongType
+            | ErrorKind::UnknownRecord
+            | ErrorKind::TooLarge => Self::DeadLetter(Reason::Unreadable),
+            ErrorKind::InvalidKey => Self::DeadLetter(Reason::InvalidId),
+            ErrorKind::TokenInvalid | ErrorKind::TokenExpired | ErrorKind::Reentered => {
+                Self::DeadLetter(Reason::Refused)
+            }
+            ErrorKind::NoEngine
+            | ErrorKind::InvalidPolicy
+            | ErrorKind::InvalidStep
+            | ErrorKind::Unsupported
+            | ErrorKind::InvalidCursor => Self::Stop,
+            ErrorKind::Changed => Self::Retry(None),
+            // `Running`, `StoreUnavailable` and others, which the error itself knows to pass or not.
+            _ if refusal.is_retryable() => Self::Retry(refusal.retry_after()),
+            _ => Self::Stop,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The verdict on an error of this kind. `permanent`: it fails again until its cause is mended.
+    fn verdict(kind: &ErrorKind, permanent: bool) -> Verdict {
+        let error = json!({ "kind": kind, "operation": "bills.collect", "permanent": permanent });
+        Verdict::of(&serde_json::from_value(error).expect("an error is read from its own form"))
+    }
+
+    /// Finds a kind with another verdict: a lost message, or one that is retried for ever.
+    #[test]
+    fn a_refusal_has_the_verdict_of_its_kind() {
+        use DeadLetterReason as Reason;
+        let since = std::time::SystemTime::UNIX_EPOCH;
+        let retry_after = Duration::from_secs(7);
+        for (kind, expected) in [
+            (ErrorKind::Duplicate { retry_after }, Verdict::Acknowledge),
+            (ErrorKind::NotStored, Verdict::Acknowledge),
+            (
+                ErrorKind::Running { retry_after },
+                Verdict::Retry(Some(retry_after)),
+            ),
+            (ErrorKind::StoreUnavailable, Verdict::Retry(None)),
+            (ErrorKind::TransactionAborted, Verdict::Retry(None)),
+            (ErrorKind::CommitUnknown, Verdict::Retry(None)),
+            (ErrorKind::Unconfirmed, Verdict::Retry(None)),
+            (ErrorKind::ShuttingDown, Verdict::Retry(None)),
+            (ErrorKind::Changed, Verdict::Retry(None)),
+            (
+                ErrorKind::Unknown { since },
+                Verdict::DeadLetter(Reason::Unknown),
+            ),
+            (
+                ErrorKind::Exhausted { attempts: 5 },
+                Verdict::DeadLetter(Reason::Exhausted),
+            ),
+            (ErrorKind::Mismatch, Verdict::DeadLetter(Reason::Mismatch)),
+            (
+                ErrorKind::Undecodable,
+                Verdict::DeadLetter(Reason::Unreadable),
+            ),
+            (
+                ErrorKind::InvalidKey,
+                Verdict::DeadLetter(Reason::InvalidId),
+            ),
+            (
+                ErrorKind::TokenExpired,
+                Verdict::DeadLetter(Reason::Refused),
+            ),
+            (ErrorKind::Reentered, Verdict::DeadLetter(Reason::Refused)),
+            (ErrorKind::NoEngine, Verdict::Stop),
+            (ErrorKind::InvalidPolicy, Verdict::Stop),
+        ] {
+            assert_eq!(verdict(&kind, false), expected, "{kind:?}");
+        }
+        // A store that refuses, and not one that is down.
+        assert_eq!(verdict(&ErrorKind::StoreUnavailable, true), Verdict::Stop);
+    }
+}
