@@ -209,7 +209,7 @@ impl<I> Consumer<I> {
 
     /// A text by which an operator recognizes the record of a message, made of its id; default none.
     ///
-    /// As the attribute's [`label`](macro@idem_runtime::idempotent#label): at most 64 bytes, stored **in plain text** with the
+    /// As the attribute's [`label`](https://docs.rs/idem-runtime/latest/idem_runtime/attr.idempotent.html#label): at most 64 bytes, stored **in plain text** with the
     /// attempts of a message whose first one does not succeed. If `label` panics, there is none.
     ///
     /// ```

@@ -121,7 +121,7 @@ impl RabbitQueueBuilder {
         if uri.scheme == lapin::uri::AMQPScheme::AMQPS {
             // Without a TLS feature of its own, lapin would send the password in the clear.
             return Err(BrokerError::new(
-                "the RabbitMQ URL begins with `amqps://`, which needs the feature `rabbitmq-tls` of `idem-runtime`",
+                "the RabbitMQ URL begins with `amqps://`, which needs the feature `rabbitmq-tls` of `idem-consumers`",
             ));
         }
         let dead_routing_key = ShortString::try_new(format!("{}.dead", self.queue));
