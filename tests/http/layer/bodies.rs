@@ -7,38 +7,30 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use axum::routing::post;
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method};
 use http_body::{Body as _, Frame};
 use idem_harness::{MariaDbServer, PostgresServer, RedisServer, TestDir};
 use idem_runtime::http::{Buffered, IdempotencyLayer, KeyVerdict, StatusPolicy};
 use idem_runtime::store::Store;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqliteStore};
-use idem_runtime::{Engine, codec::EncryptionKeys};
-
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use idem_runtime::{Engine, EngineBuilder, codec::EncryptionKeys};
 use tower::{Layer as _, ServiceExt as _};
 
 use crate::client::{
-    Fixture, KEY, Source, call, data, frames, keyed, order, patiently, routed, send, with_key,
+    Fixture, KEY, LOST, call, data, frames, keyed, order, patiently, routed, send, with_key,
 };
+use crate::server::Server;
 
-/// A router that answers with this once, and fails the test at a second call.
-fn once(fixture: &Fixture, policy: StatusPolicy, response: Response) -> Router {
-    behind(fixture.layer().status_policy(policy), fixture, response)
-}
-
-/// The same behind this layer.
+/// A router behind this layer that answers with this once, and fails the test at a second call.
 fn behind(layer: IdempotencyLayer, fixture: &Fixture, response: Response) -> Router {
-    let desk_of_handler = fixture.clone();
+    let counter = fixture.clone();
     let response = Arc::new(Mutex::new(Some(response)));
-    let handler = move || async move {
-        desk_of_handler.run();
+    let handler = post(move || async move {
+        counter.run();
         response.lock().unwrap().take().expect("it is asked once")
-    };
-    Router::new().route("/orders", post(handler)).layer(layer)
+    });
+    routed(handler, layer)
 }
 
 /// The next data of a response.
@@ -51,9 +43,8 @@ async fn next(response: &mut Response) -> Option<Result<Vec<u8>, axum::Error>> {
 }
 
 async fn is_lost(fixture: &Fixture, shop: &Router) {
-    for _ in 0..2 {
-        let again = send(shop, order("")).await;
-        assert_eq!(again.problem(), (500, "answer-lost"));
+    for row in ["again", "once more"] {
+        fixture.walk(shop, [(row, order(""), LOST)]).await;
     }
     assert_eq!(fixture.runs(), 1);
 }
@@ -96,48 +87,37 @@ async fn a_response_without_a_known_length_is_read_up_to_the_limit_only() {
     assert_eq!(told, [&[7; 1_100][..], b"the end"].concat());
 }
 
+/// All stored bytes count, status and headers too. A page of the web is a few hundred KiB, and a list that an API
+/// answers some MiB. The limit of an engine's values is another one.
 #[tokio::test]
-async fn the_limit_counts_all_stored_bytes() {
-    for (length, is_stored) in [(40, true), (99, false)] {
-        let fixture = Fixture::new();
-        let response = Response::new(Body::from(vec![7; length]));
-        let shop = behind(fixture.layer().max_response_bytes(100), &fixture, response);
-        assert_eq!(send(&shop, order("")).await.body.len(), length);
-        if is_stored {
-            assert!(send(&shop, order("")).await.is_replayed());
-        } else {
-            is_lost(&fixture, &shop).await;
-        }
-    }
-}
-
-/// A page of the web is a few hundred KiB, and a list that an API answers some MiB.
-#[tokio::test]
-async fn a_response_of_some_mib_is_stored() {
-    for (bytes, is_stored) in [(300 << 10, true), (4_000_000, true), (4 << 20, false)] {
-        let fixture = Fixture::new();
+async fn a_response_up_to_the_limit_is_stored() {
+    for (limit, of_values, bytes, is_stored) in [
+        (Some(100), None, 40, true),
+        (Some(100), None, 99, false),
+        (None, None, 300 << 10, true),
+        (None, None, 4_000_000, true),
+        (None, None, 4 << 20, false),
+        (None, Some(5 << 20), (5 << 20) - 100, true),
+        (None, Some(10), 1_000, true),
+    ] {
+        let fixture = Fixture::with(|engine| {
+            let of_values = of_values.into_iter();
+            of_values.fold(engine, EngineBuilder::max_value_bytes)
+        });
+        let layer = fixture.layer();
+        let layer = limit
+            .into_iter()
+            .fold(layer, IdempotencyLayer::max_response_bytes);
         let response = Response::new(Body::from(vec![7; bytes]));
-        let shop = behind(fixture.layer(), &fixture, response);
+        let shop = behind(layer, &fixture, response);
         assert_eq!(send(&shop, order("")).await.body.len(), bytes);
         if is_stored {
             let again = send(&shop, order("")).await;
             assert!(again.is_replayed(), "{bytes}: {:?}", again.headers);
-            assert_eq!(again.body, vec![7; bytes]);
+            assert!(again.body == vec![7; bytes]);
         } else {
             is_lost(&fixture, &shop).await;
         }
-    }
-}
-
-/// What an engine keeps of a value is kept of a response as well, and what it does not is no limit of responses.
-#[tokio::test]
-async fn the_limit_of_values_is_another_one() {
-    for (max_value_bytes, bytes) in [(5 << 20, (5 << 20) - 100), (10, 1_000)] {
-        let fixture = Fixture::with(|engine| engine.max_value_bytes(max_value_bytes));
-        let response = Response::new(Body::from(vec![7; bytes]));
-        let shop = behind(fixture.layer(), &fixture, response);
-        send(&shop, order("")).await;
-        assert!(send(&shop, order("")).await.is_replayed(), "{bytes}");
     }
 }
 
@@ -180,24 +160,16 @@ async fn fits<S: Store>(store: S) {
 }
 
 #[tokio::test]
-async fn sqlite_takes_a_response_of_some_mib() {
+async fn each_database_takes_a_response_of_some_mib() {
     let dir = TestDir::new("large").unwrap();
     let url = format!("sqlite:{}", dir.path().join("shop.db").display());
     let store = SqliteStore::connect(&url).await.unwrap();
     store.migrate().await.unwrap();
     fits(store).await;
-}
-
-#[tokio::test]
-async fn postgres_takes_a_response_of_some_mib() {
     let server = PostgresServer::start();
     let store = PostgresStore::connect(&server.url()).await.unwrap();
     store.migrate().await.unwrap();
     fits(store).await;
-}
-
-#[tokio::test]
-async fn mariadb_takes_a_response_of_some_mib() {
     let server = MariaDbServer::start();
     let store = MySqlStore::connect(&server.url()).await.unwrap();
     store.migrate().await.unwrap();
@@ -212,8 +184,7 @@ async fn redis_may_take_less() {
     takes_less(store, 8_000_000, 8 << 20).await;
 }
 
-/// The server refuses an answer longer than its packets, at each attempt: the body would run again after the
-/// lease.
+/// The server refuses an answer longer than its packets, at each attempt: the body would run again after the lease.
 #[tokio::test]
 async fn mariadb_may_take_less() {
     let server = MariaDbServer::start();
@@ -225,12 +196,12 @@ async fn mariadb_may_take_less() {
 
 async fn takes_less(store: impl Store, most: usize, more: usize) {
     let engine = Engine::new(store);
-    let fixture = Fixture::new();
-    for (key, bytes, is_stored) in [("a", most, true), ("b", more, false)] {
-        let layer = IdempotencyLayer::public(&engine, "shop.api").max_response_bytes(60 << 20);
+    for (bytes, is_stored) in [(most, true), (more, false)] {
+        let fixture = Fixture::new();
+        let layer = IdempotencyLayer::public(&engine, "shop.api");
         let response = Response::new(Body::from(vec![7; bytes]));
-        let shop = behind(layer, &fixture, response);
-        let ask = || with_key(format!("\"{key}\""), "");
+        let shop = behind(layer.max_response_bytes(60 << 20), &fixture, response);
+        let ask = || with_key(format!("\"{bytes}\""), "");
         assert_eq!(send(&shop, ask()).await.body.len(), bytes);
         let again = send(&shop, ask()).await;
         if is_stored {
@@ -241,37 +212,34 @@ async fn takes_less(store: impl Store, most: usize, more: usize) {
     }
 }
 
-async fn passes_at_once(of_type: &'static str) {
-    let fixture = Fixture::new();
-    let (source, body): (Source, Body) = frames();
-    let mut stream = Response::new(body);
-    let of_type = HeaderValue::from_static(of_type);
-    stream.headers_mut().insert("content-type", of_type);
-    let shop = once(&fixture, StatusPolicy::default(), stream);
-    source.send(data("event 1")).unwrap();
-    let mut response = call(&shop, order("")).await;
-    assert_eq!(next(&mut response).await.unwrap().unwrap(), b"event 1");
-    is_lost(&fixture, &shop).await;
-    assert_eq!(fixture.events.count("unsaved: it is a stream"), 1);
-    source.send(data("event 2")).unwrap();
-    assert_eq!(next(&mut response).await.unwrap().unwrap(), b"event 2");
-    drop(source);
-    assert!(next(&mut response).await.is_none());
-}
-
 #[tokio::test]
 async fn a_stream_reaches_its_client_bit_by_bit() {
-    passes_at_once("text/event-stream").await;
-    passes_at_once("Text/Event-Stream; charset=utf-8").await;
-    passes_at_once("multipart/x-mixed-replace; boundary=b").await;
+    for of_type in [
+        "text/event-stream",
+        "Text/Event-Stream; charset=utf-8",
+        "multipart/x-mixed-replace; boundary=b",
+    ] {
+        let fixture = Fixture::new();
+        let (source, body) = frames();
+        let stream = Response::builder().header("content-type", of_type);
+        let shop = behind(fixture.layer(), &fixture, stream.body(body).unwrap());
+        source.send(data("event 1")).unwrap();
+        let mut response = call(&shop, order("")).await;
+        assert_eq!(next(&mut response).await.unwrap().unwrap(), b"event 1");
+        is_lost(&fixture, &shop).await;
+        assert_eq!(fixture.events.count("unsaved: it is a stream"), 1);
+        source.send(data("event 2")).unwrap();
+        assert_eq!(next(&mut response).await.unwrap().unwrap(), b"event 2");
+        drop(source);
+        assert!(next(&mut response).await.is_none());
+    }
 }
 
 #[tokio::test]
 async fn an_upgrade_is_not_repeated() {
     let fixture = Fixture::new();
-    let mut upgrade = Response::new(Body::empty());
-    *upgrade.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    let shop = once(&fixture, StatusPolicy::default(), upgrade);
+    let upgrade = Response::builder().status(101).body(Body::empty());
+    let shop = behind(fixture.layer(), &fixture, upgrade.unwrap());
     assert_eq!(send(&shop, order("")).await.status, 101);
     is_lost(&fixture, &shop).await;
 }
@@ -280,9 +248,8 @@ async fn an_upgrade_is_not_repeated() {
 async fn a_response_that_is_not_stored_is_not_read() {
     let fixture = Fixture::new();
     let (source, body) = frames();
-    let mut refused = Response::new(body);
-    *refused.status_mut() = StatusCode::BAD_REQUEST;
-    let shop = once(&fixture, StatusPolicy::default(), refused);
+    let refused = Response::builder().status(400).body(body).unwrap();
+    let shop = behind(fixture.layer(), &fixture, refused);
     let mut response = call(&shop, order("")).await;
     assert_eq!(fixture.events.count("released"), 1);
     source.send(data("mend it")).unwrap();
@@ -292,7 +259,8 @@ async fn a_response_that_is_not_stored_is_not_read() {
 async fn breaks_off(policy: StatusPolicy) -> (Fixture, Router) {
     let fixture = Fixture::new();
     let (source, body) = frames();
-    let shop = once(&fixture, policy, Response::new(body));
+    let layer = fixture.layer().status_policy(policy);
+    let shop = behind(layer, &fixture, Response::new(body));
     source.send(data("half of ")).unwrap();
     let broken = io::Error::from(io::ErrorKind::BrokenPipe);
     source.send(Err(broken)).unwrap();
@@ -314,33 +282,6 @@ async fn a_response_that_breaks_off_is_unknown() {
     let bold = StatusPolicy::careful().ambiguous(KeyVerdict::Release);
     let (fixture, _) = breaks_off(bold).await;
     assert_eq!(fixture.events.count("released"), 1);
-}
-
-#[tokio::test]
-async fn trailers_are_repeated() {
-    let fixture = Fixture::new();
-    let (source, body) = frames();
-    let shop = once(&fixture, StatusPolicy::default(), Response::new(body));
-    let mut trailers = HeaderMap::new();
-    trailers.insert("repr-digest", HeaderValue::from_static("7"));
-    trailers.insert("server-timing", HeaderValue::from_static("db"));
-    source.send(data("tea")).unwrap();
-    source.send(Ok(Frame::trailers(trailers.clone()))).unwrap();
-    drop(source);
-    for expected in [
-        trailers.clone(),
-        HeaderMap::from_iter([(
-            "repr-digest".parse().unwrap(),
-            HeaderValue::from_static("7"),
-        )]),
-    ] {
-        let mut response = call(&shop, order("")).await;
-        assert_eq!(next(&mut response).await.unwrap().unwrap(), b"tea");
-        let mut body = std::pin::pin!(response.body_mut());
-        let frame = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx));
-        let frame = patiently("the trailers", frame).await.unwrap().unwrap();
-        assert_eq!(frame.into_trailers().unwrap(), expected);
-    }
 }
 
 /// `HEAD`, of a service that is not axum's: its response has a length and no body.
@@ -380,58 +321,20 @@ async fn trailers_reach_the_client_the_first_time_and_again() {
         source.send(Ok(Frame::trailers(trailers))).unwrap();
         ([("trailer", "repr-digest, server-timing")], body)
     });
-    let shop = routed(handler, fixture.layer());
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let server = tokio::spawn(axum::serve(listener, shop).into_future());
+    let server = Server::start(routed(handler, fixture.layer())).await;
     for timings in [1, 0] {
-        let mut connection = TcpStream::connect(address).await.unwrap();
+        let mut client = server.connect().await;
         let request = format!(
             "POST /orders HTTP/1.1\r\nHost: shop\r\nTE: trailers\r\nConnection: close, TE\r\n\
              Idempotency-Key: {KEY}\r\nContent-Length: 0\r\n\r\n"
         );
-        connection.write_all(request.as_bytes()).await.unwrap();
-        let mut response = String::new();
-        let read = connection.read_to_string(&mut response);
-        patiently("the end of a response", read).await.unwrap();
-        assert!(
-            response.contains("\r\n3\r\ntea\r\n0\r\nrepr-digest: 7\r\n"),
-            "{response}"
-        );
-        assert_eq!(
-            response.matches("server-timing: db").count(),
-            timings,
-            "{response}"
-        );
+        client.write(request.as_bytes()).await;
+        let response = String::from_utf8(client.rest().await).unwrap();
+        let end = "\r\n3\r\ntea\r\n0\r\nrepr-digest: 7\r\n";
+        assert!(response.contains(end), "{response}");
+        let timed = response.matches("server-timing: db").count();
+        assert_eq!(timed, timings, "{response}");
     }
-    server.abort();
-    assert_eq!(
-        fixture.events.count("replayed"),
-        1,
-        "{:?}",
-        fixture.events.all()
-    );
-}
-
-/// A body of a byte here and a byte there, and of frames without any.
-#[tokio::test]
-async fn a_body_in_small_frames_is_stored_whole() {
-    let fixture = Fixture::new();
-    let handler = post(|body: Bytes| async move { body });
-    let shop = routed(handler, fixture.layer());
-    let (source, body) = frames();
-    let mut whole = Vec::new();
-    for length in (0..3)
-        .cycle()
-        .take(4_000)
-        .chain([1_024, 1, 1_023, 0, 5_000])
-    {
-        let frame = vec![u8::try_from(whole.len() % 251).unwrap(); length];
-        whole.extend(&frame);
-        source.send(data(frame)).unwrap();
-    }
-    drop(source);
-    assert_eq!(send(&shop, order(body)).await.body, whole);
-    let again = send(&shop, order(whole.clone())).await;
-    assert_eq!((again.is_replayed(), &again.body[..]), (true, &whole[..]));
+    let events = &fixture.events;
+    assert_eq!(events.count("replayed"), 1, "{:?}", events.all());
 }

@@ -7,7 +7,7 @@ use axum::routing::post;
 use http::{HeaderMap, HeaderName, Request, StatusCode};
 use idem_runtime::http::{Fingerprinter, IdempotencyLayer, KeyVerdict, StatusPolicy};
 
-use crate::client::{Answer, Fixture, keyed, routed, send};
+use crate::client::{Fixture, REUSED, Ran, Replayed, Seen, keyed, ran, replayed, routed};
 
 /// A challenge: its status, its headers, its body, and the header that the repeat adds.
 type Challenge = (
@@ -89,64 +89,67 @@ fn policies() -> [StatusPolicy; 3] {
     ]
 }
 
-async fn of(service: &Router, header: Option<(&str, &str)>) -> Answer {
-    send(service, asked(header)).await
+/// What a client sees of the challenge itself.
+fn challenged((status, _, body, _): Challenge) -> Seen {
+    Ran(status, body)
+}
+
+/// The challenges that ask for a payment.
+fn payments() -> impl Iterator<Item = &'static Challenge> {
+    let is_payment = |name: &str| ["payment-signature", "x-payment"].contains(&name);
+    let all = CHALLENGES.iter();
+    all.filter(move |challenge| is_payment(challenge.3))
 }
 
 #[tokio::test]
 async fn the_request_that_meets_a_challenge_runs_and_is_the_one_that_is_replayed() {
     for challenge in CHALLENGES {
-        let (status, _, body, wanted) = *challenge;
         for policy in policies() {
+            let row = format!("{challenge:?} {policy:?}");
             let fixture = Fixture::new();
-            let layer = fixture.layer().status_policy(policy.clone());
+            let layer = fixture.layer().status_policy(policy);
             let service = service(&fixture, layer, challenge);
-            for _ in 0..2 {
-                let first = of(&service, None).await;
-                assert_eq!((first.said(), first.is_replayed()), ((status, body), false));
-            }
-            let added = Some((wanted, "1"));
-            let met = of(&service, added).await;
-            assert_eq!(met.replay(), (false, "run 3"), "{status} {policy:?}");
-            let again = of(&service, added).await;
-            assert_eq!(again.replay(), (true, "run 3"), "{status} {policy:?}");
+            let met = Some((challenge.3, "1"));
+            let rows = [
+                (&row, asked(None), challenged(*challenge)),
+                (&row, asked(None), challenged(*challenge)),
+                (&row, asked(met), ran("run 3")),
+                (&row, asked(met), replayed("run 3")),
+            ];
+            fixture.walk(&service, rows).await;
         }
     }
 }
 
 #[tokio::test]
 async fn a_paid_response_is_for_its_payment_alone() {
-    for challenge in CHALLENGES {
-        let (_, _, _, wanted) = *challenge;
-        if !["payment-signature", "x-payment"].contains(&wanted) {
-            continue;
-        }
+    for challenge in payments() {
         let fixture = Fixture::new();
         let service = service(&fixture, fixture.layer(), challenge);
-        of(&service, None).await;
-        assert_eq!(
-            of(&service, Some((wanted, "paid"))).await.replay(),
-            (false, "run 2")
-        );
-        for other in [None, Some((wanted, "other"))] {
-            assert_eq!(of(&service, other).await.problem(), (422, "key-reused"));
-        }
-        assert_eq!(fixture.runs(), 2);
+        let with = |sum| asked(Some((challenge.3, sum)));
+        let rows = [
+            ("no payment", asked(None), challenged(*challenge)),
+            ("paid", with("paid"), ran("run 2")),
+            ("no payment again", asked(None), REUSED),
+            ("another payment", with("other"), REUSED),
+        ];
+        fixture.walk(&service, rows).await;
     }
 }
 
 #[tokio::test]
 async fn a_service_may_ignore_the_payment() {
     let fixture = Fixture::new();
-    let layer = fixture
-        .layer()
-        .fingerprint(Fingerprinter::new().ignore_payment());
+    let rules = Fingerprinter::new().ignore_payment();
     let challenge = &CHALLENGES[9];
-    let service = service(&fixture, layer, challenge);
-    of(&service, None).await;
-    let paid = Some(("payment-signature", "paid"));
-    assert_eq!(of(&service, paid).await.replay(), (false, "run 2"));
-    assert_eq!(of(&service, None).await.replay(), (true, "run 2"));
+    let service = service(&fixture, fixture.layer().fingerprint(rules), challenge);
+    let paid = asked(Some(("payment-signature", "paid")));
+    let rows = [
+        ("no payment", asked(None), challenged(*challenge)),
+        ("paid", paid, ran("run 2")),
+        ("no payment again", asked(None), replayed("run 2")),
+    ];
+    fixture.walk(&service, rows).await;
 }
 
 #[tokio::test]
@@ -158,13 +161,15 @@ async fn a_402_without_a_challenge_is_an_answer() {
     ];
     for declined in DECLINED {
         for policy in policies() {
+            let row = format!("{declined:?} {policy:?}");
             let fixture = Fixture::new();
             let layer = fixture.layer().status_policy(policy);
             let service = service(&fixture, layer, declined);
-            let first = of(&service, None).await;
-            let again = of(&service, None).await;
-            assert_eq!((first.is_replayed(), again.is_replayed()), (false, true));
-            assert_eq!((again.said(), fixture.runs()), ((402, declined.2), 1));
+            let rows = [
+                (&row, asked(None), challenged(*declined)),
+                (&row, asked(None), Replayed(402, declined.2)),
+            ];
+            fixture.walk(&service, rows).await;
         }
     }
 }
@@ -172,24 +177,22 @@ async fn a_402_without_a_challenge_is_an_answer() {
 /// Finds a second run of a handler whose payment was settled after it, and failed: the response asks for another one.
 #[tokio::test]
 async fn a_402_for_a_request_with_a_payment_is_an_answer() {
-    for challenge in CHALLENGES.iter().filter(|(status, ..)| *status == 402) {
-        // With the other header than the one that the service accepts.
-        let others = |payment: &&str| *payment != challenge.3;
-        for payment in ["payment-signature", "x-payment"]
-            .into_iter()
-            .filter(others)
-        {
+    let asks_payment = CHALLENGES.iter().filter(|(status, ..)| *status == 402);
+    for challenge in asks_payment {
+        for payment in ["payment-signature", "x-payment"] {
+            // With the other header than the one that the service accepts.
+            if payment == challenge.3 {
+                continue;
+            }
             let fixture = Fixture::new();
             let service = service(&fixture, fixture.layer(), challenge);
-            let paid = |sum| Some((payment, sum));
-            assert!(!of(&service, paid("1")).await.is_replayed());
-            let again = of(&service, paid("1")).await;
-            assert_eq!(
-                (again.said(), again.is_replayed()),
-                ((402, challenge.2), true)
-            );
-            assert_eq!(of(&service, paid("2")).await.problem(), (422, "key-reused"));
-            assert_eq!(fixture.runs(), 1);
+            let paid = |sum| asked(Some((payment, sum)));
+            let rows = [
+                (payment, paid("1"), challenged(*challenge)),
+                (payment, paid("1"), Replayed(402, challenge.2)),
+                (payment, paid("2"), REUSED),
+            ];
+            fixture.walk(&service, rows).await;
         }
     }
 }
@@ -200,7 +203,9 @@ async fn a_verdict_that_is_set_holds_for_a_challenge() {
     let stored = StatusPolicy::careful().on(StatusCode::PAYMENT_REQUIRED, KeyVerdict::Store);
     let layer = fixture.layer().status_policy(stored);
     let service = service(&fixture, layer, &CHALLENGES[9]);
-    of(&service, None).await;
-    assert!(of(&service, None).await.is_replayed());
-    assert_eq!(fixture.runs(), 1);
+    let rows = [
+        ("first", asked(None), Ran(402, "{}")),
+        ("again", asked(None), Replayed(402, "{}")),
+    ];
+    fixture.walk(&service, rows).await;
 }

@@ -1,6 +1,467 @@
 //! draft-ietf-httpapi-idempotency-key-header-07, section by section. The names of the tests begin with the section.
 
-mod enforcement;
-mod errors;
-mod keys;
-mod security;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::AppendHeaders;
+use axum::routing::any;
+use http::{Method, StatusCode};
+use idem_runtime::http::{IdempotencyLayer, KeyRules};
+use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::{Engine, OnRunning};
+use idem_tests::faulty::Faulty;
+
+use crate::client::{
+    Answer, Fixture, INVALID, KEY, MISSING, REUSED, Ran, Refused, bare, gated, keyed, numbered,
+    of_tenant, order, patiently, ran, replayed, send, spawn, with_key,
+};
+
+fn with(key: &str) -> Request {
+    with_key(key, "tea")
+}
+
+fn strict(layer: IdempotencyLayer) -> IdempotencyLayer {
+    layer.keys(KeyRules::default().bare(false))
+}
+
+/// "Used to make non-idempotent HTTP methods such as POST or PATCH fault-tolerant". The others are idempotent by
+/// themselves (RFC 9110, section 9.2.2).
+#[tokio::test]
+async fn section_2_post_and_patch_are_made_idempotent_and_the_rest_is_left_alone() {
+    let (fixture, shop) = numbered(|layer| layer);
+    let of = |method: Method, key: &str| {
+        let request = Request::builder().method(method).uri("/orders");
+        let request = request.header("idempotency-key", key);
+        request.body(Body::empty()).unwrap()
+    };
+    let unread = "not a key, and nobody reads it";
+    let others = [
+        ("GET", of(Method::GET, unread), ran("1")),
+        ("GET again", of(Method::GET, KEY), ran("2")),
+        ("PUT", of(Method::PUT, unread), ran("3")),
+        ("DELETE", of(Method::DELETE, unread), ran("4")),
+        ("OPTIONS", of(Method::OPTIONS, unread), ran("5")),
+    ];
+    fixture.walk(&shop, others).await;
+    assert_eq!(fixture.events.all(), [""; 0], "the store was not asked");
+    let protected = [
+        ("POST", of(Method::POST, "\"a\""), ran("6")),
+        ("POST again", of(Method::POST, "\"a\""), replayed("6")),
+        ("PATCH", of(Method::PATCH, "\"b\""), ran("7")),
+        ("PATCH again", of(Method::PATCH, "\"b\""), replayed("7")),
+    ];
+    fixture.walk(&shop, protected).await;
+}
+
+/// "Idempotency-Key is an Item Structured Header [RFC8941]. Its value MUST be a String." The default accepts a string
+/// without quotation marks as well.
+#[tokio::test]
+async fn section_2_1_the_value_is_a_string_item() {
+    let (fixture, shop) = numbered(strict);
+    // A token, numbers, bytes, a boolean, a list, an inner list, a dictionary: other items, or none.
+    for item in [
+        "a",
+        "42",
+        "4.2",
+        ":YQ==:",
+        "?1",
+        "\"a\", \"b\"",
+        "(\"a\")",
+        "a=\"b\"",
+    ] {
+        fixture.walk(&shop, [(item, with(item), INVALID)]).await;
+    }
+    let example = "\"8e03978e-40d5-43e8-bc93-6894a57f9324\"";
+    // All of `sf-string`: every printable character, two of them escaped.
+    let printable: String = (' '..='~').collect();
+    let printable = printable.replace('\\', "\\\\").replace('"', "\\\"");
+    let rows = [
+        ("the example", with(example), ran("1")),
+        ("printable", with(&format!("\"{printable}\"")), ran("2")),
+        // RFC 8941, section 3.1.2.
+        (
+            "undefined parameters are ignored",
+            with(&format!("{example};a=1;b")),
+            replayed("1"),
+        ),
+    ];
+    fixture.walk(&shop, rows).await;
+}
+
+/// "Clients MUST NOT include more than one Idempotency-Key header field in the same request."
+#[tokio::test]
+async fn section_2_1_two_header_fields_are_refused() {
+    let (fixture, shop) = numbered(|layer| layer);
+    for second in ["\"second\"", KEY] {
+        let twice = keyed("/orders").header("idempotency-key", second);
+        let twice = twice.body(Body::empty()).unwrap();
+        fixture.walk(&shop, [(second, twice, INVALID)]).await;
+    }
+}
+
+/// A key "MUST be unique and MUST NOT be reused with another request with a different request payload".
+#[tokio::test]
+async fn section_2_2_a_key_stands_for_one_request_only() {
+    let (fixture, shop) = numbered(|layer| layer);
+    let rows = [
+        ("the first request", order("tea"), ran("1")),
+        ("another payload", order("coffee"), REUSED),
+        ("the first keeps the key", order("tea"), replayed("1")),
+        ("another key", with("\"another\""), ran("2")),
+        // Compared character by character.
+        ("in capitals", with("\"Another\""), ran("3")),
+        ("with a blank", with("\"another \""), ran("4")),
+    ];
+    fixture.walk(&shop, rows).await;
+}
+
+/// "Uniqueness of the key MUST be defined by the resource owner"; "RECOMMENDED that UUID or a similar random identifier
+/// be used".
+#[tokio::test]
+async fn section_2_2_the_owner_defines_the_form_of_a_key() {
+    fn is_uuid(key: &str) -> bool {
+        let groups: Vec<_> = key.split('-').map(str::len).collect();
+        let hex = |char: char| char.is_ascii_hexdigit() || char == '-';
+        groups == [8, 4, 4, 4, 12] && key.chars().all(hex)
+    }
+    let (fixture, shop) = numbered(|layer| layer.keys(KeyRules::default().accept(is_uuid)));
+    let short = "\"8e03978e-40d5-43e8-bc93-6894a57f932\"";
+    let rows = [
+        ("a number", with("\"1\""), INVALID),
+        ("a guess", with("\"order-1\""), INVALID),
+        ("too short", with(short), INVALID),
+        ("a UUID", order("tea"), ran("1")),
+    ];
+    fixture.walk(&shop, rows).await;
+}
+
+/// "The resource MAY enforce time based idempotency keys, thus, be able to purge or delete a key upon its expiry."
+#[tokio::test]
+async fn section_2_3_a_key_expires_when_its_time_is_over() {
+    for (status, life) in [
+        (StatusCode::OK, Duration::from_hours(24)),
+        (StatusCode::CONFLICT, Duration::from_secs(10)),
+    ] {
+        let fixture = Fixture::new();
+        let layer = fixture.layer().ttl(Duration::from_hours(24));
+        let layer = layer.error_ttl(Duration::from_secs(10));
+        let shop = fixture.orders(layer, move |run| (status, run.to_string()));
+        let answer = async |what: &'static str| send(&shop, order(what)).await.body;
+        assert_eq!(answer("tea").await, "1");
+        fixture.clock.advance(life - Duration::from_millis(1));
+        assert_eq!(answer("tea").await, "1", "{status}");
+        // A replay does not prolong the life of a key.
+        fixture.clock.advance(Duration::from_millis(1));
+        assert_eq!(answer("tea").await, "2", "{status}");
+        fixture.clock.advance(life);
+        assert_eq!(answer("coffee").await, "3", "it is free for any request");
+    }
+}
+
+/// A fingerprint "MAY be used in conjunction with an idempotency key to determine the uniqueness of a request": the
+/// method, the path with its query, and the payload byte by byte.
+#[tokio::test]
+async fn section_2_4_the_fingerprint_covers_the_request_and_no_header() {
+    let fixture = Fixture::new();
+    let counter = fixture.clone();
+    let handler = any(move || async move { counter.run().to_string() });
+    let shop = Router::new()
+        .fallback_service(handler)
+        .layer(fixture.layer());
+    let of = |method: Method, uri: &str, body: &'static str| {
+        let request = keyed(uri).method(method);
+        request.body(Body::from(body)).unwrap()
+    };
+    let post = |uri: &str, body| of(Method::POST, uri, body);
+    let json = "{\"a\":1}";
+    let rows = [
+        ("the first", post("/orders?a=1", json), ran("1")),
+        ("PATCH", of(Method::PATCH, "/orders?a=1", json), REUSED),
+        ("a blank", post("/orders?a=1", "{\"a\": 1}"), REUSED),
+        ("a line feed", post("/orders?a=1", "{\"a\":1}\n"), REUSED),
+        ("no payload", post("/orders?a=1", ""), REUSED),
+        ("another query", post("/orders?a=2", json), REUSED),
+        ("no query", post("/orders", json), REUSED),
+        ("an empty query", post("/orders?", json), REUSED),
+        ("path and query", post("/order?s=a=1", json), REUSED),
+        ("query in payload", post("/orders", "?a=1{\"a\":1}"), REUSED),
+        ("payload in query", post("/orders?a=1{", "\"a\":1}"), REUSED),
+    ];
+    fixture.walk(&shop, rows).await;
+    // Headers are those of the attempt, not of the request: a client's clock, trace and agent change.
+    let again = keyed("/orders?a=1")
+        .header("content-type", "application/json")
+        .header("traceparent", "00-4bf92f3577b34da6-00f067aa0ba902b7-01")
+        .header("user-agent", "another/2.0");
+    let again = again.body(Body::from(json)).unwrap();
+    let row = ("other headers", again, replayed("1"));
+    fixture.walk(&shop, [row]).await;
+}
+
+/// The server is to "identify idempotency key from the HTTP Idempotency-Key request header field".
+#[tokio::test]
+async fn section_2_5_the_key_comes_from_the_header_and_nowhere_else() {
+    let (fixture, shop) = numbered(|layer| layer);
+    let elsewhere = Request::post("/orders?idempotency-key=a&Idempotency-Key=a")
+        .header("x-idempotency-key", "\"a\"")
+        .header("cookie", "idempotency-key=a")
+        .body(Body::from("{\"idempotency_key\":\"a\"}"))
+        .unwrap();
+    // RFC 9110, section 5.1.
+    let loud = Request::post("/orders").header("IDEMPOTENCY-KEY", KEY);
+    let rows = [
+        ("elsewhere", elsewhere, MISSING),
+        ("in capitals", loud.body(Body::empty()).unwrap(), ran("1")),
+        ("in small letters", order(""), replayed("1")),
+    ];
+    fixture.walk(&shop, rows).await;
+}
+
+/// "Server is responsible for managing the lifecycle of the idempotency key": it is claimed before the work and settled
+/// after it, and the key of a request that was not taken is free.
+#[tokio::test]
+async fn section_2_5_the_server_manages_the_life_of_a_key() {
+    let fixture = Fixture::new();
+    let layer = fixture.layer().max_body_bytes(8);
+    let shop = fixture.orders(layer, |run| match run {
+        1 => Err(StatusCode::SERVICE_UNAVAILABLE),
+        _ => Ok(run.to_string()),
+    });
+    let too_large = Refused(413, "body-too-large");
+    for (row, seen, events) in [
+        ("far too long", too_large, &[][..]),
+        ("tea", Ran(503, ""), &["claimed 1", "released"]),
+        ("tea", ran("2"), &["claimed 1", "completed value"]),
+        ("tea", replayed("2"), &["replayed value"]),
+    ] {
+        let before = fixture.events.all().len();
+        fixture.walk(&shop, [(row, order(row), seen)]).await;
+        assert_eq!(fixture.events.all()[before..], *events, "{row}");
+    }
+}
+
+/// "First time request: the resource server SHOULD process the request normally and respond with an appropriate response
+/// and status code." "Retry: the request was retried after the original request completed. The resource server SHOULD
+/// respond with the result of the previously completed operation, success or an error."
+#[tokio::test]
+async fn section_2_6_a_first_request_is_processed_normally_and_a_retry_gets_its_result() {
+    let created = |run: usize| {
+        let headers = AppendHeaders([
+            ("location", "/orders/7"),
+            ("link", "</a>; rel=next"),
+            ("link", "</b>; rel=prev"),
+            ("set-cookie", "session=s3cret"),
+            ("x-request-id", "one"),
+            ("content-type", "application/octet-stream"),
+        ]);
+        // Not text of any kind.
+        let body = vec![0, 0xff, u8::try_from(run).unwrap()];
+        (StatusCode::CREATED, headers, body)
+    };
+    let fixture = Fixture::new();
+    let unprotected = fixture.orders(fixture.layer().optional(), created);
+    let mut expected = send(&unprotected, bare("tea")).await;
+    assert_eq!(expected.headers["set-cookie"], "session=s3cret");
+    let shop = fixture.orders(fixture.layer(), created);
+    let first = send(&shop, order("tea")).await;
+    assert_eq!(first.body, [0, 0xff, 2][..]);
+    expected.body = first.body.clone();
+    // As if there were no layer: nothing says that it could have been a replay.
+    assert_eq!(first, expected);
+    for name in ["set-cookie", "x-request-id"] {
+        assert!(expected.headers.remove(name).is_some(), "{name}");
+    }
+    let replayed = "true".parse().unwrap();
+    expected.headers.insert("idempotent-replayed", replayed);
+    for _ in 0..3 {
+        assert_eq!(send(&shop, order("tea")).await, expected);
+    }
+    assert_eq!(fixture.runs(), 2);
+}
+
+/// "Concurrent Request: the request was retried before the original request completed. The resource server MUST respond
+/// with a resource conflict error": section 2.7 has it as 409. By default it waits for the first one before that.
+#[tokio::test]
+async fn section_2_6_a_concurrent_request_is_a_conflict_and_the_first_goes_on() {
+    let fixture = Fixture::with(|engine| engine.on_running(OnRunning::Reject));
+    let (gate, shop) = gated(&fixture, documented(fixture.layer()));
+    let first = spawn(&shop, order("tea"));
+    gate.runs().await;
+    for _ in 0..3 {
+        let conflict = send(&shop, order("tea")).await;
+        let title = "A request is outstanding for this Idempotency-Key";
+        assert_problem(&conflict, 409, title);
+        assert_eq!(conflict.problem(), (409, "request-running"));
+        let seconds: u64 = conflict.header("retry-after").unwrap().parse().unwrap();
+        assert!(seconds >= 1);
+    }
+    gate.go_on.notify_one();
+    let first = patiently("the first answer", first).await.unwrap();
+    assert_eq!(first.said(), (200, "1"));
+    let retry = ("a conflict leaves nothing", order("tea"), replayed("1"));
+    fixture.walk(&shop, [retry]).await;
+}
+
+const DOCS: &str = "https://developer.example.com/idempotency";
+
+fn documented(layer: IdempotencyLayer) -> IdempotencyLayer {
+    strict(layer).documented_at(DOCS)
+}
+
+/// A problem document of this status (RFC 9457, section 3.1) with a link to the documentation, in the body and as the
+/// header `Link`.
+fn assert_problem(answer: &Answer, status: u16, title: &str) {
+    assert_eq!(answer.status, status);
+    assert_eq!(answer.headers["content-type"], "application/problem+json");
+    let link = format!("<{DOCS}>; rel=\"describedby\"; type=\"text/html\"");
+    assert_eq!(answer.headers["link"], link);
+    let document = answer.json();
+    assert_eq!(document["status"], status);
+    assert_eq!(document["title"], title);
+    let of_type = document["type"].as_str().unwrap();
+    assert!(of_type.starts_with(DOCS), "{of_type}");
+    let detail = document["detail"].as_str().unwrap();
+    assert!(detail.len() > 20, "{detail}");
+    let instance = document["instance"].as_str().unwrap();
+    assert!(instance.starts_with("urn:uuid:"), "{instance}");
+    assert!(!answer.headers.contains_key("idempotent-replayed"));
+}
+
+/// "If the Idempotency-Key request header is missing for a documented idempotent operation requiring this header, the
+/// resource server SHOULD reply with an HTTP 400 status code"; "if there is an attempt to reuse an idempotency key with
+/// a different request payload, […] with an HTTP 422 status code".
+#[tokio::test]
+async fn section_2_7_errors_are_documented_and_reveal_nothing() {
+    let (fixture, shop) = numbered(documented);
+    send(&shop, order("tea")).await;
+    for (request, status, title, secret) in [
+        (bare("tea"), 400, "Idempotency-Key is missing", "tea"),
+        (
+            with("s3cret"),
+            400,
+            "Idempotency-Key is not valid",
+            "s3cret",
+        ),
+        (order("rum"), 422, "Idempotency-Key is already used", "tea"),
+    ] {
+        let answer = send(&shop, request).await;
+        assert_problem(&answer, status, title);
+        assert!(!answer.said().1.contains(secret), "{title}: {answer:?}");
+    }
+    assert_eq!(fixture.runs(), 1);
+}
+
+/// "Clients MUST correct the requests (with the exception of 409 where no correction is required) before performing a
+/// retry operation, or the resource server MUST fail the request and return one of the above errors."
+#[tokio::test]
+async fn section_2_7_an_uncorrected_request_fails_again_and_a_corrected_one_does_not() {
+    let (fixture, shop) = numbered(documented);
+    let rows = [
+        ("the first", order("tea"), ran("1")),
+        ("no string", with("bare"), INVALID),
+        ("another payload", order("coffee"), REUSED),
+        ("no string again", with("bare"), INVALID),
+        ("another payload again", order("coffee"), REUSED),
+        ("corrected", with_key("\"bare\"", "coffee"), ran("2")),
+    ];
+    fixture.walk(&shop, rows).await;
+}
+
+/// "For other 4xx/5xx errors, … the client SHOULD act appropriately by following the resource server's documentation":
+/// they pass as they are.
+#[tokio::test]
+async fn section_2_7_other_errors_are_those_of_the_service() {
+    let fixture = Fixture::new();
+    let shop = fixture.orders(documented(fixture.layer()), |_| {
+        let headers = [("retry-after", "7")];
+        (StatusCode::TOO_MANY_REQUESTS, headers, "slowly")
+    });
+    for _ in 0..2 {
+        let answer = send(&shop, order("tea")).await;
+        assert_eq!(answer.said(), (429, "slowly"));
+        assert_eq!(answer.headers["retry-after"], "7");
+        assert!(!answer.headers.contains_key("link"));
+    }
+    assert_eq!(fixture.runs(), 2);
+}
+
+/// "Always validate the key as per its published specification before processing any request."
+#[tokio::test]
+async fn section_5_a_key_is_validated_before_anything_is_asked() {
+    let (fixture, store) = (Fixture::new(), Faulty::new(MemoryStore::new()));
+    let layer = IdempotencyLayer::public(Engine::new(store.clone()), "shop.api");
+    let shop = fixture.orders(strict(layer), |run| run.to_string());
+    for key in [
+        "\"a\"; DROP TABLE idem; --",
+        "' OR 1=1",
+        "*",
+        "a\"b",
+        "\u{202e}\"a\"",
+        "{\"$gt\":\"\"}",
+    ] {
+        let refused = send(&shop, with(key)).await;
+        assert_eq!(refused.problem(), (400, "key-invalid"), "{key}");
+        let text = refused.said().1;
+        assert!(!text.contains("DROP") && !text.contains("1=1"), "{text}");
+    }
+    assert!(store.log().is_empty(), "{:?}", store.log());
+    assert_eq!(fixture.runs(), 0);
+}
+
+/// "Injection attacks": a key that is valid is data, whatever it is made of.
+#[tokio::test]
+async fn section_5_a_valid_key_is_never_more_than_data() {
+    let fixture = Fixture::new();
+    let shop = fixture.orders(fixture.scoped(), |run| run.to_string());
+    // What would be the key of another tenant, operation or record if the parts were put side by side.
+    let keys = [
+        "\"a\"",
+        "\"a:b\"",
+        "\"b:a\"",
+        "\"acme:a\"",
+        "\"acme/a\"",
+        "\"shop.api:acme:a\"",
+        "\"*\"",
+        "\"a*\"",
+        "\"{a}\"",
+        "\"'; DROP TABLE idem; --\"",
+        "\"..\"",
+        "\"%00\"",
+        "\"a%0d%0a\"",
+    ];
+    for is_replayed in [false, true] {
+        for (run, key) in (1..).zip(keys) {
+            let answer = send(&shop, of_tenant("acme", with(key))).await;
+            let run = run.to_string();
+            assert_eq!(answer.replay(), (is_replayed, &*run), "{key}");
+        }
+    }
+}
+
+/// "Data leaks", and "implement a unique composite key as the idempotent cache lookup key": neither an answer nor a sign
+/// that there is one.
+#[tokio::test]
+async fn section_5_no_client_gets_the_answer_of_another() {
+    let fixture = Fixture::new();
+    let shop = fixture.orders(fixture.scoped(), |run| format!("secret {run}"));
+    let unknown = Refused(403, "caller-unknown");
+    let of = |tenant: &str| of_tenant(tenant, order("tea"));
+    // As long as a signed token, and different only at its end.
+    let (long, longer) = ("x".repeat(2_000), format!("{}y", "x".repeat(2_000)));
+    let rows = [
+        ("acme", of("acme"), ran("secret 1")),
+        ("another tenant", of("eve"), ran("secret 2")),
+        ("no tenant", order("tea"), unknown),
+        ("a blank tenant", of(" "), unknown),
+        // Parts that are the same once they are put side by side.
+        ("acm", of_tenant("acm", with("\"ea\"")), ran("secret 3")),
+        ("acme", of_tenant("acme", with("\"a\"")), ran("secret 4")),
+        ("a token", of(&long), ran("secret 5")),
+        ("a longer token", of(&longer), ran("secret 6")),
+        ("the token again", of(&long), replayed("secret 5")),
+        ("acme again", of("acme"), replayed("secret 1")),
+    ];
+    fixture.walk(&shop, rows).await;
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::post;
 use http::{HeaderMap, StatusCode};
-use idem_harness::{PostgresServer, TestDir};
+use idem_harness::{HANG_LIMIT, PostgresServer, TestDir};
 use idem_runtime::http::IdempotencyLayer;
 use idem_runtime::store::Store;
 use idem_runtime::store::memory::MemoryStore;
@@ -23,8 +23,6 @@ use crate::server::{Server, with_key};
 
 const CLIENTS: usize = 500;
 const LEASE: Duration = Duration::from_mins(1);
-/// A busy machine may keep 500 clients waiting; no test is about that.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Two servers, whose handlers wait until they may go on.
 struct Shops {
@@ -43,7 +41,7 @@ impl Shops {
         let arrivals = Arc::new(arrivals);
         let open = async |store: S| {
             let engine = Engine::builder(store).prefix(prefix).lease(LEASE);
-            let engine = engine.claim_deadline(PATIENCE).build().unwrap();
+            let engine = engine.claim_deadline(HANG_LIMIT).build().unwrap();
             let arrivals = Arc::clone(&arrivals);
             let layer = IdempotencyLayer::scoped(engine, "shop.api", move |_| {
                 arrivals.send_modify(|arrived| *arrived += 1);
@@ -118,7 +116,7 @@ fn is_the_one(answer: &Answer) -> bool {
 
 /// They wait, and all of them get the answer of the one that ran.
 async fn waits<S: Store + Clone>(stores: [S; 2], prefix: &str) {
-    let shops = Shops::open(stores, OnRunning::Wait(PATIENCE), prefix).await;
+    let shops = Shops::open(stores, OnRunning::Wait(HANG_LIMIT), prefix).await;
     let clients = shops.ask_all().await;
     // No client can have an answer before all have sent their request.
     shops.have_arrived().await;
@@ -163,80 +161,48 @@ async fn come_back<S: Store + Clone>(stores: [S; 2], prefix: &str) {
     assert_eq!(shops.runs(), 1);
 }
 
-async fn redis() -> [RedisStore; 2] {
-    let connect = async || {
-        let store = RedisStore::builder(fixture::redis().url());
-        store.response_timeout(PATIENCE).connect().await.unwrap()
-    };
-    [connect().await, connect().await]
+/// Both, each with records of its own.
+async fn wait_and_come_back<S: Store + Clone>(stores: [S; 2]) {
+    waits(stores.clone(), "waits").await;
+    come_back(stores, "comes").await;
 }
 
-async fn sqlite(dir: &TestDir) -> [SqliteStore; 2] {
+#[tokio::test]
+async fn memory_500_clients_get_one_answer() {
+    let store = MemoryStore::new();
+    wait_and_come_back([store.clone(), store]).await;
+}
+
+#[tokio::test]
+async fn redis_500_clients_get_one_answer() {
+    let connect = async || {
+        let store = RedisStore::builder(fixture::redis().url());
+        store.response_timeout(HANG_LIMIT).connect().await.unwrap()
+    };
+    wait_and_come_back([connect().await, connect().await]).await;
+}
+
+#[tokio::test]
+async fn sqlite_500_clients_get_one_answer() {
+    let dir = TestDir::new("crowd").unwrap();
     let url = format!("sqlite:{}", dir.path().join("shop.db").display());
     let connect = async || {
-        let store = SqliteStore::builder(&url).response_timeout(PATIENCE);
+        let store = SqliteStore::builder(&url).response_timeout(HANG_LIMIT);
         store.connect().await.unwrap()
     };
     let stores = [connect().await, connect().await];
     stores[0].migrate().await.unwrap();
-    stores
+    wait_and_come_back(stores).await;
 }
 
-async fn postgres(server: &PostgresServer) -> [PostgresStore; 2] {
+#[tokio::test]
+async fn postgres_500_clients_get_one_answer() {
+    let server = PostgresServer::start();
     let connect = async || {
         let store = PostgresStore::builder(server.url());
-        store.response_timeout(PATIENCE).connect().await.unwrap()
+        store.response_timeout(HANG_LIMIT).connect().await.unwrap()
     };
     let stores = [connect().await, connect().await];
     stores[0].migrate().await.unwrap();
-    stores
-}
-
-fn memory() -> [MemoryStore; 2] {
-    let store = MemoryStore::new();
-    [store.clone(), store]
-}
-
-#[tokio::test]
-async fn memory_500_clients_wait_for_one_answer() {
-    waits(memory(), "waits").await;
-}
-
-#[tokio::test]
-async fn memory_500_clients_come_back_for_one_answer() {
-    come_back(memory(), "comes").await;
-}
-
-#[tokio::test]
-async fn redis_500_clients_wait_for_one_answer() {
-    waits(redis().await, "waits").await;
-}
-
-#[tokio::test]
-async fn redis_500_clients_come_back_for_one_answer() {
-    come_back(redis().await, "comes").await;
-}
-
-#[tokio::test]
-async fn sqlite_500_clients_wait_for_one_answer() {
-    let dir = TestDir::new("crowd").unwrap();
-    waits(sqlite(&dir).await, "waits").await;
-}
-
-#[tokio::test]
-async fn sqlite_500_clients_come_back_for_one_answer() {
-    let dir = TestDir::new("crowd").unwrap();
-    come_back(sqlite(&dir).await, "comes").await;
-}
-
-#[tokio::test]
-async fn postgres_500_clients_wait_for_one_answer() {
-    let server = PostgresServer::start();
-    waits(postgres(&server).await, "waits").await;
-}
-
-#[tokio::test]
-async fn postgres_500_clients_come_back_for_one_answer() {
-    let server = PostgresServer::start();
-    come_back(postgres(&server).await, "comes").await;
+    wait_and_come_back(stores).await;
 }

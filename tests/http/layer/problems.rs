@@ -1,64 +1,40 @@
 //! The contents of a problem document, and the retry hints for SDKs.
 
 use axum::body::Body;
-use axum::extract::Request;
-use axum::routing::post;
+use axum::response::IntoResponse as _;
 use http::StatusCode;
 use idem_runtime::http::{IdempotencyKey, IdempotencyLayer, KeyVerdict, StatusPolicy};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Engine, OnDuplicate};
 use idem_tests::faulty::{Fault, Faulty, StoreOperation};
-use serde_json::Value;
 
-use crate::client::{Answer, Fixture, KEY, keyed, order, routed, send, with_key};
-
-fn document(answer: &Answer) -> Value {
-    serde_json::from_slice(&answer.body).unwrap()
-}
-
-fn bare() -> Request {
-    Request::post("/orders").body(Body::empty()).unwrap()
-}
+use crate::client::{Answer, Fixture, KEY, bare, numbered, order, send, with_key};
 
 /// A problem of each kind that a client can make here, and whether it announces that a repeat may help.
-async fn problems(set: impl Fn(IdempotencyLayer) -> IdempotencyLayer) -> Vec<(Answer, bool)> {
+async fn problems(set: fn(IdempotencyLayer) -> IdempotencyLayer) -> Vec<(Answer, bool)> {
+    let (_, shop) = numbered(|layer| set(layer).max_body_bytes(5));
     let mut problems = Vec::new();
-    let fixture = Fixture::new();
-    let shop = fixture.orders(set(fixture.layer()).max_body_bytes(5), |run| {
-        run.to_string()
-    });
-    problems.push((send(&shop, bare()).await, false));
-    problems.push((send(&shop, with_key("a, b", "")).await, false));
-    problems.push((send(&shop, order("too long")).await, false));
+    for request in [bare(""), with_key("a, b", ""), order("too long")] {
+        problems.push((send(&shop, request).await, false));
+    }
     send(&shop, order("tea")).await;
     problems.push((send(&shop, order("rum")).await, false));
-
-    let fixture = Fixture::new();
-    let layer = set(fixture.layer()).on_duplicate(OnDuplicate::Reject);
-    let shop = fixture.orders(layer, |run| run.to_string());
-    send(&shop, order("")).await;
-    problems.push((send(&shop, order("")).await, false));
-
-    let fixture = Fixture::new();
-    let shop = fixture.orders(set(fixture.layer()).max_response_bytes(1), |run| {
-        run.to_string()
-    });
-    send(&shop, order("")).await;
-    problems.push((send(&shop, order("")).await, false));
-
-    let fixture = Fixture::new();
-    let shop = fixture.orders(set(fixture.layer()), |_| {
+    let unknown = Fixture::new();
+    let (_, rejecting) = numbered(|layer| set(layer).on_duplicate(OnDuplicate::Reject));
+    let (_, losing) = numbered(|layer| set(layer).max_response_bytes(1));
+    let unknown = unknown.orders(set(unknown.layer()), |_| {
         let mut response = axum::response::Response::new(Body::empty());
         response.extensions_mut().insert(KeyVerdict::Unknown);
         response
     });
-    send(&shop, order("")).await;
-    problems.push((send(&shop, order("")).await, false));
-
+    for shop in [rejecting, losing, unknown] {
+        send(&shop, order("")).await;
+        problems.push((send(&shop, order("")).await, false));
+    }
     let store = Faulty::new(MemoryStore::new());
     store.fail(StoreOperation::Claim, [Fault::Refused]);
     let layer = IdempotencyLayer::public(Engine::new(store), "shop.api");
-    let shop = fixture.orders(set(layer), |run| run.to_string());
+    let shop = Fixture::new().orders(set(layer), |run| run.to_string());
     problems.push((send(&shop, order("")).await, true));
     problems
 }
@@ -69,15 +45,12 @@ async fn a_problem_has_retryable_and_a_link_to_its_description() {
     let mut codes = Vec::new();
     for (problem, is_retryable) in problems(|layer| layer).await {
         let (_, code) = problem.problem();
-        let document = document(&problem);
+        let document = problem.json();
         assert_eq!(document["retryable"], is_retryable, "{code}");
         assert_eq!(document["type"], format!("{described}#{code}"));
         let link = format!("<{described}>; rel=\"describedby\"; type=\"text/html\"");
         assert_eq!(problem.headers["link"], link, "{code}");
-        assert!(
-            !problem.headers.contains_key("stripe-should-retry"),
-            "{code}"
-        );
+        assert_eq!(problem.header("stripe-should-retry"), None, "{code}");
         codes.push(code.to_owned());
     }
     let expected = [
@@ -95,91 +68,77 @@ async fn a_problem_has_retryable_and_a_link_to_its_description() {
 
 #[tokio::test]
 async fn under_the_policy_of_stripe_sdks_retry_as_well() {
-    let set = |layer: IdempotencyLayer| layer.status_policy(StatusPolicy::stripe());
-    for (problem, is_retryable) in problems(set).await {
-        let code = problem.code();
-        let told = &problem.headers["stripe-should-retry"];
-        assert_eq!(told, if is_retryable { "true" } else { "false" }, "{code}");
+    for (problem, is_retryable) in
+        problems(|layer| layer.status_policy(StatusPolicy::stripe())).await
+    {
+        let hint = problem.header("stripe-should-retry");
+        let expected = if is_retryable { "true" } else { "false" };
+        assert_eq!(hint, Some(expected), "{problem:?}");
     }
 }
 
-/// The retry hints in a client's first response and in its repeat, of a handler that responds so.
-async fn told(policy: StatusPolicy, status: u16, own: Option<&'static str>) -> [Option<String>; 2] {
-    let fixture = Fixture::new();
-    let counter = fixture.clone();
-    let handler = post(move || async move {
-        counter.run();
-        let mut response = axum::response::Response::new(Body::empty());
-        *response.status_mut() = StatusCode::from_u16(status).unwrap();
-        if let Some(own) = own {
-            response
-                .headers_mut()
-                .insert("stripe-should-retry", own.parse().unwrap());
-        }
-        response
-    });
-    let layer = fixture.layer().status_policy(policy);
-    let shop = routed(handler, layer);
-    let header = |answer: Answer| {
-        let told = answer.headers.get("stripe-should-retry")?;
-        Some(told.to_str().unwrap().to_owned())
-    };
-    [
-        header(send(&shop, order("")).await),
-        header(send(&shop, order("")).await),
-    ]
-}
-
+/// The hint in a client's first response and in its repeat: a retry of a final failure is useless.
 #[tokio::test]
 async fn a_final_failure_reaches_sdks_at_once_and_is_replayed() {
     let stripe = StatusPolicy::stripe;
-    let no = Some("false".to_owned());
-    assert_eq!(told(stripe(), 500, None).await, [no.clone(), no.clone()]);
-    assert_eq!(told(stripe(), 200, None).await, [None, None]);
-    assert_eq!(told(stripe(), 402, None).await, [None, None]);
-    assert_eq!(
-        told(stripe(), 429, None).await,
-        [None, None],
-        "it is worked on again"
-    );
-    assert_eq!(
-        told(stripe(), 409, None).await,
-        [None, None],
-        "it is worked on again"
-    );
-    let ambiguous = stripe().ambiguous(KeyVerdict::Unknown);
-    assert_eq!(told(ambiguous, 502, None).await, [no.clone(), no]);
-    let yes = Some("true".to_owned());
-    assert_eq!(told(stripe(), 500, Some("true")).await, [yes.clone(), yes]);
-    assert_eq!(told(StatusPolicy::draft(), 500, None).await, [None, None]);
+    for (policy, status, own, expected) in [
+        (stripe(), 500, None, Some("false")),
+        (stripe(), 200, None, None),
+        (stripe(), 402, None, None),
+        // Worked on again.
+        (stripe(), 429, None, None),
+        (stripe(), 409, None, None),
+        (
+            stripe().ambiguous(KeyVerdict::Unknown),
+            502,
+            None,
+            Some("false"),
+        ),
+        (stripe(), 500, Some("true"), Some("true")),
+        (StatusPolicy::draft(), 500, None, None),
+    ] {
+        let row = format!("{policy:?} {status} {own:?}");
+        let fixture = Fixture::new();
+        let layer = fixture.layer().status_policy(policy);
+        let shop = fixture.orders(layer, move |_| {
+            let mut response = StatusCode::from_u16(status).unwrap().into_response();
+            if let Some(own) = own {
+                let headers = response.headers_mut();
+                headers.insert("stripe-should-retry", own.parse().unwrap());
+            }
+            response
+        });
+        for _ in 0..2 {
+            let answer = send(&shop, order("")).await;
+            assert_eq!(answer.header("stripe-should-retry"), expected, "{row}");
+        }
+    }
 }
 
 #[tokio::test]
 async fn a_service_may_extend_a_problem_with_its_request() {
-    let fixture = Fixture::new();
-    let layer = fixture.layer().on_problem_with(|problem, request| {
-        let key = request.extensions.get::<IdempotencyKey>();
-        let problem = problem
-            .member("path", request.uri.path())
-            .member("code", "another")
-            .member("key", &key.map(IdempotencyKey::as_str));
-        assert!(!format!("{problem:?}").contains("8e03978e"), "{problem:?}");
-        problem.into_response()
+    let (fixture, shop) = numbered(|layer| {
+        layer.max_body_bytes(5).on_problem_with(|problem, request| {
+            let key = request.extensions.get::<IdempotencyKey>();
+            let problem = problem
+                .member("path", request.uri.path())
+                .member("code", "another")
+                .member("key", &key.map(IdempotencyKey::as_str));
+            assert!(!format!("{problem:?}").contains("8e03978e"), "{problem:?}");
+            problem.into_response()
+        })
     });
-    let shop = fixture.orders(layer.max_body_bytes(5), |run| run.to_string());
     send(&shop, order("tea")).await;
-    let name = KEY.trim_matches('"');
-    let with_cookie = keyed("/orders").body(Body::from("rum")).unwrap();
+    let key = Some(KEY.trim_matches('"'));
     for (request, code, key) in [
-        (with_cookie, "key-reused", Value::from(name)),
-        (order("too long"), "body-too-large", Value::from(name)),
-        (bare(), "key-missing", Value::Null),
+        (order("rum"), "key-reused", key),
+        (order("too long"), "body-too-large", key),
+        (bare(""), "key-missing", None),
     ] {
-        let refused = send(&shop, request).await;
-        let document = document(&refused);
+        let document = send(&shop, request).await.json();
         assert_eq!(document["code"], code);
         assert_eq!(document["path"], "/orders", "{code}");
-        assert_eq!(document["key"], key, "{code}");
+        assert_eq!(document["key"].as_str(), key, "{code}");
     }
     assert_eq!(fixture.runs(), 1);
 }

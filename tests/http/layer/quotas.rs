@@ -4,19 +4,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::Request;
-use axum::routing::post;
+use http::StatusCode;
 use http::request::Parts;
 use idem_harness::RedisServer;
 use idem_runtime::Engine;
 use idem_runtime::http::{IdempotencyKey, IdempotencyLayer};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::client::{
-    Fixture, KEY, of_tenant, order, patiently, routed, send, spawn, tenant, with_key,
+    Fixture, KEY, REUSED, Ran, Refused, Seen, gated, of_tenant, order, patiently, ran, replayed,
+    send, spawn, tenant, with_key,
 };
+
+const EXCEEDED: Seen = Refused(429, "quota-exceeded");
 
 /// The queries to a quota, and how many more records it grants.
 #[derive(Clone, Default)]
@@ -56,101 +58,68 @@ fn limited(engine: &Engine, records: &Records) -> IdempotencyLayer {
 async fn a_quota_is_asked_once_for_each_new_request_and_not_for_replays() {
     let (fixture, records) = (Fixture::new(), Records::left(2));
     let shop = fixture.orders(limited(&fixture.engine, &records), |run| run.to_string());
-    assert_eq!(send(&shop, of("acme", "a", "tea")).await.body, "1");
-    assert_eq!(send(&shop, of("acme", "b", "tea")).await.body, "2");
-    for _ in 0..3 {
-        assert!(send(&shop, of("acme", "a", "tea")).await.is_replayed());
-    }
-    let other = send(&shop, of("acme", "a", "rum")).await;
-    assert_eq!(other.problem(), (422, "key-reused"));
+    let rows = [
+        ("a", of("acme", "a", "tea"), ran("1")),
+        ("b", of("acme", "b", "tea"), ran("2")),
+        ("a again", of("acme", "a", "tea"), replayed("1")),
+        ("a once more", of("acme", "a", "tea"), replayed("1")),
+        ("a with another body", of("acme", "a", "rum"), REUSED),
+    ];
+    fixture.walk(&shop, rows).await;
     assert_eq!(records.asked(), ["acme: a", "acme: b"]);
     let refused = send(&shop, of("acme", "c", "tea")).await;
     assert_eq!(refused.problem(), (429, "quota-exceeded"));
     assert_eq!(refused.headers["retry-after"], "60");
-    assert!(send(&shop, of("acme", "a", "tea")).await.is_replayed());
+    let again = ("a at last", of("acme", "a", "tea"), replayed("1"));
+    fixture.walk(&shop, [again]).await;
     assert_eq!(records.asked().len(), 3);
-    assert_eq!(fixture.runs(), 2);
-}
-
-#[tokio::test]
-async fn a_request_over_its_quota_writes_nothing() {
-    let (fixture, records) = (Fixture::new(), Records::left(0));
-    let layer = limited(&fixture.engine, &records);
-    let shop = fixture.orders(layer.clone(), |run| run.to_string());
-    for key in ["a", "b", "a"] {
-        let refused = send(&shop, of("acme", key, "tea")).await;
-        assert_eq!(refused.problem(), (429, "quota-exceeded"));
-        assert!(layer.entry(Some("acme"), key).await.unwrap().is_none());
-    }
-    assert_eq!(fixture.events.count("claimed"), 0);
-    assert_eq!(fixture.runs(), 0);
 }
 
 /// Nothing but a read reaches a server either.
 #[tokio::test]
-async fn a_request_over_its_quota_writes_nothing_in_redis() {
+async fn a_request_over_its_quota_writes_nothing() {
     let server = RedisServer::start();
-    let engine = Engine::new(RedisStore::connect(&server.url()).await.unwrap());
-    let (fixture, records) = (Fixture::new(), Records::left(1));
-    let shop = fixture.orders(limited(&engine, &records), |run| run.to_string());
-    for key in ["a", "b", "c"] {
-        let refused = send(&shop, of("acme", key, "tea")).await;
-        let status = if key == "a" { 200 } else { 429 };
-        assert_eq!(refused.status, status);
+    let redis = RedisStore::connect(&server.url()).await.unwrap();
+    let fixture = Fixture::new();
+    for engine in [fixture.engine.clone(), Engine::new(redis)] {
+        let records = Records::left(1);
+        let layer = limited(&engine, &records);
+        let shop = fixture.orders(layer.clone(), |_| "done");
+        let first = ("a", of("acme", "a", "tea"), ran("done"));
+        fixture.walk(&shop, [first]).await;
+        for key in ["b", "c", "b"] {
+            let row = (key, of("acme", key, "tea"), EXCEEDED);
+            fixture.walk(&shop, [row]).await;
+            assert!(layer.entry(Some("acme"), key).await.unwrap().is_none());
+        }
+        let again = ("a", of("acme", "a", "tea"), replayed("done"));
+        fixture.walk(&shop, [again]).await;
+        let asked = ["acme: a", "acme: b", "acme: c", "acme: b"];
+        assert_eq!(records.asked(), asked);
     }
-    assert!(send(&shop, of("acme", "a", "tea")).await.is_replayed());
+    assert_eq!(fixture.events.count("claimed"), 1);
     assert_eq!(server.cli(&["KEYS", "*"]).lines().count(), 1);
-    assert_eq!(records.asked(), ["acme: a", "acme: b", "acme: c"]);
 }
 
+/// Nor does a request that is refused at the limit of running handlers.
 #[tokio::test]
 async fn a_request_that_waits_for_another_asks_no_quota() {
-    let (fixture, records) = (Fixture::new(), Records::left(1));
-    let (begun, go_on) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-    let (tell, through) = (Arc::clone(&begun), Arc::clone(&go_on));
-    let handler = post(move || async move {
-        tell.add_permits(1);
-        through.acquire().await.unwrap().forget();
-        "done"
-    });
-    let layer = limited(&fixture.engine, &records);
-    let shop = routed(handler, layer);
+    let (fixture, records) = (Fixture::new(), Records::left(9));
+    let layer = limited(&fixture.engine, &records).max_running(1);
+    let (gate, shop) = gated(&fixture, layer);
     let spawn = || spawn(&shop, of("acme", "a", "tea"));
     let first = spawn();
-    patiently("the handler runs", begun.acquire())
-        .await
-        .unwrap()
-        .forget();
+    gate.runs().await;
     let repeat = spawn();
     let waits = fixture.clock.sleeper_within(Duration::from_secs(5));
     patiently("the repeat waits", waits).await;
-    go_on.add_permits(1);
-    assert_eq!(patiently("the first", first).await.unwrap().body, "done");
+    let full = Refused(503, "too-many-running");
+    let row = ("at the limit", of("acme", "b", "tea"), full);
+    fixture.walk(&shop, [row]).await;
+    gate.go_on.notify_one();
+    assert_eq!(patiently("the first", first).await.unwrap().body, "1");
     assert!(patiently("its repeat", repeat).await.unwrap().is_replayed());
     assert_eq!(records.asked(), ["acme: a"]);
-}
-
-/// A request refused at the limit of running handlers uses up nothing of the quota.
-#[tokio::test]
-async fn a_request_at_the_limit_asks_no_quota() {
-    let (fixture, records) = (Fixture::new(), Records::left(9));
-    let (begun, go_on) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-    let (tell, through) = (Arc::clone(&begun), Arc::clone(&go_on));
-    let handler = post(move || async move {
-        tell.add_permits(1);
-        through.acquire().await.unwrap().forget();
-    });
-    let layer = limited(&fixture.engine, &records).max_running(1);
-    let shop = routed(handler, layer);
-    let first = spawn(&shop, of("acme", "a", "tea"));
-    patiently("the handler runs", begun.acquire())
-        .await
-        .unwrap()
-        .forget();
-    assert_eq!(send(&shop, of("acme", "b", "tea")).await.status, 503);
-    assert_eq!(records.asked(), ["acme: a"]);
-    go_on.add_permits(1);
-    assert_eq!(patiently("the first", first).await.unwrap().status, 200);
 }
 
 #[tokio::test]
@@ -169,13 +138,14 @@ async fn a_public_layer_has_one_scope_for_its_quota() {
 async fn a_released_request_asks_again() {
     let (fixture, records) = (Fixture::new(), Records::left(2));
     let shop = fixture.orders(limited(&fixture.engine, &records), |run| {
-        (http::StatusCode::UNPROCESSABLE_ENTITY, run.to_string())
+        (StatusCode::UNPROCESSABLE_ENTITY, run.to_string())
     });
-    for status in [422, 422, 429] {
-        assert_eq!(send(&shop, of("acme", "a", "tea")).await.status, status);
+    for seen in [Ran(422, "1"), Ran(422, "2"), EXCEEDED] {
+        fixture
+            .walk(&shop, [("a", of("acme", "a", "tea"), seen)])
+            .await;
     }
     assert_eq!(records.asked().len(), 3);
-    assert_eq!(fixture.runs(), 2);
 }
 
 #[tokio::test]
@@ -191,13 +161,8 @@ async fn a_panic_of_a_quota_leaves_nothing_behind() {
     let shop = fixture.orders(layer.clone(), |run| run.to_string());
     let first = spawn(&shop, order("tea"));
     assert!(patiently("a panic", first).await.unwrap_err().is_panic());
-    assert!(
-        layer
-            .entry(None, KEY.trim_matches('"'))
-            .await
-            .unwrap()
-            .is_none()
-    );
+    let entry = layer.entry(None, KEY.trim_matches('"')).await;
+    assert!(entry.unwrap().is_none());
     assert_eq!(send(&shop, order("tea")).await.body, "1");
 }
 
@@ -212,11 +177,13 @@ async fn a_quota_is_asked_once_while_a_former_digest_key_is_looked_for() {
     let shop = fixture.orders(limited(&before, &records), |run| run.to_string());
     assert_eq!(send(&shop, of("acme", "a", "tea")).await.body, "1");
     let shop = fixture.orders(limited(&fixture.engine, &records), |run| run.to_string());
-    assert!(send(&shop, of("acme", "a", "tea")).await.is_replayed());
-    assert_eq!(send(&shop, of("acme", "b", "tea")).await.body, "2");
-    assert!(send(&shop, of("acme", "b", "tea")).await.is_replayed());
+    let rows = [
+        ("a of before", of("acme", "a", "tea"), replayed("1")),
+        ("b", of("acme", "b", "tea"), ran("2")),
+        ("b again", of("acme", "b", "tea"), replayed("2")),
+    ];
+    fixture.walk(&shop, rows).await;
     assert_eq!(records.asked(), ["acme: a", "acme: b"]);
-    assert_eq!(fixture.runs(), 2);
     // Duplicates at once need one record, too.
     let mut duplicates = JoinSet::new();
     for _ in 0..50 {

@@ -1,35 +1,47 @@
 //! A request whose outcome is unknown, settled: by an operator, and by a reconcile hook.
 
+use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use axum::routing::post;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use idem_harness::RedisServer;
+use idem_runtime::admin::{Entry, EntryState};
 use idem_runtime::http::{IdempotencyKey, IdempotencyLayer, StatusPolicy};
 use idem_runtime::key::redacted;
+use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::{Engine, ErrorKind, Reconciled, admin::EntryState, context};
-use tokio::sync::Notify;
+use idem_runtime::{Engine, ErrorKind, OnRunning, Reconciled, context};
 
-use crate::client::{Fixture, leave, of_tenant, order, patiently, routed, send, spawn};
+use crate::client::{
+    Fixture, Gate, REUSED, RUNNING, Ran, Refused, Replayed, Seen, UNKNOWN, gated, leave, of_tenant,
+    order, ran, replayed, routed, send, spawn,
+};
 
 /// The text of the usual key.
 const NAME: &str = "8e03978e-40d5-43dd-bc93-6894a57f9324";
 
 /// A router whose handler acts and then answers 500, and afterwards 200.
 fn unlucky(fixture: &Fixture, layer: IdempotencyLayer) -> Router {
-    fixture.orders(layer, |run| {
-        let status = if run == 1 {
-            StatusCode::INTERNAL_SERVER_ERROR
-        } else {
-            StatusCode::OK
-        };
-        (status, run.to_string())
+    fixture.orders(layer, |run| match run {
+        1 => (StatusCode::INTERNAL_SERVER_ERROR, "1".to_owned()),
+        _ => (StatusCode::OK, run.to_string()),
     })
+}
+
+/// The first request of such a router, whose outcome is then unknown.
+async fn fails(fixture: &Fixture, shop: &Router) {
+    fixture
+        .walk(shop, [("first", order("tea"), Ran(500, "1"))])
+        .await;
+}
+
+/// The entry of the usual key.
+async fn entry_of(layer: &IdempotencyLayer) -> Entry {
+    layer.entry(None, NAME).await.unwrap().unwrap()
 }
 
 /// The response that the client has missed.
@@ -43,25 +55,25 @@ fn paid() -> Response<&'static str> {
     response.body("{\"id\":7}").unwrap()
 }
 
+/// The replay of [`paid`].
+const PAID: Seen = Replayed(201, "{\"id\":7}");
+
 #[tokio::test]
 async fn an_operator_recognizes_a_request_by_its_label() {
     let fixture = Fixture::new();
     let layer = fixture.layer().label(|request| {
         let key = request.extensions.get::<IdempotencyKey>()?;
-        Some(format!(
-            "{} {}",
-            request.uri.path(),
-            redacted(key.as_str(), 4)
-        ))
+        let key = redacted(key.as_str(), 4);
+        Some(format!("{} {key}", request.uri.path()))
     });
     let shop = unlucky(&fixture, layer.clone());
-    assert_eq!(send(&shop, order("tea")).await.status, 500);
-    let entry = layer.entry(None, NAME).await.unwrap().unwrap();
+    fails(&fixture, &shop).await;
+    let entry = entry_of(&layer).await;
     assert_eq!(entry.label().as_deref(), Some("/orders …9324"));
     // It stays with the attempts.
     entry.reset().await.unwrap();
     assert_eq!(send(&shop, order("tea")).await.status, 200);
-    let entry = layer.entry(None, NAME).await.unwrap().unwrap();
+    let entry = entry_of(&layer).await;
     assert_eq!(entry.label().as_deref(), Some("/orders …9324"));
 }
 
@@ -71,27 +83,24 @@ async fn an_operator_writes_the_response_of_a_request_that_was_done() {
     let layer = fixture.layer().store_header("x-node");
     let layer = layer.never_store(["x-node"]);
     let shop = unlucky(&fixture, layer.clone());
-    assert_eq!(send(&shop, order("tea")).await.status, 500);
-    let unknown = send(&shop, order("tea")).await;
-    assert_eq!(unknown.problem(), (500, "outcome-unknown"));
-
-    let entry = layer.entry(None, NAME).await.unwrap().unwrap();
+    fails(&fixture, &shop).await;
+    fixture
+        .walk(&shop, [("unknown", order("tea"), UNKNOWN)])
+        .await;
+    let entry = entry_of(&layer).await;
     assert_eq!(entry.state(), EntryState::Unknown);
     entry.resolve_response(paid()).await.unwrap();
-
-    for _ in 0..2 {
-        let again = send(&shop, order("tea")).await;
-        assert!(again.is_replayed());
-        assert_eq!(again.said(), (201, "{\"id\":7}"));
-        assert_eq!(again.headers["location"], "/payments/7");
-        assert_eq!(again.headers["content-length"], "8");
-        assert!(!again.headers.contains_key("set-cookie"));
-        assert!(!again.headers.contains_key("x-node"));
-    }
-    // It remembers the request.
-    let other = send(&shop, order("rum")).await;
-    assert_eq!(other.problem(), (422, "key-reused"));
-    assert_eq!(fixture.runs(), 1);
+    // The record remembers the request.
+    let rows = [
+        ("resolved", order("tea"), PAID),
+        ("another", order("rum"), REUSED),
+    ];
+    fixture.walk(&shop, rows).await;
+    let again = send(&shop, order("tea")).await;
+    assert_eq!(again.headers["location"], "/payments/7");
+    assert_eq!(again.headers["content-length"], "8");
+    assert_eq!(again.header("set-cookie"), None);
+    assert_eq!(again.header("x-node"), None);
     assert_eq!(fixture.events.count("resolved value"), 1);
 }
 
@@ -105,15 +114,12 @@ async fn a_resolution_is_replayed_by_every_server() {
     };
     let fixture = Fixture::new();
     let shop = unlucky(&fixture, layer().await);
-    assert_eq!(send(&shop, order("tea")).await.status, 500);
-    let entry = layer().await.entry(None, NAME).await.unwrap().unwrap();
+    fails(&fixture, &shop).await;
+    let entry = entry_of(&layer().await).await;
     entry.resolve_response(paid()).await.unwrap();
     for shop in [shop, unlucky(&fixture, layer().await)] {
-        let again = send(&shop, order("tea")).await;
-        assert!(again.is_replayed());
-        assert_eq!(again.said(), (201, "{\"id\":7}"));
+        fixture.walk(&shop, [("again", order("tea"), PAID)]).await;
     }
-    assert_eq!(fixture.runs(), 1);
 }
 
 #[tokio::test]
@@ -121,21 +127,20 @@ async fn a_settled_record_is_corrected_only_by_its_reader() {
     let fixture = Fixture::new();
     let layer = fixture.layer();
     let shop = unlucky(&fixture, layer.clone());
-    send(&shop, order("")).await;
-    let entry = async || layer.entry(None, NAME).await.unwrap().unwrap();
-    let (seen, too_late) = (entry().await, entry().await);
+    fails(&fixture, &shop).await;
+    let (seen, too_late) = (entry_of(&layer).await, entry_of(&layer).await);
     seen.resolve_response(paid()).await.unwrap();
     let error = too_late.resolve_response(Response::new("other")).await;
     assert_eq!(*error.unwrap_err().kind(), ErrorKind::Changed);
-    assert_eq!(send(&shop, order("")).await.status, 201);
-    let by_hand = entry().await;
+    fixture
+        .walk(&shop, [("resolved", order("tea"), PAID)])
+        .await;
+    let by_hand = entry_of(&layer).await;
     assert!(by_hand.is_by_hand());
-    by_hand
-        .resolve_response(Response::new("corrected"))
-        .await
-        .unwrap();
-    let corrected = send(&shop, order("")).await;
-    assert_eq!(corrected.said(), (200, "corrected"));
+    let corrected = by_hand.resolve_response(Response::new("corrected"));
+    corrected.await.unwrap();
+    let corrected = ("corrected", order("tea"), replayed("corrected"));
+    fixture.walk(&shop, [corrected]).await;
 }
 
 #[tokio::test]
@@ -158,28 +163,29 @@ async fn the_digest_of_an_event_leads_to_the_record_too() {
     assert!(again.is_replayed());
     assert_eq!(again.headers["location"], "/payments/7");
     // The entry knows nothing of the layer's list.
-    assert!(!again.headers.contains_key("x-node"));
+    assert_eq!(again.header("x-node"), None);
 }
 
 #[tokio::test]
 async fn a_refusal_is_a_response_too_and_lives_as_long_as_one() {
     let fixture = Fixture::new();
-    let layer = fixture
-        .layer()
-        .ttl(Duration::from_mins(2))
-        .error_ttl(Duration::from_mins(3));
+    let layer = fixture.layer().ttl(Duration::from_mins(2));
+    let layer = layer.error_ttl(Duration::from_mins(3));
     let shop = unlucky(&fixture, layer.clone());
-    send(&shop, order("")).await;
-    let entry = layer.entry(None, NAME).await.unwrap().unwrap();
+    fails(&fixture, &shop).await;
     let refused = Response::builder().status(402).body("no funds").unwrap();
+    let entry = entry_of(&layer).await;
     entry.resolve_response(refused).await.unwrap();
     assert_eq!(fixture.events.count("resolved error"), 1);
     fixture.clock.advance(Duration::from_secs(179));
-    let again = send(&shop, order("")).await;
-    assert!(again.is_replayed());
-    assert_eq!(again.said(), (402, "no funds"));
+    let refused = Replayed(402, "no funds");
+    fixture
+        .walk(&shop, [("alive", order("tea"), refused)])
+        .await;
     fixture.clock.advance(Duration::from_secs(1));
-    assert_eq!(send(&shop, order("")).await.body, "2");
+    fixture
+        .walk(&shop, [("expired", order("tea"), ran("2"))])
+        .await;
 }
 
 #[tokio::test]
@@ -187,17 +193,17 @@ async fn an_answer_that_is_not_stored_changes_nothing() {
     let fixture = Fixture::new();
     let layer = fixture.layer().max_response_bytes(100);
     let shop = unlucky(&fixture, layer.clone());
-    send(&shop, order("")).await;
+    fails(&fixture, &shop).await;
     let upgrade = Response::builder().status(101).body("").unwrap();
     let large = Response::new("a page of more than a hundred bytes ".repeat(4));
     for response in [upgrade.map(str::to_owned), large] {
-        let entry = layer.entry(None, NAME).await.unwrap().unwrap();
-        let error = entry.resolve_response(response).await.unwrap_err();
+        let refused = entry_of(&layer).await.resolve_response(response).await;
+        let error = refused.unwrap_err();
         assert_eq!(*error.kind(), ErrorKind::NotStored, "{error}");
     }
-    let unknown = send(&shop, order("")).await;
-    assert_eq!(unknown.problem(), (500, "outcome-unknown"));
-    assert_eq!(fixture.runs(), 1);
+    fixture
+        .walk(&shop, [("unknown", order("tea"), UNKNOWN)])
+        .await;
 }
 
 #[tokio::test]
@@ -223,15 +229,13 @@ async fn a_key_belongs_to_its_scope() {
     }
 }
 
+type Found = fn() -> Reconciled<Response<&'static str>>;
+
 /// The requests that a hook received.
 type Asked = Arc<Mutex<Vec<Request<Bytes>>>>;
 
 /// A router behind a layer whose hook returns this.
-fn reconciled(
-    fixture: &Fixture,
-    layer: IdempotencyLayer,
-    found: fn() -> Reconciled<Response<&'static str>>,
-) -> (Asked, Router) {
+fn reconciled(fixture: &Fixture, layer: IdempotencyLayer, found: Found) -> (Asked, Router) {
     let asked = Asked::default();
     let seen = Arc::clone(&asked);
     let layer = layer.reconcile(move |request, _| {
@@ -241,23 +245,27 @@ fn reconciled(
     (asked, unlucky(fixture, layer))
 }
 
+/// The hook is not asked about a first request, nor about another one under its key.
 #[tokio::test]
 async fn a_hook_that_finds_the_effect_gives_its_response() {
     let fixture = Fixture::new();
     let layer = fixture.layer().store_header("x-node");
     let layer = layer.never_store(["x-node"]);
     let (asked, shop) = reconciled(&fixture, layer, || Reconciled::Landed(paid()));
-    assert_eq!(send(&shop, order("tea")).await.status, 500);
+    fails(&fixture, &shop).await;
+    fixture
+        .walk(&shop, [("another", order("rum"), REUSED)])
+        .await;
     assert_eq!(asked.lock().unwrap().len(), 0, "nothing is to be found out");
 
     let found = send(&shop, order("tea")).await;
     assert_eq!(found.said(), (201, "{\"id\":7}"));
     assert!(found.is_replayed(), "its handler did not run");
     assert_eq!(found.headers["set-cookie"], "operator=1");
+    fixture.walk(&shop, [("again", order("tea"), PAID)]).await;
     let again = send(&shop, order("tea")).await;
-    assert!(again.is_replayed());
-    assert_eq!((again.status, &again.body), (found.status, &found.body));
-    assert!(!again.headers.contains_key("set-cookie") && !again.headers.contains_key("x-node"));
+    assert_eq!(again.header("set-cookie"), None);
+    assert_eq!(again.header("x-node"), None);
     assert_eq!(fixture.runs(), 1);
 
     let asked = asked.lock().unwrap();
@@ -271,92 +279,107 @@ async fn a_hook_that_finds_the_effect_gives_its_response() {
     assert_eq!(key.as_str(), NAME);
 }
 
+/// Under any policy, whatever the hook found is the answer.
 #[tokio::test]
-async fn a_hook_that_finds_nothing_lets_the_handler_run() {
-    let fixture = Fixture::new();
-    let (asked, shop) = reconciled(&fixture, fixture.layer(), || Reconciled::NotLanded);
-    send(&shop, order("")).await;
-    let done = send(&shop, order("")).await;
-    assert_eq!(done.said(), (200, "2"));
-    assert!(!done.is_replayed());
-    assert!(send(&shop, order("")).await.is_replayed());
-    assert_eq!((fixture.runs(), asked.lock().unwrap().len()), (2, 1));
-}
-
-#[tokio::test]
-async fn a_hook_that_cannot_say_is_asked_again() {
-    let found: [fn() -> Reconciled<Response<&'static str>>; 2] =
-        [|| Reconciled::Unknown, || panic!("the provider is down")];
-    for found in found {
+async fn a_hook_decides_what_a_repeat_gets_and_whether_it_is_asked_again() {
+    let refused: Found = || {
+        let response = Response::builder().status(503).body("it was refused");
+        Reconciled::Landed(response.unwrap())
+    };
+    let nothing: Found = || Reconciled::NotLanded;
+    let refusal = Replayed(503, "it was refused");
+    for (row, found, repeats, queries) in [
+        ("it was refused", refused, [refusal, refusal], 1),
+        ("nothing was done", nothing, [ran("2"), replayed("2")], 1),
+        ("unknown", || Reconciled::Unknown, [UNKNOWN, UNKNOWN], 2),
+        (
+            "a panic",
+            || panic!("the provider is down"),
+            [UNKNOWN, UNKNOWN],
+            2,
+        ),
+    ] {
         let fixture = Fixture::new();
-        let (asked, shop) = reconciled(&fixture, fixture.layer(), found);
-        send(&shop, order("")).await;
-        for times in 1..=2 {
-            let unknown = send(&shop, order("")).await;
-            assert_eq!(unknown.problem(), (500, "outcome-unknown"));
-            let document: serde_json::Value = serde_json::from_slice(&unknown.body).unwrap();
-            assert_eq!(document["retryable"], true);
-            assert_eq!(asked.lock().unwrap().len(), times);
+        let layer = fixture.layer().status_policy(StatusPolicy::careful());
+        let (asked, shop) = reconciled(&fixture, layer, found);
+        fails(&fixture, &shop).await;
+        for repeat in repeats {
+            fixture.walk(&shop, [(row, order("tea"), repeat)]).await;
         }
-        assert_eq!(fixture.runs(), 1);
+        assert_eq!(asked.lock().unwrap().len(), queries, "{row}");
+        if queries == 2 {
+            let unknown = send(&shop, order("tea")).await;
+            assert_eq!(unknown.json()["retryable"], true, "{row}");
+        }
     }
-}
-
-#[tokio::test]
-async fn a_hook_is_not_asked_about_another_request() {
-    let fixture = Fixture::new();
-    let (asked, shop) = reconciled(&fixture, fixture.layer(), || Reconciled::Landed(paid()));
-    send(&shop, order("tea")).await;
-    let other = send(&shop, order("rum")).await;
-    assert_eq!(other.problem(), (422, "key-reused"));
-    assert_eq!(asked.lock().unwrap().len(), 0);
-}
-
-/// Under any policy, and whatever the hook found: it is the answer.
-#[tokio::test]
-async fn a_reconciled_response_is_stored_with_any_status() {
-    let fixture = Fixture::new();
-    let layer = fixture.layer().status_policy(StatusPolicy::careful());
-    let (_, shop) = reconciled(&fixture, layer, || {
-        Reconciled::Landed(
-            Response::builder()
-                .status(503)
-                .body("it was refused")
-                .unwrap(),
-        )
-    });
-    send(&shop, order("")).await;
-    for _ in 0..2 {
-        let again = send(&shop, order("")).await;
-        assert_eq!(again.said(), (503, "it was refused"));
-        assert!(again.is_replayed());
-    }
-    assert_eq!(fixture.runs(), 1);
 }
 
 /// A client that leaves while the hook runs leaves the outcome as it was.
 #[tokio::test]
 async fn a_hook_goes_on_without_its_client() {
-    let fixture = Fixture::new();
-    let (started, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (tell, wait) = (Arc::clone(&started), Arc::clone(&go_on));
+    let (fixture, gate) = (Fixture::new(), Arc::new(Gate::default()));
+    let through = Arc::clone(&gate);
     let layer = fixture.layer().reconcile(move |_, _| {
-        let (tell, wait) = (Arc::clone(&tell), Arc::clone(&wait));
+        let gate = Arc::clone(&through);
         async move {
-            tell.notify_one();
-            wait.notified().await;
+            gate.started.notify_one();
+            gate.go_on.notified().await;
             Reconciled::Landed(paid())
         }
     });
     let shop = unlucky(&fixture, layer);
-    send(&shop, order("")).await;
-    let client = spawn(&shop, order(""));
-    patiently("the hook is asked", started.notified()).await;
+    fails(&fixture, &shop).await;
+    let client = spawn(&shop, order("tea"));
+    gate.runs().await;
     leave(client).await;
-    go_on.notify_one();
+    gate.go_on.notify_one();
     fixture.saw("completed value", 1).await;
-    let again = send(&shop, order(Body::empty())).await;
-    assert!(again.is_replayed());
-    assert_eq!(again.status, 201);
-    assert_eq!(fixture.runs(), 1);
+    fixture.walk(&shop, [("again", order("tea"), PAID)]).await;
+}
+
+/// The server of the first request is killed: its lease is not renewed, and runs out.
+#[tokio::test]
+async fn a_request_whose_server_was_killed_is_run_again_or_refused_or_found() {
+    let exhausted = Refused(500, "attempts-exhausted");
+    let found = replayed("found: tea");
+    for (attempts, has_hook, [seen, again]) in [
+        (3, false, [ran("2"), replayed("2")]),
+        (1, false, [exhausted, exhausted]),
+        (3, true, [found, found]),
+        (1, true, [found, found]),
+    ] {
+        let row = format!("{attempts} attempts, a hook: {has_hook}");
+        let fixture = Fixture::new();
+        let store = MemoryStore::builder().clock(fixture.clock.clone()).build();
+        let server = || {
+            let engine = Engine::builder(store.clone()).clock(fixture.clock.clone());
+            let engine = engine.observer(fixture.events.clone()).build().unwrap();
+            IdempotencyLayer::public(engine, "shop.api")
+                .lease(Duration::from_mins(1))
+                .max_run(Duration::ZERO)
+                .max_attempts(NonZeroU16::new(attempts))
+                .on_running(OnRunning::Reject)
+        };
+        let (gate, killed) = gated(&fixture, server());
+        let client = spawn(&killed, order("tea"));
+        gate.runs().await;
+        let next = match has_hook {
+            false => server(),
+            true => server().reconcile(|request, _| async move {
+                let found = [b"found: ", &request.body()[..]].concat();
+                Reconciled::Landed(Response::new(found))
+            }),
+        };
+        let next = fixture.orders(next, |run| run.to_string());
+        fixture.walk(&next, [(&row, order("tea"), RUNNING)]).await;
+        fixture.clock.advance(Duration::from_mins(1));
+        let rows = [(&row, order("tea"), seen), (&row, order("tea"), again)];
+        fixture.walk(&next, rows).await;
+        assert_eq!(
+            fixture.events.count("landed"),
+            usize::from(has_hook),
+            "{row}"
+        );
+        client.abort();
+    }
 }

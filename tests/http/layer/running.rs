@@ -18,7 +18,9 @@ use tokio::task::JoinHandle;
 use tower::limit::GlobalConcurrencyLimitLayer;
 use tower_http::timeout::TimeoutLayer;
 
-use crate::client::{Answer, Fixture, frames, leave, of_tenant, patiently, send, spawn, with_key};
+use crate::client::{
+    Answer, Fixture, frames, leave, of_tenant, others, patiently, send, spawn, with_key,
+};
 
 /// A service whose handlers hold the body of their request and wait until they may go on.
 struct Shop {
@@ -112,20 +114,6 @@ impl Shop {
         leave(client).await;
     }
 
-    /// No handler runs, and everything that handlers held is released.
-    async fn is_idle(&self) {
-        let mut handlers = self.handlers.subscribe();
-        let idle = handlers.wait_for(|(_, running)| *running == 0);
-        patiently("the handlers have ended", idle).await.unwrap();
-        let engine = &self.fixture.engine;
-        patiently(
-            "the engine is idle",
-            engine.shutdown(Duration::from_hours(1)),
-        )
-        .await
-        .unwrap();
-    }
-
     fn let_go(&self, handlers: usize) {
         self.go_on.add_permits(handlers);
     }
@@ -144,8 +132,7 @@ fn order_of(tenant: &str, key: &str) -> Request {
 fn assert_full(answer: &Answer) {
     assert_eq!(answer.problem(), (503, "too-many-running"));
     assert_eq!(answer.headers["retry-after"], "1");
-    let document: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
-    assert_eq!(document["retryable"], true);
+    assert_eq!(answer.json()["retryable"], true);
 }
 
 /// The attack: a concurrency limit outside counts clients, and these are gone.
@@ -165,16 +152,13 @@ async fn clients_that_hang_up_start_no_more_handlers_than_may_run() {
             _ = handlers.wait_for(|(begun, _)| *begun > before) => None,
             answer = &mut client => Some(answer.unwrap()),
         };
-        match ended {
-            None => {
-                leave(client).await;
-            }
-            Some(answer) => {
-                assert_full(&answer);
-                refused += 1;
-                let entry = shop.layer.entry(None, &number.to_string()).await.unwrap();
-                assert!(entry.is_none(), "nothing is written");
-            }
+        if let Some(answer) = ended {
+            assert_full(&answer);
+            refused += 1;
+            let entry = shop.layer.entry(None, &number.to_string()).await.unwrap();
+            assert!(entry.is_none(), "nothing is written");
+        } else {
+            leave(client).await;
         }
     }
     assert_eq!(shop.running(), 2, "so many handlers run at once");
@@ -183,16 +167,10 @@ async fn clients_that_hang_up_start_no_more_handlers_than_may_run() {
     // They end without their clients, and others run.
     shop.let_go(3);
     shop.fixture.saw("completed value", 2).await;
-    let repeat = send(&outside, order(0, &body)).await;
-    assert_eq!(
-        (repeat.is_replayed(), &*repeat.body),
-        (true, body.as_bytes())
-    );
-    let refused_before = send(&outside, order(299, &body)).await;
-    assert_eq!(
-        (refused_before.is_replayed(), &*refused_before.body),
-        (false, body.as_bytes())
-    );
+    for (key, is_replayed) in [(0, true), (299, false)] {
+        let repeat = send(&outside, order(key, &body)).await;
+        assert_eq!(repeat.replay(), (is_replayed, &*body));
+    }
 }
 
 #[tokio::test]
@@ -209,44 +187,41 @@ async fn a_stored_response_is_replayed_at_the_limit() {
     assert_eq!(shop.handlers.borrow().0, 2);
 }
 
+/// A request of this server, or of another one on the same store.
 #[tokio::test]
 async fn a_repeat_waits_for_a_running_request_without_a_place() {
-    let shop = Shop::open(|layer| layer.max_running(1));
-    let first = shop.begin(order("runs", "tea")).await;
-    let repeats: Vec<_> = (0..3).map(|_| shop.spawn(order("runs", "tea"))).collect();
-    let waits = shop.fixture.clock.sleeper_within(Duration::from_secs(5));
-    patiently("a repeat waits", waits).await;
-    assert_full(&send(&shop.service, order("new", "tea")).await);
-    shop.let_go(1);
-    assert_eq!(patiently("the first", first).await.unwrap().body, "tea");
-    for repeat in repeats {
-        let repeat = patiently("its repeat", repeat).await.unwrap();
-        assert_eq!(repeat.replay(), (true, "tea"));
+    for is_far in [false, true] {
+        let fixture = Fixture::new();
+        let store = MemoryStore::builder().clock(fixture.clock.clone()).build();
+        let shops = [(); 2].map(|()| {
+            let engine = Engine::builder(store.clone()).clock(fixture.clock.clone());
+            let layer = IdempotencyLayer::public(engine.build().unwrap(), "shop.api");
+            Shop::with(fixture.clone(), layer.max_running(1), |handlers| handlers)
+        });
+        let (there, here) = (&shops[0], &shops[usize::from(is_far)]);
+        let first = there.begin(order("runs", "tea")).await;
+        if is_far {
+            here.leave(order("other", "tea")).await;
+        }
+        let handlers = here.handlers.borrow().0;
+        let repeats: Vec<_> = (0..3).map(|_| here.spawn(order("runs", "tea"))).collect();
+        let waits = fixture.clock.sleeper_within(Duration::from_secs(5));
+        patiently("a repeat waits", waits).await;
+        assert_full(&send(&here.service, order("new", "tea")).await);
+        there.let_go(1);
+        let first = patiently("the first", first).await.unwrap();
+        assert_eq!(first.body, "tea");
+        for repeat in repeats {
+            let repeat = patiently("its repeat", repeat).await.unwrap();
+            assert_eq!(repeat.replay(), (true, "tea"), "of another: {is_far}");
+        }
+        assert_eq!(here.handlers.borrow().0, handlers);
+        here.let_go(2);
+        if !is_far {
+            let new = send(&here.service, order("new", "tea")).await;
+            assert_eq!(new.body, "tea");
+        }
     }
-    shop.let_go(1);
-    assert_eq!(send(&shop.service, order("new", "tea")).await.body, "tea");
-}
-
-/// As above, where the first request is worked on by another server.
-#[tokio::test]
-async fn a_repeat_waits_for_another_server_at_the_limit() {
-    let fixture = Fixture::new();
-    let store = MemoryStore::builder().clock(fixture.clock.clone()).build();
-    let open = || {
-        let engine = Engine::builder(store.clone()).clock(fixture.clock.clone());
-        let layer = IdempotencyLayer::public(engine.build().unwrap(), "shop.api").max_running(1);
-        Shop::with(fixture.clone(), layer, |handlers| handlers)
-    };
-    let (here, far) = (open(), open());
-    let first = far.begin(order("runs", "tea")).await;
-    here.leave(order("other", "tea")).await;
-    let repeat = here.spawn(order("runs", "tea"));
-    assert_full(&send(&here.service, order("new", "tea")).await);
-    far.let_go(1);
-    assert_eq!(patiently("the first", first).await.unwrap().body, "tea");
-    let repeat = patiently("its repeat", repeat).await.unwrap();
-    assert_eq!(repeat.replay(), (true, "tea"));
-    assert_eq!(here.handlers.borrow().0, 1);
 }
 
 #[tokio::test]
@@ -276,7 +251,7 @@ async fn each_way_to_end_gives_the_place_back() {
                     }
                 };
                 patiently("its key is settled", settled).await;
-                crate::middleware::others().await;
+                others().await;
             }
             shop.let_go(1);
             let second = send(&shop.service, order("second", "tea")).await;
@@ -377,8 +352,6 @@ async fn repeats_of_a_refused_request_are_refused_and_none_is_run() {
         assert_full(&patiently("a refusal", repeat).await.unwrap());
     }
     assert_eq!(shop.handlers.borrow().0, 1);
-    shop.let_go(1);
-    shop.is_idle().await;
 }
 
 /// The time-out that holds for a handler whose client has left is the one inside.
@@ -398,21 +371,6 @@ async fn a_time_out_inside_ends_a_handler_whose_client_has_left() {
     assert_eq!(send(&shop.service, order("next", "tea")).await.body, "tea");
     let repeat = send(&shop.service, order("hangs", "tea")).await;
     assert_eq!(repeat.problem(), (500, "outcome-unknown"));
-}
-
-/// The same time-out outside ends the wait of the client, and nothing else.
-#[tokio::test]
-async fn a_time_out_outside_does_not_end_a_handler() {
-    let shop = Shop::open(|layer| layer.max_running(1));
-    let hasty = Duration::from_millis(5);
-    let hasty = TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, hasty);
-    let outside = shop.service.clone().layer(hasty);
-    let first = send(&outside, order("hangs", "tea")).await;
-    assert_eq!(first.status, StatusCode::GATEWAY_TIMEOUT);
-    assert_eq!(shop.running(), 1);
-    assert_full(&send(&outside, order("next", "tea")).await);
-    shop.let_go(1);
-    shop.is_idle().await;
 }
 
 #[tokio::test]

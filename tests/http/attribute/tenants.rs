@@ -1,14 +1,13 @@
 //! One client sends the key of another: whose answer it gets, by what the handler says of scopes.
 
 use axum::Router;
-use axum::extract::{Json, State};
+use axum::extract::{Json, Request, State};
 use axum::routing::post;
 use idem_runtime::http::{IdempotencyKey, Reply};
 use idem_runtime::{Error, idempotent};
-use serde_json::json;
 
-use crate::client::{self, post as request, send};
-use crate::shop::{NewOrder, Server, Shop, User};
+use super::shop::{NewOrder, Shop, User, by, order};
+use crate::client::{REUSED, Refused, ran, replayed, send};
 
 /// A name under which the attribute does not know the type.
 type ClientKey = IdempotencyKey;
@@ -92,7 +91,7 @@ fn secret(shop: &Shop, user: &User, order: &NewOrder) -> Reply<String> {
     Reply::ok(format!("{} of {}: {}", shop.run(), user.id, order.item))
 }
 
-async fn open(shop: &Shop) -> Server {
+fn routes(shop: &Shop) -> Router {
     let routes = Router::new()
         .route("/renamed", post(renamed))
         .route("/nested", post(nested))
@@ -100,14 +99,11 @@ async fn open(shop: &Shop) -> Server {
         .route("/scoped", post(scoped))
         .route("/scoped_by_text", post(scoped_by_text))
         .route("/public", post(public));
-    Server::start(routes.with_state(shop.clone())).await
+    routes.with_state(shop.clone())
 }
 
-async fn order(server: &Server, path: &str, user: &str, item: &str) -> client::Reply {
-    let mut request = request(path, "k", &json!({ "item": item }));
-    let headers = request.headers_mut();
-    headers.insert("x-user", user.parse().unwrap());
-    send(server.at, request).await
+fn of(path: &str, user: &str, item: &str) -> Request {
+    by(user, order(path, "k", item))
 }
 
 /// The attack: acme's key, sent by a competitor. With acme's order the competitor reads acme's answer; with another one
@@ -116,18 +112,15 @@ async fn order(server: &Server, path: &str, user: &str, item: &str) -> client::R
 async fn a_client_key_without_a_scope_reveals_nothing_to_other_clients() {
     for path in ["/renamed", "/nested", "/compared"] {
         let shop = Shop::new();
-        let server = open(&shop).await;
-        let acme = order(&server, path, "acme", "tea").await;
-        let competitor = order(&server, path, "competitor", "tea").await;
-        assert_ne!(
-            (competitor.status.as_u16(), competitor.body),
-            (200, acme.body),
-            "{path}: the competitor has the answer of acme"
-        );
-        let guess = order(&server, path, "competitor", "rum").await;
+        let routes = routes(&shop);
+        let acme = send(&routes, of(path, "acme", "tea")).await;
+        let competitor = send(&routes, of(path, "competitor", "tea")).await;
+        let has_it = competitor.said() == (200, acme.said().1);
+        assert!(!has_it, "{path}: the competitor has the answer of acme");
+        let guess = send(&routes, of(path, "competitor", "rum")).await;
         assert_ne!(
             guess.status, 422,
-            "{path}: the competitor knows that acme has used the key"
+            "{path}: it knows that acme has used the key"
         );
     }
 }
@@ -135,12 +128,11 @@ async fn a_client_key_without_a_scope_reveals_nothing_to_other_clients() {
 /// Closed: no body runs, and the client cannot mend it.
 #[tokio::test]
 async fn a_mistake_unseen_by_the_attribute_is_refused_at_the_call() {
+    let misconfigured = Refused(500, "misconfigured");
     for path in ["/renamed", "/nested", "/compared"] {
         let shop = Shop::new();
-        let server = open(&shop).await;
-        let refused = order(&server, path, "acme", "tea").await;
-        refused.assert_problem(500, "misconfigured");
-        assert_eq!(shop.runs(), 0, "{path}");
+        let row = (path, of(path, "acme", "tea"), misconfigured);
+        shop.walk(&routes(&shop), [row]).await;
     }
 }
 
@@ -148,19 +140,23 @@ async fn a_mistake_unseen_by_the_attribute_is_refused_at_the_call() {
 async fn a_scope_separates_clients_that_send_one_key() {
     for path in ["/scoped", "/scoped_by_text"] {
         let shop = Shop::new();
-        let server = open(&shop).await;
-        let acme = order(&server, path, "acme", "tea").await;
-        assert_eq!(acme.json(), "1 of acme: tea", "{path}");
-        // With another order at first: it is no oracle either.
-        let other = order(&server, path, "competitor", "rum").await;
-        assert_eq!(other.json(), "2 of competitor: rum", "{path}");
-        let third = order(&server, path, "third", "tea").await;
-        assert_eq!(third.json(), "3 of third: tea", "{path}");
-        let again = order(&server, path, "acme", "tea").await;
-        assert_eq!(
-            (again.is_replayed(), again.json()),
-            (true, "1 of acme: tea".into())
-        );
+        let acme = "\"1 of acme: tea\"";
+        let rows = [
+            ("acme", of(path, "acme", "tea"), ran(acme)),
+            // With another order at first: it is no oracle either.
+            (
+                "other",
+                of(path, "other", "rum"),
+                ran("\"2 of other: rum\""),
+            ),
+            (
+                "third",
+                of(path, "third", "tea"),
+                ran("\"3 of third: tea\""),
+            ),
+            ("acme again", of(path, "acme", "tea"), replayed(acme)),
+        ];
+        shop.walk(&routes(&shop), rows).await;
     }
 }
 
@@ -168,14 +164,11 @@ async fn a_scope_separates_clients_that_send_one_key() {
 #[tokio::test]
 async fn public_keys_are_shared_by_all_clients() {
     let shop = Shop::new();
-    let server = open(&shop).await;
-    order(&server, "/public", "acme", "tea").await;
-    let other = order(&server, "/public", "other", "tea").await;
-    assert_eq!(
-        (other.is_replayed(), other.json()),
-        (true, "1 of acme: tea".into())
-    );
-    let other = order(&server, "/public", "other", "rum").await;
-    other.assert_problem(422, "key-reused");
-    assert_eq!(shop.runs(), 1);
+    let acme = "\"1 of acme: tea\"";
+    let rows = [
+        ("acme", of("/public", "acme", "tea"), ran(acme)),
+        ("other", of("/public", "other", "tea"), replayed(acme)),
+        ("another order", of("/public", "other", "rum"), REUSED),
+    ];
+    shop.walk(&routes(&shop), rows).await;
 }

@@ -1,6 +1,7 @@
 //! A client without a network, and a service that counts.
 
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use idem_runtime::store::memory::MemoryStore;
 use idem_tests::events::Events;
 pub(crate) use idem_tests::shop::patiently;
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
@@ -30,6 +32,33 @@ use tower::{Service, ServiceExt as _};
 
 /// The key of most requests.
 pub(crate) const KEY: &str = "\"8e03978e-40d5-43dd-bc93-6894a57f9324\"";
+
+/// What a client sees of a request, and whether it ran a handler for it: (status, text or code of a problem).
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Seen {
+    /// A handler ran, and this is its response.
+    Ran(u16, &'static str),
+    /// The stored response of an earlier request, marked as such.
+    Replayed(u16, &'static str),
+    /// A problem document; no handler ran.
+    Refused(u16, &'static str),
+}
+pub(crate) use Seen::{Ran, Refused, Replayed};
+
+pub(crate) const INVALID: Seen = Refused(400, "key-invalid");
+pub(crate) const MISSING: Seen = Refused(400, "key-missing");
+pub(crate) const REUSED: Seen = Refused(422, "key-reused");
+pub(crate) const RUNNING: Seen = Refused(409, "request-running");
+pub(crate) const LOST: Seen = Refused(500, "answer-lost");
+pub(crate) const UNKNOWN: Seen = Refused(500, "outcome-unknown");
+
+pub(crate) fn ran(text: &'static str) -> Seen {
+    Ran(200, text)
+}
+
+pub(crate) fn replayed(text: &'static str) -> Seen {
+    Replayed(200, text)
+}
 
 /// An engine in memory, its observer and its clock, and how often a handler ran.
 #[derive(Clone)]
@@ -82,6 +111,15 @@ impl Fixture {
         self.runs.load(Ordering::SeqCst)
     }
 
+    /// As [`walk`].
+    pub(crate) async fn walk<N: Display>(
+        &self,
+        shop: &Router,
+        rows: impl IntoIterator<Item = (N, Request, Seen)>,
+    ) {
+        walk(shop, || self.runs(), rows).await;
+    }
+
     /// Waits until an event of this name was observed so often.
     pub(crate) async fn saw(&self, event: &str, times: usize) {
         patiently(event, self.events.wait_for(event, times)).await;
@@ -100,6 +138,51 @@ impl Fixture {
         let order = move |_: Bytes| async move { respond(fixture.run()) };
         routed(any(order), layer)
     }
+}
+
+/// Sends requests one after the other: the record of each is what the ones before it left. The handler counts its runs.
+pub(crate) async fn walk<N: Display>(
+    shop: &Router,
+    runs: impl Fn() -> usize,
+    rows: impl IntoIterator<Item = (N, Request, Seen)>,
+) {
+    for (row, request, seen) in rows {
+        let (before, answer) = (runs(), send(shop, request).await);
+        let (is_run, is_replayed) = match seen {
+            Ran(status, text) => {
+                assert_eq!(answer.said(), (status, text), "{row}");
+                (true, false)
+            }
+            Replayed(status, text) => {
+                assert_eq!(answer.said(), (status, text), "{row}");
+                (false, true)
+            }
+            Refused(status, code) => {
+                assert_eq!(answer.status, status, "{row}: {answer:?}");
+                assert_eq!(answer.problem(), (status, code), "{row}");
+                (false, false)
+            }
+        };
+        assert_eq!(
+            answer.is_replayed(),
+            is_replayed,
+            "marked as replayed: {row}"
+        );
+        assert_eq!(
+            runs() - before,
+            usize::from(is_run),
+            "runs of the handler: {row}"
+        );
+    }
+}
+
+/// A router that answers which time its handler runs, behind a layer with these settings.
+pub(crate) fn numbered(
+    set: impl FnOnce(IdempotencyLayer) -> IdempotencyLayer,
+) -> (Fixture, Router) {
+    let fixture = Fixture::new();
+    let shop = fixture.orders(set(fixture.layer()), |run| run.to_string());
+    (fixture, shop)
 }
 
 /// A router whose `/orders` is this handler, behind the layer.
@@ -132,6 +215,18 @@ pub(crate) fn gated(fixture: &Fixture, layer: IdempotencyLayer) -> (Arc<Gate>, R
         run.to_string()
     });
     (gate, routed(handler, layer))
+}
+
+/// Woken tasks of this thread go first.
+pub(crate) async fn others() {
+    for _ in 0..64 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A request without a key.
+pub(crate) fn bare(body: impl Into<Body>) -> Request {
+    Request::post("/orders").body(body.into()).unwrap()
 }
 
 /// A request with the usual key.
@@ -183,14 +278,17 @@ impl Answer {
         (self.is_replayed(), self.said().1)
     }
 
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
     /// Status and text.
     pub(crate) fn said(&self) -> (u16, &str) {
         (self.status.as_u16(), str::from_utf8(&self.body).unwrap())
-    }
-
-    /// The code of a problem document.
-    pub(crate) fn code(&self) -> &str {
-        self.problem().1
     }
 
     /// Status and code of a problem document.
