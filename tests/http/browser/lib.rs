@@ -1,4 +1,4 @@
-//! A [`Browser`] for tests of pages, and an [`HttpServer`] that keeps what it was asked.
+//! A [`Browser`] for tests of pages.
 //!
 //! As in the harness, everything panics when something is wrong, with a message that says what to
 //! do.
@@ -9,9 +9,6 @@
 )]
 
 mod browser;
-mod http_server;
 
-pub use axum;
 pub use browser::Browser;
-pub use http_server::{HttpServer, Request};
 pub use thirtyfour;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 
-use idem_harness::{ChromeDriver, Worker, eventually as until};
+use idem_harness::{Worker, eventually as until};
 use idem_tests_browser::Browser;
 
 #[derive(Debug)]
@@ -35,21 +35,28 @@ fn family(dir: &Path) -> Vec<Process> {
     let named: Vec<_> = all
         .iter()
         .filter(|process| process.args.contains(&*dir))
+        .map(|process| (process.pid.clone(), process.parent.clone()))
         .collect();
-    let close: Vec<_> = all
-        .iter()
-        .map(|one| {
-            let kin = |other: &&Process| one.pid == other.parent || one.parent == other.pid;
-            // Those whose parent has gone have that of all.
-            one.args.contains(&*dir) || (one.pid != "1" && named.iter().any(kin))
-        })
-        .collect();
-    let mut close = close.into_iter();
-    let mut all = all;
-    all.retain(|process| {
-        close.next().unwrap_or_default() && process.pid != process::id().to_string()
-    });
-    all
+    let own = process::id().to_string();
+    let is_close = |one: &Process| {
+        let kin = |(pid, parent): &(String, String)| one.pid == *parent || one.parent == *pid;
+        // Those whose parent has gone have that of all.
+        one.args.contains(&*dir) || (one.pid != "1" && named.iter().any(kin))
+    };
+    let close = all
+        .into_iter()
+        .filter(|one| one.pid != own && is_close(one));
+    close.collect()
+}
+
+/// Those of a browser that has a page.
+fn whole_family(dir: &Path) -> Vec<Process> {
+    let family = family(dir);
+    let there = |what: &str| family.iter().any(|process| process.args.contains(what));
+    for what in ["chromedriver", "--type=renderer", "crashpad_handler"] {
+        assert!(there(what), "{what} is not in {family:#?}");
+    }
+    family
 }
 
 fn alive(before: &[Process]) -> Vec<Process> {
@@ -67,11 +74,7 @@ async fn a_dropped_browser_leaves_no_process_and_no_file() {
         .unwrap();
     assert_eq!(browser.text("#hello").await.as_deref(), Some("hello"));
     let dir = browser.driver().dir().to_owned();
-    let before = family(&dir);
-    let there = |what: &str| before.iter().any(|process| process.args.contains(what));
-    for what in ["chromedriver", "--type=renderer", "crashpad_handler"] {
-        assert!(there(what), "{what} is not in {before:#?}");
-    }
+    let before = whole_family(&dir);
 
     drop(browser);
     let left = alive(&before);
@@ -83,28 +86,8 @@ async fn a_dropped_browser_leaves_no_process_and_no_file() {
 fn a_browser_dies_with_the_process_that_started_it() {
     let mut worker = Worker::program(env!("CARGO_BIN_EXE_browser-worker")).spawn();
     let dir = PathBuf::from(worker.line_after("dir"));
-    let before = family(&dir);
-    let there = |what: &str| before.iter().any(|process| process.args.contains(what));
-    for what in ["chromedriver", "--type=renderer", "crashpad_handler"] {
-        assert!(there(what), "{what} is not in {before:#?}");
-    }
+    let before = whole_family(&dir);
     worker.kill9();
     until("the browser is gone", || alive(&before).is_empty());
     until("its directory is gone", || !dir.exists());
-}
-
-#[test]
-fn a_driver_without_a_browser_goes_as_well() {
-    let driver = ChromeDriver::start();
-    let (dir, url) = (driver.dir().to_owned(), driver.url());
-    assert!(
-        driver.log().contains("started successfully"),
-        "{}",
-        driver.log()
-    );
-    let addr = url.strip_prefix("http://").unwrap().to_owned();
-    assert!(std::net::TcpStream::connect(&addr).is_ok());
-    drop(driver);
-    assert!(std::net::TcpStream::connect(&addr).is_err());
-    assert!(!dir.exists());
 }

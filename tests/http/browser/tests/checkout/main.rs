@@ -1,7 +1,7 @@
-//! The checkout example in a real browser: whatever a person does to its form, it is one order.
+//! The checkout example in a real browser, in six stories: whatever a person does to its form, it is one order.
 //!
 //! The shop is the real program, with its books in a file. The sold orders are read from that file, and must be
-//! the same on the shop's own pages.
+//! the same on the shop's own pages. What a form is answered over HTTP is tested in `examples/tests/checkout`.
 
 #![cfg(unix)]
 #![allow(
@@ -9,14 +9,11 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-mod history;
-mod live;
-mod look;
+mod clicks;
+mod forms;
+mod journey;
 mod network;
-mod outcomes;
+mod pages;
 mod shop;
-mod stores;
-mod submits;
 mod tabs;
-mod tokens;
 mod visitor;

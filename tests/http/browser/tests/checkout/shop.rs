@@ -3,10 +3,9 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idem_harness::{HANG_LIMIT, PostgresServer, TestDir, Worker};
+use idem_harness::{HANG_LIMIT, TestDir, Worker};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 
 const PAID_ORDERS: &str = "SELECT count(*) FROM checkout_orders WHERE state = 'paid'";
@@ -18,47 +17,20 @@ const PAID_CHARGES: &str = "SELECT count(*) FROM checkout_charges WHERE state = 
 pub(crate) struct Shop {
     process: Worker,
     pub(crate) addr: SocketAddr,
-    args: Vec<String>,
-    ledger: Ledger,
-}
-
-/// Where the shop keeps its books.
-#[derive(Debug)]
-enum Ledger {
-    File(TestDir),
-    Postgres(Arc<PostgresServer>),
+    slow: Duration,
+    books: TestDir,
 }
 
 impl Shop {
     /// A shop with new books in a file. A payment takes so long.
     pub(crate) fn start(slow: Duration) -> Self {
-        Self::start_with(slow, &[])
-    }
-
-    /// With more arguments.
-    pub(crate) fn start_with(slow: Duration, args: &[&str]) -> Self {
-        let dir = TestDir::new("checkout").unwrap();
-        let file = dir.path().join("checkout.db").display().to_string();
-        let args = [args, &["--file", &file]].concat();
-        Self::open(slow, &args, Ledger::File(dir))
-    }
-
-    /// With everything in a database.
-    pub(crate) fn on_postgres(slow: Duration, server: Arc<PostgresServer>) -> Self {
-        let url = server.url();
-        Self::open(slow, &["--postgres", &url], Ledger::Postgres(server))
-    }
-
-    fn open(slow: Duration, args: &[&str], ledger: Ledger) -> Self {
-        let slow = slow.as_millis().to_string();
-        let args = [args, &["--slow", &slow]].concat();
-        let args: Vec<_> = args.into_iter().map(str::to_owned).collect();
-        let (process, addr) = run(&args, 0);
+        let books = TestDir::new("checkout").unwrap();
+        let (process, addr) = run(&books, slow, 0);
         Self {
             process,
             addr,
-            args,
-            ledger,
+            slow,
+            books,
         }
     }
 
@@ -73,13 +45,7 @@ impl Shop {
 
     /// The same shop again at the same place, after it was killed.
     pub(crate) fn restart(&mut self) {
-        self.restart_with(&[]);
-    }
-
-    /// With more arguments.
-    pub(crate) fn restart_with(&mut self, args: &[&str]) {
-        self.args.extend(args.iter().copied().map(str::to_owned));
-        (self.process, self.addr) = run(&self.args, self.addr.port());
+        (self.process, self.addr) = run(&self.books, self.slow, self.addr.port());
     }
 
     /// A counter of the live page.
@@ -96,27 +62,14 @@ impl Shop {
 
     /// Waits until a counter has come so far.
     pub(crate) async fn wait_for(&self, counter: &str, count: i64) {
-        let begun = Instant::now();
-        while self.count(counter) < count {
-            assert!(
-                begun.elapsed() < HANG_LIMIT,
-                "{counter} is {} after {HANG_LIMIT:?}, not {count}",
-                self.count(counter)
-            );
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let come = async || self.count(counter) >= count;
+        until(counter, come).await;
     }
 
     /// Waits until an order is in the books, and is being paid.
     pub(crate) async fn wait_for_order(&self) {
-        let begun = Instant::now();
-        while self.row(UNPAID_ORDERS).await == 0 {
-            assert!(
-                begun.elapsed() < HANG_LIMIT,
-                "no order after {HANG_LIMIT:?}"
-            );
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let is_there = async || self.row(UNPAID_ORDERS).await > 0;
+        until("an order", is_there).await;
     }
 
     /// How many submissions were executed, and how many replayed.
@@ -140,22 +93,35 @@ impl Shop {
     }
 
     async fn row(&self, sql: &'static str) -> i64 {
-        match &self.ledger {
-            Ledger::File(dir) => {
-                let file = dir.path().join("checkout.db");
-                let options = SqliteConnectOptions::new().filename(file).read_only(true);
-                let pool = SqlitePool::connect_with(options).await.unwrap();
-                sqlx::query_scalar(sql).fetch_one(&pool).await.unwrap()
-            }
-            Ledger::Postgres(server) => server.execute(sql).trim().parse().unwrap(),
-        }
+        let options = SqliteConnectOptions::new().filename(file(&self.books));
+        let pool = SqlitePool::connect_with(options.read_only(true)).await;
+        sqlx::query_scalar(sql)
+            .fetch_one(&pool.unwrap())
+            .await
+            .unwrap()
     }
 }
 
-fn run(args: &[String], port: u16) -> (Worker, SocketAddr) {
-    let args = args.iter().cloned();
+async fn until(what: &str, done: impl AsyncFn() -> bool) {
+    let begun = Instant::now();
+    while !done().await {
+        assert!(
+            begun.elapsed() < HANG_LIMIT,
+            "{what}: not within {HANG_LIMIT:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn file(books: &TestDir) -> PathBuf {
+    books.path().join("checkout.db")
+}
+
+fn run(books: &TestDir, slow: Duration, port: u16) -> (Worker, SocketAddr) {
     let mut process = Worker::program(program())
-        .args(args)
+        .arg("--file")
+        .arg(file(books))
+        .args(["--slow".to_owned(), slow.as_millis().to_string()])
         .args(["--port".to_owned(), port.to_string()])
         .spawn();
     let line = process.line_after("shop at http://");

@@ -1,12 +1,13 @@
-//! How the pages look: the total of the form, both colour schemes, an address where nothing is.
+//! Story 6: the pages: the live page, the total of the form, widths, colour schemes, and the hosts that they contact.
 
-use std::io::{Read, Write};
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 use idem_harness::HANG_LIMIT;
 use idem_tests_browser::Browser;
 use idem_tests_browser::thirtyfour::{By, Key};
-use serde_json::json;
+use serde_json::{Value, from_value, json};
 
 use super::shop::Shop;
 use super::visitor::{FAST, arrive, back, buy, click, element, open};
@@ -41,21 +42,39 @@ fn business(shop: &Shop) {
     assert!(post(shop, "/v1/charges", "d", form, charge).starts_with("HTTP/1.1 200"));
 }
 
-/// Each row of counters of the live page, at one moment.
-async fn rows(browser: &Browser) -> Vec<Vec<(String, u64)>> {
-    let look = "return [...document.querySelectorAll('#counters ul')].map(row => \
-                [...row.children].map(it => [it.dataset.counter, +it.querySelector('b').textContent]));";
-    let rows = browser.execute(look, []).await.unwrap();
-    rows.convert().unwrap()
+/// The value of a script in the page.
+async fn look(browser: &Browser, script: &str) -> Value {
+    let found = browser.execute(script, []).await.unwrap();
+    found.json().clone()
 }
 
+async fn wait_for_counter(browser: &Browser, counter: &str, count: &str) {
+    let css = format!("#counters [data-counter={counter}] b");
+    browser.wait_for_text(&css, count).await;
+}
+
+/// A counter of the live page, and its value.
+type Counter = (String, u64);
+
 #[tokio::test]
-async fn every_row_of_the_live_page_adds_up() {
+async fn the_live_page_counts_by_itself_and_every_row_adds_up() {
     let (shop, visitor) = open(FAST).await;
+    let (watcher, scriptless) = tokio::join!(Browser::start(), Browser::without_javascript());
+    for watcher in [&watcher, &scriptless] {
+        watcher.goto(shop.url("/live")).await.unwrap();
+        wait_for_counter(watcher, "executed", "0").await;
+    }
     buy(&visitor).await;
     business(&shop);
-    visitor.goto(shop.url("/live")).await.unwrap();
-    let rows = rows(&visitor).await;
+    // No page is reloaded by its visitor.
+    for watcher in [&watcher, &scriptless] {
+        wait_for_counter(watcher, "calls", "7").await;
+        wait_for_counter(watcher, "orders", "2").await;
+    }
+    // At one moment, for it changes by itself.
+    let all = "return [...document.querySelectorAll('#counters ul')].map(row => \
+               [...row.children].map(it => [it.dataset.counter, +it.querySelector('b').textContent]));";
+    let rows: Vec<Vec<Counter>> = from_value(look(&watcher, all).await).unwrap();
     for row in &rows {
         let [(name, total), parts @ ..] = &row[..] else {
             panic!("an empty row")
@@ -63,59 +82,35 @@ async fn every_row_of_the_live_page_adds_up() {
         let sum: u64 = parts.iter().map(|(_, count)| count).sum();
         assert!(parts.is_empty() || *total == sum, "{name}: {row:?}");
     }
-    let expected: &[&[(&str, u64)]] = &[
-        &[
-            ("calls", 7),
-            ("executed", 4),
-            ("replayed", 1),
-            ("refused", 1),
-            ("released", 1),
-            ("unknown", 0),
-        ],
-        &[("started", 5), ("ended", 5), ("running", 0)],
-        &[
-            ("all-orders", 4),
-            ("orders", 2),
-            ("declined", 1),
-            ("open", 1),
-        ],
-        &[
-            ("charges", 3),
-            ("order-charges", 2),
-            ("open-charges", 0),
-            ("api-charges", 1),
-        ],
-        &[("trouble", 0)],
-    ];
-    let rows: Vec<Vec<_>> = rows
-        .iter()
-        .map(|row| row.iter().map(|(name, count)| (&**name, *count)).collect())
-        .collect();
-    assert_eq!(rows, expected);
-    // As a person reads them.
-    let row = visitor.text("#counters ul:nth-of-type(4)").await.unwrap();
-    let row = row.split_whitespace().collect::<Vec<_>>().join(" ");
+    let shown = rows.concat().into_iter();
+    let shown = shown.map(|(name, count)| format!("{name} {count}"));
     assert_eq!(
-        row,
-        "3 paid 2 of paid orders 0 of orders not paid yet 1 of the payment API"
+        shown.collect::<Vec<_>>().join(", "),
+        "calls 7, executed 4, replayed 1, refused 1, released 1, unknown 0, started 5, ended 5, \
+         running 0, all-orders 4, orders 2, declined 1, open 1, charges 3, order-charges 2, \
+         open-charges 0, api-charges 1, trouble 0"
     );
-}
+    // As a person reads them.
+    let row = watcher.text("#counters ul:nth-of-type(4)").await.unwrap();
+    let row = row.split_whitespace().collect::<Vec<_>>().join(" ");
+    let expected = "3 paid 2 of paid orders 0 of orders not paid yet 1 of the payment API";
+    assert_eq!(row, expected);
+    let events = watcher.find_all(By::Css("#events tr")).await.unwrap();
+    assert_eq!(events.len(), 7);
 
-#[tokio::test]
-async fn a_digest_is_on_one_line_of_the_live_page() {
-    let shop = Shop::start(FAST);
-    let browser = Browser::start().await;
-    business(&shop);
     for width in [1_200, 700, 400] {
-        browser.set_window_rect(0, 0, width, 900).await.unwrap();
-        browser.goto(shop.url("/live")).await.unwrap();
-        let look = "return [...document.querySelectorAll('#events code')].map(it => it.getClientRects().length);";
-        let lines: Vec<u32> = browser.execute(look, []).await.unwrap().convert().unwrap();
-        assert_eq!(lines, [1; 6], "at a width of {width}");
-        let look =
+        watcher.set_window_rect(0, 0, width, 900).await.unwrap();
+        watcher.goto(shop.url("/live")).await.unwrap();
+        let lines = "return [...document.querySelectorAll('#events code')].map(it => it.getClientRects().length);";
+        let lines = look(&watcher, lines).await;
+        assert_eq!(
+            lines,
+            Value::from(vec![1; 7]),
+            "a digest is on one line at a width of {width}"
+        );
+        let fits =
             "return document.documentElement.scrollWidth <= document.documentElement.clientWidth;";
-        let fits: bool = browser.execute(look, []).await.unwrap().convert().unwrap();
-        assert!(fits, "at a width of {width}");
+        assert_eq!(look(&watcher, fits).await, true, "at a width of {width}");
     }
 }
 
@@ -126,7 +121,7 @@ async fn fill_in(browser: &Browser, packets: &str) {
 }
 
 #[tokio::test]
-async fn the_total_follows_the_quantity() {
+async fn the_total_follows_the_quantity_where_there_are_scripts() {
     let (shop, visitor) = open(FAST).await;
     visitor.wait_for_text("#total", "12.50 €").await;
     for (packets, total) in [
@@ -139,10 +134,8 @@ async fn the_total_follows_the_quantity() {
         visitor.wait_for_text("#total", total).await;
     }
     buy(&visitor).await;
-    assert_eq!(
-        visitor.text("#order-amount").await.as_deref(),
-        Some("37.50 €")
-    );
+    let amount = visitor.text("#order-amount").await;
+    assert_eq!(amount.as_deref(), Some("37.50 €"));
     // The form as it was left, or with another quantity: the total is that of the quantity.
     back(&visitor).await;
     let packets = element(&visitor, "#quantity").await.prop("value").await;
@@ -150,50 +143,14 @@ async fn the_total_follows_the_quantity() {
     let total = format!("{}.{:02} €", packets * 1_250 / 100, packets * 1_250 % 100);
     visitor.wait_for_text("#total", &total).await;
     shop.assert_sold(1).await;
-}
 
-/// It would stay as it was while the quantity changes.
-#[tokio::test]
-async fn without_javascript_there_is_no_total() {
-    let shop = Shop::start(FAST);
-    let visitor = Browser::without_javascript().await;
-    arrive(&visitor, shop.addr).await;
-    let total = element(&visitor, "#sum").await;
+    // It would stay as it was while the quantity changes.
+    let scriptless = Browser::without_javascript().await;
+    arrive(&scriptless, shop.addr).await;
+    let total = element(&scriptless, "#sum").await;
     assert!(!total.is_displayed().await.unwrap());
-    let page = visitor.text("main").await.unwrap();
+    let page = scriptless.text("main").await.unwrap();
     assert!(page.contains("12.50 € a packet"), "{page}");
-}
-
-#[tokio::test]
-async fn an_unknown_address_is_a_page_of_the_shop() {
-    let (shop, visitor) = open(FAST).await;
-    for path in ["/nowhere", "/orders/12/13", "/%3Cb%3Ebold%3C/b%3E"] {
-        visitor.goto(shop.url(path)).await.unwrap();
-        assert_eq!(visitor.text("h1").await.as_deref(), Some("No such page"));
-        assert_eq!(visitor.text("main code").await.as_deref(), Some(path));
-        assert!(
-            visitor.find(By::Css("main b")).await.is_err(),
-            "{path} is text"
-        );
-        let styled = "return getComputedStyle(document.body).maxWidth;";
-        let width: String = visitor
-            .execute(styled, [])
-            .await
-            .unwrap()
-            .convert()
-            .unwrap();
-        assert_ne!(width, "none", "{path} has the shop's style");
-        let status = "return performance.getEntriesByType('navigation')[0].responseStatus;";
-        let status: u16 = visitor
-            .execute(status, [])
-            .await
-            .unwrap()
-            .convert()
-            .unwrap();
-        assert_eq!(status, 404, "{path}");
-    }
-    click(&visitor, "main a").await;
-    visitor.wait_for_text("#buy", "Order and pay").await;
 }
 
 /// The least contrast that WCAG 2.2 requires, <https://www.w3.org/TR/WCAG22/#contrast-minimum>.
@@ -241,11 +198,28 @@ async fn styled(visitor: &Browser) {
 }
 
 #[tokio::test]
-async fn the_pages_follow_the_colour_scheme_and_can_be_read_in_both() {
-    let (shop, visitor) = open(FAST).await;
-    let number = buy(&visitor).await;
+async fn each_page_is_styled_and_readable_and_connects_only_to_the_shop() {
+    let shop = Shop::start(FAST);
+    let (visitor, log) = Browser::logging().await;
+    for path in ["/nowhere", "/orders/12/13", "/%3Cb%3Ebold%3C/b%3E"] {
+        visitor.goto(shop.url(path)).await.unwrap();
+        assert_eq!(visitor.text("h1").await.as_deref(), Some("No such page"));
+        assert_eq!(visitor.text("main code").await.as_deref(), Some(path));
+        let bold = visitor.find(By::Css("main b")).await;
+        assert!(bold.is_err(), "{path} is text");
+        let width = "return getComputedStyle(document.body).maxWidth;";
+        assert_ne!(
+            look(&visitor, width).await,
+            "none",
+            "{path} has the shop's style"
+        );
+        let status = "return performance.getEntriesByType('navigation')[0].responseStatus;";
+        assert_eq!(look(&visitor, status).await, 404, "{path}");
+    }
+    click(&visitor, "main a").await;
+    visitor.wait_for_text("#buy", "Order and pay").await;
+    let order = format!("/orders/{}", buy(&visitor).await);
     business(&shop);
-    let order = format!("/orders/{number}");
     for (scheme, luminance) in [("light", 0.8..=1.0), ("dark", 0.0..=0.05)] {
         let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         let cdp = visitor.cdp();
@@ -260,4 +234,6 @@ async fn the_pages_follow_the_colour_scheme_and_can_be_read_in_both() {
             assert!(faint.is_empty(), "{path}, {scheme}: {faint:#?}");
         }
     }
+    let connected = visitor.connected(&log).await;
+    assert_eq!(connected, BTreeSet::from([shop.addr.to_string()]));
 }
