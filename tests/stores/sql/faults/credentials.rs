@@ -1,14 +1,12 @@
 //! A password that changes, and its provider.
 
 use std::future::pending;
-use std::sync::Arc;
 
 use idem_runtime::credentials::{Credentials, CredentialsProvider};
-use idem_runtime::store::sql::SqlStoreBuilder;
 use idem_tests::secret::ChangingSecret;
 use idem_tests::shop::{assert_contains, assert_no_marker};
 
-use crate::prelude::*;
+use super::prelude::*;
 
 on_each_server!(
     a_changed_password_refuses_no_call,

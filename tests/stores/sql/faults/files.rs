@@ -3,10 +3,9 @@
 use std::fs;
 
 use idem_harness::TestDir;
-use idem_runtime::store::sql::SqlSource;
 use sqlx::sqlite::SqliteConnectOptions;
 
-use crate::prelude::*;
+use super::prelude::*;
 
 #[tokio::test]
 async fn a_database_in_memory_is_refused() {
@@ -25,8 +24,10 @@ async fn a_database_in_memory_is_refused() {
 }
 
 #[tokio::test]
-async fn a_path_may_have_any_characters() {
+async fn a_path_may_have_any_characters_and_be_relative() {
     let dir = TestDir::new("paths").unwrap();
+    let here = std::env::current_dir().unwrap();
+    let up = "../".repeat(here.components().count() - 1);
     for (name, file) in [
         ("with spaces.db", "with spaces.db"),
         ("what%3F.db", "what?.db"),
@@ -36,45 +37,33 @@ async fn a_path_may_have_any_characters() {
         let url = format!("sqlite:{}", dir.path().join(name).display());
         let fixture = Fixture::on(&open::<Sqlite>(&url).await);
         let first = fixture.pay("a").await.unwrap();
-        let again = fixture.beside(&open::<Sqlite>(&url).await);
-        assert_eq!(again.pay("a").await.unwrap(), first);
+        let relative = url.replace("sqlite:/", &format!("sqlite:{up}"));
+        for url in [url, relative] {
+            let again = fixture.beside(&open::<Sqlite>(&url).await);
+            assert_eq!(again.pay("a").await.unwrap(), first, "{url}");
+        }
         assert!(dir.path().join(file).exists(), "{file}");
     }
 }
 
 #[tokio::test]
-async fn a_path_may_be_relative() {
-    let test_database = Sqlite::test_database();
-    let path = test_database.url.strip_prefix("sqlite:/").unwrap();
-    let here = std::env::current_dir().unwrap();
-    let up = "../".repeat(here.components().count() - 1);
-    let fixture = Fixture::on(&open::<Sqlite>(&format!("sqlite:{up}{path}")).await);
-    let first = fixture.pay("a").await.unwrap();
-    let again = fixture.beside(&open::<Sqlite>(&test_database.url).await);
-    assert_eq!(again.pay("a").await.unwrap(), first);
-    assert_eq!(fixture.effects("a"), 1);
-}
-
-#[tokio::test]
-async fn a_missing_directory_is_reported() {
-    let dir = TestDir::new("nowhere").unwrap();
-    let url = format!("sqlite:{}/missing/a.db", dir.path().display());
-    let store = SqliteStore::connect(url).await;
-    assert_says(store, Refused, &["connecting", "directory"]);
-}
-
-#[tokio::test]
-async fn a_file_that_is_no_database_is_refused() {
-    let dir = TestDir::new("text").unwrap();
-    let file = dir.path().join("a.db");
-    fs::write(&file, "password-marker, and not a database\n".repeat(100)).unwrap();
-    let store = SqliteStore::connect(format!("sqlite:{}", file.display())).await;
-    assert_says(store, Refused, &["connecting", "no SQLite database"]);
+async fn a_wrong_file_is_refused() {
+    let dir = TestDir::new("wrong").unwrap();
+    let text = "password-marker, and not a database\n".repeat(100);
+    fs::write(dir.path().join("text.db"), text).unwrap();
+    for (file, part) in [
+        ("missing/a.db", "directory"),
+        ("text.db", "no SQLite database"),
+    ] {
+        let url = format!("sqlite:{}", dir.path().join(file).display());
+        let store = SqliteStore::connect(url).await;
+        assert_says(store, Refused, &["connecting", part]);
+    }
 }
 
 #[tokio::test]
 async fn a_read_only_file_is_reported() {
-    let test_database = Sqlite::test_database();
+    let test_database = TestDatabase::new::<Sqlite>();
     let fixture = Fixture::on(&open::<Sqlite>(&test_database.url).await);
     let first = fixture.pay("a").await.unwrap();
     let url = format!("{}?mode=ro", test_database.url);
@@ -96,7 +85,7 @@ async fn a_read_only_file_is_reported() {
 async fn a_deleted_file_is_reported_on_open() {
     let (test_database, store) = opened::<Sqlite>().await;
     Fixture::on(&store).pay("a").await.unwrap();
-    let path = test_database.url.strip_prefix("sqlite:").unwrap();
+    let path = test_database.path();
     for end in ["", "-wal", "-shm"] {
         fs::remove_file(format!("{path}{end}")).unwrap();
     }
@@ -112,7 +101,7 @@ async fn a_damaged_file_is_reported() {
         fixture.pay(&number.to_string()).await.unwrap();
     }
     test_database.sql("PRAGMA wal_checkpoint(TRUNCATE)").await;
-    let path = test_database.url.strip_prefix("sqlite:").unwrap();
+    let path = test_database.path();
     let mut bytes = fs::read(path).unwrap();
     bytes[4096..].fill(0xa5);
     fs::write(path, bytes).unwrap();

@@ -1,23 +1,26 @@
 //! One idempotent operation on a SQL store, with its effects counted.
 
 use std::collections::HashMap;
+use std::str::FromStr as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use idem_runtime::store::sql::{Backend, SqlStore};
+use idem_runtime::store::sql::{
+    Backend, SqlSource, SqlStore, SqlStoreBuilder, Sqlite, SqliteStore,
+};
 use idem_runtime::store::{ClaimReply, Owner, RecordKey, Store, StoreError, StoreErrorKind};
 use idem_runtime::{
     Context, Engine, EngineBuilder, ErrorKind, OnRunning,
     key::{KeyBuilder, Operation},
 };
 use idem_tests::events::Events;
-use idem_tests::shop::{Failure, MARKERS, PATIENCE, asks, assert_discreet, persistent};
+use idem_tests::shop::{Failure, MARKERS, PATIENCE, asks, assert_discreet, patiently, persistent};
+use sqlx::sqlite::SqliteConnectOptions;
+
+use crate::database::{Database, Served, Server, TestDatabase};
 
 /// The deadlines of a hasty fixture: long enough for a call without obstacles.
 pub(crate) const HASTE: Duration = Duration::from_secs(3);
-
-/// Time beyond its deadline that a call may take on a busy machine.
-pub(crate) const SLACK: Duration = Duration::from_secs(10);
 
 /// An engine on a store. Every refusal that it returns is searched for text that does not belong there.
 #[derive(Clone, Debug)]
@@ -167,4 +170,67 @@ pub(crate) fn assert_permanent(outcome: Result<String, Failure>) {
     let error = outcome.expect_err("the store refuses").refused();
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable, "{error}");
     assert!(!error.is_retryable(), "{error}");
+}
+
+/// A store with its table. Its deadlines suit a busy machine.
+pub(crate) async fn open<B: Database>(url: &str) -> SqlStore<B> {
+    open_with(url, |builder| builder).await
+}
+
+/// A database, and a store with its table.
+pub(crate) async fn opened<B: Database>() -> (TestDatabase, SqlStore<B>) {
+    let test_database = TestDatabase::new::<B>();
+    let store = open(&test_database.url).await;
+    (test_database, store)
+}
+
+/// A server, and a store with its table.
+pub(crate) async fn served<B: Server>() -> (Served, SqlStore<B>) {
+    let server = B::serve(&[]);
+    let store = open(&server.url()).await;
+    (server, store)
+}
+
+/// A store with its table, and with settings.
+pub(crate) fn open_with<B: Database>(
+    url: &str,
+    settings: impl FnOnce(SqlStoreBuilder<B>) -> SqlStoreBuilder<B>,
+) -> impl Future<Output = SqlStore<B>> {
+    let builder = settings(SqlStore::builder(url).response_timeout(PATIENCE));
+    async move {
+        let store = builder.connect().await.unwrap();
+        store.migrate().await.unwrap();
+        store
+    }
+}
+
+/// A store with the response time-out `soon`, on an existing table. A busy machine may delay its first connection.
+pub(crate) async fn open_hasty<B: Database>(
+    url: &str,
+    soon: Duration,
+    settings: impl Fn(SqlStoreBuilder<B>) -> SqlStoreBuilder<B>,
+) -> SqlStore<B> {
+    open::<B>(url).await;
+    let connecting = async {
+        loop {
+            let builder = settings(SqlStore::builder(url).response_timeout(soon));
+            match builder.connect().await {
+                Ok(store) => return store,
+                Err(error) => assert!(error.is_transient(), "{error}"),
+            }
+        }
+    };
+    patiently("the store connects", connecting).await
+}
+
+/// A store whose file can hardly grow: by so many pages.
+pub(crate) async fn that_cannot_grow(test_database: &TestDatabase, by: u32) -> SqliteStore {
+    drop(open::<Sqlite>(&test_database.url).await);
+    let pages = test_database.sql("PRAGMA page_count").await;
+    let most = pages.parse::<u32>().unwrap() + by;
+    // The limit is set per connection, and lasts as long as the connection.
+    let options = SqliteConnectOptions::from_str(&test_database.url).unwrap();
+    let options = options.pragma("max_page_count", most.to_string());
+    let store = SqliteStore::builder(SqlSource::options(options)).response_timeout(PATIENCE);
+    store.connect().await.unwrap()
 }

@@ -1,14 +1,14 @@
 //! Many calls at once: whatever the isolation level, and beside a purge.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::prelude::*;
+use super::prelude::*;
 
 on_each_database!(a_purge_beside_heavy_load_is_not_noticed);
+on_each_server!(each_isolation_level_serves_many_calls);
 
 /// 2,000 calls from 16 tasks in two engines; every call succeeds.
-async fn many_calls<B: Kind>(stores: &[SqlStore<B>; 2], keys: usize) {
+async fn many_calls<B: Database>(stores: &[SqlStore<B>; 2], keys: usize) {
     let fixture = Fixture::on(&stores[0]);
     let other = fixture.beside(&stores[1]);
     let mut tasks = JoinSet::new();
@@ -30,50 +30,31 @@ async fn many_calls<B: Kind>(stores: &[SqlStore<B>; 2], keys: usize) {
     assert_eq!(fixture.all_effects(), all.len());
 }
 
-async fn at_isolation<B: Server>(setting: (&str, &str), shown: &str) {
-    let server = B::serve(&[setting]);
-    assert_eq!(
-        server.execute(shown).to_lowercase().replace('-', " "),
-        setting.1
-    );
-    let [one, two] = [
-        open::<B>(&server.url()).await,
-        open::<B>(&server.url()).await,
-    ];
-    many_calls(&[one, two], 50).await;
+async fn each_isolation_level_serves_many_calls<B: Server>() {
+    let (setting, levels): (_, &[&str]) = if B::POSTGRES {
+        let levels = &["serializable", "repeatable read"];
+        ("default_transaction_isolation", levels)
+    } else {
+        (
+            "transaction-isolation",
+            &["SERIALIZABLE", "READ-UNCOMMITTED"],
+        )
+    };
+    for level in levels {
+        let server = B::serve(&[(setting, level)]);
+        let shown = server.execute(if B::POSTGRES {
+            "SHOW transaction_isolation"
+        } else {
+            "SELECT @@tx_isolation"
+        });
+        assert_eq!(shown, *level);
+        let url = server.url();
+        many_calls(&[open::<B>(&url).await, open::<B>(&url).await], 50).await;
+    }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_serializable() {
-    let setting = ("default_transaction_isolation", "serializable");
-    at_isolation::<Postgres>(setting, "SHOW transaction_isolation").await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_repeatable_read() {
-    let setting = ("default_transaction_isolation", "repeatable read");
-    at_isolation::<Postgres>(setting, "SHOW transaction_isolation").await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mariadb_serializable() {
-    let setting = ("transaction-isolation", "serializable");
-    at_isolation::<MySql>(setting, "SELECT @@tx_isolation").await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mariadb_read_uncommitted() {
-    let setting = ("transaction-isolation", "READ-UNCOMMITTED");
-    let server = MySql::serve(&[setting]);
-    let [one, two] = [
-        open::<MySql>(&server.url()).await,
-        open(&server.url()).await,
-    ];
-    many_calls(&[one, two], 50).await;
-}
-
-async fn a_purge_beside_heavy_load_is_not_noticed<B: Kind>() {
-    let test_database = Arc::new(B::test_database());
+async fn a_purge_beside_heavy_load_is_not_noticed<B: Database>() {
+    let test_database = Arc::new(TestDatabase::new::<B>());
     let patient = || {
         open_with::<B>(&test_database.url, |store| {
             store.response_timeout(Duration::from_secs(10))

@@ -3,9 +3,9 @@
 use std::str::FromStr as _;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{Connection, Executor, MySqlConnection, PgConnection, PgPool};
+use sqlx::{Executor, MySqlConnection, PgConnection, PgPool};
 
-use crate::prelude::*;
+use super::prelude::*;
 
 /// A call outside of any transaction.
 async fn call(engine: &Engine, key: u64) -> Result<String, Error> {
@@ -30,7 +30,7 @@ async fn call_in_tx(engine: &Engine, pool: &PgPool, key: u64) -> Result<String, 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_search_path_selects_no_second_table() {
-    let test_database = Postgres::test_database();
+    let test_database = TestDatabase::new::<Postgres>();
     let tables = "CREATE SCHEMA tenant; CREATE TABLE tenant.rows (number INT)";
     test_database.sql(tables).await;
     let pool = PgPoolOptions::new().max_connections(2);
@@ -74,7 +74,7 @@ async fn a_search_path_selects_no_second_table() {
 
 #[tokio::test]
 async fn a_store_stays_in_the_schema_of_its_options() {
-    let test_database = Postgres::test_database();
+    let test_database = TestDatabase::new::<Postgres>();
     // The first has a table; the second, which needs quotes, gets one.
     let schemas = "CREATE SCHEMA full_one; CREATE SCHEMA \"Tenant-1 ü\"";
     test_database.sql(schemas).await;
@@ -95,7 +95,7 @@ async fn a_store_stays_in_the_schema_of_its_options() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_default_database_selects_no_second_table() {
-    let test_database = MySql::test_database();
+    let test_database = TestDatabase::new::<MySql>();
     test_database.sql("CREATE DATABASE `other schema`").await;
     let store = SqlStore::<MySql>::connect(&test_database.url)
         .await

@@ -7,7 +7,7 @@ use idem_runtime::{step, step_in_tx};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{PgConnection, PgPool};
 
-use crate::prelude::*;
+use super::prelude::*;
 
 /// What PgBouncer 1.18 needs for any client of sqlx.
 const ACCEPTS: (&str, &str) = ("ignore_startup_parameters", "extra_float_digits");

@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use idem_harness::Worker;
 use idem_runtime::FOREVER;
-use idem_runtime::store::sql::{PurgeTask, SqlStoreBuilder};
-use sqlx::{Connection, MySqlConnection};
+use idem_runtime::store::sql::PurgeTask;
+use sqlx::MySqlConnection;
 use tokio::runtime::Handle;
 
-use crate::prelude::*;
+use super::prelude::*;
 
 on_each_database!(
     expired_records_are_deleted,
@@ -20,18 +20,14 @@ on_each_database!(
 
 const EXPIRED: i64 = -60_000_000;
 const ALIVE: i64 = 3_600_000_000;
+const ROWS: &str = "SELECT count(*) FROM idem_records WHERE op = 'filled'";
 const SECOND: Duration = Duration::from_secs(1);
 
 fn alive() -> usize {
     Handle::current().metrics().num_alive_tasks()
 }
 
-async fn rows<B: Kind>(test_database: &TestDatabase) -> u64 {
-    let rows = "SELECT count(*) FROM idem_records WHERE op = 'filled'";
-    test_database.sql(rows).await.parse().unwrap()
-}
-
-async fn expired_records_are_deleted<B: Kind>() {
+async fn expired_records_are_deleted<B: Database>() {
     let (test_database, store) = opened::<B>().await;
     test_database.sql(&B::filled(2_500, EXPIRED)).await;
     test_database.sql(&B::filled(100, ALIVE)).await;
@@ -48,29 +44,24 @@ async fn expired_records_are_deleted<B: Kind>() {
     };
     let running = fixture.pay_by("running", purges).await.unwrap();
     assert_eq!(store.purge(Purge::default()).await.unwrap(), 0);
-    assert_eq!(rows::<B>(&test_database).await, 100);
+    assert_eq!(test_database.sql(ROWS).await, "100");
     assert_eq!(fixture.pay("running").await.unwrap(), running);
     assert_eq!(kept.pay("kept").await.unwrap(), forever);
     assert_eq!((fixture.effects("running"), kept.effects("kept")), (1, 1));
 }
 
 async fn deletes(task: &PurgeTask, records: u64) {
-    let deleting = async {
-        while task.deleted() < records {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    patiently("it is deleted", deleting).await;
+    until("it is deleted", || task.deleted() >= records).await;
 }
 
 /// As long as a few dozen writes take.
-async fn a_moment<B: Kind>(store: &SqlStore<B>) {
+async fn a_moment<B: Database>(store: &SqlStore<B>) {
     for _ in 0..50 {
         store.age(Duration::ZERO).await.unwrap();
     }
 }
 
-async fn one_at_a_time_purges<B: Kind>() {
+async fn one_at_a_time_purges<B: Database>() {
     let (test_database, store) = opened::<B>().await;
     let other = open::<B>(&test_database.url).await;
     test_database.sql(&B::filled(1_000, EXPIRED)).await;
@@ -80,12 +71,7 @@ async fn one_at_a_time_purges<B: Kind>() {
     let deleted = || tasks.iter().map(PurgeTask::deleted).collect::<Vec<_>>();
     until("all is deleted", || deleted().iter().sum::<u64>() == 1_000).await;
     let all = "SELECT count(*) FROM idem_records WHERE state = 'T'";
-    let over = async {
-        while test_database.sql(all).await != "1" {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    patiently("the purge is over", over).await;
+    test_database.until("1", all).await;
     assert!(deleted().contains(&1_000), "{:?}", deleted());
 
     // No process purges again before an hour has passed.
@@ -93,28 +79,23 @@ async fn one_at_a_time_purges<B: Kind>() {
     let before = alive();
     let impatient = other.spawn_purge(purge.every(SECOND));
     a_moment(&store).await;
-    assert_eq!(rows::<B>(&test_database).await, 10);
+    assert_eq!(test_database.sql(ROWS).await, "10");
     drop(impatient);
     until("it has ended", || alive() == before).await;
     store.age(Duration::from_hours(1)).await.unwrap();
     let next = store.spawn_purge(purge);
     deletes(&next, 10).await;
-    assert_eq!(rows::<B>(&test_database).await, 0);
+    assert_eq!(test_database.sql(ROWS).await, "0");
     assert!(next.error().is_none());
 }
 
-async fn a_purger_that_dies_is_followed<B: Kind>() {
+async fn a_purger_that_dies_is_followed<B: Database>() {
     let (test_database, store) = opened::<B>().await;
     test_database.sql(&B::filled(100, EXPIRED)).await;
     let worker = Worker::sibling("idem-sql-faults-worker");
     let mut worker = worker.args(["purge", &test_database.url]).spawn();
     worker.line_after("begun");
-    let begun = async {
-        while rows::<B>(&test_database).await == 100 {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    patiently("it has begun", begun).await;
+    test_database.until("99", ROWS).await;
     worker.kill9();
     let early = store.spawn_purge(Purge::default());
     a_moment(&store).await;
@@ -123,21 +104,18 @@ async fn a_purger_that_dies_is_followed<B: Kind>() {
     store.age(Duration::from_secs(31)).await.unwrap();
     let task = store.spawn_purge(Purge::default());
     deletes(&task, 99).await;
-    assert_eq!(rows::<B>(&test_database).await, 0);
+    assert_eq!(test_database.sql(ROWS).await, "0");
 }
 
-async fn a_failed_purge_is_reported_and_the_next_one_runs<B: Kind>() {
+async fn a_failed_purge_is_reported_and_the_next_one_runs<B: Database>() {
     let (test_database, store) = opened::<B>().await;
     test_database
         .sql("ALTER TABLE idem_records RENAME TO elsewhere")
         .await;
     let task = store.spawn_purge(Purge::default().every(SECOND));
     until("it fails", || task.error().is_some()).await;
-    assert_says(
-        Err::<(), _>(task.error().unwrap()),
-        Refused,
-        &["`migrate()`"],
-    );
+    let failed = Err::<(), _>(task.error().unwrap());
+    assert_says(failed, Refused, &["`migrate()`"]);
     test_database
         .sql("ALTER TABLE elsewhere RENAME TO idem_records")
         .await;
@@ -146,7 +124,7 @@ async fn a_failed_purge_is_reported_and_the_next_one_runs<B: Kind>() {
     until("it is well", || task.error().is_none()).await;
 }
 
-async fn a_purge_ends_with_its_task<B: Kind>() {
+async fn a_purge_ends_with_its_task<B: Database>() {
     let (_test_database, store) = opened::<B>().await;
     let before = alive();
     let task = store.spawn_purge(Purge::default());
@@ -211,7 +189,7 @@ async fn mariadb_uses_the_index() {
 /// the locks of the other records that it is about to delete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_purge_on_mysql_skips_records_that_a_transaction_has_locked() {
-    let test_database = MySql::test_database();
+    let test_database = TestDatabase::new::<MySql>();
     let hasty = |store: SqlStoreBuilder<_>| store.response_timeout(2 * SECOND);
     let store = open_with::<MySql>(&test_database.url, hasty).await;
     let engine = Engine::new(store.clone());

@@ -1,16 +1,12 @@
 //! A read-only server, and a file without room.
 
-use std::str::FromStr as _;
-
+use idem_runtime::store::Needs;
 use idem_runtime::store::StoreErrorKind::Full;
-use idem_runtime::store::sql::SqlSource;
-use idem_runtime::store::{Needs, Store as _};
 use idem_tests::shop::happened;
-use sqlx::sqlite::SqliteConnectOptions;
 
-use crate::prelude::*;
+use super::prelude::*;
 
-on_each_database!(; answers_are_replayed_by_a_read_only_server);
+on_each_server!(answers_are_replayed_by_a_read_only_server,);
 
 async fn answers_are_replayed_by_a_read_only_server<B: Server>() {
     let server = B::serve(&[]);
@@ -46,21 +42,6 @@ async fn answers_are_replayed_by_a_read_only_server<B: Server>() {
     assert_eq!(hasty.effects("b"), 1);
 }
 
-/// A store whose file can hardly grow.
-async fn that_cannot_grow(test_database: &TestDatabase) -> SqliteStore {
-    drop(open::<Sqlite>(&test_database.url).await);
-    // The limit is set per connection, and lasts as long as the connection.
-    let pages: u32 = test_database
-        .sql("PRAGMA page_count")
-        .await
-        .parse()
-        .unwrap();
-    let options = SqliteConnectOptions::from_str(&test_database.url).unwrap();
-    let options = options.pragma("max_page_count", (pages + 12).to_string());
-    let store = SqliteStore::connect(SqlSource::options(options)).await;
-    store.unwrap()
-}
-
 /// Calls until there is no room for another claim.
 async fn fill(fixture: &Fixture) -> Vec<String> {
     let mut done = Vec::new();
@@ -78,8 +59,8 @@ async fn fill(fixture: &Fixture) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_file_refuses_claims_and_replays_answers() {
-    let test_database = Sqlite::test_database();
-    let store = that_cannot_grow(&test_database).await;
+    let test_database = TestDatabase::new::<Sqlite>();
+    let store = that_cannot_grow(&test_database, 12).await;
     let fixture = Fixture::hasty(&store);
     let done = fill(&fixture).await;
     assert!(done.len() > 3, "{}", done.len());
@@ -95,8 +76,8 @@ async fn a_full_file_refuses_claims_and_replays_answers() {
 /// There is no room for the answer; its caller gets it, and it is stored as soon as there is room.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_answer_waits_for_room_in_a_full_file() {
-    let test_database = Sqlite::test_database();
-    let store = that_cannot_grow(&test_database).await;
+    let test_database = TestDatabase::new::<Sqlite>();
+    let store = that_cannot_grow(&test_database, 12).await;
     let fixture = Fixture::hasty(&store);
     let large = "an answer of several pages ".repeat(400);
     let call = || fixture.engine.operation("large").key(&1);

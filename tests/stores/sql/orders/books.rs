@@ -6,7 +6,7 @@ use idem_tests::orders::database::Database;
 use idem_tests::orders::order::{Account, Order};
 use tokio::runtime::Builder;
 
-use crate::ledger::Ledger;
+use super::ledger::Ledger;
 
 /// A line of the journal.
 #[derive(Clone, Copy, Debug)]

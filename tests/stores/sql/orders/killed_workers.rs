@@ -11,7 +11,7 @@ use idem_tests::bounds::bound;
 use idem_tests::orders::order::Account;
 use idem_tests::seeded::Seeded;
 
-use crate::ledger::Ledger;
+use super::ledger::Ledger;
 
 /// Workers that live at the same time.
 const SEATS: usize = 3;

@@ -1,23 +1,34 @@
-//! Transactions that end during a call: by the database itself, or by a statement of the body.
+//! Transactions that are over before the body that runs in them.
 
 use std::fmt::Write as _;
 
-use idem_runtime::store::sql::Sqlite;
-use tokio::sync::Barrier;
+use tokio::sync::{Barrier, Notify};
 
-use crate::prelude::*;
+use super::prelude::*;
 
-/// The ways in which a body ends.
-pub(crate) fn ends() -> [Answer; 3] {
-    [
-        Ok(1),
-        Err(OrderError::Down),
-        Err(OrderError::SoldOut { run: 1 }),
-    ]
-}
+on_each_database!(
+    no_end_of_a_body_that_has_ended_its_transaction_is_acknowledged,
+    no_body_runs_without_the_transaction_that_sqlx_counts,
+    a_body_that_leaves_a_transaction_open,
+    an_error_of_the_caller_after_the_call,
+);
+on_each_server!(
+    no_end_of_a_body_whose_session_has_ended_is_acknowledged,
+    a_zombie_cannot_finish,
+    a_body_that_swallows_a_deadlock,
+);
+on!(sqlite_only Sqlite: an_ended_transaction_is_not_reported_as_a_missing_table);
+
+/// The ways in which a body ends. `None`: it is dropped.
+const BODIES: [Option<Answer>; 4] = [
+    Some(Ok(1)),
+    Some(Err(OrderError::Down)),
+    Some(Err(OrderError::SoldOut { run: 1 })),
+    None,
+];
 
 /// A pool of one connection: each call after a failure gets the connection of that failure.
-pub(crate) async fn pool_of_one<D: Database>(fixture: &Fixture<D>) -> sqlx::Pool<D::Db> {
+pub(crate) async fn pool_of_one<D: Database>(fixture: &Fixture<D>) -> sqlx::Pool<D::Driver> {
     let pool = sqlx::pool::PoolOptions::new()
         .max_connections(1)
         .acquire_timeout(PATIENCE);
@@ -26,20 +37,25 @@ pub(crate) async fn pool_of_one<D: Database>(fixture: &Fixture<D>) -> sqlx::Pool
 }
 
 /// Calls of other keys run, and their answers are committed.
-pub(crate) async fn assert_usable<D: Database>(fixture: &Fixture<D>, pool: &sqlx::Pool<D::Db>) {
+pub(crate) async fn assert_usable<D: Database>(
+    case: &str,
+    fixture: &Fixture<D>,
+    pool: &sqlx::Pool<D::Driver>,
+) {
     for key in ["next", "undone", "last"] {
         let mut tx = D::begin_plain(pool).await.done();
         let call = fixture.call(key);
         if key == "undone" {
             let answer = failed(fixture, call, &mut tx, OrderError::Down).await;
-            assert_eq!(answer, Err(OrderError::Down), "{key}");
+            assert_eq!(answer, Err(OrderError::Down), "{case}: {key}");
             D::rollback(tx).await.done();
-            assert_eq!(fixture.orders(key).await, 0, "{key}");
+            assert_eq!(fixture.orders(key).await, 0, "{case}: {key}");
         } else {
             let run = fixture.runs.count() + 1;
-            assert_eq!(ordered(fixture, call, &mut tx, key).await, Ok(run), "{key}");
+            let answer = ordered(fixture, call, &mut tx, key).await;
+            assert_eq!(answer, Ok(run), "{case}: {key}");
             D::commit(tx).await.done();
-            assert_eq!(fixture.orders(key).await, 1, "{key}");
+            assert_eq!(fixture.orders(key).await, 1, "{case}: {key}");
         }
     }
     // No lock is left behind.
@@ -47,64 +63,107 @@ pub(crate) async fn assert_usable<D: Database>(fixture: &Fixture<D>, pool: &sqlx
     insert::<D>(&mut other, "free").await.done();
 }
 
-/// Each text, and whether it leaves the outcome unknown; otherwise the key is free.
-const TEXTS: [(&str, bool); 2] = [("ROLLBACK", false), ("COMMIT", true)];
-
-/// A SQL text in the body ends the transaction; no answer of such a body is acknowledged.
-pub(crate) async fn a_body_that_ends_the_transaction_is_refused<D: Database>() {
-    for (text, commits) in TEXTS {
-        for end in ends() {
-            let fixture = Fixture::<D>::new().await;
-            let pool = pool_of_one(&fixture).await;
-            let mut tx = D::begin_plain(&pool).await.done();
-            let call = fixture.order().in_tx(&mut tx);
-            let answer = call.run(async |tx: &mut D::Tx, _| {
-                make::<D>(tx, &fixture.runs, "mine").await?;
-                D::execute(tx, text).await?;
-                end.clone()
-            });
-            assert_aborted(&refusal(answer.await));
-            D::rollback(tx).await.ok();
-            let left = i64::from(commits);
-            assert_eq!(fixture.orders("mine").await, left, "{text} {end:?}");
-            let stands = commits.then_some(EntryState::Unknown);
-            assert_eq!(fixture.stands().await, stands, "{text} {end:?}");
-            assert_usable(&fixture, &pool).await;
+/// Calls with a body that makes the order `mine`, has its transaction ended, and ends like this; `None` if it is dropped.
+async fn call<D: Database, T: SqlTransaction>(
+    fixture: &Fixture<D>,
+    tx: &mut T,
+    beneath: fn(&mut T) -> &mut D::Conn,
+    ends: impl AsyncFn(&Fixture<D>, &mut D::Conn),
+    body: Option<&Answer>,
+) -> Option<Answer> {
+    let ended = Notify::new();
+    let call = fixture.order().in_tx(tx);
+    let call = call.run(async |tx: &mut T, _| {
+        let conn = beneath(tx);
+        make::<D>(conn, &fixture.runs, "mine").await?;
+        ends(fixture, conn).await;
+        if let Some(end) = body {
+            return end.clone();
         }
+        ended.notify_one();
+        std::future::pending().await
+    });
+    tokio::select! {
+        answer = call => Some(answer),
+        () = ended.notified() => None,
     }
 }
 
-/// The same where idem has begun the transaction itself.
-pub(crate) async fn a_body_that_ends_idems_transaction_is_refused<D: Database>() {
-    for (text, commits) in TEXTS {
-        for end in ends() {
+/// With each end of the body: nothing of it is acknowledged, in a transaction of the caller and in one of idem. `commits`:
+/// the end of the transaction commits what was written before.
+pub(crate) async fn assert_none_is_acknowledged<D: Database>(
+    what: &str,
+    commits: bool,
+    prepare: &str,
+    ends: impl AsyncFn(&Fixture<D>, &mut D::Conn),
+) {
+    let left = (i64::from(commits), commits.then_some(EntryState::Unknown));
+    for own in [false, true] {
+        // A caller that drops a body in a transaction of its own gets no answer.
+        for body in BODIES.iter().filter(|body| own || body.is_some()) {
+            let body = body.as_ref();
+            let case = &format!("{what}, {body:?}, in a transaction of idem: {own}");
             let fixture = Fixture::<D>::new().await;
-            let mut conn = fixture.alone().await;
-            let call = fixture.order().in_tx(&mut conn);
-            let answer = call.run(async |conn: &mut D::Conn, _| {
-                make::<D>(conn, &fixture.runs, "mine").await?;
-                D::execute(conn, text).await?;
-                end.clone()
-            });
-            let answer = answer.await;
-            // Nothing of the call remains, and its transaction is idem's: its error may be its answer.
-            if answer != Err(OrderError::Down) {
-                assert_aborted(&refusal(answer));
+            if !prepare.is_empty() {
+                let mut conn = fixture.connection().await;
+                D::execute(&mut conn, prepare).await.done();
             }
-            let stands = commits.then_some(EntryState::Unknown);
-            assert_eq!(fixture.stands().await, stands, "{text} {end:?}");
-            // The connection is in no transaction.
-            let call = fixture.call("next").in_tx(&mut conn);
-            let body = async |conn: &mut D::Conn, _| make::<D>(conn, &fixture.runs, "next").await;
-            assert_eq!(call.run(body).await, Ok(2), "{text} {end:?}");
-            assert_eq!(fixture.orders("next").await, 1, "{text} {end:?}");
+            let pool = pool_of_one(&fixture).await;
+            if own {
+                let mut conn = D::acquire(&pool).await.done();
+                let answer = call(&fixture, &mut conn, |conn| conn, &ends, body).await;
+                // Nothing of the call remains, and its transaction is idem's: its error may be its answer.
+                if let Some(answer) = answer
+                    && answer != Err(OrderError::Down)
+                {
+                    assert_aborted(&refusal(answer));
+                }
+            } else {
+                let mut tx = D::begin_plain(&pool).await.done();
+                let answer = call(&fixture, &mut tx, |tx| tx, &ends, body).await;
+                assert_aborted(&refusal(answer.expect("it is not dropped")));
+                // In the same transaction no other body runs.
+                let other = answered(fixture.call("other"), &mut tx).await;
+                assert_aborted(&refusal(other));
+                if D::shared().is_none() {
+                    // SQLite would commit each of the caller's next statements alone.
+                    let next = insert::<D>(&mut tx, "mine").await;
+                    next.expect_err("the connection is closed");
+                    D::commit(tx).await.expect_err("there is nothing to commit");
+                } else {
+                    D::rollback(tx).await.ok();
+                }
+            }
+            let found = (fixture.orders("mine").await, fixture.stands().await);
+            assert_eq!(found, left, "{case}");
+            assert_usable(case, &fixture, &pool).await;
         }
     }
 }
 
-/// sqlx counts a transaction, but the database has none: no body runs.
-pub(crate) async fn a_claim_without_its_transaction_is_refused<D: Database>() {
-    for (text, _) in TEXTS {
+/// By a SQL text of the body.
+async fn no_end_of_a_body_that_has_ended_its_transaction_is_acknowledged<D: Database>() {
+    for (text, commits) in D::ENDS {
+        let ends = async |_: &Fixture<D>, conn: &mut D::Conn| {
+            D::execute(conn, text).await.done();
+        };
+        assert_none_is_acknowledged(text, *commits, "", ends).await;
+    }
+}
+
+async fn no_end_of_a_body_whose_session_has_ended_is_acknowledged<D: Server>() {
+    let killed = async |fixture: &Fixture<D>, conn: &mut D::Conn| end_session(fixture, conn).await;
+    assert_none_is_acknowledged("killed", false, "", killed).await;
+    let idle = async |fixture: &Fixture<D>, conn: &mut D::Conn| {
+        let session = D::number(conn, D::SESSION_ID).await.done();
+        D::execute(conn, D::END_WHEN_IDLE).await.done();
+        session_ends(fixture, session).await;
+    };
+    assert_none_is_acknowledged("idle", false, "", idle).await;
+}
+
+async fn no_body_runs_without_the_transaction_that_sqlx_counts<D: Database>() {
+    for text in ["ROLLBACK", "COMMIT"] {
         let fixture = Fixture::<D>::new().await;
         let pool = pool_of_one(&fixture).await;
         let mut tx = D::begin_plain(&pool).await.done();
@@ -113,67 +172,82 @@ pub(crate) async fn a_claim_without_its_transaction_is_refused<D: Database>() {
         assert_aborted(&refusal(answered(fixture.order(), &mut tx).await));
         D::rollback(tx).await.ok();
         assert_eq!(fixture.records().await, 0, "{text}");
-        assert_usable(&fixture, &pool).await;
+        assert_usable(text, &fixture, &pool).await;
     }
 }
 
-/// A body makes a table, which MySQL commits at once.
-pub(crate) async fn a_body_that_makes_a_table<D: Database>() {
-    for end in ends() {
-        let fixture = Fixture::<D>::new().await;
-        let pool = pool_of_one(&fixture).await;
-        let mut tx = D::begin_plain(&pool).await.done();
-        let call = fixture.order().in_tx(&mut tx);
-        let answer = call.run(async |tx: &mut D::Tx, _| {
-            make::<D>(tx, &fixture.runs, "mine").await?;
-            D::execute(tx, "CREATE TABLE extra (number BIGINT)").await?;
-            end.clone()
-        });
-        let answer = answer.await;
-        if D::TABLES_COMMIT {
-            assert_aborted(&refusal(answer));
-            D::rollback(tx).await.done();
-            assert_eq!(fixture.orders("mine").await, 1);
-            assert_eq!(fixture.stands().await, Some(EntryState::Unknown));
-            let mut tx = D::begin_plain(&pool).await.done();
-            assert_unknown(&refusal(answered(fixture.order(), &mut tx).await));
-            D::rollback(tx).await.done();
+/// The session is ended while the body runs; another caller runs, and then the body ends.
+async fn a_zombie_cannot_finish<D: Server>() {
+    for own in [false, true] {
+        let fixture = Arc::new(Fixture::<D>::new().await);
+        let body = async |conn: &mut D::Conn| -> Answer {
+            insert::<D>(conn, "zombie").await?;
+            end_session(&fixture, conn).await;
+            let fixture = Arc::clone(&fixture);
+            let other = tokio::spawn(async move { fixture.committed(fixture.order()).await });
+            assert_eq!(patiently("another runs", other).await.unwrap(), Ok(1));
+            Ok(666)
+        };
+        let mut conn = fixture.alone().await;
+        let answer = if own {
+            let call = fixture.order().in_tx(&mut conn);
+            call.run(async |conn: &mut D::Conn, _| body(conn).await)
+                .await
         } else {
-            assert_eq!(answer, end);
-            D::rollback(tx).await.done();
-            assert_eq!(fixture.kept("mine").await, (0, 0));
-        }
-        assert_usable(&fixture, &pool).await;
+            let mut tx = fixture.begin().await;
+            let call = fixture.order().in_tx(&mut tx);
+            let answer = call.run(async |tx: &mut D::Tx, _| body(tx).await).await;
+            D::commit(tx).await.expect_err("the session is gone");
+            answer
+        };
+        assert_aborted(&refusal(answer));
+        assert_eq!(fixture.orders_of(["zombie", "mine"]).await, [0, 1]);
+        assert_eq!(fixture.replayed(fixture.order()).await, Ok(1));
     }
 }
 
-/// The victim of a deadlock ignores its error and continues.
-pub(crate) async fn a_body_that_swallows_a_deadlock<D: Database>() {
-    let fixture = Arc::new(Fixture::<D>::new().await);
-    let pool = pool_of_one(&fixture).await;
-    fixture.shelves().await;
-    let both = Arc::new(Barrier::new(2));
-    let strong = tokio::spawn(strong(Arc::clone(&fixture), Arc::clone(&both)));
-    let mut tx = D::begin_plain(&pool).await.done();
-    let call = fixture.order().in_tx(&mut tx);
-    let answer = call.run(async |tx: &mut D::Tx, _| -> Answer {
-        is_victim::<D>(tx, &both).await?;
-        // Without its transaction no call within the body runs.
-        assert_aborted(&refusal(answered(fixture.call("inner"), tx).await));
-        Ok(1)
-    });
-    let answer = patiently("the deadlock is found", answer).await;
-    assert_aborted(&refusal(answer));
-    assert_aborted(&refusal(answered(fixture.call("other"), &mut tx).await));
-    D::rollback(tx).await.done();
-    patiently("the other one ends", strong).await.unwrap();
-    assert_eq!(fixture.records().await, 0);
-    assert_usable(&fixture, &pool).await;
+/// A database that detects a deadlock may undo the whole transaction, not the statement alone. A caller that then
+/// commits the rest must not believe that the transaction is complete.
+async fn a_body_that_swallows_a_deadlock<D: Server>() {
+    for body in BODIES.into_iter().flatten() {
+        let case = &format!("{body:?}");
+        let fixture = Arc::new(Fixture::<D>::new().await);
+        let pool = pool_of_one(&fixture).await;
+        fixture.shelves().await;
+        let both = Arc::new(Barrier::new(2));
+        let strong = tokio::spawn(strong(Arc::clone(&fixture), Arc::clone(&both)));
+        let mut tx = D::begin_plain(&pool).await.done();
+        insert::<D>(&mut tx, "before").await.done();
+        let call = fixture.order().in_tx(&mut tx);
+        let answer = call.run(async |tx: &mut D::Tx, _| -> Answer {
+            is_victim::<D>(tx, &both).await?;
+            // Without its transaction no call within the body runs.
+            assert_aborted(&refusal(answered(fixture.call("inner"), tx).await));
+            body.clone()
+        });
+        let answer = patiently("the deadlock is found", answer).await;
+        match answer {
+            Err(OrderError::Idem(error)) => {
+                assert_aborted(&error);
+                assert_aborted(&refusal(answered(fixture.call("other"), &mut tx).await));
+                D::rollback(tx).await.ok();
+                assert_eq!(fixture.kept("before").await, (0, 0), "{case}");
+            }
+            Err(_) => {
+                assert_eq!(answer, body, "{case}");
+                D::commit(tx).await.done();
+                assert_eq!(fixture.orders("before").await, 1, "{case}");
+            }
+            Ok(_) => panic!("{case}"),
+        }
+        patiently("the other one ends", strong).await.unwrap();
+        assert_usable(case, &fixture, &pool).await;
+    }
 }
 
 /// A transaction of sqlx that is neither committed, rolled back nor dropped: a commit would be that of a
 /// savepoint.
-pub(crate) async fn a_body_that_leaves_a_transaction_open<D: Database>() {
+async fn a_body_that_leaves_a_transaction_open<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let pool = pool_of_one(&fixture).await;
     let mut conn = D::acquire(&pool).await.done();
@@ -187,32 +261,12 @@ pub(crate) async fn a_body_that_leaves_a_transaction_open<D: Database>() {
     assert_aborted(&refusal(answer.await));
     drop(conn);
     assert_eq!(fixture.kept("mine").await, (0, 0));
-    assert_usable(&fixture, &pool).await;
-}
-
-/// The server ends a session that is idle in its transaction.
-pub(crate) async fn a_session_that_is_idle_for_too_long<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let pool = pool_of_one(&fixture).await;
-    let mut tx = D::begin_plain(&pool).await.done();
-    let session = D::number(&mut tx, D::SESSION).await.done();
-    let call = fixture.order().in_tx(&mut tx);
-    let answer = call.run(async |tx: &mut D::Tx, _| {
-        make::<D>(tx, &fixture.runs, "mine").await?;
-        let ends = D::END_WHEN_IDLE.expect("it has sessions");
-        D::execute(tx, ends).await?;
-        session_ends(&fixture, session).await;
-        Answer::Ok(1)
-    });
-    assert_aborted(&refusal(answer.await));
-    D::rollback(tx).await.ok();
-    assert_eq!(fixture.kept("mine").await, (0, 0));
-    assert_usable(&fixture, &pool).await;
+    assert_usable("left open", &fixture, &pool).await;
 }
 
 /// A case that no call can refuse: the caller's own statement fails after the call, the caller ignores that, and the
 /// commit of `PostgreSQL` is a rollback that sqlx reports as `Ok`.
-pub(crate) async fn an_error_of_the_caller_after_the_call<D: Database>() {
+async fn an_error_of_the_caller_after_the_call<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let pool = pool_of_one(&fixture).await;
     let mut tx = D::begin_plain(&pool).await.done();
@@ -232,22 +286,18 @@ pub(crate) async fn an_error_of_the_caller_after_the_call<D: Database>() {
     // Together, or not at all.
     let there = fixture.kept("mine").await;
     assert_eq!(there, (kept, 2 * kept));
-    assert_usable(&fixture, &pool).await;
+    assert_usable("an error of the caller", &fixture, &pool).await;
 }
 
 /// SQLite's error about a missing savepoint must not be taken for a missing table.
-#[tokio::test]
-async fn an_ended_transaction_is_not_reported_as_a_missing_table() {
-    let fixture = Fixture::<Sqlite>::new().await;
-    let mut conn = fixture.alone().await;
-    let mut tx = conn.begin().await.done();
-    let answer = fixture.order().in_tx(&mut tx).run(
-        async |tx: &mut sqlx::SqliteTransaction<'_>, _| -> Answer {
-            Sqlite::execute(tx, "COMMIT").await?;
-            Ok(1)
-        },
-    );
-    let error = refusal(answer.await);
+async fn an_ended_transaction_is_not_reported_as_a_missing_table<D: Database>() {
+    let fixture = Fixture::<D>::new().await;
+    let mut tx = fixture.begin().await;
+    let commits = async |_: &Fixture<D>, conn: &mut D::Conn| {
+        D::execute(conn, "COMMIT").await.done();
+    };
+    let answer = call(&fixture, &mut tx, |tx| tx, commits, Some(&Ok(1))).await;
+    let error = refusal(answer.expect("it is not dropped"));
     assert_aborted(&error);
     let mut texts = format!("{error} {error:?}");
     let mut source = std::error::Error::source(&error);

@@ -10,12 +10,12 @@ use idem_runtime::{
 use idem_tests::events::Events;
 use idem_tests::fixture::Classified;
 use idem_tests::payment::Runs;
-pub(crate) use idem_tests::shop::{PATIENCE, patiently};
+use idem_tests::shop::{PATIENCE, patiently};
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection, Pool};
 use tokio::sync::{Barrier, Mutex};
 
-use crate::database::{Database, Place};
+use crate::database::{Database, Server, TestDatabase};
 
 /// The error of an order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Classify)]
@@ -84,12 +84,12 @@ impl<T> Done<T> for Result<T, sqlx::Error> {
 
 #[derive(Debug)]
 pub(crate) struct Fixture<D: Database> {
-    pub(crate) pool: Pool<D::Db>,
-    pub(crate) store: SqlStore<D::Backend>,
+    pub(crate) pool: Pool<D::Driver>,
+    pub(crate) store: SqlStore<D>,
     pub(crate) engine: Engine,
     pub(crate) events: Events,
     pub(crate) runs: Runs,
-    pub(crate) place: Place,
+    pub(crate) place: TestDatabase,
 }
 
 impl<D: Database> Fixture<D> {
@@ -98,7 +98,7 @@ impl<D: Database> Fixture<D> {
     }
 
     pub(crate) async fn with(settings: impl FnOnce(EngineBuilder) -> EngineBuilder) -> Self {
-        let place = Place::new::<D>();
+        let place = TestDatabase::new::<D>();
         let store = SqlStore::builder(&place.url).connections(4);
         let store = store.response_timeout(PATIENCE).connect().await;
         let store = store.expect("the database is up");
@@ -107,7 +107,7 @@ impl<D: Database> Fixture<D> {
         let pool = sqlx::pool::PoolOptions::new()
             .max_connections(60)
             .acquire_timeout(PATIENCE);
-        let pool: Pool<D::Db> = pool.connect_with(options).await.done();
+        let pool: Pool<D::Driver> = pool.connect_with(options).await.done();
         let mut conn = D::acquire(&pool).await.done();
         let tables = "CREATE TABLE orders (name VARCHAR(100) NOT NULL); \
                       CREATE TABLE shelves (name VARCHAR(100) PRIMARY KEY, pieces BIGINT NOT NULL)";
@@ -189,6 +189,14 @@ impl<D: Database> Fixture<D> {
         answer
     }
 
+    /// The call of this key in a transaction of its own, with an order of the key's name.
+    pub(crate) async fn committed_as(&self, key: &str) -> Answer {
+        let mut tx = self.begin().await;
+        let answer = self.ordered_as(key, &mut tx).await;
+        D::commit(tx).await.done();
+        answer
+    }
+
     /// The call in a transaction of its own, which commits; its body must not run.
     pub(crate) async fn replayed(&self, call: CallBuilder<Classified>) -> Answer {
         let mut tx = self.begin().await;
@@ -204,8 +212,7 @@ impl<D: Database> Fixture<D> {
 
     /// The committed state of the call of the key `order-7`.
     pub(crate) async fn stands(&self) -> Option<EntryState> {
-        let entry = self.order().entry().await;
-        entry.expect("the store answers").map(|entry| entry.state())
+        state(self.order()).await
     }
 
     /// Waits until so many sessions wait for a lock. Files do not report this.
@@ -284,6 +291,12 @@ pub(crate) async fn ordered<D: Database>(
         .await
 }
 
+/// The committed state of the call.
+pub(crate) async fn state(call: CallBuilder<Classified>) -> Option<EntryState> {
+    let entry = call.entry().await;
+    entry.expect("the store answers").map(|entry| entry.state())
+}
+
 /// A call that must be answered without its body.
 pub(crate) async fn answered<T: SqlTransaction>(
     call: CallBuilder<Classified>,
@@ -295,7 +308,7 @@ pub(crate) async fn answered<T: SqlTransaction>(
 }
 
 /// A transaction that makes another one the victim of a deadlock: it has written more, or has a longer time-out.
-pub(crate) async fn strong<D: Database>(fixture: Arc<Fixture<D>>, both: Arc<Barrier>) {
+pub(crate) async fn strong<D: Server>(fixture: Arc<Fixture<D>>, both: Arc<Barrier>) {
     let mut tx = fixture.begin().await;
     if let Some(sql) = D::SURVIVE_DEADLOCKS {
         D::execute(&mut tx, sql).await.done();
@@ -328,17 +341,31 @@ pub(crate) async fn is_victim<D: Database>(
     Ok(error)
 }
 
+/// The settings of a session that a call must restore.
+pub(crate) async fn settings<D: Database>(conn: &mut D::Conn) -> String {
+    D::text(conn, D::SETTING).await.done()
+}
+
 /// Waits until the session with this id is gone.
-pub(crate) async fn session_ends<D: Database>(fixture: &Fixture<D>, session: i64) {
+pub(crate) async fn session_ends<D: Server>(fixture: &Fixture<D>, session: i64) {
     let mut conn = fixture.connection().await;
-    let sessions = D::SESSIONS.expect("it has sessions");
-    let sql = sessions.replace("{}", &session.to_string());
+    let sql = D::SESSIONS.replace("{}", &session.to_string());
     let gone = async {
         while D::number(&mut conn, &sql).await.done() > 0 {
             tokio::task::yield_now().await;
         }
     };
     patiently("the session is gone", gone).await;
+}
+
+/// Ends the session of the connection, and waits until it is gone.
+pub(crate) async fn end_session<D: Server>(fixture: &Fixture<D>, conn: &mut D::Conn) {
+    let session = D::number(conn, D::SESSION_ID).await.done();
+    let mut other = fixture.connection().await;
+    D::execute(&mut other, &D::end_session(session))
+        .await
+        .done();
+    session_ends(fixture, session).await;
 }
 
 /// A body that writes and ends with an error.

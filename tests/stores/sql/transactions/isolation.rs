@@ -2,7 +2,12 @@
 
 use tokio::task::JoinSet;
 
-use crate::prelude::*;
+use super::prelude::*;
+
+on_each_database!(
+    callers_that_try_again_have_one_effect_a_key,
+    an_old_snapshot_is_no_answer,
+);
 
 const CALLERS: usize = 50;
 const KEYS: usize = 5;
@@ -39,7 +44,7 @@ async fn call<D: Database>(fixture: &Fixture<D>, level: &'static str, caller: us
     }
 }
 
-pub(crate) async fn callers_that_try_again_have_one_effect_a_key<D: Database>() {
+async fn callers_that_try_again_have_one_effect_a_key<D: Database>() {
     for level in D::LEVELS {
         let fixture = Arc::new(Fixture::<D>::new().await);
         let mut callers = JoinSet::new();
@@ -60,7 +65,7 @@ pub(crate) async fn callers_that_try_again_have_one_effect_a_key<D: Database>() 
 }
 
 /// A transaction with a snapshot from before another caller's write.
-pub(crate) async fn an_old_snapshot_is_no_answer<D: Database>() {
+async fn an_old_snapshot_is_no_answer<D: Database>() {
     for level in D::LEVELS {
         let fixture = Fixture::<D>::new().await;
         let mut old = D::begin(&fixture.pool, level).await.done();

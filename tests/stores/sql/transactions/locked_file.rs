@@ -4,13 +4,21 @@ use std::fmt::Debug;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 
+use idem_runtime::Error;
 use idem_runtime::clock::{Clock as _, ManualClock};
 use idem_runtime::store::sql::SqlStore;
-use idem_runtime::{CallBuilder, Error};
-use idem_tests::fixture::Classified;
 
-use crate::prelude::*;
-use crate::waiting::settings;
+use super::prelude::*;
+
+on!(sqlite Sqlite:
+    a_repeat_waits_for_a_running_body_as_set
+    a_repeat_waits_a_moment_for_the_commit_after_a_body
+    another_writer_is_waited_for_until_the_claim_deadline
+    a_repeat_that_waits_gets_the_committed_answer
+    committed_answers_need_no_lock
+    a_transaction_that_has_read_is_aborted
+    a_claim_that_is_undone_is_no_running_call
+    a_dropped_claim_restores_the_connection);
 
 /// The longest pause of a claim between two tries for the lock.
 const PAUSE: Duration = Duration::from_millis(80);
@@ -86,7 +94,7 @@ async fn repeat<D: Database>(
     told
 }
 
-pub(crate) async fn a_repeat_waits_for_a_running_body_as_set<D: Database>() {
+async fn a_repeat_waits_for_a_running_body_as_set<D: Database>() {
     for (on_running, patience) in [(REJECT, Duration::ZERO), (WAIT, SECOND)] {
         let (clock, fixture) = fixture::<D>().await;
         let mut tx = fixture.begin().await;
@@ -103,7 +111,7 @@ pub(crate) async fn a_repeat_waits_for_a_running_body_as_set<D: Database>() {
     }
 }
 
-pub(crate) async fn a_repeat_waits_a_moment_for_the_commit_after_a_body<D: Database>() {
+async fn a_repeat_waits_a_moment_for_the_commit_after_a_body<D: Database>() {
     const COMMIT: Duration = Duration::from_millis(100);
     for (on_running, patience) in [(REJECT, COMMIT), (WAIT, SECOND)] {
         let (clock, fixture) = fixture::<D>().await;
@@ -124,28 +132,44 @@ pub(crate) async fn a_repeat_waits_a_moment_for_the_commit_after_a_body<D: Datab
     }
 }
 
-pub(crate) async fn another_writer_is_waited_for_until_the_claim_deadline<D: Database>() {
-    for by_idem in [false, true] {
+/// What the transaction that holds the lock has done.
+#[derive(Clone, Copy, Debug)]
+enum Writer {
+    Row,
+    CallOfAnotherKey,
+    /// The engine of the call does not know of it.
+    SameCallOfAnotherEngine,
+}
+
+async fn another_writer_is_waited_for_until_the_claim_deadline<D: Database>() {
+    use Writer::{CallOfAnotherKey, Row, SameCallOfAnotherEngine};
+    for writer in [Row, CallOfAnotherKey, SameCallOfAnotherEngine] {
         for (on_running, patience) in [(REJECT, CLAIM_DEADLINE), (WAIT, SECOND + CLAIM_DEADLINE)] {
             let (clock, fixture) = fixture::<D>().await;
             let mut tx = fixture.begin().await;
             // Its snapshot stays valid, since the other transaction commits nothing.
             assert_eq!(orders::<D>(&mut tx, "mine").await, 0);
-            let mut writer = fixture.begin().await;
-            if by_idem {
-                assert_eq!(fixture.ordered_as("other", &mut writer).await, Ok(1));
-            } else {
-                insert::<D>(&mut writer, "other").await.done();
+            let mut first = fixture.begin().await;
+            let mut engine = fixture.engine.clone();
+            match writer {
+                Row => assert_eq!(insert::<D>(&mut first, "other").await.done(), 1),
+                CallOfAnotherKey => {
+                    assert_eq!(fixture.ordered_as("other", &mut first).await, Ok(1));
+                }
+                SameCallOfAnotherEngine => {
+                    engine = another_engine(&fixture, &clock).await;
+                    assert_eq!(fixture.ordered(&mut first).await, Ok(1));
+                }
             }
             let runs = fixture.runs.count();
-            let call = || fixture.order().on_running(on_running);
+            let call = || order_by(&engine).on_running(on_running);
             let (answer, passed) = timed(&clock, answered(call(), &mut tx)).await;
             assert_unavailable(&refusal(answer));
-            assert_eq!(passed, patience, "{on_running:?}");
-            D::rollback(writer).await.done();
+            assert_eq!(passed, patience, "{writer:?} {on_running:?}");
+            D::rollback(first).await.done();
             // No transaction is aborted.
             let answer = ordered(&fixture, call(), &mut tx, "mine").await;
-            assert_eq!(answer, Ok(runs + 1));
+            assert_eq!(answer, Ok(runs + 1), "{writer:?} {on_running:?}");
             D::commit(tx).await.done();
             assert_eq!(fixture.orders_of(["mine", "other"]).await, [1, 0]);
         }
@@ -154,7 +178,7 @@ pub(crate) async fn another_writer_is_waited_for_until_the_claim_deadline<D: Dat
 
 /// An engine on another store, with the knowledge of an engine of another process.
 async fn another_engine<D: Database>(fixture: &Fixture<D>, clock: &ManualClock) -> Engine {
-    let store = SqlStore::<D::Backend>::connect(&fixture.place.url).await;
+    let store = SqlStore::<D>::connect(&fixture.place.url).await;
     let engine = Engine::builder(store.expect("the file is there")).clock(clock.clone());
     engine.build().expect("the settings are right")
 }
@@ -163,26 +187,7 @@ fn order_by(engine: &Engine) -> CallBuilder<Classified> {
     engine.operation("orders.create").key("order-7")
 }
 
-pub(crate) async fn a_transaction_of_another_engine_is_another_writer<D: Database>() {
-    for (on_running, patience) in [(REJECT, CLAIM_DEADLINE), (WAIT, SECOND + CLAIM_DEADLINE)] {
-        let (clock, fixture) = fixture::<D>().await;
-        let other = another_engine(&fixture, &clock).await;
-        let mut first = fixture.begin().await;
-        assert_eq!(fixture.ordered(&mut first).await, Ok(1));
-        let mut tx = fixture.begin().await;
-        let call = || order_by(&other).on_running(on_running);
-        let (answer, passed) = timed(&clock, answered(call(), &mut tx)).await;
-        assert_unavailable(&refusal(answer));
-        assert_eq!(passed, patience, "{on_running:?}");
-        D::commit(first).await.done();
-        let again = timed(&clock, answered(call(), &mut tx)).await;
-        assert_eq!(again, (Ok(1), Duration::ZERO));
-        D::commit(tx).await.done();
-        assert_eq!(fixture.orders("mine").await, 1);
-    }
-}
-
-pub(crate) async fn a_repeat_that_waits_gets_the_committed_answer<D: Database>() {
+async fn a_repeat_that_waits_gets_the_committed_answer<D: Database>() {
     for by_another in [false, true] {
         let (clock, fixture) = fixture::<D>().await;
         let engine = if by_another {
@@ -202,7 +207,7 @@ pub(crate) async fn a_repeat_that_waits_gets_the_committed_answer<D: Database>()
     }
 }
 
-pub(crate) async fn committed_answers_need_no_lock<D: Database>() {
+async fn committed_answers_need_no_lock<D: Database>() {
     let (clock, fixture) = fixture::<D>().await;
     let mut first = fixture.begin().await;
     let call = || fixture.order().fingerprint(&7).on_running(REJECT);
@@ -221,7 +226,7 @@ pub(crate) async fn committed_answers_need_no_lock<D: Database>() {
 }
 
 /// Its snapshot is outdated by a commit: only then must a transaction be begun again.
-pub(crate) async fn a_transaction_that_has_read_is_aborted<D: Database>() {
+async fn a_transaction_that_has_read_is_aborted<D: Database>() {
     let (clock, fixture) = fixture::<D>().await;
     let mut tx = fixture.begin().await;
     assert_eq!(orders::<D>(&mut tx, "other").await, 0);
@@ -236,7 +241,7 @@ pub(crate) async fn a_transaction_that_has_read_is_aborted<D: Database>() {
 }
 
 /// After a system error the transaction is open, and the key is free.
-pub(crate) async fn a_claim_that_is_undone_is_no_running_call<D: Database>() {
+async fn a_claim_that_is_undone_is_no_running_call<D: Database>() {
     let (clock, fixture) = fixture::<D>().await;
     let mut first = fixture.begin().await;
     let answer = failed(&fixture, fixture.order(), &mut first, OrderError::Down).await;
@@ -272,7 +277,7 @@ async fn polled<F: Future>(clock: &ManualClock, mut future: Pin<&mut F>, times: 
 }
 
 /// Dropped after each of its steps, and while it pauses.
-pub(crate) async fn a_dropped_claim_restores_the_connection<D: Database>() {
+async fn a_dropped_claim_restores_the_connection<D: Database>() {
     /// More steps than it has before it pauses.
     const STEPS: usize = 20;
     const ROUNDS: usize = 10;
@@ -281,9 +286,7 @@ pub(crate) async fn a_dropped_claim_restores_the_connection<D: Database>() {
     assert_eq!(fixture.ordered(&mut first).await, Ok(1));
     for steps in (0..ROUNDS).flat_map(|_| 1..=STEPS) {
         let mut tx = fixture.begin().await;
-        if let Some(sql) = D::SET_SESSION {
-            D::execute(&mut tx, sql).await.done();
-        }
+        D::execute(&mut tx, D::SET_SESSION).await.done();
         let before = settings::<D>(&mut tx).await;
         {
             let call = pin!(answered(fixture.order().on_running(WAIT), &mut tx));

@@ -1,8 +1,14 @@
-//! Several calls in one transaction, consecutive and nested, and sqlx's own savepoints.
+//! Several calls in one transaction, consecutive and nested.
 
-use crate::prelude::*;
+use super::prelude::*;
 
-pub(crate) async fn calls_of_one_transaction_are_committed_together<D: Database>() {
+on_each_database!(
+    calls_of_one_transaction_are_committed_together,
+    each_end_of_an_inner_call_in_each_of_an_outer_one,
+    a_body_that_calls_itself_is_refused,
+);
+
+async fn calls_of_one_transaction_are_committed_together<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let mut tx = fixture.begin().await;
     assert_eq!(fixture.ordered_as("a", &mut tx).await, Ok(1));
@@ -14,8 +20,7 @@ pub(crate) async fn calls_of_one_transaction_are_committed_together<D: Database>
     assert_eq!(fixture.ordered_as("d", &mut tx).await, Ok(4));
     assert_eq!(answered(fixture.call("a"), &mut tx).await, Ok(1));
     D::commit(tx).await.done();
-    assert_eq!(fixture.orders_of(["a", "d"]).await, [1, 1]);
-    assert_eq!(fixture.kept("undone").await, (0, 3));
+    assert_eq!(fixture.orders_of(["a", "d", "undone"]).await, [1, 1, 0]);
     let mut tx = fixture.begin().await;
     assert_eq!(answered(fixture.call("c"), &mut tx).await, Err(sold_out));
     assert_eq!(answered(fixture.call("d"), &mut tx).await, Ok(4));
@@ -24,88 +29,83 @@ pub(crate) async fn calls_of_one_transaction_are_committed_together<D: Database>
     assert_eq!(fixture.kept("b").await, (0, 3));
 }
 
-/// A body that makes an order, calls another key, and ends like this.
-async fn outer<D: Database>(fixture: &Fixture<D>, tx: &mut D::Tx, end: Answer) -> Answer {
-    let call = fixture.call("outer").in_tx(tx);
-    call.run(async |tx: &mut D::Tx, _| {
-        make::<D>(tx, &fixture.runs, "outer").await?;
-        ordered(fixture, fixture.call("inner"), tx, "inner").await?;
-        insert::<D>(tx, "outer").await?;
-        end
-    })
-    .await
+/// `None`: the inner call is replayed.
+const INNER: [Option<Answer>; 4] = [
+    Some(Ok(7)),
+    Some(Err(OrderError::SoldOut { run: 7 })),
+    Some(Err(OrderError::Down)),
+    None,
+];
+
+const OUTER: [Answer; 3] = [
+    Ok(8),
+    Err(OrderError::SoldOut { run: 8 }),
+    Err(OrderError::Down),
+];
+
+/// A call whose body writes a row of this name, and ends like this.
+async fn order<D: Database>(
+    fixture: &Fixture<D>,
+    name: &str,
+    tx: &mut D::Tx,
+    end: &Answer,
+) -> Answer {
+    let call = fixture.call(name).in_tx(tx);
+    let body = async |tx: &mut D::Tx, _| {
+        insert::<D>(tx, name).await?;
+        end.clone()
+    };
+    call.run(body).await
 }
 
-pub(crate) async fn an_inner_call_is_committed_with_the_outer_one<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let mut tx = fixture.begin().await;
-    assert_eq!(outer(&fixture, &mut tx, Ok(7)).await, Ok(7));
-    D::commit(tx).await.done();
-    assert_eq!(fixture.orders_of(["outer", "inner"]).await, [2, 1]);
-    let mut tx = fixture.begin().await;
-    assert_eq!(answered(fixture.call("outer"), &mut tx).await, Ok(7));
-    assert_eq!(answered(fixture.call("inner"), &mut tx).await, Ok(2));
-    D::commit(tx).await.done();
-}
-
-pub(crate) async fn an_inner_call_is_undone_with_the_outer_one<D: Database>() {
-    for error in [OrderError::Down, OrderError::SoldOut { run: 1 }] {
-        let kept = i64::from(error != OrderError::Down);
-        let fixture = Fixture::<D>::new().await;
-        let mut tx = fixture.begin().await;
-        insert::<D>(&mut tx, "before").await.done();
-        let answer = outer(&fixture, &mut tx, Err(error.clone())).await;
-        assert_eq!(answer, Err(error));
-        insert::<D>(&mut tx, "after").await.done();
-        D::commit(tx).await.done();
-        assert_eq!(fixture.orders_of(["outer", "inner"]).await, [0, 0]);
-        assert_eq!(fixture.orders_of(["before", "after"]).await, [1, 1]);
-        assert_eq!(fixture.records().await, kept);
-        let mut tx = fixture.begin().await;
-        assert_eq!(fixture.ordered_as("inner", &mut tx).await, Ok(3));
-        D::commit(tx).await.done();
+async fn each_end_of_an_inner_call_in_each_of_an_outer_one<D: Database>() {
+    for inner in INNER {
+        for outer in OUTER {
+            let case = format!("{inner:?} in {outer:?}");
+            let fixture = Fixture::<D>::new().await;
+            let mut tx = fixture.begin().await;
+            let end = inner.clone().unwrap_or(Ok(7));
+            if inner.is_none() {
+                assert_eq!(order(&fixture, "inner", &mut tx, &end).await, end, "{case}");
+                D::commit(tx).await.done();
+                tx = fixture.begin().await;
+            }
+            insert::<D>(&mut tx, "around").await.done();
+            let call = fixture.call("outer").in_tx(&mut tx);
+            let answer = call.run(async |tx: &mut D::Tx, _| {
+                insert::<D>(tx, "outer").await?;
+                assert_eq!(order(&fixture, "inner", tx, &end).await, end, "{case}");
+                insert::<D>(tx, "outer").await?;
+                outer.clone()
+            });
+            assert_eq!(answer.await, outer, "{case}");
+            insert::<D>(&mut tx, "around").await.done();
+            D::commit(tx).await.done();
+            // An inner call is kept with the rows of the outer one, and is undone with them.
+            let (kept, replayed) = (outer.is_ok(), inner.is_none());
+            let inner_row = i64::from(end.is_ok() && (kept || replayed));
+            let rows = [2, if kept { 2 } else { 0 }, inner_row];
+            let found = fixture.orders_of(["around", "outer", "inner"]).await;
+            assert_eq!(found, rows, "{case}");
+            let inner_record = end != Err(OrderError::Down) && (kept || replayed);
+            let outer_record = outer != Err(OrderError::Down);
+            let records = i64::from(inner_record) + i64::from(outer_record);
+            assert_eq!(fixture.records().await, records, "{case}");
+            for (key, record, end) in [
+                ("inner", inner_record, &end),
+                ("outer", outer_record, &outer),
+            ] {
+                if record {
+                    assert_eq!(&fixture.replayed(fixture.call(key)).await, end, "{case}");
+                } else {
+                    assert_eq!(state(fixture.call(key)).await, None, "{case}: {key}");
+                }
+            }
+        }
     }
 }
 
-pub(crate) async fn an_inner_call_that_fails_leaves_the_outer_one<D: Database>() {
-    for error in [OrderError::Down, OrderError::SoldOut { run: 2 }] {
-        let kept = i64::from(error != OrderError::Down);
-        let fixture = Fixture::<D>::new().await;
-        let mut tx = fixture.begin().await;
-        let call = fixture.call("outer").in_tx(&mut tx);
-        let answer = call.run(async |tx: &mut D::Tx, _| {
-            let run = make::<D>(tx, &fixture.runs, "outer").await;
-            let inner = failed(&fixture, fixture.call("inner"), tx, error.clone()).await;
-            assert_eq!(inner, Err(error.clone()));
-            run
-        });
-        assert_eq!(answer.await, Ok(1));
-        D::commit(tx).await.done();
-        assert_eq!(fixture.orders_of(["outer", "undone"]).await, [1, 0]);
-        assert_eq!(fixture.records().await, 1 + kept);
-    }
-}
-
-pub(crate) async fn an_inner_replay_leaves_the_outer_one<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let mut tx = fixture.begin().await;
-    assert_eq!(fixture.ordered_as("inner", &mut tx).await, Ok(1));
-    D::commit(tx).await.done();
-    for end in [Ok(2), Err(OrderError::SoldOut { run: 2 })] {
-        let mut tx = fixture.begin().await;
-        let call = fixture.call("outer").in_tx(&mut tx);
-        let answer = call.run(async |tx: &mut D::Tx, _| {
-            make::<D>(tx, &fixture.runs, "outer").await?;
-            assert_eq!(answered(fixture.call("inner"), tx).await, Ok(1));
-            end.clone()
-        });
-        assert_eq!(answer.await, end);
-        D::rollback(tx).await.done();
-        assert_eq!(fixture.kept("outer").await, (0, 1));
-    }
-}
-
-pub(crate) async fn a_body_that_calls_itself_is_refused<D: Database>() {
+async fn a_body_that_calls_itself_is_refused<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let mut tx = fixture.begin().await;
     let call = fixture.order().in_tx(&mut tx);
@@ -117,19 +117,4 @@ pub(crate) async fn a_body_that_calls_itself_is_refused<D: Database>() {
     assert_eq!(answer.await, Ok(1));
     D::commit(tx).await.done();
     assert_eq!(fixture.orders("mine").await, 1);
-}
-
-pub(crate) async fn a_savepoint_of_sqlx_around_a_call<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let mut tx = fixture.begin().await;
-    D::execute(&mut tx, "SAVEPOINT mine").await.done();
-    assert_eq!(fixture.ordered(&mut tx).await, Ok(1));
-    D::execute(&mut tx, "ROLLBACK TO SAVEPOINT mine")
-        .await
-        .done();
-    // The claim was rolled back with it.
-    assert_eq!(fixture.ordered(&mut tx).await, Ok(2));
-    D::execute(&mut tx, "RELEASE SAVEPOINT mine").await.done();
-    D::commit(tx).await.done();
-    assert_eq!(fixture.kept("mine").await, (1, 1));
 }

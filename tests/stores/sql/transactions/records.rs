@@ -3,109 +3,103 @@
 use idem_runtime::{Context, FOREVER};
 use tokio::sync::Notify;
 
-use crate::prelude::*;
+use super::prelude::*;
 
-/// Runs the body of the key in a transaction, and commits.
-async fn runs<D: Database>(fixture: &Fixture<D>, run: u32) {
-    let mut tx = fixture.begin().await;
-    let answer = ordered(fixture, fixture.order(), &mut tx, "mine").await;
-    assert_eq!(answer, Ok(run));
-    D::commit(tx).await.done();
-    assert_eq!(fixture.kept("mine").await, (1, 1));
-    assert_eq!(fixture.replayed(fixture.order()).await, Ok(run));
-}
+on_each_database!(
+    each_state_of_a_record_that_a_call_with_a_lease_has_left,
+    a_lapsed_lease_is_not_counted_by_a_rollback,
+    the_context_of_a_body,
+);
 
-/// A call with a lease that is dropped in its body.
-async fn abandoned<D: Database>(fixture: &Fixture<D>) {
+/// A call with a lease, whose body ends like this. `None`: it is dropped.
+async fn leased<D: Database>(fixture: &Fixture<D>, end: Option<Answer>) {
     let begun = Notify::new();
     let call = fixture.order().run(|_| async {
+        if let Some(end) = end {
+            return end;
+        }
         begun.notify_one();
-        std::future::pending::<Answer>().await
+        std::future::pending().await
     });
     tokio::select! {
-        answer = call => panic!("the body never ends: {answer:?}"),
+        _ = call => {}
         () = begun.notified() => {}
     }
 }
 
-pub(crate) async fn a_key_that_was_given_back_is_claimed<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let answer: Answer = fixture
-        .order()
-        .run(|_| async { Err(OrderError::Down) })
-        .await;
-    assert_eq!(answer, Err(OrderError::Down));
-    assert_eq!(fixture.stands().await, Some(EntryState::Released));
-    runs(&fixture, 1).await;
+/// What a call in a transaction does with a record.
+enum Verdict {
+    Runs,
+    Replays,
+    Running,
+    Unknown,
 }
 
-pub(crate) async fn a_lapsed_lease_is_taken_over<D: Database>() {
+async fn each_state_of_a_record_that_a_call_with_a_lease_has_left<D: Database>() {
+    const NOW: Duration = Duration::ZERO;
+    let years = Duration::from_hours(24 * 365 * 5);
+    let down = Err(OrderError::Down);
+    let timed_out = Err(OrderError::TimedOut);
+    for (case, end, age, verdict) in [
+        ("released", Some(down), NOW, Verdict::Runs),
+        ("leased", None, NOW, Verdict::Running),
+        ("lapsed", None, Duration::from_mins(1), Verdict::Runs),
+        ("answered", Some(Ok(77)), NOW, Verdict::Replays),
+        ("expired", Some(Ok(77)), years, Verdict::Runs),
+        ("unknown", Some(timed_out), NOW, Verdict::Unknown),
+    ] {
+        let fixture = Fixture::<D>::new().await;
+        leased(&fixture, end).await;
+        fixture.age(age).await;
+        let mut tx = fixture.begin().await;
+        insert::<D>(&mut tx, "around").await.done();
+        let answer = fixture.ordered(&mut tx).await;
+        insert::<D>(&mut tx, "around").await.done();
+        D::commit(tx).await.done();
+        assert_eq!(fixture.kept("around").await, (2, 1), "{case}");
+        match verdict {
+            Verdict::Runs => {
+                assert_eq!(answer, Ok(1), "{case}");
+                assert_eq!(fixture.orders("mine").await, 1, "{case}");
+                let again: Answer = fixture.order().run(|_| async { Ok(2) }).await;
+                assert_eq!(again, Ok(1), "{case}: with a lease");
+                continue;
+            }
+            Verdict::Replays => assert_eq!(answer, Ok(77), "{case}"),
+            Verdict::Running => {
+                let error = refusal(answer);
+                assert_running(&error);
+                let left = error.retry_after().expect("it says when");
+                assert!(left > Duration::from_secs(1), "{left:?}");
+            }
+            Verdict::Unknown => {
+                assert_unknown(&refusal(answer));
+                let entry = fixture.order().entry().await.unwrap().unwrap();
+                entry.reset().await.expect("nobody else has");
+                assert_eq!(fixture.committed(fixture.order()).await, Ok(1));
+                continue;
+            }
+        }
+        assert_eq!((fixture.orders("mine").await, fixture.runs.count()), (0, 0));
+    }
+}
+
+async fn a_lapsed_lease_is_not_counted_by_a_rollback<D: Database>() {
     let fixture = Fixture::<D>::new().await;
-    abandoned(&fixture).await;
+    leased(&fixture, None).await;
     fixture.age(Duration::from_mins(1)).await;
     let mut tx = fixture.begin().await;
     let call = fixture.order().in_tx(&mut tx);
-    let answer: Answer = call
-        .run(async |_: &mut D::Tx, cx: Context| Ok(cx.attempt().into()))
-        .await;
-    assert_eq!(answer, Ok(2));
+    let attempt = async |_: &mut D::Tx, cx: Context| Ok(cx.attempt().into()) as Answer;
+    assert_eq!(call.run(attempt).await, Ok(2));
     D::rollback(tx).await.done();
-    // An uncommitted attempt is not counted.
     assert_eq!(fixture.stands().await, Some(EntryState::Abandoned));
-    runs(&fixture, 1).await;
-}
-
-pub(crate) async fn a_lease_that_runs_is_respected<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    abandoned(&fixture).await;
     let mut tx = fixture.begin().await;
-    insert::<D>(&mut tx, "before").await.done();
-    let error = refusal(answered(fixture.order(), &mut tx).await);
-    assert_running(&error);
-    let left = error.retry_after().expect("it says when");
-    assert!(left > Duration::from_secs(1), "{left:?}");
-    insert::<D>(&mut tx, "after").await.done();
-    D::commit(tx).await.done();
-    assert_eq!(fixture.orders_of(["before", "after"]).await, [1, 1]);
+    assert_eq!(fixture.order().in_tx(&mut tx).run(attempt).await, Ok(2));
+    D::rollback(tx).await.done();
 }
 
-pub(crate) async fn an_expired_record_is_taken_over<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let answer: Answer = fixture.order().run(|_| async { Ok(77) }).await;
-    assert_eq!(answer, Ok(77));
-    let years = Duration::from_hours(24 * 365 * 5);
-    fixture.age(years).await;
-    runs(&fixture, 1).await;
-}
-
-pub(crate) async fn an_unknown_outcome_is_respected<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let timed_out = |_| async { Err(OrderError::TimedOut) as Answer };
-    fixture
-        .order()
-        .run(timed_out)
-        .await
-        .expect_err("it timed out");
-    assert_unknown(&refusal(fixture.replayed(fixture.order()).await));
-    // An operator resets the unknown outcome.
-    let entry = fixture
-        .order()
-        .entry()
-        .await
-        .unwrap()
-        .expect("there is one");
-    entry.reset().await.expect("nobody else has");
-    runs(&fixture, 1).await;
-}
-
-pub(crate) async fn calls_with_leases_replay_committed_answers<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    runs(&fixture, 1).await;
-    let answer: Answer = fixture.order().run(|_| async { Ok(2) }).await;
-    assert_eq!(answer, Ok(1));
-}
-
-pub(crate) async fn the_context_of_a_body<D: Database>() {
+async fn the_context_of_a_body<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     // A call with a lease derives the same key.
     let first = fixture.order().run(|cx| async move {

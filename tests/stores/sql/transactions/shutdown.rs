@@ -1,4 +1,4 @@
-//! A shutdown that begins while a call in a transaction has its claim, and is polled at every wake.
+//! Shutdowns that wait for calls in transactions.
 
 use std::pin::Pin;
 use std::sync::{Mutex, OnceLock, Weak};
@@ -9,7 +9,14 @@ use idem_runtime::{
     observe::{Event, EventKind},
 };
 
-use crate::prelude::*;
+use tokio::sync::Notify;
+
+use super::prelude::*;
+
+on_each_database!(
+    a_call_is_waited_for_at_every_moment,
+    a_shutdown_waits_for_bodies,
+);
 
 type Shutdown = Pin<Box<dyn Future<Output = Result<(), ShutdownError>> + Send>>;
 
@@ -75,7 +82,7 @@ impl Observer for Looks {
 }
 
 /// Between its claim and its body, at least one counter has the call at every moment.
-pub(crate) async fn a_call_is_waited_for_at_every_moment<D: Database>() {
+async fn a_call_is_waited_for_at_every_moment<D: Database>() {
     let looks = Looks::default();
     let fixture = Fixture::<D>::with(|engine| engine.observer(looks.clone())).await;
     looks.0.engine.set(fixture.engine.clone()).unwrap();
@@ -92,5 +99,35 @@ pub(crate) async fn a_call_is_waited_for_at_every_moment<D: Database>() {
     assert_eq!(answer, Ok(1));
     assert!(!looks.stand().1, "nothing is left to wait for");
     D::commit(tx).await.done();
+    assert_eq!(fixture.orders("mine").await, 1);
+}
+
+async fn a_shutdown_waits_for_bodies<D: Database>() {
+    let fixture = Fixture::<D>::new().await;
+    let (begun, end) = (Notify::new(), Notify::new());
+    let calls = async {
+        let mut tx = fixture.begin().await;
+        let call = fixture.order().in_tx(&mut tx);
+        let answer = call.run(async |tx: &mut D::Tx, _| {
+            begun.notify_one();
+            end.notified().await;
+            make::<D>(tx, &fixture.runs, "mine").await
+        });
+        let answer = answer.await;
+        D::commit(tx).await.done();
+        answer
+    };
+    let shuts_down = async {
+        begun.notified().await;
+        let none = fixture.engine.shutdown(Duration::ZERO).await;
+        none.expect_err("the body runs");
+        let error = refusal(fixture.replayed(fixture.call("other")).await);
+        assert_eq!(*error.kind(), ErrorKind::ShuttingDown);
+        let ends = async { end.notify_one() };
+        let (ended, ()) = tokio::join!(fixture.engine.shutdown(PATIENCE), ends);
+        ended.expect("the body has ended");
+    };
+    let both = async { tokio::join!(calls, shuts_down) };
+    assert_eq!(patiently("both end", both).await, (Ok(1), ()));
     assert_eq!(fixture.orders("mine").await, 1);
 }

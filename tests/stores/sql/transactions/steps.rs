@@ -1,14 +1,33 @@
 //! Steps that are committed with the rows of the caller.
 
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::sql::SqlTransaction;
-use idem_runtime::{CallBuilder, EngineBuilder, OnLeaseLost, OnRunning, step, step_in_tx};
-use idem_tests::fixture::Classified;
+use idem_runtime::{EngineBuilder, OnDuplicate, OnLeaseLost, step, step_in_tx};
+use tokio::sync::Notify;
 
-use crate::prelude::*;
+use super::prelude::*;
+
+on_each_database!(
+    a_step_and_its_rows_are_committed_together,
+    a_step_that_is_rolled_back_or_dropped_runs_again,
+    the_errors_of_a_step_undo_its_rows,
+    a_reset_and_a_later_call_forget_the_step,
+    a_connection_is_committed_for_the_step,
+    steps_in_one_transaction_and_steps_without_one,
+    a_step_is_refused_where_it_cannot_be_kept,
+    no_step_begins_after_the_lease_is_lost,
+    a_body_in_a_transaction_does_not_repeat_steps,
+    a_disabled_engine_begins_a_transaction_for_the_step,
+    a_step_of_class_unknown_can_be_freed_without_the_other_steps,
+);
+on_each_server!(
+    a_step_that_loses_its_lease_half_way_writes_nothing,
+    attempts_that_overlap_book_once,
+);
+on!(sqlite_only Sqlite: a_step_in_a_transaction_that_began_with_the_lock);
 
 /// Longer than a lease.
 const LEASE_OVER: Duration = Duration::from_secs(31);
+const FAILS: Answer = Err(OrderError::Down);
 
 /// The step `book`, which makes an order of this name.
 async fn booked<D: Database>(fixture: &Fixture<D>, tx: &mut D::Tx, name: &str) -> Answer {
@@ -32,21 +51,52 @@ fn elsewhere<D: Database>(fixture: &Fixture<D>) -> CallBuilder<Classified> {
     engine.operation("orders.create").key("order-7")
 }
 
-const FAILS: Answer = Err(OrderError::Down);
-
-pub(crate) async fn a_step_and_its_rows_are_committed_together<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    for (ends, answer) in [(FAILS, FAILS), (FAILS, FAILS), (Ok(0), Ok(1))] {
-        let order = fixture.order().run(|_| books(&fixture, ends));
-        assert_eq!(order.await, answer);
-        assert_eq!(fixture.orders("mine").await, 1);
+async fn a_step_and_its_rows_are_committed_together<D: Database>() {
+    let hours = Duration::from_hours;
+    let long = format!("größe \u{1F600}/{}", "x".repeat(700));
+    let plain: fn(EngineBuilder) -> EngineBuilder = |engine| engine;
+    let rejects_running: fn(EngineBuilder) -> EngineBuilder =
+        |engine| engine.on_running(OnRunning::Reject);
+    // A cool-down of the engine is not one of its steps.
+    let cools_down: fn(EngineBuilder) -> EngineBuilder =
+        |engine| engine.on_duplicate(OnDuplicate::Reject);
+    for (case, settings, name, ttl, age) in [
+        ("at once", plain, "book", hours(24), Duration::ZERO),
+        ("a long name", plain, &*long, hours(24), Duration::ZERO),
+        // Each attempt retains the records of the call and of the step anew.
+        ("retried for days", plain, "book", hours(24), hours(20)),
+        (
+            "for ever",
+            rejects_running,
+            "book",
+            Duration::MAX,
+            hours(24 * 400),
+        ),
+        ("cool-down", cools_down, "book", hours(24), Duration::ZERO),
+    ] {
+        let fixture = Fixture::<D>::with(settings).await;
+        let charge = idem_tests::payment::Runs::default();
+        for (ends, answer) in [(FAILS, FAILS), (FAILS, FAILS), (Ok(0), Ok(1))] {
+            let order = fixture.order().ttl(ttl).run(|_| async {
+                step("charge", async |_| Ok::<_, OrderError>(charge.start())).await?;
+                let mut tx = fixture.begin().await;
+                let book = step_in_tx(name, &mut tx, async |tx: &mut D::Tx, _| {
+                    make::<D>(tx, &fixture.runs, "mine").await
+                });
+                let run = book.await?;
+                D::commit(tx).await.done();
+                ends.map(|_| run)
+            });
+            assert_eq!(order.await, answer, "{case}");
+            assert_eq!(fixture.orders("mine").await, 1, "{case}");
+            fixture.age(age).await;
+        }
+        assert_eq!((charge.count(), fixture.runs.count()), (1, 1), "{case}");
     }
-    assert_eq!(fixture.runs.count(), 1);
-    let again = fixture.order().run(|_| books(&fixture, FAILS));
-    assert_eq!(again.await, Ok(1), "it is replayed");
 }
 
-pub(crate) async fn a_step_that_is_rolled_back_runs_again<D: Database>() {
+/// A step that is dropped half-way, as a time-out around it does, is not committed with the rest.
+async fn a_step_that_is_rolled_back_or_dropped_runs_again<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let order = fixture.order().run(|_| async {
         let mut tx = fixture.begin().await;
@@ -58,9 +108,32 @@ pub(crate) async fn a_step_that_is_rolled_back_runs_again<D: Database>() {
     let order = fixture.order().run(|_| books(&fixture, Ok(0)));
     assert_eq!(order.await, Ok(2));
     assert_eq!(fixture.orders("mine").await, 1);
+
+    let fixture = Fixture::<D>::new().await;
+    let order = fixture.order().run(|_| async {
+        let mut tx = fixture.begin().await;
+        let wrote = Notify::new();
+        let book = step_in_tx("book", &mut tx, async |tx: &mut D::Tx, _| {
+            make::<D>(tx, &fixture.runs, "mine").await?;
+            wrote.notify_one();
+            std::future::pending::<Answer>().await
+        });
+        tokio::select! {
+            ended = book => panic!("it never ends: {ended:?}"),
+            () = wrote.notified() => {}
+        }
+        D::commit(tx).await.done();
+        FAILS
+    });
+    assert_eq!(order.await, FAILS);
+    let first = fixture.order().run(|_| books(&fixture, FAILS)).await;
+    fixture.age(LEASE_OVER).await;
+    let second = fixture.order().run(|_| books(&fixture, FAILS)).await;
+    fixture.age(LEASE_OVER).await;
+    assert_eq!(fixture.orders("mine").await, 1, "{first:?} then {second:?}");
 }
 
-pub(crate) async fn the_errors_of_a_step_undo_its_rows<D: Database>() {
+async fn the_errors_of_a_step_undo_its_rows<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let errors = [
         OrderError::Down,
@@ -88,7 +161,7 @@ pub(crate) async fn the_errors_of_a_step_undo_its_rows<D: Database>() {
     assert_eq!((fixture.orders("mine").await, fixture.runs.count()), (0, 2));
 }
 
-pub(crate) async fn a_reset_and_a_later_call_forget_the_step<D: Database>() {
+async fn a_reset_and_a_later_call_forget_the_step<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let attempt = async |ends| fixture.order().run(|_| books(&fixture, ends)).await;
     assert_eq!(attempt(FAILS).await, FAILS);
@@ -105,7 +178,7 @@ pub(crate) async fn a_reset_and_a_later_call_forget_the_step<D: Database>() {
     assert_eq!(fixture.orders("mine").await, 3);
 }
 
-pub(crate) async fn a_connection_is_committed_for_the_step<D: Database>() {
+async fn a_connection_is_committed_for_the_step<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     for answer in [FAILS, Ok(1)] {
         let order = fixture.order().run(|_| async {
@@ -121,7 +194,7 @@ pub(crate) async fn a_connection_is_committed_for_the_step<D: Database>() {
     }
 }
 
-pub(crate) async fn steps_in_one_transaction_and_steps_without_one<D: Database>() {
+async fn steps_in_one_transaction_and_steps_without_one<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let charged = idem_tests::payment::Runs::default();
     for ends in [FAILS, Ok(9)] {
@@ -146,7 +219,7 @@ pub(crate) async fn steps_in_one_transaction_and_steps_without_one<D: Database>(
     assert_eq!((charged.count(), fixture.runs.count()), (1, 2));
 }
 
-pub(crate) async fn a_step_is_refused_where_it_cannot_be_kept<D: Database>() {
+async fn a_step_is_refused_where_it_cannot_be_kept<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let mut tx = fixture.begin().await;
     let outside = refusal(booked(&fixture, &mut tx, "mine").await);
@@ -177,7 +250,7 @@ pub(crate) async fn a_step_is_refused_where_it_cannot_be_kept<D: Database>() {
     assert_eq!(fixture.runs.count(), 0);
 }
 
-pub(crate) async fn no_step_begins_after_the_lease_is_lost<D: Database>() {
+async fn no_step_begins_after_the_lease_is_lost<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let zombie = fixture.order().on_lease_lost(OnLeaseLost::Continue);
     let order = zombie.run(|_| async {
@@ -207,7 +280,7 @@ async fn lapses<D: Database>(fixture: &Fixture<D>) {
     assert_eq!(D::execute(&mut conn, &ages).await.done(), 1);
 }
 
-pub(crate) async fn a_step_that_loses_its_lease_half_way_writes_nothing<D: Database>() {
+async fn a_step_that_loses_its_lease_half_way_writes_nothing<D: Server>() {
     let fixture = Fixture::<D>::new().await;
     let zombie = fixture.order().on_lease_lost(OnLeaseLost::Continue);
     let order = zombie.run(|_| async {
@@ -233,7 +306,7 @@ pub(crate) async fn a_step_that_loses_its_lease_half_way_writes_nothing<D: Datab
     assert_eq!(fixture.orders("mine").await, 1);
 }
 
-pub(crate) async fn attempts_that_overlap_book_once<D: Database>() {
+async fn attempts_that_overlap_book_once<D: Server>() {
     let fixture = Fixture::<D>::new().await;
     let zombie = fixture.order().on_lease_lost(OnLeaseLost::Continue);
     let order = zombie.run(|_| async {
@@ -255,7 +328,7 @@ pub(crate) async fn attempts_that_overlap_book_once<D: Database>() {
     assert_eq!((fixture.orders("mine").await, fixture.runs.count()), (1, 1));
 }
 
-pub(crate) async fn a_body_in_a_transaction_does_not_repeat_steps<D: Database>() {
+async fn a_body_in_a_transaction_does_not_repeat_steps<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let order = fixture.order().run(|_| async {
         step("charge", async |_| Ok(fixture.runs.start()) as Answer).await?;
@@ -276,124 +349,8 @@ pub(crate) async fn a_body_in_a_transaction_does_not_repeat_steps<D: Database>()
     assert_eq!(order.await, Ok(1));
 }
 
-/// A function of an application, generic over what writes.
-async fn book_with<T: SqlTransaction>(tx: &mut T) -> Answer {
-    step_in_tx("book", tx, async |_: &mut T, _| Ok::<_, OrderError>(5)).await
-}
-
-pub(crate) async fn a_step_of_a_function_that_is_generic<D: Database>() {
-    let fixture = Arc::new(Fixture::<D>::new().await);
-    let inner = Arc::clone(&fixture);
-    let order = fixture.order().run(move |_| async move {
-        let mut tx = inner.begin().await;
-        let run = book_with(&mut tx).await?;
-        D::commit(tx).await.done();
-        Ok::<_, OrderError>(run)
-    });
-    assert_eq!(order.await, Ok(5));
-}
-
-/// Compiles only if the futures can be sent to another thread, where they are written as in the docs.
-#[allow(dead_code, reason = "it is compiled, and needs no database")]
-fn calls_and_steps_may_be_spawned(pool: &'static sqlx::SqlitePool, engine: &'static Engine) {
-    use sqlx::SqliteConnection;
-    drop(tokio::spawn(async move {
-        let mut tx = pool.begin().await?;
-        let call = engine.operation("a").key("b").in_tx(&mut *tx);
-        let answer = call
-            .run(async |_: &mut SqliteConnection, _| Ok::<_, OrderError>(1))
-            .await;
-        tx.commit().await?;
-        answer
-    }));
-    drop(tokio::spawn(async move {
-        let mut tx = pool.begin().await?;
-        let answer = step_in_tx("book", &mut *tx, async |_: &mut SqliteConnection, _| {
-            Ok::<_, OrderError>(1)
-        })
-        .await;
-        tx.commit().await?;
-        answer
-    }));
-}
-
-/// The call is retried for longer than its record is retained, and each attempt retains it anew.
-pub(crate) async fn a_step_lives_as_long_as_its_call_is_retried<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    for _ in 0..3 {
-        let order = fixture.order().run(|_| books(&fixture, FAILS));
-        assert_eq!(order.await, FAILS);
-        fixture.age(Duration::from_hours(20)).await;
-    }
-    let order = fixture.order().run(|_| books(&fixture, Ok(0)));
-    assert_eq!(order.await, Ok(1));
-    assert_eq!(fixture.orders("mine").await, 1);
-}
-
-pub(crate) async fn a_journal_lives_as_long_as_its_call_is_retried<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let charge = idem_tests::payment::Runs::default();
-    for _ in 0..3 {
-        let order = fixture.order().run(|_| async {
-            step("charge", async |_| Ok::<_, OrderError>(charge.start())).await?;
-            FAILS
-        });
-        assert_eq!(order.await, FAILS);
-        fixture.age(Duration::from_hours(20)).await;
-    }
-    assert_eq!(charge.count(), 1);
-}
-
-/// The body drops the step half-way, as a time-out around it does, and commits what else it wrote.
-pub(crate) async fn a_step_that_is_dropped_half_way_and_committed<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let order = fixture.order().run(|_| async {
-        let mut tx = fixture.begin().await;
-        let book = step_in_tx("book", &mut tx, async |tx: &mut D::Tx, _| {
-            make::<D>(tx, &fixture.runs, "mine").await?;
-            std::future::pending::<Answer>().await
-        });
-        let _ = tokio::time::timeout(Duration::from_millis(500), book).await;
-        D::commit(tx).await.done();
-        FAILS
-    });
-    assert_eq!(order.await, FAILS);
-    let first = fixture.order().run(|_| books(&fixture, FAILS)).await;
-    fixture.age(LEASE_OVER).await;
-    let second = fixture.order().run(|_| books(&fixture, FAILS)).await;
-    fixture.age(LEASE_OVER).await;
-    assert_eq!(fixture.orders("mine").await, 1, "{first:?} then {second:?}");
-}
-
-pub(crate) async fn a_step_of_a_long_name<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let long = format!("größe \u{1F600}/{}", "x".repeat(700));
-    for ends in [FAILS, Ok(9)] {
-        let order = fixture.order().run(|_| async {
-            let mut tx = fixture.begin().await;
-            let book = step_in_tx(&*long, &mut tx, async |tx: &mut D::Tx, _| {
-                make::<D>(tx, &fixture.runs, "mine").await
-            });
-            assert_eq!(book.await, Ok(1));
-            D::commit(tx).await.done();
-            ends.clone()
-        });
-        assert_eq!(order.await, ends);
-    }
-}
-
-pub(crate) async fn a_step_of_a_call_that_is_kept_for_ever<D: Database>() {
-    let fixture = Fixture::<D>::with(|engine| engine.on_running(OnRunning::Reject)).await;
-    for answer in [FAILS, Ok(1)] {
-        let order = fixture.order().ttl(Duration::MAX);
-        assert_eq!(order.run(|_| books(&fixture, answer.clone())).await, answer);
-        fixture.age(Duration::from_hours(24 * 400)).await;
-    }
-    assert_eq!(fixture.orders("mine").await, 1);
-}
-
 /// As is recommended for files: with the lock for writing from the beginning.
-pub(crate) async fn a_step_in_a_transaction_that_began_with_the_lock<D: Database>() {
+async fn a_step_in_a_transaction_that_began_with_the_lock<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let order = fixture.order().run(|_| async {
         let mut tx = D::begin(&fixture.pool, "BEGIN IMMEDIATE").await.done();
@@ -404,7 +361,7 @@ pub(crate) async fn a_step_in_a_transaction_that_began_with_the_lock<D: Database
     assert_eq!(order.await, Ok(1));
 }
 
-pub(crate) async fn a_disabled_engine_begins_a_transaction_for_the_step<D: Database>() {
+async fn a_disabled_engine_begins_a_transaction_for_the_step<D: Database>() {
     let fixture = Fixture::<D>::with(EngineBuilder::disabled).await;
     let order = fixture.order().run(|_| async {
         let mut conn = fixture.connection().await;
@@ -422,17 +379,7 @@ pub(crate) async fn a_disabled_engine_begins_a_transaction_for_the_step<D: Datab
     );
 }
 
-pub(crate) async fn a_cool_down_of_the_engine_is_not_one_of_its_steps<D: Database>() {
-    use idem_runtime::OnDuplicate;
-    let fixture = Fixture::<D>::with(|engine| engine.on_duplicate(OnDuplicate::Reject)).await;
-    for (ends, answer) in [(FAILS, FAILS), (Ok(0), Ok(1))] {
-        let order = fixture.order().run(|_| books(&fixture, ends));
-        assert_eq!(order.await, answer);
-    }
-    assert_eq!(fixture.orders("mine").await, 1);
-}
-
-pub(crate) async fn a_step_of_class_unknown_can_be_freed_without_the_other_steps<D: Database>() {
+async fn a_step_of_class_unknown_can_be_freed_without_the_other_steps<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let charge = idem_tests::payment::Runs::default();
     let attempt = async |book: Answer| {
@@ -468,15 +415,16 @@ pub(crate) async fn a_step_of_class_unknown_can_be_freed_without_the_other_steps
     assert_eq!((told, charge.count()), (Ok(2), 1));
 }
 
-/// Compiles only if handlers of axum may call it.
+/// Compiles only if the futures can be sent to another thread, where they are written as in the docs.
 #[allow(dead_code, reason = "it is compiled, and needs no database")]
-mod in_a_handler {
+mod spawned {
     use std::time::Duration;
 
+    use idem_runtime::store::sql::SqlTransaction;
     use idem_runtime::{Engine, Error, HasEngine, Reconciled, idempotent, step, step_in_tx};
     use sqlx::{PgConnection, PgPool};
 
-    use super::OrderError;
+    use super::{Answer, OrderError};
 
     struct Shop {
         engine: Engine,
@@ -489,30 +437,29 @@ mod in_a_handler {
         }
     }
 
-    struct NewOrder {
-        no: String,
-        items: Vec<u32>,
-    }
-
     #[allow(clippy::unused_async, reason = "it stands for a request")]
-    async fn pay(_: &str, _: &str) -> Result<String, OrderError> {
+    async fn pay(_: &str) -> Result<String, OrderError> {
         Ok("ch-1".into())
     }
 
-    #[idempotent(engine = shop, op = "orders.place", key = req.no, fingerprint = none)]
-    async fn place(shop: &Shop, req: &NewOrder) -> Result<i64, OrderError> {
-        let charge = step("charge", async |s| pay(&s.key(), &req.no).await);
+    async fn generic<T: SqlTransaction>(tx: &mut T) -> Answer {
+        step_in_tx("book", tx, async |_: &mut T, _| Ok::<_, OrderError>(5)).await
+    }
+
+    #[idempotent(engine = shop, op = "orders.place", key = no, fingerprint = none)]
+    async fn place(shop: &Shop, no: &str, items: &[u32]) -> Result<i64, OrderError> {
+        let charge = step("charge", async |s| pay(&s.key()).await);
         let charge = tokio::time::timeout(Duration::from_secs(1), charge.once())
             .await
             .map_err(|_| OrderError::Down)??;
-        for item in &req.items {
-            step(("ship", item), async |s| pay(&s.key(), &charge).await).await?;
+        for item in items {
+            step(("ship", item), async |s| pay(&s.key()).await).await?;
         }
         // Without these blocks the call cannot be spawned: "one type is more general than the other".
         let (one, two) = tokio::join!(
-            async { step("one", async |_| pay("", &charge).await).await },
+            async { step("one", async |_| pay(&charge).await).await },
             async {
-                step("two", async |_| pay("", &charge).await)
+                step("two", async |_| pay(&charge).await)
                     .reconcile(async |s| {
                         let _ = s.key();
                         Ok::<_, Error>(Reconciled::<String>::Unknown)
@@ -520,30 +467,30 @@ mod in_a_handler {
                     .await
             },
         );
-        one?;
-        two?;
         let late = tokio::select! {
-            late = step("late", async |_| pay("", &charge).await) => late?,
-            () = tokio::time::sleep(Duration::from_secs(1)) => String::new(),
+            late = step("late", async |_| pay(&one?).await) => late?,
+            () = tokio::time::sleep(Duration::from_secs(1)) => two?,
         };
         let mut tx = shop.pool.begin().await?;
-        let row = step_in_tx("book", &mut *tx, async |conn: &mut PgConnection, _| {
-            let insert =
-                sqlx::query_scalar("INSERT INTO bookings (charge) VALUES ($1) RETURNING id");
+        generic(&mut tx).await?;
+        let row = step_in_tx("row", &mut *tx, async |conn: &mut PgConnection, _| {
+            let insert = sqlx::query_scalar("INSERT INTO bookings VALUES ($1) RETURNING id");
             Ok::<i64, OrderError>(insert.bind(&late).fetch_one(conn).await?)
-        })
-        .await?;
+        });
+        let row = row.await?;
         tx.commit().await?;
         Ok(row)
     }
 
     fn spawned(shop: &'static Shop) {
+        drop(tokio::spawn(async move { place(shop, "7", &[1]).await }));
         drop(tokio::spawn(async move {
-            let req = NewOrder {
-                no: "7".into(),
-                items: vec![1],
-            };
-            place(shop, &req).await
+            let mut tx = shop.pool.begin().await?;
+            let call = shop.engine.operation("a").key("b").in_tx(&mut *tx);
+            let body = async |_: &mut PgConnection, _| Ok::<_, OrderError>(1);
+            let answer = call.run(body).await;
+            tx.commit().await?;
+            answer
         }));
     }
 }

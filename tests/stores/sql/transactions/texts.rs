@@ -1,16 +1,22 @@
 //! SQL sent as text: any bytes in its values, and any dialect of the session.
 
-use idem_harness::PostgresServer;
 use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::{
-    Error,
+    EngineBuilder, Error,
     codec::{AnswerFormat, EncryptionKeys},
 };
 use sqlx::PgConnection;
 
-use crate::prelude::*;
+use super::prelude::*;
 
-pub(crate) async fn operations_with_any_name<D: Database>() {
+on_each_database!(
+    operations_with_any_name,
+    large_answers_with_all_bytes,
+    settings_of_a_session_that_change_the_meaning_of_a_text,
+);
+on!(postgres_only Postgres: no_answer_is_in_the_text_of_a_statement);
+
+async fn operations_with_any_name<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let long = "ö".repeat(300);
     let names = [
@@ -65,32 +71,22 @@ async fn large_answer<D: Database>(fixture: &Fixture<D>, body: bool) -> Vec<u8> 
     answer
 }
 
-pub(crate) async fn large_answers_with_all_bytes<D: Database>() {
-    let fixture = Fixture::<D>::with(|engine| {
-        engine
-            .answer_format(AnswerFormat::MessagePack)
-            .max_value_bytes(1 << 20)
-    })
-    .await;
-    assert_eq!(large_answer(&fixture, true).await, large());
-    assert_eq!(large_answer(&fixture, false).await, large());
-    assert_eq!(fixture.orders("mine").await, 1);
+async fn large_answers_with_all_bytes<D: Database>() {
+    let plain = |engine: EngineBuilder| engine.answer_format(AnswerFormat::MessagePack);
+    let sealed = |engine: EngineBuilder| {
+        let engine = engine.compress_above(100);
+        engine.encrypt(EncryptionKeys::new(1, [7; 32]))
+    };
+    let formats: [fn(EngineBuilder) -> EngineBuilder; 2] = [plain, sealed];
+    for format in formats {
+        let fixture = Fixture::<D>::with(|engine| format(engine.max_value_bytes(1 << 20))).await;
+        assert_eq!(large_answer(&fixture, true).await, large());
+        assert_eq!(large_answer(&fixture, false).await, large());
+        assert_eq!(fixture.orders("mine").await, 1);
+    }
 }
 
-pub(crate) async fn encrypted_and_compressed_answers<D: Database>() {
-    let fixture = Fixture::<D>::with(|engine| {
-        engine
-            .max_value_bytes(1 << 20)
-            .compress_above(100)
-            .encrypt(EncryptionKeys::new(1, [7; 32]))
-    })
-    .await;
-    assert_eq!(large_answer(&fixture, true).await, large());
-    assert_eq!(large_answer(&fixture, false).await, large());
-    assert_eq!(fixture.orders("mine").await, 1);
-}
-
-pub(crate) async fn settings_of_a_session_that_change_the_meaning_of_a_text<D: Database>() {
+async fn settings_of_a_session_that_change_the_meaning_of_a_text<D: Database>() {
     for dialect in D::DIALECTS {
         let fixture = Fixture::<D>::new().await;
         let mut conn = fixture.alone().await;
@@ -129,11 +125,8 @@ pub(crate) async fn settings_of_a_session_that_change_the_meaning_of_a_text<D: D
 
 /// sqlx logs the text of statements, at warning level if one was slow. It must not contain
 /// an answer.
-#[tokio::test]
-async fn no_answer_is_in_the_text_of_a_statement() {
-    let server = PostgresServer::builder().setting("log_statement", "all");
-    let server = tokio::task::spawn_blocking(|| server.start());
-    let server = server.await.unwrap();
+async fn no_answer_is_in_the_text_of_a_statement<D: Server>() {
+    let server = D::serve(D::LOGS);
     let store = PostgresStore::connect(&server.url()).await.unwrap();
     store.migrate().await.unwrap();
     let engine = Engine::new(store);

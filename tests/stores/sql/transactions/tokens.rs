@@ -6,7 +6,12 @@ use idem_runtime::{
     token::{TokenIssuer, token},
 };
 
-use crate::prelude::*;
+use super::prelude::*;
+
+on_each_database!(
+    a_token_is_taken_with_the_commit,
+    an_expired_token_leaves_nothing
+);
 
 const ANN: &str = "ann";
 
@@ -33,7 +38,7 @@ async fn fixture<D: Database>() -> (Fixture<D>, ManualClock) {
     (fixture, clock)
 }
 
-pub(crate) async fn a_token_is_taken_with_the_commit<D: Database>() {
+async fn a_token_is_taken_with_the_commit<D: Database>() {
     let (fixture, clock) = fixture::<D>().await;
     let token = fixture.engine.issue_token("orders.submit", ANN).unwrap();
     let error = refusal(fixture.submitted(&token, "bob", false).await);
@@ -50,7 +55,7 @@ pub(crate) async fn a_token_is_taken_with_the_commit<D: Database>() {
     assert_eq!(fixture.kept(&token).await, (1, 1));
 }
 
-pub(crate) async fn an_expired_token_leaves_nothing<D: Database>() {
+async fn an_expired_token_leaves_nothing<D: Database>() {
     let (fixture, clock) = fixture::<D>().await;
     let [token, given_back] =
         [(); 2].map(|()| fixture.engine.issue_token("orders.submit", ANN).unwrap());

@@ -5,7 +5,9 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::thread;
 
-use crate::prelude::*;
+use super::prelude::*;
+
+on_each_server!(round_trips_of_calls);
 
 /// A proxy for one connection that counts round trips: client messages that follow a server message.
 #[derive(Debug, Default)]
@@ -53,9 +55,9 @@ fn counting(server: SocketAddr) -> (SocketAddr, Arc<Mutex<Turns>>) {
 }
 
 /// A first call takes two round trips more than its transaction, a replay two.
-pub(crate) async fn round_trips_of_calls<D: Database>() {
+async fn round_trips_of_calls<D: Server>() {
     let fixture = Fixture::<D>::new().await;
-    let server = D::server().expect("it has a server").addr();
+    let server = D::shared().expect("it has a server").addr();
     let (addr, turns) = counting(server);
     let url = fixture
         .place

@@ -2,69 +2,55 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::task::JoinHandle;
+use super::prelude::*;
 
-use crate::prelude::*;
+on_each_database!(
+    a_duplicate_waits_for_the_end_of_the_transaction,
+    a_session_keeps_its_settings,
+);
+on_each_server!(
+    a_caller_that_does_not_wait_gets_running_and_continues,
+    a_dropped_claim_leaves_a_usable_connection,
+    a_deadlock_ends_with_one_of_two_aborted,
+);
 
 /// A short lock wait, on a database where a call can limit it.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// A duplicate in a separate task, which commits its answer. Returns whether `ended` was true then, too.
-fn duplicate<D: Database>(
-    fixture: &Arc<Fixture<D>>,
-    ended: &Arc<AtomicBool>,
-) -> JoinHandle<(Answer, bool)> {
-    let (fixture, ended) = (Arc::clone(fixture), Arc::clone(ended));
-    tokio::spawn(async move {
+/// After a commit it replays, and after a rollback its body runs.
+async fn a_duplicate_waits_for_the_end_of_the_transaction<D: Database>() {
+    for (commits, run) in [(true, 1), (false, 2)] {
+        let fixture = Arc::new(Fixture::<D>::new().await);
+        let ended = Arc::new(AtomicBool::new(false));
         let mut tx = fixture.begin().await;
-        let call = fixture
-            .order()
-            .on_running(OnRunning::Wait(Duration::from_secs(20)));
-        let answer = ordered(&fixture, call, &mut tx, "mine").await;
-        let before = ended.load(Ordering::SeqCst);
-        D::commit(tx).await.done();
-        (answer, before)
-    })
-}
-
-/// The duplicate of a transaction that ends like this gets its answer only afterwards.
-async fn waits_for_the_end<D: Database>(commits: bool, answer: Answer, runs: u32) {
-    let fixture = Arc::new(Fixture::<D>::new().await);
-    let ended = Arc::new(AtomicBool::new(false));
-    let mut tx = fixture.begin().await;
-    assert_eq!(fixture.ordered(&mut tx).await, Ok(1));
-    let waits = duplicate(&fixture, &ended);
-    fixture.until_waiting(1).await;
-    ended.store(true, Ordering::SeqCst);
-    if commits {
-        D::commit(tx).await.done();
-    } else {
-        D::rollback(tx).await.done();
-    }
-    let seen = patiently("the duplicate has its answer", waits).await;
-    assert_eq!(seen.unwrap(), (answer, true));
-    let kept = (fixture.orders("mine").await, fixture.runs.count());
-    assert_eq!(kept, (1, runs));
-}
-
-pub(crate) async fn a_duplicate_waits_for_the_commit_and_replays<D: Database>() {
-    waits_for_the_end::<D>(true, Ok(1), 1).await;
-}
-
-pub(crate) async fn a_duplicate_waits_for_the_rollback_and_runs<D: Database>() {
-    waits_for_the_end::<D>(false, Ok(2), 2).await;
-}
-
-/// The settings of a session that a call must restore.
-pub(crate) async fn settings<D: Database>(conn: &mut D::Conn) -> String {
-    match D::SETTING {
-        Some(sql) => D::text(conn, sql).await.done(),
-        None => String::new(),
+        assert_eq!(fixture.ordered(&mut tx).await, Ok(1));
+        let waits = tokio::spawn({
+            let (fixture, ended) = (Arc::clone(&fixture), Arc::clone(&ended));
+            async move {
+                let mut tx = fixture.begin().await;
+                let call = fixture.order().on_running(OnRunning::Wait(PATIENCE));
+                let answer = ordered(&fixture, call, &mut tx, "mine").await;
+                let before = ended.load(Ordering::SeqCst);
+                D::commit(tx).await.done();
+                (answer, before)
+            }
+        });
+        fixture.until_waiting(1).await;
+        ended.store(true, Ordering::SeqCst);
+        if commits {
+            D::commit(tx).await.done();
+        } else {
+            D::rollback(tx).await.done();
+        }
+        let seen = patiently("the duplicate has its answer", waits).await;
+        assert_eq!(seen.unwrap(), (Ok(run), true), "{commits}");
+        let kept = (fixture.orders("mine").await, fixture.runs.count());
+        assert_eq!(kept, (1, run), "{commits}");
     }
 }
 
 /// Databases where a call can wait for less than its connection does.
-pub(crate) async fn a_caller_that_does_not_wait_gets_running_and_continues<D: Database>() {
+async fn a_caller_that_does_not_wait_gets_running_and_continues<D: Server>() {
     for on_running in [OnRunning::Reject, OnRunning::Wait(SHORT)] {
         let fixture = Fixture::<D>::new().await;
         let mut first = fixture.begin().await;
@@ -99,12 +85,10 @@ pub(crate) async fn a_caller_that_does_not_wait_gets_running_and_continues<D: Da
 }
 
 /// A session's settings are unchanged, whatever the outcome of the calls.
-pub(crate) async fn a_session_keeps_its_settings<D: Database>() {
+async fn a_session_keeps_its_settings<D: Database>() {
     let fixture = Fixture::<D>::new().await;
     let mut conn = fixture.connection().await;
-    if let Some(sql) = D::SET_SESSION {
-        D::execute(&mut conn, sql).await.done();
-    }
+    D::execute(&mut conn, D::SET_SESSION).await.done();
     let before = settings::<D>(&mut conn).await;
     let run = async |conn: &mut D::Conn, key: &str| -> Answer {
         let call = fixture.call(key).on_running(OnRunning::Reject).in_tx(conn);
@@ -114,47 +98,48 @@ pub(crate) async fn a_session_keeps_its_settings<D: Database>() {
         })
         .await
     };
-    assert_eq!(run(&mut conn, "a").await, Ok(1));
-    assert_eq!(settings::<D>(&mut conn).await, before, "after a first call");
-    assert_eq!(run(&mut conn, "a").await, Ok(1));
-    assert_eq!(settings::<D>(&mut conn).await, before, "after a replay");
+    for when in ["first call", "replay"] {
+        assert_eq!(run(&mut conn, "a").await, Ok(1), "{when}");
+        assert_eq!(settings::<D>(&mut conn).await, before, "{when}");
+    }
     let mut first = fixture.begin().await;
     assert_eq!(fixture.ordered_as("b", &mut first).await, Ok(1));
     assert_running(&refusal(run(&mut conn, "b").await));
-    assert_eq!(settings::<D>(&mut conn).await, before, "after a refusal");
+    assert_eq!(settings::<D>(&mut conn).await, before, "refusal");
     D::rollback(first).await.done();
     assert_eq!(run(&mut conn, "b").await, Ok(1));
     assert_eq!(settings::<D>(&mut conn).await, before, "at last");
 }
 
-/// A call that waits for so long, and is dropped while it waits.
-async fn dropped_while_it_waits<D: Database>(
-    fixture: &Fixture<D>,
-    wait: Duration,
-    conn: &mut D::Conn,
-) {
-    let call = fixture.order().on_running(OnRunning::Wait(wait));
-    tokio::select! {
-        answer = answered(call, conn) => panic!("the first call is not committed: {answer:?}"),
-        () = fixture.until_waiting(1) => {}
+/// A claim that is dropped while it waits: the server grants it later, or ends its statement with no client listening.
+async fn a_dropped_claim_leaves_a_usable_connection<D: Server>() {
+    // Long enough to be observed, and short enough to be waited for.
+    for (wait, gives_up) in [(PATIENCE, false), (SHORT * 5, true)] {
+        let fixture = Fixture::<D>::new().await;
+        let mut conn = fixture.connection().await;
+        let before = settings::<D>(&mut conn).await;
+        let mut first = fixture.begin().await;
+        assert_eq!(fixture.ordered(&mut first).await, Ok(1));
+        let call = fixture.order().on_running(OnRunning::Wait(wait));
+        tokio::select! {
+            answer = answered(call, &mut *conn) => panic!("the first call is not committed: {answer:?}"),
+            () = fixture.until_waiting(1) => {}
+        }
+        if gives_up {
+            fixture.until_none_waits().await;
+        }
+        D::commit(first).await.done();
+        if gives_up {
+            // The pending reply of the server is read now.
+            drop(conn.ping().await);
+        }
+        assert_eq!(answered(fixture.order(), &mut *conn).await, Ok(1));
+        assert_eq!(settings::<D>(&mut conn).await, before, "{wait:?}");
     }
 }
 
-/// A claim that is dropped while it waits.
-pub(crate) async fn a_dropped_claim_leaves_a_usable_connection<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let mut conn = fixture.connection().await;
-    let before = settings::<D>(&mut conn).await;
-    let mut first = fixture.begin().await;
-    assert_eq!(fixture.ordered(&mut first).await, Ok(1));
-    dropped_while_it_waits(&fixture, Duration::from_secs(20), &mut conn).await;
-    D::commit(first).await.done();
-    assert_eq!(answered(fixture.order(), &mut *conn).await, Ok(1));
-    assert_eq!(settings::<D>(&mut conn).await, before);
-}
-
 /// Two transactions that call two keys in opposite order.
-pub(crate) async fn a_deadlock_ends_with_one_of_two_aborted<D: Database>() {
+async fn a_deadlock_ends_with_one_of_two_aborted<D: Server>() {
     let fixture = Arc::new(Fixture::<D>::new().await);
     let both = Arc::new(tokio::sync::Barrier::new(2));
     let task = |names: [&'static str; 2]| {
@@ -164,7 +149,7 @@ pub(crate) async fn a_deadlock_ends_with_one_of_two_aborted<D: Database>() {
             loop {
                 let mut tx = fixture.begin().await;
                 let before = settings::<D>(&mut tx).await;
-                let wait = OnRunning::Wait(Duration::from_secs(20));
+                let wait = OnRunning::Wait(PATIENCE);
                 let call = |name| fixture.call(name).on_running(wait);
                 let mut answers = vec![ordered(&fixture, call(names[0]), &mut tx, names[0]).await];
                 if aborted == 0 {
@@ -191,21 +176,4 @@ pub(crate) async fn a_deadlock_ends_with_one_of_two_aborted<D: Database>() {
     assert!(aborted >= 1, "nobody was told");
     assert_eq!(fixture.orders_of(["a", "b"]).await, [1, 1]);
     assert_eq!(fixture.records().await, 2);
-}
-
-/// The server ends the statement of a claim whose caller no longer waits.
-pub(crate) async fn a_claim_that_gives_up_unheard_spoils_no_setting<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let mut conn = fixture.connection().await;
-    let before = settings::<D>(&mut conn).await;
-    let mut first = fixture.begin().await;
-    assert_eq!(fixture.ordered(&mut first).await, Ok(1));
-    // Long enough to be observed, and short enough to be waited for.
-    dropped_while_it_waits(&fixture, SHORT * 5, &mut conn).await;
-    fixture.until_none_waits().await;
-    D::commit(first).await.done();
-    // The pending reply of the server is read now.
-    drop(conn.ping().await);
-    assert_eq!(answered(fixture.order(), &mut *conn).await, Ok(1));
-    assert_eq!(settings::<D>(&mut conn).await, before);
 }

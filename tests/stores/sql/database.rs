@@ -1,0 +1,481 @@
+//! The three databases, the differences between them that the tests depend on, and an empty one for each test.
+
+use std::future::Future;
+use std::ops::{Deref, DerefMut};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, TestDir};
+use idem_runtime::credentials::CredentialsProvider;
+use idem_runtime::store::sql::{Backend, MySql, Postgres, SqlStoreBuilder, SqlTransaction, Sqlite};
+use idem_tests::shop::patiently;
+use sqlx::error::DatabaseError;
+use sqlx::pool::PoolConnection;
+use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, Row};
+use sqlx::{Pool, SqliteConnection, Transaction};
+
+/// A kind of database.
+pub(crate) trait Database: Backend + Copy {
+    type Driver: sqlx::Database<Connection = Self::Conn>;
+    type Conn: SqlTransaction + Connection<Database = Self::Driver> + Send;
+    type Pooled: SqlTransaction + DerefMut<Target = Self::Conn> + Send;
+    type Tx: SqlTransaction + DerefMut<Target = Self::Conn> + Send;
+
+    /// Number of sessions that wait for a lock; `None` for a file.
+    const WAITING: Option<&'static str>;
+    /// The session's setting for lock waits, as a text.
+    const SETTING: &'static str;
+    /// Changes that setting for the session.
+    const SET_SESSION: &'static str;
+    /// The codes of errors after a collision.
+    const COLLISIONS: &'static [&'static str];
+    /// The statements that begin a transaction of each level.
+    const LEVELS: &'static [&'static str];
+    /// Settings of a session that change the meaning of a text.
+    const DIALECTS: &'static [&'static str];
+    /// Texts that end a transaction, and whether they commit it.
+    const ENDS: &'static [(&'static str, bool)];
+    /// Whether only a rollback can follow a failed statement.
+    const ERRORS_ABORT: bool;
+    /// A body of 15 MB, which no server refuses by default.
+    const LARGE: &'static str;
+    /// Blocks all other writers for as long as the connection lives.
+    const HOLD: &'static str;
+
+    /// The server that the tests of this process share; `None` for files.
+    fn shared() -> Option<&'static DatabaseServer>;
+    /// Inserts records that expire so many microseconds from now.
+    fn filled(records: u32, expires_in_us: i64) -> String;
+    fn options(url: &str) -> <Self::Conn as Connection>::Options;
+
+    /// Whether this is the error of a transaction that collided with another.
+    fn collides(error: &sqlx::Error) -> bool {
+        let code = error.as_database_error().and_then(DatabaseError::code);
+        Self::COLLISIONS.contains(&&*code.unwrap_or_default())
+    }
+
+    fn begin(
+        pool: &Pool<Self::Driver>,
+        level: &'static str,
+    ) -> impl Future<Output = Result<Self::Tx, sqlx::Error>> + Send;
+    /// Like `begin`, with the statement of sqlx: a savepoint where it counts a transaction.
+    fn begin_plain(
+        pool: &Pool<Self::Driver>,
+    ) -> impl Future<Output = Result<Self::Tx, sqlx::Error>> + Send;
+    fn acquire(
+        pool: &Pool<Self::Driver>,
+    ) -> impl Future<Output = Result<Self::Pooled, sqlx::Error>> + Send;
+    fn commit(tx: Self::Tx) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
+    fn rollback(tx: Self::Tx) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
+    /// Runs statements. Returns the number of rows that the last one changed, and other results.
+    fn execute<'c>(
+        conn: &'c mut Self::Conn,
+        sql: &str,
+    ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send + 'c;
+    /// The number in the first column of the only row.
+    fn number<'c>(
+        conn: &'c mut Self::Conn,
+        sql: &str,
+    ) -> impl Future<Output = Result<i64, sqlx::Error>> + Send + 'c;
+    /// The text in the first column of the only row.
+    fn text<'c>(
+        conn: &'c mut Self::Conn,
+        sql: &str,
+    ) -> impl Future<Output = Result<String, sqlx::Error>> + Send + 'c;
+
+    /// A connection that has executed this, if the database has one left.
+    async fn connection_after(url: &str, sql: &str) -> Option<Self::Conn> {
+        let connected = <Self::Conn as Connection>::connect_with(&Self::options(url)).await;
+        let mut conn = connected.ok()?;
+        Self::execute(&mut conn, sql).await.unwrap();
+        Some(conn)
+    }
+
+    /// A connection that blocks all other writers.
+    async fn hold(url: &str) -> Self::Conn {
+        Self::connection_after(url, Self::HOLD).await.unwrap()
+    }
+}
+
+/// A kind of database that is a server.
+pub(crate) trait Server: Database {
+    const POSTGRES: bool;
+    /// Changes the setting for lock waits for the transaction alone.
+    const SET_LOCAL: Option<&'static str>;
+    /// Lets another transaction be the victim of a deadlock. In MariaDB it is the one that has written less.
+    const SURVIVE_DEADLOCKS: Option<&'static str>;
+    /// The id of the connection's session.
+    const SESSION_ID: &'static str;
+    /// Number of sessions with the id `{}`.
+    const SESSIONS: &'static str;
+    /// Makes the server end a session that is idle in its transaction.
+    const END_WHEN_IDLE: &'static str;
+    /// Makes the server log every statement; see [`Server::statements`].
+    const LOGS: &'static [(&'static str, &'static str)];
+
+    /// The statement that ends a session.
+    fn end_session(id: i64) -> String;
+    /// A server for one test.
+    fn serve(settings: &[(&str, &str)]) -> Served;
+    /// The statements that stores have sent to a server with [`Server::LOGS`].
+    fn statements(server: &DatabaseServer) -> Vec<String>;
+    /// The settings of a store with this provider.
+    fn provided(
+        store: SqlStoreBuilder<Self>,
+        provider: CredentialsProvider,
+    ) -> SqlStoreBuilder<Self>;
+}
+
+/// A server of one test.
+pub(crate) type Served = Box<dyn Deref<Target = DatabaseServer> + Send + Sync>;
+
+macro_rules! database {
+    ($name:ident, $conn:ident { $($own:tt)* }) => {
+        impl Database for $name {
+            type Driver = sqlx::$name;
+            type Conn = $conn;
+            type Pooled = PoolConnection<sqlx::$name>;
+            type Tx = Transaction<'static, sqlx::$name>;
+
+            $($own)*
+
+            fn options(url: &str) -> <Self::Conn as Connection>::Options {
+                url.parse().expect("the URL is ours")
+            }
+
+            async fn begin(pool: &Pool<Self::Driver>, level: &'static str) -> Result<Self::Tx, sqlx::Error> {
+                pool.begin_with(level).await
+            }
+
+            async fn begin_plain(pool: &Pool<Self::Driver>) -> Result<Self::Tx, sqlx::Error> {
+                pool.begin().await
+            }
+
+            async fn acquire(pool: &Pool<Self::Driver>) -> Result<Self::Pooled, sqlx::Error> {
+                pool.acquire().await
+            }
+
+            async fn commit(tx: Self::Tx) -> Result<(), sqlx::Error> {
+                tx.commit().await
+            }
+
+            async fn rollback(tx: Self::Tx) -> Result<(), sqlx::Error> {
+                tx.rollback().await
+            }
+
+            fn execute<'c>(
+                conn: &'c mut $conn,
+                sql: &str,
+            ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send + 'c {
+                let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
+                async move { Ok(conn.execute(sql).await?.rows_affected()) }
+            }
+
+            fn number<'c>(
+                conn: &'c mut $conn,
+                sql: &str,
+            ) -> impl Future<Output = Result<i64, sqlx::Error>> + Send + 'c {
+                let sql = sqlx::query(AssertSqlSafe(sql.to_owned()));
+                async move { conn.fetch_one(sql).await?.try_get(0) }
+            }
+
+            fn text<'c>(
+                conn: &'c mut $conn,
+                sql: &str,
+            ) -> impl Future<Output = Result<String, sqlx::Error>> + Send + 'c {
+                let sql = sqlx::query(AssertSqlSafe(sql.to_owned()));
+                async move { conn.fetch_one(sql).await?.try_get(0) }
+            }
+        }
+    };
+}
+
+database!(Sqlite, SqliteConnection {
+    const WAITING: Option<&'static str> = None;
+    const SETTING: &'static str = "SELECT CAST(timeout AS TEXT) FROM pragma_busy_timeout";
+    const SET_SESSION: &'static str = "PRAGMA busy_timeout = 7700";
+    const COLLISIONS: &'static [&'static str] = &["5", "261", "517"];
+    const LEVELS: &'static [&'static str] = &["BEGIN", "BEGIN IMMEDIATE"];
+    const DIALECTS: &'static [&'static str] = &["PRAGMA case_sensitive_like = on"];
+    const ENDS: &'static [(&'static str, bool)] = &[("ROLLBACK", false), ("COMMIT", true)];
+    const ERRORS_ABORT: bool = false;
+    const LARGE: &'static str = "zeroblob(15000000)";
+    const HOLD: &'static str = "BEGIN IMMEDIATE";
+
+    fn shared() -> Option<&'static DatabaseServer> {
+        None
+    }
+
+    fn filled(records: u32, expires_in_us: i64) -> String {
+        let expires = format!("unixepoch() * 1000000 + {expires_in_us}");
+        format!(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {records}) \
+             INSERT INTO idem_records SELECT randomblob(32), 'filled', 50, 'D', zeroblob(16), 1, 1, 0, \
+             1000, zeroblob(20), x'01', {expires}, 1 FROM n"
+        )
+    }
+});
+
+database!(Postgres, PgConnection {
+    const WAITING: Option<&'static str> = Some(
+        "SELECT count(*) FROM pg_stat_activity \
+         WHERE datname = current_database() AND wait_event_type = 'Lock'",
+    );
+    const SETTING: &'static str = "SELECT current_setting('lock_timeout')";
+    const SET_SESSION: &'static str = "SET lock_timeout = '77s'";
+    const COLLISIONS: &'static [&'static str] = &["40001", "40P01"];
+    const LEVELS: &'static [&'static str] = &[
+        "BEGIN ISOLATION LEVEL READ COMMITTED",
+        "BEGIN ISOLATION LEVEL REPEATABLE READ",
+        "BEGIN ISOLATION LEVEL SERIALIZABLE",
+    ];
+    const DIALECTS: &'static [&'static str] = &[
+        "SET standard_conforming_strings = off",
+        "SET bytea_output = 'escape'",
+        "SET TimeZone = 'Asia/Tokyo'; SET IntervalStyle = 'iso_8601'",
+        "SET default_transaction_isolation = 'serializable'",
+    ];
+    const ENDS: &'static [(&'static str, bool)] = &[("ROLLBACK", false), ("COMMIT", true)];
+    const ERRORS_ABORT: bool = true;
+    const LARGE: &'static str = "decode(repeat('5a', 15000000), 'hex')";
+    const HOLD: &'static str = "BEGIN; LOCK TABLE idem_records";
+
+    fn shared() -> Option<&'static DatabaseServer> {
+        static SERVER: OnceLock<PostgresServer> = OnceLock::new();
+        Some(SERVER.get_or_init(PostgresServer::start))
+    }
+
+    fn filled(records: u32, expires_in_us: i64) -> String {
+        let expires = format!("extract(epoch FROM now())::bigint * 1000000 + {expires_in_us}");
+        format!(
+            "INSERT INTO idem_records SELECT sha256(gen_random_uuid()::text::bytea), 'filled', 50, 'D', \
+             '\\x00000000000000000000000000000000', 1, 1, 0, 1000, \
+             '\\x0000000000000000000000000000000000000000', '\\x01', {expires}, 1 \
+             FROM generate_series(1, {records})"
+        )
+    }
+});
+
+impl Server for Postgres {
+    const POSTGRES: bool = true;
+    const SET_LOCAL: Option<&'static str> = Some("SET LOCAL lock_timeout = '88s'");
+    const SURVIVE_DEADLOCKS: Option<&'static str> = Some("SET LOCAL deadlock_timeout = '1h'");
+    const SESSION_ID: &'static str = "SELECT pg_backend_pid()::bigint";
+    const SESSIONS: &'static str = "SELECT count(*) FROM pg_stat_activity WHERE pid = {}";
+    const END_WHEN_IDLE: &'static str = "SET idle_in_transaction_session_timeout = 1";
+    const LOGS: &'static [(&'static str, &'static str)] = &[("log_statement", "all")];
+
+    fn end_session(id: i64) -> String {
+        format!("SELECT pg_terminate_backend({id})")
+    }
+
+    fn serve(settings: &[(&str, &str)]) -> Served {
+        let server = settings
+            .iter()
+            .fold(PostgresServer::builder(), |server, (name, value)| {
+                server.setting(*name, *value)
+            });
+        Box::new(server.start())
+    }
+
+    fn statements(server: &DatabaseServer) -> Vec<String> {
+        let log = server.log();
+        let lines = log.lines().filter(|line| line.contains("LOG:  "));
+        let sent = [" execute ", " statement: "];
+        let lines = lines.filter(|line| sent.iter().any(|how| line.contains(how)));
+        lines.map(str::to_owned).collect()
+    }
+
+    fn provided(
+        store: SqlStoreBuilder<Self>,
+        provider: CredentialsProvider,
+    ) -> SqlStoreBuilder<Self> {
+        store.credentials(provider)
+    }
+}
+
+database!(MySql, MySqlConnection {
+    const WAITING: Option<&'static str> = Some(
+        "SELECT count(*) FROM information_schema.innodb_trx t \
+         JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id \
+         WHERE t.trx_state = 'LOCK WAIT' AND p.db = database()",
+    );
+    const SETTING: &'static str = "SELECT CAST(@@innodb_lock_wait_timeout AS CHAR)";
+    const SET_SESSION: &'static str = "SET innodb_lock_wait_timeout = 77";
+    const COLLISIONS: &'static [&'static str] = &["40001"];
+    const LEVELS: &'static [&'static str] = &[
+        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; BEGIN",
+        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; BEGIN",
+        "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; BEGIN",
+    ];
+    const DIALECTS: &'static [&'static str] = &[
+        "SET sql_mode = 'NO_BACKSLASH_ESCAPES'",
+        "SET sql_mode = 'ANSI_QUOTES'",
+        "SET sql_mode = 'ANSI'",
+        "SET sql_mode = 'TRADITIONAL'",
+        "SET sql_mode = ''",
+        "SET NAMES latin1",
+        "SET time_zone = '+09:00'",
+        "SET collation_connection = 'utf8mb4_bin'",
+        "SET autocommit = 0",
+    ];
+    const ENDS: &'static [(&'static str, bool)] = &[
+        ("ROLLBACK", false),
+        ("COMMIT", true),
+        ("CREATE TABLE extra (number BIGINT)", true),
+    ];
+    const ERRORS_ABORT: bool = false;
+    const LARGE: &'static str = "REPEAT('Z', 15000000)";
+    const HOLD: &'static str = "LOCK TABLES idem_records WRITE";
+
+    fn shared() -> Option<&'static DatabaseServer> {
+        static SERVER: OnceLock<MariaDbServer> = OnceLock::new();
+        Some(SERVER.get_or_init(MariaDbServer::start))
+    }
+
+    fn filled(records: u32, expires_in_us: i64) -> String {
+        let expires = format!("unix_timestamp() * 1000000 + {expires_in_us}");
+        format!(
+            "INSERT INTO idem_records SELECT unhex(sha2(concat(uuid(), seq), 256)), 'filled', 50, 'D', \
+             repeat('\\0', 16), 1, 1, 0, 1000, repeat('\\0', 20), 'a', {expires}, 1 \
+             FROM seq_1_to_{records}"
+        )
+    }
+});
+
+impl Server for MySql {
+    const POSTGRES: bool = false;
+    const SET_LOCAL: Option<&'static str> = None;
+    const SURVIVE_DEADLOCKS: Option<&'static str> = None;
+    const SESSION_ID: &'static str = "SELECT CAST(connection_id() AS SIGNED)";
+    const SESSIONS: &'static str =
+        "SELECT count(*) FROM information_schema.processlist WHERE id = {}";
+    const END_WHEN_IDLE: &'static str = "SET idle_transaction_timeout = 1";
+    const LOGS: &'static [(&'static str, &'static str)] =
+        &[("general-log", "1"), ("log-output", "TABLE")];
+
+    fn end_session(id: i64) -> String {
+        format!("KILL CONNECTION {id}")
+    }
+
+    fn serve(settings: &[(&str, &str)]) -> Served {
+        let server = settings
+            .iter()
+            .fold(MariaDbServer::builder(), |server, (name, value)| {
+                server.setting(*name, *value)
+            });
+        Box::new(server.start())
+    }
+
+    fn statements(server: &DatabaseServer) -> Vec<String> {
+        let log = server.execute(
+            "SELECT concat(thread_id, ' ', command_type, ' ', argument) FROM mysql.general_log \
+             WHERE argument LIKE '%idem_records%' AND argument NOT LIKE '%general_log%' \
+             AND command_type IN ('Query', 'Execute')",
+        );
+        log.lines().map(str::to_owned).collect()
+    }
+
+    fn provided(
+        store: SqlStoreBuilder<Self>,
+        provider: CredentialsProvider,
+    ) -> SqlStoreBuilder<Self> {
+        store.credentials(provider)
+    }
+}
+
+/// An empty database; a file is deleted with the value.
+#[derive(Debug)]
+pub(crate) struct TestDatabase {
+    pub(crate) url: String,
+    server: Option<(&'static DatabaseServer, String)>,
+    _dir: Option<TestDir>,
+}
+
+impl TestDatabase {
+    pub(crate) fn new<D: Database>() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        if let Some(server) = D::shared() {
+            let name = format!("test_database{}", NEXT.fetch_add(1, Ordering::Relaxed));
+            let url = server.create_database(&name);
+            return Self {
+                url,
+                server: Some((server, name)),
+                _dir: None,
+            };
+        }
+        let dir = TestDir::new("sqlite").unwrap();
+        Self {
+            url: format!("sqlite:{}", dir.path().join("records.db").display()),
+            server: None,
+            _dir: Some(dir),
+        }
+    }
+
+    /// The path of a file.
+    pub(crate) fn path(&self) -> &str {
+        self.url.strip_prefix("sqlite:").unwrap()
+    }
+
+    /// Waits until a query returns this.
+    pub(crate) async fn until(&self, value: &str, sql: &str) {
+        let polling = async {
+            while self.sql(sql).await != value {
+                tokio::task::yield_now().await;
+            }
+        };
+        patiently(sql, polling).await;
+    }
+
+    /// Runs SQL without a store, and returns the first value of the first row.
+    pub(crate) async fn sql(&self, sql: &str) -> String {
+        if let Some((server, name)) = &self.server {
+            return server.execute_in(name, sql);
+        }
+        let waits = "PRAGMA busy_timeout = 20000";
+        let mut conn = Sqlite::connection_after(&self.url, waits).await.unwrap();
+        let rows = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
+        let row = rows.fetch_optional(&mut conn).await.unwrap();
+        conn.close().await.unwrap();
+        row.map_or_else(String::new, |row| {
+            row.try_get::<i64, _>(0).map_or_else(
+                |_| row.try_get::<String, _>(0).unwrap_or_default(),
+                |number| number.to_string(),
+            )
+        })
+    }
+}
+
+/// Runs each named test on every database: `sqlite::name`, `postgres::name` and `mariadb::name`.
+macro_rules! on_each_database {
+    ($($name:ident),+ $(,)?) => {
+        on!(sqlite Sqlite: $($name)+);
+        on!(postgres Postgres: $($name)+);
+        on!(mariadb MySql: $($name)+);
+    };
+}
+
+/// Runs each named test on every server: `servers::postgres::name` and `servers::mariadb::name`.
+macro_rules! on_each_server {
+    ($($name:ident),+ $(,)?) => {
+        mod servers {
+            use super::*;
+            on!(postgres Postgres: $($name)+);
+            on!(mariadb MySql: $($name)+);
+        }
+    };
+}
+
+/// Runs each named test on one database.
+macro_rules! on {
+    ($module:ident $kind:ident: $($name:ident)+) => {
+        mod $module {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    super::$name::<idem_runtime::store::sql::$kind>().await;
+                }
+            )+
+        }
+    };
+}

@@ -1,0 +1,442 @@
+//! Many requests at once: one statement or commit serves several of them, and each request gets its own outcome.
+
+use std::future::ready;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use idem_runtime::store::{CompleteReply, OutcomeKind};
+use idem_tests::claims::{finished, granted};
+use tokio::runtime::Builder;
+use tokio::task::block_in_place;
+
+use super::prelude::*;
+
+on_each_database!(
+    each_request_gets_its_own_outcome,
+    a_caller_that_is_dropped_cancels_no_other,
+    a_bad_record_harms_no_other_request,
+    a_reader_that_is_not_polled_blocks_no_other,
+);
+on_each_server!(
+    one_statement_serves_several,
+    a_record_of_an_open_transaction_delays_no_other_claim,
+    each_key_is_granted_once_whatever_the_order,
+    a_large_answer_harms_no_other_completion,
+);
+on!(postgres_only Postgres: a_refused_record_harms_no_other_claim);
+
+/// More requests than one statement has.
+const CROWD: u64 = 150;
+
+/// A request of a store.
+pub(crate) type Request<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+
+/// A store with one connection for claims, and one for endings, so that nearly all requests wait; and that has seen so
+/// many new keys that it inserts without a read first.
+pub(crate) async fn narrow<B: Database>(test_database: &TestDatabase) -> SqlStore<B> {
+    let store = open_with::<B>(&test_database.url, |store| store.connections(2)).await;
+    let claims = (1_000..1_200).map(|number| claiming(&store, &elsewhere(number), Owner::random()));
+    for reply in replies(sent(claims).await).await {
+        reply.unwrap();
+    }
+    test_database.sql("DELETE FROM idem_records").await;
+    store
+}
+
+/// The owner of the claim of this number.
+pub(crate) fn owner(number: u64) -> Owner {
+    Owner::from_bytes(u128::from(number + 1).to_be_bytes())
+}
+
+pub(crate) fn claiming<B: Database>(
+    store: &SqlStore<B>,
+    key: &RecordKey,
+    owner: Owner,
+) -> Request<ClaimReply> {
+    let (store, key) = (store.clone(), key.clone());
+    Box::pin(async move { store.claim(&key, &asks(owner)).await })
+}
+
+fn reading<B: Database>(store: &SqlStore<B>, number: u64) -> Request<ReadReply> {
+    let store = store.clone();
+    Box::pin(async move { store.read(&elsewhere(number)).await })
+}
+
+pub(crate) fn completing<B: Database>(
+    store: &SqlStore<B>,
+    key: &RecordKey,
+    record: Bytes,
+) -> Request<CompleteReply> {
+    let (store, key) = (store.clone(), key.clone());
+    Box::pin(async move { store.complete(&key, &record).await })
+}
+
+/// The requests after one poll of each: all are sent or queued.
+pub(crate) async fn sent<T: Send + 'static>(
+    requests: impl IntoIterator<Item = Request<T>>,
+) -> Vec<Request<T>> {
+    let mut requests: Vec<_> = requests.into_iter().collect();
+    poll_fn(|cx| {
+        for request in &mut requests {
+            if let Poll::Ready(reply) = request.as_mut().poll(cx) {
+                *request = Box::pin(ready(reply));
+            }
+        }
+        Poll::Ready(())
+    })
+    .await;
+    requests
+}
+
+/// Awaits the replies in tasks of their own.
+pub(crate) async fn replies<T: Send + 'static>(
+    sent: Vec<Request<T>>,
+) -> Vec<Result<T, StoreError>> {
+    let tasks: Vec<_> = sent.into_iter().map(tokio::spawn).collect();
+    let mut replies = Vec::new();
+    for task in tasks {
+        replies.push(patiently("a request has its reply", task).await.unwrap());
+    }
+    replies
+}
+
+/// Sends one claim for each key while the file, if it is one, is held by another connection.
+pub(crate) async fn claim_all<B: Database>(
+    test_database: &TestDatabase,
+    store: &SqlStore<B>,
+    keys: impl Iterator<Item = RecordKey>,
+) -> Vec<Result<ClaimReply, StoreError>> {
+    let held = hold_file::<B>(test_database).await;
+    let claims = (0..).zip(keys);
+    let claims = claims.map(|(number, key)| claiming(store, &key, owner(number)));
+    let claims = sent(claims).await;
+    drop(held);
+    replies(claims).await
+}
+
+/// Without it, the thread of the store may reply to a write before the next one is sent.
+pub(crate) async fn hold_file<B: Database>(test_database: &TestDatabase) -> Option<B::Conn> {
+    if B::shared().is_some() {
+        return None;
+    }
+    Some(B::hold(&test_database.url).await)
+}
+
+pub(crate) fn is_granted(reply: &Result<ClaimReply, StoreError>) -> bool {
+    matches!(reply, Ok(ClaimReply::Granted { fresh: true, .. }))
+}
+
+/// Completes the claims with an answer of each. The owner of number 50 is another.
+pub(crate) fn completions<B: Database>(
+    store: &SqlStore<B>,
+    claims: &[Result<ClaimReply, StoreError>],
+    answer: fn(u64) -> Vec<u8>,
+) -> Vec<Request<CompleteReply>> {
+    let completions = (0..).zip(claims).map(|(number, reply)| {
+        let owner = owner(if number == 50 { 1_000 } else { number });
+        let claim = granted(&asks(owner), reply.as_ref().unwrap());
+        let record = finished(&claim, OutcomeKind::Value, &answer(number));
+        completing(store, &elsewhere(number), record)
+    });
+    completions.collect()
+}
+
+async fn each_request_gets_its_own_outcome<B: Database>() {
+    let test_database = TestDatabase::new::<B>();
+    let store = narrow::<B>(&test_database).await;
+    let answer = |number: u64| number.to_string().into_bytes();
+    let claims = claim_all(&test_database, &store, (0..CROWD).map(elsewhere)).await;
+    assert!(claims.iter().all(is_granted), "{claims:?}");
+    // Every third key twice, and others that are absent.
+    let numbers = (0..2 * CROWD).chain((0..CROWD).step_by(3));
+    for _ in 0..20 {
+        let reads = numbers.clone().map(|number| reading(&store, number));
+        let reads = replies(sent(reads).await).await;
+        for (number, reply) in numbers.clone().zip(reads) {
+            let found = match reply.unwrap() {
+                ReadReply::Absent => None,
+                ReadReply::Found { record, .. } => Some(record.header.owner),
+                other => panic!("{number}: {other:?}"),
+            };
+            assert_eq!(found, (number < CROWD).then(|| owner(number)));
+        }
+    }
+    let held = hold_file::<B>(&test_database).await;
+    let completions = sent(completions(&store, &claims, answer)).await;
+    drop(held);
+    for (number, reply) in (0..).zip(replies(completions).await) {
+        match reply.unwrap() {
+            CompleteReply::Stored { late: false } => assert_ne!(number, 50),
+            CompleteReply::Superseded { .. } => assert_eq!(number, 50),
+            other => panic!("{number}: {other:?}"),
+        }
+    }
+    for (number, reply) in
+        (0..).zip(claim_all(&test_database, &store, (0..CROWD).map(elsewhere)).await)
+    {
+        match reply.unwrap() {
+            ClaimReply::Done { record, .. } => assert_eq!(record.body(), answer(number)),
+            // The owner of this claim claims again.
+            ClaimReply::Granted { attempt: 1, .. } => assert_eq!(number, 50),
+            other => panic!("{number}: {other:?}"),
+        }
+    }
+}
+
+/// Callers that leave before the first reply, and after it, when a statement for many has begun.
+async fn a_caller_that_is_dropped_cancels_no_other<B: Database>() {
+    let test_database = TestDatabase::new::<B>();
+    let store = narrow::<B>(&test_database).await;
+    let rounds = [1, 2, 3, 30, 64, 66].map(|leaving| [(leaving, 0), (leaving, 1)]);
+    for (round, (leaving, after)) in (0..).zip(rounds.into_iter().flatten()) {
+        let key = |number| elsewhere(round * CROWD + number);
+        let held = hold_file::<B>(&test_database).await;
+        let claims = (0..CROWD).map(|number| claiming(&store, &key(number), owner(number)));
+        let mut claims: Vec<_> = sent(claims).await.into_iter().map(Some).collect();
+        let mut held = Some(held);
+        let mut replied = 0;
+        let all = poll_fn(|cx| {
+            if replied >= after {
+                // The first one, which may be sent alone, is among them.
+                claims
+                    .iter_mut()
+                    .take(leaving)
+                    .for_each(|claim| *claim = None);
+            }
+            held = None;
+            let mut waits = false;
+            for waiting in &mut claims {
+                let Some(claim) = waiting else { continue };
+                match claim.as_mut().poll(cx) {
+                    Poll::Pending => waits = true,
+                    Poll::Ready(reply) => {
+                        assert!(is_granted(&reply), "{reply:?}");
+                        (*waiting, replied) = (None, replied + 1);
+                    }
+                }
+            }
+            if waits {
+                Poll::Pending
+            } else {
+                Poll::Ready(())
+            }
+        });
+        patiently("all others have their replies", all).await;
+        assert!(replied >= 150 - leaving, "{leaving} leave: {replied}");
+        // The owners that left may claim again, and have one attempt each.
+        for number in 0..CROWD {
+            let reply = claiming(&store, &key(number), owner(number)).await.unwrap();
+            let same = matches!(reply, ClaimReply::Granted { attempt: 1, .. });
+            assert!(same, "{number} of {leaving}: {reply:?}");
+        }
+        let reads = (0..CROWD).map(|number| reading(&store, round * CROWD + number));
+        let reads = sent(reads).await.into_iter().skip(leaving).collect();
+        for reply in replies(reads).await {
+            let found = reply.unwrap();
+            assert!(matches!(found, ReadReply::Found { .. }), "{found:?}");
+        }
+    }
+}
+
+/// A record that cannot be read, one beyond the limit, and one of another owner.
+async fn a_bad_record_harms_no_other_request<B: Database>() {
+    let test_database = TestDatabase::new::<B>();
+    narrow::<B>(&test_database).await;
+    let store = open_with::<B>(&test_database.url, |store| {
+        store.connections(2).max_record_bytes(2 << 10)
+    })
+    .await;
+    let life = Duration::from_mins(1);
+    let (unreadable, large, taken) = (20, 70, 7);
+    let key = elsewhere(unreadable);
+    store.plant(&key, b"nonsense", life).await.unwrap();
+    let claim = granted(&asks(owner(0)), &claim_of(&store, large).await.unwrap());
+    let record = finished(&claim, OutcomeKind::Value, &[b'x'; 8 << 10]);
+    store.plant(&elsewhere(large), &record, life).await.unwrap();
+    claim_of(&store, taken).await.unwrap();
+    let claims = claim_all(&test_database, &store, (0..CROWD).map(elsewhere)).await;
+    let reads = (0..CROWD).map(|number| reading(&store, number));
+    let reads = replies(sent(reads).await).await;
+    for (number, (claim, read)) in (0..).zip(claims.into_iter().zip(reads)) {
+        if number == unreadable {
+            assert!(matches!(claim, Ok(ClaimReply::Unreadable(_))), "{claim:?}");
+            assert!(matches!(read, Ok(ReadReply::Unreadable(_))), "{read:?}");
+        } else if number == large {
+            assert!(claim.is_err() && read.is_err(), "{claim:?}, {read:?}");
+        } else {
+            let runs = matches!(claim, Ok(ClaimReply::Running { .. }));
+            assert!(
+                is_granted(&claim) || runs && number == taken,
+                "{number}: {claim:?}"
+            );
+            assert!(
+                matches!(read, Ok(ReadReply::Found { .. })),
+                "{number}: {read:?}"
+            );
+        }
+    }
+}
+
+/// The leader of a shared read may no longer be polled, because its runtime is blocked or another branch of a
+/// `select!` was taken. Dropping it must not cancel the other reads either.
+async fn a_reader_that_is_not_polled_blocks_no_other<B: Database>() {
+    let (test_database, store) = opened::<B>().await;
+    claim_all(&test_database, &store, (0..CROWD).map(elsewhere)).await;
+    let assert_all_found = async |reads: Vec<Request<ReadReply>>| {
+        for (number, reply) in (0..).zip(replies(reads).await) {
+            match reply {
+                Ok(ReadReply::Found { record, .. }) => {
+                    assert_eq!(record.header.owner, owner(number));
+                }
+                other => panic!("{number}: {other:?}"),
+            }
+        }
+    };
+    let all = || (0..CROWD).map(|number| reading(&store, number));
+    // Takes one of the two connections.
+    let mut first = reading(&store, 0);
+    // If this thread is suspended within the first poll, the reply may arrive before the poll ends.
+    while poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx).is_ready())).await {
+        first = reading(&store, 0);
+    }
+    let elsewhere = Builder::new_current_thread().enable_all().build().unwrap();
+    block_in_place(|| {
+        elsewhere.block_on(async {
+            // The leader on the other connection, and the next leader.
+            for number in 1..3 {
+                tokio::spawn(reading(&store, number));
+            }
+            tokio::task::yield_now().await;
+        });
+    });
+    let (_, ()) = tokio::join!(first, assert_all_found(all().collect()));
+    let since = sent(all()).await;
+    elsewhere.shutdown_background();
+    assert_all_found(since).await;
+}
+
+/// As the server has logged them: statements for several requests.
+async fn one_statement_serves_several<B: Server>() {
+    let server = B::serve(B::LOGS);
+    let url = server.url();
+    let store = open_with::<B>(&url, |store| store.connections(2)).await;
+    let seen = |verb: &str| {
+        let several = |line: &&String| {
+            if B::POSTGRES {
+                // A batch of claims selects as well.
+                let writes = ["INSERT INTO", "UPDATE"]
+                    .iter()
+                    .any(|verb| line.contains(verb));
+                let is_of = line.contains(verb) && (verb != "SELECT" || !writes);
+                line.contains("unnest(") && is_of
+            } else if verb == "SELECT" {
+                line.contains("record_key IN (") && line.contains(" Execute ")
+            } else {
+                let batch = format!("FOR {verb} ");
+                line.contains("SET STATEMENT innodb_lock_wait_timeout") && line.contains(&batch)
+            }
+        };
+        B::statements(&server).iter().filter(several).count()
+    };
+    let claims = (0..100).map(|number| claiming(&store, &elsewhere(number), owner(number)));
+    let claims = replies(sent(claims).await).await;
+    assert!(claims.iter().all(is_granted));
+    assert_eq!(seen("SELECT"), 0);
+    let reads = (0..100).map(|number| reading(&store, number));
+    for read in replies(sent(reads).await).await {
+        read.unwrap();
+    }
+    let answers = completions(&store, &claims, |_| b"answer".to_vec());
+    for reply in replies(sent(answers).await).await {
+        reply.unwrap();
+    }
+    // The server writes its log with a delay.
+    let verbs = ["INSERT", "SELECT", "UPDATE"];
+    until("the statements are in the log", || {
+        verbs.iter().all(|verb| seen(verb) > 0)
+    })
+    .await;
+    let [claims, reads, completions] = verbs.map(seen);
+    // Claims were queued before the first of them was sent.
+    assert_eq!(claims, 2);
+    assert!(reads < 20 && completions < 20, "{reads}, {completions}");
+}
+
+async fn a_record_of_an_open_transaction_delays_no_other_claim<B: Server>() {
+    let test_database = TestDatabase::new::<B>();
+    let store = narrow::<B>(&test_database).await;
+    claim_of(&store, 75).await.unwrap();
+    for sql in [
+        "CREATE TABLE held AS SELECT * FROM idem_records",
+        "DELETE FROM idem_records",
+    ] {
+        test_database.sql(sql).await;
+    }
+    // As a call in a transaction does.
+    let insert = "BEGIN; INSERT INTO idem_records SELECT * FROM held";
+    let transaction = B::connection_after(&test_database.url, insert).await;
+    let claims = (0..CROWD).map(|number| claiming(&store, &elsewhere(number), owner(number)));
+    let mut claims = sent(claims).await;
+    let waiting = claims.remove(75);
+    for reply in replies(claims).await {
+        assert!(is_granted(&reply), "{reply:?}");
+    }
+    drop((transaction, waiting));
+}
+
+async fn each_key_is_granted_once_whatever_the_order<B: Server>() {
+    const KEYS: u64 = 200;
+    let test_database = TestDatabase::new::<B>();
+    let stores = [
+        narrow::<B>(&test_database).await,
+        open::<B>(&test_database.url).await,
+    ];
+    for round in 0..50 {
+        let claim =
+            |number, store| claiming(store, &elsewhere(round * KEYS + number), Owner::random());
+        let there = (0..KEYS).map(|number| claim(number, &stores[0]));
+        let there = sent(there).await;
+        let back = (0..KEYS).rev().map(|number| claim(number, &stores[1]));
+        let back = sent(back).await;
+        let (there, mut back) = tokio::join!(replies(there), replies(back));
+        back.reverse();
+        for (one, other) in there.iter().zip(&back) {
+            let grants = usize::from(is_granted(one)) + usize::from(is_granted(other));
+            assert_eq!(grants, 1, "{one:?} and {other:?}");
+        }
+    }
+}
+
+async fn a_large_answer_harms_no_other_completion<B: Server>() {
+    let test_database = TestDatabase::new::<B>();
+    let store = narrow::<B>(&test_database).await;
+    let claims = claim_all(&test_database, &store, (0..50).map(elsewhere)).await;
+    // Of all sizes up to 8 MiB.
+    let answer = |number: u64| vec![b'a'; (1 << (number % 24)) - 1 + usize::from(number > 23)];
+    for reply in replies(sent(completions(&store, &claims, answer)).await).await {
+        assert_eq!(reply.unwrap(), CompleteReply::Stored { late: false });
+    }
+    for number in 0..50 {
+        let found = store.peek(&elsewhere(number)).await.unwrap().unwrap();
+        assert!(found.ends_with(&answer(number)), "{number}");
+    }
+}
+
+/// A batch that the server refuses for one of its calls is repeated call by call.
+async fn a_refused_record_harms_no_other_claim<B: Server>() {
+    let test_database = TestDatabase::new::<B>();
+    let store = narrow::<B>(&test_database).await;
+    for sql in [
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN IF get_byte(NEW.record_key, 47) % 16 = 0 THEN RAISE EXCEPTION 'no'; END IF; RETURN NEW; END $$",
+        "CREATE TRIGGER refuses BEFORE INSERT ON idem_records FOR EACH ROW EXECUTE FUNCTION refuse()",
+    ] {
+        test_database.sql(sql).await;
+    }
+    let claims = claim_all(&test_database, &store, (0..CROWD).map(elsewhere)).await;
+    for (number, reply) in (0..).zip(claims) {
+        let refused = elsewhere(number).digest().as_bytes()[31] % 16 == 0;
+        assert_eq!(is_granted(&reply), !refused, "{number}: {reply:?}");
+        assert_eq!(reply.is_err(), refused, "{number}: {reply:?}");
+    }
+}

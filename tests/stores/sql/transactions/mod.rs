@@ -1,0 +1,21 @@
+//! Calls inside the caller's transaction.
+
+mod commits;
+mod connections;
+mod digest_key;
+mod ended;
+mod fixture;
+mod isolation;
+mod life;
+mod locked_file;
+mod nesting;
+mod outcomes;
+mod prelude;
+mod records;
+mod rolled_back;
+mod shutdown;
+mod steps;
+mod texts;
+mod tokens;
+mod traffic;
+mod waiting;
