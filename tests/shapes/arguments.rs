@@ -20,19 +20,11 @@ fn request() -> Request {
     }
 }
 
+/// A key of fields does not move them.
 #[idempotent(key = (req.merchant, (req.lines, 7)))]
 async fn moved(req: Request, #[idem(skip)] runs: &Runs) -> Answer {
     drop(req);
     Ok(runs.hit())
-}
-
-#[tokio::test]
-async fn a_key_of_fields_does_not_move_them() {
-    let runs = Runs::default();
-    assert_eq!(
-        twice(&runs, async || moved(request(), &runs).await).await,
-        Ok(1)
-    );
 }
 
 #[idempotent]
@@ -45,13 +37,6 @@ async fn borrowed<'a>(
     let _: (&'a str, &Request) = (name, req);
     list.clear();
     Ok(runs.hit())
-}
-
-#[tokio::test]
-async fn borrows_last_until_the_body_has_run() {
-    let (runs, req) = (Runs::default(), request());
-    let call = async || borrowed("n", &req, &mut vec![1], &runs).await;
-    assert_eq!(twice(&runs, call).await, Ok(1));
 }
 
 #[idempotent(op = "shapes.generic", key = id)]
@@ -73,20 +58,6 @@ async fn opaque(id: impl Serialize + Display, #[idem(skip)] runs: &Runs) -> Answ
     Ok(runs.hit())
 }
 
-#[tokio::test]
-async fn generic_functions_name_their_operation() {
-    let runs = Runs::default();
-    assert_eq!(
-        twice(&runs, async || generic(1_u8, [2], &runs).await).await,
-        Ok(1)
-    );
-    let runs = Runs::default();
-    assert_eq!(
-        twice(&runs, async || opaque("id", &runs).await).await,
-        Ok(1)
-    );
-}
-
 #[idempotent]
 async fn patterns(
     (a, mut b): (u64, u64),
@@ -102,26 +73,10 @@ async fn patterns(
     Ok(runs.hit())
 }
 
-#[tokio::test]
-async fn a_pattern_gives_the_names_it_binds() {
-    let runs = Runs::default();
-    let call = async || patterns((1, 2), request(), [1; 4], &1, (1, 2), "", &runs).await;
-    assert_eq!(twice(&runs, call).await, Ok(1));
-}
-
 #[idempotent]
 async fn mutable(mut list: Vec<u8>, #[idem(skip)] runs: &Runs) -> Answer {
     list.push(1);
     Ok(runs.hit())
-}
-
-#[tokio::test]
-async fn an_argument_may_be_mutable() {
-    let runs = Runs::default();
-    assert_eq!(
-        twice(&runs, async || mutable(vec![], &runs).await).await,
-        Ok(1)
-    );
 }
 
 #[idempotent(key = order)]
@@ -138,15 +93,6 @@ async fn conditional(
     Ok(runs.hit())
 }
 
-#[tokio::test]
-async fn an_argument_may_be_conditional() {
-    let runs = Runs::default();
-    assert_eq!(
-        twice(&runs, async || conditional(1, 2, &runs).await).await,
-        Ok(1)
-    );
-}
-
 #[idempotent(key = "{type}-{amount:>4}")]
 async fn r#match(r#type: &str, amount: u64, #[idem(skip)] runs: &Runs) -> Answer {
     let _ = (r#type, amount);
@@ -159,26 +105,9 @@ async fn raw(r#type: &str, #[idem(skip)] runs: &Runs) -> Answer {
     Ok(runs.hit())
 }
 
-#[tokio::test]
-async fn names_may_be_raw() {
-    let runs = Runs::default();
-    assert_eq!(
-        twice(&runs, async || r#match("card", 5, &runs).await).await,
-        Ok(1)
-    );
-    let runs = Runs::default();
-    assert_eq!(twice(&runs, async || raw("card", &runs).await).await, Ok(1));
-}
-
 #[idempotent]
 async fn unused(_order: u64, #[idem(skip)] runs: &Runs) -> Answer {
     Ok(runs.hit())
-}
-
-#[tokio::test]
-async fn an_argument_may_be_unused() {
-    let runs = Runs::default();
-    assert_eq!(twice(&runs, async || unused(1, &runs).await).await, Ok(1));
 }
 
 fn sorted(tags: &HashSet<u32>) -> Vec<u32> {
@@ -187,21 +116,16 @@ fn sorted(tags: &HashSet<u32>) -> Vec<u32> {
     sorted
 }
 
+/// A set without an order may be a key that has one.
 #[idempotent(key = sorted(tags), fingerprint(order))]
 async fn tagged(order: u64, tags: &HashSet<u32>, #[idem(skip)] runs: &Runs) -> Answer {
     let _ = (order, tags);
     Ok(runs.hit())
 }
 
-#[tokio::test]
-async fn a_set_without_an_order_may_be_a_key_that_has_one() {
-    let runs = Runs::default();
-    let call = async || tagged(1, &(0..100).collect(), &runs).await;
-    assert_eq!(twice(&runs, call).await, Ok(1));
-}
-
 type Fixed = BuildHasherDefault<DefaultHasher>;
 
+/// A set with a hasher of its own has an order.
 #[idempotent]
 async fn ordered(tags: Vec<HashSet<u32, Fixed>>, #[idem(skip)] runs: &Runs) -> Answer {
     drop(tags);
@@ -209,8 +133,38 @@ async fn ordered(tags: Vec<HashSet<u32, Fixed>>, #[idem(skip)] runs: &Runs) -> A
 }
 
 #[tokio::test]
-async fn a_set_with_a_hasher_of_its_own_is_compared() {
-    let runs = Runs::default();
-    let call = async || ordered(vec![(0..100).collect()], &runs).await;
-    assert_eq!(twice(&runs, call).await, Ok(1));
+async fn parameters_of_every_kind() {
+    assert_eq!(
+        twice(async |runs| moved(request(), runs).await).await,
+        Ok(1)
+    );
+    assert_eq!(
+        twice(async |runs| generic(1_u8, [2], runs).await).await,
+        Ok(1)
+    );
+    assert_eq!(twice(async |runs| opaque("id", runs).await).await, Ok(1));
+    assert_eq!(twice(async |runs| mutable(vec![], runs).await).await, Ok(1));
+    assert_eq!(
+        twice(async |runs| conditional(1, 2, runs).await).await,
+        Ok(1)
+    );
+    assert_eq!(
+        twice(async |runs| r#match("card", 5, runs).await).await,
+        Ok(1)
+    );
+    assert_eq!(twice(async |runs| raw("card", runs).await).await, Ok(1));
+    assert_eq!(twice(async |runs| unused(1, runs).await).await, Ok(1));
+    let req = request();
+    let call = async |runs: &Runs| borrowed("n", &req, &mut vec![1], runs).await;
+    assert_eq!(twice(call).await, Ok(1));
+    let call = async |runs: &Runs| patterns((1, 2), request(), [1; 4], &1, (1, 2), "", runs).await;
+    assert_eq!(twice(call).await, Ok(1));
+    assert_eq!(
+        twice(async |runs| tagged(1, &(0..100).collect(), runs).await).await,
+        Ok(1)
+    );
+    assert_eq!(
+        twice(async |runs| ordered(vec![(0..100).collect()], runs).await).await,
+        Ok(1)
+    );
 }

@@ -41,8 +41,8 @@ const fn judge(failure: &Failure) -> Class {
 
 #[tokio::test]
 async fn every_argument_at_once() {
-    let (runs, engine) = (Runs::default(), engine());
-    let declined = twice(&runs, async || all(1, "t", (1, 2), &engine, &runs).await).await;
+    let engine = engine();
+    let declined = twice(async |runs| all(1, "t", (1, 2), &engine, runs).await).await;
     assert_eq!(declined, Err(Failure::Declined));
 }
 
@@ -53,47 +53,16 @@ async fn kept(order: u64, amount: u64, #[idem(skip)] runs: &Runs) -> Answer {
     Err(Failure::Declined)
 }
 
-#[tokio::test]
-async fn another_amount_is_not_looked_at() {
-    let runs = Runs::default();
-    let both = async { (kept(1, 5, &runs).await, kept(1, 6, &runs).await) };
-    let declined = Err(Failure::Declined);
-    assert_eq!(engine().scope(both).await, (declined.clone(), declined));
-    assert_eq!(runs.count(), 1);
-}
-
 #[idempotent(key = order, on_error = release)]
 async fn released(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
-    let _ = order;
-    if runs.hit() == 1 {
-        Err(Failure::Declined)
-    } else {
-        Ok(2)
-    }
-}
-
-#[tokio::test]
-async fn a_released_key_runs_again() {
-    let runs = Runs::default();
-    let both = async { (released(1, &runs).await, released(1, &runs).await) };
-    assert_eq!(engine().scope(both).await, (Err(Failure::Declined), Ok(2)));
+    let _ = (order, runs.hit());
+    Err(Failure::Declined)
 }
 
 #[idempotent(key = order, on_error = unknown)]
 async fn unknown(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
-    let _ = order;
-    runs.hit();
+    let _ = (order, runs.hit());
     Err(Failure::Declined)
-}
-
-#[tokio::test]
-async fn after_an_unknown_end_the_key_is_refused() {
-    let runs = Runs::default();
-    let both = async { (unknown(1, &runs).await, unknown(1, &runs).await) };
-    let (first, second) = engine().scope(both).await;
-    assert_eq!(first, Err(Failure::Declined));
-    assert!(matches!(second, Err(Failure::Refused(_))), "{second:?}");
-    assert_eq!(runs.count(), 1);
 }
 
 #[idempotent(key = order, on_duplicate = reject, on_running = wait("1s"))]
@@ -103,13 +72,26 @@ async fn cool_down(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
 }
 
 #[tokio::test]
-async fn a_repeat_is_refused() {
-    let runs = Runs::default();
-    let both = async { (cool_down(1, &runs).await, cool_down(1, &runs).await) };
-    let (first, second) = engine().scope(both).await;
-    assert_eq!(first, Ok(1));
-    assert!(matches!(second, Err(Failure::Refused(_))), "{second:?}");
-    assert_eq!(runs.count(), 1);
+async fn words_are_those_of_their_argument() {
+    let (engine, runs) = (engine(), Runs::default());
+    let declined = || Err(Failure::Declined);
+    let calls = async {
+        // The amount is not compared.
+        assert_eq!(kept(1, 5, &runs).await, declined());
+        assert_eq!(kept(1, 6, &runs).await, declined());
+        assert_eq!(runs.count(), 1);
+        assert_eq!(released(1, &runs).await, declined());
+        assert_eq!(released(1, &runs).await, declined());
+        assert_eq!(runs.count(), 3);
+        assert_eq!(unknown(1, &runs).await, declined());
+        let refused = unknown(1, &runs).await;
+        assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
+        assert_eq!(cool_down(1, &runs).await, Ok(5));
+        let refused = cool_down(1, &runs).await;
+        assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
+    };
+    engine.scope(calls).await;
+    assert_eq!(runs.count(), 5);
 }
 
 fn digits(text: &str) -> Answer<u64> {
@@ -123,14 +105,13 @@ async fn fallible_key(text: &str, #[idem(skip)] runs: &Runs) -> Answer {
 
 #[tokio::test]
 async fn a_key_may_fail() {
-    let runs = Runs::default();
     assert_eq!(
-        twice(&runs, async || fallible_key("17", &runs).await).await,
+        twice(async |runs| fallible_key("17", runs).await).await,
         Ok(1)
     );
+    let runs = Runs::default();
     let failed = engine().scope(fallible_key("x", &runs)).await;
-    assert_eq!(failed, Err(Failure::Declined));
-    assert_eq!(runs.count(), 1);
+    assert_eq!((failed, runs.count()), (Err(Failure::Declined), 0));
 }
 
 #[tracing::instrument(skip(runs))]
@@ -143,20 +124,6 @@ async fn traced_outside(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
 #[tracing::instrument(skip(runs))]
 async fn traced_inside(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
     Ok(runs.hit())
-}
-
-#[tokio::test]
-async fn instrument_stands_above_or_below() {
-    let runs = Runs::default();
-    assert_eq!(
-        twice(&runs, async || traced_outside(1, &runs).await).await,
-        Ok(1)
-    );
-    let runs = Runs::default();
-    assert_eq!(
-        twice(&runs, async || traced_inside(1, &runs).await).await,
-        Ok(1)
-    );
 }
 
 struct Service {
@@ -196,13 +163,6 @@ async fn own_token(order: u64, tenant: &str, #[idem(skip)] runs: &Runs) -> Answe
     Ok(runs.hit())
 }
 
-#[tokio::test]
-async fn a_key_may_come_from_a_function_of_any_name() {
-    let runs = Runs::default();
-    let call = async || own_token(1, "eu", &runs).await;
-    assert_eq!(twice(&runs, call).await, Ok(1));
-}
-
 // Almost the word, and a function all the same.
 const fn reclassify(failure: &Failure) -> Class {
     judge(failure)
@@ -216,8 +176,19 @@ async fn reclassified(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
 }
 
 #[tokio::test]
-async fn a_function_decides_whatever_its_name() {
-    let runs = Runs::default();
-    let call = async || reclassified(1, &runs).await;
-    assert_eq!(twice(&runs, call).await, Err(Failure::Declined));
+async fn arguments_and_attributes_beside_them() {
+    assert_eq!(
+        twice(async |runs| traced_outside(1, runs).await).await,
+        Ok(1)
+    );
+    assert_eq!(
+        twice(async |runs| traced_inside(1, runs).await).await,
+        Ok(1)
+    );
+    assert_eq!(
+        twice(async |runs| own_token(1, "eu", runs).await).await,
+        Ok(1)
+    );
+    let declined = twice(async |runs| reclassified(1, runs).await).await;
+    assert_eq!(declined, Err(Failure::Declined));
 }

@@ -86,26 +86,16 @@ async fn finished(order: u64, #[idem(skip)] gate: Arc<Gate>) -> Answer {
 }
 
 #[tokio::test]
-async fn a_dropped_call_holds_its_key() {
+async fn a_dropped_call_ends_as_its_word_says() {
     let (engine, gate) = (engine(), Gate::default());
     drop_half_way(&engine, &gate, held(1, &gate)).await;
     let refused = engine.scope(held(1, &gate)).await;
-    assert!(
-        matches!(refused, Err(Failure::Refused(ErrorKind::Running { .. }))),
-        "{refused:?}"
-    );
-}
-
-#[tokio::test]
-async fn a_dropped_call_gives_its_key_back() {
-    let (engine, gate) = (engine(), Gate::default());
+    let is_running = matches!(refused, Err(Failure::Refused(ErrorKind::Running { .. })));
+    assert!(is_running, "{refused:?}");
+    let gate = Gate::default();
     drop_half_way(&engine, &gate, given_back(1, &gate)).await;
     assert_eq!(engine.scope(given_back(1, &gate)).await, Ok(2));
-}
-
-#[tokio::test]
-async fn a_dropped_call_ends_unknown() {
-    let (engine, gate) = (engine(), Gate::default());
+    let gate = Gate::default();
     drop_half_way(&engine, &gate, kept_as_unknown(1, &gate)).await;
     assert_unknown(&engine.scope(kept_as_unknown(1, &gate)).await);
 }
@@ -190,25 +180,15 @@ async fn panics_often(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
 }
 
 #[tokio::test]
-async fn after_a_panic_the_outcome_is_unknown() {
+async fn a_panic_ends_as_its_words_say() {
     let (engine, runs) = (engine(), Runs::default());
     assert_eq!(caught(engine.scope(panics_unknown(1, &runs))).await, None);
     assert_unknown(&engine.scope(panics_unknown(1, &runs)).await);
-}
-
-#[tokio::test]
-async fn attempts_are_limited() {
-    let (engine, runs) = (engine(), Runs::default());
+    let runs = Runs::default();
     assert_eq!(caught(engine.scope(panics_once(1, &runs))).await, None);
-    assert_eq!(
-        engine.scope(panics_once(1, &runs)).await,
-        Err(Failure::Refused(ErrorKind::Exhausted { attempts: 1 }))
-    );
-}
-
-#[tokio::test]
-async fn attempts_are_not_limited() {
-    let (engine, runs) = (engine(), Runs::default());
+    let exhausted = Failure::Refused(ErrorKind::Exhausted { attempts: 1 });
+    assert_eq!(engine.scope(panics_once(1, &runs)).await, Err(exhausted));
+    let runs = Runs::default();
     for _ in 0..9 {
         assert_eq!(caught(engine.scope(panics_often(1, &runs))).await, None);
     }

@@ -11,37 +11,12 @@ async fn plain(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
     Ok(runs.hit())
 }
 
-#[tokio::test]
-async fn without_arguments_of_the_attribute() {
-    let runs = Runs::default();
-    assert_eq!(twice(&runs, async || plain(1, &runs).await).await, Ok(1));
-}
-
-#[tokio::test]
-async fn another_argument_is_another_call() {
-    let runs = Runs::default();
-    let both = async { (plain(1, &runs).await, plain(2, &runs).await) };
-    assert_eq!(engine().scope(both).await, (Ok(1), Ok(2)));
-}
-
 #[idempotent(op = "shapes.question_mark", key = number)]
 async fn question_mark(number: &str, #[idem(skip)] runs: &Runs) -> Answer<u64> {
     runs.hit();
     let number = number.parse().map_err(|_| Failure::Declined)?;
     tokio::task::yield_now().await;
     Ok(number)
-}
-
-#[tokio::test]
-async fn a_question_mark_in_the_body_leaves_the_body() {
-    let runs = Runs::default();
-    assert_eq!(
-        twice(&runs, async || question_mark("17", &runs).await).await,
-        Ok(17)
-    );
-    let runs = Runs::default();
-    let declined = twice(&runs, async || question_mark("x", &runs).await).await;
-    assert_eq!(declined, Err(Failure::Declined));
 }
 
 #[idempotent(key = order)]
@@ -51,17 +26,6 @@ async fn early(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
     }
     runs.hit();
     Err(Failure::Declined)
-}
-
-#[tokio::test]
-async fn an_early_return_is_the_answer() {
-    let runs = Runs::default();
-    assert_eq!(twice(&runs, async || early(1, &runs).await).await, Ok(1));
-    let runs = Runs::default();
-    assert_eq!(
-        twice(&runs, async || early(0, &runs).await).await,
-        Err(Failure::Declined)
-    );
 }
 
 #[allow(clippy::todo)]
@@ -104,30 +68,12 @@ async fn inner_attributes(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
     Ok(runs.hit())
 }
 
-#[tokio::test]
-async fn inner_attributes_reach_the_body() {
-    let runs = Runs::default();
-    assert_eq!(
-        twice(&runs, async || inner_attributes(1, &runs).await).await,
-        Ok(1)
-    );
-}
-
 /// A documented, public function keeps its documentation and its attributes.
 #[must_use = "and so does this"]
 #[idempotent(key = order)]
 pub(super) async fn decorated(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
     let _ = order;
     Ok(runs.hit())
-}
-
-#[tokio::test]
-async fn other_attributes_stay() {
-    let runs = Runs::default();
-    assert_eq!(
-        twice(&runs, async || decorated(1, &runs).await).await,
-        Ok(1)
-    );
 }
 
 #[idempotent(key = order, engine = engine)]
@@ -151,18 +97,6 @@ async fn the_future_moves_between_threads() {
     assert_eq!(runs.count(), 1);
 }
 
-#[tokio::test]
-async fn a_function_may_stand_in_a_body() {
-    #[idempotent(key = order)]
-    async fn inner(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
-        let _ = order;
-        Ok(runs.hit())
-    }
-
-    let runs = Runs::default();
-    assert_eq!(twice(&runs, async || inner(1, &runs).await).await, Ok(1));
-}
-
 async fn buffer() -> usize {
     let bytes = [1_u8; 4096];
     tokio::task::yield_now().await;
@@ -180,4 +114,36 @@ async fn large(order: u64) -> Answer {
 fn the_body_is_held_once() {
     let (plain, wrapped) = (size_of_val(&buffer()), size_of_val(&large(1)));
     assert!(wrapped < 2 * plain, "{wrapped} bytes around {plain}");
+}
+
+#[tokio::test]
+async fn bodies_and_return_types_of_every_kind() {
+    #[idempotent(key = order)]
+    async fn inner(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
+        let _ = order;
+        Ok(runs.hit())
+    }
+
+    assert_eq!(twice(async |runs| inner(1, runs).await).await, Ok(1));
+    assert_eq!(twice(async |runs| plain(1, runs).await).await, Ok(1));
+    assert_eq!(twice(async |runs| early(1, runs).await).await, Ok(1));
+    assert_eq!(
+        twice(async |runs| early(0, runs).await).await,
+        Err(Failure::Declined)
+    );
+    assert_eq!(
+        twice(async |runs| inner_attributes(1, runs).await).await,
+        Ok(1)
+    );
+    assert_eq!(twice(async |runs| decorated(1, runs).await).await, Ok(1));
+    assert_eq!(
+        twice(async |runs| question_mark("17", runs).await).await,
+        Ok(17)
+    );
+    let declined = twice(async |runs| question_mark("x", runs).await).await;
+    assert_eq!(declined, Err(Failure::Declined));
+    // Another argument is another call.
+    let runs = Runs::default();
+    let both = async { (plain(1, &runs).await, plain(2, &runs).await) };
+    assert_eq!(engine().scope(both).await, (Ok(1), Ok(2)));
 }

@@ -9,15 +9,6 @@ async fn same_names(inputs: u8, call: u8, out: u8, body: u8, #[idem(skip)] runs:
     Ok(runs.hit())
 }
 
-#[tokio::test]
-async fn arguments_may_have_the_names_that_the_expansion_uses() {
-    let runs = Runs::default();
-    assert_eq!(
-        twice(&runs, async || same_names(1, 2, 3, 4, &runs).await).await,
-        Ok(1)
-    );
-}
-
 mod shadowed {
     #![allow(dead_code, non_camel_case_types)]
 
@@ -57,15 +48,6 @@ mod shadowed {
     }
 }
 
-#[tokio::test]
-async fn every_name_may_be_shadowed() {
-    let runs = Runs::default();
-    assert_eq!(
-        twice(&runs, async || shadowed::pay(1, 2, &runs).await).await,
-        Ok(1)
-    );
-}
-
 #[no_implicit_prelude]
 mod bare {
     use super::{Answer, Runs};
@@ -97,11 +79,7 @@ async fn the_prelude_is_not_needed() {
     use bare::Bare;
     use idem_runtime::{Class, Classify as _};
 
-    let runs = Runs::default();
-    assert_eq!(
-        twice(&runs, async || bare::pay(1, &runs).await).await,
-        Ok(1)
-    );
+    assert_eq!(twice(async |runs| bare::pay(1, runs).await).await, Ok(1));
     assert_eq!(Bare::Tuple(1, 2).class(), Class::Business);
     assert_eq!(Bare::Struct { option: 1 }.class(), Class::Unknown);
     assert_eq!(Bare::Unit.class(), Class::System);
@@ -124,15 +102,6 @@ async fn through_a_facade(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
     Ok(runs.hit())
 }
 
-#[tokio::test]
-async fn the_crate_may_have_another_path() {
-    let runs = Runs::default();
-    assert_eq!(
-        twice(&runs, async || through_a_facade(1, &runs).await).await,
-        Ok(1)
-    );
-}
-
 macro_rules! operation {
     ($name:ident, $key:ident: $ty:ty, $text:expr, $ttl:literal, $body:expr) => {
         #[idempotent(key = ($key, $text), ttl = $ttl)]
@@ -146,15 +115,6 @@ macro_rules! operation {
 
 operation!(from_a_macro, order: &str, "eu", "24h", Ok(1));
 
-#[tokio::test]
-async fn a_macro_may_write_the_function() {
-    let runs = Runs::default();
-    assert_eq!(
-        twice(&runs, async || from_a_macro("1", &runs).await).await,
-        Ok(1)
-    );
-}
-
 #[idempotent(key = order)]
 async fn shadowing_body(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
     #[allow(dead_code)]
@@ -165,10 +125,25 @@ async fn shadowing_body(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
 }
 
 #[tokio::test]
-async fn a_body_may_shadow_the_return_type() {
-    let runs = Runs::default();
+async fn names_do_not_collide() {
     assert_eq!(
-        twice(&runs, async || shadowing_body(1, &runs).await).await,
+        twice(async |runs| same_names(1, 2, 3, 4, runs).await).await,
+        Ok(1)
+    );
+    assert_eq!(
+        twice(async |runs| shadowed::pay(1, 2, runs).await).await,
+        Ok(1)
+    );
+    assert_eq!(
+        twice(async |runs| through_a_facade(1, runs).await).await,
+        Ok(1)
+    );
+    assert_eq!(
+        twice(async |runs| from_a_macro("1", runs).await).await,
+        Ok(1)
+    );
+    assert_eq!(
+        twice(async |runs| shadowing_body(1, runs).await).await,
         Ok(1)
     );
 }

@@ -62,14 +62,15 @@ fn engine() -> Engine {
         .expect("the defaults agree")
 }
 
-/// Makes the call twice on an engine of its own.
-async fn twice<T>(runs: &Runs, mut call: impl AsyncFnMut() -> Answer<T>) -> Answer<T>
+/// Makes the call twice on an engine of its own: the body runs once, and both get its answer.
+async fn twice<T>(mut call: impl AsyncFnMut(&Runs) -> Answer<T>) -> Answer<T>
 where
     T: PartialEq + std::fmt::Debug,
 {
+    let runs = Runs::default();
     let both = async {
-        let first = call().await;
-        let second = call().await;
+        let first = call(&runs).await;
+        let second = call(&runs).await;
         assert_eq!(first, second);
         assert_eq!(runs.count(), 1, "the body runs once");
         first

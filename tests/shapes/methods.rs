@@ -6,18 +6,18 @@ use serde::Serialize;
 use std::pin::Pin;
 use std::sync::Arc;
 
-struct Shop {
+struct Shop<'r> {
     tenant: String,
     sold: u64,
-    runs: Arc<Runs>,
+    runs: &'r Runs,
 }
 
-impl Shop {
-    fn of(runs: &Arc<Runs>) -> Self {
+impl<'r> Shop<'r> {
+    fn of(runs: &'r Runs) -> Self {
         Self {
             tenant: "tenant".to_owned(),
             sold: 0,
-            runs: Arc::clone(runs),
+            runs,
         }
     }
 
@@ -73,54 +73,6 @@ impl Shop {
     }
 }
 
-#[tokio::test]
-async fn a_receiver_may_be_borrowed() {
-    let runs = Arc::default();
-    let shop = Shop::of(&runs);
-    assert_eq!(twice(&runs, async || shop.by_ref(1).await).await, Ok(1));
-    let runs = Arc::default();
-    let shop = Shop::of(&runs);
-    assert_eq!(twice(&runs, async || shop.borrowed("1").await).await, Ok(1));
-    let runs = Arc::default();
-    let mut shop = Shop::of(&runs);
-    assert_eq!(twice(&runs, async || shop.by_mut(7).await).await, Ok(7));
-    assert_eq!(shop.sold, 7);
-}
-
-#[tokio::test]
-async fn a_receiver_may_be_owned() {
-    let runs = Arc::default();
-    assert_eq!(
-        twice(&runs, async || Shop::of(&runs).by_value(7).await).await,
-        Ok(7)
-    );
-    let runs = Arc::default();
-    assert_eq!(
-        twice(&runs, async || Arc::new(Shop::of(&runs)).shared(7).await).await,
-        Ok(1)
-    );
-    let runs = Arc::default();
-    assert_eq!(
-        twice(&runs, async || Box::new(Shop::of(&runs)).boxed(7).await).await,
-        Ok(1)
-    );
-    let runs = Arc::default();
-    let mut shop = Shop::of(&runs);
-    assert_eq!(
-        twice(&runs, async || Pin::new(&mut shop).pinned(7).await).await,
-        Ok(1)
-    );
-}
-
-#[tokio::test]
-async fn there_may_be_no_receiver() {
-    let runs = Runs::default();
-    assert_eq!(
-        twice(&runs, async || Shop::associated(1, &runs).await).await,
-        Ok(1)
-    );
-}
-
 struct Repository<'a, T, const N: usize> {
     rows: [T; N],
     runs: &'a Runs,
@@ -135,14 +87,42 @@ impl<'a, T: Serialize + Clone + Send + Sync, const N: usize> Repository<'a, T, N
 }
 
 #[tokio::test]
-async fn the_impl_may_be_generic() {
-    let runs = Runs::default();
-    let repository = Repository {
-        rows: [1_u8],
-        runs: &runs,
-    };
+async fn receivers_of_every_kind() {
     assert_eq!(
-        twice(&runs, async || repository.insert(7).await).await,
+        twice(async |runs| Shop::associated(1, runs).await).await,
         Ok(1)
     );
+    assert_eq!(
+        twice(async |runs| Shop::of(runs).by_ref(1).await).await,
+        Ok(1)
+    );
+    assert_eq!(
+        twice(async |runs| Shop::of(runs).borrowed("1").await).await,
+        Ok(1)
+    );
+    assert_eq!(
+        twice(async |runs| Shop::of(runs).by_mut(7).await).await,
+        Ok(7)
+    );
+    assert_eq!(
+        twice(async |runs| Shop::of(runs).by_value(7).await).await,
+        Ok(7)
+    );
+    assert_eq!(
+        twice(async |runs| Arc::new(Shop::of(runs)).shared(7).await).await,
+        Ok(1)
+    );
+    assert_eq!(
+        twice(async |runs| Box::new(Shop::of(runs)).boxed(7).await).await,
+        Ok(1)
+    );
+    assert_eq!(
+        twice(async |runs| Pin::new(&mut Shop::of(runs)).pinned(7).await).await,
+        Ok(1)
+    );
+    let call = async |runs: &Runs| {
+        let rows = [1_u8];
+        Repository { rows, runs }.insert(7).await
+    };
+    assert_eq!(twice(call).await, Ok(1));
 }

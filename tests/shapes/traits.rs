@@ -31,17 +31,6 @@ impl Native for Bank<'_> {
     }
 }
 
-#[tokio::test]
-async fn a_trait_is_implemented_and_has_defaults() {
-    let runs = Runs::default();
-    assert_eq!(twice(&runs, async || Bank(&runs).pay(1).await).await, Ok(1));
-    let runs = Runs::default();
-    assert_eq!(
-        twice(&runs, async || Bank(&runs).refund(1).await).await,
-        Ok(1)
-    );
-}
-
 trait Desugared {
     fn send(&self, order: u64) -> impl Future<Output = Answer> + Send;
 }
@@ -53,15 +42,6 @@ impl Desugared for Bank<'_> {
         tokio::task::yield_now().await;
         Ok(self.0.hit())
     }
-}
-
-#[tokio::test]
-async fn an_async_fn_implements_impl_future() {
-    let runs = Runs::default();
-    assert_eq!(
-        twice(&runs, async || Bank(&runs).send(1).await).await,
-        Ok(1)
-    );
 }
 
 #[async_trait]
@@ -102,22 +82,6 @@ impl Dynamic for Bank<'_> {
     }
 }
 
-#[tokio::test]
-async fn async_trait_methods_are_called_through_dyn() {
-    let runs = Runs::default();
-    let bank: &dyn Dynamic = &Bank(&runs);
-    assert_eq!(
-        twice(&runs, async || bank.charge(1, "note").await).await,
-        Ok(1)
-    );
-    let runs = Runs::default();
-    let bank: &dyn Dynamic = &Bank(&runs);
-    assert_eq!(twice(&runs, async || bank.reverse(1).await).await, Ok(1));
-    let runs = Runs::default();
-    let mut bank = Bank(&runs);
-    assert_eq!(twice(&runs, async || bank.count(1).await).await, Ok(1));
-}
-
 #[async_trait(?Send)]
 trait Local {
     async fn local(&self, order: u64) -> Answer;
@@ -132,15 +96,6 @@ impl Local for Bank<'_> {
         drop(order);
         Ok(self.0.hit())
     }
-}
-
-#[tokio::test]
-async fn async_trait_without_send() {
-    let runs = Runs::default();
-    assert_eq!(
-        twice(&runs, async || Bank(&runs).local(1).await).await,
-        Ok(1)
-    );
 }
 
 trait Pays {
@@ -176,4 +131,28 @@ async fn methods_of_one_name_in_two_traits_do_not_share_answers() {
     let paid = engine.scope(Pays::settle(&Till, 7, &runs)).await;
     let refunded = engine.scope(Refunds::settle(&Till, 7, &runs)).await;
     assert_eq!((paid, refunded), (Ok(1), Ok(2)));
+}
+
+#[tokio::test]
+async fn methods_of_traits() {
+    assert_eq!(twice(async |runs| Bank(runs).pay(1).await).await, Ok(1));
+    assert_eq!(twice(async |runs| Bank(runs).refund(1).await).await, Ok(1));
+    assert_eq!(twice(async |runs| Bank(runs).send(1).await).await, Ok(1));
+    assert_eq!(twice(async |runs| Bank(runs).local(1).await).await, Ok(1));
+    // Methods of `async_trait` are called through `dyn`.
+    fn dynamic<'r>(runs: &'r Runs) -> Box<dyn Dynamic + 'r> {
+        Box::new(Bank(runs))
+    }
+    assert_eq!(
+        twice(async |runs| dynamic(runs).charge(1, "note").await).await,
+        Ok(1)
+    );
+    assert_eq!(
+        twice(async |runs| dynamic(runs).reverse(1).await).await,
+        Ok(1)
+    );
+    assert_eq!(
+        twice(async |runs| dynamic(runs).count(1).await).await,
+        Ok(1)
+    );
 }

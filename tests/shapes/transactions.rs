@@ -118,13 +118,6 @@ async fn compared(tx: &mut SqliteTransaction<'_>, order: u32) -> Answer {
     insert(tx, order).await
 }
 
-#[tokio::test]
-async fn it_takes_no_part_in_the_fingerprint() {
-    let shop = Shop::open().await;
-    assert_eq!(shop.twice(async |tx| plain(1, tx).await).await, Ok(1));
-    assert_eq!(shop.twice(async |tx| compared(tx, 1).await).await, Ok(2));
-}
-
 #[idempotent(key = order, tx = tx)]
 async fn named<'c>(order: u32, tx: &mut Transaction<'c, Sqlite>) -> Answer {
     let tx: &mut Transaction<'c, Sqlite> = tx;
@@ -164,32 +157,9 @@ async fn dynamic(order: u32, tx: &mut dyn Orders) -> Answer {
     insert(tx.beneath(), order).await
 }
 
-#[tokio::test]
-async fn its_type_is_any_that_is_a_transaction() {
-    let shop = Shop::open().await;
-    assert_eq!(shop.twice(async |tx| named(1, tx).await).await, Ok(1));
-    assert_eq!(shop.twice(async |tx| connection(1, tx).await).await, Ok(2));
-    assert_eq!(shop.twice(async |tx| opaque(1, tx).await).await, Ok(3));
-    assert_eq!(shop.twice(async |tx| dynamic(1, tx).await).await, Ok(4));
-    assert_eq!(shop.twice(async |tx| generic(1, tx).await).await, Ok(5));
-    let call = async |tx: &mut SqliteTransaction<'_>| generic::<dyn Orders>(2, tx).await;
-    assert_eq!(shop.twice(call).await, Ok(6));
-}
-
 #[idempotent(key = order, tx = conn)]
 async fn pooled(order: u32, conn: &mut PoolConnection<Sqlite>) -> Answer {
     insert(conn, order).await
-}
-
-#[tokio::test]
-async fn a_connection_without_a_transaction_gets_one() {
-    let shop = Shop::open().await;
-    for _ in 0..2 {
-        let mut conn = shop.pool.acquire().await.expect("a connection");
-        let answer = shop.engine.scope(pooled(1, &mut conn)).await;
-        assert_eq!(answer, Ok(1));
-    }
-    assert_eq!(shop.orders().await, Ok(1));
 }
 
 #[idempotent(key = order, tx = tx)]
@@ -220,16 +190,6 @@ async fn conditional(
     insert(tx, order).await
 }
 
-#[tokio::test]
-async fn it_is_named_as_any_parameter_is() {
-    let shop = Shop::open().await;
-    assert_eq!(shop.twice(async |tx| mutable(1, tx).await).await, Ok(1));
-    let call = async |tx: &mut SqliteTransaction<'_>| hygienic(1, "", tx, 1).await;
-    assert_eq!(shop.twice(call).await, Ok(2));
-    assert_eq!(shop.twice(async |tx| raw(1, tx).await).await, Ok(3));
-    assert_eq!(shop.twice(async |tx| conditional(1, tx).await).await, Ok(4));
-}
-
 #[idempotent(key = order, tx = tx)]
 async fn unused(order: usize, tx: &mut SqliteConnection) -> Answer {
     Ok(order)
@@ -238,31 +198,6 @@ async fn unused(order: usize, tx: &mut SqliteConnection) -> Answer {
 #[idempotent(key = order, tx = _tx)]
 async fn underscored(order: usize, _tx: &mut SqliteConnection) -> Answer {
     Ok(order)
-}
-
-#[tokio::test]
-async fn it_may_be_unused() {
-    let shop = Shop::open().await;
-    assert_eq!(shop.twice(async |tx| unused(1, tx).await).await, Ok(0));
-    assert_eq!(shop.twice(async |tx| underscored(1, tx).await).await, Ok(0));
-}
-
-#[idempotent(key = order, tx = tx)]
-async fn refused(order: u32, tx: &mut SqliteConnection) -> Answer {
-    insert(tx, order).await?;
-    Err(Failure::Declined)
-}
-
-#[tokio::test]
-async fn a_kept_error_is_committed_without_the_writes_of_the_body() {
-    let shop = Shop::open().await;
-    for _ in 0..2 {
-        let mut tx = shop.pool.begin().await.expect("a transaction");
-        let answer = shop.engine.scope(refused(1, &mut tx)).await;
-        assert_eq!(answer, Err(Failure::Declined));
-        tx.commit().await.expect("what is left is committed");
-    }
-    assert_eq!(shop.orders().await, Ok(0));
 }
 
 struct Till(u32);
@@ -333,21 +268,6 @@ impl Local for Till {
     }
 }
 
-#[tokio::test]
-async fn methods_take_one_too() {
-    let shop = Shop::open().await;
-    let call = async |tx: &mut SqliteTransaction<'_>| Till(1).method(tx).await;
-    assert_eq!(shop.twice(call).await, Ok(1));
-    let call = async |tx: &mut SqliteTransaction<'_>| Till(1).send(tx).await;
-    assert_eq!(shop.twice(call).await, Ok(2));
-    let till: &dyn Boxed = &Till(1);
-    assert_eq!(shop.twice(async |tx| till.boxed(tx).await).await, Ok(3));
-    assert_eq!(shop.twice(async |tx| till.mutable(tx).await).await, Ok(4));
-    let call = async |tx: &mut SqliteTransaction<'_>| till.by_default(1, tx).await;
-    assert_eq!(shop.twice(call).await, Ok(4));
-    assert_eq!(shop.twice(async |tx| Till(1).local(tx).await).await, Ok(5));
-}
-
 #[tracing::instrument(skip(tx))]
 #[idempotent(key = order, tx = tx)]
 async fn traced_above(order: u32, tx: &mut SqliteConnection) -> Answer {
@@ -372,20 +292,6 @@ macro_rules! of_a_macro {
 of_a_macro!(generated, tx, tx, &mut SqliteConnection, forever);
 
 #[tokio::test]
-async fn other_macros_leave_it_alone() {
-    let shop = Shop::open().await;
-    assert_eq!(
-        shop.twice(async |tx| traced_above(1, tx).await).await,
-        Ok(1)
-    );
-    assert_eq!(
-        shop.twice(async |tx| traced_below(1, tx).await).await,
-        Ok(2)
-    );
-    assert_eq!(shop.twice(async |tx| generated(1, tx).await).await, Ok(3));
-}
-
-#[tokio::test]
 async fn the_call_future_is_send() {
     let shop = Shop::open().await;
     let (engine, pool) = (shop.engine.clone(), shop.pool.clone());
@@ -408,8 +314,61 @@ async fn kept(order: u32, tx: &mut SqliteConnection) -> Answer {
 }
 
 #[tokio::test]
-async fn for_ever_is_a_word() {
-    assert!(forever.is_zero());
+async fn it_is_of_any_type_that_is_a_transaction_and_has_any_name() {
     let shop = Shop::open().await;
-    assert_eq!(shop.twice(async |tx| kept(1, tx).await).await, Ok(1));
+    assert_eq!(shop.twice(async |tx| plain(1, tx).await).await, Ok(1));
+    // It takes no part in the fingerprint.
+    assert_eq!(shop.twice(async |tx| compared(tx, 1).await).await, Ok(2));
+    assert_eq!(shop.twice(async |tx| named(1, tx).await).await, Ok(3));
+    assert_eq!(shop.twice(async |tx| connection(1, tx).await).await, Ok(4));
+    assert_eq!(shop.twice(async |tx| opaque(1, tx).await).await, Ok(5));
+    assert_eq!(shop.twice(async |tx| dynamic(1, tx).await).await, Ok(6));
+    assert_eq!(shop.twice(async |tx| generic(1, tx).await).await, Ok(7));
+    let call = async |tx: &mut SqliteTransaction<'_>| generic::<dyn Orders>(2, tx).await;
+    assert_eq!(shop.twice(call).await, Ok(8));
+    assert_eq!(shop.twice(async |tx| mutable(1, tx).await).await, Ok(9));
+    let call = async |tx: &mut SqliteTransaction<'_>| hygienic(1, "", tx, 1).await;
+    assert_eq!(shop.twice(call).await, Ok(10));
+    assert_eq!(shop.twice(async |tx| raw(1, tx).await).await, Ok(11));
+    assert_eq!(
+        shop.twice(async |tx| conditional(1, tx).await).await,
+        Ok(12)
+    );
+    assert_eq!(shop.twice(async |tx| unused(1, tx).await).await, Ok(12));
+    assert_eq!(
+        shop.twice(async |tx| underscored(1, tx).await).await,
+        Ok(12)
+    );
+    assert_eq!(
+        shop.twice(async |tx| traced_above(1, tx).await).await,
+        Ok(13)
+    );
+    assert_eq!(
+        shop.twice(async |tx| traced_below(1, tx).await).await,
+        Ok(14)
+    );
+    assert!(forever.is_zero(), "a constant; the argument is a word");
+    assert_eq!(shop.twice(async |tx| generated(1, tx).await).await, Ok(15));
+    assert_eq!(shop.twice(async |tx| kept(1, tx).await).await, Ok(16));
+    for _ in 0..2 {
+        // A connection without a transaction gets one.
+        let mut conn = shop.pool.acquire().await.expect("a connection");
+        let answer = shop.engine.scope(pooled(1, &mut conn)).await;
+        assert_eq!(answer, Ok(17));
+    }
+}
+
+#[tokio::test]
+async fn methods_take_one_too() {
+    let shop = Shop::open().await;
+    let till: &dyn Boxed = &Till(1);
+    assert_eq!(shop.twice(async |tx| Till(1).method(tx).await).await, Ok(1));
+    assert_eq!(shop.twice(async |tx| Till(1).send(tx).await).await, Ok(2));
+    assert_eq!(shop.twice(async |tx| till.boxed(tx).await).await, Ok(3));
+    assert_eq!(shop.twice(async |tx| till.mutable(tx).await).await, Ok(4));
+    assert_eq!(
+        shop.twice(async |tx| till.by_default(1, tx).await).await,
+        Ok(4)
+    );
+    assert_eq!(shop.twice(async |tx| Till(1).local(tx).await).await, Ok(5));
 }
