@@ -109,10 +109,10 @@ async fn an_open_step_is_what_its_hook_finds(fixture: Fixture) {
                 let call = fixture.pay_far().run(async |_| {
                     let charge = counted("charge", runs).reconcile(async |_| {
                         let run = 40 + asked.start();
-                        match landed {
-                            true => Reconciled::Landed(Receipt { run }),
-                            false => Reconciled::NotLanded,
+                        if landed {
+                            return Reconciled::Landed(Receipt { run });
                         }
+                        Reconciled::NotLanded
                     });
                     assert_eq!(charge.await, receipt(if landed { 41 } else { 1 }));
                     ends.clone()

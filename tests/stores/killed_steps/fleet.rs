@@ -1,10 +1,10 @@
 //! The processes of a trial, one after the other, and what they said.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 
 use idem_harness::Worker;
 
-use crate::ledger::Ledger;
 use crate::site::{Leases, Site};
 
 /// What a process prints of a call.
@@ -52,17 +52,17 @@ pub(crate) struct Process {
     worker: Worker,
     /// What it said that [`Fleet::said_of`] has not returned.
     unread: BTreeMap<String, Vec<Said>>,
-    /// The calls that stop when it is stalled.
-    pub(crate) stopped: BTreeSet<String>,
     /// It is stalled without a renewal under way: a stalled process may lock others out of the store.
     is_hushed: bool,
 }
+
+/// The processes that had an effect, by key and step, in their order.
+pub(crate) type Effects = BTreeMap<(String, String), Vec<usize>>;
 
 /// All processes of a trial, and what they said.
 #[derive(Debug)]
 pub(crate) struct Fleet {
     pub(crate) site: Site,
-    pub(crate) ledger: Ledger,
     pub(crate) leases: Leases,
     processes: usize,
     /// By process and key.
@@ -73,7 +73,6 @@ impl Fleet {
     pub(crate) fn new(site: Site, leases: Leases) -> Self {
         Self {
             site,
-            ledger: Ledger::open(),
             leases,
             processes: 0,
             said: Vec::new(),
@@ -86,9 +85,8 @@ impl Fleet {
         let number = self.processes;
         Process {
             number,
-            worker: self.site.spawn(number, &self.ledger, self.leases, waits),
+            worker: self.site.spawn(number, self.leases, waits),
             unread: BTreeMap::new(),
-            stopped: BTreeSet::new(),
             is_hushed: self.site.has_locks_of_processes(),
         }
     }
@@ -111,19 +109,27 @@ impl Fleet {
         self.heard(process, &line)
     }
 
-    /// Reads until each of these calls stops or has ended.
+    /// Reads until each of these calls stops or has ended. The number is that of the steps that stop or have a result
+    /// before a call stops.
     pub(crate) fn rests(
         &mut self,
         process: &mut Process,
-        keys: impl IntoIterator<Item: AsRef<str>>,
+        calls: impl IntoIterator<Item = (impl AsRef<str>, usize)>,
     ) {
-        let mut moving: BTreeSet<_> = keys
-            .into_iter()
-            .map(|key| key.as_ref().to_owned())
+        let calls = calls.into_iter();
+        let mut moving: BTreeMap<_, _> = calls
+            .map(|(key, steps)| (key.as_ref().to_owned(), (steps, false)))
             .collect();
         while !moving.is_empty() {
             let (key, said) = self.line(process);
-            if said.is_end() || matches!(said, Said::At(_)) {
+            let Some((steps, stops)) = moving.get_mut(&key) else {
+                continue;
+            };
+            *stops |= matches!(said, Said::At(_));
+            if matches!(said, Said::At(_) | Said::Kept(..) | Said::Read(..)) {
+                *steps = steps.saturating_sub(1);
+            }
+            if said.is_end() || *stops && *steps == 0 {
                 moving.remove(&key);
             }
         }
@@ -147,10 +153,27 @@ impl Fleet {
         }
     }
 
-    /// Kills the process, and reads what it said and did until then.
+    /// The effects of all steps until now, as the processes have written them down.
+    pub(crate) fn effects(&self) -> Effects {
+        let mut effects = Effects::new();
+        for file in fs::read_dir(self.site.ledger()).expect("it is there") {
+            let path = file.expect("it is read").path();
+            let name = path.file_name().expect("a name").to_string_lossy();
+            let (key, step) = name.split_once(' ').expect("a key and a step");
+            let lines = fs::read_to_string(&path).expect("it is read");
+            let had = lines.lines().map(|line| line.parse().expect("a process"));
+            let had: Vec<_> = had.collect();
+            // A process that is killed may have made a file, and had no effect.
+            if !had.is_empty() {
+                effects.insert((key.to_owned(), step.to_owned()), had);
+            }
+        }
+        effects
+    }
+
+    /// Kills the process, and reads what it said until then.
     pub(crate) fn kill(&mut self, process: &mut Process) {
         process.worker.kill9();
-        self.ledger.settle();
         for line in process.worker.rest() {
             self.heard(process, &line);
         }

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::slice;
 
+use idem_tests::seeded::Seeded;
+
 use crate::fleet::{Fleet, Process, Said};
+use crate::stories::{Fault, Plan, Story, tell};
 
 /// The points, and whether the row is committed there.
 const POINTS: [(&str, bool); 6] = [
@@ -48,7 +51,7 @@ fn check(fleet: &mut Fleet, rows: &[(usize, usize, Said)]) {
     }
     fleet.rests(
         &mut process,
-        rows.iter().map(|(number, ..)| number.to_string()),
+        rows.iter().map(|(number, ..)| (number.to_string(), 1)),
     );
     for (number, writer, answer) in rows {
         let said = process.said_of(&number.to_string());
@@ -66,34 +69,24 @@ fn check(fleet: &mut Fleet, rows: &[(usize, usize, Said)]) {
     }
 }
 
-/// Kills a process at each point. Another one continues.
-pub(crate) fn kill(fleet: &mut Fleet) {
+/// Kills a process at each point, one after the other, because its transaction may lock others out. Another one
+/// continues.
+pub(crate) fn kill(fleet: &mut Fleet, seeded: &mut Seeded) {
     let mut rows = Vec::new();
-    for (number, (place, committed)) in POINTS.into_iter().enumerate() {
-        let key = number.to_string();
-        let mut first = fleet.spawn(true);
-        call(&mut first, number, &format!("book/{place}"));
-        fleet.rests(&mut first, [&key]);
-        stops(&mut first, number, place);
-        fleet.kill(&mut first);
-        fleet.site.age();
-        let mut second = fleet.spawn(true);
-        call(&mut second, number, "");
-        fleet.rests(&mut second, [&key]);
-        let writer = if committed {
-            first.number
-        } else {
-            second.number
-        };
-        let end = answer(second.number, writer);
-        let said = second.said_of(&key);
-        let expected = [
-            Said::Read("charge".to_owned(), 1),
-            result(writer, second.number),
-            Said::Kept("ship".to_owned(), 1),
-            end.clone(),
-        ];
-        assert_eq!(said, expected, "after {place}");
+    for (number, (place, _)) in POINTS.into_iter().enumerate() {
+        let plan = Plan::at(&[&format!("book/{place}")]);
+        let mut story = [Story::new(number.to_string(), plan)];
+        tell(fleet, &mut story, &[Fault::Kill], seeded);
+        let [story] = story;
+        let end = story.end.expect("it has ended");
+        // What it returned is what `books` compares, as the results of its steps.
+        let results = fleet.said.iter().filter(|(_, key, _)| *key == story.key);
+        let mut booked = results.filter_map(|(_, _, said)| match said {
+            Said::Kept(step, value) if step == "book" => usize::try_from(*value).ok(),
+            _ => None,
+        });
+        let writer = booked.next().expect("it has booked");
+        assert_eq!(booked.next(), None, "it has booked twice");
         rows.push((number, writer, end));
     }
     check(fleet, &rows);
@@ -118,7 +111,7 @@ pub(crate) fn stall(fleet: &mut Fleet) {
     for (number, ((place, _), _)) in &stories {
         call(&mut zombie, *number, &format!("book/{place}"));
     }
-    fleet.rests(&mut zombie, keys());
+    fleet.rests(&mut zombie, keys().map(|key| (key, 1)));
     for (number, ((place, _), _)) in &stories {
         stops(&mut zombie, *number, place);
     }
@@ -143,7 +136,7 @@ pub(crate) fn stall(fleet: &mut Fleet) {
     for (number, _) in &stories {
         zombie.send(&format!("go {number}"));
     }
-    fleet.rests(&mut zombie, keys());
+    fleet.rests(&mut zombie, keys().map(|key| (key, 1)));
     let mut rows = Vec::new();
     let refused = |step: &str| Said::Refused(step.to_owned(), "Running".to_owned());
     for (number, ((place, committed), _)) in &stories {
@@ -169,7 +162,7 @@ pub(crate) fn stall(fleet: &mut Fleet) {
         // A database undoes a transaction to resolve a deadlock with one of another call.
         if said.last() == Some(&Said::End("TransactionAborted".to_owned())) {
             call(&mut other, *number, "");
-            fleet.rests(&mut other, [&key]);
+            fleet.rests(&mut other, [(&key, 1)]);
             (said, ship) = (other.said_of(&key), Said::Read);
         }
         said.retain(|said| !matches!(said, Said::At(_)));

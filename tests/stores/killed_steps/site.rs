@@ -1,5 +1,6 @@
 //! The stores, and the processes on them.
 
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -10,8 +11,6 @@ use idem_runtime::store::sql::{Backend, MySql, Postgres, SqlStore, Sqlite};
 use idem_tests::orders::database::{Database, InMariaDb, InPostgres, InSqlite};
 use tokio::runtime::Runtime;
 
-use crate::ledger::Ledger;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Sqlite,
@@ -20,6 +19,26 @@ pub(crate) enum Kind {
     Postgres,
     MariaDb,
     Layered,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Sqlite,
+        Self::Redis,
+        Self::Cluster,
+        Self::Postgres,
+        Self::MariaDb,
+        Self::Layered,
+    ];
+
+    pub(crate) fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+
+    /// Whether calls write rows in the database of their records.
+    pub(crate) fn has_rows(self) -> bool {
+        !matches!(self, Self::Redis | Self::Cluster)
+    }
 }
 
 /// The place of one trial: a prefix, a table, a file of its own.
@@ -95,6 +114,7 @@ impl Site {
             dir: TestDir::new("steps").expect("there is room for a file"),
             runtime: Runtime::new().expect("a runtime starts"),
         };
+        std::fs::create_dir(site.ledger()).expect("there is room for a directory");
         match kind {
             Kind::Sqlite => site.migrate::<Sqlite>(),
             Kind::Postgres | Kind::Layered => site.migrate::<Postgres>(),
@@ -102,6 +122,11 @@ impl Site {
             Kind::Redis | Kind::Cluster => {}
         }
         site
+    }
+
+    /// Where the processes write their effects down.
+    pub(crate) fn ledger(&self) -> PathBuf {
+        self.dir.path().join("ledger")
     }
 
     /// The URL of the store, and that of the durable one of a layered store.
@@ -199,21 +224,15 @@ impl Site {
     }
 
     /// Starts a process. `waits`: its calls wait for the end of others.
-    pub(crate) fn spawn(
-        &self,
-        number: usize,
-        ledger: &Ledger,
-        leases: Leases,
-        waits: bool,
-    ) -> Worker {
+    pub(crate) fn spawn(&self, number: usize, leases: Leases, waits: bool) -> Worker {
         let (url, durable) = self.urls();
         let millis = |time: Duration| time.as_millis().to_string();
         let wait = Duration::from_secs(if waits { 25 } else { 0 });
         let mut worker = Worker::sibling("idem-steps")
-            .args(["--store", &format!("{:?}", self.kind).to_lowercase()])
+            .args(["--store", &self.kind.name()])
             .args(["--url", &url, "--prefix", &self.prefix])
             .args(["--table", &self.table])
-            .args(["--ledger", &ledger.addr().to_string()])
+            .args(["--ledger", &self.ledger().display().to_string()])
             .args(["--name", &number.to_string()])
             .args(["--lease", &millis(leases.lease()), "--wait", &millis(wait)]);
         if let Some(durable) = durable {

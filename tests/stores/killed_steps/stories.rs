@@ -1,12 +1,67 @@
-//! Calls that are interrupted at points of their five steps, one process after the other.
+//! Calls that are interrupted at points of their steps, one process after the other: five steps in sequence, 28 in
+//! parallel, or three of which one writes a row in a transaction.
+//!
+//! What a process says is checked as it says it; [`books`](crate::books) checks all of it together.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use idem_tests::seeded::Seeded;
 
+use crate::books::once;
 use crate::fleet::{Fleet, Process, Said};
-use crate::model::{Attempt, Point, World};
 use crate::site::Leases;
+
+/// The steps, and the points of each.
+const STEPS: [(&str, &[&str]); 5] = [
+    ("charge", PLAIN),
+    // Runs at most once.
+    ("mail", BEGUN),
+    // Is asked about.
+    ("label", BEGUN),
+    ("stock", PLAIN),
+    ("ship", PLAIN),
+];
+
+const PLAIN: &[&str] = &["part", "effect", "ending", "appended", "recorded"];
+
+/// Before its beginning is sent to the store, and when that is recorded and the reply is on its way.
+const BEGUN: &[&str] = &[
+    "beginning",
+    "begun",
+    "part",
+    "effect",
+    "ending",
+    "appended",
+    "recorded",
+];
+
+/// The points that an undisturbed call passes, in their order.
+pub(crate) fn points() -> Vec<String> {
+    let steps = STEPS.iter().flat_map(|(step, places)| {
+        let places = places.iter();
+        places.map(move |place| format!("{step}/{place}"))
+    });
+    let begins = ["claiming", "claimed", "start"].map(str::to_owned);
+    let ends = ["completing", "completed"].map(str::to_owned);
+    begins.into_iter().chain(steps).chain(ends).collect()
+}
+
+/// The step that runs at most once, if a call that is killed here leaves it open: the outcome is unknown.
+fn opens<'p>(key: &str, point: &'p str) -> Option<&'p str> {
+    let (step, place) = point.split_once('/')?;
+    let is_open = ["begun", "part", "effect", "ending"].contains(&place);
+    (is_open && once(key).iter().any(|once| once == step)).then_some(step)
+}
+
+/// The points at which a call with five steps may be killed without an unknown outcome.
+pub(crate) fn known_points() -> Vec<String> {
+    let mut points = points();
+    points.retain(|point| opens("k", point).is_none());
+    points
+}
+
+/// The number of steps of a call in parallel.
+pub(crate) const MANY: usize = 28;
 
 /// What befalls a process whose calls stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,119 +74,297 @@ pub(crate) enum Fault {
 /// Where the calls of a key stop, in one attempt after the other.
 #[derive(Clone, Debug)]
 pub(crate) enum Plan {
-    /// At these points.
-    At(Vec<Point>),
-    /// At each point, each once. `known`: where that leaves the outcome known.
-    Each { known: bool, had: HashSet<Point> },
+    /// At these points, if they pass them.
+    At(VecDeque<String>),
+    /// At each of these, each once.
+    Each(Vec<String>),
     /// At any point, in so many attempts.
     Random(usize),
-}
-
-/// A key, its plan, and what is expected of it.
-#[derive(Debug)]
-struct Story {
-    key: String,
-    plan: Plan,
-    world: World,
-    /// What has happened to it, for a message.
-    told: Vec<String>,
-    attempt: Attempt,
-    /// The attempt of a stalled process.
-    zombie: Option<Attempt>,
+    /// At points of about half of the parallel steps, in so many attempts.
+    Parallel(usize),
 }
 
 impl Plan {
-    pub(crate) fn each(known: bool) -> Self {
-        let had = HashSet::new();
-        Self::Each { known, had }
+    pub(crate) fn at(points: &[&str]) -> Self {
+        Self::At(points.iter().copied().map(str::to_owned).collect())
     }
 
-    /// Where the next attempt stops, which would pass these points.
-    fn next(&mut self, ahead: &[Point], seeded: &mut Seeded) -> Option<Point> {
+    /// The points of which the next attempt stops at the first that it passes.
+    fn next(&mut self, seeded: &mut Seeded) -> Vec<String> {
         match self {
-            Self::At(points) if points.is_empty() => None,
-            Self::At(points) => Some(points.remove(0)),
-            Self::Each { known, had } => {
-                let mut wanted = ahead
-                    .iter()
-                    .copied()
-                    .filter(|point| !(had.contains(point) || *known && point.leaves_it_unknown()));
-                let next = wanted.next();
-                had.extend(next);
-                next
-            }
-            Self::Random(0) => None,
+            Self::At(points) => points.pop_front().into_iter().collect(),
+            Self::Each(points) => points.clone(),
+            Self::Random(0) | Self::Parallel(0) => Vec::new(),
             Self::Random(left) => {
                 *left -= 1;
-                let at = usize::try_from(seeded.below(ahead.len() as u64)).expect("a few points");
-                ahead.get(at).copied()
+                let mut points = points();
+                points.retain(|_| seeded.percent(15));
+                points
+            }
+            Self::Parallel(left) => {
+                *left -= 1;
+                let mut stops = Vec::new();
+                for step in 0..MANY {
+                    let place = usize::try_from(seeded.below(6)).expect("below six");
+                    if let Some(place) = ["part", "effect", "asked"].get(place) {
+                        stops.push(format!("s{step}/{place}"));
+                    }
+                }
+                stops
             }
         }
     }
+}
+
+/// A key, its plan, and what its calls said. The name of the key says which body it has.
+#[derive(Debug)]
+pub(crate) struct Story {
+    pub(crate) key: String,
+    plan: Plan,
+    /// For a message.
+    told: Vec<String>,
+    /// Where the last attempt has stopped.
+    stopped: BTreeSet<String>,
+    /// Where the attempt of a stalled process has stopped.
+    zombie: BTreeSet<String>,
+    /// The steps that are recorded.
+    recorded: BTreeSet<String>,
+    /// The steps that run once, have begun, and are not recorded.
+    open: BTreeSet<String>,
+    /// How the call has ended.
+    pub(crate) end: Option<Said>,
 }
 
 impl Story {
-    fn check(&mut self, process: &mut Process, expected: &[Said]) {
-        let said = process.said_of(&self.key);
-        let number = process.number;
-        assert_eq!(
-            said, expected,
-            "what process {number} said of {} (left) and should have said (right), after {:#?}\n{:?}",
-            self.key, self.told, self.world
-        );
+    pub(crate) fn new(key: impl Into<String>, plan: Plan) -> Self {
+        Self {
+            key: key.into(),
+            plan,
+            told: Vec::new(),
+            stopped: BTreeSet::new(),
+            zombie: BTreeSet::new(),
+            recorded: BTreeSet::new(),
+            open: BTreeSet::new(),
+            end: None,
+        }
+    }
+
+    #[track_caller]
+    fn fail(&self, why: &str) -> ! {
+        panic!("{why}: {self:#?}");
+    }
+
+    /// Calls the key; the call stops at these points.
+    pub(crate) fn call(&self, process: &mut Process, stops: &[String], seeded: &mut Seeded) {
+        let body = match &*self.key {
+            key if key.starts_with('k') => "five",
+            key if key.starts_with("many") => "many",
+            key if key.starts_with("once") => "many-once",
+            _ => "book",
+        };
+        let (key, seed) = (&self.key, seeded.below(u64::MAX));
+        let line = format!("call {key} {body} {seed} {}", stops.join(" "));
+        process.send(line.trim_end());
+    }
+
+    /// How many of its lines show that a call has come to rest: it stops in one step, or in each that is not recorded.
+    fn width(&self) -> usize {
+        if self.is_parallel() { MANY } else { 1 }
+    }
+
+    fn is_parallel(&self) -> bool {
+        self.key.starts_with("many") || self.key.starts_with("once")
+    }
+
+    /// The end of the call is the same for all callers. It is unknown where a step that runs once may have run.
+    fn ends(&mut self, end: &Said) {
+        let unknown = Said::End("Unknown".to_owned());
+        if !matches!(end, Said::Answer(_)) && *end != unknown {
+            self.fail("it neither stops nor ends");
+        }
+        if (*end == unknown) == self.open.is_empty() {
+            self.fail("its end does not follow from its stops");
+        }
+        if self.end.get_or_insert_with(|| end.clone()) != end {
+            self.fail("it has another end");
+        }
+    }
+
+    /// A result of a step of the attempt that holds the claim: it reads what is recorded, and runs the rest.
+    fn result(&mut self, said: &Said) {
+        let (step, read) = match said {
+            Said::Kept(step, _) => (step, false),
+            Said::Read(step, _) => (step, true),
+            _ => self.fail("a step is refused"),
+        };
+        if self.recorded.insert(step.clone()) == read {
+            self.fail("a recorded step runs again, or one is read that is not recorded");
+        }
+        self.open.remove(step);
+    }
+
+    /// What a new attempt says: it stops at these points, or the call ends.
+    pub(crate) fn attempt(&mut self, number: usize, said: &[Said], stops: &[String]) {
+        let is_first = self.told.is_empty();
+        let told = format!("process {number}, to stop at {stops:?}: {said:?}");
+        self.told.push(told);
+        self.stopped.clear();
+        let mut has_ended = false;
+        for line in said {
+            match line {
+                Said::At(point) if stops.contains(point) => {
+                    self.stopped.insert(point.clone());
+                }
+                Said::Answer(_) | Said::End(_) => {
+                    self.ends(line);
+                    has_ended = true;
+                }
+                line => self.result(line),
+            }
+        }
+        if has_ended {
+            // A step that is unknown ends a call whose other steps stop.
+            self.stopped.clear();
+        } else if self.stopped.is_empty() {
+            self.fail("it neither stops nor ends");
+        }
+        let mut passes = points().into_iter().filter(|point| stops.contains(point));
+        if is_first
+            && passes
+                .next()
+                .is_some_and(|point| !self.stopped.contains(&point))
+        {
+            self.fail("an undisturbed call passes all points");
+        }
+        let must_stop = is_first && stops.len() == 1 || stops == ["label/asked"];
+        if must_stop && has_ended {
+            self.fail("it passes the point");
+        }
+        for point in &self.stopped {
+            self.open.extend(opens(&self.key, point).map(str::to_owned));
+            if let Some(step) = point.strip_suffix("/appended") {
+                self.recorded.insert(step.to_owned());
+            }
+        }
+        if let Plan::Each(points) = &mut self.plan {
+            points.retain(|point| !self.stopped.contains(point));
+        }
+    }
+
+    /// What a stalled process says, which had stopped there, when it has woken up. If its call has been taken over, no
+    /// step starts, and no result is recorded.
+    fn wakes(&mut self, number: usize, mut said: &[Said], at: &BTreeSet<String>) {
+        let told = format!("process {number} wakes up: {said:?}");
+        self.told.push(told);
+        // The store had recorded it.
+        if let [Said::Kept(step, _), rest @ ..] = said
+            && at.contains(&format!("{step}/appended"))
+        {
+            said = rest;
+        }
+        let (last, steps) = said.split_last().expect("it ends");
+        if !self.is_taken_over() {
+            steps.iter().for_each(|step| self.result(step));
+            return self.ends(last);
+        }
+        let running = "Running".to_owned();
+        let mut refused = 0;
+        for step in steps {
+            match step {
+                Said::Refused(_, kind) if *kind == running => refused += 1,
+                // It had read them with its claim.
+                Said::Read(step, _) if self.recorded.contains(step) => {}
+                _ => self.fail("its call is taken over"),
+            }
+        }
+        if self.is_parallel() && refused < at.len() {
+            self.fail("a step that stopped is not refused");
+        }
+        let answered =
+            self.end.is_some() || at.contains("completed") || self.stopped.contains("completed");
+        // A body that was refused a step returns the refusal.
+        if refused == 0 && answered {
+            self.ends(last);
+        } else if *last != Said::End(running) {
+            self.fail("its call is taken over");
+        }
+    }
+
+    /// Whether the store has granted the call to the process after the stalled one, or has its end.
+    fn is_taken_over(&self) -> bool {
+        !self.stopped.contains("claiming")
+    }
+
+    /// The effects that a stalled process has had since it woke up, of a call that is taken over: those of the steps
+    /// in which it stopped, and, if it does not know that its lease is lost, that of the next plain one, before the
+    /// store refuses to record it.
+    fn check_effects(&self, leases: Leases, mut new: Vec<&str>, at: &BTreeSet<String>) {
+        let expected: Vec<_> = (at.iter())
+            .filter(|at| !is_cancelled(leases, at))
+            .filter_map(|at| at.strip_suffix("/begun").or(at.strip_suffix("/part")))
+            .collect();
+        if expected.is_empty() && leases == Leases::Aged && new.len() == 1 {
+            new.retain(|step| !STEPS.contains(&(*step, PLAIN)));
+        }
+        new.sort_unstable_by_key(|step| expected.iter().position(|other| other == step));
+        if new != expected {
+            self.fail(&format!("it had effects behind {at:?}: {new:?}"));
+        }
     }
 }
 
-/// Interrupts the calls of each plan until none stops any more, with these faults in turn; then calls each key again,
-/// in the last process and in one more. Returns the number of stops.
+/// Whether a body that stopped there ends by itself when its process wakes up after its lease.
+fn is_cancelled(leases: Leases, at: &str) -> bool {
+    leases == Leases::LapseAndCancel && (at == "start" || at.contains('/'))
+}
+
+/// Stories of calls with five steps. Their keys are their own: the fleet has had processes with other calls.
+pub(crate) fn five(fleet: &Fleet, plans: Vec<Plan>) -> Vec<Story> {
+    let named = plans.into_iter().enumerate();
+    let key = |number| format!("k{}-{number}", fleet.processes());
+    named
+        .map(|(number, plan)| Story::new(key(number), plan))
+        .collect()
+}
+
+/// Stories of calls with parallel steps, some of which run at most once in every other one.
+pub(crate) fn parallel(of_each: usize, plan: &Plan) -> Vec<Story> {
+    let numbers = 0..of_each;
+    let keys = numbers.flat_map(|number| ["many", "once"].map(|kind| format!("{kind}{number}")));
+    keys.map(|key| Story::new(key, plan.clone())).collect()
+}
+
+/// Interrupts the calls of each story until none stops any more, with these faults in turn; then calls each key again,
+/// in the last process and in one more.
 pub(crate) fn tell(
     fleet: &mut Fleet,
-    plans: Vec<Plan>,
+    stories: &mut [Story],
     faults: &[Fault],
     seeded: &mut Seeded,
-) -> usize {
+) {
     let aged = fleet.leases == Leases::Aged;
-    // Keys of their own: the fleet has had processes with other calls.
-    let first = fleet.processes();
-    let named = plans.into_iter().enumerate();
-    let mut stories: Vec<_> = named
-        .map(|(number, plan)| Story {
-            key: format!("k{first}-{number}"),
-            plan,
-            world: World::default(),
-            told: Vec::new(),
-            attempt: Attempt::new(0),
-            zombie: None,
-        })
-        .collect();
-    let (mut stalled, mut stops) = (None, 0);
+    let mut stalled = None;
     for fault in faults.iter().cycle() {
         // Calls of a process that follows a stalled one wait until its leases have lapsed.
         let mut process = fleet.spawn(!aged && stalled.is_some());
-        let stopped = call_all(fleet, &mut process, &mut stories, seeded);
-        stops += stopped;
+        let stopped = call_all(fleet, &mut process, stories, seeded);
         if let Some(mut zombie) = stalled.take() {
-            wake(fleet, &mut zombie, &mut stories);
+            wake(fleet, &mut zombie, stories);
         }
         if stopped == 0 {
-            // Duplicates in the process that has the answers, and in one that does not.
-            let mut other = fleet.spawn(false);
-            for process in [&mut process, &mut other] {
-                assert_eq!(call_all(fleet, process, &mut stories, seeded), 0);
-            }
-            break;
+            return duplicates(fleet, &mut process, stories, seeded);
         }
         match fault {
             Fault::Kill => fleet.kill(&mut process),
             Fault::Stall => process.stall(),
         }
-        for story in &mut stories {
+        for story in &mut *stories {
             story.told.push(format!("{fault:?}"));
-            // What it said before its end is what was expected: this is all.
-            story.check(&mut process, &[]);
-            story.world.age();
-            let attempt = story.attempt.clone();
-            story.zombie = (*fault == Fault::Stall && !attempt.has_ended).then_some(attempt);
+            // What it said before its end is what was checked: this is all.
+            assert_eq!(process.said_of(&story.key), [], "{story:#?}");
+            if *fault == Fault::Stall {
+                story.zombie.clone_from(&story.stopped);
+            }
         }
         if *fault == Fault::Stall {
             stalled = Some(process);
@@ -140,19 +373,20 @@ pub(crate) fn tell(
             fleet.site.age();
         }
     }
-    for story in &stories {
-        let effects = fleet.ledger.effects();
-        let of = |step: &str| effects.get(&(story.key.clone(), step.to_owned()));
-        for (step, count) in story.world.counts() {
-            let had = of(step).map_or(0, Vec::len) as u64;
-            assert_eq!(
-                had, count,
-                "effects of {step} of {}, after {:#?}",
-                story.key, story.told
-            );
-        }
+}
+
+/// Calls each key again, in this process, which may have the answers, and in one that has not. Nothing happens.
+pub(crate) fn duplicates(
+    fleet: &mut Fleet,
+    process: &mut Process,
+    stories: &mut [Story],
+    seeded: &mut Seeded,
+) {
+    let (effects, mut other) = (fleet.effects(), fleet.spawn(false));
+    for process in [process, &mut other] {
+        assert_eq!(call_all(fleet, process, stories, seeded), 0);
     }
-    stops
+    assert_eq!(fleet.effects(), effects, "a duplicate has an effect");
 }
 
 /// Calls each key. Returns the number of those that stop.
@@ -162,47 +396,89 @@ fn call_all(
     stories: &mut [Story],
     seeded: &mut Seeded,
 ) -> usize {
-    let mut expected = Vec::new();
+    let mut all_stops = Vec::new();
     for story in &mut *stories {
-        story.attempt = Attempt::new(process.number);
-        let ahead = story.attempt.ahead(&story.world);
-        let stop = story.plan.next(&ahead, seeded);
-        let said = story.attempt.run(&mut story.world, stop);
-        let point = stop.map(|point| point.to_string()).unwrap_or_default();
-        process.send(format!("call {} five 0 {point}", story.key).trim_end());
-        story
-            .told
-            .push(format!("process {}: {said:?}", process.number));
-        expected.push(said);
+        let stops = story.plan.next(seeded);
+        story.call(process, &stops, seeded);
+        all_stops.push(stops);
     }
-    fleet.rests(process, stories.iter().map(|story| &story.key));
-    for (story, said) in stories.iter_mut().zip(&expected) {
-        story.check(process, said);
+    let calls = stories.iter().map(|story| (&story.key, story.width()));
+    fleet.rests(process, calls);
+    for (story, stops) in stories.iter_mut().zip(&all_stops) {
+        let said = process.said_of(&story.key);
+        story.attempt(process.number, &said, stops);
     }
-    let stops = stories.iter().filter(|story| !story.attempt.has_ended);
+    let stops = stories.iter().filter(|story| !story.stopped.is_empty());
     stops.count()
 }
 
 /// Wakes a stalled process up, lets its calls end, and kills it before it does anything in the background.
 fn wake(fleet: &mut Fleet, zombie: &mut Process, stories: &mut [Story]) {
+    let before = fleet.effects();
     zombie.wake();
-    let mut expected = Vec::new();
-    for story in &mut *stories {
-        let Some(mut attempt) = story.zombie.take() else {
+    let mut woken = Vec::new();
+    for story in stories {
+        let at = std::mem::take(&mut story.zombie);
+        if at.is_empty() {
             continue;
-        };
-        if !attempt.is_cancelled(fleet.leases) {
+        }
+        if !at.iter().any(|at| is_cancelled(fleet.leases, at)) {
             zombie.send(&format!("go {}", story.key));
         }
-        let said = attempt.wake(&mut story.world, fleet.leases);
-        story
-            .told
-            .push(format!("process {} wakes up: {said:?}", zombie.number));
-        expected.push((story, said));
+        woken.push((story, at));
     }
-    fleet.rests(zombie, expected.iter().map(|(story, _)| &story.key));
-    for (story, said) in expected {
-        story.check(zombie, &said);
+    fleet.rests(zombie, woken.iter().map(|(story, _)| (&story.key, 1)));
+    let after = fleet.effects();
+    for (story, at) in woken {
+        let said = zombie.said_of(&story.key);
+        if story.is_taken_over() {
+            let new = after.iter().flat_map(|(of, had)| {
+                let more = had.len() - before.get(of).map_or(0, Vec::len);
+                let (key, step) = of;
+                std::iter::repeat_n(step.as_str(), if *key == story.key { more } else { 0 })
+            });
+            story.check_effects(fleet.leases, new.collect(), &at);
+        }
+        story.wakes(zombie.number, &said, &at);
     }
     fleet.kill(zombie);
+}
+
+/// Kills each process when so many steps have been recorded in it, until all calls have ended.
+pub(crate) fn kill_at_random(fleet: &mut Fleet, mut stories: Vec<Story>, seeded: &mut Seeded) {
+    let mut process = fleet.spawn(false);
+    while stories.iter().any(|story| story.end.is_none()) {
+        let mut open = BTreeSet::new();
+        for story in stories.iter().filter(|story| story.end.is_none()) {
+            story.call(&mut process, &[], seeded);
+            open.insert(story.key.clone());
+        }
+        let mut left = seeded.below(8);
+        while !open.is_empty() {
+            let (key, said) = fleet.line(&mut process);
+            if said.is_end() {
+                open.remove(&key);
+            }
+            match said {
+                Said::Kept(..) if left == 0 => break,
+                Said::Kept(..) => left -= 1,
+                _ => {}
+            }
+        }
+        fleet.kill(&mut process);
+        for story in &mut stories {
+            let said = process.said_of(&story.key);
+            // A call is not over when another one seems to run: the last command of a killed process may have been
+            // executed after its lease was ended.
+            let is_end = |said: &Said| said.is_end() && *said != Said::End("Running".to_owned());
+            let end = said.into_iter().find(is_end);
+            if end == Some(Said::End("Unknown".to_owned())) {
+                story.open.extend(once(&story.key));
+            }
+            story.end = story.end.take().or(end);
+        }
+        fleet.site.age();
+        process = fleet.spawn(false);
+    }
+    duplicates(fleet, &mut process, &mut stories, seeded);
 }

@@ -28,7 +28,7 @@ mod ledger;
 
 use std::collections::HashMap;
 use std::io::{self, BufRead as _, Write as _};
-use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -77,9 +77,9 @@ struct Options {
     /// Table of the records
     #[arg(long)]
     table: String,
-    /// Address of the ledger
+    /// Directory of the ledger
     #[arg(long)]
-    ledger: SocketAddr,
+    ledger: PathBuf,
     /// The number of this process
     #[arg(long)]
     name: usize,
@@ -171,7 +171,10 @@ async fn main() {
     let process = Arc::new(Process {
         engine: engine.build().expect("the settings agree"),
         bookings: bookings(&options),
-        ledger: Ledger::new(options.name, options.ledger),
+        ledger: Ledger {
+            process: options.name,
+            dir: options.ledger,
+        },
         calls,
         by_key: Mutex::default(),
         renewals,
