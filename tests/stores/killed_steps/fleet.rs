@@ -122,14 +122,14 @@ impl Fleet {
             .collect();
         while !moving.is_empty() {
             let (key, said) = self.line(process);
-            let Some((steps, stops)) = moving.get_mut(&key) else {
+            let Some((left, stops)) = moving.get_mut(&key) else {
                 continue;
             };
             *stops |= matches!(said, Said::At(_));
             if matches!(said, Said::At(_) | Said::Kept(..) | Said::Read(..)) {
-                *steps = steps.saturating_sub(1);
+                *left = left.saturating_sub(1);
             }
-            if said.is_end() || *stops && *steps == 0 {
+            if said.is_end() || *stops && *left == 0 {
                 moving.remove(&key);
             }
         }

@@ -264,7 +264,9 @@ impl Story {
         }
         let (last, steps) = said.split_last().expect("it ends");
         if !self.is_taken_over() {
-            steps.iter().for_each(|step| self.result(step));
+            for step in steps {
+                self.result(step);
+            }
             return self.ends(last);
         }
         let running = "Running".to_owned();
