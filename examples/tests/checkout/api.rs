@@ -48,55 +48,74 @@ fn a_repeat_gets_the_answer_of_the_first() {
 }
 
 #[test]
-fn two_callers_with_one_key_have_two_orders() {
+fn the_state_of_the_record_decides_what_a_request_gets() {
     let shop = shop();
-    let orders = ["ada", "bob"].map(|caller| order(caller, "k", TWO).send(&shop.address));
-    assert!(orders.iter().all(|order| order.status == 201));
-    assert_ne!(orders[0].document()["id"], orders[1].document()["id"]);
-    assert_eq!(shop.sold(), (2, 2));
-}
-
-#[test]
-fn a_declined_card_is_an_answer_and_is_repeated() {
-    let shop = shop();
-    let request = order(
-        "ada",
-        "k",
-        r#"{"quantity": 1, "card": "tok_chargeDeclined"}"#,
-    );
-    let first = request.send(&shop.address);
-    assert_eq!((first.status, &*first.code()), (402, "card-declined"));
-    let again = request.send(&shop.address);
-    assert!(again.is_replay());
-    assert_same(&again, &first);
-    assert_eq!((shop.sold(), shop.count("started")), ((0, 0), 1));
-}
-
-#[test]
-fn what_the_provider_did_not_answer_is_done_by_the_repeat() {
-    let shop = shop();
-    let request = order("ada", "k", r#"{"quantity": 1, "card": "tok_down"}"#);
-    let first = request.send(&shop.address);
-    assert_eq!((first.status, &*first.code()), (503, "provider-down"));
-    assert_eq!(first.header("retry-after"), Some("1"));
-    let second = request.send(&shop.address);
-    assert_eq!(second.status, 201);
-    assert!(!second.is_replay());
-    assert_eq!(shop.sold(), (1, 1));
-}
-
-#[test]
-fn another_request_under_the_key_is_refused() {
-    let shop = shop();
-    order("ada", "k", TWO).send(&shop.address);
-    let other = order("ada", "k", r#"{"quantity": 3}"#).send(&shop.address);
-    assert_eq!((other.status, &*other.code()), (422, "key-reused"));
-    let link = other.header("link").unwrap();
-    assert!(
-        link.starts_with("</docs/idempotency>; rel=\"describedby\""),
-        "{link}"
-    );
-    assert_eq!(shop.sold(), (1, 1));
+    let declined = r#"{"quantity": 1, "card": "tok_chargeDeclined"}"#;
+    let down = r#"{"quantity": 1, "card": "tok_down"}"#;
+    let three = r#"{"quantity": 3}"#;
+    for (row, caller, key, body, status, code, is_replay, sold) in [
+        ("a first request", "ada", "k", TWO, 201, "", false, 1),
+        ("of another caller", "bob", "k", TWO, 201, "", false, 2),
+        ("its repeat", "bob", "k", TWO, 201, "", true, 2),
+        (
+            "another one",
+            "ada",
+            "k",
+            three,
+            422,
+            "key-reused",
+            false,
+            2,
+        ),
+        (
+            "declined",
+            "ada",
+            "d",
+            declined,
+            402,
+            "card-declined",
+            false,
+            2,
+        ),
+        (
+            "its repeat",
+            "ada",
+            "d",
+            declined,
+            402,
+            "card-declined",
+            true,
+            2,
+        ),
+        (
+            "no provider",
+            "ada",
+            "p",
+            down,
+            503,
+            "provider-down",
+            false,
+            2,
+        ),
+        ("is done then", "ada", "p", down, 201, "", false, 3),
+    ] {
+        let answer = order(caller, key, body).send(&shop.address);
+        assert_eq!(answer.status, status, "{row}");
+        assert_eq!(answer.is_replay(), is_replay, "{row}");
+        if !code.is_empty() {
+            assert_eq!(answer.code(), code, "{row}");
+        }
+        match code {
+            "provider-down" => assert_eq!(answer.header("retry-after"), Some("1")),
+            "key-reused" => {
+                let link = answer.header("link").unwrap();
+                let docs = "</docs/idempotency>; rel=\"describedby\"";
+                assert!(link.starts_with(docs), "{link}");
+            }
+            _ => {}
+        }
+        assert_eq!(shop.sold(), (sold, sold), "{row}");
+    }
 }
 
 #[test]

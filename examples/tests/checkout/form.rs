@@ -1,37 +1,17 @@
-//! The page and its form.
+//! The page and its form, beside the stories of the browser in `tests/http/browser`.
 
 use std::collections::HashSet;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use idem_examples::checkout::html::Text;
+use idem_harness::eventually;
 
 use super::browser::{Form, Visitor, notice, order_of};
+use super::http::Request;
 use super::server::Server;
 
 fn shop() -> Server {
     Server::start(&["--store", "memory", "--slow", "20"])
-}
-
-#[test]
-fn every_repeat_of_a_form_leads_to_the_same_order() {
-    let shop = shop();
-    let (visitor, form) = Visitor::arrives(&shop);
-    let first = visitor.submit(&form);
-    let order = order_of(&first);
-    assert!(!first.is_replay());
-    let page = visitor.get(&format!("/orders/{order}"));
-    assert_eq!(page.status, 200);
-    assert!(page.body.contains(&format!("data-order=\"{order}\"")));
-    assert_eq!(page.between("<dd id=\"order-state\">", "<"), Some("paid"));
-    for _ in 0..3 {
-        let again = visitor.submit(&form);
-        assert_eq!(order_of(&again), order);
-        assert!(again.is_replay());
-    }
-    assert_eq!(shop.sold(), (1, 1));
-    assert_eq!(shop.count("replayed"), 3);
-    assert_eq!(shop.count("executed"), 1);
 }
 
 #[test]
@@ -102,24 +82,6 @@ fn a_form_of_somebody_else_or_of_nobody_buys_nothing() {
 }
 
 #[test]
-fn a_declined_card_stays_declined_and_the_next_form_is_new() {
-    let shop = shop();
-    let (visitor, form) = Visitor::arrives(&shop);
-    let declined = form.with_card("tok_chargeDeclined");
-    let first = visitor.submit(&declined);
-    assert_eq!(first.status, 402);
-    assert!(notice(&first).contains("declined"));
-    let next = Form::of(&first);
-    assert_ne!(next.token, form.token);
-    let again = visitor.submit(&declined);
-    assert_eq!((again.status, notice(&again)), (402, notice(&first)));
-    assert_eq!((shop.count("started"), shop.count("replayed")), (1, 1));
-    assert_eq!(shop.sold(), (0, 0));
-    assert_eq!(visitor.submit(&next).status, 303);
-    assert_eq!(shop.sold(), (1, 1));
-}
-
-#[test]
 fn while_the_provider_is_down_the_form_stays_good_and_as_it_was() {
     let shop = shop();
     let (visitor, form) = Visitor::arrives(&shop);
@@ -141,20 +103,6 @@ fn while_the_provider_is_down_the_form_stays_good_and_as_it_was() {
 }
 
 #[test]
-fn a_form_that_was_used_and_changed_buys_nothing_more() {
-    let shop = shop();
-    let (visitor, form) = Visitor::arrives(&shop);
-    let first = visitor.submit(&form);
-    let order = order_of(&first);
-    let page = visitor.submit(&form.with_quantity(2));
-    assert_eq!(page.status, 422);
-    assert!(notice(&page).contains("see your orders below"));
-    assert!(page.body.contains(&format!("<li data-order=\"{order}\"")));
-    assert_ne!(Form::of(&page).token, form.token);
-    assert_eq!(shop.sold(), (1, 1));
-}
-
-#[test]
 fn what_is_no_form_is_told_so_and_claims_nothing() {
     let shop = shop();
     let (visitor, form) = Visitor::arrives(&shop);
@@ -172,27 +120,12 @@ fn an_expired_form_buys_nothing_and_a_used_one_still_leads_to_its_order() {
     let (visitor, used) = Visitor::arrives(&shop);
     let order = visitor.submit(&used);
     let unused = visitor.form();
-    let begun = Instant::now();
-    while visitor.form().token == unused.token {
-        assert!(begun.elapsed() < Duration::from_secs(20), "it does not end");
-        thread::sleep(Duration::from_millis(20));
-    }
+    eventually("the form ends", || visitor.form().token != unused.token);
     let page = visitor.submit(&unused);
     assert_eq!(page.status, 403);
     assert!(notice(&page).contains("open for too long"));
     assert_eq!(shop.sold(), (1, 1));
     assert_eq!(order_of(&visitor.submit(&used)), order_of(&order));
-}
-
-#[test]
-fn an_order_is_shown_to_its_buyer_only() {
-    let shop = shop();
-    let (visitor, form) = Visitor::arrives(&shop);
-    let bought = visitor.submit(&form);
-    let path = format!("/orders/{}", order_of(&bought));
-    assert_eq!(visitor.get(&path).status, 200);
-    let (other, _) = Visitor::arrives(&shop);
-    assert_eq!(other.get(&path).status, 404);
 }
 
 #[test]
@@ -218,4 +151,17 @@ fn the_live_page_shows_digests_and_no_key_and_works_without_scripts() {
     assert_eq!(live.between("<tr data-what=\"", "\""), Some("replayed"));
     let digest = live.between("<td><code>", "</code>").unwrap();
     assert_eq!(digest.len(), 8);
+}
+
+/// A form on another site comes without the cookie, and must not replace it.
+#[test]
+fn a_form_of_another_site_leaves_the_session_alone() {
+    let shop = shop();
+    let form = Request::new("POST", "/orders").form("token=x&quantity=1&card=tok_visa");
+    let of = |site| form.clone().header("Sec-Fetch-Site", site);
+    let own = of("same-origin").send(&shop.address);
+    assert!(own.header("set-cookie").is_some());
+    let foreign = of("cross-site").send(&shop.address);
+    assert_eq!((foreign.status, foreign.header("set-cookie")), (403, None));
+    assert_eq!(shop.sold(), (0, 0));
 }

@@ -2,10 +2,8 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
 
-/// Response deadline, for a waiting call as well.
-const PATIENCE: Duration = Duration::from_mins(1);
+use idem_harness::HANG_LIMIT;
 
 /// A request under construction.
 #[derive(Clone, Debug)]
@@ -50,7 +48,7 @@ impl Request {
     /// Sends it, and leaves the connection open.
     pub(crate) fn begin(&self, address: &str) -> TcpStream {
         let mut connection = TcpStream::connect(address).unwrap();
-        connection.set_read_timeout(Some(PATIENCE)).unwrap();
+        connection.set_read_timeout(Some(HANG_LIMIT)).unwrap();
         let Self { head, body } = self;
         let length = body.len();
         let text = format!("{head}Content-Length: {length}\r\n\r\n{body}");

@@ -13,7 +13,6 @@ mod cli;
 mod form;
 mod http;
 mod kills;
-mod review;
 mod server;
 mod stores;
 #[path = "../support/mod.rs"]

@@ -2,15 +2,11 @@
 
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
-use std::time::{Duration, Instant};
 
-use idem_harness::Worker;
+use idem_harness::{Worker, eventually};
 
 use super::http::Request;
 use super::support;
-
-/// Deadline of every wait.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running shop, killed on drop.
 #[derive(Debug)]
@@ -44,15 +40,7 @@ impl Server {
 
     /// Waits until a counter has reached this count.
     pub(crate) fn wait_for(&self, counter: &str, count: u64) {
-        let begun = Instant::now();
-        while self.count(counter) < count {
-            assert!(
-                begun.elapsed() < PATIENCE,
-                "{counter} is {} after {PATIENCE:?}, not {count}",
-                self.count(counter)
-            );
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        eventually(counter, || self.count(counter) >= count);
     }
 
     /// Paid orders and charges: a customer's payment counts in both.

@@ -1,9 +1,13 @@
 //! The same scenario on every store, and again after a restart.
 
+use std::thread;
+
 use idem_harness::{PostgresServer, RedisServer, TestDir};
 
 use super::api::{assert_same, order};
 use super::browser::{Visitor, order_of};
+use super::charges::charge;
+use super::http::Request;
 use super::server::Server;
 
 #[test]
@@ -34,7 +38,11 @@ fn story(place: &[&str]) {
     assert_eq!(visitor.submit(&declined).status, 402);
     let form = visitor.form().with_card("tok_down");
     assert_eq!(visitor.submit(&form).status, 503);
-    let bought = visitor.submit(&form);
+    let [bought, again] = thread::scope(|scope| {
+        let clicks = [(); 2].map(|()| scope.spawn(|| visitor.submit(&form)));
+        clicks.map(|click| click.join().unwrap())
+    });
+    assert_eq!(order_of(&again), order_of(&bought), "a double click");
     let open = visitor.form();
     let request = order("ada", "\"k\"", r#"{"quantity": 2}"#);
     let made = request.send(&shop.address);
@@ -60,4 +68,39 @@ fn story(place: &[&str]) {
     let shop = Server::start(&[place, &["--fresh"]].concat());
     assert_eq!(shop.sold(), (0, 0));
     assert!(!request.send(&shop.address).is_replay());
+}
+
+/// idem has no record of the key: it has expired, or the store has lost it. The books and the provider have the charge.
+#[test]
+fn what_is_paid_for_is_what_was_charged_also_under_a_key_of_long_ago() {
+    let (redis, dir) = (RedisServer::start(), TestDir::new("checkout").unwrap());
+    let (url, file) = (redis.url(), dir.path().join("shop.db"));
+    let shop = Server::start(&["--redis", &url, "--file", file.to_str().unwrap()]);
+    let made = |request: Request| request.send(&shop.address).document();
+    let charge = |amount: u32| {
+        let form = format!("amount={amount}&currency=eur&source=tok_visa");
+        made(charge("k", &form))
+    };
+    let two = made(order("ada", "\"k\"", r#"{"quantity": 2}"#));
+    let cheap = charge(1);
+    redis.cli(&["FLUSHALL"]);
+
+    let ten = made(order("ada", "\"k\"", r#"{"quantity": 10}"#));
+    assert_eq!(
+        (&ten["amount"], &ten["state"]),
+        (&12_500.into(), &"paid".into())
+    );
+    assert_ne!(
+        (&ten["id"], &ten["charge"]),
+        (&two["id"], &two["charge"]),
+        "{ten}"
+    );
+    let dear = charge(99_999);
+    assert_ne!(dear["id"], cheap["id"], "{dear}");
+    redis.cli(&["FLUSHALL"]);
+
+    // The same request finds its charge, and is not paid twice.
+    let again = made(order("ada", "\"k\"", r#"{"quantity": 2}"#));
+    assert_eq!(again, two);
+    assert_eq!(shop.sold(), (2, 4));
 }
