@@ -94,13 +94,6 @@ fn challenged((status, _, body, _): Challenge) -> Seen {
     Ran(status, body)
 }
 
-/// The challenges that ask for a payment.
-fn payments() -> impl Iterator<Item = &'static Challenge> {
-    let is_payment = |name: &str| ["payment-signature", "x-payment"].contains(&name);
-    let all = CHALLENGES.iter();
-    all.filter(move |challenge| is_payment(challenge.3))
-}
-
 #[tokio::test]
 async fn the_request_that_meets_a_challenge_runs_and_is_the_one_that_is_replayed() {
     for challenge in CHALLENGES {
@@ -123,7 +116,11 @@ async fn the_request_that_meets_a_challenge_runs_and_is_the_one_that_is_replayed
 
 #[tokio::test]
 async fn a_paid_response_is_for_its_payment_alone() {
-    for challenge in payments() {
+    let in_a_header = |name: &str| ["payment-signature", "x-payment"].contains(&name);
+    for challenge in CHALLENGES
+        .iter()
+        .filter(|challenge| in_a_header(challenge.3))
+    {
         let fixture = Fixture::new();
         let service = service(&fixture, fixture.layer(), challenge);
         let with = |sum| asked(Some((challenge.3, sum)));

@@ -363,12 +363,13 @@ async fn a_request_whose_server_was_killed_is_run_again_or_refused_or_found() {
         let (gate, killed) = gated(&fixture, server());
         let client = spawn(&killed, order("tea"));
         gate.runs().await;
-        let next = match has_hook {
-            false => server(),
-            true => server().reconcile(|request, _| async move {
+        let next = if has_hook {
+            server().reconcile(|request, _| async move {
                 let found = [b"found: ", &request.body()[..]].concat();
                 Reconciled::Landed(Response::new(found))
-            }),
+            })
+        } else {
+            server()
         };
         let next = fixture.orders(next, |run| run.to_string());
         fixture.walk(&next, [(&row, order("tea"), RUNNING)]).await;
