@@ -19,7 +19,7 @@ use sqlx::PgPool;
 use tokio::task::JoinSet;
 
 /// The options of every scenario.
-#[derive(Clone, Copy, Debug, clap::Args)]
+#[derive(Clone, Copy, Debug, clap::Parser)]
 pub struct Options {
     /// Run every call's body, as without idem. Debug builds only.
     #[arg(long)]

@@ -11,64 +11,50 @@ use idem_runtime::{
 
 use super::request::Operation;
 
-/// What the engine did. Each call ends with exactly one of these, the last two excepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Seen {
-    /// The body ran, and its value is stored.
-    Executed,
-    /// The body ran, and its business error is stored.
-    ErrorKept,
-    /// The body ran, its outcome is unknown, and that is stored.
-    UnknownKept,
-    /// The body ran into a system error, and the key was released.
-    Released,
-    /// A stored value was replayed.
-    Replayed,
-    /// A stored business error was replayed.
-    ErrorReplayed,
-    /// The call met the running one, waited for it and got its answer.
-    Waited,
-    /// The key was used before with other content.
-    Mismatched,
-    /// Done before, and repeats are refused.
-    Duplicate,
-    /// The first call is still running.
-    Running,
-    /// An earlier attempt ended with an unknown outcome.
-    Unknown,
-    /// Refused for another reason, such as an unavailable store.
-    OtherRefusal,
-    /// A claim was granted: a body started.
-    Claimed,
-    /// An unexpected event: an answer not stored, a lost lease, a dropped or panicked body.
-    Trouble,
+/// The rows of the table: each call ends with exactly one of them.
+const ROWS: &str = "\
+executed: the body ran, and its answer is stored
+business errors kept: the body ran and said no; that is an answer too
+system errors, key given back: nothing is stored; calling again runs the body
+unknown outcome kept: the gateway fell silent: nothing runs again
+replayed: the stored receipt; the body did not run
+business errors replayed: the stored error; the body did not run
+waited: met the running call, and got its answer
+mismatched: the same id with another content
+refused, done before: `notify` has `on_duplicate = reject`
+refused, still running: told when to call again
+refused, outcome unknown: a person has to look
+refused, other: the store is down, say";
+
+/// A claim was granted: a body started.
+pub const CLAIMED: &str = "claimed";
+/// An unexpected event: an answer not stored, a lost lease, a dropped or panicked body.
+pub const TROUBLE: &str = "TROUBLE";
+
+/// Each row's name and its meaning.
+pub fn rows() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ROWS.lines().filter_map(|row| row.split_once(": "))
 }
 
 /// Counts the events of an engine. Clones share the counts.
 #[derive(Clone, Debug, Default)]
-pub struct Counts(Arc<Mutex<BTreeMap<(Operation, Seen), u64>>>);
+pub struct Counts(Arc<Mutex<BTreeMap<(Operation, &'static str), u64>>>);
 
 impl Counts {
-    /// How often the engine did this for an operation.
+    /// How often a row was counted for an operation.
     #[must_use]
-    pub fn of(&self, operation: Operation, seen: Seen) -> u64 {
-        self.lock()
-            .get(&(operation, seen))
-            .copied()
-            .unwrap_or_default()
+    pub fn of(&self, operation: Operation, row: &'static str) -> u64 {
+        let counts = self.lock();
+        counts.get(&(operation, row)).copied().unwrap_or_default()
     }
 
     /// Number of calls of an operation that ended.
     #[must_use]
     pub fn calls(&self, operation: Operation) -> u64 {
-        let counts = self.lock();
-        counts
-            .range((operation, Seen::Executed)..=(operation, Seen::OtherRefusal))
-            .map(|(_, count)| count)
-            .sum()
+        rows().map(|(row, _)| self.of(operation, row)).sum()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Operation, Seen), u64>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Operation, &'static str), u64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -78,36 +64,37 @@ impl Observer for Counts {
         // Prints the events that need attention, and no others.
         StderrObserver.observe(event);
         let mut operations = Operation::ALL.into_iter();
-        let Some(operation) = operations.find(|operation| operation.name() == event.operation)
-        else {
-            return;
-        };
-        let seen = match &event.kind {
-            EventKind::Claimed { .. } => Seen::Claimed,
-            EventKind::Completed { outcome, .. } => match outcome {
-                OutcomeKind::Value => Seen::Executed,
-                OutcomeKind::Error => Seen::ErrorKept,
-                _ => Seen::UnknownKept,
-            },
-            EventKind::Released { .. } => Seen::Released,
-            EventKind::Replayed { waited: true, .. } => Seen::Waited,
-            EventKind::Replayed {
-                outcome: OutcomeKind::Error,
-                ..
-            } => Seen::ErrorReplayed,
-            EventKind::Replayed { .. } => Seen::Replayed,
-            EventKind::Refused { error } => match error.kind() {
-                ErrorKind::Mismatch => Seen::Mismatched,
-                ErrorKind::Duplicate { .. } => Seen::Duplicate,
-                ErrorKind::Running { .. } => Seen::Running,
-                ErrorKind::Unknown { .. } | ErrorKind::Exhausted { .. } => Seen::Unknown,
-                _ => Seen::OtherRefusal,
-            },
-            EventKind::KeyDerived { .. } | EventKind::Renewed | EventKind::RenewalFailed { .. } => {
-                return;
-            }
-            _ => Seen::Trouble,
-        };
-        *self.lock().entry((operation, seen)).or_default() += 1;
+        let of_event = operations.find(|operation| operation.name() == event.operation);
+        if let (Some(operation), Some(row)) = (of_event, row_of(&event.kind)) {
+            *self.lock().entry((operation, row)).or_default() += 1;
+        }
     }
+}
+
+fn row_of(kind: &EventKind<'_>) -> Option<&'static str> {
+    Some(match kind {
+        EventKind::Claimed { .. } => CLAIMED,
+        EventKind::Completed { outcome, .. } => match outcome {
+            OutcomeKind::Value => "executed",
+            OutcomeKind::Error => "business errors kept",
+            _ => "unknown outcome kept",
+        },
+        EventKind::Released { .. } => "system errors, key given back",
+        EventKind::Replayed { waited: true, .. } => "waited",
+        EventKind::Replayed { outcome, .. } => match outcome {
+            OutcomeKind::Error => "business errors replayed",
+            _ => "replayed",
+        },
+        EventKind::Refused { error } => match error.kind() {
+            ErrorKind::Mismatch => "mismatched",
+            ErrorKind::Duplicate { .. } => "refused, done before",
+            ErrorKind::Running { .. } => "refused, still running",
+            ErrorKind::Unknown { .. } | ErrorKind::Exhausted { .. } => "refused, outcome unknown",
+            _ => "refused, other",
+        },
+        EventKind::KeyDerived { .. } | EventKind::Renewed | EventKind::RenewalFailed { .. } => {
+            return None;
+        }
+        _ => TROUBLE,
+    })
 }

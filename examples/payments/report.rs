@@ -4,73 +4,9 @@ use std::fmt::Write as _;
 
 use super::check::Finding;
 use super::client::Traffic;
-use super::counts::{Counts, Seen};
+use super::counts::{CLAIMED, Counts, TROUBLE, rows};
 use super::ledger::Books;
 use super::request::{Log, Operation};
-
-/// The rows of the engine's table.
-const ROWS: [(Seen, &str, &str); 12] = [
-    (
-        Seen::Executed,
-        "executed",
-        "the body ran, and its answer is stored",
-    ),
-    (
-        Seen::ErrorKept,
-        "business errors kept",
-        "the body ran and said no; that is an answer too",
-    ),
-    (
-        Seen::Released,
-        "system errors, key given back",
-        "nothing is stored; calling again runs the body",
-    ),
-    (
-        Seen::UnknownKept,
-        "unknown outcome kept",
-        "the gateway fell silent: nothing runs again",
-    ),
-    (
-        Seen::Replayed,
-        "replayed",
-        "the stored receipt; the body did not run",
-    ),
-    (
-        Seen::ErrorReplayed,
-        "business errors replayed",
-        "the stored error; the body did not run",
-    ),
-    (
-        Seen::Waited,
-        "waited",
-        "met the running call, and got its answer",
-    ),
-    (
-        Seen::Mismatched,
-        "mismatched",
-        "the same id with another content",
-    ),
-    (
-        Seen::Duplicate,
-        "refused, done before",
-        "`notify` has `on_duplicate = reject`",
-    ),
-    (
-        Seen::Running,
-        "refused, still running",
-        "told when to call again",
-    ),
-    (
-        Seen::Unknown,
-        "refused, outcome unknown",
-        "a person has to look",
-    ),
-    (
-        Seen::OtherRefusal,
-        "refused, other",
-        "the store is down, say",
-    ),
-];
 
 /// Summary of the log, in a few lines.
 #[must_use]
@@ -112,10 +48,8 @@ fn row(text: &mut String, name: &str, numbers: [u64; 3], note: &str) {
 }
 
 fn head(name: &str) -> String {
-    format!(
-        "  {name:<34}{:>8}{:>8}{:>8}{:>9}\n",
-        "pay", "refund", "notify", "all"
-    )
+    let [pay, refund, notify, all] = ["pay", "refund", "notify", "all"];
+    format!("  {name:<34}{pay:>8}{refund:>8}{notify:>8}{all:>9}\n")
 }
 
 /// Calls of the client.
@@ -124,22 +58,20 @@ pub fn calls(log: &Log, traffic: &[Traffic; 3]) -> String {
     let mut text = head("what the client sent");
     let deliveries = Operation::ALL.map(|operation| log.count(operation).0 as u64);
     let calls = traffic.map(|traffic| traffic.calls);
-    row(&mut text, "deliveries", deliveries, "");
     let again = [0, 1, 2].map(|i| calls[i].saturating_sub(deliveries[i]));
-    row(
-        &mut text,
-        "called again",
-        again,
-        "after a time-out or a system error",
-    );
-    row(&mut text, "calls", calls, "");
     let lost = traffic.map(|traffic| traffic.lost);
-    row(
-        &mut text,
-        "of these, answer lost",
-        lost,
-        "the call had reached the service",
-    );
+    for (name, numbers, note) in [
+        ("deliveries", deliveries, ""),
+        ("called again", again, "after a time-out or a system error"),
+        ("calls", calls, ""),
+        (
+            "of these, answer lost",
+            lost,
+            "the call had reached the service",
+        ),
+    ] {
+        row(&mut text, name, numbers, note);
+    }
     text
 }
 
@@ -147,28 +79,15 @@ pub fn calls(log: &Log, traffic: &[Traffic; 3]) -> String {
 #[must_use]
 pub fn table(counts: &Counts) -> String {
     let mut text = head("what idem made of them");
-    for (seen, name, note) in ROWS {
-        row(
-            &mut text,
-            name,
-            Operation::ALL.map(|operation| counts.of(operation, seen)),
-            note,
-        );
+    let of = |name| Operation::ALL.map(|operation| counts.of(operation, name));
+    for (name, note) in rows() {
+        row(&mut text, name, of(name), note);
     }
-    row(
-        &mut text,
-        "calls",
-        Operation::ALL.map(|operation| counts.calls(operation)),
-        "",
-    );
-    let trouble = Operation::ALL.map(|operation| counts.of(operation, Seen::Trouble));
-    if trouble != [0; 3] {
-        row(
-            &mut text,
-            "TROUBLE",
-            trouble,
-            "answers not stored, leases lost, bodies dropped",
-        );
+    let calls = Operation::ALL.map(|operation| counts.calls(operation));
+    row(&mut text, "calls", calls, "");
+    if of(TROUBLE) != [0; 3] {
+        let note = "answers not stored, leases lost, bodies dropped";
+        row(&mut text, TROUBLE, of(TROUBLE), note);
     }
     text
 }
@@ -187,9 +106,8 @@ pub fn add_up(counts: &Counts, traffic: &[Traffic; 3], books: &Books) -> Finding
             }
         }
     }
-    let executed =
-        [Operation::Pay, Operation::Refund].map(|money| counts.of(money, Seen::Executed));
-    let executed: u64 = executed.iter().sum();
+    let money = [Operation::Pay, Operation::Refund].into_iter();
+    let executed: u64 = money.map(|money| counts.of(money, "executed")).sum();
     let written = (books.journal.len() as u64).saturating_sub(books.earlier);
     let again = books.again;
     if executed != written + again {
@@ -217,34 +135,39 @@ fn pairs(
     operation: Operation,
     traffic: &Traffic,
 ) -> [(&'static str, u64, u64); 7] {
-    let sum = |seen: &[Seen]| -> u64 { seen.iter().map(|seen| counts.of(operation, *seen)).sum() };
-    let bodies = sum(&[
-        Seen::Executed,
-        Seen::ErrorKept,
-        Seen::UnknownKept,
-        Seen::Released,
-    ]);
+    let sum = |rows: &[&'static str]| -> u64 {
+        let counts = rows.iter().map(|row| counts.of(operation, row));
+        counts.sum()
+    };
+    let (kept, released) = ("business errors kept", "system errors, key given back");
+    let unknown = "unknown outcome kept";
     // A waiting call gets a receipt or a business error, so those two are compared together.
-    let answers = sum(&[
-        Seen::Executed,
-        Seen::Replayed,
-        Seen::Waited,
-        Seen::ErrorKept,
-        Seen::ErrorReplayed,
-    ]);
-    let retryable = sum(&[Seen::Released, Seen::Running, Seen::OtherRefusal]);
-    let unknown = sum(&[Seen::UnknownKept, Seen::Unknown]);
+    let replayed = ["replayed", "waited", "business errors replayed"];
+    let answers = sum(&["executed", kept]) + sum(&replayed);
+    let retryable = sum(&[released, "refused, still running", "refused, other"]);
     [
         ("calls", counts.calls(operation), traffic.calls),
-        ("bodies begun and ended", sum(&[Seen::Claimed]), bodies),
+        (
+            "bodies begun and ended",
+            sum(&[CLAIMED]),
+            sum(&["executed", kept, unknown, released]),
+        ),
         (
             "receipts and business errors",
             answers,
             traffic.receipts + traffic.declined,
         ),
         ("retryable answers", retryable, traffic.retryable),
-        ("mismatches", sum(&[Seen::Mismatched]), traffic.mismatched),
-        ("repeats refused", sum(&[Seen::Duplicate]), traffic.repeats),
-        ("unknown outcomes", unknown, traffic.unknown),
+        ("mismatches", sum(&["mismatched"]), traffic.mismatched),
+        (
+            "repeats refused",
+            sum(&["refused, done before"]),
+            traffic.repeats,
+        ),
+        (
+            "unknown outcomes",
+            sum(&[unknown, "refused, outcome unknown"]),
+            traffic.unknown,
+        ),
     ]
 }

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use clap::Parser;
+use clap::Parser as _;
 use idem_examples::scenario::{Books, Options, Server, count, hammer};
 use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::{Classify, Engine, Error, idempotent};
@@ -146,15 +146,9 @@ fn movements() -> Vec<Movement> {
     all.map(movement).collect()
 }
 
-#[derive(Debug, Parser)]
-struct Args {
-    #[command(flatten)]
-    options: Options,
-}
-
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let args = Args::parse();
+    let options = Options::parse();
     let postgres = Server::postgres();
     let pool = PgPoolOptions::new().max_connections(10);
     let pool = pool.connect(postgres.url()).await?;
@@ -162,7 +156,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let store = PostgresStore::builder(&pool).table("idem_bank.records");
     let store = store.connect().await?;
     store.migrate().await?;
-    let bank = (args.options.engine(store), pool.clone());
+    let bank = (options.engine(store), pool.clone());
     let mut load = hammer("movements", 100, movements(), bank, send).await;
 
     let booked = load.answers.iter().filter(|(_, answer)| answer.is_ok());

@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use clap::Parser;
+use clap::Parser as _;
 use idem_examples::scenario::{Books, Options, Server};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Classify, Error, ErrorKind, idempotent};
@@ -38,18 +38,12 @@ async fn send(phone: u32) -> Result<(), CaptchaError> {
     Ok(())
 }
 
-#[derive(Debug, Parser)]
-struct Args {
-    #[command(flatten)]
-    options: Options,
-}
-
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let args = Args::parse();
+    let options = Options::parse();
     let redis = Server::redis();
     let store = RedisStore::connect(redis.url()).await?;
-    let engine = args.options.engine(store);
+    let engine = options.engine(store);
     let mut calls = JoinSet::new();
     for request in 0..REQUESTS {
         let engine = engine.clone();

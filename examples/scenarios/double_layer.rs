@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use clap::Parser;
+use clap::Parser as _;
 use comfy_table::Table;
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use idem_examples::scenario::{Books, Options, Server, count, hammer, pause, repeat};
@@ -106,16 +106,10 @@ async fn phase(
     load.answers
 }
 
-#[derive(Debug, Parser)]
-struct Args {
-    #[command(flatten)]
-    options: Options,
-}
-
 #[tokio::main]
 #[allow(clippy::print_stdout, reason = "the program shows its phases")]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let args = Args::parse();
+    let options = Options::parse();
     let redis = RedisServer::builder().append_only_every_second().start();
     let postgres = Server::postgres();
     let pool = PgPoolOptions::new().max_connections(10);
@@ -143,7 +137,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         "failed",
     ]);
     let shop = Arc::new(Shop {
-        engine: args.options.builder(store.clone()).encrypt(keys).build()?,
+        engine: options.builder(store.clone()).encrypt(keys).build()?,
         store: store.clone(),
         redis,
         pool: pool.clone(),

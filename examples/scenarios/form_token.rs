@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use clap::Parser;
+use clap::Parser as _;
 use idem_examples::checkout::args::Args as ShopArgs;
 use idem_examples::checkout::serve::serve;
 use idem_examples::checkout::shop::Shop;
@@ -147,24 +147,16 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     rest.split_once(after).map_or("", |(found, _)| found)
 }
 
-#[derive(Debug, Parser)]
-struct Args {
-    #[command(flatten)]
-    options: Options,
-}
-
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let args = Args::parse();
+    let options = Options::parse();
     let (postgres, redis) = (Server::postgres(), Server::redis());
     let pool = PgPoolOptions::new().max_connections(20);
     let pool = pool.connect(postgres.url()).await?;
     sqlx::raw_sql(SCHEMA).execute(&pool).await?;
     // At least 32 bytes from your secret store, the same in every process.
     let secret = [7; 32];
-    let engine = args
-        .options
-        .builder(RedisStore::connect(redis.url()).await?);
+    let engine = options.builder(RedisStore::connect(redis.url()).await?);
     let engine = engine.tokens(TokenIssuer::new(secret)).build()?;
     engine.install()?;
     // Another process, whose tokens live for a second.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use clap::Parser;
+use clap::Parser as _;
 use idem_examples::scenario::{Books, Options, hammer, pause, repeat};
 use idem_examples::zookeeper_store::store::ZooKeeperStore;
 use idem_harness::{TcpProxy, ZooKeeperServer};
@@ -123,15 +123,9 @@ async fn ask(site: Arc<Site>, (engine, licence): (usize, i64)) -> Result<i64, Li
     .await
 }
 
-#[derive(Debug, Parser)]
-struct Args {
-    #[command(flatten)]
-    options: Options,
-}
-
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let args = Args::parse();
+    let options = Options::parse();
     let (server, seen) = (ZooKeeperServer::start(), Arc::new(Seen::default()));
     let registry = Client::connect(&server.addr().to_string()).await?;
     let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
@@ -140,7 +134,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     for _ in 0..ENGINES {
         let proxy = TcpProxy::start(server.addr());
         let store = ZooKeeperStore::connect(&proxy.addr().to_string()).await?;
-        let engine = args.options.builder(store).observer(Events(seen.clone()));
+        let engine = options.builder(store).observer(Events(seen.clone()));
         engines.push((engine.build()?, proxy));
     }
     let site = Arc::new(Site {

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::Parser;
+use clap::Parser as _;
 use idem_consumers::{Consumer, RedisStream};
 use idem_examples::scenario::{Books, Options, Server, progress};
 use idem_runtime::store::redis::RedisStore;
@@ -116,15 +116,9 @@ async fn open(redis: &mut MultiplexedConnection) -> RedisResult<u32> {
     Ok(number("pending")? + number("lag")?)
 }
 
-#[derive(Debug, Parser)]
-struct Args {
-    #[command(flatten)]
-    options: Options,
-}
-
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let args = Args::parse();
+    let options = Options::parse();
     let server = Server::redis();
     let client = redis::Client::open(server.url())?;
     // The default, half a second, makes a busy machine lose replies.
@@ -136,9 +130,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let (stop, stopped) = watch::channel(());
     let mut consumers = JoinSet::new();
     for _ in 0..2 {
-        let engine = args
-            .options
-            .engine(RedisStore::connect(server.url()).await?);
+        let engine = options.engine(RedisStore::connect(server.url()).await?);
         let consumer = Consumer::new(engine, "points.collect")
             .concurrency(32)
             .dead_letter_after(5)

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::Parser;
+use clap::Parser as _;
 use idem_examples::scenario::{Books, Options, Server};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Classify, Context, Error, ErrorKind, Reconciled, context, idempotent};
@@ -139,18 +139,12 @@ async fn insist<F: Future<Output = Result<usize, SendError>>>(
     last
 }
 
-#[derive(Debug, Parser)]
-struct Args {
-    #[command(flatten)]
-    options: Options,
-}
-
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let args = Args::parse();
+    let options = Options::parse();
     let redis = Server::redis();
     let store = RedisStore::connect(redis.url()).await?;
-    args.options.engine(store).install()?;
+    options.engine(store).install()?;
 
     // Records of an earlier run may still be in a Redis of yours.
     let run = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();

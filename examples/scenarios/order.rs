@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use clap::Parser;
+use clap::Parser as _;
 use idem_examples::scenario::{Books, Latencies, Options, Server, progress};
 use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::{Classify, Error, ErrorKind, idempotent};
@@ -188,15 +188,9 @@ async fn hammer(pool: &PgPool, orders: u32, way: Way, books: &mut Books) -> sqlx
     Ok(())
 }
 
-#[derive(Debug, Parser)]
-struct Args {
-    #[command(flatten)]
-    options: Options,
-}
-
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let args = Args::parse();
+    let options = Options::parse();
     let postgres = Server::postgres();
     let pool = PgPoolOptions::new().max_connections(20);
     let pool = pool.connect(postgres.url()).await?;
@@ -204,7 +198,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let store = PostgresStore::builder(&pool).table("idem_order.records");
     let store = store.connect().await?;
     store.migrate().await?;
-    args.options.engine(store).install()?;
+    options.engine(store).install()?;
 
     let mut books = Books::new("order: PostgreSQL, in one transaction");
     for orders in [1, ORDERS] {
@@ -219,7 +213,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         2 + 2 * i64::from(ORDERS),
     );
     books.remark_if(
-        args.options.unprotected,
+        options.unprotected,
         "The rows are right by the unique index. The answers are wrong: a repeat of an order that exists gets an error.",
     );
     Ok(books.close())

@@ -9,7 +9,7 @@
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-use clap::Parser;
+use clap::Parser as _;
 use idem_examples::scenario::{Books, Load, Options, Server, count, hammer};
 use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::{Classify, Engine, Error, idempotent};
@@ -111,15 +111,9 @@ async fn send((engine, pool): (Engine, PgPool), request: Request) -> Result<(), 
     }
 }
 
-#[derive(Debug, Parser)]
-struct Args {
-    #[command(flatten)]
-    options: Options,
-}
-
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let args = Args::parse();
+    let options = Options::parse();
     let postgres = Server::postgres();
     let pool = PgPoolOptions::new().max_connections(10);
     let pool = pool.connect(postgres.url()).await?;
@@ -127,7 +121,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let store = PostgresStore::builder(&pool).table("idem_status.records");
     let store = store.connect().await?;
     store.migrate().await?;
-    let shop = (args.options.engine(store), pool.clone());
+    let shop = (options.engine(store), pool.clone());
     // Each order's steps three times, interleaved.
     let send_all = async |what, steps: &[(u32, Step)]| {
         let steps = steps.repeat(3);

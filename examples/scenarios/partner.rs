@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use clap::Parser;
+use clap::Parser as _;
 use idem_examples::scenario::{Books, Options, Server, progress};
 use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::{Classify, Error, ErrorKind, idempotent};
@@ -136,15 +136,9 @@ fn bill(serial: i32) -> Payment {
     Payment { serial, cents }
 }
 
-#[derive(Debug, Parser)]
-struct Args {
-    #[command(flatten)]
-    options: Options,
-}
-
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let args = Args::parse();
+    let options = Options::parse();
     let postgres = Server::postgres();
     let pool = PgPoolOptions::new().max_connections(20);
     let pool = pool.connect(postgres.url()).await?;
@@ -152,7 +146,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let store = PostgresStore::builder(&pool).table("idem_partner.records");
     let store = store.connect().await?;
     store.migrate().await?;
-    args.options.engine(store).install()?;
+    options.engine(store).install()?;
 
     let bar = progress("calls", 4 * 5 * 100);
     let mut calls = JoinSet::new();

@@ -11,7 +11,7 @@
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use clap::Parser;
+use clap::Parser as _;
 use idem_examples::scenario::{Books, Options, Server, progress};
 use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::{Classify, Error, idempotent};
@@ -138,15 +138,9 @@ async fn send(pool: &PgPool, all: Vec<Notification>) -> Vec<Notification> {
     failed.map(|(it, _)| it).collect()
 }
 
-#[derive(Debug, Parser)]
-struct Args {
-    #[command(flatten)]
-    options: Options,
-}
-
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let args = Args::parse();
+    let options = Options::parse();
     let postgres = Server::postgres();
     let pool = PgPoolOptions::new().max_connections(20);
     let pool = pool.connect(postgres.url()).await?;
@@ -154,7 +148,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let store = PostgresStore::builder(&pool).table("idem_callback.records");
     let store = store.connect().await?;
     store.migrate().await?;
-    args.options.engine(store).install()?;
+    options.engine(store).install()?;
 
     let each = (0..ORDERS + REFUNDS).map(|n| Notification {
         out_trade_no: format!("order-{}", n % ORDERS),
@@ -217,7 +211,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         .note("  bodies run", bodies)
         .note("  answered with FAIL: too early", too_early)
         .remark_if(
-            args.options.unprotected,
+            options.unprotected,
             "The rows are right by compare-and-set and a primary key. The answers are wrong: the provider gets FAIL for a payment that is booked, and never stops.",
         );
     Ok(books.close())

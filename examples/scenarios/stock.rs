@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
-use clap::Parser;
+use clap::Parser as _;
 use idem_examples::scenario::{Books, Options, Server, count, hammer};
 use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::{Classify, Engine, Error, idempotent};
@@ -145,15 +145,9 @@ async fn request(shop: (Engine, PgPool), way: Way, number: i64) -> Result<i64, S
     }
 }
 
-#[derive(Debug, Parser)]
-struct Args {
-    #[command(flatten)]
-    options: Options,
-}
-
 #[tokio::main]
 async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let args = Args::parse();
+    let options = Options::parse();
     let postgres = Server::postgres();
     let pool = PgPoolOptions::new().max_connections(10);
     let pool = pool.connect(postgres.url()).await?;
@@ -161,7 +155,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let store = PostgresStore::builder(&pool).table("idem_stock.records");
     let store = store.connect().await?;
     store.migrate().await?;
-    let engine = args.options.engine(store);
+    let engine = options.engine(store);
     let mut books = Books::new("stock: 400 pieces, 600 orders, each placed 3 times");
     for (what, way) in [
         ("lock", Way::Lock),

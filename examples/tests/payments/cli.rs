@@ -1,26 +1,8 @@
 //! The payments example as a person runs it: arguments, exit codes, and a real Redis.
 
-#![cfg(unix)]
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test fails by panicking, in its helpers too"
-)]
-
-mod support;
-
-use std::process::Command;
-
 use idem_harness::RedisServer;
 
-/// Runs the example: its exit code, standard output and standard error.
-fn payments(args: &[&str]) -> (Option<i32>, String, String) {
-    let run = Command::new(support::built("payments"))
-        .args(args)
-        .output()
-        .unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (run.status.code(), text(run.stdout), text(run.stderr))
-}
+use super::payments;
 
 #[test]
 fn redis_keeps_the_answers_for_the_next_run() {

@@ -1,27 +1,48 @@
-//! The payments example: its log, its run, and failures of its check.
+//! The payments example: its log, its run, failures of its check, and the program.
 
+#![cfg(unix)]
 #![allow(
     clippy::unwrap_used,
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod cli;
+mod kills;
+#[path = "../support/mod.rs"]
+mod support;
+
 use std::collections::HashSet;
+use std::process::Command;
 
 use clap::CommandFactory as _;
 use idem_examples::payments::args::{Args, Store};
 use idem_examples::payments::check::{Evidence, Finding};
 use idem_examples::payments::client::{Ending, Run, Settings, run};
-use idem_examples::payments::counts::{Counts, Seen};
+use idem_examples::payments::counts::Counts;
 use idem_examples::payments::faults::Faults;
 use idem_examples::payments::place::Place;
-use idem_examples::payments::provider::Kind;
+use idem_examples::payments::provider::{Kind, Movement};
 use idem_examples::payments::report;
-use idem_examples::payments::request::{Log, Operation};
+use idem_examples::payments::request::{Log, NotifyRequest, Operation};
 use idem_examples::payments::service::Protection;
 use idem_runtime::Engine;
 use idem_runtime::store::memory::MemoryStore;
 
-const COMMITTED: &[u8] = include_bytes!("../payments/deliveries.jsonl");
+const COMMITTED: &[u8] = include_bytes!("../../payments/deliveries.jsonl");
+
+/// The program with these arguments.
+fn program(args: &[&str]) -> Command {
+    let mut command = Command::new(support::built("payments"));
+    command.args(args);
+    command
+}
+
+/// Runs the program: its exit code, standard output and standard error.
+fn payments(args: &[&str]) -> (Option<i32>, String, String) {
+    let run = program(args).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (run.status.code(), text(run.stdout), text(run.stderr))
+}
 
 async fn drive(log: &Log, protection: Protection) -> (Run, Counts) {
     let counts = Counts::default();
@@ -115,24 +136,17 @@ async fn the_log_passes_the_check_and_an_altered_ledger_does_not() {
     for kind in [Kind::Payment, Kind::Refund] {
         assert_eq!(evidence.repeated(kind), Vec::<&_>::new());
     }
-    for seen in [
-        Seen::Executed,
-        Seen::ErrorKept,
-        Seen::Released,
-        Seen::Replayed,
-        Seen::Waited,
-        Seen::Mismatched,
+    for (operation, row) in [
+        (Operation::Pay, "executed"),
+        (Operation::Pay, "business errors kept"),
+        (Operation::Pay, "system errors, key given back"),
+        (Operation::Pay, "replayed"),
+        (Operation::Pay, "waited"),
+        (Operation::Pay, "mismatched"),
+        (Operation::Notify, "refused, done before"),
+        (Operation::Notify, "unknown outcome kept"),
     ] {
-        assert!(
-            counts.of(Operation::Pay, seen) > 0,
-            "no payment was {seen:?}"
-        );
-    }
-    for seen in [Seen::Duplicate, Seen::UnknownKept] {
-        assert!(
-            counts.of(Operation::Notify, seen) > 0,
-            "no message was {seen:?}"
-        );
+        assert!(counts.of(operation, row) > 0, "{operation:?}: {row}");
     }
     assert!(run.service.provider.repeats() > 0);
     the_check_can_fail(&evidence, &counts, &run);
@@ -140,61 +154,82 @@ async fn the_log_passes_the_check_and_an_altered_ledger_does_not() {
 
 /// Each alteration is found, by the check that covers it.
 fn the_check_can_fail(evidence: &Evidence<'_>, counts: &Counts, run: &Run) {
-    let mut booked_twice = evidence.clone();
-    let row = booked_twice.books.journal[0].clone();
-    booked_twice.books.journal.push(row);
-    let found = wrong(&booked_twice);
-    assert!(found.starts_with(&["payments"]), "{found:?}");
-    assert!(
-        found.contains(&"provider") && found.contains(&"journal"),
-        "{found:?}"
-    );
-    assert!(!report::add_up(counts, &run.traffic, &booked_twice.books).is_well());
+    type Alter = fn(&mut Evidence<'_>);
+    let alterations: [(Alter, &[&str]); 9] = [
+        (book_twice, &["payments", "provider", "journal"]),
+        (charge_twice, &["payments", "provider"]),
+        (lose_a_movement, &["payments", "journal"]),
+        (
+            |evidence| evidence.books.journal[3].amount += 1,
+            &["amounts", "journal"],
+        ),
+        (
+            |evidence| *evidence.books.balances.values_mut().next().unwrap() += 1,
+            &["journal"],
+        ),
+        (|evidence| drop(lose_a_message(evidence)), &["messages"]),
+        (
+            |evidence| {
+                let message = lose_a_message(evidence);
+                evidence.sent.extend([message.clone(), message]);
+            },
+            &["messages"],
+        ),
+        (
+            |evidence| {
+                let (repeat, text) = a_repeated_answer(evidence);
+                let other = text.replace("\"row\":", "\"row\":1");
+                evidence.endings[repeat] = Ending::Answered(other);
+            },
+            &["same answer"],
+        ),
+        (
+            |evidence| {
+                let mut endings = evidence.endings.iter_mut();
+                let mismatch = endings.find(|ending| **ending == Ending::Mismatched);
+                *mismatch.unwrap() = Ending::DoneBefore;
+            },
+            &["conflicts"],
+        ),
+    ];
+    for (number, (alter, found)) in alterations.into_iter().enumerate() {
+        let mut altered = evidence.clone();
+        alter(&mut altered);
+        assert_eq!(wrong(&altered), found, "alteration {number}");
+    }
+    let (mut booked, mut charged) = (evidence.clone(), evidence.clone());
+    book_twice(&mut booked);
+    assert!(!report::add_up(counts, &run.traffic, &booked.books).is_well());
+    charge_twice(&mut charged);
+    assert_eq!(charged.repeated(Kind::Payment).len(), 1);
+}
 
-    let mut charged_twice = evidence.clone();
-    let mut moved = charged_twice.movements[0].clone();
+fn book_twice(evidence: &mut Evidence<'_>) {
+    let row = of_a_payment(&evidence.books.journal).clone();
+    evidence.books.journal.push(row);
+}
+
+fn charge_twice(evidence: &mut Evidence<'_>) {
+    let mut moved = of_a_payment(&evidence.movements).clone();
     moved.number.push('x');
-    charged_twice.movements.push(moved);
-    assert_eq!(wrong(&charged_twice), ["payments", "provider"]);
-    assert_eq!(charged_twice.repeated(Kind::Payment).len(), 1);
+    evidence.movements.push(moved);
+}
 
-    let mut lost = evidence.clone();
-    let row = lost.books.journal.pop().unwrap();
-    lost.movements.retain(|moved| moved.number != row.number);
-    let found = wrong(&lost);
-    assert!(found.contains(&"journal") && found.len() == 2, "{found:?}");
+fn lose_a_movement(evidence: &mut Evidence<'_>) {
+    let number = of_a_payment(&evidence.books.journal).number.clone();
+    evidence.books.journal.retain(|row| row.number != number);
+    evidence.movements.retain(|moved| moved.number != number);
+}
 
-    let mut other_amount = evidence.clone();
-    other_amount.books.journal[3].amount += 1;
-    assert_eq!(wrong(&other_amount), ["amounts", "journal"]);
+fn of_a_payment(movements: &[Movement]) -> &Movement {
+    let mut all = movements.iter();
+    all.find(|moved| moved.kind == Kind::Payment).unwrap()
+}
 
-    let mut balance = evidence.clone();
-    *balance.books.balances.values_mut().next().unwrap() += 1;
-    assert_eq!(wrong(&balance), ["journal"]);
-
-    let mut message_lost = evidence.clone();
-    let text = "alder-books: thank you";
-    let first = message_lost
-        .sent
-        .iter()
-        .position(|sent| sent.text.starts_with(text));
-    let message = message_lost.sent.remove(first.unwrap());
-    assert_eq!(wrong(&message_lost), ["messages"]);
-    message_lost.sent.extend([message.clone(), message]);
-    assert_eq!(wrong(&message_lost), ["messages"]);
-
-    let mut other_answer = evidence.clone();
-    let (repeat, text) = a_repeated_answer(evidence);
-    other_answer.endings[repeat] = Ending::Answered(text.replace("\"row\":", "\"row\":1"));
-    assert_eq!(wrong(&other_answer), ["same answer"]);
-
-    let mut mismatch = evidence.clone();
-    let ending = mismatch
-        .endings
-        .iter_mut()
-        .find(|ending| **ending == Ending::Mismatched);
-    *ending.unwrap() = Ending::DoneBefore;
-    assert_eq!(wrong(&mismatch), ["conflicts"]);
+fn lose_a_message(evidence: &mut Evidence<'_>) -> NotifyRequest {
+    let thanks = |sent: &NotifyRequest| sent.text.starts_with("alder-books: thank you");
+    let first = evidence.sent.iter().position(thanks);
+    evidence.sent.remove(first.unwrap())
 }
 
 /// A repeated delivery of a payment, and its receipt.
