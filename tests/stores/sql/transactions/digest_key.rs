@@ -31,13 +31,13 @@ async fn a_call_has_one_record_under_its_keyed_name<D: Database>() {
     let mut derived = Vec::new();
     for engine in [&keyed, &fixture.engine] {
         let mut tx = fixture.begin().await;
-        let derives = call(engine, 5)
+        let first = call(engine, 5)
             .in_tx(&mut tx)
             .run(async |tx: &mut D::Tx, cx| {
                 make::<D>(tx, &fixture.runs, "order").await?;
                 Ok::<_, OrderError>(cx.derive_key("charge"))
             });
-        derived.push(derives.await.unwrap());
+        derived.push(first.await.unwrap());
         D::commit(tx).await.done();
         let mut tx = fixture.begin().await;
         let again = call(engine, 5)
