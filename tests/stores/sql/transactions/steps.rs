@@ -19,10 +19,7 @@ on_each_database!(
     a_disabled_engine_begins_a_transaction_for_the_step,
     a_step_of_class_unknown_can_be_freed_without_the_other_steps,
 );
-on_each_server!(
-    a_step_that_loses_its_lease_half_way_writes_nothing,
-    attempts_that_overlap_book_once,
-);
+on_each_server!(attempts_that_overlap_book_once);
 on!(sqlite_only Sqlite: a_step_in_a_transaction_that_began_with_the_lock);
 
 /// Longer than a lease.
@@ -278,32 +275,6 @@ async fn lapses<D: Database>(fixture: &Fixture<D>) {
         "UPDATE idem_records SET expires_us = expires_us - {micros} WHERE op = 'orders.create'"
     );
     assert_eq!(D::execute(&mut conn, &ages).await.done(), 1);
-}
-
-async fn a_step_that_loses_its_lease_half_way_writes_nothing<D: Server>() {
-    let fixture = Fixture::<D>::new().await;
-    let zombie = fixture.order().on_lease_lost(OnLeaseLost::Continue);
-    let order = zombie.run(|_| async {
-        let mut tx = fixture.begin().await;
-        let book = step_in_tx("book", &mut tx, async |tx: &mut D::Tx, _| {
-            make::<D>(tx, &fixture.runs, "mine").await?;
-            lapses(&fixture).await;
-            // The next attempt takes the key, and does not come to the step yet.
-            let next = elsewhere(&fixture).run(|_| async { FAILS });
-            assert_eq!(next.await, FAILS);
-            Ok::<_, OrderError>(1)
-        });
-        let told = refusal(book.await);
-        assert_running(&told);
-        // Even if it is committed.
-        D::commit(tx).await.done();
-        FAILS
-    });
-    assert_eq!(order.await, FAILS);
-    assert_eq!(fixture.orders("mine").await, 0);
-    let order = fixture.order().run(|_| books(&fixture, Ok(0)));
-    assert_eq!(order.await, Ok(2));
-    assert_eq!(fixture.orders("mine").await, 1);
 }
 
 async fn attempts_that_overlap_book_once<D: Server>() {

@@ -2,47 +2,38 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use super::prelude::*;
 
 on_each_server!(round_trips_of_calls);
 
-/// A proxy for one connection that counts round trips: client messages that follow a server message.
+/// Client messages that follow a server message.
 #[derive(Debug, Default)]
 struct Turns {
-    count: usize,
-    client_spoke: bool,
+    count: AtomicUsize,
+    client_spoke: AtomicBool,
 }
 
-fn counting(server: SocketAddr) -> (SocketAddr, Arc<Mutex<Turns>>) {
+/// A proxy for one connection that counts round trips.
+fn counting(server: SocketAddr) -> (SocketAddr, Arc<Turns>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a port");
     let addr = listener.local_addr().expect("it has an address");
-    let turns = Arc::new(Mutex::new(Turns::default()));
+    let turns = Arc::new(Turns::default());
     let seen = Arc::clone(&turns);
     thread::spawn(move || {
-        let (client, _) = listener.accept().expect("somebody connects");
+        let (client, _) = listener.accept().expect("a client connects");
         let server = TcpStream::connect(server).expect("the server is up");
-        let ends = [(&client, &server), (&server, &client)].map(|(from, to)| {
-            (
-                from.try_clone().expect("a clone"),
-                to.try_clone().expect("a clone"),
-            )
-        });
-        for (index, (mut from, mut to)) in ends.into_iter().enumerate() {
+        for (client_speaks, from, to) in [(true, &client, &server), (false, &server, &client)] {
+            let [mut from, mut to] = [from, to].map(|end| end.try_clone().expect("a clone"));
             let turns = Arc::clone(&seen);
             thread::spawn(move || {
                 let mut bytes = [0; 16 * 1024];
                 while let Ok(length @ 1..) = from.read(&mut bytes) {
-                    {
-                        let mut turns = turns.lock().expect("nobody panics");
-                        let client_speaks = index == 0;
-                        if client_speaks && !turns.client_spoke {
-                            turns.count += 1;
-                        }
-                        turns.client_spoke = client_speaks;
-                    }
+                    let spoke = turns.client_spoke.swap(client_speaks, Ordering::SeqCst);
+                    let begins = usize::from(client_speaks && !spoke);
+                    turns.count.fetch_add(begins, Ordering::SeqCst);
                     if to.write_all(&bytes[..length]).is_err() {
                         break;
                     }
@@ -66,7 +57,7 @@ async fn round_trips_of_calls<D: Server>() {
     let mut conn = <D::Conn as Connection>::connect_with(&D::options(&url))
         .await
         .done();
-    let taken = || std::mem::take(&mut turns.lock().expect("nobody panics").count);
+    let taken = || turns.count.swap(0, Ordering::SeqCst);
     let in_tx = async |conn: &mut D::Conn, key: &str| {
         let mut tx = conn.begin().await.done();
         let on: &mut D::Conn = &mut tx;
