@@ -133,6 +133,10 @@ async fn methods_of_one_name_in_two_traits_do_not_share_answers() {
     assert_eq!((paid, refunded), (Ok(1), Ok(2)));
 }
 
+fn dynamic(runs: &Runs) -> Box<dyn Dynamic + '_> {
+    Box::new(Bank(runs))
+}
+
 #[tokio::test]
 async fn methods_of_traits() {
     assert_eq!(twice(async |runs| Bank(runs).pay(1).await).await, Ok(1));
@@ -140,9 +144,6 @@ async fn methods_of_traits() {
     assert_eq!(twice(async |runs| Bank(runs).send(1).await).await, Ok(1));
     assert_eq!(twice(async |runs| Bank(runs).local(1).await).await, Ok(1));
     // Methods of `async_trait` are called through `dyn`.
-    fn dynamic<'r>(runs: &'r Runs) -> Box<dyn Dynamic + 'r> {
-        Box::new(Bank(runs))
-    }
     assert_eq!(
         twice(async |runs| dynamic(runs).charge(1, "note").await).await,
         Ok(1)
