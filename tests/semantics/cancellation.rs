@@ -10,17 +10,11 @@ use idem_tests::faulty::Faulty;
 use crate::prelude::*;
 
 on_every_store![
-    dropped_at_every_poll_and_held,
-    dropped_at_every_poll_and_released,
-    dropped_at_every_poll_and_unknown,
-    dropped_at_every_poll_with_a_system_error,
+    dropped_at_every_poll_of_a_first_call,
     dropped_at_every_poll_of_a_replay,
     a_panic_at_every_await_and_released,
     a_panic_at_every_await_and_unknown,
-    a_released_body_is_gone_before_its_key_is_free,
-    an_unknown_body_is_gone_before_its_key_is_unknown,
-    a_body_that_lost_its_lease_is_gone_before_its_key_is_free,
-    a_panicked_body_is_gone_before_its_key_is_free,
+    a_body_is_gone_before_its_key_is_free,
     a_body_dropped_while_its_answer_travels_is_stored,
     a_body_dropped_while_its_answer_is_lost_is_stored,
     a_body_dropped_while_its_release_travels_is_released,
@@ -60,35 +54,6 @@ async fn body(steps: Steps, answer: Answer) -> Answer {
 /// More polls than any of these calls takes; the call that ends before shows that all were tried.
 const POLLS: usize = 1_000;
 
-/// Drops a call after 0, 1, 2, … polls, each time in a fixture with new engines and under a new key, and checks
-/// the result when the engine has come to rest.
-async fn dropped_at_every_poll(
-    mut fixture: Fixture,
-    call: impl Fn(Pay) -> Pay,
-    answer: Answer,
-    check: impl AsyncFn(&Fixture, &dyn Fn() -> Pay, &Steps),
-) {
-    for polls in 0..POLLS {
-        let (steps, far) = (Steps::default(), fixture.far.clone());
-        let pay = call(fixture.engine.operation("pay").key(&polls));
-        let call = pay.run(|_| body(steps.clone(), answer.clone()));
-        let ended = poll_times(call, polls).await;
-        comes_to_rest(&fixture).await;
-        let again = || {
-            let call = far.operation("pay").key(&polls);
-            call.on_running(OnRunning::Reject)
-        };
-        check(&fixture, &again, &steps).await;
-        if let Some(output) = ended {
-            assert_eq!(output, answer);
-            assert!(polls > 3, "the body alone takes four polls");
-            return;
-        }
-        fixture = fixture.with(|engine| engine);
-    }
-    unreachable!("the call never ends");
-}
-
 /// A key whose body never began is as if it had never been called. A claim on the wire when its caller goes may
 /// arrive behind its own release; then it is over with its lease.
 async fn is_free(fixture: &Fixture, again: &dyn Fn() -> Pay) {
@@ -101,62 +66,58 @@ async fn is_free(fixture: &Fixture, again: &dyn Fn() -> Pay) {
     }
 }
 
-async fn dropped_at_every_poll_and_held(fixture: Fixture) {
-    let check = async |fixture: &Fixture, again: &dyn Fn() -> Pay, steps: &Steps| {
-        if steps.has("ended") {
-            assert_eq!(answered(again()).await, receipt(7));
-        } else if steps.has("begun") {
+/// Drops a call after 0, 1, 2, … polls, each time in a fixture with new engines and under a new key, and checks its
+/// key when the engine has come to rest.
+async fn dropped_at_every_poll_of_a_first_call(mut fixture: Fixture) {
+    for (on_cancel, answer) in [
+        (OnCancel::Hold, receipt(7)),
+        (OnCancel::Release, receipt(7)),
+        (OnCancel::Unknown, receipt(7)),
+        (OnCancel::Unknown, Err(PayError::Down)),
+    ] {
+        for polls in 0.. {
+            assert!(polls < POLLS, "the call never ends");
+            let (steps, key) = (
+                Steps::default(),
+                format!("{on_cancel:?} {answer:?} {polls}"),
+            );
+            let pay = fixture.engine.operation("pay").key(&key);
+            let call = pay.on_cancel(on_cancel);
+            let call = call.run(|_| body(steps.clone(), answer.clone()));
+            let ended = poll_times(call, polls).await;
+            comes_to_rest(&fixture).await;
+            let far = fixture.far.clone();
+            let again = || far.operation("pay").key(&key).on_running(OnRunning::Reject);
+            if steps.has("ended") && answer.is_ok() {
+                assert_eq!(answered(again()).await, answer, "{key}");
+            } else if steps.has("begun") && !steps.has("ended") {
+                is_cancelled(&fixture, on_cancel, &again).await;
+            } else {
+                // It never began, or has given its key back.
+                is_free(&fixture, &again).await;
+            }
+            if let Some(output) = ended {
+                assert_eq!(output, answer, "{key}");
+                assert!(polls > 3, "the body alone takes four polls");
+                break;
+            }
+            fixture = fixture.with(|engine| engine);
+        }
+    }
+}
+
+/// The key of a body that was dropped half-way is treated as its operation says.
+async fn is_cancelled(fixture: &Fixture, on_cancel: OnCancel, again: &dyn Fn() -> Pay) {
+    let second = || again().run(|cx| async move { receipt(cx.attempt().into()) });
+    match on_cancel {
+        OnCancel::Release => assert_eq!(second().await, receipt(1), "it is free at once"),
+        OnCancel::Unknown => assert_unknown(&refusal(answered(again()).await)),
+        _ => {
             assert_running(&refusal(answered(again()).await));
             fixture.pass_in_store(LEASE_OVER);
-            let second = again().run(|cx| async move { receipt(cx.attempt().into()) });
-            assert_eq!(second.await, receipt(2), "the first attempt counts");
-        } else {
-            is_free(fixture, again).await;
+            assert_eq!(second().await, receipt(2), "the first attempt counts");
         }
-    };
-    dropped_at_every_poll(fixture, |pay| pay, receipt(7), check).await;
-}
-
-async fn dropped_at_every_poll_and_released(fixture: Fixture) {
-    let check = async |fixture: &Fixture, again: &dyn Fn() -> Pay, steps: &Steps| {
-        if steps.has("ended") {
-            assert_eq!(answered(again()).await, receipt(7));
-        } else if steps.has("begun") {
-            let second = again().run(|cx| async move { receipt(cx.attempt().into()) });
-            assert_eq!(second.await, receipt(1), "it is free at once");
-        } else {
-            is_free(fixture, again).await;
-        }
-    };
-    let call = |pay: Pay| pay.on_cancel(OnCancel::Release);
-    dropped_at_every_poll(fixture, call, receipt(7), check).await;
-}
-
-async fn dropped_at_every_poll_and_unknown(fixture: Fixture) {
-    let check = async |fixture: &Fixture, again: &dyn Fn() -> Pay, steps: &Steps| {
-        if steps.has("ended") {
-            assert_eq!(answered(again()).await, receipt(7));
-        } else if steps.has("begun") {
-            assert_unknown(&refusal(answered(again()).await));
-        } else {
-            is_free(fixture, again).await;
-        }
-    };
-    let call = |pay: Pay| pay.on_cancel(OnCancel::Unknown);
-    dropped_at_every_poll(fixture, call, receipt(7), check).await;
-}
-
-async fn dropped_at_every_poll_with_a_system_error(fixture: Fixture) {
-    let check = async |fixture: &Fixture, again: &dyn Fn() -> Pay, steps: &Steps| {
-        if steps.has("begun") && !steps.has("ended") {
-            assert_unknown(&refusal(answered(again()).await));
-        } else {
-            // It never began, or has given its key back.
-            is_free(fixture, again).await;
-        }
-    };
-    let call = |pay: Pay| pay.on_cancel(OnCancel::Unknown);
-    dropped_at_every_poll(fixture, call, Err(PayError::Down), check).await;
+    }
 }
 
 async fn dropped_at_every_poll_of_a_replay(mut fixture: Fixture) {
@@ -214,83 +175,82 @@ async fn a_panic_at_every_await_and_unknown(mut fixture: Fixture) {
 struct Holds {
     events: Events,
     store: Faulty,
+    before: usize,
     told: Arc<Mutex<Option<usize>>>,
 }
 
 impl Drop for Holds {
     fn drop(&mut self) {
-        let stored =
-            self.store.count(StoreOperation::Release) + self.store.count(StoreOperation::Complete);
+        let stored = stored(&self.store) - self.before;
         let told = stored + self.events.count("dropped") + self.events.count("panicked");
         *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
     }
 }
 
-/// Runs a body that holds such a value until it waits, or panics. Returns how often its end had been reported
-/// when the value was dropped.
-async fn told_before(fixture: &Fixture, call: Pay, panics: bool) -> usize {
-    let told = Arc::new(Mutex::new(None));
-    let holds = Holds {
-        events: fixture.events.clone(),
-        store: fixture.store.clone(),
-        told: Arc::clone(&told),
-    };
-    let mut call = Box::pin(caught(call.run(|_| async move {
-        let _holds = holds;
-        tokio::task::yield_now().await;
-        assert!(!panics, "out of paper");
-        std::future::pending::<Answer>().await
-    })));
-    if panics {
-        call.await.unwrap_err();
-    } else {
-        while fixture.events.count("claimed") == 0 {
+/// How many endings were sent.
+fn stored(store: &Faulty) -> usize {
+    store.count(StoreOperation::Release) + store.count(StoreOperation::Complete)
+}
+
+/// What ends a body that holds such a value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Ends {
+    Panic,
+    LostLease,
+    Drop(OnCancel),
+}
+
+async fn a_body_is_gone_before_its_key_is_free(mut fixture: Fixture) {
+    for (ends, event) in [
+        (Ends::Panic, "released and counted"),
+        (Ends::LostLease, "released"),
+        (Ends::Drop(OnCancel::Release), "released"),
+        (Ends::Drop(OnCancel::Unknown), "completed unknown"),
+    ] {
+        let events = Events::default();
+        fixture = fixture.with(|engine| engine.observer(events.clone()));
+        let told = Arc::new(Mutex::new(None));
+        let holds = Holds {
+            events: events.clone(),
+            store: fixture.store.clone(),
+            before: stored(&fixture.store),
+            told: Arc::clone(&told),
+        };
+        let on_cancel = match ends {
+            Ends::Drop(on_cancel) => on_cancel,
+            _ => OnCancel::Release,
+        };
+        let call = fixture.engine.operation("pay").key(&format!("{ends:?}"));
+        let call = call.on_cancel(on_cancel).on_lease_lost(OnLeaseLost::Cancel);
+        fixture.fail(StoreOperation::Renew, [Fault::Hangs; 1_000]);
+        let mut call = Box::pin(caught(call.run(|_| async move {
+            let _holds = holds;
+            tokio::task::yield_now().await;
+            assert!(ends != Ends::Panic, "out of paper");
+            std::future::pending::<Answer>().await
+        })));
+        while events.count("claimed") == 0 {
             assert!(poll_once(call.as_mut()).await.is_none());
             tokio::task::yield_now().await;
         }
-        drop(call);
+        match ends {
+            Ends::Panic => assert!(call.await.is_err()),
+            Ends::LostLease => {
+                fixture.clock.advance(LEASE_OVER);
+                let answer = until(&fixture, call).await.expect("no panic");
+                assert_running(&refusal(answer));
+            }
+            Ends::Drop(_) => drop(call),
+        }
+        let told = told.lock().unwrap_or_else(PoisonError::into_inner).take();
+        assert_eq!(told, Some(0), "{ends:?}");
+        if matches!(ends, Ends::Drop(_)) {
+            // The engine's thread sends it.
+            events.wait_for(event, 1).await;
+        }
+        assert_eq!(events.count(event), 1, "{ends:?}");
+        fixture.store.heal();
     }
-    let told = told.lock().unwrap_or_else(PoisonError::into_inner).take();
-    told.expect("what the body held is gone")
-}
-
-async fn a_released_body_is_gone_before_its_key_is_free(fixture: Fixture) {
-    let call = fixture.pay().on_cancel(OnCancel::Release);
-    assert_eq!(told_before(&fixture, call, false).await, 0);
-    fixture.events.wait_for("released", 1).await;
-}
-
-async fn an_unknown_body_is_gone_before_its_key_is_unknown(fixture: Fixture) {
-    let call = fixture.pay().on_cancel(OnCancel::Unknown);
-    assert_eq!(told_before(&fixture, call, false).await, 0);
-    fixture.events.wait_for("completed unknown", 1).await;
-}
-
-async fn a_body_that_lost_its_lease_is_gone_before_its_key_is_free(fixture: Fixture) {
-    fixture.fail(StoreOperation::Renew, [Fault::Hangs; 1_000]);
-    let told = Arc::new(Mutex::new(None));
-    let holds = Holds {
-        events: fixture.events.clone(),
-        store: fixture.store.clone(),
-        told: Arc::clone(&told),
-    };
-    let call = fixture.pay().on_cancel(OnCancel::Release);
-    let call = call.on_lease_lost(OnLeaseLost::Cancel);
-    let call = tokio::spawn(call.run(|_| async move {
-        let _holds = holds;
-        std::future::pending::<Answer>().await
-    }));
-    fixture.events.wait_for("claimed", 1).await;
-    fixture.clock.advance(LEASE_OVER);
-    assert_running(&refusal(until(&fixture, call).await.unwrap()));
-    let told = told.lock().unwrap_or_else(PoisonError::into_inner).take();
-    assert_eq!(told, Some(0), "of the end of what still held something");
-    assert_eq!(fixture.events.count("released"), 1);
-}
-
-async fn a_panicked_body_is_gone_before_its_key_is_free(fixture: Fixture) {
-    assert_eq!(told_before(&fixture, fixture.pay(), true).await, 0);
-    assert_eq!(fixture.events.count("released and counted"), 1);
 }
 
 /// Starts a call and drops it when it has sent this.
@@ -364,6 +324,7 @@ async fn a_hold_sends_nothing_to_the_store(fixture: Fixture) {
     body.drop_caller().await;
     comes_to_rest(&fixture).await;
     assert_eq!(fixture.store.log().len(), told);
+    assert_eq!(fixture.events.count("dropped"), 1);
     assert!(assert_running(&refused_far(&fixture).await) > Duration::from_secs(20));
 }
 

@@ -19,8 +19,8 @@ fn pay(engine: &Engine, key: usize) -> Call {
     engine.operation("pay").key(&key)
 }
 
-/// Makes all the calls in one task, and returns how many were made when another task has its turn.
-async fn calls_before_another_turn<F>(call: impl Fn(usize) -> F + Send + 'static) -> usize
+/// Makes all the calls in one task; another one has its turn after few of them.
+async fn take_turns<F>(call: impl Fn(usize) -> F + Send + 'static)
 where
     F: Future<Output = ()> + Send,
 {
@@ -35,42 +35,34 @@ where
     let seen = tokio::spawn(async move { made.load(Ordering::Relaxed) });
     let seen = seen.await.unwrap();
     calls.await.unwrap();
-    seen
+    assert!(seen < FEW, "{seen} of {CALLS} calls in one turn");
 }
 
-#[track_caller]
-fn assert_few(calls: usize) {
-    assert!(calls < FEW, "{calls} of {CALLS} calls in one turn");
+/// A call whose body succeeds.
+async fn pays(call: Call) {
+    assert_eq!(call.run(|_| async { Ok::<_, PayError>(1) }).await, Ok(1));
 }
 
 #[tokio::test]
 async fn first_calls_take_turns() {
     let engine = Engine::new(MemoryStore::new());
-    let calls = calls_before_another_turn(move |number| {
-        let call = pay(&engine, number);
-        async move { assert_eq!(call.run(|_| async { Ok::<_, PayError>(1) }).await, Ok(1)) }
-    });
-    assert_few(calls.await);
+    take_turns(move |number| pays(pay(&engine, number))).await;
 }
 
 #[tokio::test]
 async fn calls_that_give_their_key_back_take_turns() {
     let engine = Engine::new(MemoryStore::new());
-    let calls = calls_before_another_turn(move |_| {
+    take_turns(move |_| {
         let call = pay(&engine, 7).run(|_| async { Err::<u32, _>(PayError::Down) });
         async move { assert_eq!(call.await, Err(PayError::Down)) }
-    });
-    assert_few(calls.await);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn replays_take_turns() {
     let engine = Engine::new(MemoryStore::new());
-    let calls = calls_before_another_turn(move |_| {
-        let call = pay(&engine, 7);
-        async move { assert_eq!(call.run(|_| async { Ok::<_, PayError>(1) }).await, Ok(1)) }
-    });
-    assert_few(calls.await);
+    take_turns(move |_| pays(pay(&engine, 7))).await;
 }
 
 #[tokio::test]
@@ -78,23 +70,16 @@ async fn replays_of_the_local_cache_take_turns() {
     let store = Faulty::new(MemoryStore::new());
     let engine = Engine::builder(store.clone()).local_cache(LocalCache::new());
     let engine = engine.build().unwrap();
-    let opens = pay(&engine, 0).run(|_| async { Ok::<_, PayError>(1) });
-    assert_eq!(opens.await, Ok(1));
+    pays(pay(&engine, 0)).await;
     let cache = || engine.local_cache_stats().expect("there is a cache");
     until("the cache opens", || cache().is_open).await;
     // Without a fingerprint it would not be kept.
     let pay = |engine: &Engine| pay(engine, 7).fingerprint(&"asked");
-    let kept = pay(&engine).run(|_| async { Ok::<_, PayError>(1) });
-    assert_eq!(kept.await, Ok(1));
+    pays(pay(&engine)).await;
     let sent = store.log().len();
     let local = engine.clone();
-    let calls = calls_before_another_turn(move |_| {
-        let call = pay(&local);
-        async move { assert_eq!(call.run(|_| async { Ok::<_, PayError>(2) }).await, Ok(1)) }
-    });
-    let calls = calls.await;
+    take_turns(move |_| pays(pay(&local))).await;
     assert_eq!(store.log().len(), sent, "all of them are local");
-    assert_few(calls);
 }
 
 #[tokio::test]
@@ -102,20 +87,20 @@ async fn refused_duplicates_take_turns() {
     let engine = Engine::new(MemoryStore::new());
     let first = pay(&engine, 7).run(|_| async { receipt(1) });
     assert_eq!(first.await, receipt(1));
-    let calls = calls_before_another_turn(move |_| {
+    take_turns(move |_| {
         let call = pay(&engine, 7).on_duplicate(OnDuplicate::Reject);
         async move {
             let error = refusal(answered(call).await);
             assert!(matches!(error.kind(), ErrorKind::Duplicate { .. }));
         }
-    });
-    assert_few(calls.await);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn claims_completed_by_hand_take_turns() {
     let engine = Engine::new(MemoryStore::new());
-    let calls = calls_before_another_turn(move |number| {
+    take_turns(move |number| {
         // A claim, and replays of its answer.
         let call = pay(&engine, number / 4);
         async move {
@@ -123,8 +108,8 @@ async fn claims_completed_by_hand_take_turns() {
                 claim.complete(1).await.unwrap();
             }
         }
-    });
-    assert_few(calls.await);
+    })
+    .await;
 }
 
 /// Without a runtime there is no other task.

@@ -4,22 +4,85 @@
 use crate::prelude::*;
 
 on_every_store![
+    a_completion_whose_reply_is_lost_is_sent_again,
+    a_release_whose_reply_is_lost_is_sent_again,
+    a_success_is_returned_although_it_cannot_be_stored_yet,
+    a_completion_that_is_refused_is_reported_and_tried_again,
+    an_answer_is_given_up_when_it_would_have_expired,
     an_answer_whose_key_another_request_has_is_not_stored,
     an_answer_is_not_stored_over_an_unreadable_record,
+    an_overtaken_call_whose_winner_cannot_be_read_does_not_return_its_own_answer,
     an_overtaken_call_is_refused_when_the_store_falls_silent,
     an_overtaken_call_outlasts_an_outage_while_it_waits,
     a_business_error_is_not_stored_behind_a_successor_that_gave_up,
     a_business_error_of_a_caller_that_went_is_not_stored_behind_a_successor,
     a_short_deadline_is_the_callers_and_not_the_stores,
-    a_caller_waits_for_its_completion_until_the_deadline_and_no_longer,
-    a_caller_waits_for_its_release_until_the_deadline_and_no_longer,
+    a_caller_waits_for_its_ending_until_the_deadline_and_no_longer,
     a_release_that_is_refused_is_not_sent_again,
-    a_completion_outlasts_an_outage_that_is_longer_than_the_lease,
     a_lease_is_not_reported_lost_after_its_caller_has_gone,
 ];
 
 fn declined() -> Answer {
     Err(PayError::Declined { run: 1 })
+}
+
+/// Of one try after the other.
+fn assert_one_owner(fixture: &Fixture, operation: StoreOperation, tries: usize) {
+    let sent = fixture.store.sent(operation);
+    assert_eq!(sent.len(), tries);
+    assert!(sent.iter().all(|owner| *owner == sent[0]), "{sent:?}");
+}
+
+async fn a_completion_whose_reply_is_lost_is_sent_again(fixture: Fixture) {
+    fixture.fail(StoreOperation::Complete, [Fault::ReplyLost, Fault::Lost]);
+    let first = until(&fixture, paid(fixture.pay(), &Runs::default())).await;
+    assert_eq!(first, receipt(1));
+    assert_one_owner(&fixture, StoreOperation::Complete, 3);
+    assert_eq!(answered(fixture.pay()).await, receipt(1));
+    assert_eq!(fixture.events.count("completed value"), 1);
+    assert_eq!(fixture.events.count("unsaved"), 0);
+}
+
+async fn a_release_whose_reply_is_lost_is_sent_again(fixture: Fixture) {
+    fixture.fail(StoreOperation::Release, [Fault::ReplyLost, Fault::Lost]);
+    until(&fixture, down(fixture.pay())).await;
+    assert_one_owner(&fixture, StoreOperation::Release, 3);
+    assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
+}
+
+async fn a_success_is_returned_although_it_cannot_be_stored_yet(fixture: Fixture) {
+    fixture.fail(StoreOperation::Complete, [Fault::Hangs]);
+    let first = Body::start(fixture.pay(), receipt(1)).await;
+    first.let_end();
+    sent(&fixture, StoreOperation::Complete, 1).await;
+    fixture.clock.advance(Duration::from_secs(2));
+    assert_eq!(first.join().await, receipt(1));
+    unsaved(&fixture, "the store did not answer in time");
+    // The engine's thread sends it again.
+    fixture.events.wait_for("completed value", 1).await;
+    assert_eq!(answered(fixture.pay()).await, receipt(1));
+}
+
+async fn a_completion_that_is_refused_is_reported_and_tried_again(fixture: Fixture) {
+    fixture.fail(StoreOperation::Complete, [Fault::Refused; 3]);
+    assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
+    let reason = "an injected fault; storing goes on in the background";
+    unsaved(&fixture, reason);
+    // The missing right is granted: the engine's thread notices.
+    until(&fixture, fixture.events.wait_for("completed value", 1)).await;
+    assert_eq!(fixture.count(StoreOperation::Complete), 4);
+    assert_eq!(answered(fixture.pay()).await, receipt(1));
+}
+
+async fn an_answer_is_given_up_when_it_would_have_expired(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.ttl(Duration::from_mins(3)));
+    let begun = fixture.clock.now();
+    fixture.fail(StoreOperation::Complete, [Fault::Refused; 10_000]);
+    assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
+    let given_up = "unsaved: an injected fault; storing is given up";
+    until(&fixture, fixture.events.wait_for(given_up, 1)).await;
+    let tried = fixture.clock.now().saturating_sub(begun);
+    assert!(tried >= Duration::from_mins(3), "given up after {tried:?}");
 }
 
 /// One answer was not stored, for this reason.
@@ -50,10 +113,18 @@ async fn an_answer_whose_key_another_request_has_is_not_stored(fixture: Fixture)
 
 async fn an_answer_is_not_stored_over_an_unreadable_record(fixture: Fixture) {
     let body = Body::start(fixture.pay(), receipt(1)).await;
-    fixture.plant(b"what somebody else keeps under this name");
+    fixture.plant(b"what another program keeps under this name");
     assert_eq!(body.end().await, receipt(1), "it did happen");
     unsaved(&fixture, "");
     assert_eq!(fixture.count(StoreOperation::Complete), 1);
+}
+
+async fn an_overtaken_call_whose_winner_cannot_be_read_does_not_return_its_own_answer(
+    fixture: Fixture,
+) {
+    fixture.fail(StoreOperation::Complete, [Fault::TooLarge]);
+    let answer = paid(fixture.pay(), &Runs::default()).await;
+    assert_refusal(answer, &ErrorKind::TooLarge);
 }
 
 /// Two bodies of one key; the first was paused for longer than its lease.
@@ -69,10 +140,9 @@ async fn pass(fixture: &Fixture, time: Duration) {
     let end = fixture.clock.now() + time;
     while fixture.clock.now() < end {
         fixture.clock.sleeper_within(Duration::from_secs(1)).await;
-        let step = fixture.clock.next_wake().expect("somebody sleeps");
-        fixture
-            .clock
-            .advance(step.min(end.saturating_sub(fixture.clock.now())));
+        let step = fixture.clock.next_wake().expect("a task sleeps");
+        let left = end.saturating_sub(fixture.clock.now());
+        fixture.clock.advance(step.min(left));
         others().await;
     }
 }
@@ -94,8 +164,8 @@ async fn an_overtaken_call_is_refused_when_the_store_falls_silent(fixture: Fixtu
 }
 
 async fn an_overtaken_call_outlasts_an_outage_while_it_waits(fixture: Fixture) {
-    let call = fixture.pay();
-    let call = call.on_running(OnRunning::Wait(Duration::from_secs(20)));
+    let patience = OnRunning::Wait(Duration::from_secs(20));
+    let call = fixture.pay().on_running(patience);
     let (first, second) = overtaken(&fixture, call, receipt(1)).await;
     let first = tokio::spawn(first.end());
     // Longer than a store may be silent, and it answers all the time.
@@ -111,7 +181,7 @@ async fn a_business_error_is_not_stored_behind_a_successor_that_gave_up(fixture:
     let call = fixture.pay().on_running(OnRunning::Reject);
     let (first, second) = overtaken(&fixture, call, declined()).await;
     assert_running(&refusal(first.end().await));
-    nobody_declines(&fixture, second).await;
+    leaves_no_refusal(&fixture, second).await;
 }
 
 async fn a_business_error_of_a_caller_that_went_is_not_stored_behind_a_successor(fixture: Fixture) {
@@ -123,11 +193,11 @@ async fn a_business_error_of_a_caller_that_went_is_not_stored_behind_a_successor
     // The engine's thread completes again, and has the reply: a completion that arrives behind the release is stored.
     comes_to_rest(&fixture).await;
     assert_eq!(fixture.count(StoreOperation::Complete), 2);
-    nobody_declines(&fixture, second).await;
+    leaves_no_refusal(&fixture, second).await;
 }
 
 /// The second of two attempts releases the key, and the first does not report its result any more.
-async fn nobody_declines(fixture: &Fixture, second: Body) {
+async fn leaves_no_refusal(fixture: &Fixture, second: Body) {
     second.drop_caller().await;
     fixture.pass_in_store(LEASE_OVER);
     down(fixture.pay_far()).await;
@@ -156,37 +226,29 @@ async fn a_short_deadline_is_the_callers_and_not_the_stores(fixture: Fixture) {
     other.release().await;
 }
 
-async fn a_caller_waits_for_its_completion_until_the_deadline_and_no_longer(fixture: Fixture) {
-    fixture.fail(StoreOperation::Complete, [Fault::Lost; 100]);
-    let begun = fixture.clock.now();
-    let paid = until(&fixture, paid(fixture.pay(), &Runs::default())).await;
-    assert_eq!(paid, receipt(1));
-    assert_eq!(
-        fixture.clock.now().saturating_sub(begun),
-        Duration::from_secs(2)
-    );
-    let tries = fixture.count(StoreOperation::Complete);
-    assert!((8..=40).contains(&tries), "{tries} tries");
-}
-
-async fn a_caller_waits_for_its_release_until_the_deadline_and_no_longer(fixture: Fixture) {
-    fixture.fail(StoreOperation::Release, [Fault::Lost; 100]);
-    let begun = fixture.clock.now();
-    let down = || {
-        fixture
-            .pay()
-            .run(|_| async { Err(PayError::Down) as Answer })
-    };
-    assert_eq!(until(&fixture, down()).await, Err(PayError::Down));
-    assert_eq!(
-        fixture.clock.now().saturating_sub(begun),
-        Duration::from_secs(2)
-    );
-    let tries = fixture.count(StoreOperation::Release);
-    assert!((8..=40).contains(&tries), "{tries} tries");
-    // The engine's thread sends it until it arrives.
-    comes_to_rest(&fixture).await;
-    assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
+async fn a_caller_waits_for_its_ending_until_the_deadline_and_no_longer(mut fixture: Fixture) {
+    let value = EntryState::Answered(idem_runtime::store::OutcomeKind::Value);
+    for (operation, ends, state) in [
+        (
+            StoreOperation::Release,
+            Err(PayError::Down),
+            EntryState::Released,
+        ),
+        (StoreOperation::Complete, receipt(1), value),
+    ] {
+        fixture.fail(operation, [Fault::Lost; 100]);
+        let begun = fixture.clock.now();
+        let call = fixture.pay().run(|_| async { ends.clone() });
+        assert_eq!(until(&fixture, call).await, ends);
+        let waited = fixture.clock.now().saturating_sub(begun);
+        assert_eq!(waited, Duration::from_secs(2), "{operation:?}");
+        let tries = fixture.count(operation);
+        assert!((8..=40).contains(&tries), "{operation:?}: {tries} tries");
+        // The engine's thread sends it until it arrives.
+        comes_to_rest(&fixture).await;
+        assert_eq!(stands(&fixture).await.0, state);
+        fixture = fixture.with(|engine| engine);
+    }
 }
 
 async fn a_release_that_is_refused_is_not_sent_again(fixture: Fixture) {
@@ -197,26 +259,12 @@ async fn a_release_that_is_refused_is_not_sent_again(fixture: Fixture) {
     assert_running(&refused_far(&fixture).await);
 }
 
-async fn a_completion_outlasts_an_outage_that_is_longer_than_the_lease(fixture: Fixture) {
-    // Two seconds of the caller's, and 45 of the engine's thread: a try every 200 ms or so.
-    fixture.fail(StoreOperation::Complete, [Fault::Lost; 240]);
-    let begun = fixture.clock.now();
-    let paid = until(&fixture, paid(fixture.pay(), &Runs::default())).await;
-    assert_eq!(paid, receipt(1));
-    comes_to_rest(&fixture).await;
-    let outage = fixture.clock.now().saturating_sub(begun);
-    assert!(outage > Duration::from_secs(40), "{outage:?}");
-    assert_eq!(fixture.events.count("completed value"), 1);
-    assert_eq!(answered(fixture.pay_far()).await, receipt(1));
-}
-
 async fn a_lease_is_not_reported_lost_after_its_caller_has_gone(fixture: Fixture) {
     fixture.fail(StoreOperation::Renew, [Fault::Held]);
     fixture.fail(StoreOperation::Release, [Fault::ReplyHeld]);
     let call = fixture.pay().on_cancel(OnCancel::Release);
     let body = Body::start(call, receipt(1)).await;
-    let third = Duration::from_secs(10);
-    wakes(&fixture, third).await;
+    wakes(&fixture, THIRD).await;
     sent(&fixture, StoreOperation::Renew, 1).await;
     let other = Body::start(fixture.engine.operation("other").key(&1), receipt(2)).await;
     body.drop_caller().await;
@@ -226,7 +274,7 @@ async fn a_lease_is_not_reported_lost_after_its_caller_has_gone(fixture: Fixture
     fixture.store.deliver();
     fixture.events.wait_for("released", 1).await;
     // The engine's thread reported on the first lease before it renewed the second one.
-    wakes(&fixture, third).await;
+    wakes(&fixture, THIRD).await;
     fixture.events.wait_for("renewed", 1).await;
     assert_eq!(fixture.events.count("lease lost"), 0);
     assert_eq!(other.end().await, receipt(2));

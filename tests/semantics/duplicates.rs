@@ -1,122 +1,207 @@
-//! The outcome of a duplicate, while the first call runs and after.
+//! Duplicates of a call, here and in another process: what they wait for, and what they get.
 
 use crate::prelude::*;
 
 on_every_store![
-    a_duplicate_of_a_running_call_waits_for_its_answer,
+    followers_here_get_what_the_body_ends_with,
+    followers_elsewhere_get_what_the_body_ends_with,
+    a_refusal_reaches_all_followers,
+    an_exhausted_key_is_refused_to_all_followers,
     a_duplicate_that_may_not_wait_is_refused_at_once,
-    a_duplicate_waits_no_longer_than_it_may,
-    a_waiting_duplicate_runs_when_the_first_call_gives_the_key_back,
-    a_mismatch_is_refused_while_running_and_after_success,
-    a_call_that_does_not_compare_matches_every_fingerprint,
-    without_a_key_the_fingerprint_is_the_key,
-    scopes_do_not_see_each_other,
-    operations_do_not_see_each_other,
+    another_request_is_refused_while_the_first_one_runs_and_after_it,
+    calls_of_which_one_does_not_compare_wait_for_each_other,
+    calls_of_another_key_scope_or_operation_are_others,
     a_cool_down_refuses_repeats_with_the_time_that_is_left,
+    a_cool_down_that_waits_is_refused_in_the_end,
+    each_follower_waits_for_its_own_time,
+    followers_ask_the_store_when_the_local_lease_expires,
+    a_body_that_is_renewed_is_waited_for_longer_than_its_lease,
+    a_remote_follower_takes_over_an_expired_lease,
+    a_remote_follower_gets_the_remaining_lease,
+    a_remote_follower_without_a_store_is_refused,
+    a_follower_of_a_lost_record_runs_at_once,
+    the_last_follower_leaves_no_watch,
     a_thousand_concurrent_duplicates_run_the_body_once,
+    ten_thousand_duplicates_claim_twice_at_most,
+    a_waiter_with_a_hook_asks_although_another_one_was_refused,
 ];
 
-/// A call that runs until its test ends it.
-async fn running(fixture: &Fixture, answer: Answer) -> Body {
-    Body::start(fixture.pay().fingerprint(&"first"), answer).await
+fn declined() -> Answer {
+    Err(PayError::Declined { run: 1 })
 }
 
-async fn a_duplicate_of_a_running_call_waits_for_its_answer(fixture: Fixture) {
-    let first = running(&fixture, receipt(1)).await;
-    let duplicate = tokio::spawn(answered(fixture.pay_far()));
-    // It claims, has to wait, and sleeps.
-    fixture.clock.sleeper_within(Duration::from_secs(1)).await;
-    assert!(!duplicate.is_finished());
-    assert_eq!(first.end().await, receipt(1));
-    assert_eq!(fixture.finished(duplicate).await, receipt(1));
-    assert_eq!(fixture.events.count("replayed value after a wait"), 1);
+fn kind(answer: &Answer) -> Option<&ErrorKind> {
+    match answer {
+        Err(PayError::Idem(error)) => Some(error.kind()),
+        _ => None,
+    }
+}
+
+/// How a body ends: a name, the most bytes that are stored, its answer, what every follower gets, and how many of
+/// them run.
+type Ending = (&'static str, usize, Answer, fn(&Answer) -> bool, u32);
+
+fn endings() -> [Ending; 5] {
+    let unknown = |it: &Answer| matches!(kind(it), Some(ErrorKind::Unknown { .. }));
+    let not_stored = |it: &Answer| kind(it) == Some(&ErrorKind::NotStored);
+    [
+        ("a success", 99, receipt(7), |it| *it == receipt(7), 0),
+        (
+            "a business error",
+            99,
+            declined(),
+            |it| *it == declined(),
+            0,
+        ),
+        (
+            "an unknown outcome",
+            99,
+            Err(PayError::TimedOut),
+            unknown,
+            0,
+        ),
+        ("an answer that is too large", 1, receipt(7), not_stored, 0),
+        (
+            "a system error",
+            99,
+            Err(PayError::Down),
+            |it| *it == receipt(1),
+            1,
+        ),
+    ]
+}
+
+async fn followers_here_get_what_the_body_ends_with(mut fixture: Fixture) {
+    for (name, fits, ends, gets, runs) in endings() {
+        fixture = fixture.with(|engine| engine.max_value_bytes(fits));
+        let call = || fixture.engine.operation("pay").key(name);
+        let (before, ran) = (claims(&fixture), Runs::default());
+        let first = Body::start(call(), ends.clone()).await;
+        let tasks = duplicates(50, call, &ran);
+        others().await;
+        if runs == 0 {
+            // They need no store.
+            fixture.fail(StoreOperation::Claim, [Fault::Refused; 100]);
+            fixture.fail(StoreOperation::Read, [Fault::Refused; 100]);
+        }
+        assert_eq!(first.end().await, ends, "{name}");
+        for answer in tasks.join_all().await {
+            assert!(gets(&answer), "{name}: {answer:?}");
+        }
+        assert_eq!(ran.count(), runs, "{name}");
+        assert_eq!(claims(&fixture) - before, 1 + runs as usize, "{name}");
+        fixture.store.heal();
+    }
+    // All of the success, and all but one after the system error.
+    let waited = fixture.events.count("replayed value after a wait");
+    assert_eq!(waited, 50 + 49);
+}
+
+async fn followers_elsewhere_get_what_the_body_ends_with(mut fixture: Fixture) {
+    for (name, fits, ends, gets, runs) in endings() {
+        fixture = fixture.with(|engine| engine.max_value_bytes(fits));
+        let call = || patient(fixture.engine.operation("pay").key(name));
+        let (before, ran) = (claims(&fixture), Runs::default());
+        let watches = fixture.count(StoreOperation::Watch);
+        let first = Body::start(fixture.far.operation("pay").key(name), ends.clone()).await;
+        let tasks = duplicates(50, call, &ran);
+        // The watch is the first command of a waiting call.
+        sent(&fixture, StoreOperation::Watch, watches + 1).await;
+        assert_eq!(first.end().await, ends, "{name}");
+        for answer in until(&fixture, tasks.join_all()).await {
+            assert!(gets(&answer), "{name}: {answer:?}");
+        }
+        assert_eq!(ran.count(), runs, "{name}");
+        let claims = claims(&fixture) - before;
+        assert_eq!(claims, 2 + runs as usize, "{name}: one a process");
+    }
+}
+
+async fn a_refusal_reaches_all_followers(fixture: Fixture) {
+    fixture.fail(StoreOperation::Claim, [Fault::Hangs]);
+    let (runs, tasks) = followers(10, &fixture).await;
+    fixture.clock.advance(Duration::from_secs(2));
+    for answer in tasks.join_all().await {
+        assert_refusal(answer, &ErrorKind::StoreUnavailable);
+    }
+    assert_eq!((claims(&fixture), runs.count()), (1, 0));
+}
+
+async fn an_exhausted_key_is_refused_to_all_followers(fixture: Fixture) {
+    for _ in 0..5 {
+        panicked(fixture.pay()).await;
+    }
+    fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld]);
+    let (runs, tasks) = followers(10, &fixture).await;
+    fixture.store.deliver();
+    for answer in tasks.join_all().await {
+        assert_refusal(answer, &ErrorKind::Exhausted { attempts: 5 });
+    }
+    assert_eq!((claims(&fixture), runs.count()), (6, 0));
 }
 
 async fn a_duplicate_that_may_not_wait_is_refused_at_once(fixture: Fixture) {
-    let first = running(&fixture, receipt(1)).await;
+    let first = Body::start(fixture.pay(), receipt(1)).await;
     fixture.pass_in_store(Duration::from_secs(10));
-    let call = fixture.pay().on_running(OnRunning::Reject);
-    let retry_after = assert_running(&refusal(answered(call).await));
-    let left = Duration::from_secs(18)..=Duration::from_secs(20);
-    assert!(
-        left.contains(&retry_after),
-        "what is left of the lease: {retry_after:?}"
-    );
+    let left = assert_running(&refused(&fixture).await);
+    let expected = Duration::from_secs(18)..=Duration::from_secs(20);
+    assert!(expected.contains(&left), "of the lease: {left:?}");
     first.end().await.unwrap();
 }
 
-async fn a_duplicate_waits_no_longer_than_it_may(fixture: Fixture) {
-    let first = running(&fixture, receipt(1)).await;
-    let patience = Duration::from_secs(2);
-    let call = fixture.pay_far().on_running(OnRunning::Wait(patience));
-    let began = fixture.clock.now();
-    let duplicate = tokio::spawn(answered(call));
-    let error = refusal(fixture.finished(duplicate).await);
-    let waited = fixture.clock.now().saturating_sub(began);
-    let enough = patience..patience + Duration::from_millis(500);
-    assert!(enough.contains(&waited), "gave up after {waited:?}");
-    assert_running(&error);
-    first.end().await.unwrap();
+async fn another_request_is_refused_while_the_first_one_runs_and_after_it(fixture: Fixture) {
+    let asked = |request: &'static str| answered(fixture.pay().fingerprint(&request));
+    let first = Body::start(fixture.pay().fingerprint(&"ten"), receipt(7)).await;
+    assert_refusal(asked("eleven").await, &ErrorKind::Mismatch);
+    let mut same = Box::pin(asked("ten"));
+    assert!(poll_once(same.as_mut()).await.is_none(), "it waits");
+    assert_refusal(asked("eleven").await, &ErrorKind::Mismatch);
+    assert_eq!(first.end().await, receipt(7));
+    assert_eq!(same.await, receipt(7));
+    assert_refusal(asked("eleven").await, &ErrorKind::Mismatch);
+    assert_eq!(answered(fixture.pay()).await, receipt(7));
 }
 
-async fn a_waiting_duplicate_runs_when_the_first_call_gives_the_key_back(fixture: Fixture) {
-    let first = running(&fixture, Err(PayError::Down)).await;
-    let duplicate = tokio::spawn(fixture.pay_far().run(|_| async { receipt(2) }));
-    fixture.clock.sleeper_within(Duration::from_secs(1)).await;
-    assert_eq!(first.end().await, Err(PayError::Down));
-    assert_eq!(fixture.finished(duplicate).await, receipt(2));
+async fn calls_of_which_one_does_not_compare_wait_for_each_other(fixture: Fixture) {
+    for first_compares in [true, false] {
+        let call = |compares: bool| {
+            let call = fixture.engine.operation("pay").key(&first_compares);
+            if compares {
+                call.fingerprint(&"ten")
+            } else {
+                call
+            }
+        };
+        let before = claims(&fixture);
+        let first = Body::start(call(first_compares), receipt(7)).await;
+        let mut second = Box::pin(answered(call(!first_compares)));
+        while claims(&fixture) < before + 2 {
+            assert!(poll_once(second.as_mut()).await.is_none());
+        }
+        assert_eq!(first.end().await, receipt(7));
+        assert_eq!(until(&fixture, second).await, receipt(7));
+    }
 }
 
-async fn mismatch(fixture: &Fixture, asked: &'static str) {
-    let call = fixture.pay().fingerprint(&asked);
-    let error = answered(call).await.unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::Mismatch);
-}
-
-async fn a_mismatch_is_refused_while_running_and_after_success(fixture: Fixture) {
-    let first = running(&fixture, receipt(1)).await;
-    mismatch(&fixture, "second").await;
-    first.end().await.unwrap();
-    mismatch(&fixture, "second").await;
-}
-
-async fn a_call_that_does_not_compare_matches_every_fingerprint(fixture: Fixture) {
-    let first = running(&fixture, receipt(1)).await;
-    first.end().await.unwrap();
-    let answer = answered(fixture.pay()).await;
-    assert_eq!(answer, receipt(1));
-}
-
-async fn without_a_key_the_fingerprint_is_the_key(fixture: Fixture) {
+async fn calls_of_another_key_scope_or_operation_are_others(fixture: Fixture) {
+    let first = Body::start(fixture.pay(), receipt(7)).await;
     let runs = Runs::default();
-    let send = |text: &'static str| {
-        let call = fixture.engine.operation("sms").fingerprint(&text);
-        paid(call, &runs)
-    };
-    assert_eq!(send("hello").await, receipt(1));
-    assert_eq!(send("hello").await, receipt(1));
-    assert_eq!(send("other").await, receipt(2));
-}
-
-async fn scopes_do_not_see_each_other(fixture: Fixture) {
-    let runs = Runs::default();
-    let pay = |tenant: &'static str| {
-        let call = fixture.engine.operation("pay").scope(&tenant).key(&7);
-        paid(call, &runs)
-    };
-    assert_eq!(pay("a").await, receipt(1));
-    assert_eq!(pay("b").await, receipt(2));
-    assert_eq!(pay("a").await, receipt(1));
-}
-
-async fn operations_do_not_see_each_other(fixture: Fixture) {
-    let runs = Runs::default();
-    let call = |operation: &'static str| {
-        let call = fixture.engine.operation(operation).key(&7);
-        paid(call, &runs)
-    };
-    assert_eq!(call("pay").await, receipt(1));
-    assert_eq!(call("refund").await, receipt(2));
+    let call = |operation: &'static str| fixture.engine.operation(operation);
+    for _ in 0..2 {
+        let calls = [
+            call("pay").key(&8),
+            call("pay").scope("a").key(&7),
+            call("pay").scope("b").key(&7),
+            call("refund").key(&7),
+            // Without a key, the fingerprint is the key.
+            call("sms").fingerprint(&"hello"),
+            call("sms").fingerprint(&"other"),
+        ];
+        for (run, call) in (1..).zip(calls) {
+            assert_eq!(paid(call, &runs).await, receipt(run));
+        }
+    }
+    assert_eq!(first.end().await, receipt(7));
 }
 
 async fn a_cool_down_refuses_repeats_with_the_time_that_is_left(fixture: Fixture) {
@@ -124,18 +209,179 @@ async fn a_cool_down_refuses_repeats_with_the_time_that_is_left(fixture: Fixture
         let call = fixture.pay().ttl(Duration::from_mins(1));
         call.on_duplicate(OnDuplicate::Reject)
     };
-    let first = send().run(|_| async { receipt(1) });
-    assert_eq!(first.await, receipt(1));
+    let runs = Runs::default();
+    assert_eq!(paid(send(), &runs).await, receipt(1));
     fixture.pass_in_store(Duration::from_secs(20));
-    let error = answered(send()).await.unwrap_err();
-    let ErrorKind::Duplicate { retry_after } = error.kind() else {
-        panic!("{error:?}")
-    };
-    let left = Duration::from_secs(38)..=Duration::from_secs(40);
-    assert!(left.contains(retry_after), "{retry_after:?}");
+    let left = assert_duplicate(&refusal(answered(send()).await));
+    let expected = Duration::from_secs(38)..=Duration::from_secs(40);
+    assert!(expected.contains(&left), "{left:?}");
     fixture.pass_in_store(Duration::from_secs(40));
-    let next = send().run(|_| async { receipt(2) });
-    assert_eq!(next.await, receipt(2));
+    assert_eq!(paid(send(), &runs).await, receipt(2));
+}
+
+async fn a_cool_down_that_waits_is_refused_in_the_end(fixture: Fixture) {
+    let call = || patient(fixture.pay().on_duplicate(OnDuplicate::Reject));
+    let first = Body::start(call(), receipt(7)).await;
+    let mut second = Box::pin(answered(call()));
+    assert!(poll_once(second.as_mut()).await.is_none());
+    assert_eq!(first.end().await, receipt(7));
+    let left = assert_duplicate(&refusal(second.await));
+    let expected = Duration::from_hours(23)..=Duration::from_hours(24);
+    assert!(expected.contains(&left), "{left:?}");
+}
+
+async fn each_follower_waits_for_its_own_time(fixture: Fixture) {
+    let first = Body::start(fixture.pay(), receipt(7)).await;
+    let wait = |seconds| {
+        let wait = OnRunning::Wait(Duration::from_secs(seconds));
+        Box::pin(answered(fixture.pay().on_running(wait)))
+    };
+    let (mut short, mut long) = (wait(1), wait(3));
+    assert!(poll_once(short.as_mut()).await.is_none());
+    assert!(poll_once(long.as_mut()).await.is_none());
+    fixture.clock.advance(Duration::from_millis(999));
+    assert!(poll_once(short.as_mut()).await.is_none());
+    fixture.clock.advance(Duration::from_millis(1));
+    let left = assert_running(&refusal(short.await));
+    assert_eq!(left, Duration::from_secs(29), "what is left of the lease");
+    assert!(poll_once(long.as_mut()).await.is_none());
+    assert_eq!(first.end().await, receipt(7));
+    assert_eq!(long.await, receipt(7));
+}
+
+async fn followers_ask_the_store_when_the_local_lease_expires(fixture: Fixture) {
+    let first = Body::start(fixture.pay(), receipt(7)).await;
+    let runs = Runs::default();
+    let mut second = Box::pin(paid(patient(fixture.pay()), &runs));
+    assert!(poll_once(second.as_mut()).await.is_none());
+    // The process was paused: its clock and the store's have gone on, and nothing was renewed.
+    fixture.fail(StoreOperation::Renew, [Fault::Hangs; 100]);
+    fixture.pass_in_store(LEASE_OVER);
+    fixture.clock.advance(LEASE_OVER);
+    assert_eq!(second.await, receipt(1), "it took over");
+    assert_eq!(first.end().await, receipt(1), "and its answer counts");
+}
+
+async fn a_body_that_is_renewed_is_waited_for_longer_than_its_lease(fixture: Fixture) {
+    let first = Body::start(fixture.pay(), receipt(7)).await;
+    let mut second = Box::pin(answered(patient(fixture.pay())));
+    for renewals in 1..=6 {
+        assert!(poll_once(second.as_mut()).await.is_none());
+        renewed(&fixture, THIRD, renewals).await;
+    }
+    assert_eq!(claims(&fixture), 1, "the follower does not ask the store");
+    assert_eq!(first.end().await, receipt(7));
+    assert_eq!(second.await, receipt(7));
+}
+
+/// A call of this process that has claimed and has to wait.
+async fn waiting(fixture: &Fixture, call: Pay, runs: &Runs) -> JoinHandle<Answer> {
+    let (runs, watches) = (runs.clone(), fixture.count(StoreOperation::Watch));
+    let task = tokio::spawn(async move { paid(call, &runs).await });
+    sent(fixture, StoreOperation::Watch, watches + 1).await;
+    task
+}
+
+async fn a_remote_follower_takes_over_an_expired_lease(fixture: Fixture) {
+    let first = Body::start(fixture.pay_far(), receipt(7)).await;
+    let second = waiting(&fixture, patient(fixture.pay()), &Runs::default()).await;
+    first.drop_caller().await;
+    fixture.pass_in_store(LEASE_OVER);
+    assert_eq!(until(&fixture, second).await.unwrap(), receipt(1));
+}
+
+async fn a_remote_follower_gets_the_remaining_lease(fixture: Fixture) {
+    let first = Body::start(fixture.pay_far(), receipt(7)).await;
+    fixture.pass_in_store(Duration::from_secs(10));
+    let patience = OnRunning::Wait(Duration::from_secs(2));
+    let call = fixture.pay().on_running(patience);
+    let second = waiting(&fixture, call, &Runs::default()).await;
+    fixture.clock.advance(Duration::from_secs(2));
+    let left = assert_running(&refusal(second.await.unwrap()));
+    let expected = Duration::from_secs(15)..=Duration::from_secs(20);
+    assert!(expected.contains(&left), "{left:?}");
+    assert_eq!(first.end().await, receipt(7));
+}
+
+/// The refusal of its claim is the last reply that it gets.
+async fn a_remote_follower_without_a_store_is_refused(mut fixture: Fixture) {
+    let second = Duration::from_secs(1);
+    let at_once = Duration::ZERO..second;
+    // The store may be silent for two seconds to the polls, and once more to the claim.
+    let in_time = second * 4..second * 6;
+    for (name, watch, fault, retryable, expected) in [
+        (
+            "refuses all",
+            Fault::Refused,
+            Fault::Refused,
+            false,
+            &at_once,
+        ),
+        (
+            "refuses reads",
+            Fault::None,
+            Fault::Refused,
+            false,
+            &at_once,
+        ),
+        ("is silent", Fault::None, Fault::Lost, true, &in_time),
+    ] {
+        let first = Body::start(fixture.far.operation("pay").key(name), receipt(7)).await;
+        fixture.fail(StoreOperation::Watch, [watch; 10]);
+        fixture.fail(StoreOperation::Read, [fault; 1_000]);
+        fixture.fail(StoreOperation::Claim, [Fault::None]);
+        fixture.fail(StoreOperation::Claim, [fault; 1_000]);
+        let (begun, runs) = (fixture.clock.now(), Runs::default());
+        let call = patient(fixture.engine.operation("pay").key(name));
+        let mut second = waiting(&fixture, call, &runs).await;
+        // The longest pause between two polls.
+        let pause = Duration::from_millis(1_250);
+        let answer = loop {
+            tokio::select! {
+                biased;
+                answer = &mut second => break answer.unwrap(),
+                () = fixture.clock.sleeper_within(pause) => {
+                    fixture.clock.advance(fixture.clock.next_wake().unwrap_or_default());
+                    others().await;
+                }
+            }
+        };
+        let error = refusal(answer);
+        assert_eq!(error.kind(), &ErrorKind::StoreUnavailable, "{name}");
+        assert_eq!(error.is_retryable(), retryable, "{name}: {error}");
+        let after = fixture.clock.now().saturating_sub(begun);
+        assert!(expected.contains(&after), "{name}: {after:?}");
+        fixture.store.heal();
+        assert_eq!((first.end().await, runs.count()), (receipt(7), 0), "{name}");
+        fixture = fixture.with(|engine| engine);
+    }
+}
+
+async fn a_follower_of_a_lost_record_runs_at_once(fixture: Fixture) {
+    let first = Body::start(fixture.pay_far(), receipt(7)).await;
+    let second = waiting(&fixture, patient(fixture.pay()), &Runs::default()).await;
+    let begun = fixture.clock.now();
+    fixture.pass_in_store(Duration::from_hours(25));
+    assert_eq!(until(&fixture, second).await.unwrap(), receipt(1));
+    let after = fixture.clock.now().saturating_sub(begun);
+    assert!(after < Duration::from_millis(1_500), "{after:?}");
+    assert_eq!(first.end().await, receipt(1));
+}
+
+async fn the_last_follower_leaves_no_watch(fixture: Fixture) {
+    let first = Body::start(fixture.pay_far(), receipt(7)).await;
+    let second = waiting(&fixture, patient(fixture.pay()), &Runs::default()).await;
+    second.abort();
+    assert!(second.await.unwrap_err().is_cancelled());
+    comes_to_rest(&fixture).await;
+    // The aborted follower does not poll again.
+    let mut look = Box::pin(until(&fixture, std::future::pending::<()>()));
+    for _ in 0..50 {
+        assert!(poll_once(look.as_mut()).await.is_none());
+        tokio::task::yield_now().await;
+    }
+    drop(look);
+    assert_eq!(first.end().await, receipt(7));
 }
 
 async fn a_thousand_concurrent_duplicates_run_the_body_once(fixture: Fixture) {
@@ -156,9 +402,35 @@ async fn a_thousand_concurrent_duplicates_run_the_body_once(fixture: Fixture) {
             call.run(body).await
         });
     }
-    while let Some(answer) = tasks.join_next().await {
-        assert_eq!(answer.unwrap(), receipt(1));
-    }
+    assert_each(tasks.join_all().await, &receipt(1));
     assert_eq!(runs.count(), 1);
     assert_eq!(fixture.events.count("replayed value"), 999);
+}
+
+async fn ten_thousand_duplicates_claim_twice_at_most(fixture: Fixture) {
+    let first = Body::start(fixture.pay_far(), receipt(7)).await;
+    let runs = Runs::default();
+    let tasks = duplicates(10_000, || patient(fixture.pay()), &runs);
+    others().await;
+    assert_eq!(first.end().await, receipt(7));
+    assert_each(until(&fixture, tasks.join_all()).await, &receipt(7));
+    let claims = claims(&fixture);
+    assert!(claims <= 2, "{claims} claims of two processes");
+    assert_eq!(runs.count(), 0);
+}
+
+async fn a_waiter_with_a_hook_asks_although_another_one_was_refused(fixture: Fixture) {
+    for _ in 0..5 {
+        panicked(fixture.pay()).await;
+    }
+    fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld]);
+    let mut plain = Box::pin(answered(fixture.pay()));
+    assert!(poll_once(plain.as_mut()).await.is_none());
+    let hook = |_| async { Reconciled::Landed(Receipt { run: 7 }) };
+    let call = fixture.pay().run_reconciled(hook, |_| async { never() });
+    let mut asks = Box::pin(call);
+    assert!(poll_once(asks.as_mut()).await.is_none());
+    fixture.store.deliver();
+    assert_refusal(plain.await, &ErrorKind::Exhausted { attempts: 5 });
+    assert_eq!(asks.await, receipt(7), "this one can find out");
 }

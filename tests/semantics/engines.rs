@@ -41,38 +41,24 @@ async fn an_engine_is_named_scoped_or_installed_in_this_order() {
 #[tokio::test]
 async fn a_useless_key_is_refused_and_nothing_runs() {
     let fixture = Fixture::memory();
-    let kind = |call: CallBuilder<_>| async {
-        let answer: Result<(), PayError> = call.run(|_| async { unreachable!("no key") }).await;
-        let PayError::Idem(error) = answer.unwrap_err() else {
-            unreachable!()
-        };
-        assert_eq!(error.kind(), &ErrorKind::InvalidKey);
-        error.to_string()
-    };
     let operation = || fixture.engine.operation("pay");
-    assert!(kind(operation().key("")).await.contains("empty"));
-    assert!(
-        kind(operation().key(&("", None::<u8>)))
-            .await
-            .contains("empty")
-    );
-    assert!(kind(operation().scope("").key(&1)).await.contains("scope"));
     let long = "secret".repeat(1_000);
-    let message = kind(operation().key(&long)).await;
-    assert!(
-        message.contains("1024") && !message.contains("secret"),
-        "{message}"
-    );
-    assert!(kind(operation()).await.contains("give a key"));
-    assert!(
-        kind(operation().key(&1).scope("late"))
-            .await
-            .contains("before the key")
-    );
-    assert!(
-        kind(operation().key(&1).key(&2)).await.contains("one key"),
-        "neither of the two is silently dropped"
-    );
+    for (call, words) in [
+        (operation().key(""), "empty"),
+        (operation().key(&("", None::<u8>)), "empty"),
+        (operation().scope("").key(&1), "scope"),
+        (operation().key(&long), "1024"),
+        (operation(), "give a key"),
+        (operation().key(&1).scope("late"), "before the key"),
+        // Neither of the two is silently dropped.
+        (operation().key(&1).key(&2), "one key"),
+    ] {
+        let error = refusal(answered(call).await);
+        assert_eq!(error.kind(), &ErrorKind::InvalidKey, "{words}");
+        let message = error.to_string();
+        let names_it = message.contains(words) && !message.contains("secret");
+        assert!(names_it, "{words}: {message}");
+    }
     assert_eq!(fixture.events.count("refused InvalidKey"), 7);
     assert_eq!(fixture.count(StoreOperation::Claim), 0);
 }
@@ -81,10 +67,7 @@ async fn a_useless_key_is_refused_and_nothing_runs() {
 async fn settings_out_of_bounds_are_refused_and_nothing_runs() {
     let fixture = Fixture::memory();
     let call = fixture.pay().lease(Duration::from_millis(99));
-    let answer: Result<(), PayError> = call.run(|_| async { unreachable!("too short") }).await;
-    let PayError::Idem(error) = answer.unwrap_err() else {
-        unreachable!()
-    };
+    let error = refusal(answered(call).await);
     assert_eq!(error.kind(), &ErrorKind::InvalidPolicy);
     assert!(error.to_string().contains("`lease` is 99ms"), "{error}");
     let refused = |engine: idem_runtime::EngineBuilder| engine.build().unwrap_err().to_string();
@@ -98,44 +81,11 @@ async fn settings_out_of_bounds_are_refused_and_nothing_runs() {
 #[tokio::test]
 async fn a_nested_refusal_is_a_system_error_and_a_nested_unknown_stays_unknown() {
     let fixture = Fixture::memory();
-    let nested = fixture.engine.operation("inner").key(&1);
-    let nested = nested.run(|_| async { Err::<Receipt, _>(PayError::TimedOut) });
-    assert_eq!(nested.await, Err(PayError::TimedOut));
-    let again = fixture.engine.operation("inner").key(&1);
-    let again: Result<Receipt, PayError> = again.run(|_| async { unreachable!() }).await;
-    assert_eq!(again.unwrap_err().class(), Class::Unknown);
+    timed_out(fixture.pay()).await;
+    let again = answered(fixture.pay()).await.unwrap_err();
+    assert_eq!(again.class(), Class::Unknown);
     let empty = fixture.engine.operation("inner").key("");
-    let empty: Result<Receipt, Error> = empty.run(|_| async { unreachable!() }).await;
-    assert_eq!(empty.unwrap_err().class(), Class::System);
-}
-
-#[tokio::test]
-async fn a_derived_key_is_the_same_for_every_attempt_and_no_other_call() {
-    let fixture = Fixture::memory();
-    let derived = |key: u32| {
-        let call = fixture.engine.operation("pay").key(&key);
-        call.run(|cx| async move {
-            // A system error would hide it; a business error carries it out.
-            Ok::<_, PayError>((cx.derive_key("charge"), cx.derive_key("mail")))
-        })
-    };
-    let (charge, mail) = derived(1).await.unwrap();
-    let (other, _) = derived(2).await.unwrap();
-    assert!(charge != mail && charge != other);
-    fixture.pass_in_store(Duration::from_hours(25));
-    assert_eq!(derived(1).await.unwrap().0, charge, "and for a later run");
-}
-
-#[tokio::test]
-async fn a_context_is_found_only_within_its_body() {
-    let fixture = Fixture::memory();
-    assert!(idem_runtime::try_context().is_none());
-    let seen = fixture.pay().run(|_| async {
-        let operation = idem_runtime::context().operation().to_string();
-        Ok::<_, PayError>(operation)
-    });
-    assert_eq!(seen.await, Ok("pay".to_owned()));
-    assert!(idem_runtime::try_context().is_none());
+    assert_eq!(refusal(answered(empty).await).class(), Class::System);
 }
 
 #[tokio::test]

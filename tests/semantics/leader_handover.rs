@@ -1,8 +1,6 @@
 //! The first of the duplicates in a process claims for all of them. When it goes without an answer, another one
 //! takes its place.
 
-use std::task::Poll;
-
 use crate::prelude::*;
 
 on_every_store![
@@ -17,7 +15,6 @@ on_every_store![
     a_follower_of_a_released_claim_runs_while_its_context_lives,
     a_follower_with_a_hook_does_not_share_the_refusal_of_a_leader_without,
     a_call_of_another_request_waits_for_its_own_time,
-    after_a_system_error_exactly_one_of_them_runs,
     after_a_panic_exactly_one_of_them_runs,
     a_call_that_is_never_polled_does_not_block_its_key,
 ];
@@ -30,18 +27,13 @@ async fn a_follower_asks_for_a_time_that_its_leader_lacks(fixture: Fixture) {
     let leader = tokio::spawn(answered(fixture.pay()));
     others().await;
     let cool_down = fixture.pay().on_duplicate(OnDuplicate::Reject);
-    let told = tokio::spawn(answered(
-        cool_down.on_running(OnRunning::Wait(Duration::from_mins(5))),
-    ));
+    let told = tokio::spawn(answered(patient(cool_down)));
     others().await;
     fixture.store.deliver();
     assert_eq!(until(&fixture, leader).await.unwrap(), receipt(1));
-    let error = refusal(until(&fixture, told).await.unwrap());
-    let ErrorKind::Duplicate { retry_after } = error.kind() else {
-        panic!("{error}");
-    };
+    let left = assert_duplicate(&refusal(until(&fixture, told).await.unwrap()));
     // Both by the store's reply, and the answer lives for a day.
-    assert!(*retry_after <= 23 * hour, "{retry_after:?}");
+    assert!(left <= 23 * hour, "{left:?}");
     assert_eq!(runs.count(), 1);
 }
 
@@ -134,11 +126,7 @@ async fn a_follower_of_a_leader_that_is_not_polled_becomes_the_leader(fixture: F
     let mut leader = Box::pin(answered(fixture.pay()));
     assert!(poll_once(leader.as_mut()).await.is_none());
     let runs = Runs::default();
-    let patient = || {
-        let patience = OnRunning::Wait(Duration::from_mins(5));
-        fixture.pay().on_running(patience)
-    };
-    let tasks = duplicates(3, patient, &runs);
+    let tasks = duplicates(3, || patient(fixture.pay()), &runs);
     others().await;
     // Twice as long as a claim may take.
     fixture.clock.advance(Duration::from_secs(4));
@@ -194,14 +182,6 @@ async fn a_call_of_another_request_waits_for_its_own_time(fixture: Fixture) {
     assert_eq!(fixture.events.count("replayed value after a wait"), 1);
 }
 
-async fn after_a_system_error_exactly_one_of_them_runs(fixture: Fixture) {
-    let first = Body::start(fixture.pay(), Err(PayError::Down)).await;
-    let (runs, tasks) = followers(20, &fixture).await;
-    assert_eq!(first.end().await, Err(PayError::Down));
-    assert_each(tasks.join_all().await, &receipt(1));
-    assert_eq!((claims(&fixture), runs.count()), (2, 1));
-}
-
 async fn after_a_panic_exactly_one_of_them_runs(fixture: Fixture) {
     let (begun, end) = (Runs::default(), tokio::sync::Notify::new());
     let mut first = Box::pin(fixture.pay().run(|_| async {
@@ -224,11 +204,7 @@ async fn after_a_panic_exactly_one_of_them_runs(fixture: Fixture) {
 async fn a_call_that_is_never_polled_does_not_block_its_key(fixture: Fixture) {
     fixture.fail(StoreOperation::Claim, [Fault::Hangs]);
     let mut kept = Box::pin(fixture.pay().run(|_| async { receipt(1) }));
-    std::future::poll_fn(|cx| {
-        assert!(kept.as_mut().poll(cx).is_pending());
-        Poll::Ready(())
-    })
-    .await;
+    assert!(poll_once(kept.as_mut()).await.is_none());
     // Its claim never arrived, and what could have arrived would have lapsed.
     fixture.clock.advance(Duration::from_hours(1));
     fixture.pass_in_store(Duration::from_hours(1));

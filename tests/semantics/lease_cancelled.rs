@@ -1,9 +1,5 @@
 //! A body that is dropped because its lease is lost: the outcome of its caller, and the state of its key.
 
-use std::sync::PoisonError;
-
-use idem_tests::faulty::Faulty;
-
 use crate::lease_lost::{taken_over, third};
 use crate::prelude::*;
 
@@ -16,7 +12,6 @@ on_every_store![
     a_cancelled_body_reports_an_unknown_outcome,
     a_cancelled_body_whose_ending_is_late_is_waited_for,
     a_cancelled_body_that_is_released_frees_its_key,
-    a_cancelled_body_is_gone_before_its_key_is_free,
     a_cancelled_body_does_not_end_the_winners_claim,
     a_body_that_ends_before_its_lease_is_not_cancelled,
     a_cancelled_call_does_not_adopt_the_answer_of_another_request,
@@ -131,34 +126,6 @@ async fn a_cancelled_body_that_is_released_frees_its_key(fixture: Fixture) {
     assert_eq!(fixture.events.count("dropped"), 0, "idem dropped it");
     assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
     assert_eq!(paid(fixture.pay_far(), &Runs::default()).await, receipt(1));
-}
-
-/// A value held by a body: when dropped, it records how often its key had been released.
-struct Holds(Faulty, Arc<Mutex<Option<usize>>>);
-
-impl Drop for Holds {
-    fn drop(&mut self) {
-        let given_back = self.0.count(StoreOperation::Release);
-        *self.1.lock().unwrap_or_else(PoisonError::into_inner) = Some(given_back);
-    }
-}
-
-async fn a_cancelled_body_is_gone_before_its_key_is_free(fixture: Fixture) {
-    fixture.fail(StoreOperation::Renew, [Fault::Hangs; 1_000]);
-    let given_back = Arc::new(Mutex::new(None));
-    let holds = Holds(fixture.store.clone(), Arc::clone(&given_back));
-    let call = cancels(fixture.pay()).on_cancel(OnCancel::Release);
-    let call = tokio::spawn(call.run(|_| async move {
-        std::future::pending::<()>().await;
-        drop(holds);
-        receipt(7)
-    }));
-    fixture.events.wait_for("claimed", 1).await;
-    fixture.clock.advance(LEASE_OVER);
-    assert_running(&refusal(until(&fixture, call).await.unwrap()));
-    assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
-    let given_back = given_back.lock().unwrap().take();
-    assert_eq!(given_back, Some(0), "before the body was gone");
 }
 
 async fn a_cancelled_body_does_not_end_the_winners_claim(fixture: Fixture) {

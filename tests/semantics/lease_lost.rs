@@ -10,18 +10,11 @@ on_every_store![
     a_body_is_notified_at_max_run,
     a_long_lease_is_not_cut_short,
     a_body_is_not_notified_while_its_lease_is_renewed,
-    a_late_wait_for_cancellation_returns_at_once,
-    every_waiting_body_is_notified,
     the_remaining_lease_is_counted_from_the_last_renewal,
-    nothing_remains_of_a_lost_lease,
     the_deadline_is_the_end_of_renewing,
-    a_body_that_continues_gets_the_winners_answer,
-    a_body_that_continues_may_complete_if_no_other_attempt_did,
     a_lease_is_not_reported_lost_after_its_body_has_ended,
     a_local_follower_gets_the_winners_answer_at_once,
 ];
-
-const THIRD: Duration = Duration::from_secs(10);
 
 /// A body that waits until its lease is lost, and reports it.
 struct Watching {
@@ -76,13 +69,24 @@ pub(crate) async fn taken_over(fixture: &Fixture) {
 
 async fn a_body_is_notified_when_its_renewal_is_refused(fixture: Fixture) {
     let watching = Watching::start(&fixture).await;
+    let more = [(); 20].map(|()| tokio::spawn(watching.context.lease_lost()));
     taken_over(&fixture).await;
     watching.knows_nothing().await;
+    assert_eq!(watching.context.lease_remaining(), Duration::from_secs(30));
     third(&fixture).await;
     watching.told.await.unwrap();
+    for told in more {
+        told.await.unwrap();
+    }
     let why = "lease lost: another attempt";
     fixture.events.wait_for(why, 1).await;
+    assert_eq!(watching.context.lease_remaining(), Duration::ZERO);
+    let late = poll_once(pin!(watching.context.lease_lost())).await;
+    assert!(late.is_some(), "a late wait returns at once");
+    // The body goes on, and its caller gets the winner's answer.
     assert_eq!(watching.body.end().await, receipt(1));
+    assert_eq!(fixture.events.count("adopted"), 1);
+    assert_eq!(answered(fixture.pay()).await, receipt(1));
 }
 
 async fn a_body_is_notified_when_its_lease_expires(fixture: Fixture) {
@@ -93,7 +97,10 @@ async fn a_body_is_notified_when_its_lease_expires(fixture: Fixture) {
     fixture.clock.advance(Duration::from_millis(1));
     watching.told.await.unwrap();
     assert_eq!(watching.context.lease_remaining(), Duration::ZERO);
-    assert_eq!(watching.body.end().await, receipt(7), "nobody else ran");
+    // No other attempt has run, although one could.
+    fixture.pass_in_store(LEASE_OVER);
+    assert_eq!(watching.body.end().await, receipt(7));
+    assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
 
 async fn a_body_is_notified_at_max_run(fixture: Fixture) {
@@ -155,31 +162,6 @@ async fn a_body_is_not_notified_while_its_lease_is_renewed(fixture: Fixture) {
     assert_eq!(watching.body.end().await, receipt(7));
 }
 
-async fn a_late_wait_for_cancellation_returns_at_once(fixture: Fixture) {
-    let watching = Watching::start(&fixture).await;
-    taken_over(&fixture).await;
-    third(&fixture).await;
-    watching.told.await.unwrap();
-    assert!(
-        poll_once(pin!(watching.context.lease_lost()))
-            .await
-            .is_some()
-    );
-    assert_eq!(watching.body.end().await, receipt(1));
-}
-
-async fn every_waiting_body_is_notified(fixture: Fixture) {
-    let watching = Watching::start(&fixture).await;
-    let more = [(); 20].map(|()| tokio::spawn(watching.context.lease_lost()));
-    others().await;
-    taken_over(&fixture).await;
-    third(&fixture).await;
-    for told in more {
-        told.await.unwrap();
-    }
-    assert_eq!(watching.body.end().await, receipt(1));
-}
-
 async fn the_remaining_lease_is_counted_from_the_last_renewal(fixture: Fixture) {
     let watching = Watching::start(&fixture).await;
     let remains = || watching.context.lease_remaining();
@@ -191,16 +173,6 @@ async fn the_remaining_lease_is_counted_from_the_last_renewal(fixture: Fixture) 
     assert_eq!(remains(), Duration::from_secs(30));
     watching.told.abort();
     assert_eq!(watching.body.end().await, receipt(7));
-}
-
-async fn nothing_remains_of_a_lost_lease(fixture: Fixture) {
-    let watching = Watching::start(&fixture).await;
-    taken_over(&fixture).await;
-    assert_eq!(watching.context.lease_remaining(), Duration::from_secs(30));
-    third(&fixture).await;
-    watching.told.await.unwrap();
-    assert_eq!(watching.context.lease_remaining(), Duration::ZERO);
-    assert_eq!(watching.body.end().await, receipt(1));
 }
 
 async fn the_deadline_is_the_end_of_renewing(fixture: Fixture) {
@@ -216,26 +188,6 @@ async fn the_deadline_is_the_end_of_renewing(fixture: Fixture) {
     assert!(watching.context.deadline() < second, "it is over");
     watching.told.await.unwrap();
     assert_eq!(watching.body.end().await, receipt(7));
-}
-
-async fn a_body_that_continues_gets_the_winners_answer(fixture: Fixture) {
-    let watching = Watching::start(&fixture).await;
-    taken_over(&fixture).await;
-    third(&fixture).await;
-    watching.told.await.unwrap();
-    assert_eq!(watching.body.end().await, receipt(1));
-    assert_eq!(fixture.events.count("adopted"), 1);
-    assert_eq!(answered(fixture.pay()).await, receipt(1));
-}
-
-async fn a_body_that_continues_may_complete_if_no_other_attempt_did(fixture: Fixture) {
-    fixture.fail(StoreOperation::Renew, [Fault::Hangs; 1_000]);
-    let watching = Watching::start(&fixture).await;
-    fixture.pass_in_store(LEASE_OVER);
-    fixture.clock.advance(LEASE_OVER);
-    watching.told.await.unwrap();
-    assert_eq!(watching.body.end().await, receipt(7));
-    assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
 
 async fn a_lease_is_not_reported_lost_after_its_body_has_ended(fixture: Fixture) {

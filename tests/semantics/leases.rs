@@ -1,4 +1,4 @@
-//! Renewal, take-over, and the outcome of an overtaken call.
+//! Which leases are renewed, when, and for how long; take-over, and the outcome of an overtaken call.
 
 use crate::prelude::*;
 
@@ -16,7 +16,16 @@ on_every_store![
     an_overtaken_refusal_is_not_stored_over_a_successor_that_may_succeed,
     a_fence_grows_with_every_attempt,
     a_lost_record_is_written_again,
+    a_renewal_without_reply_is_tried_again,
+    a_dropped_body_is_no_longer_renewed,
+    claims_of_one_moment_are_all_renewed,
+    a_renewal_by_hand_starts_the_lease_anew,
+    a_renewal_by_hand_waits_for_its_reply_however_short_the_deadline,
+    a_renewal_that_outlives_its_body_is_the_last_one,
+    a_body_that_starts_because_nothing_landed_has_a_whole_lease,
 ];
+
+const LEASE: Duration = Duration::from_secs(30);
 
 async fn a_running_body_keeps_its_claim(fixture: Fixture) {
     let body = Body::start(fixture.pay(), receipt(1)).await;
@@ -49,7 +58,7 @@ async fn a_body_that_hangs_loses_its_lease(fixture: Fixture) {
         .events
         .wait_for("lease lost: the body ran for longer", 1)
         .await;
-    fixture.pass_in_store(Duration::from_secs(30));
+    fixture.pass_in_store(LEASE);
     let second = Body::start(fixture.pay(), receipt(2)).await;
     assert_eq!(second.end().await, receipt(2));
     assert_eq!(hanging.end().await, receipt(2));
@@ -58,7 +67,7 @@ async fn a_body_that_hangs_loses_its_lease(fixture: Fixture) {
 /// Two bodies of one key: the first was paused for longer than its lease.
 async fn overtaken(fixture: &Fixture, first: Answer) -> (Body, Body) {
     let first = Body::start(fixture.pay(), first).await;
-    fixture.pass_in_store(Duration::from_secs(30));
+    fixture.pass_in_store(LEASE);
     let second = Body::start(fixture.pay_far(), receipt(2)).await;
     (first, second)
 }
@@ -113,7 +122,7 @@ async fn an_overtaken_call_does_not_wait_for_ever(fixture: Fixture) {
 async fn an_overtaken_call_whose_successor_vanished_is_stored_late(fixture: Fixture) {
     let (first, second) = overtaken(&fixture, receipt(1)).await;
     second.drop_caller().await;
-    fixture.pass_in_store(Duration::from_secs(30));
+    fixture.pass_in_store(LEASE);
     assert_eq!(first.end().await, receipt(1));
     assert_eq!(fixture.events.count("completed value late"), 1);
     assert_eq!(answered(fixture.pay()).await, receipt(1), "no third run");
@@ -124,22 +133,16 @@ async fn the_answer_of_an_overtaken_call_that_gave_up_saves_a_third_run(fixture:
     let (first, second) = overtaken(&fixture, receipt(1)).await;
     assert_running(&refusal(first.end().await));
     second.drop_caller().await;
-    fixture.pass_in_store(Duration::from_secs(30));
-    let pause = Duration::from_secs(1);
-    loop {
-        tokio::select! {
-            biased;
-            () = fixture.events.wait_for("completed value late", 1) => break,
-            () = fixture.clock.sleeper_within(pause) => fixture.clock.advance(pause),
-        }
-    }
+    fixture.pass_in_store(LEASE);
+    let late = fixture.events.wait_for("completed value late", 1);
+    until(&fixture, late).await;
     assert_eq!(answered(fixture.pay()).await, receipt(1), "no third run");
 }
 
 async fn an_overtaken_refusal_is_not_stored_over_a_successor_that_may_succeed(fixture: Fixture) {
     let (first, second) = overtaken(&fixture, Err(PayError::Declined { run: 1 })).await;
     // The second process is paused as well: its body lives, and its lease has lapsed.
-    fixture.pass_in_store(Duration::from_secs(30));
+    fixture.pass_in_store(LEASE);
     first.let_end();
     fixture.clock.sleeper_within(Duration::from_secs(1)).await;
     assert_eq!(second.end().await, receipt(2), "the money moved");
@@ -147,14 +150,21 @@ async fn an_overtaken_refusal_is_not_stored_over_a_successor_that_may_succeed(fi
     assert_eq!(first.join().await, receipt(2));
 }
 
+/// An attempt that lapses counts, and one that is given back does not.
 async fn a_fence_grows_with_every_attempt(fixture: Fixture) {
     let mut fences = Vec::new();
     for attempt in 1..=5 {
-        let claim = claimed(fixture.pay()).await;
-        assert_eq!(claim.attempt(), attempt);
-        fences.push(claim.fence().get());
-        drop(claim);
-        fixture.pass_in_store(Duration::from_secs(30));
+        for lapses in [false, true] {
+            let claim = claimed(fixture.pay()).await;
+            assert_eq!(claim.attempt(), attempt);
+            fences.push(claim.fence().get());
+            if lapses {
+                drop(claim);
+                fixture.pass_in_store(LEASE);
+            } else {
+                claim.release().await;
+            }
+        }
     }
     assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
 }
@@ -167,4 +177,121 @@ async fn a_lost_record_is_written_again(fixture: Fixture) {
     fixture.events.wait_for("renewed", 1).await;
     assert_running(&refused(&fixture).await);
     assert_eq!(body.end().await, receipt(1));
+}
+
+async fn a_renewal_without_reply_is_tried_again(fixture: Fixture) {
+    let lost = [Fault::Lost, Fault::ReplyLost, Fault::ReplyHangs];
+    fixture.fail(StoreOperation::Renew, lost);
+    let claim = claimed(fixture.pay()).await;
+    for (failures, pause) in [(1, 10_000), (2, 2_500)] {
+        wakes(&fixture, Duration::from_millis(pause)).await;
+        fixture.events.wait_for("renewal failed", failures).await;
+    }
+    wakes(&fixture, Duration::from_millis(2_500)).await;
+    sent(&fixture, StoreOperation::Renew, 3).await;
+    wakes(&fixture, THIRD).await;
+    fixture.events.wait_for("renewed", 1).await;
+    assert_eq!(fixture.events.count("renewal failed"), 3);
+    drop(claim);
+    assert_running(&refused(&fixture).await);
+}
+
+async fn a_dropped_body_is_no_longer_renewed(fixture: Fixture) {
+    let body = Body::start(fixture.pay(), receipt(1)).await;
+    body.drop_caller().await;
+    fixture.clock.advance(Duration::from_mins(1));
+    // A second body is renewed, which shows that the engine's thread has been awake.
+    let other = Body::start(fixture.engine.operation("other").key(&1), receipt(1)).await;
+    wakes(&fixture, THIRD).await;
+    fixture.events.wait_for("renewed", 1).await;
+    other.end().await.unwrap();
+    assert_eq!(fixture.events.count("renewed"), 1, "of the second lease");
+    assert_eq!(fixture.events.count("lease lost"), 0);
+}
+
+/// Lets a third of the lease pass in both places.
+async fn third(fixture: &Fixture) {
+    fixture.clock.sleeper_within(THIRD).await;
+    fixture.pass_in_store(THIRD);
+    fixture.clock.advance(THIRD);
+}
+
+async fn claims_of_one_moment_are_all_renewed(fixture: Fixture) {
+    let mut claims = Vec::new();
+    for key in 0..10 {
+        claims.push(claimed(fixture.engine.operation("pay").key(&key)).await);
+    }
+    for thirds in 1..=3 {
+        third(&fixture).await;
+        let renewed = fixture.events.wait_for("renewed", 10 * thirds);
+        patiently("all are renewed", renewed).await;
+    }
+    for claim in claims {
+        assert_eq!(claim.context().lease_remaining(), LEASE);
+        claim.release().await;
+    }
+}
+
+async fn a_renewal_by_hand_starts_the_lease_anew(fixture: Fixture) {
+    let claim = claimed(fixture.pay()).await;
+    fixture.clock.advance(Duration::from_secs(4));
+    assert_eq!(claim.context().lease_remaining(), Duration::from_secs(26));
+    claim.renew().await.unwrap();
+    assert_eq!(claim.context().lease_remaining(), LEASE);
+    claim.release().await;
+}
+
+async fn a_renewal_by_hand_waits_for_its_reply_however_short_the_deadline(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.complete_deadline(Duration::from_millis(100)));
+    let claim = claimed(fixture.pay()).await;
+    fixture.fail(StoreOperation::Renew, [Fault::ReplyHeld]);
+    let renewed = async {
+        let renewed = claim.renew().await;
+        claim.release().await;
+        renewed
+    };
+    let delivers = async {
+        sent(&fixture, StoreOperation::Renew, 1).await;
+        fixture.clock.advance(Duration::from_millis(1_900));
+        fixture.store.deliver();
+    };
+    let (renewed, ()) = tokio::join!(renewed, delivers);
+    renewed.unwrap();
+}
+
+async fn a_renewal_that_outlives_its_body_is_the_last_one(fixture: Fixture) {
+    fixture.fail(StoreOperation::Renew, [Fault::ReplyHeld]);
+    let body = Body::start(fixture.pay(), receipt(1)).await;
+    third(&fixture).await;
+    sent(&fixture, StoreOperation::Renew, 1).await;
+    let other = Body::start(fixture.engine.operation("other").key(&1), receipt(2)).await;
+    body.drop_caller().await;
+    fixture.store.deliver();
+    fixture.events.wait_for("renewed", 1).await;
+    assert_running(&refused_far(&fixture).await);
+    for renewed in 2..=4 {
+        third(&fixture).await;
+        fixture.events.wait_for("renewed", renewed).await;
+    }
+    others().await;
+    assert_eq!(fixture.count(StoreOperation::Renew), 4, "of the other one");
+    let again = fixture.pay_far().run(|_| async { receipt(3) });
+    assert_eq!(until(&fixture, again).await, receipt(3));
+    assert_eq!(other.end().await, receipt(2));
+}
+
+async fn a_body_that_starts_because_nothing_landed_has_a_whole_lease(fixture: Fixture) {
+    crashed(&fixture, fixture.pay()).await;
+    let clock = fixture.clock.clone();
+    let hook = |_| async move {
+        clock.advance(Duration::from_secs(4));
+        Reconciled::<Receipt>::NotLanded
+    };
+    let call = fixture.pay().run_reconciled(hook, |cx| async move {
+        assert_eq!(cx.lease_remaining(), LEASE);
+        receipt(2)
+    });
+    assert_eq!(call.await, receipt(2));
+    assert_eq!(answered(fixture.pay_far()).await, receipt(2));
+    assert!(fixture.clock.now() < LEASE_OVER);
 }

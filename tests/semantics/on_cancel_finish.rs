@@ -6,52 +6,13 @@ on_every_store![
     a_finished_body_answers_its_caller_and_the_next_one,
     a_finished_body_survives_its_caller,
     a_finished_body_survives_its_caller_at_every_poll,
-    a_finished_body_may_fail_after_its_caller_is_gone,
+    a_finished_body_may_end_in_every_way_after_its_caller_is_gone,
     a_panic_of_a_finished_body_reaches_its_caller,
-    a_panic_of_a_finished_body_without_a_caller_gives_the_key_back,
     a_finished_body_is_renewed_after_its_caller_is_gone,
-    a_finished_body_waits_for_a_slow_store_after_its_caller_is_gone,
     a_finished_body_has_its_context_and_its_engine,
     a_finished_body_may_not_call_itself,
     a_runtime_that_shuts_down_ends_a_finished_body,
 ];
-
-/// A body that goes on when its test opens the gate.
-#[derive(Clone, Debug)]
-struct Gate {
-    begun: Arc<Semaphore>,
-    end: Arc<Semaphore>,
-}
-
-impl Gate {
-    fn new() -> Self {
-        let closed = || Arc::new(Semaphore::new(0));
-        Self {
-            begun: closed(),
-            end: closed(),
-        }
-    }
-
-    async fn body(self, answer: Answer) -> Answer {
-        self.begun.add_permits(1);
-        self.end.acquire().await.unwrap().forget();
-        answer
-    }
-
-    /// Starts a finished body, and drops its caller when it has begun.
-    async fn start_and_leave(&self, call: Pay, answer: Answer) {
-        let body = self.clone();
-        let mut call = Box::pin(call.finish(move |_| body.body(answer)));
-        tokio::select! {
-            _ = &mut call => unreachable!("the body waits"),
-            begun = self.begun.acquire() => begun.unwrap().forget(),
-        }
-    }
-
-    fn let_end(&self) {
-        self.end.add_permits(1);
-    }
-}
 
 async fn a_finished_body_answers_its_caller_and_the_next_one(fixture: Fixture) {
     let finish = fixture.pay().finish(|_| async { receipt(7) });
@@ -62,12 +23,12 @@ async fn a_finished_body_answers_its_caller_and_the_next_one(fixture: Fixture) {
 }
 
 async fn a_finished_body_survives_its_caller(fixture: Fixture) {
-    let gate = Gate::new();
-    gate.start_and_leave(fixture.pay(), receipt(7)).await;
+    let body = Body::start_finished(fixture.pay(), receipt(7)).await;
+    let gate = body.leave().await;
     assert_eq!(fixture.events.count("dropped"), 0);
     assert_running(&refused_far(&fixture).await);
     let waits = tokio::spawn(answered(fixture.pay()));
-    gate.let_end();
+    gate.add_permits(1);
     assert_eq!(waits.await.unwrap(), receipt(7));
     assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
@@ -105,13 +66,38 @@ async fn a_finished_body_survives_its_caller_at_every_poll(mut fixture: Fixture)
     unreachable!("the call never ends");
 }
 
-async fn a_finished_body_may_fail_after_its_caller_is_gone(fixture: Fixture) {
-    let gate = Gate::new();
-    gate.start_and_leave(fixture.pay(), Err(PayError::Down))
-        .await;
-    gate.let_end();
-    comes_to_rest(&fixture).await;
-    assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
+async fn a_finished_body_may_end_in_every_way_after_its_caller_is_gone(fixture: Fixture) {
+    let value = EntryState::Answered(idem_runtime::store::OutcomeKind::Value);
+    for (key, ends, stands) in [
+        (1, Some(receipt(7)), (value, 1)),
+        (2, Some(Err(PayError::Down)), (EntryState::Released, 0)),
+        (3, None, (EntryState::Released, 1)),
+    ] {
+        let call = |engine: &Engine| engine.operation("pay").key(&key);
+        // A store that is slow to take the answer is waited for.
+        let lost = [Fault::Lost, Fault::ReplyLost, Fault::Lost];
+        fixture.fail(StoreOperation::Complete, lost);
+        let body = |gate: Arc<Semaphore>, begun: Arc<Semaphore>| async move {
+            begun.add_permits(1);
+            gate.acquire().await.unwrap().forget();
+            ends.unwrap_or_else(|| std::panic::panic_any("out of paper"))
+        };
+        let body = Body::begun(|gate, begun| {
+            tokio::spawn(call(&fixture.engine).finish(move |_| body(gate, begun)))
+        });
+        body.await.leave().await.add_permits(1);
+        let ended = async {
+            loop {
+                let entry = call(&fixture.far).entry().await.unwrap().unwrap();
+                match entry.state() {
+                    EntryState::Running { .. } => tokio::task::yield_now().await,
+                    state => return (state, entry.attempts()),
+                }
+            }
+        };
+        assert_eq!(until(&fixture, ended).await, stands, "{key}");
+        fixture.store.heal();
+    }
 }
 
 async fn a_panic_of_a_finished_body_reaches_its_caller(fixture: Fixture) {
@@ -121,41 +107,14 @@ async fn a_panic_of_a_finished_body_reaches_its_caller(fixture: Fixture) {
     assert_eq!(stands(&fixture).await, (EntryState::Released, 1));
 }
 
-async fn a_panic_of_a_finished_body_without_a_caller_gives_the_key_back(fixture: Fixture) {
-    let gate = Gate::new();
-    let body = gate.clone();
-    let mut call = Box::pin(fixture.pay().finish(move |_| async move {
-        body.body(receipt(7)).await?;
-        std::panic::panic_any("out of paper") as Answer
-    }));
-    tokio::select! {
-        _ = &mut call => unreachable!("the body waits"),
-        begun = gate.begun.acquire() => begun.unwrap().forget(),
-    }
-    drop(call);
-    gate.let_end();
-    comes_to_rest(&fixture).await;
-    assert_eq!(stands(&fixture).await, (EntryState::Released, 1));
-}
-
 async fn a_finished_body_is_renewed_after_its_caller_is_gone(fixture: Fixture) {
-    let gate = Gate::new();
-    gate.start_and_leave(fixture.pay(), receipt(7)).await;
+    let body = Body::start_finished(fixture.pay(), receipt(7)).await;
+    let gate = body.leave().await;
     for renewals in 1..=6 {
         renewed(&fixture, THIRD, renewals).await;
         assert_running(&refused_far(&fixture).await);
     }
-    gate.let_end();
-    comes_to_rest(&fixture).await;
-    assert_eq!(answered(fixture.pay_far()).await, receipt(7));
-}
-
-async fn a_finished_body_waits_for_a_slow_store_after_its_caller_is_gone(fixture: Fixture) {
-    let lost = [Fault::Lost, Fault::ReplyLost, Fault::Lost];
-    fixture.fail(StoreOperation::Complete, lost);
-    let gate = Gate::new();
-    gate.start_and_leave(fixture.pay(), receipt(7)).await;
-    gate.let_end();
+    gate.add_permits(1);
     comes_to_rest(&fixture).await;
     assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
@@ -177,29 +136,32 @@ async fn a_finished_body_has_its_context_and_its_engine(fixture: Fixture) {
 async fn a_finished_body_may_not_call_itself(fixture: Fixture) {
     let again = fixture.pay();
     let body = |_| async move {
-        let error = refusal(answered(again).await);
-        assert_eq!(error.kind(), &ErrorKind::Reentered);
+        assert_refusal(answered(again).await, &ErrorKind::Reentered);
         receipt(7)
     };
     assert_eq!(fixture.pay().finish(body).await, receipt(7));
     // Nor may a finished call inside a body of the same key.
     let again = fixture.engine.operation("pay").key(&8);
     let outer = fixture.engine.operation("pay").key(&8).run(|_| async move {
-        let error = refusal(again.finish(|_| async { never() }).await);
-        assert_eq!(error.kind(), &ErrorKind::Reentered);
+        let answer = again.finish(|_| async { never() }).await;
+        assert_refusal(answer, &ErrorKind::Reentered);
         receipt(8)
     });
     assert_eq!(outer.await, receipt(8));
 }
 
 async fn a_runtime_that_shuts_down_ends_a_finished_body(fixture: Fixture) {
+    let fixture = fixture.with(|engine| engine.max_running(1));
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.worker_threads(1).enable_all().build().unwrap();
-    let gate = Gate::new();
-    let body = gate.clone();
-    let mut call = Box::pin(fixture.pay().finish(move |_| body.body(receipt(7))));
+    let begun = Runs::default();
+    let body = begun.clone();
+    let mut call = Box::pin(fixture.pay().finish(move |_| async move {
+        let _ = body.start();
+        std::future::pending::<Answer>().await
+    }));
     // The caller is on this runtime, the body on the other one.
-    while gate.begun.available_permits() == 0 {
+    while begun.count() == 0 {
         let entered = runtime.enter();
         let polled = {
             let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
@@ -209,17 +171,18 @@ async fn a_runtime_that_shuts_down_ends_a_finished_body(fixture: Fixture) {
         assert!(polled.is_pending());
         tokio::task::yield_now().await;
     }
+    let other = || fixture.engine.operation("other").key(&1);
+    assert_refusal(answered(other()).await, &ErrorKind::TooManyRunning);
     runtime.shutdown_background();
     let error = refusal(call.await);
     assert_eq!(error.kind(), &ErrorKind::ShuttingDown);
     assert!(error.is_retryable());
+    let next = paid(other(), &Runs::default()).await;
+    assert_eq!(next, receipt(1), "its place is free");
     comes_to_rest(&fixture).await;
     assert_running(&refused_far(&fixture).await);
-    assert_eq!(
-        fixture.events.count("dropped"),
-        1,
-        "it lapses with its lease"
-    );
+    let dropped = fixture.events.count("dropped");
+    assert_eq!(dropped, 1, "it lapses with its lease");
 }
 
 /// Awaits without any runtime.
@@ -257,11 +220,14 @@ fn without_a_runtime_the_body_runs_in_its_callers_place() {
 
 #[tokio::test]
 async fn a_caller_that_is_never_polled_again_does_not_stop_a_finished_body() {
-    let (fixture, gate) = (Fixture::memory(), Gate::new());
-    let body = gate.clone();
-    let mut call = Box::pin(fixture.pay().finish(move |_| body.body(receipt(7))));
+    let (fixture, gate) = (Fixture::memory(), Arc::new(Semaphore::new(0)));
+    let end = Arc::clone(&gate);
+    let mut call = Box::pin(fixture.pay().finish(move |_| async move {
+        end.acquire().await.unwrap().forget();
+        receipt(7)
+    }));
     assert!(poll_once(call.as_mut()).await.is_none());
-    gate.let_end();
+    gate.add_permits(1);
     comes_to_rest(&fixture).await;
     assert_eq!(answered(fixture.pay_far()).await, receipt(7));
     assert_eq!(call.await, receipt(7));

@@ -79,8 +79,7 @@ async fn fails(fixture: &Fixture, call: Pay) -> (Duration, usize) {
     };
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
     assert!(error.is_retryable());
-    let message = error.to_string();
-    assert!(message.contains("an injected fault"), "{message}");
+    assert_contains(&error, "an injected fault");
     let claims = claims(fixture) - before;
     (fixture.clock.now().saturating_sub(began), claims)
 }
@@ -158,8 +157,7 @@ async fn a_store_that_fails_before_it_falls_silent_keeps_its_error(fixture: Fixt
     fixture.clock.advance(Duration::from_secs(2));
     let error = refusal(call.await.unwrap());
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
-    let message = error.to_string();
-    assert!(message.contains("an injected fault"), "{message}");
+    assert_contains(&error, "an injected fault");
 }
 
 /// A fixture of short leases, where the reply to each of so many claims is held.
@@ -199,23 +197,18 @@ async fn a_store_that_grants_after_the_lease_is_given_up() {
     }
     let error = refusal(patiently("the call ends", call).await.unwrap());
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
-    let message = error.to_string();
-    assert!(message.contains("longer to grant the claim"), "{message}");
+    assert_contains(&error, "longer to grant the claim");
     // The granted claim is released.
     fixture.events.wait_for("released", 1).await;
 }
 
 async fn a_store_that_refuses_is_not_asked_again(fixture: Fixture) {
     fixture.fail(StoreOperation::Claim, [Fault::Refused]);
-    let error = answered(fixture.pay()).await.unwrap_err();
+    let error = refusal(answered(fixture.pay()).await);
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
     assert_eq!(claims(&fixture), 1);
-    let PayError::Idem(error) = error else {
-        unreachable!()
-    };
     assert!(!error.is_retryable(), "{error}");
-    let message = error.to_string();
-    assert!(message.contains("mend its access"), "{message}");
+    assert_contains(&error, "mend its access");
 }
 
 async fn a_claim_whose_reply_is_lost_does_not_block_itself(fixture: Fixture) {
@@ -225,11 +218,7 @@ async fn a_claim_whose_reply_is_lost_does_not_block_itself(fixture: Fixture) {
         receipt(1)
     }));
     for _ in 0..2 {
-        fixture
-            .clock
-            .sleeper_within(Duration::from_millis(100))
-            .await;
-        fixture.clock.advance(Duration::from_millis(100));
+        wakes(&fixture, Duration::from_millis(100)).await;
     }
     assert_eq!(call.await.unwrap(), receipt(1));
     assert_eq!(claims(&fixture), 3);

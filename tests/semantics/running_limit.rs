@@ -17,7 +17,6 @@ on_every_store![
     a_body_may_call_on_at_the_limit,
     a_body_that_calls_on_is_not_refused_with_the_call_that_it_follows,
     bodies_without_protection_count,
-    a_runtime_that_shuts_down_gives_the_place_back,
 ];
 
 fn limited(fixture: Fixture, max: usize) -> Fixture {
@@ -90,7 +89,13 @@ async fn inner_bodies_that_outlive_their_callers_count(fixture: Fixture) {
 async fn nothing_is_claimed_at_the_limit(fixture: Fixture) {
     let fixture = limited(fixture, 1);
     let body = Body::start(other(&fixture, 1), receipt(1)).await;
-    assert_full(answered(fixture.pay()).await);
+    let error = refusal(answered(fixture.pay()).await);
+    assert_eq!(
+        error.to_string(),
+        "`pay`: as many bodies run as may at once, so nothing was run; call again later, and if it goes on find out \
+         why bodies take so long or raise the limit (`EngineBuilder::max_running` is 1)"
+    );
+    assert_full(Err(error.into()));
     assert!(fixture.pay().entry().await.unwrap().is_none());
     assert_eq!(fixture.events.count("refused TooManyRunning"), 1);
     // The limit is that of one process.
@@ -125,14 +130,11 @@ async fn a_replay_does_not_refuse_another_call(fixture: Fixture) {
         let runs = runs.clone();
         tokio::spawn(async move { paid(call, &runs).await })
     };
-    let asked = async |claims: usize| {
-        sent(&fixture, StoreOperation::Claim, claims).await;
-    };
     let claims = claims(&fixture);
     let replay = ask(fixture.pay());
-    asked(claims + 1).await;
+    sent(&fixture, StoreOperation::Claim, claims + 1).await;
     let new = ask(other(&fixture, 1));
-    asked(claims + 2).await;
+    sent(&fixture, StoreOperation::Claim, claims + 2).await;
     fixture.store.deliver();
     assert_eq!(replay.await.unwrap(), receipt(1));
     fixture.store.deliver();
@@ -185,11 +187,9 @@ async fn each_end_of_a_call_gives_the_place_back(fixture: Fixture) {
         assert_eq!(answer.await, Err(failure));
         free(10 + number).await;
     }
-    let panics = other(&fixture, 3).finish(|_| async { panic!("as it was told to") });
-    let panicked: Result<Answer, _> = tokio::spawn(panics).await;
-    assert!(panicked.unwrap_err().is_panic());
+    panicked(other(&fixture, 3)).await;
     free(13).await;
-    let panics = other(&fixture, 4).run(|_| async { panic!("as it was told to") });
+    let panics = other(&fixture, 4).finish(|_| async { panic!("as it was told to") });
     let panicked: Result<Answer, _> = tokio::spawn(panics).await;
     assert!(panicked.unwrap_err().is_panic());
     free(14).await;
@@ -294,49 +294,10 @@ async fn bodies_without_protection_count(fixture: Fixture) {
     assert_eq!(fixture.finished(call).await, receipt(1));
 }
 
-async fn a_runtime_that_shuts_down_gives_the_place_back(fixture: Fixture) {
-    let fixture = limited(fixture, 1);
-    let runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = { runtime }.worker_threads(1).enable_all().build().unwrap();
-    let (gate, runs) = (Arc::new(Semaphore::new(0)), Runs::default());
-    let (body, begun) = (Arc::clone(&gate), runs.clone());
-    let mut call = Box::pin(fixture.pay().finish(move |_| gated(body, begun)));
-    // The caller is on this runtime, the body on the other one.
-    while runs.count() == 0 {
-        let entered = runtime.enter();
-        let polled = {
-            let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-            call.as_mut().poll(&mut cx)
-        };
-        drop(entered);
-        assert!(polled.is_pending());
-        tokio::task::yield_now().await;
-    }
-    assert_full(answered(other(&fixture, 1)).await);
-    runtime.shutdown_background();
-    let error = refusal(call.await);
-    assert_eq!(error.kind(), &ErrorKind::ShuttingDown);
-    assert_eq!(paid(other(&fixture, 1), &Runs::default()).await, receipt(1));
-}
-
 #[test]
 fn a_limit_of_none_is_refused() {
     let store = MemoryStore::new();
     let error = Engine::builder(store).max_running(0).build().unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::InvalidPolicy);
     assert!(error.to_string().contains("`max_running` is 0"), "{error}");
-}
-
-/// The message that the operator reads.
-#[tokio::test]
-async fn a_refusal_at_the_limit_names_the_setting() {
-    let fixture = limited(Fixture::memory(), 1);
-    let body = Body::start(other(&fixture, 1), receipt(1)).await;
-    let error = refusal(answered(fixture.pay()).await);
-    assert_eq!(
-        error.to_string(),
-        "`pay`: as many bodies run as may at once, so nothing was run; call again later, and if it goes on find out \
-         why bodies take so long or raise the limit (`EngineBuilder::max_running` is 1)"
-    );
-    assert_eq!(body.end().await, receipt(1));
 }

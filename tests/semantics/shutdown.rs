@@ -10,7 +10,7 @@ on_every_store![
     an_idle_engine_ends_at_once,
     new_calls_are_refused_for_good,
     another_engine_goes_on,
-    a_running_body_is_waited_for,
+    a_running_body_is_waited_for_by_every_shutdown,
     a_body_that_outlived_its_caller_is_waited_for,
     a_body_that_lost_its_lease_is_waited_for,
     a_body_without_protection_is_waited_for,
@@ -18,12 +18,10 @@ on_every_store![
     a_claim_in_ones_hand_is_waited_for,
     a_background_completion_is_waited_for,
     a_background_release_is_waited_for,
-    a_shutdown_waits_for_followers,
     a_shutdown_waits_for_remote_followers,
     a_follower_may_still_run_during_a_shutdown,
     inner_calls_of_a_running_body_still_work,
     calls_unfinished_at_the_deadline_are_counted,
-    a_shutdown_that_is_dropped_may_be_called_again,
 ];
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -64,12 +62,11 @@ async fn new_calls_are_refused_for_good(fixture: Fixture) {
     }
     let call = fixture.engine.operation("pay").key(&8);
     let finish = call.finish(|_| async { never() }).await;
-    assert_eq!(refusal(finish).kind(), &ErrorKind::ShuttingDown);
+    assert_refusal(finish, &ErrorKind::ShuttingDown);
     let begun = fixture.engine.operation("pay").key(&8).begin().await;
     assert_eq!(*begun.unwrap_err().kind(), ErrorKind::ShuttingDown);
     let unprotected = fixture.pay().on_outage(OnOutage::Run);
-    let unprotected = refusal(answered(unprotected).await);
-    assert_eq!(unprotected.kind(), &ErrorKind::ShuttingDown);
+    assert_refusal(answered(unprotected).await, &ErrorKind::ShuttingDown);
 }
 
 async fn another_engine_goes_on(fixture: Fixture) {
@@ -77,26 +74,22 @@ async fn another_engine_goes_on(fixture: Fixture) {
     assert_eq!(paid(fixture.pay_far(), &Runs::default()).await, receipt(1));
 }
 
-async fn a_running_body_is_waited_for(fixture: Fixture) {
+async fn a_running_body_is_waited_for_by_every_shutdown(fixture: Fixture) {
     let body = Body::start(fixture.pay(), receipt(7)).await;
+    {
+        let mut dropped = pin!(fixture.engine.shutdown(HOUR));
+        assert_waits!(dropped);
+    }
+    let call = fixture.engine.operation("pay").key(&8);
+    assert_refusal(answered(call).await, &ErrorKind::ShuttingDown);
     let answer = is_waited_for(&fixture, body.end()).await;
     assert_eq!(answer, receipt(7));
     assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
 
 async fn a_body_that_outlived_its_caller_is_waited_for(fixture: Fixture) {
-    let (gate, begun) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-    let (end, start) = (Arc::clone(&gate), Arc::clone(&begun));
-    let mut call = Box::pin(fixture.pay().finish(move |_| async move {
-        start.add_permits(1);
-        end.acquire().await.unwrap().forget();
-        receipt(7)
-    }));
-    tokio::select! {
-        _ = &mut call => unreachable!("the body waits"),
-        begun = begun.acquire() => begun.unwrap().forget(),
-    }
-    drop(call);
+    let body = Body::start_finished(fixture.pay(), receipt(7)).await;
+    let gate = body.leave().await;
     is_waited_for(&fixture, async { gate.add_permits(1) }).await;
     assert_eq!(answered(fixture.pay_far()).await, receipt(7));
 }
@@ -152,17 +145,6 @@ async fn a_background_release_is_waited_for(fixture: Fixture) {
     let call = fixture.pay().on_cancel(OnCancel::Release);
     Body::start(call, receipt(7)).await.drop_caller().await;
     is_waited_for(&fixture, async { fixture.store.deliver() }).await;
-}
-
-async fn a_shutdown_waits_for_followers(fixture: Fixture) {
-    let body = Body::start(fixture.pay(), receipt(7)).await;
-    let waits = tokio::spawn(answered(fixture.pay()));
-    others().await;
-    let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
-    assert_waits!(shutdown);
-    assert_eq!(body.end().await, receipt(7));
-    assert_eq!(waits.await.unwrap(), receipt(7));
-    assert_eq!(shutdown.await, Ok(()));
 }
 
 async fn a_shutdown_waits_for_remote_followers(fixture: Fixture) {
@@ -229,13 +211,8 @@ async fn calls_unfinished_at_the_deadline_are_counted(fixture: Fixture) {
     let waits = [(); 2].map(|()| tokio::spawn(answered(fixture.pay().on_running(patient))));
     let faults = [Fault::Hangs, Fault::ReplyHeld];
     fixture.fail(StoreOperation::Complete, faults);
-    let mut call = Box::pin(
-        fixture
-            .engine
-            .operation("pay")
-            .key(&8)
-            .run(|_| async { receipt(8) }),
-    );
+    let other = fixture.engine.operation("pay").key(&8);
+    let mut call = Box::pin(other.run(|_| async { receipt(8) }));
     while fixture.count(StoreOperation::Complete) == 0 {
         assert_eq!(poll_once(call.as_mut()).await, None);
         tokio::task::yield_now().await;
@@ -258,19 +235,4 @@ async fn calls_unfinished_at_the_deadline_are_counted(fixture: Fixture) {
     }
     fixture.store.deliver();
     comes_to_rest(&fixture).await;
-}
-
-async fn a_shutdown_that_is_dropped_may_be_called_again(fixture: Fixture) {
-    let body = Body::start(fixture.pay(), receipt(7)).await;
-    {
-        let mut shutdown = pin!(fixture.engine.shutdown(HOUR));
-        assert_waits!(shutdown);
-    }
-    let call = fixture.engine.operation("pay").key(&8);
-    assert_eq!(
-        refusal(answered(call).await).kind(),
-        &ErrorKind::ShuttingDown
-    );
-    let answer = is_waited_for(&fixture, body.end()).await;
-    assert_eq!(answer, receipt(7));
 }

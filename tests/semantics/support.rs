@@ -104,6 +104,21 @@ pub(crate) fn assert_running(error: &Error) -> Duration {
     }
 }
 
+/// Panics unless idem refused the call with this kind.
+#[track_caller]
+pub(crate) fn assert_refusal(answer: Answer, kind: &ErrorKind) {
+    assert_eq!(refusal(answer).kind(), kind);
+}
+
+/// Panics unless the call was refused as a duplicate; returns its `retry_after`.
+#[track_caller]
+pub(crate) fn assert_duplicate(error: &Error) -> Duration {
+    match error.kind() {
+        ErrorKind::Duplicate { retry_after } => *retry_after,
+        other => panic!("no duplicate: {other:?}"),
+    }
+}
+
 /// Panics unless the outcome is unknown.
 pub(crate) fn assert_unknown(error: &Error) {
     let unknown = matches!(error.kind(), ErrorKind::Unknown { .. });
@@ -127,15 +142,32 @@ pub(crate) struct Body {
 impl Body {
     /// Waits until the body has begun.
     pub(crate) async fn start(call: Pay, answer: Answer) -> Self {
+        Self::begun(|gate, begun| tokio::spawn(call.run(move |_| Self::wait(gate, begun, answer))))
+            .await
+    }
+
+    /// The same, of a body that goes on when its caller goes away.
+    pub(crate) async fn start_finished(call: Pay, answer: Answer) -> Self {
+        Self::begun(|gate, begun| {
+            tokio::spawn(call.finish(move |_| Self::wait(gate, begun, answer)))
+        })
+        .await
+    }
+
+    /// A body that begins with a permit for the second semaphore, and ends with one of the first.
+    pub(crate) async fn begun(
+        spawn: impl FnOnce(Arc<Semaphore>, Arc<Semaphore>) -> JoinHandle<Answer>,
+    ) -> Self {
         let (gate, begun) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-        let (end, start) = (Arc::clone(&gate), Arc::clone(&begun));
-        let task = tokio::spawn(call.run(move |_| async move {
-            start.add_permits(1);
-            end.acquire().await.unwrap().forget();
-            answer
-        }));
+        let task = spawn(Arc::clone(&gate), Arc::clone(&begun));
         begun.acquire().await.unwrap().forget();
         Self { gate, task }
+    }
+
+    async fn wait(gate: Arc<Semaphore>, begun: Arc<Semaphore>, answer: Answer) -> Answer {
+        begun.add_permits(1);
+        gate.acquire().await.unwrap().forget();
+        answer
     }
 
     /// A body that has begun and waits for this.
@@ -162,6 +194,13 @@ impl Body {
     pub(crate) async fn drop_caller(self) {
         self.task.abort();
         assert!(self.task.await.unwrap_err().is_cancelled());
+    }
+
+    /// The caller of a finished body goes away; a permit lets the body end.
+    pub(crate) async fn leave(self) -> Arc<Semaphore> {
+        let gate = Arc::clone(&self.gate);
+        self.drop_caller().await;
+        gate
     }
 }
 

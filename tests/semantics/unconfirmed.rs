@@ -145,17 +145,21 @@ async fn an_answer_is_stored_however_long_the_store_was_away(fixture: Fixture) {
     assert_eq!(answered(fixture.pay_far()).await, receipt(1));
 }
 
+/// A repeat waits for the answer, which the store takes again.
+async fn waits_for(fixture: &Fixture, repeat: Pay, answer: &Answer) {
+    let repeat = tokio::spawn(answered(repeat));
+    others().await;
+    assert!(!repeat.is_finished(), "it does not run");
+    back(fixture);
+    assert_eq!(until(fixture, repeat).await.unwrap(), *answer);
+}
+
 async fn a_repeat_waits_for_the_answer_that_is_being_stored(fixture: Fixture) {
     let answer = lapsed(&fixture, fixture.pay(), receipt(1)).await;
     assert_unconfirmed(&refusal(answer));
     fixture.pass_in_store(LEASE_OVER);
     // In the store, any process may take the key over by now; this process knows better.
-    let repeat = fixture.pay();
-    let repeat = tokio::spawn(answered(repeat));
-    others().await;
-    assert!(!repeat.is_finished(), "it does not run");
-    back(&fixture);
-    assert_eq!(until(&fixture, repeat).await.unwrap(), receipt(1));
+    waits_for(&fixture, fixture.pay(), &receipt(1)).await;
 }
 
 async fn a_repeat_waits_for_the_answer_after_max_run_as_well(fixture: Fixture) {
@@ -167,11 +171,7 @@ async fn a_repeat_waits_for_the_answer_after_max_run_as_well(fixture: Fixture) {
         others().await;
     }
     fixture.pass_in_store(LEASE_OVER);
-    let repeat = tokio::spawn(answered(fixture.pay()));
-    others().await;
-    assert!(!repeat.is_finished(), "it does not run");
-    back(&fixture);
-    assert_eq!(until(&fixture, repeat).await.unwrap(), receipt(1));
+    waits_for(&fixture, fixture.pay(), &receipt(1)).await;
 }
 
 async fn a_repeat_of_a_corrected_request_waits_for_its_answer(fixture: Fixture) {
@@ -188,11 +188,7 @@ async fn a_repeat_of_a_corrected_request_waits_for_its_answer(fixture: Fixture) 
     assert_unconfirmed(&refusal(answer));
     drop(again);
     fixture.pass_in_store(LEASE_OVER);
-    let repeat = tokio::spawn(answered(corrected()));
-    others().await;
-    assert!(!repeat.is_finished(), "it does not run");
-    back(&fixture);
-    assert_eq!(until(&fixture, repeat).await.unwrap(), receipt(2));
+    waits_for(&fixture, corrected(), &receipt(2)).await;
 }
 
 async fn a_shutdown_counts_the_answers_that_are_not_stored(fixture: Fixture) {

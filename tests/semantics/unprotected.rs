@@ -5,14 +5,10 @@ use std::process::Command;
 use crate::prelude::*;
 
 on_every_store![
-    on_outage_run_of_the_operation_runs_the_body,
-    on_outage_run_of_the_engine_runs_the_body,
-    an_outage_runs_nothing_by_default,
-    a_silent_store_is_an_outage_too,
+    an_outage_runs_the_body_where_engine_or_operation_say_so,
     a_body_without_protection_stores_nothing_and_is_not_replayed,
     a_body_without_protection_knows_that_it_has_none,
-    a_body_without_protection_may_fail_and_panic,
-    a_body_without_protection_may_be_finished,
+    a_body_without_protection_may_finish_fail_and_panic,
     a_claim_that_was_granted_unseen_is_given_back,
     a_claim_by_hand_is_never_without_protection,
     a_refusal_by_the_store_is_no_outage,
@@ -24,7 +20,6 @@ on_every_store![
     a_store_that_replies_to_others_is_busy_and_not_out_of_reach,
     a_store_that_has_replied_to_nothing_for_long_is_out_of_reach,
     a_server_that_is_not_there_is_an_outage_while_others_reply,
-    a_body_without_protection_has_a_deadline,
 ];
 
 fn runs_bare(call: Pay) -> Pay {
@@ -50,40 +45,53 @@ async fn bare(fixture: &Fixture, call: Pay, runs: &Runs) -> Answer {
     in_time(fixture, async move { paid(call, &runs).await }).await
 }
 
-async fn on_outage_run_of_the_operation_runs_the_body(fixture: Fixture) {
-    cut_off(&fixture);
-    let answer = bare(&fixture, runs_bare(fixture.pay()), &Runs::default()).await;
-    assert_eq!(answer, receipt(1));
-    assert_eq!(fixture.events.count("unprotected: "), 1);
-    assert_eq!(fixture.events.count("claimed"), 0);
-    let told = fixture.events.all().concat();
-    assert!(told.contains("an injected fault"), "the reason: {told}");
-}
-
-async fn on_outage_run_of_the_engine_runs_the_body(fixture: Fixture) {
-    let fixture = fixture.with(|engine| engine.on_outage(OnOutage::Run));
-    cut_off(&fixture);
-    let answer = bare(&fixture, fixture.pay(), &Runs::default()).await;
-    assert_eq!(answer, receipt(1));
-    let strict = fixture.pay().on_outage(OnOutage::Fail);
-    let error = refusal(in_time(&fixture, answered(strict)).await);
-    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
-}
-
-async fn an_outage_runs_nothing_by_default(fixture: Fixture) {
-    cut_off(&fixture);
-    let error = refusal(in_time(&fixture, answered(fixture.pay())).await);
-    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
-    assert_eq!(fixture.events.count("unprotected"), 0);
-}
-
-async fn a_silent_store_is_an_outage_too(fixture: Fixture) {
-    fixture.fail(StoreOperation::Claim, [Fault::Hangs]);
-    let call = runs_bare(fixture.pay());
-    let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
-    wakes(&fixture, Duration::from_secs(2)).await;
-    assert_eq!(call.await.unwrap(), receipt(1));
-    assert_eq!(fixture.events.count("unprotected"), 1);
+async fn an_outage_runs_the_body_where_engine_or_operation_say_so(mut fixture: Fixture) {
+    for (of_engine, of_operation, runs) in [
+        (None, None, false),
+        (None, Some(OnOutage::Run), true),
+        (Some(OnOutage::Run), None, true),
+        (Some(OnOutage::Run), Some(OnOutage::Fail), false),
+    ] {
+        for fault in [Fault::Lost, Fault::Hangs] {
+            let events = idem_tests::events::Events::default();
+            fixture = fixture.with(|engine| {
+                let engine = engine.observer(events.clone());
+                match of_engine {
+                    Some(it) => engine.on_outage(it),
+                    None => engine,
+                }
+            });
+            fixture.fail(StoreOperation::Claim, [fault; 10_000]);
+            let (before, call) = (claims(&fixture), fixture.pay());
+            let call = match of_operation {
+                Some(it) => call.on_outage(it),
+                None => call,
+            };
+            let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
+            if fault == Fault::Hangs {
+                // For as long as a claim may take.
+                sent(&fixture, StoreOperation::Claim, before + 1).await;
+                fixture.clock.advance(Duration::from_secs(2));
+            }
+            let answer = fixture.finished(call).await;
+            let row = format!("{of_engine:?}, {of_operation:?}, {fault:?}");
+            if runs {
+                assert_eq!(answer, receipt(1), "{row}");
+            } else {
+                let error = refusal(answer);
+                assert_eq!(error.kind(), &ErrorKind::StoreUnavailable, "{row}");
+            }
+            assert_eq!(events.count("unprotected: "), usize::from(runs), "{row}");
+            assert_eq!(events.count("claimed"), 0, "{row}");
+            let told = events.all().concat();
+            let has_reason = told.contains("an injected fault");
+            assert!(
+                !runs || fault == Fault::Hangs || has_reason,
+                "{row}: {told}"
+            );
+            fixture.store.heal();
+        }
+    }
 }
 
 async fn a_body_without_protection_stores_nothing_and_is_not_replayed(fixture: Fixture) {
@@ -106,6 +114,8 @@ async fn a_body_without_protection_knows_that_it_has_none(fixture: Fixture) {
         let error = cx.fence().await.unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
         assert_eq!(cx.lease_remaining(), Duration::ZERO);
+        // The documented `timeout_at(cx.deadline(), …)` must not fail at once.
+        assert!(cx.deadline() > std::time::Instant::now());
         assert_eq!(cx.derive_key("bank").len(), 43);
         let lost = std::pin::pin!(cx.lease_lost());
         assert!(poll_once(lost).await.is_none());
@@ -115,8 +125,11 @@ async fn a_body_without_protection_knows_that_it_has_none(fixture: Fixture) {
     assert_eq!(in_time(&fixture, call).await, receipt(1));
 }
 
-async fn a_body_without_protection_may_fail_and_panic(fixture: Fixture) {
+async fn a_body_without_protection_may_finish_fail_and_panic(fixture: Fixture) {
     cut_off(&fixture);
+    let finished =
+        runs_bare(fixture.pay()).finish(|cx| async move { receipt(cx.attempt().into()) });
+    assert_eq!(in_time(&fixture, finished).await, receipt(0));
     let down = runs_bare(fixture.pay()).run(|_| async { Err(PayError::Down) as Answer });
     assert_eq!(in_time(&fixture, down).await, Err(PayError::Down));
     let panics = |_| async { std::panic::panic_any("out of paper") as Answer };
@@ -126,12 +139,6 @@ async fn a_body_without_protection_may_fail_and_panic(fixture: Fixture) {
     let dropped = in_time(&fixture, starting).await;
     dropped.drop_caller().await;
     comes_to_rest(&fixture).await;
-}
-
-async fn a_body_without_protection_may_be_finished(fixture: Fixture) {
-    cut_off(&fixture);
-    let call = runs_bare(fixture.pay()).finish(|cx| async move { receipt(cx.attempt().into()) });
-    assert_eq!(in_time(&fixture, call).await, receipt(0));
 }
 
 async fn a_claim_that_was_granted_unseen_is_given_back(fixture: Fixture) {
@@ -204,24 +211,26 @@ async fn a_store_that_is_full_busy_or_refuses_is_no_outage(fixture: Fixture) {
 /// Load does not turn a store that is gone into one that is busy.
 async fn a_queue_in_front_of_a_store_that_is_gone_is_an_outage(fixture: Fixture) {
     fixture.fail(StoreOperation::Claim, [Fault::Overloaded; 10_000]);
-    let error = refusal(in_time(&fixture, answered(runs_bare(fixture.pay()))).await);
-    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+    assert_refusal(
+        in_time(&fixture, answered(runs_bare(fixture.pay()))).await,
+        &ErrorKind::StoreUnavailable,
+    );
     // Half of the claim's deadline without a reply.
     fixture.clock.advance(Duration::from_millis(1_100));
     for run in 1..=2 {
         let runs = Runs::default();
-        assert_eq!(
-            bare(&fixture, runs_bare(fixture.pay()), &runs).await,
-            receipt(1)
-        );
+        let answer = bare(&fixture, runs_bare(fixture.pay()), &runs).await;
+        assert_eq!(answer, receipt(1));
         assert_eq!(fixture.events.count("unprotected"), run);
     }
     fixture.store.heal();
     let other = fixture.engine.operation("pay").key(&"beside");
     assert_eq!(paid(other, &Runs::default()).await, receipt(1));
     fixture.fail(StoreOperation::Claim, [Fault::Overloaded]);
-    let error = refusal(in_time(&fixture, answered(runs_bare(fixture.pay()))).await);
-    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+    assert_refusal(
+        in_time(&fixture, answered(runs_bare(fixture.pay()))).await,
+        &ErrorKind::StoreUnavailable,
+    );
 }
 
 /// A claim hangs until its deadline is over; this long before, the store replies to another call.
@@ -241,7 +250,7 @@ async fn hangs_beside(fixture: &Fixture, quiet: Duration) -> Answer {
 
 async fn a_store_that_replies_to_others_is_busy_and_not_out_of_reach(fixture: Fixture) {
     let answer = hangs_beside(&fixture, Duration::from_millis(900)).await;
-    assert_eq!(refusal(answer).kind(), &ErrorKind::StoreUnavailable);
+    assert_refusal(answer, &ErrorKind::StoreUnavailable);
     assert_eq!(fixture.events.count("unprotected"), 0);
 }
 
@@ -345,18 +354,4 @@ async fn no_environment_variable_disables_an_engine() {
         assert!(output.status.success(), "with {value:?}: {told}");
         assert!(told.contains("1 passed"), "with {value:?}: {told}");
     }
-}
-
-/// The documented `timeout_at(cx.deadline(), …)` must not fail at once where nothing is protected.
-async fn a_body_without_protection_has_a_deadline(fixture: Fixture) {
-    fixture.fail(StoreOperation::Claim, [Fault::Lost; 10_000]);
-    let call = fixture.pay().on_outage(OnOutage::Run);
-    let deadline = call.run(|cx| async move {
-        let time = cx
-            .deadline()
-            .saturating_duration_since(std::time::Instant::now());
-        Ok::<_, PayError>(time)
-    });
-    let time = fixture.finished(tokio::spawn(deadline)).await.unwrap();
-    assert!(!time.is_zero(), "`max_run` is 15 minutes");
 }
