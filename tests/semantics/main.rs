@@ -15,6 +15,7 @@ mod engines;
 mod entries;
 mod entries_of_functions;
 mod extreme_durations;
+mod identity;
 mod labels;
 mod leader_handover;
 mod lease_cancelled;

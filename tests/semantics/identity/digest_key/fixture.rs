@@ -10,8 +10,8 @@ use idem_tests::events::Events;
 use idem_tests::fixture::Classified;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use crate::stores::{Kind, patiently};
-use crate::stores::{number, open};
+pub(crate) use crate::identity::stores::{Kind, patiently};
+use crate::identity::stores::{number, open};
 
 /// The secrets before and after a change.
 pub(crate) const OLD: [u8; 32] = [3; 32];

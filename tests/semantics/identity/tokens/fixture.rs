@@ -12,8 +12,8 @@ use idem_tests::faulty::Faulty;
 use idem_tests::fixture::Classified;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use crate::stores::{Kind, PATIENCE, patiently};
-use crate::stores::{number, open};
+pub(crate) use crate::identity::stores::{Kind, PATIENCE, patiently};
+use crate::identity::stores::{number, open};
 
 /// The life of a token.
 pub(crate) const LIFE: Duration = Duration::from_mins(5);

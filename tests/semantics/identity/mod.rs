@@ -1,10 +1,5 @@
 //! The identity of a call: the secret of key digests and fingerprints, and one-time tokens.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a case ends where something is not as it says"
-)]
-
 mod digest_key;
 mod stores;
 mod tokens;
@@ -30,7 +25,8 @@ macro_rules! on_every_store {
             $(mod $module { $(
                 #[test]
                 fn $case() {
-                    crate::run(crate::$subject::$module::$case(crate::stores::Kind::$kind));
+                    use crate::identity::{$subject::$module::$case, run, stores::Kind};
+                    run($case(Kind::$kind));
                 }
             )* })*
         }
