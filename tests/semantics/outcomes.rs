@@ -116,9 +116,12 @@ async fn an_answer_lives_for_its_ttl(fixture: Fixture) {
         let runs = Runs::default();
         let pay = async |expected: u32| {
             let call = fixture.engine.operation("pay").key(name);
-            let answer = |run| match is_error {
-                false => receipt(run),
-                true => Err(PayError::Declined { run }),
+            let answer = |run| {
+                if is_error {
+                    Err(PayError::Declined { run })
+                } else {
+                    receipt(run)
+                }
             };
             let call = call.ttl(hour).error_ttl(minutes);
             let paid = call.run(|_| async { answer(runs.start()) }).await;
