@@ -1,32 +1,28 @@
-//! Claims in every state, for either owner and every fingerprint.
+//! Claims, releases and renewals.
 
 use super::probe::{
-    A, ASKED, B, C, LEASE, MS, NONE, OTHER, OUTCOMES, Probe, RETAIN, dated, done, fingerprinted,
-    header, limit, owner, pending, request_by, request_with,
+    A, ASKED, B, C, IN_TIME, LEASE, Probe, RELEASED, REMAINS, RETAIN, SUPERSEDED, TTL, answer,
+    ask_to_find_out, at_most, dated, header, pending, request_by, request_with,
 };
-use idem_runtime::fingerprint::Fingerprint;
-use idem_runtime::store::{ClaimReply, Fence, Owner, ReadReply, State};
+use idem_runtime::store::{
+    ClaimReply, ClaimRequest, Fence, Needs, Owner, ReadReply, Remains, RenewReply, State,
+};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
 
 cases! {
     1 the_first_claim_is_granted: transport,
-    1 a_granted_claim_stands_in_the_record: transport,
-    1 a_second_claim_is_told_to_wait,
-    1 a_refused_claim_leaves_the_record_as_it_was,
     1 owners_are_compared_to_the_last_byte: transport,
-    5 a_live_claim_is_granted_to_its_owner_only,
-    5 a_lapsed_claim_is_granted_to_anybody,
-    4 a_done_key_is_granted_to_nobody,
-    1 a_released_key_is_granted_to_anybody_else,
-    6 a_takeover_keeps_the_record_for_what_the_new_claim_says,
+    2 the_owner_gives_a_key_back: transport,
+    2 a_claim_that_was_lost_is_written_again: transport,
+    3 a_claim_after_its_own_release_is_granted_nothing: transport,
+    3 an_operation_that_was_dropped_can_be_sent_again: transport,
+    8 a_key_without_attempts_is_granted_to_nobody,
+    17 a_claim_that_needs_a_record_begins_none: transport,
+    1 another_client_of_the_store_sees_the_same: transport,
 }
-
-/// Fingerprints of the record and of the claim that match, and the one that is then kept.
-const MATCHING: [(Fingerprint, Fingerprint, Fingerprint); 4] = [
-    (ASKED, ASKED, ASKED),
-    (ASKED, NONE, ASKED),
-    (NONE, ASKED, ASKED),
-    (NONE, NONE, NONE),
-];
 
 async fn the_first_claim_is_granted(p: Probe) {
     assert_eq!(p.read().await, ReadReply::Absent, "the prefix is fresh");
@@ -36,37 +32,6 @@ async fn the_first_claim_is_granted(p: Probe) {
     );
     assert_eq!(attempt, 1, "attempts start at 1");
     assert!(fence > Fence::default(), "a fence is more than 0");
-}
-
-async fn a_granted_claim_stands_in_the_record(p: Probe) {
-    for (n, owner) in [A, B, C].into_iter().enumerate() {
-        for (m, fingerprint) in [ASKED, OTHER, NONE].into_iter().enumerate() {
-            let p = p.at(n * 10 + m);
-            let claim = p.take(&request_with(owner, fingerprint)).await;
-            let (record, left) = p.found().await;
-            assert_eq!(record.header, claim);
-            assert!(record.body().is_empty(), "a claim has no answer");
-            p.assert_left(left, RETAIN);
-        }
-    }
-}
-
-async fn a_second_claim_is_told_to_wait(p: Probe) {
-    p.take(&request_by(A)).await;
-    for owner in [B, C, owner(1)] {
-        let left = running!(p.claim(&request_by(owner)).await);
-        p.assert_left(left, LEASE);
-    }
-}
-
-async fn a_refused_claim_leaves_the_record_as_it_was(p: Probe) {
-    p.take(&request_by(A)).await;
-    let bytes = p.peek().await.expect("the claim is there");
-    let odd = with!(request_by(B), lease: LEASE * 7, retain: RETAIN * 7, max_attempts: None);
-    expect!(p.claim(&odd).await, ClaimReply::Running { .. } => ());
-    expect!(p.claim(&request_with(B, OTHER)).await, ClaimReply::Mismatch => ());
-    p.unchanged(&bytes, "a claim that is refused").await;
-    p.assert_left(p.found().await.1, RETAIN);
 }
 
 async fn owners_are_compared_to_the_last_byte(p: Probe) {
@@ -86,95 +51,145 @@ async fn owners_are_compared_to_the_last_byte(p: Probe) {
     );
 }
 
-async fn a_live_claim_is_granted_to_its_owner_only(p: Probe) {
-    for (kept, fingerprint, stays) in MATCHING {
-        let live = fingerprinted(kept, header(pending()));
-        let age = LEASE / 2;
-        let bytes = p.plant(&live, b"", RETAIN - age).await;
-        let left = running!(p.claim(&request_with(B, fingerprint)).await);
-        p.assert_left(left, LEASE - age);
-        p.unchanged(&bytes, "another's claim").await;
-
-        let claim = p.take(&request_with(A, fingerprint)).await;
-        assert_eq!(
-            (claim.fence, claim.attempts),
-            (live.fence, live.attempts),
-            "its own claim, sent again, is the same attempt"
-        );
-        let expected = fingerprinted(stays, live);
-        let (record, left) = p.found().await;
-        assert_eq!(record.header, expected);
-        p.assert_left(left, RETAIN);
+async fn the_owner_gives_a_key_back(p: Probe) {
+    for (n, holder) in [A, C].into_iter().enumerate() {
+        for (m, remains) in REMAINS.into_iter().enumerate() {
+            let p = p.at(n * 10 + m);
+            p.take(&request_by(holder)).await;
+            assert_eq!(p.release(holder, remains).await, RELEASED);
+            expect!(p.claim(&request_by(B)).await, ClaimReply::Granted { .. } => ());
+        }
     }
 }
 
-async fn a_lapsed_claim_is_granted_to_anybody(p: Probe) {
-    for age in [LEASE, LEASE + MS, LEASE * 30] {
-        for (kept, fingerprint, stays) in MATCHING {
-            let lapsed = fingerprinted(kept, header(pending()));
-            p.plant(&lapsed, b"", RETAIN - age).await;
-            let again = p.take(&request_with(A, fingerprint)).await;
+async fn a_claim_that_was_lost_is_written_again(p: Probe) {
+    for (n, claim) in [
+        header(pending()),
+        with!(header(pending()), owner: C, attempts: u16::MAX, retain: TTL),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let p = p.at(n);
+        assert_eq!(p.renew(&claim).await, RenewReply::Reasserted);
+        let (record, left) = p.found().await;
+        assert_eq!(record.header, claim);
+        assert!(record.body().is_empty());
+        p.assert_left(left, claim.retain);
+        assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
+    }
+}
+
+async fn a_claim_after_its_own_release_is_granted_nothing(p: Probe) {
+    // As if the claim had been sent twice, and the network had delayed one until now.
+    for (n, remains) in REMAINS.into_iter().enumerate() {
+        let p = p.at(n);
+        p.take(&request_by(A)).await;
+        assert_eq!(p.release(A, remains).await, RELEASED);
+        let bytes = p.peek().await.expect("a released record stays");
+        for request in [request_by(A), ask_to_find_out(A), at_most(1, A)] {
             assert_eq!(
-                (again.fence, again.attempts),
-                (lapsed.fence, lapsed.attempts),
-                "no other owner took the lapsed claim, so its owner is granted it again"
+                p.claim(&request).await,
+                ClaimReply::Running {
+                    lease_left: Duration::ZERO
+                },
+                "its sender is gone"
             );
+        }
+        p.unchanged(&bytes, "a claim after its own release").await;
+    }
+}
 
-            p.plant(&lapsed, b"", RETAIN - age).await;
-            let taken = p.take(&request_with(B, fingerprint)).await;
-            assert_eq!(taken.attempts, lapsed.attempts + 1);
-            assert!(taken.fence > lapsed.fence, "a takeover has a higher fence");
-            let expected = fingerprinted(stays, taken);
-            assert_eq!(p.header().await, expected);
+/// Polls once, and drops: the operation may or may not be executed.
+async fn drop_after_one_poll(operation: impl Future) {
+    let mut operation = pin!(operation);
+    poll_fn(|cx| {
+        let _ = operation.as_mut().poll(cx);
+        Poll::Ready(())
+    })
+    .await;
+}
+
+async fn an_operation_that_was_dropped_can_be_sent_again(p: Probe) {
+    for n in 0..20 {
+        let p = p.at(n);
+        drop_after_one_poll(p.claim(&request_by(A))).await;
+        let claim = p.take(&request_by(A)).await;
+        assert_eq!(claim.attempts, 1);
+        drop_after_one_poll(p.renew(&claim)).await;
+        assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
+        drop_after_one_poll(p.read()).await;
+        assert_eq!(p.header().await, claim);
+        if n % 2 == 0 {
+            drop_after_one_poll(p.release(A, Remains::Request)).await;
+            assert_eq!(p.release(A, Remains::Request).await, RELEASED);
+            assert_eq!(p.header().await.attempts, 0);
+        } else {
+            let bytes = answer(&claim, b"once");
+            drop_after_one_poll(p.complete(&bytes)).await;
+            assert_eq!(p.complete(&bytes).await, IN_TIME);
+            p.unchanged(&bytes, "its completion, sent again").await;
         }
     }
 }
 
-async fn a_done_key_is_granted_to_nobody(p: Probe) {
-    for outcome in OUTCOMES {
-        for (kept, fingerprint, _) in MATCHING {
-            let finished = fingerprinted(kept, header(done(outcome)));
-            let bytes = p.plant(&finished, b"the answer", RETAIN / 2).await;
-            for owner in [A, B] {
-                let request = request_with(owner, fingerprint);
-                let (record, left) = replayed!(p.claim(&dated(&request)).await);
-                assert_eq!(record.as_bytes(), &bytes[..]);
-                p.assert_left(left, RETAIN / 2);
-                let (record, at_least) = replayed!(p.claim(&request).await);
-                assert_eq!(record.as_bytes(), &bytes[..]);
-                // Copies in front of the store may expire by another clock.
-                let inexact = p.fixture.drift() + MS;
-                assert!(at_least <= left + inexact, "{at_least:?} of {left:?}");
-            }
-            p.unchanged(&bytes, "a claim of a done key").await;
+/// A record without attempts left under a limit of three: released, and lapsed.
+const SPENT: [(State, Duration); 2] = [
+    (State::Released, RETAIN),
+    (
+        pending(),
+        RETAIN.checked_sub(LEASE).expect("a lease is shorter"),
+    ),
+];
+
+async fn exhausted(p: &Probe, request: &ClaimRequest) -> u16 {
+    expect!(p.claim(request).await, ClaimReply::Exhausted { attempts } => attempts)
+}
+
+async fn a_key_without_attempts_is_granted_to_nobody(p: Probe) {
+    for (state, life) in SPENT {
+        for max in [3, 2, 1] {
+            p.plant(&header(state), b"", life).await;
+            assert_eq!(exhausted(&p, &at_most(max, B)).await, 3);
         }
+        p.plant(&header(state), b"", life).await;
+        assert_eq!(p.take(&at_most(4, B)).await.attempts, 4);
     }
 }
 
-async fn a_released_key_is_granted_to_anybody_else(p: Probe) {
-    for owner in [B, C] {
-        for (kept, fingerprint, stays) in MATCHING {
-            let released = fingerprinted(kept, header(State::Released));
-            p.plant(&released, b"", RETAIN - MS).await;
-            let claim = p.take(&request_with(owner, fingerprint)).await;
-            assert_eq!(claim.attempts, released.attempts + 1, "a new attempt");
-            assert!(claim.fence > released.fence, "with a fence of its own");
-            let expected = fingerprinted(stays, claim);
-            assert_eq!(p.header().await, expected);
-        }
+/// Claims the body, or the reconciling, only if there is a record.
+fn go_on(request: &ClaimRequest) -> ClaimRequest {
+    with!(request.clone(), needs: Needs::Record)
+}
+
+async fn a_claim_that_needs_a_record_begins_none(p: Probe) {
+    for (n, request) in [request_by(A), ask_to_find_out(A), dated(&request_by(A))]
+        .into_iter()
+        .enumerate()
+    {
+        let p = p.at(n);
+        let expects_nothing = async || {
+            expect!(p.claim(&go_on(&request)).await, ClaimReply::Absent => ());
+            assert_eq!(p.peek().await, None);
+        };
+        expects_nothing().await;
+        // Its own claim was granted, the reply was lost, and its record has expired since.
+        p.plant(&header(pending()), b"", RETAIN).await;
+        p.advance(RETAIN).await;
+        expects_nothing().await;
+        // It has left nothing behind that refuses a claim without a required record.
+        p.take(&request_by(B)).await;
     }
 }
 
-async fn a_takeover_keeps_the_record_for_what_the_new_claim_says(p: Probe) {
-    let request =
-        with!(request_by(B), lease: LEASE * 2, retain: RETAIN * 3, max_attempts: limit(9));
-    for state in [pending(), State::Released] {
-        p.plant(&header(state), b"", RETAIN - LEASE).await;
-        let claim = p.take(&request).await;
-        let (record, left) = p.found().await;
-        assert_eq!(record.header, claim, "lease and retention are the claim's");
-        p.assert_left(left, RETAIN * 3);
-        let left = running!(p.claim(&request_by(A)).await);
-        p.assert_left(left, LEASE * 2);
-    }
+async fn another_client_of_the_store_sees_the_same(p: Probe) {
+    let other = p.client();
+    let claim = p.take(&request_by(A)).await;
+    expect!(other.claim(&request_by(B)).await, ClaimReply::Running { .. } => ());
+    assert_eq!(other.renew(&claim).await, RenewReply::Renewed);
+    assert_eq!(other.release(B, Remains::Attempt).await, SUPERSEDED);
+    let bytes = answer(&claim, b"x");
+    assert_eq!(other.complete(&bytes).await, IN_TIME);
+    let unasked = request_with(C, ASKED);
+    expect!(p.claim(&unasked).await, ClaimReply::Done { .. } => ());
 }

@@ -1,24 +1,23 @@
-//! Completions in every state, for either owner.
+//! Completions, and reconciliations of what was not completed.
 
 use super::probe::{
-    A, B, IN_TIME, LEASE, MS, NO_RECORDS, OUTCOMES, Probe, REMAINS, RETAIN, SCHEMA, SUPERSEDED,
-    TTL, answer, by, counted, done, fenced, finished, finished_by, header, kept_for, pending,
-    record, request_by,
+    A, B, C, IN_TIME, LATE, LEASE, NO_RECORDS, OUTCOMES, Probe, RETAIN, TTL, answer,
+    ask_to_find_out, counted, done, ended, fenced, fingerprinted, finished, header, kept_for,
+    pending, record, request_by, undecided, unknown_outcome, unknowns,
 };
-use idem_runtime::store::{CompleteReply, Fence, OutcomeKind, Record, State};
+use idem_runtime::fingerprint::Fingerprint;
+use idem_runtime::store::{ClaimReply, CompleteReply, Fence, Header, OutcomeKind, State};
+use std::time::Duration;
 
 cases! {
     2 the_owner_of_a_live_claim_completes: transport,
-    2 the_owner_of_a_lapsed_claim_completes_if_nobody_took_it,
-    2 another_owner_does_not_complete_a_live_claim,
-    2 a_completion_says_what_is_left_of_the_lease_that_stands_in_its_way,
-    4 a_completion_of_a_done_key_is_given_the_answer_that_counts,
-    4 what_is_done_can_be_neither_released_nor_renewed,
-    6 an_answer_is_kept_for_what_its_record_says,
-    8 an_answer_keeps_the_attempts_that_were_counted,
-    7 an_answer_keeps_the_higher_fence,
     10 a_completion_that_is_no_record_is_refused: transport,
-    4 each_outcome_and_schema_is_given_back_as_it_was_stored,
+    2 a_completion_whose_claim_is_not_as_it_says_is_stored,
+    2 an_error_is_not_stored_while_the_later_attempt_may_succeed,
+    4 a_success_takes_the_place_of_an_unknown_outcome,
+    13 a_lapsed_reconciliation_is_unknown,
+    13 who_can_find_out_is_asked_to_where_the_outcome_is_unknown,
+    2 a_success_is_stored_where_who_was_to_find_out_vanished,
 }
 
 async fn the_owner_of_a_live_claim_completes(p: Probe) {
@@ -32,97 +31,6 @@ async fn the_owner_of_a_live_claim_completes(p: Probe) {
     assert_eq!(replayed, record, "the next caller is given the answer");
 }
 
-async fn the_owner_of_a_lapsed_claim_completes_if_nobody_took_it(p: Probe) {
-    for age in [LEASE, LEASE + MS, LEASE * 30] {
-        p.plant(&header(pending()), b"", RETAIN - age).await;
-        let bytes = record(&finished_by(A), b"late but first");
-        assert_eq!(p.complete(&bytes).await, IN_TIME);
-        p.unchanged(&bytes, "storing it").await;
-    }
-}
-
-async fn another_owner_does_not_complete_a_live_claim(p: Probe) {
-    let claim = p.take(&request_by(A)).await;
-    let before = p.peek().await.expect("the claim is there");
-    for outcome in OUTCOMES {
-        let theirs = with!(finished(&claim), owner: B, state: done(outcome), fence: Fence::new(claim.fence.get() + 1));
-        superseded!(p.complete(&record(&theirs, b"not ours")).await);
-    }
-    p.unchanged(&before, "a completion by another owner").await;
-    p.assert_left(p.found().await.1, RETAIN);
-    assert_eq!(p.complete(&answer(&claim, b"ours")).await, IN_TIME);
-}
-
-async fn a_completion_says_what_is_left_of_the_lease_that_stands_in_its_way(p: Probe) {
-    for age in [0, 1, 30] {
-        let age = LEASE / 60 * age;
-        p.plant(&header(pending()), b"", RETAIN - age).await;
-        let left = superseded!(p.complete(&record(&finished_by(B), b"")).await);
-        p.assert_left(left, LEASE - age);
-    }
-}
-
-async fn a_completion_of_a_done_key_is_given_the_answer_that_counts(p: Probe) {
-    // A success over an unknown outcome is another matter: see `unknown`.
-    for outcome in OUTCOMES.into_iter().filter(|o| *o != OutcomeKind::Unknown) {
-        let first = p.plant(&header(done(outcome)), b"first", RETAIN / 2).await;
-        let (adopted, left) = adopted!(p.complete(&record(&finished_by(B), b"second")).await);
-        assert_eq!(adopted.as_bytes(), &first[..]);
-        p.assert_left(left, RETAIN / 2);
-        p.unchanged(&first, "a second completion").await;
-        p.assert_left(p.found().await.1, RETAIN / 2);
-    }
-}
-
-async fn what_is_done_can_be_neither_released_nor_renewed(p: Probe) {
-    use idem_runtime::store::RenewReply;
-    let claim = p.take(&request_by(A)).await;
-    let bytes = answer(&claim, b"final");
-    assert_eq!(p.complete(&bytes).await, IN_TIME);
-    for owner in [A, B] {
-        for remains in REMAINS {
-            assert_eq!(p.release(owner, remains).await, SUPERSEDED);
-        }
-        assert_eq!(p.renew(&by(owner, claim)).await, RenewReply::Lost);
-    }
-    p.unchanged(&bytes, "release and renewal").await;
-    p.assert_left(p.found().await.1, TTL);
-}
-
-async fn an_answer_is_kept_for_what_its_record_says(p: Probe) {
-    for (n, retain) in [TTL, RETAIN * 2, LEASE, RETAIN].into_iter().enumerate() {
-        let p = p.at(n);
-        let claim = p.take(&request_by(A)).await;
-        let done = kept_for(retain, finished(&claim));
-        assert_eq!(p.complete(&record(&done, b"x")).await, IN_TIME);
-        let (stored, left) = p.found().await;
-        assert_eq!(stored.header, done);
-        p.assert_left(left, retain);
-    }
-}
-
-async fn an_answer_keeps_the_attempts_that_were_counted(p: Probe) {
-    for state in [pending(), State::Released] {
-        p.plant(&header(state), b"", RETAIN - LEASE).await;
-        let told_otherwise = counted(1, finished_by(A));
-        let bytes = record(&told_otherwise, b"x");
-        assert_eq!(p.complete(&bytes).await, IN_TIME);
-        let (stored, _) = p.found().await;
-        assert_eq!(stored.header.attempts, header(state).attempts);
-        assert_eq!(stored.body(), b"x");
-    }
-}
-
-async fn an_answer_keeps_the_higher_fence(p: Probe) {
-    let kept = header(pending()).fence;
-    for (given, expected) in [(1, kept.get()), (kept.get() + 9, kept.get() + 9)] {
-        p.plant(&header(pending()), b"", RETAIN).await;
-        let done = fenced(Fence::new(given), finished_by(A));
-        assert_eq!(p.complete(&record(&done, b"x")).await, IN_TIME);
-        assert_eq!(p.header().await.fence.get(), expected);
-    }
-}
-
 async fn a_completion_that_is_no_record_is_refused(p: Probe) {
     p.take(&request_by(A)).await;
     let before = p.peek().await.expect("the claim is there");
@@ -133,17 +41,137 @@ async fn a_completion_that_is_no_record_is_refused(p: Probe) {
     p.unchanged(&before, "what is no record").await;
 }
 
-async fn each_outcome_and_schema_is_given_back_as_it_was_stored(p: Probe) {
+async fn a_completion_whose_claim_is_not_as_it_says_is_stored(p: Probe) {
+    let granted = header(pending());
+    let said = [
+        with!(granted, state: State::Pending { lease: LEASE / 2 }),
+        with!(granted, state: State::Reconciling { lease: LEASE }),
+        kept_for(RETAIN / 2, granted),
+        fenced(Fence::new(granted.fence.get() + 1), granted),
+        counted(granted.attempts + 1, granted),
+        fingerprinted(Fingerprint::NONE, granted),
+    ];
+    for (n, said) in said.iter().enumerate() {
+        let p = p.at(n);
+        p.plant(&granted, b"", RETAIN).await;
+        let bytes = answer(&granted, b"paid");
+        assert_eq!(p.complete_claim(said, &bytes).await, IN_TIME, "{said:?}");
+        p.unchanged(&bytes, "storing it").await;
+    }
+}
+
+/// A claims, lapses, and B claims.
+async fn overtaken(p: &Probe) -> (Header, Header) {
+    let first = p.take(&request_by(A)).await;
+    p.advance(LEASE).await;
+    (first, p.take(&request_by(B)).await)
+}
+
+async fn an_error_is_not_stored_while_the_later_attempt_may_succeed(p: Probe) {
     for (n, outcome) in OUTCOMES.into_iter().enumerate() {
-        for (m, schema) in [0, 1, SCHEMA, u32::MAX].into_iter().enumerate() {
-            let p = p.at(n * 10 + m);
-            let claim = p.take(&request_by(A)).await;
-            let done = with!(finished(&claim), state: State::Done { outcome, schema });
-            let bytes = record(&done, b"");
-            assert_eq!(p.complete(&bytes).await, IN_TIME);
-            let replayed = replayed!(p.claim(&request_by(B)).await).0;
-            let expected = Record::decode(bytes).expect("it was encoded here");
-            assert_eq!(replayed, expected);
+        let p = p.at(n);
+        let (first, second) = overtaken(&p).await;
+        p.advance(LEASE).await;
+        let end = ended(&first, outcome);
+        let bytes = record(&end, b"");
+        if matches!(outcome, OutcomeKind::Value | OutcomeKind::Tombstone) {
+            assert_eq!(p.complete(&bytes).await, LATE, "{outcome:?}");
+            continue;
+        }
+        assert_eq!(
+            p.complete(&bytes).await,
+            CompleteReply::Superseded {
+                lease_left: Duration::ZERO
+            },
+            "{outcome:?}"
+        );
+        assert_eq!(p.header().await, second, "the later attempt is not touched");
+        assert_eq!(p.complete(&answer(&second, b"second")).await, IN_TIME);
+    }
+}
+
+fn is_success(outcome: OutcomeKind) -> bool {
+    matches!(outcome, OutcomeKind::Value | OutcomeKind::Tombstone)
+}
+
+async fn a_success_takes_the_place_of_an_unknown_outcome(p: Probe) {
+    let unknown = header(unknown_outcome());
+    for state in [unknown.state, undecided()] {
+        for outcome in OUTCOMES.into_iter().filter(|o| is_success(*o)) {
+            for (owner, reply) in [(A, IN_TIME), (B, LATE)] {
+                for (fence, higher) in [(1, unknown.fence.get()), (u64::MAX >> 12, u64::MAX >> 12)]
+                {
+                    p.plant(&header(state), b"", RETAIN / 2).await;
+                    let end = with!(finished(&unknown), state: done(outcome), owner: owner, fence: Fence::new(fence), attempts: 1);
+                    assert_eq!(p.complete(&record(&end, b"it happened")).await, reply);
+                    let (stored, left) = p.found().await;
+                    let expected =
+                        with!(end, fence: Fence::new(higher), attempts: unknown.attempts);
+                    assert_eq!(stored.header, expected);
+                    assert_eq!(stored.body(), b"it happened");
+                    p.assert_left(left, TTL);
+                }
+            }
         }
     }
+}
+
+async fn looked_into(p: &Probe, state: State, life: Duration) {
+    let before = header(state);
+    p.plant(&before, b"", life).await;
+    let request = with!(ask_to_find_out(B), lease: LEASE * 2, retain: RETAIN * 2);
+    let claim = p.look_into(&request).await;
+    assert_eq!(claim.attempts, before.attempts, "of {state:?}");
+    assert!(claim.fence > before.fence, "a claim has a fence of its own");
+    let (record, left) = p.found().await;
+    assert_eq!(record.header, claim);
+    assert!(record.body().is_empty());
+    p.assert_left(left, RETAIN * 2);
+}
+
+async fn who_can_find_out_is_asked_to_where_the_outcome_is_unknown(p: Probe) {
+    for (state, life) in unknowns() {
+        looked_into(&p, state, life).await;
+    }
+    let unknown = header(unknown_outcome());
+    p.plant(&counted(0, unknown), b"", RETAIN).await;
+    assert_eq!(p.look_into(&ask_to_find_out(B)).await.attempts, 0);
+}
+
+/// The completion of the first attempt, A's, after the reconciling owner vanished.
+async fn after_who_vanished(p: &Probe, outcome: OutcomeKind) -> CompleteReply {
+    let first = p.take(&request_by(A)).await;
+    p.advance(LEASE).await;
+    let claim = p.look_into(&ask_to_find_out(B)).await;
+    p.advance(LEASE).await;
+    let end = ended(&first, outcome);
+    let reply = p.complete(&record(&end, b"first")).await;
+    let there = p.header().await;
+    let stored = reply == LATE;
+    assert_eq!(there.owner == A, stored);
+    assert_eq!((there.fence, there.attempts), (claim.fence, 1));
+    reply
+}
+
+async fn a_success_is_stored_where_who_was_to_find_out_vanished(p: Probe) {
+    for (n, outcome) in [OutcomeKind::Value, OutcomeKind::Tombstone]
+        .into_iter()
+        .enumerate()
+    {
+        assert_eq!(after_who_vanished(&p.at(n), outcome).await, LATE);
+    }
+}
+
+async fn a_lapsed_reconciliation_is_unknown(p: Probe) {
+    p.plant(&header(unknown_outcome()), b"", RETAIN).await;
+    let vanished = p.look_into(&ask_to_find_out(C)).await;
+    p.advance(LEASE).await;
+    let record = replayed!(p.claim(&request_by(A)).await).0;
+    assert_eq!(record.header, vanished);
+    let next = p.look_into(&ask_to_find_out(B)).await;
+    assert!(next.fence > vanished.fence);
+    expect!(p.claim(&request_by(C)).await, ClaimReply::Running { .. } => ());
+    p.advance(LEASE).await;
+    let record = replayed!(p.claim(&request_by(A)).await).0;
+    assert_eq!(record.header, next);
 }

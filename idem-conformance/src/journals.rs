@@ -1,58 +1,36 @@
-//! Journals: kept through every transition of a claim, and appended to by its owner alone.
-
-use bytes::Bytes;
+//! Journals: steps, recorded attempts and labels.
 
 use super::probe::{
-    A, B, C, IN_TIME, LEASE, OTHER, OUTCOMES, Probe, RELEASED, REMAINS, RETAIN, SCHEMA, TTL,
-    answer, ask_to_find_out, by, done, ended, finished, header, kept_for, pending, reconciling,
-    record, request_by, request_with, unlimited,
+    A, ASKED, B, C, IN_TIME, LEASE, OTHER, OUTCOMES, Probe, RELEASED, RETAIN, SCHEMA, TTL, answer,
+    ask_to_find_out, by, done, ended, header, owner, pending, record, request_by, request_with,
+    unlimited,
 };
+use bytes::Bytes;
+use idem_runtime::admin::{Attempt, AttemptEnd};
+use idem_runtime::fingerprint::Fingerprint;
 use idem_runtime::store::{
-    AnswerTypes, AppendReply, ClaimReply, CompleteReply, Fence, Header, Journal, JournalKind,
-    Needs, OutcomeKind, Owner, Record, ReleaseReply, Remains, RenewReply, ResolveReply, State,
-    Unreadable,
+    AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, JournalKind,
+    OutcomeKind, ReadReply, Record, ReleaseReply, Remains, State, Unreadable,
 };
-
-/// The owner of resolutions.
-const R: Owner = Owner::from_bytes(*b"who knows better");
-/// Bytes that a text protocol, or a comparison that ends at a NUL, would corrupt.
-const ONE: &[u8] = b"\0\r\n$1\r\n\xff\xfe one";
-const TWO: &[u8] = b"\0\r\n$1\r\n\xff\xfe one\0two\r\n";
+use std::time::{Duration, SystemTime};
 
 cases! {
     18 a_journal_comes_with_the_next_grant: transport,
-    18 a_journal_grows_from_attempt_to_attempt,
-    18 an_append_that_is_sent_again_has_no_further_effect,
-    18 an_append_that_arrives_late_takes_nothing_away,
     18 a_long_journal_is_kept_whole: transport,
-    18 a_journal_is_kept_by_a_release,
-    18 a_release_writes_the_journal_that_it_brings: transport,
-    18 a_release_keeps_the_request_of_a_journal,
-    2 a_release_by_another_owner_writes_no_journal,
-    2 a_release_by_an_operator_takes_nothing_that_was_appended_since,
-    18 a_journal_is_kept_by_a_renewal,
-    18 a_journal_is_kept_by_a_claim_that_is_sent_again,
-    18 a_journal_is_kept_while_its_outcome_is_unknown,
     18 a_late_unknown_outcome_keeps_the_journal_of_its_successors,
-    18 an_unknown_outcome_of_a_shorter_journal_keeps_the_longer,
-    18 an_unknown_outcome_brings_no_journal_over_a_reset,
-    18 a_journal_is_kept_by_a_reconciliation_and_its_verdict,
-    18 a_lapsed_reconciliation_with_a_long_journal_is_unknown: transport,
-    18 an_answer_replaces_the_journal: transport,
-    18 a_resolution_replaces_the_journal,
-    18 a_reset_keeps_the_journal_that_it_brings,
-    2 a_resolution_of_another_journal_changes_nothing,
-    18 a_reset_brings_its_journal,
-    5 an_append_starts_lease_and_life_again,
-    5 an_append_to_a_lapsed_claim_takes_it_back_if_nobody_took_it,
-    2 an_append_by_another_owner_changes_nothing,
     2 a_superseded_owner_appends_nothing,
-    2 an_append_after_its_own_end_changes_nothing,
     2 a_claim_that_was_lost_is_written_again_with_its_whole_journal: transport,
     10 an_answer_behind_a_journal_is_not_replaced,
-    10 an_append_does_not_replace_an_unreadable_record,
+    18 a_claim_that_takes_over_records_the_lapsed_attempt: transport,
+    18 of_many_attempts_the_first_and_the_last_are_kept,
+    18 an_answer_keeps_the_attempts_that_it_brings: transport,
+    18 a_release_with_attempts_alone_keeps_no_request: transport,
+    18 a_label_among_the_attempts_is_kept: transport,
 }
 
+/// Bytes that a text protocol, or a comparison that ends at a NUL, would corrupt.
+const ONE: &[u8] = b"\0\r\n$1\r\n\xff\xfe one";
+const TWO: &[u8] = b"\0\r\n$1\r\n\xff\xfe one\0two\r\n";
 /// The case passes on a store that keeps no journals.
 macro_rules! journals {
     ($p:expr) => {
@@ -72,16 +50,6 @@ async fn claim_with(p: &Probe, journal: &[u8]) -> Header {
 /// The stored journal.
 async fn stored(p: &Probe) -> Bytes {
     p.found().await.0.journal().as_bytes().clone()
-}
-
-/// The record of a reset that keeps this journal.
-fn reset(journal: &[u8]) -> Bytes {
-    let header = with!(kept_for(TTL, Header::new(State::Released, R, Fence::default(), TTL)), types: AnswerTypes::UNKNOWN, journal: kind_of(journal));
-    record(&header, journal)
-}
-
-fn kind_of(journal: &[u8]) -> JournalKind {
-    Journal::new(Bytes::copy_from_slice(journal)).kind()
 }
 
 fn of(claim: Header) -> Header {
@@ -106,49 +74,6 @@ async fn a_journal_comes_with_the_next_grant(p: Probe) {
     assert_eq!(p.header().await, of(next));
 }
 
-async fn a_journal_grows_from_attempt_to_attempt(p: Probe) {
-    journals!(p);
-    let mut journal = Vec::new();
-    for attempt in 0..5_u8 {
-        let owner = super::probe::owner(attempt.into());
-        let (claim, known) = p.take_with_journal(&unlimited(owner)).await;
-        assert_eq!(known, journal);
-        let known = journal.len();
-        journal.extend([attempt; 3]);
-        assert_eq!(
-            p.append(&claim, &journal, known).await,
-            AppendReply::Appended
-        );
-        assert_eq!(stored(&p).await, journal);
-        p.advance(LEASE).await;
-    }
-}
-
-async fn an_append_that_is_sent_again_has_no_further_effect(p: Probe) {
-    journals!(p);
-    let claim = claim_with(&p, ONE).await;
-    for known in [0, ONE.len(), 0] {
-        assert_eq!(p.append(&claim, ONE, known).await, AppendReply::Appended);
-        assert_eq!(stored(&p).await, ONE);
-    }
-    for known in [ONE.len(), ONE.len(), 0] {
-        assert_eq!(p.append(&claim, TWO, known).await, AppendReply::Appended);
-        assert_eq!(stored(&p).await, TWO);
-    }
-}
-
-async fn an_append_that_arrives_late_takes_nothing_away(p: Probe) {
-    journals!(p);
-    let claim = claim_with(&p, TWO).await;
-    assert_eq!(p.append(&claim, ONE, 0).await, AppendReply::Appended);
-    assert_eq!(stored(&p).await, TWO);
-    assert_eq!(
-        p.append(&claim, ONE, ONE.len()).await,
-        AppendReply::Appended
-    );
-    assert_eq!(stored(&p).await, TWO);
-}
-
 async fn a_long_journal_is_kept_whole(p: Probe) {
     journals!(p);
     let claim = p.take(&request_by(A)).await;
@@ -167,156 +92,6 @@ async fn a_long_journal_is_kept_whole(p: Probe) {
     assert_eq!(kept, journal);
     assert_eq!(p.complete(&answer(&next, b"done")).await, IN_TIME);
     assert_eq!(p.found().await.0.body(), b"done");
-}
-
-async fn a_journal_is_kept_by_a_release(p: Probe) {
-    journals!(p);
-    for (n, remains) in REMAINS.into_iter().enumerate() {
-        let p = p.at(n);
-        let claim = claim_with(&p, ONE).await;
-        p.advance(LEASE / 2).await;
-        for _ in 0..2 {
-            assert_eq!(p.release(A, remains).await, RELEASED);
-            assert_eq!(stored(&p).await, ONE);
-        }
-        p.assert_left(p.found().await.1, RETAIN - LEASE / 2);
-        let (next, journal) = p.take_with_journal(&request_by(B)).await;
-        assert_eq!(journal, ONE);
-        assert!(next.fence > claim.fence);
-    }
-}
-
-async fn a_release_writes_the_journal_that_it_brings(p: Probe) {
-    journals!(p);
-    let long = vec![b'j'; 20 << 10];
-    // Shorter than that of the record, longer, and none; each sent twice.
-    for (n, brought) in [ONE, b"other", &long, b""].into_iter().enumerate() {
-        let p = p.at(n);
-        claim_with(&p, TWO).await;
-        for _ in 0..2 {
-            let released = p.release_with_journal(A, Remains::Request, brought).await;
-            assert_eq!(released, RELEASED);
-            let header = p.header().await;
-            assert_eq!(stored(&p).await, brought);
-            assert_eq!(
-                (header.state, header.attempts, header.journal),
-                (State::Released, 0, kind_of(brought))
-            );
-            p.assert_left(p.found().await.1, RETAIN);
-        }
-        let (_, journal) = p.take_with_journal(&request_by(B)).await;
-        assert_eq!(journal, brought);
-    }
-    // The server had lost what was appended.
-    let p = p.at(9);
-    p.take(&request_by(A)).await;
-    let released = p.release_with_journal(A, Remains::Attempt, ONE).await;
-    assert_eq!((released, stored(&p).await), (RELEASED, ONE.into()));
-}
-
-async fn a_release_by_another_owner_writes_no_journal(p: Probe) {
-    journals!(p);
-    assert_eq!(
-        p.release_with_journal(A, Remains::Request, TWO).await,
-        ReleaseReply::Absent
-    );
-    claim_with(&p, ONE).await;
-    let superseded = p.release_with_journal(B, Remains::Request, TWO).await;
-    assert_eq!(superseded, ReleaseReply::Superseded);
-    assert_eq!(stored(&p).await, ONE);
-}
-
-/// Finds a store in which the last step of a living process is lost to the operator who ended its claim.
-async fn a_release_by_an_operator_takes_nothing_that_was_appended_since(p: Probe) {
-    journals!(p);
-    let long = [TWO, b"by hand"].concat();
-    for (n, (seen, is_it)) in [(&b""[..], false), (ONE, false), (&long, false), (TWO, true)]
-        .into_iter()
-        .enumerate()
-    {
-        let p = p.at(n);
-        claim_with(&p, TWO).await;
-        let released = p.release_as_seen(A, seen, &long).await;
-        if is_it {
-            assert_eq!(
-                (released, stored(&p).await),
-                (RELEASED, long.clone().into())
-            );
-            assert_eq!(p.header().await.attempts, 1);
-            // Sent again, after its reply was lost.
-            assert_eq!(p.release_as_seen(A, seen, &long).await, RELEASED);
-        } else {
-            assert_eq!(
-                (released, stored(&p).await),
-                (ReleaseReply::Superseded, TWO.into())
-            );
-        }
-    }
-    let p = p.at(9);
-    p.take(&request_by(A)).await;
-    assert_eq!(
-        p.release_as_seen(A, ONE, &long).await,
-        ReleaseReply::Superseded
-    );
-    assert_eq!(p.release_as_seen(A, b"", ONE).await, RELEASED);
-    assert_eq!(stored(&p).await, ONE);
-}
-
-async fn a_release_keeps_the_request_of_a_journal(p: Probe) {
-    journals!(p);
-    claim_with(&p, ONE).await;
-    assert_eq!(p.release(A, Remains::Nothing).await, RELEASED);
-    assert_eq!(p.header().await.attempts, 0);
-    assert_eq!(p.claim(&request_with(B, OTHER)).await, ClaimReply::Mismatch);
-    expect!(p.claim(&request_by(B)).await, ClaimReply::Granted { fresh: false, .. } => ());
-}
-
-async fn a_journal_is_kept_by_a_renewal(p: Probe) {
-    journals!(p);
-    let claim = claim_with(&p, ONE).await;
-    p.advance(LEASE / 2).await;
-    assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
-    assert_eq!(stored(&p).await, ONE);
-    p.assert_left(p.found().await.1, RETAIN);
-}
-
-async fn a_journal_is_kept_by_a_claim_that_is_sent_again(p: Probe) {
-    journals!(p);
-    let claim = claim_with(&p, ONE).await;
-    let (again, journal) = p.take_with_journal(&request_by(A)).await;
-    assert_eq!((again, journal), (claim, Bytes::from_static(ONE)));
-    assert_eq!(stored(&p).await, ONE);
-}
-
-async fn a_journal_is_kept_while_its_outcome_is_unknown(p: Probe) {
-    journals!(p);
-    let claim = claim_with(&p, ONE).await;
-    let unknown = of(ended(&claim, OutcomeKind::Unknown));
-    for _ in 0..2 {
-        assert_eq!(p.complete(&record(&unknown, TWO)).await, IN_TIME);
-        assert_eq!(stored(&p).await, TWO);
-    }
-    let (found, left) = replayed!(p.claim(&request_by(B)).await);
-    // A store may leave the journal out of the answer.
-    assert_eq!(of(found.header), unknown);
-    p.assert_left(left, TTL);
-    let (finding, journal) = p.take_with_journal(&ask_to_find_out(B)).await;
-    assert_eq!(finding.state, reconciling());
-    assert_eq!(journal, TWO);
-    assert_eq!(stored(&p).await, TWO);
-    // The hook does not decide.
-    assert_eq!(p.release(B, Remains::Request).await, RELEASED);
-    assert_eq!(stored(&p).await, TWO);
-    // A success of any owner settles it.
-    assert_eq!(
-        p.complete(&answer(&claim, b"late")).await,
-        CompleteReply::Stored { late: true }
-    );
-    let found = p.found().await.0;
-    assert_eq!(
-        (found.body(), found.journal().is_empty()),
-        (&b"late"[..], true)
-    );
 }
 
 /// A's lease lapses; B takes over with A's journal, appends, and releases. Returns A's claim.
@@ -351,200 +126,6 @@ async fn a_late_unknown_outcome_keeps_the_journal_of_its_successors(p: Probe) {
     assert_eq!(stored(&p).await, TWO);
 }
 
-async fn an_unknown_outcome_of_a_shorter_journal_keeps_the_longer(p: Probe) {
-    journals!(p);
-    for (n, shorter) in [ONE, b""].into_iter().enumerate() {
-        let p = p.at(n);
-        let claim = claim_with(&p, TWO).await;
-        let unknown = with!(ended(&claim, OutcomeKind::Unknown), journal: kind_of(shorter));
-        assert_eq!(p.complete(&record(&unknown, shorter)).await, IN_TIME);
-        assert_eq!(stored(&p).await, TWO);
-    }
-}
-
-async fn an_unknown_outcome_brings_no_journal_over_a_reset(p: Probe) {
-    journals!(p);
-    let claim = claim_with(&p, ONE).await;
-    p.advance(LEASE).await;
-    let seen = p.header().await;
-    assert_eq!(p.resolve(&seen, &reset(b"")).await, ResolveReply::Resolved);
-    let unknown = of(ended(&claim, OutcomeKind::Unknown));
-    assert_eq!(
-        p.complete(&record(&unknown, ONE)).await,
-        CompleteReply::Stored { late: true }
-    );
-    assert_eq!(stored(&p).await, b""[..]);
-}
-
-async fn a_lapsed_reconciliation_with_a_long_journal_is_unknown(p: Probe) {
-    journals!(p);
-    let journal = vec![b'j'; 20 << 10];
-    claim_with(&p, &journal).await;
-    p.advance(LEASE).await;
-    let (_, found) = p.take_with_journal(&ask_to_find_out(B)).await;
-    assert_eq!(found, journal);
-    p.advance(LEASE).await;
-    // A caller without a hook is answered, and does not ask for ever.
-    let (found, _) = replayed!(p.claim(&request_by(C)).await);
-    assert_eq!(found.header.state, reconciling());
-    assert_eq!(stored(&p).await, journal);
-}
-
-async fn a_journal_is_kept_by_a_reconciliation_and_its_verdict(p: Probe) {
-    journals!(p);
-    claim_with(&p, ONE).await;
-    p.advance(LEASE).await;
-    let (finding, journal) = p.take_with_journal(&ask_to_find_out(B)).await;
-    assert_eq!((finding.state, &journal[..]), (reconciling(), ONE));
-    // A renewal of the hook's claim.
-    assert_eq!(
-        p.append(&finding, ONE, ONE.len()).await,
-        AppendReply::Appended
-    );
-    let verdict = with!(request_by(B), needs: Needs::Verdict);
-    let (run, journal) = p.take_with_journal(&verdict).await;
-    assert_eq!((run.state, &journal[..]), (pending(), ONE));
-    assert_eq!(p.append(&run, TWO, ONE.len()).await, AppendReply::Appended);
-    assert_eq!(stored(&p).await, TWO);
-}
-
-async fn an_answer_replaces_the_journal(p: Probe) {
-    journals!(p);
-    let answers = OUTCOMES
-        .into_iter()
-        .filter(|outcome| *outcome != OutcomeKind::Unknown);
-    for (n, outcome) in answers.enumerate() {
-        let p = p.at(n);
-        let claim = claim_with(&p, ONE).await;
-        let end = ended(&claim, outcome);
-        for _ in 0..2 {
-            assert_eq!(p.complete(&record(&end, b"")).await, IN_TIME);
-            let (found, left) = p.found().await;
-            assert_eq!((found.header, found.journal().is_empty()), (end, true));
-            p.assert_left(left, TTL);
-        }
-    }
-}
-
-async fn a_resolution_replaces_the_journal(p: Probe) {
-    journals!(p);
-    claim_with(&p, ONE).await;
-    p.advance(LEASE).await;
-    let seen = p.header().await;
-    assert_eq!(seen.journal, JournalKind::Steps);
-    let answered = by(R, finished(&header(pending())));
-    let reply = p.resolve(&seen, &record(&answered, b"resolved")).await;
-    assert_eq!(reply, ResolveReply::Resolved);
-    assert_eq!(p.found().await.0.body(), b"resolved");
-}
-
-async fn a_reset_keeps_the_journal_that_it_brings(p: Probe) {
-    journals!(p);
-    for (n, kept) in [&b""[..], ONE].into_iter().enumerate() {
-        let p = p.at(n);
-        claim_with(&p, ONE).await;
-        p.advance(LEASE).await;
-        let seen = p.header().await;
-        assert_eq!(p.resolve(&seen, &reset(kept)).await, ResolveReply::Resolved);
-        assert_eq!(p.header().await.attempts, 0);
-        let (_, journal) = p.take_with_journal(&request_by(B)).await;
-        assert_eq!(journal, kept);
-    }
-}
-
-/// Finds a store in which a reset takes a step away that its operator has not seen, or settles another one.
-async fn a_resolution_of_another_journal_changes_nothing(p: Probe) {
-    journals!(p);
-    let claim = claim_with(&p, ONE).await;
-    p.advance(LEASE).await;
-    let seen = p.header().await;
-    // The owner is alive after all. The header is the same as before.
-    assert_eq!(
-        p.append(&claim, TWO, ONE.len()).await,
-        AppendReply::Appended
-    );
-    p.advance(LEASE).await;
-    let answer = record(&by(R, finished(&header(pending()))), b"resolved");
-    for resolution in [&reset(ONE), &reset(b""), &answer] {
-        let reply = p.resolve_seen((&seen, ONE), resolution).await;
-        assert_eq!(reply, ResolveReply::Changed);
-        assert_eq!(stored(&p).await, TWO);
-    }
-    let settled = reset(TWO);
-    for _ in 0..2 {
-        let reply = p.resolve_seen((&seen, TWO), &settled).await;
-        assert_eq!(reply, ResolveReply::Resolved, "or sent again");
-        assert_eq!(stored(&p).await, TWO);
-    }
-}
-
-/// Finds a store in which an operator's word about a step of unknown outcome has no effect.
-async fn a_reset_brings_its_journal(p: Probe) {
-    journals!(p);
-    for (n, is_unknown) in [(0, true), (1, false)] {
-        let p = p.at(n);
-        let claim = claim_with(&p, TWO).await;
-        if is_unknown {
-            let unknown = of(ended(&claim, OutcomeKind::Unknown));
-            let reply = p.complete(&record(&unknown, TWO)).await;
-            assert_eq!(reply, CompleteReply::Stored { late: false });
-        } else {
-            assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
-        }
-        // Shorter, and then longer.
-        for journal in [ONE, TWO] {
-            let seen = p.header().await;
-            let reply = p.resolve(&seen, &reset(journal)).await;
-            assert_eq!(
-                (reply, stored(&p).await),
-                (ResolveReply::Resolved, journal.into())
-            );
-            p.take(&request_by(B)).await;
-            assert_eq!(p.release(B, Remains::Attempt).await, RELEASED);
-        }
-    }
-}
-
-async fn an_append_starts_lease_and_life_again(p: Probe) {
-    journals!(p);
-    let claim = p.take(&request_by(A)).await;
-    for (journal, known) in [(ONE, 0), (TWO, ONE.len()), (TWO, TWO.len())] {
-        p.advance(LEASE / 2).await;
-        assert_eq!(
-            p.append(&claim, journal, known).await,
-            AppendReply::Appended
-        );
-        p.assert_left(running!(p.claim(&request_by(B)).await), LEASE);
-        p.assert_left(p.found().await.1, RETAIN);
-    }
-}
-
-async fn an_append_to_a_lapsed_claim_takes_it_back_if_nobody_took_it(p: Probe) {
-    journals!(p);
-    let claim = p.take(&request_by(A)).await;
-    p.advance(LEASE * 3).await;
-    assert_eq!(p.append(&claim, ONE, 0).await, AppendReply::Appended);
-    expect!(p.claim(&request_by(B)).await, ClaimReply::Running { .. } => ());
-    assert_eq!(p.header().await, of(claim));
-}
-
-async fn an_append_by_another_owner_changes_nothing(p: Probe) {
-    journals!(p);
-    let claim = claim_with(&p, ONE).await;
-    let bytes = p.peek().await.expect("the claim is there");
-    p.advance(LEASE / 2).await;
-    for owner in [B, C] {
-        for known in [0, ONE.len()] {
-            assert_eq!(
-                p.append(&by(owner, claim), TWO, known).await,
-                AppendReply::Lost
-            );
-        }
-    }
-    p.unchanged(&bytes, "an append by another owner").await;
-    p.assert_left(p.found().await.1, RETAIN - LEASE / 2);
-}
-
 async fn a_superseded_owner_appends_nothing(p: Probe) {
     journals!(p);
     let first = claim_with(&p, ONE).await;
@@ -557,26 +138,6 @@ async fn a_superseded_owner_appends_nothing(p: Probe) {
         p.append(&second, TWO, ONE.len()).await,
         AppendReply::Appended
     );
-}
-
-async fn an_append_after_its_own_end_changes_nothing(p: Probe) {
-    journals!(p);
-    for (n, outcome) in OUTCOMES.into_iter().enumerate() {
-        let p = p.at(n);
-        let claim = claim_with(&p, ONE).await;
-        assert_eq!(
-            p.complete(&record(&ended(&claim, outcome), b"")).await,
-            IN_TIME
-        );
-        let bytes = p.peek().await.expect("the answer is there");
-        assert_eq!(p.append(&claim, TWO, ONE.len()).await, AppendReply::Lost);
-        p.unchanged(&bytes, "an append after the answer").await;
-    }
-    let claim = claim_with(&p, ONE).await;
-    assert_eq!(p.release(A, Remains::Request).await, RELEASED);
-    let bytes = p.peek().await.expect("the released record is there");
-    assert_eq!(p.append(&claim, TWO, ONE.len()).await, AppendReply::Lost);
-    p.unchanged(&bytes, "an append after the release").await;
 }
 
 async fn a_claim_that_was_lost_is_written_again_with_its_whole_journal(p: Probe) {
@@ -639,17 +200,193 @@ async fn an_answer_behind_a_journal_is_not_replaced(p: Probe) {
     assert!(Record::decode(bytes).is_ok());
 }
 
-async fn an_append_does_not_replace_an_unreadable_record(p: Probe) {
+/// The case passes on a store that keeps no journals.
+macro_rules! journals {
+    ($p:expr) => {
+        if !$p.keeps_journals().await {
+            return;
+        }
+    };
+}
+
+fn recording(mut request: ClaimRequest) -> ClaimRequest {
+    request.records_attempts = true;
+    request
+}
+
+fn attempts(journal: &Bytes) -> Vec<Attempt> {
+    Journal::new(journal.clone()).recorded_attempts()
+}
+
+/// An attempt of this claim that ended like this.
+fn attempt(claim: &Header, end: AttemptEnd) -> Attempt {
+    let ended = SystemTime::UNIX_EPOCH + Duration::from_millis(1_790_000_000_123);
+    Attempt::new(claim, end, ended, "payments-7f9c")
+}
+
+/// A journal of these attempts.
+fn journal_of(all: &[Attempt]) -> Journal {
+    all.iter().fold(Journal::default(), |journal, attempt| {
+        journal.with_attempt(attempt)
+    })
+}
+
+/// The record that finishes a claim, with attempts behind its answer.
+fn answered(header: Header, answer: &[u8], attempts: &Journal) -> Bytes {
+    let header = with!(header, journal: JournalKind::Attempts);
+    let mut bytes = record(&header, answer).to_vec();
+    bytes.extend(attempts.as_bytes());
+    let length = u32::try_from(attempts.as_bytes().len()).expect("few attempts are kept");
+    bytes.extend(length.to_be_bytes());
+    bytes.into()
+}
+
+fn assert_lapsed(attempt: &Attempt, claim: &Header) {
+    let Attempt {
+        owner,
+        fence,
+        number,
+        end,
+        ended,
+        instance,
+        ..
+    } = attempt;
+    assert_eq!((*owner, *fence), (claim.owner, claim.fence));
+    assert_eq!((*number, *end), (claim.attempts, AttemptEnd::Lapsed));
+    assert_eq!(instance, "");
+    assert!(*ended > SystemTime::UNIX_EPOCH, "{ended:?}");
+}
+
+async fn a_claim_that_takes_over_records_the_lapsed_attempt(p: Probe) {
     journals!(p);
-    let claim = header(pending());
-    p.plant_bytes(
-        b"5P of a later version, and long enough to be a record of one",
-        LEASE,
-    )
-    .await;
-    let error = Unreadable::Layout { byte: b'5' };
-    assert_eq!(
-        p.append(&claim, ONE, 0).await,
-        AppendReply::Unreadable(error)
-    );
+    let (first, none) = p.take_with_journal(&recording(request_by(A))).await;
+    assert_eq!(none, b""[..]);
+    assert_eq!(p.header().await, first);
+    p.advance(LEASE).await;
+    let (second, journal) = p
+        .client()
+        .take_with_journal(&recording(request_by(B)))
+        .await;
+    assert_eq!(second.attempts, 2);
+    let recorded = attempts(&journal);
+    assert_eq!(recorded.len(), 1, "{recorded:?}");
+    assert_lapsed(&recorded[0], &first);
+    let (stored, _) = p.found().await;
+    assert_eq!(stored.journal().as_bytes(), &journal);
+    assert_eq!(stored.header.journal, JournalKind::Attempts);
+    assert_eq!(stored.body(), b"");
+}
+
+async fn of_many_attempts_the_first_and_the_last_are_kept(p: Probe) {
+    journals!(p);
+    let mut numbers: Vec<u16> = Vec::new();
+    for n in 0..Journal::MAX_ATTEMPTS + 3 {
+        let request = recording(unlimited(owner(n)));
+        let (claim, journal) = p.take_with_journal(&request).await;
+        let recorded = attempts(&journal);
+        let known: Vec<_> = recorded.iter().map(|attempt| attempt.number).collect();
+        assert_eq!(known, numbers);
+        numbers.push(claim.attempts);
+        if numbers.len() > Journal::MAX_ATTEMPTS {
+            numbers.remove(1);
+        }
+        p.advance(LEASE).await;
+    }
+    assert_eq!(numbers.len(), Journal::MAX_ATTEMPTS);
+}
+
+async fn an_answer_keeps_the_attempts_that_it_brings(p: Probe) {
+    let outcomes = (OUTCOMES.into_iter()).filter(|outcome| *outcome != OutcomeKind::Unknown);
+    journals!(p);
+    for (n, outcome) in outcomes.enumerate() {
+        let p = p.at(n);
+        p.take(&recording(request_by(A))).await;
+        p.advance(LEASE).await;
+        let (claim, journal) = p.take_with_journal(&recording(request_by(B))).await;
+        let mut recorded = attempts(&journal);
+        recorded.push(attempt(&claim, AttemptEnd::Value));
+        let kept = journal_of(&recorded);
+        let body: &[u8] = if outcome == OutcomeKind::Tombstone {
+            b""
+        } else {
+            b"answer"
+        };
+        let answer = answered(ended(&claim, outcome), body, &kept);
+        let there = with!(claim, journal: JournalKind::Attempts);
+        for _ in 0..2 {
+            assert_eq!(p.complete_claim(&there, &answer).await, IN_TIME);
+            let (found, left) = p.found().await;
+            assert_eq!((found.body(), found.journal()), (body, kept.clone()));
+            p.assert_left(left, TTL);
+        }
+        let ClaimReply::Done { record, .. } = p.client().claim(&recording(request_by(C))).await
+        else {
+            panic!("it is done")
+        };
+        assert_eq!((record.body(), record.journal()), (body, kept.clone()));
+        let ReadReply::Found { record, .. } = p.poll().await else {
+            panic!("it is done")
+        };
+        assert_eq!(record.body(), body);
+    }
+}
+
+/// Entries with a small letter that are no attempts are passed on, and do not count as attempts.
+async fn a_label_among_the_attempts_is_kept(p: Probe) {
+    journals!(p);
+    let (claim, _) = p.take_with_journal(&recording(request_by(A))).await;
+    let mut kept = Journal::default().with_label("order …4711");
+    for n in 0..Journal::MAX_ATTEMPTS {
+        let owner = owner(n);
+        let attempt = attempt(&with!(claim, owner: owner), AttemptEnd::SystemError);
+        kept = kept.with_attempt(&attempt);
+    }
+    let released = p
+        .release_with_journal(A, Remains::Attempt, kept.as_bytes())
+        .await;
+    assert_eq!(released, RELEASED);
+    assert_eq!(p.header().await.journal, JournalKind::Attempts);
+    let (claim, journal) = p.take_with_journal(&recording(unlimited(B))).await;
+    assert_eq!(&journal, kept.as_bytes());
+    p.advance(LEASE).await;
+    // One attempt more is one too many.
+    let (next, journal) = p.client().take_with_journal(&recording(unlimited(C))).await;
+    let recorded = attempts(&journal);
+    assert_eq!(recorded.len(), Journal::MAX_ATTEMPTS);
+    assert_eq!(recorded[0].owner, owner(0));
+    assert_eq!(recorded[1].owner, owner(2));
+    assert_lapsed(&recorded[Journal::MAX_ATTEMPTS - 1], &claim);
+    let journal = Journal::new(journal);
+    assert_eq!(p.found().await.0.journal(), journal);
+    assert_eq!(journal.label().as_deref(), Some("order …4711"));
+    let answer = answered(ended(&next, OutcomeKind::Value), b"answer", &journal);
+    assert_eq!(p.complete(&answer).await, IN_TIME);
+    let (stored, _) = p.found().await;
+    assert_eq!((stored.body(), stored.journal()), (&b"answer"[..], journal));
+}
+
+async fn a_release_with_attempts_alone_keeps_no_request(p: Probe) {
+    journals!(p);
+    let mut journal = Journal::default();
+    // The second record has a journal already.
+    for (by, asked) in [(A, ASKED), (B, OTHER), (C, ASKED)] {
+        let (claim, kept) = p
+            .take_with_journal(&recording(request_with(by, asked)))
+            .await;
+        assert_eq!((claim.attempts, &kept), (1, journal.as_bytes()));
+        journal = journal.with_attempt(&attempt(&claim, AttemptEnd::SystemError));
+        for _ in 0..2 {
+            let released = p
+                .release_with_journal(by, Remains::Nothing, journal.as_bytes())
+                .await;
+            assert_eq!(released, RELEASED);
+            let (stored, left) = p.found().await;
+            assert_eq!(stored.header.state, State::Released);
+            assert_eq!(stored.header.fingerprint, Fingerprint::NONE);
+            assert_eq!(stored.header.journal, JournalKind::Attempts);
+            assert_eq!(stored.journal(), journal);
+            p.assert_left(left, LEASE.max(Duration::from_secs(10)));
+        }
+    }
+    assert_eq!(attempts(journal.as_bytes()).len(), 3);
 }

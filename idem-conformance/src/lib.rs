@@ -4,6 +4,11 @@
 //! is named with a sentence, has the number of the rule that it tests, and panics with a message when the store is
 //! wrong. A store that passes all of them may be used by an [`Engine`](idem_runtime::Engine).
 //!
+//! Most rules are tested by *sequences* of operations: each reply of the store is compared with that of a model of its
+//! records, which knows no transition of the runtime. Four cases make sequences of fixed seeds, and [`sequences`] of as
+//! many as you like. The named cases beside them test what a sequence cannot show: races, a full store, the bytes of
+//! names and answers, leases and lives to the millisecond, and how soon notifications arrive.
+//!
 //! Cases run on a tokio runtime. One with several threads makes the cases of rule 1 race for real. Each case needs a
 //! fixture of its own with a prefix of its own; cases of different prefixes can run at the same time.
 //!
@@ -66,6 +71,16 @@
 //!     runtime.block_on((case.run)(Arc::new(fixture)));
 //! }
 //! ```
+//!
+//! # Histories
+//!
+//! Where a reply is not the model's, the shortest history found that shows it is printed as code: with the calls, the
+//! expected replies, and what was observed. Pasted into a test, it fails on that store. This one is of a store that
+//! releases a claim for every owner:
+//!
+//! ```
+#![doc = include_str!("../tests/golden/history.rs")]
+//! ```
 
 #![allow(
     clippy::unchecked_time_subtraction,
@@ -75,43 +90,25 @@
 #[macro_use]
 mod macros;
 
-mod at_hand;
-mod attempts;
-mod bodies;
 mod case;
 mod claims;
-mod completing;
 mod completions;
-mod fences;
-mod fingerprints;
+mod exact;
 mod fixture;
 mod journals;
-mod keys;
-mod late;
-mod leases;
 mod life;
-mod listening;
 mod listings;
-mod notified_in_time;
+mod notifications;
+mod notified;
 mod probe;
 mod races;
-mod reads;
-mod reconciled;
-mod reconciling;
-mod recorded_attempts;
-mod releases;
-mod renewals;
-mod repeats;
-mod resets;
 mod resolving;
 mod room;
-mod starting;
+mod sequences;
 mod suite;
-mod types;
-mod unknown;
 mod unreadable;
-mod watching;
 
 pub use self::case::{Case, Tag};
 pub use self::fixture::{BoxFuture, Fixture, Plant};
+pub use self::sequences::{History, Setting, sequences};
 pub use self::suite::cases;

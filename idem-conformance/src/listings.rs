@@ -1,27 +1,18 @@
 //! Listings return all matching records, and nothing else. A store that cannot list returns an error.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::time::Duration;
-
-use super::probe::{
-    LEASE, MS, Probe, RETAIN, counted, done, header, pending, reconciling, unknown_outcome,
-};
+use super::probe::{MS, Probe, RETAIN, header, pending, unknown_outcome};
 use idem_runtime::admin::EntryFilter;
 use idem_runtime::key::KeyDigest;
 use idem_runtime::key::Operation;
-use idem_runtime::store::RecordKey;
-use idem_runtime::store::{ListReply, ListRequest, Listed, OutcomeKind, State, StoreErrorKind};
+use idem_runtime::store::{ListReply, ListRequest, Listed, RecordKey, State, StoreErrorKind};
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 cases! {
     16 a_listing_gives_every_record_in_however_many_steps: transport,
     16 a_listing_keeps_to_its_prefix: transport,
     16 a_listing_of_an_operation_gives_no_other: transport,
-    16 a_listing_shows_the_header_and_the_life_of_a_record: transport,
-    16 a_listing_gives_the_states_that_it_is_asked_for: transport,
-    16 a_listing_gives_the_attempts_that_it_is_asked_for: transport,
-    16 a_listing_leaves_out_what_has_expired: transport,
-    16 a_listing_counts_what_it_cannot_read: transport,
     16 a_listing_goes_on_in_another_client: transport,
     16 a_listing_misses_nothing_while_others_come_and_go: transport,
     16 a_listing_refuses_a_position_that_is_none: transport,
@@ -179,124 +170,6 @@ async fn a_listing_of_an_operation_gives_no_other(p: Probe) {
     }
     let (found, _) = list(&p, &request(&p)).await.expect("this store lists");
     assert_eq!(listed(found), names(&all));
-}
-
-/// Every kind of record, its remaining life, and the filters besides `Any` that match it.
-fn kinds() -> [(State, Duration, &'static [EntryFilter]); 9] {
-    use EntryFilter::{Abandoned, Answered, Exhausted, NotStored, Released, Running, Unknown};
-    [
-        (pending(), RETAIN, &[Running]),
-        (pending(), RETAIN - LEASE, &[Abandoned, Exhausted]),
-        (reconciling(), RETAIN, &[Running]),
-        (reconciling(), RETAIN - LEASE, &[Unknown]),
-        (State::Released, RETAIN, &[Released, Exhausted]),
-        (done(OutcomeKind::Value), RETAIN, &[Answered]),
-        (done(OutcomeKind::Error), RETAIN, &[Answered]),
-        (done(OutcomeKind::Unknown), RETAIN, &[Unknown]),
-        (done(OutcomeKind::Tombstone), RETAIN, &[NotStored]),
-    ]
-}
-
-async fn a_listing_shows_the_header_and_the_life_of_a_record(p: Probe) {
-    for (probe, (state, left, _)) in keys(&p, "pay", 0..9).iter().zip(kinds()) {
-        let large = vec![0x2a; 20_000];
-        let body: &[u8] = match state {
-            State::Done {
-                outcome: OutcomeKind::Value | OutcomeKind::Error,
-                ..
-            } => &large,
-            _ => b"",
-        };
-        probe.plant(&header(state), body, left).await;
-        let Some((found, _)) = list(&p, &request(&p)).await else {
-            return;
-        };
-        let listed = &found[&probe.key.name()];
-        assert_eq!(listed.header, header(state));
-        assert_eq!(listed.key, probe.key);
-        probe.assert_left(listed.left, left);
-    }
-}
-
-async fn a_listing_gives_the_states_that_it_is_asked_for(p: Probe) {
-    let probes = keys(&p, "pay", 0..9);
-    for (probe, (state, left, _)) in probes.iter().zip(kinds()) {
-        probe.plant(&header(state), b"", left).await;
-    }
-    for filter in FILTERS {
-        let request = filtered(&p, filter);
-        let Some((found, _)) = list(&p, &request).await else {
-            return;
-        };
-        let of = |filters: &[EntryFilter]| filter == EntryFilter::Any || filters.contains(&filter);
-        let expected: Vec<_> = (probes.iter().zip(kinds()))
-            .filter(|(_, (_, _, filters))| of(filters))
-            .map(|(probe, _)| probe.clone())
-            .collect();
-        assert_eq!(listed(found), names(&expected), "{filter:?}");
-    }
-}
-
-async fn a_listing_gives_the_attempts_that_it_is_asked_for(p: Probe) {
-    let probes = keys(&p, "pay", 0..6);
-    for (probe, attempts) in probes.iter().zip(0..) {
-        let header = counted(attempts, header(State::Released));
-        probe.plant(&header, b"", RETAIN).await;
-    }
-    for (min_attempts, expected) in [(0, 6), (1, 5), (5, 1), (6, 0)] {
-        for filter in [EntryFilter::Any, EntryFilter::Exhausted] {
-            let request = with!(request(&p), filter: filter, min_attempts: min_attempts);
-            let Some((found, _)) = list(&p, &request).await else {
-                return;
-            };
-            assert_eq!(found.len(), expected, "of at least {min_attempts} attempts");
-            assert!(
-                found
-                    .values()
-                    .all(|listed| listed.header.attempts >= min_attempts)
-            );
-        }
-    }
-}
-
-async fn a_listing_leaves_out_what_has_expired(p: Probe) {
-    let short = keys(&p, "pay", 0..5);
-    let long = planted(&p, "pay", 5..8).await;
-    let life = RETAIN / 2;
-    for probe in &short {
-        probe.plant(&header(unknown_outcome()), b"", life).await;
-    }
-    let Some((found, _)) = list(&p, &request(&p)).await else {
-        return;
-    };
-    assert_eq!(found.len(), 8);
-    p.advance(life + MS).await;
-    for filter in [EntryFilter::Any, EntryFilter::Unknown] {
-        let request = filtered(&p, filter);
-        let (found, unreadable) = list(&p, &request).await.expect("this store lists");
-        assert_eq!(listed(found), names(&long));
-        assert_eq!(unreadable, 0);
-    }
-}
-
-async fn a_listing_counts_what_it_cannot_read(p: Probe) {
-    let probes = planted(&p, "pay", 0..3).await;
-    let mut newer = header(pending()).encode().to_vec();
-    newer[0] = newer[0].wrapping_add(0x40);
-    let unreadable = keys(&p, "pay", 3..5);
-    for (probe, bytes) in unreadable.iter().zip([newer, b"no record".to_vec()]) {
-        probe.plant_bytes(&bytes, RETAIN).await;
-    }
-    for filter in FILTERS {
-        let request = filtered(&p, filter);
-        let Some((found, unreadable)) = list(&p, &request).await else {
-            return;
-        };
-        let is_asked = matches!(filter, EntryFilter::Any | EntryFilter::Unknown);
-        let expected = if is_asked { names(&probes) } else { Vec::new() };
-        assert_eq!(listed(found), expected, "{filter:?}");
-        assert_eq!(unreadable, 2, "{filter:?}");
-    }
 }
 
 /// Each step is made twice, by two clients. On a server with other clients the two may differ.

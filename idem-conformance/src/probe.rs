@@ -1,7 +1,7 @@
 //! Common tools of the cases: one key of a store, and records to plant.
 
 use std::num::NonZeroU16;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use idem_runtime::key::KeyDigest;
 use idem_runtime::key::Operation;
 use idem_runtime::store::{
     AnswerTypes, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Fence, Header, Journal,
-    Listener, OutcomeKind, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply,
+    OutcomeKind, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply,
     ResolveReply, State, Store, StoreError, UNDECIDED, Unreadable, Watch,
 };
 
@@ -139,12 +139,6 @@ pub(super) const fn done(outcome: OutcomeKind) -> State {
         outcome,
         schema: SCHEMA,
     }
-}
-
-/// The states of a claim, of a released record and of every outcome.
-pub(super) fn states() -> impl Iterator<Item = State> {
-    let done = OUTCOMES.into_iter().map(done);
-    done.chain([pending(), State::Released])
 }
 
 /// The record of A that cases plant: third attempt, old fence.
@@ -294,24 +288,9 @@ impl Probe {
         ok("complete", reply)
     }
 
-    /// Completes without the header of the ending claim.
-    pub(super) async fn complete_unsaid(&self, record: &Bytes) -> CompleteReply {
-        ok("complete", self.store.complete(&self.key, record).await)
-    }
-
     pub(super) async fn complete_claim(&self, claim: &Header, record: &Bytes) -> CompleteReply {
         let reply = self.store.complete_claim(&self.key, claim, record).await;
         ok("complete_claim", reply)
-    }
-
-    /// The answer that is at hand. A store may always return `None`.
-    pub(super) fn at_hand(&self, asked: Fingerprint) -> Option<(Record, Duration)> {
-        self.store.at_hand(&self.key, asked)
-    }
-
-    /// Whether the store notifies this listener.
-    pub(super) fn listen(&self, listener: Weak<dyn Listener>) -> bool {
-        self.store.listen(&self.fixture.prefix(), listener)
     }
 
     pub(super) async fn release(&self, owner: Owner, remains: Remains) -> ReleaseReply {
@@ -330,20 +309,6 @@ impl Probe {
         let journal = Journal::new(Bytes::copy_from_slice(journal));
         let store = &self.store;
         let reply = store.release_with_journal(&self.key, &owner, remains, &journal, None);
-        ok("release", reply.await)
-    }
-
-    /// A release by an operator, who has seen this journal.
-    pub(super) async fn release_as_seen(
-        &self,
-        owner: Owner,
-        seen: &[u8],
-        journal: &[u8],
-    ) -> ReleaseReply {
-        let [seen, journal] =
-            [seen, journal].map(|bytes| Journal::new(Bytes::copy_from_slice(bytes)));
-        let (store, remains) = (&self.store, Remains::Attempt);
-        let reply = store.release_with_journal(&self.key, &owner, remains, &journal, Some(&seen));
         ok("release", reply.await)
     }
 
@@ -402,17 +367,6 @@ impl Probe {
     pub(super) async fn resolve(&self, seen: &Header, record: &Bytes) -> ResolveReply {
         let reply = self.store.resolve(&self.key, seen, None, record).await;
         ok("resolve", reply)
-    }
-
-    /// Resolves the record if it has this journal.
-    pub(super) async fn resolve_seen(
-        &self,
-        (seen, journal): (&Header, &'static [u8]),
-        record: &Bytes,
-    ) -> ResolveReply {
-        let journal = Journal::new(Bytes::from_static(journal));
-        let reply = (self.store).resolve(&self.key, seen, Some(&journal), record);
-        ok("resolve", reply.await)
     }
 
     /// Watches the key. `None`: the store does not notify, which the contract permits.

@@ -1,32 +1,25 @@
 //! Concurrent operations: each operation on a key is atomic.
 
-use std::sync::Arc;
-
-use tokio::sync::Barrier;
-use tokio::task::JoinSet;
-
 use super::probe::{
     A, B, C, IN_TIME, LEASE, Probe, RELEASED, RETAIN, answer, ask_to_find_out, at_most, by,
-    finished, header, owner, pending, record, request_by, undecided, unknowns, unlimited,
+    finished, header, owner, pending, record, request_by, undecided, unlimited,
 };
 use idem_runtime::store::{
     ClaimReply, CompleteReply, Header, ReleaseReply, Remains, RenewReply, ResolveReply, State,
 };
+use std::sync::Arc;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
 
 cases! {
     1 of_many_claimers_one_is_granted: transport,
     1 of_many_takers_of_a_lapsed_claim_one_is_granted,
-    1 of_many_takers_of_a_released_key_one_is_granted,
-    1 of_many_who_can_find_out_one_is_asked_to,
-    8 of_many_takers_of_the_last_attempt_one_is_granted,
     3 one_claim_sent_many_times_at_once_is_one_attempt,
     1 a_completion_and_a_takeover_do_not_both_happen: transport,
     1 a_renewal_and_a_takeover_do_not_both_happen,
     1 a_release_and_a_takeover_do_not_both_happen,
-    1 a_release_and_a_claim_happen_one_after_the_other,
     1 a_resolution_and_a_reconciling_claim_do_not_both_happen,
     4 of_many_late_answers_one_counts,
-    4 of_many_resolutions_one_counts,
     3 one_answer_sent_many_times_at_once_is_stored_once: transport,
     7 fences_of_racing_claims_differ_and_attempts_add_up,
     1 claims_of_many_keys_do_not_wait_for_each_other: transport,
@@ -125,42 +118,6 @@ async fn of_many_takers_of_a_lapsed_claim_one_is_granted(p: Probe) {
     }
 }
 
-async fn of_many_takers_of_a_released_key_one_is_granted(p: Probe) {
-    for _ in 0..ROUNDS {
-        p.plant(&header(State::Released), b"", RETAIN).await;
-        let (_, taken) = race(&p, 5).await;
-        assert_eq!(taken.attempts, header(pending()).attempts + 1);
-    }
-}
-
-async fn of_many_who_can_find_out_one_is_asked_to(p: Probe) {
-    for round in 0..ROUNDS {
-        let (state, life) = unknowns()[round % 3];
-        p.plant(&header(state), b"", life).await;
-        let replies = at_once(&p, CLAIMERS, |p, client| async move {
-            p.claim(&ask_to_find_out(owner(client))).await
-        })
-        .await;
-        let mut asked = Vec::new();
-        for (client, reply) in replies.into_iter().enumerate() {
-            match reply {
-                ClaimReply::Reconcile { attempts: 3, .. } => asked.push(owner(client)),
-                ClaimReply::Running { .. } => {}
-                other => panic!("claimer {client} of {CLAIMERS} received {other:?}"),
-            }
-        }
-        assert_eq!(asked, [p.header().await.owner], "one at a time finds out");
-    }
-}
-
-async fn of_many_takers_of_the_last_attempt_one_is_granted(p: Probe) {
-    for _ in 0..ROUNDS {
-        p.plant(&header(State::Released), b"", RETAIN).await;
-        let (_, taken) = race(&p, 4).await;
-        assert_eq!(taken.attempts, 4);
-    }
-}
-
 async fn one_claim_sent_many_times_at_once_is_one_attempt(p: Probe) {
     for round in 0..ROUNDS {
         let p = p.at(round);
@@ -230,24 +187,6 @@ async fn a_release_and_a_takeover_do_not_both_happen(p: Probe) {
     }
 }
 
-async fn a_release_and_a_claim_happen_one_after_the_other(p: Probe) {
-    for round in 0..ROUNDS * 4 {
-        let p = p.at(round);
-        p.take(&request_by(A)).await;
-        let (one, two) = (p.clone(), p.client());
-        let release = async move { one.release(A, Remains::Attempt).await };
-        let claim = async move { two.claim(&request_by(B)).await };
-        let (released, claimed) = both(round, release, claim).await;
-        assert_eq!(released, RELEASED);
-        let header = p.header().await;
-        match claimed {
-            ClaimReply::Granted { attempt: 2, .. } => assert_eq!(header.owner, B),
-            ClaimReply::Running { .. } => assert_eq!(header.state, State::Released),
-            other => panic!("no order of the two explains {other:?}"),
-        }
-    }
-}
-
 async fn a_resolution_and_a_reconciling_claim_do_not_both_happen(p: Probe) {
     let seen = header(undecided());
     for round in 0..ROUNDS * 4 {
@@ -262,27 +201,6 @@ async fn a_resolution_and_a_reconciling_claim_do_not_both_happen(p: Probe) {
             other => panic!("no order of the two explains {other:?}"),
         };
         assert_eq!(p.header().await.owner, holder);
-    }
-}
-
-async fn of_many_resolutions_one_counts(p: Probe) {
-    let seen = header(undecided());
-    for _ in 0..ROUNDS {
-        p.plant(&seen, b"", RETAIN).await;
-        let replies = at_once(&p, CLAIMERS, |p, client| {
-            let end = by(owner(client), finished(&seen));
-            async move { p.resolve(&seen, &record(&end, b"")).await }
-        })
-        .await;
-        let mut winners = Vec::new();
-        for (client, reply) in replies.into_iter().enumerate() {
-            match reply {
-                ResolveReply::Resolved => winners.push(owner(client)),
-                ResolveReply::Changed => {}
-                other => panic!("resolution {client} received {other:?}"),
-            }
-        }
-        assert_eq!(winners, [p.header().await.owner], "one resolution counts");
     }
 }
 

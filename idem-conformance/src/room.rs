@@ -2,11 +2,10 @@
 //!
 //! These cases pass immediately on a fixture without a [`scarce`](super::Fixture::scarce) store.
 
-use bytes::Bytes;
-
 use super::probe::{
     A, B, IN_TIME, LEASE, Probe, RELEASED, RETAIN, TTL, answer, by, finished, record, request_by,
 };
+use bytes::Bytes;
 use idem_runtime::store::{
     ClaimReply, Header, ReadReply, Remains, RenewReply, ResolveReply, StoreErrorKind,
 };
@@ -16,7 +15,6 @@ cases! {
     12 a_full_store_takes_the_answer_of_a_running_body: transport,
     12 a_full_store_takes_resolutions,
     12 a_full_store_drops_nothing_that_is_alive,
-    12 a_full_store_replays,
     12 a_full_store_renews_and_takes_back,
     12 a_full_store_has_room_again_when_records_expire,
 }
@@ -141,16 +139,6 @@ async fn a_full_store_drops_nothing_that_is_alive(p: Probe) {
     for (n, answer) in full.answers.iter().enumerate() {
         full.p.at(n).unchanged(answer, "a lack of room").await;
     }
-}
-
-async fn a_full_store_replays(p: Probe) {
-    let Some(full) = full(p).await else { return };
-    for (n, answer) in full.answers.iter().enumerate().take(20) {
-        let record = replayed!(full.p.at(n).claim(&request_by(A)).await).0;
-        assert_eq!(record.as_bytes(), &answer[..]);
-    }
-    let reply = full.held(0).claim(&request_by(B)).await;
-    expect!(reply, ClaimReply::Running { .. } => (), "a claim that runs is known");
 }
 
 async fn a_full_store_renews_and_takes_back(p: Probe) {

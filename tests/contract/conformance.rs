@@ -1,8 +1,9 @@
-//! The conformance suite on every store: `memory::…` on the memory store, and each shape of Redis under its name:
+//! The conformance kit on every store: `memory::…` on the memory store, and each shape of Redis under its name:
 //! `redis::…`, `sentinel::…`, `cluster::…`. A memory store with another in front of it is `layered_memory::…`, with
 //! Redis in front of it `layered_redis::…`.
 //!
 //! Every case runs where the deciding code differs, and the cases of the transport run on the other shapes as well.
+//! Where the deciding code differs, a full run makes sequences of many more seeds; on the memory store each run does.
 //!
 //! `cargo test -p idem-tests --test conformance -- redis::` runs the cases whose names contain that.
 
@@ -10,9 +11,10 @@ use std::ops::Deref;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
-use idem_conformance::{Case, Tag, cases};
+use idem_conformance::{Fixture, Tag, cases, sequences};
 use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, TestDir};
 use idem_runtime::store::sql::{Backend, MySqlStore, PostgresStore, SqlStoreBuilder, SqliteStore};
+use idem_tests::bounds::bound;
 use idem_tests::sql::InSql;
 use idem_tests::{InLayers, InMemory, Redis, Shape};
 use libtest_mimic::{Arguments, Trial, run};
@@ -21,165 +23,175 @@ use tokio::runtime::{Builder, Runtime};
 /// The shapes of Redis whose deciding code differs: by the commands they support, and across slots.
 const DECIDING: [&str; 4] = ["redis", "redis_6_2", "valkey", "cluster"];
 
+/// Makes the fixture of a case, by its name.
+type Make = Arc<dyn Fn(&Runtime, &str) -> Arc<dyn Fixture> + Send + Sync>;
+
+/// A store on which the kit runs.
+struct Place {
+    name: &'static str,
+    /// Whether its deciding code differs from that of the others.
+    decides: bool,
+    /// The seeds of a trial of their own.
+    seeds: u64,
+    make: Make,
+}
+
+impl Place {
+    fn new(
+        (name, decides): (&'static str, bool),
+        make: impl Fn(&Runtime, &str) -> Arc<dyn Fixture> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name,
+            decides,
+            seeds: if decides { bound(0, 1_000) } else { 0 },
+            make: Arc::new(make),
+        }
+    }
+
+    fn trials(&self, runtime: &Arc<Runtime>) -> Vec<Trial> {
+        let cases = cases().into_iter();
+        let cases = cases.filter(|case| self.decides || case.tag == Tag::Transport);
+        let name = |case: &str| format!("{}::{case}", self.name);
+        let mut trials: Vec<_> = cases
+            .map(|case| {
+                let (runtime, make) = (Arc::clone(runtime), Arc::clone(&self.make));
+                Trial::test(name(case.name), move || {
+                    let fixture = make(&runtime, case.name);
+                    runtime.block_on((case.run)(fixture));
+                    Ok(())
+                })
+            })
+            .collect();
+        let seeds = self.seeds;
+        if seeds > 0 {
+            let (runtime, make) = (Arc::clone(runtime), Arc::clone(&self.make));
+            trials.push(Trial::test(name("sequences_of_many_seeds"), move || {
+                let fixture = make(&runtime, "many seeds");
+                runtime.block_on(sequences(fixture, 0..seeds))?;
+                Ok(())
+            }));
+        }
+        trials
+    }
+}
+
 fn main() -> ExitCode {
     let runtime = Builder::new_multi_thread()
         .worker_threads(4)
         .enable_all()
         .build();
     let runtime = Arc::new(runtime.expect("a runtime starts"));
-    let mut trials = Vec::new();
-    let transport = || {
-        cases()
-            .into_iter()
-            .filter(|case| case.tag == Tag::Transport)
-    };
-    trials.extend(cases().into_iter().map(|case| memory(&runtime, case)));
-    trials.extend(cases().into_iter().map(|case| layered(&runtime, case)));
-    let (fast, durable) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
-    trials.extend(transport().map(|case| layered_redis(&runtime, &fast, case)));
-    trials.extend(transport().map(|case| layered_postgres(&runtime, &fast, &durable, case)));
-    let shapes = Shape::ALL.map(|(name, _)| name);
-    assert!(DECIDING.iter().all(|name| shapes.contains(name)));
-    for (store, shape) in Shape::ALL {
-        let server = Arc::new(OnceLock::new());
-        let trial = |case| redis(&runtime, store, shape, &server, case);
-        if DECIDING.contains(&store) {
-            trials.extend(cases().into_iter().map(trial));
-        } else {
-            trials.extend(transport().map(trial));
-        }
-    }
-    trials.extend(cases().into_iter().map(|case| sqlite(&runtime, case)));
-    let server = Arc::new(OnceLock::new());
-    let postgres = |name, notify: bool, case| {
-        let store = move |url: &str| PostgresStore::builder(url).notify(notify);
-        database(&runtime, name, &server, PostgresServer::start, store, case)
-    };
-    trials.extend(
-        cases()
-            .into_iter()
-            .map(|case| postgres("postgres", false, case)),
-    );
-    trials.extend(transport().map(|case| postgres("postgres_notify", true, case)));
-    let server = Arc::new(OnceLock::new());
-    let store = |url: &str| MySqlStore::builder(url);
-    let mariadb = |case| {
-        database(
-            &runtime,
-            "mariadb",
-            &server,
-            MariaDbServer::start,
-            store,
-            case,
-        )
-    };
-    trials.extend(cases().into_iter().map(mariadb));
+    let places = in_process().into_iter().chain(databases()).chain(redis());
+    let trials = places.flat_map(|place| place.trials(&runtime));
     let mut arguments = Arguments::from_args();
     // A case waits for servers most of the time.
     arguments.test_threads.get_or_insert(8);
-    run(&arguments, trials).exit_code()
+    run(&arguments, trials.collect()).exit_code()
 }
 
-fn memory(runtime: &Arc<Runtime>, case: Case) -> Trial {
-    let runtime = Arc::clone(runtime);
-    Trial::test(format!("memory::{}", case.name), move || {
-        let fixture = InMemory::new(1_000_000);
-        runtime.block_on((case.run)(Arc::new(fixture)));
-        Ok(())
-    })
-}
-
-fn layered(runtime: &Arc<Runtime>, case: Case) -> Trial {
-    let runtime = Arc::clone(runtime);
-    Trial::test(format!("layered_memory::{}", case.name), move || {
+fn in_process() -> Vec<Place> {
+    let memory = Place::new(("memory", true), |_, _| Arc::new(InMemory::new(1_000_000)));
+    let layered = Place::new(("layered_memory", true), |_, _| {
         let (fast, durable) = (InMemory::new(1_000_000), InMemory::new(1_000_000));
         let front = Arc::new(fast.memory());
-        let fixture = InLayers::new(front, Arc::new(fast), Arc::new(durable));
-        runtime.block_on((case.run)(Arc::new(fixture)));
-        Ok(())
-    })
+        Arc::new(InLayers::new(front, Arc::new(fast), Arc::new(durable)))
+    });
+    vec![
+        Place {
+            seeds: bound(1_000, 10_000),
+            ..memory
+        },
+        layered,
+    ]
 }
 
-fn layered_redis(runtime: &Arc<Runtime>, server: &Arc<OnceLock<Redis>>, case: Case) -> Trial {
-    let (runtime, server) = (Arc::clone(runtime), Arc::clone(server));
-    Trial::test(format!("layered_redis::{}", case.name), move || {
-        let redis = server.get_or_init(|| runtime.block_on(Redis::start(Shape::Server)));
-        let front = Arc::new(redis.store().clone());
-        let (fast, durable) = (redis.fixture(case.name), InMemory::running(1_000_000));
-        let fixture = InLayers::new(front, Arc::new(fast), Arc::new(durable));
-        runtime.block_on((case.run)(Arc::new(fixture)));
-        Ok(())
-    })
+/// Each case has a file or a table of its own; a server starts with the first case that runs on it.
+fn databases() -> Vec<Place> {
+    let dir = OnceLock::new();
+    let sqlite = Place::new(("sqlite", true), move |runtime, case| {
+        let dir = dir.get_or_init(|| TestDir::new("sqlite").expect("there is room for files"));
+        let file = dir.path().join(format!("{case}.db"));
+        let store = SqliteStore::builder(format!("sqlite:{}", file.display()));
+        Arc::new(runtime.block_on(InSql::new(store, "sqlite", case)))
+    });
+    let server = Arc::new(OnceLock::new());
+    let postgres = |name, decides, notify| {
+        let store = move |url: &str| PostgresStore::builder(url).notify(notify);
+        database((name, decides), &server, PostgresServer::start, store)
+    };
+    let (polled, notified) = (
+        postgres("postgres", true, false),
+        postgres("postgres_notify", false, true),
+    );
+    let store = |url: &str| MySqlStore::builder(url);
+    let mariadb = database(
+        ("mariadb", true),
+        &Arc::new(OnceLock::new()),
+        MariaDbServer::start,
+        store,
+    );
+    vec![sqlite, polled, notified, mariadb]
 }
 
-/// A common deployment: Redis in front of a database.
-fn layered_postgres(
-    runtime: &Arc<Runtime>,
-    fast: &Arc<OnceLock<Redis>>,
-    durable: &Arc<OnceLock<PostgresServer>>,
-    case: Case,
-) -> Trial {
-    let runtime = Arc::clone(runtime);
-    let (fast, durable) = (Arc::clone(fast), Arc::clone(durable));
-    Trial::test(format!("layered_postgres::{}", case.name), move || {
-        let redis = fast.get_or_init(|| runtime.block_on(Redis::start(Shape::Server)));
-        let front = Arc::new(redis.store().clone());
-        let store = PostgresStore::builder(durable.get_or_init(PostgresServer::start).url());
-        let durable = runtime.block_on(InSql::new(store, "layered", case.name));
-        let fast = redis.fixture(&format!("over postgres, {}", case.name));
-        let fixture = InLayers::new(front, Arc::new(fast), Arc::new(durable));
-        runtime.block_on((case.run)(Arc::new(fixture)));
-        Ok(())
+fn database<B: Backend, S>(
+    (name, decides): (&'static str, bool),
+    server: &Arc<OnceLock<S>>,
+    start: fn() -> S,
+    store: impl Fn(&str) -> SqlStoreBuilder<B> + Send + Sync + 'static,
+) -> Place
+where
+    S: Deref<Target = DatabaseServer> + Send + Sync + 'static,
+{
+    let server = Arc::clone(server);
+    Place::new((name, decides), move |runtime, case| {
+        let store = store(&server.get_or_init(start).url());
+        Arc::new(runtime.block_on(InSql::new(store, name, case)))
     })
 }
 
 /// The servers of a shape serve all cases; they start with the first that runs.
-fn redis(
-    runtime: &Arc<Runtime>,
-    store: &'static str,
-    shape: Shape,
-    server: &Arc<OnceLock<Redis>>,
-    case: Case,
-) -> Trial {
-    let (runtime, server) = (Arc::clone(runtime), Arc::clone(server));
-    Trial::test(format!("{store}::{}", case.name), move || {
+fn redis() -> Vec<Place> {
+    assert!(
+        DECIDING
+            .iter()
+            .all(|name| Shape::ALL.iter().any(|(shape, _)| shape == name))
+    );
+    let start = |runtime: &Runtime, server: &OnceLock<Redis>, shape| {
         let redis = server.get_or_init(|| runtime.block_on(Redis::start(shape)));
-        let fixture = redis.fixture(case.name);
-        runtime.block_on((case.run)(Arc::new(fixture)));
-        Ok(())
-    })
-}
-
-/// Each case has a file of its own.
-fn sqlite(runtime: &Arc<Runtime>, case: Case) -> Trial {
-    let runtime = Arc::clone(runtime);
-    Trial::test(format!("sqlite::{}", case.name), move || {
-        let dir = TestDir::new("sqlite").expect("there is room for a file");
-        let file = format!("sqlite:{}", dir.path().join("records.db").display());
-        let store = SqliteStore::builder(file);
-        let fixture = runtime.block_on(InSql::new(store, "sqlite", case.name));
-        runtime.block_on((case.run)(Arc::new(fixture)));
-        Ok(())
-    })
-}
-
-/// The server serves all cases, each in a table of its own.
-fn database<B: Backend, S>(
-    runtime: &Arc<Runtime>,
-    name: &'static str,
-    server: &Arc<OnceLock<S>>,
-    start: fn() -> S,
-    store: impl FnOnce(&str) -> SqlStoreBuilder<B> + Send + 'static,
-    case: Case,
-) -> Trial
-where
-    S: Deref<Target = DatabaseServer> + Send + Sync + 'static,
-{
-    let (runtime, server) = (Arc::clone(runtime), Arc::clone(server));
-    Trial::test(format!("{name}::{}", case.name), move || {
-        let store = store(&server.get_or_init(start).url());
-        let fixture = runtime.block_on(InSql::new(store, name, case.name));
-        runtime.block_on((case.run)(Arc::new(fixture)));
-        Ok(())
-    })
+        redis.clone()
+    };
+    let mut places: Vec<_> = Shape::ALL
+        .into_iter()
+        .map(|(name, shape)| {
+            let server = OnceLock::new();
+            Place::new((name, DECIDING.contains(&name)), move |runtime, case| {
+                Arc::new(start(runtime, &server, shape).fixture(case))
+            })
+        })
+        .collect();
+    let fast = Arc::new(OnceLock::new());
+    let (front, server) = (Arc::clone(&fast), OnceLock::new());
+    places.push(Place::new(
+        ("layered_redis", false),
+        move |runtime, case| {
+            let redis = start(runtime, &fast, Shape::Server);
+            let (front, durable) = (redis.store().clone(), InMemory::running(1_000_000));
+            let fast = Arc::new(redis.fixture(case));
+            Arc::new(InLayers::new(Arc::new(front), fast, Arc::new(durable)))
+        },
+    ));
+    // A common deployment: Redis in front of a database.
+    places.push(Place::new(
+        ("layered_postgres", false),
+        move |runtime, case| {
+            let redis = start(runtime, &front, Shape::Server);
+            let store = PostgresStore::builder(server.get_or_init(PostgresServer::start).url());
+            let durable = runtime.block_on(InSql::new(store, "layered", case));
+            let fast = Arc::new(redis.fixture(&format!("over postgres, {case}")));
+            let front = Arc::new(redis.store().clone());
+            Arc::new(InLayers::new(front, fast, Arc::new(durable)))
+        },
+    ));
+    places
 }

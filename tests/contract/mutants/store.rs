@@ -1,464 +1,650 @@
-//! A store that is right but for one flaw.
+//! A memory store that decides with one flaw, and its fixture.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use idem_conformance::{BoxFuture, Fixture, Plant};
 use idem_runtime::clock::{Clock, ManualClock};
 use idem_runtime::fingerprint::Fingerprint;
+use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{
-    self as rules, AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Current, Fence, HEADER,
-    Header, Journal, JournalKind, Listener, Needs, Owner, ReadReply, Record, RecordKey,
-    ReleaseReply, Remains, RenewReply, State, StoreError, StoreErrorKind, Unreadable,
+    self as rules, Admission, AnswerTypes, AppendReply, ClaimReply, ClaimRequest, CompleteReply,
+    Current, Fence, HEADER, Header, Hearing, Journal, JournalKind, ListReply, ListRequest,
+    Listener, OutcomeKind, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply,
+    ResolveReply, State, Store, StoreFuture, Unreadable, Watch, Watchers,
 };
 
-use crate::flaw::Flaw;
-use crate::journals::{behind, rewritten, without_labels};
+use crate::table::{At, Seen};
 
-pub(crate) const MS: Duration = Duration::from_millis(1);
-const YEARS: Duration = Duration::from_hours(24 * 365 * 100);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Claim,
+    Admit,
+    Complete,
+    CompleteClaim,
+    Release,
+    ReleaseWithJournal,
+    Renew,
+    Append,
+    Resolve,
+    Read,
+    Poll,
+    AtHand,
+}
 
-pub(crate) type Name = (String, String, Vec<u8>);
+#[derive(Clone, Debug)]
+pub(crate) enum Reply {
+    Claim(ClaimReply),
+    Complete(CompleteReply),
+    Release(ReleaseReply),
+    Renew(RenewReply),
+    Append(AppendReply),
+    Resolve(ResolveReply),
+    Read(ReadReply),
+    AtHand(Option<(Record, Duration)>),
+}
+
+pub(crate) struct Write {
+    pub(crate) header: Header,
+    /// Answer and journal.
+    pub(crate) tail: Vec<u8>,
+    pub(crate) life: Duration,
+}
+
+/// An operation on a record: what it sees, and, once it has a reply, what it does.
+pub(crate) struct Step {
+    pub(crate) op: Op,
+    /// The stored header and its remaining life, whatever a flaw makes of what is found.
+    pub(crate) before: Option<(Header, Duration)>,
+    pub(crate) found: Option<(Record, Duration)>,
+    /// Why the record cannot be read.
+    pub(crate) unreadable: Option<Unreadable>,
+    pub(crate) asked: ClaimRequest,
+    /// The claim, the header that was seen, or one of the releasing owner.
+    pub(crate) claim: Header,
+    pub(crate) brought: Record,
+    pub(crate) remains: Remains,
+    pub(crate) journal: Journal,
+    pub(crate) read: Option<Journal>,
+    pub(crate) known: usize,
+    pub(crate) reply: Option<Reply>,
+    pub(crate) write: Option<Write>,
+}
+
+impl Step {
+    fn new(op: Op, owner: Owner) -> Self {
+        let claim = Header::new(State::Released, owner, Fence::default(), Duration::ZERO);
+        Self {
+            op,
+            before: None,
+            found: None,
+            unreadable: None,
+            asked: ClaimRequest::new(owner, Duration::ZERO, Duration::ZERO),
+            claim,
+            brought: Record::with_journal(claim, &Journal::default()),
+            remains: Remains::Attempt,
+            journal: Journal::default(),
+            read: None,
+            known: 0,
+            reply: None,
+            write: None,
+        }
+    }
+
+    fn of_claim(op: Op, request: &ClaimRequest) -> Self {
+        let mut step = Self::new(op, request.owner);
+        step.asked = request.clone();
+        step
+    }
+
+    fn bringing(op: Op, record: &Bytes) -> Result<Self, Unreadable> {
+        let brought = Record::decode(record.clone())?;
+        let mut step = Self::new(op, brought.header.owner);
+        step.brought = brought;
+        Ok(step)
+    }
+
+    pub(crate) fn caller(&self) -> Owner {
+        match self.op {
+            Op::Claim | Op::Admit => self.asked.owner,
+            Op::Complete | Op::CompleteClaim | Op::Resolve => self.brought.header.owner,
+            _ => self.claim.owner,
+        }
+    }
+
+    pub(crate) fn print(&self) -> Fingerprint {
+        match self.op {
+            Op::Claim | Op::Admit => self.asked.fingerprint,
+            _ => self.brought.header.fingerprint,
+        }
+    }
+
+    pub(crate) fn types(&self) -> AnswerTypes {
+        match self.op {
+            Op::Claim | Op::Admit => self.asked.types,
+            _ => self.brought.header.types,
+        }
+    }
+
+    /// The record is seen otherwise.
+    fn see(&mut self, seen: Seen) {
+        let (caller, claim) = (self.caller(), self.claim.state);
+        let Some((record, left)) = &mut self.found else {
+            if matches!(seen, Seen::Readable) {
+                self.unreadable = None;
+            }
+            return;
+        };
+        let header = &mut record.header;
+        match seen {
+            Seen::OfCaller => header.owner = caller,
+            Seen::OfNobody => header.owner = Owner::from_bytes([0xff; 16]),
+            Seen::As(state) => header.state = state,
+            Seen::AsClaim => header.state = claim,
+            Seen::Attempts(less) => {
+                header.attempts = header.attempts.saturating_sub(less);
+                header.fence = Fence::default();
+            }
+            Seen::Early => *left = left.saturating_sub(Duration::from_millis(1)),
+            Seen::Late => *left += Duration::from_millis(1),
+            Seen::Lapsed => *left = Duration::ZERO,
+            Seen::NoPrint => header.fingerprint = Fingerprint::NONE,
+            Seen::Steps if header.journal != JournalKind::None => {
+                header.journal = JournalKind::Steps;
+            }
+            Seen::Gone => self.found = None,
+            Seen::Readable | Seen::Steps => {}
+        }
+    }
+
+    /// The flaw of these operations, before the decision.
+    fn misread(&mut self, at: At) {
+        let is_of = |ops: &[Op], op| ops.is_empty() || ops.contains(&op);
+        match at {
+            At::See(ops, when, seen) if is_of(ops, self.op) && when(self) => self.see(seen),
+            At::Ask(ops, when, change) if is_of(ops, self.op) && when(self) => change(self),
+            At::Say(ops, when, reply) if is_of(ops, self.op) && when(self) => {
+                self.reply = Some(reply.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// The flaw of these operations, after the decision. A grant says what is written.
+    fn miswrite(&mut self, at: At) {
+        let At::Put(ops, when, change) = at else {
+            return;
+        };
+        let is_of = ops.is_empty() || ops.contains(&self.op);
+        if !is_of || self.write.is_none() || !when(self) {
+            return;
+        }
+        let Some(mut write) = self.write.take() else {
+            return;
+        };
+        change(&mut write, self);
+        match &mut self.reply {
+            Some(Reply::Claim(ClaimReply::Granted { fence, attempt, .. })) => {
+                (*fence, *attempt) = (write.header.fence, write.header.attempts);
+            }
+            Some(Reply::Claim(ClaimReply::Reconcile {
+                fence, attempts, ..
+            })) => (*fence, *attempts) = (write.header.fence, write.header.attempts),
+            _ => {}
+        }
+        self.write = Some(write);
+    }
+
+    /// The reply to a record that cannot be read.
+    fn refuse(&mut self, why: Unreadable) {
+        self.reply = Some(match self.op {
+            Op::Claim | Op::Admit => Reply::Claim(ClaimReply::Unreadable(why)),
+            Op::Complete | Op::CompleteClaim => Reply::Complete(CompleteReply::Unreadable(why)),
+            Op::Release | Op::ReleaseWithJournal => Reply::Release(ReleaseReply::Unreadable(why)),
+            Op::Renew => Reply::Renew(RenewReply::Unreadable(why)),
+            Op::Append => Reply::Append(AppendReply::Unreadable(why)),
+            Op::Resolve => Reply::Resolve(ResolveReply::Unreadable(why)),
+            Op::Read | Op::Poll => Reply::Read(ReadReply::Unreadable(why)),
+            Op::AtHand => Reply::AtHand(None),
+        });
+    }
+
+    fn decide(&mut self, now_us: u64) {
+        let found = self.found.as_ref();
+        let current = found.map(|(record, left)| Current::new(record, *left));
+        let kept = current
+            .map(|current| current.record.journal())
+            .unwrap_or_default();
+        let mut life = None;
+        let (reply, write) = match self.op {
+            Op::Claim | Op::Admit => {
+                let (reply, write) = rules::claim(current, &self.asked, now_us);
+                (Reply::Claim(reply), write)
+            }
+            Op::Complete | Op::CompleteClaim => {
+                let (reply, write) = rules::complete(current, &self.brought);
+                (Reply::Complete(reply), write)
+            }
+            Op::Release | Op::ReleaseWithJournal => {
+                let keeps = if self.op == Op::Release {
+                    &kept
+                } else {
+                    &self.journal
+                };
+                let (owner, read) = (self.claim.owner, self.read.as_ref());
+                let (reply, write) =
+                    rules::release_with_journal(current, owner, self.remains, keeps, read);
+                let released = |(record, left): &(Record, Duration)| {
+                    rules::released_life(&record.header, self.remains).unwrap_or(*left)
+                };
+                life = found.map(released);
+                (Reply::Release(reply), write)
+            }
+            Op::Renew => {
+                let (reply, write) = rules::renew(current, &self.claim);
+                let write = write.map(|header| Record::with_journal(header, &kept));
+                (Reply::Renew(reply), write)
+            }
+            Op::Append => {
+                let (reply, write) = rules::append(current, &self.claim, &self.journal);
+                let write = write.map(|(header, kept)| Record::with_journal(header, &kept));
+                (Reply::Append(reply), write)
+            }
+            Op::Resolve => {
+                let read = self.read.as_ref();
+                let (reply, write) = rules::resolve(current, &self.claim, read, &self.brought);
+                (Reply::Resolve(reply), write)
+            }
+            Op::Read | Op::Poll => {
+                let found = found.cloned();
+                let reply = found.map(|(record, left)| ReadReply::Found { record, left });
+                (Reply::Read(reply.unwrap_or(ReadReply::Absent)), None)
+            }
+            Op::AtHand => {
+                let is_final = |header: &Header| matches!(header.state, State::Done { outcome, .. } if outcome != OutcomeKind::Unknown);
+                let is_asked = |header: &Header| header.fingerprint.matches(self.asked.fingerprint);
+                let known = found.filter(|(it, _)| is_final(&it.header) && is_asked(&it.header));
+                (Reply::AtHand(known.cloned()), None)
+            }
+        };
+        self.reply = Some(reply);
+        self.write = write.map(|record| Write {
+            header: record.header,
+            tail: record.as_bytes()[HEADER..].to_vec(),
+            life: life.unwrap_or(record.header.retain),
+        });
+    }
+}
+
 /// A listener with its prefix.
 type Listening = (Arc<str>, Weak<dyn Listener>);
 
 /// Clones share the records.
 #[derive(Clone)]
-pub(crate) struct Flawed(pub(crate) Arc<Inner>);
+pub(crate) struct Flawed(Arc<Inner>);
 
-pub(crate) struct Inner {
-    pub(crate) flaw: Flaw,
-    pub(crate) clock: ManualClock,
-    pub(crate) turn: Mutex<()>,
-    /// The records that it has answered with.
-    pub(crate) known: Mutex<HashMap<RecordKey, Record>>,
-    pub(crate) listeners: Mutex<Vec<Listening>>,
-    most: usize,
-    records: Mutex<HashMap<Name, (Bytes, Duration)>>,
+struct Inner {
+    at: At,
+    clock: ManualClock,
+    records: MemoryStore,
+    turn: Mutex<()>,
+    watchers: Watchers,
+    watched: Mutex<Vec<RecordKey>>,
+    listeners: Mutex<Vec<Listening>>,
+    owners: Mutex<Vec<Owner>>,
 }
-
-/// The record of a key, and its remaining life.
-pub(crate) type Found = Option<(Record, Duration)>;
 
 impl fmt::Debug for Flawed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Flawed").field(&self.0.flaw).finish()
+        f.debug_struct("Flawed").finish_non_exhaustive()
     }
 }
 
 impl Flawed {
-    pub(crate) fn new(flaw: Flaw) -> Self {
-        Self::of_size(flaw, usize::MAX)
-    }
-
-    pub(crate) fn of_size(flaw: Flaw, most: usize) -> Self {
+    pub(crate) fn new(at: At, max_entries: usize) -> Self {
+        let clock = ManualClock::new();
+        let records = MemoryStore::builder().clock(clock.clone());
         Self(Arc::new(Inner {
-            flaw,
-            clock: ManualClock::new(),
+            at,
+            clock,
+            records: records.max_entries(max_entries).build(),
             turn: Mutex::default(),
-            known: Mutex::default(),
+            watchers: Watchers::default(),
+            watched: Mutex::default(),
             listeners: Mutex::default(),
-            most,
-            records: Mutex::default(),
+            owners: Mutex::default(),
         }))
     }
-}
 
-pub(crate) fn current(found: &Found) -> Option<Current<'_>> {
-    found
-        .as_ref()
-        .map(|(record, left)| Current::new(record, *left))
-}
-
-impl Inner {
-    pub(crate) fn is(&self, flaw: Flaw) -> bool {
-        self.flaw == flaw
-    }
-
-    pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<Name, (Bytes, Duration)>> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn name(&self, key: &RecordKey) -> Name {
-        let (mut prefix, mut operation) = (key.prefix(), key.operation().as_str());
-        let mut digest = &key.digest().as_bytes()[..];
-        match self.flaw {
-            Flaw::IgnoresPrefixes => prefix = "",
-            Flaw::IgnoresOperations => operation = "",
-            Flaw::CutsDigests => digest = &digest[..31],
+    /// The record with its life, as the flaw sees its key.
+    async fn look(&self, key: &RecordKey, step: &mut Step) {
+        match self.0.records.read(key).await {
+            Ok(ReadReply::Found { record, left }) => {
+                step.before = Some((record.header, left));
+                step.found = Some((record, left));
+            }
+            Ok(ReadReply::Unreadable(why)) => step.unreadable = Some(why),
             _ => {}
         }
-        (prefix.to_owned(), operation.to_owned(), digest.to_vec())
     }
 
-    pub(crate) fn bytes(&self, key: &RecordKey) -> Option<(Bytes, Duration)> {
-        let now = self.clock.now();
-        let extra = match self.flaw {
-            Flaw::KeepsForEver => YEARS,
-            Flaw::KeepsAMillisecondLonger => MS,
-            _ => Duration::ZERO,
-        };
-        let records = self.lock();
-        let (bytes, expires) = records.get(&self.name(key))?;
-        let early = match self.flaw {
-            Flaw::ForgetsAMillisecondEarly => MS,
-            _ => Duration::ZERO,
-        };
-        let left = expires.saturating_sub(now);
-        (*expires + extra > now + early).then(|| (bytes.clone(), left))
-    }
-
-    pub(crate) fn look(&self, key: &RecordKey) -> Result<Found, Unreadable> {
-        let Some((bytes, left)) = self.bytes(key) else {
-            return Ok(None);
-        };
-        match Record::decode(bytes) {
-            Ok(record) => Ok(Some((record, left))),
-            Err(_) if self.is(Flaw::OverwritesTheUnreadable) => Ok(None),
-            Err(Unreadable::Layout { .. }) if self.is(Flaw::OverwritesANewerLayout) => Ok(None),
-            Err(error) => {
-                if self.is(Flaw::DeletesTheUnreadable) {
-                    self.lock().remove(&self.name(key));
-                }
-                Err(error)
-            }
+    fn key(&self, key: &RecordKey) -> RecordKey {
+        match self.0.at {
+            At::Key(seen) => seen(key),
+            _ => key.clone(),
         }
     }
 
-    pub(crate) fn put(&self, key: &RecordKey, bytes: Bytes, life: Duration) {
-        let expires = self.clock.now() + life;
-        self.lock().insert(self.name(key), (bytes, expires));
-    }
-
-    pub(crate) fn room(&self) -> Result<(), StoreError> {
-        let now = self.clock.now();
-        let mut records = self.lock();
-        if !self.is(Flaw::NeverHasRoomAgain) {
-            records.retain(|_, (_, expires)| *expires > now);
-        }
-        if records.len() < self.most {
-            return Ok(());
-        }
-        if self.is(Flaw::EvictsWhenFull) {
-            let oldest = records.iter().min_by_key(|(_, (_, expires))| *expires);
-            let oldest = oldest.map(|(name, _)| name.clone());
-            oldest.and_then(|oldest| records.remove(&oldest));
-            return Ok(());
-        }
-        Err(StoreError::new(StoreErrorKind::Full, "no room"))
-    }
-
-    /// Whether a fingerprint is not compared, given the state of the record.
-    fn ignores(&self, state: State) -> bool {
-        match state {
-            State::Pending { .. } => self.is(Flaw::IgnoresFingerprintsWhilePending),
-            State::Released => self.is(Flaw::IgnoresFingerprintsOfReleased),
-            State::Done { .. } => self.is(Flaw::IgnoresFingerprintsOfAnswers),
-            _ => false,
-        }
-    }
-
-    /// The journal is the one that the record then has.
-    fn decide_claim(
+    /// One operation: looks, decides, writes and notifies.
+    async fn operate<T>(
         &self,
-        mut found: Found,
-        asked: &ClaimRequest,
-    ) -> (ClaimReply, Option<(Header, Journal)>) {
-        let mut request = asked.clone();
-        let mut again = false;
-        if found.is_none() && self.is(Flaw::BeginsWhatNeedsARecord) && asked.needs == Needs::Record
-        {
-            request.needs = Needs::Nothing;
+        key: &RecordKey,
+        mut step: Step,
+        reply: fn(Reply) -> Option<T>,
+    ) -> Result<T, rules::StoreError> {
+        let key = &self.key(key);
+        let (inner, op) = (&*self.0, step.op);
+        if matches!(inner.at, At::Apart) {
+            self.look(key, &mut step).await;
+            tokio::task::yield_now().await;
         }
-        if let Some((record, left)) = &mut found {
-            let header = &mut record.header;
-            if let Some(reply) = self.misread_for_claim(header, left, &mut request) {
-                return (reply, None);
+        // Nothing below waits: the memory store replies at once.
+        let _turn = inner.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(inner.at, At::Apart) {
+            now(self.look(key, &mut step));
+        }
+        step.misread(inner.at);
+        if step.reply.is_none() {
+            match step.unreadable {
+                Some(why) => step.refuse(why),
+                None => step.decide(inner.clock.calendar_us()),
             }
-            let pending = matches!(header.state, State::Pending { .. });
-            again = pending && header.owner == asked.owner;
-            match self.flaw {
-                Flaw::CountsAClaimSentAgain if again => header.state = State::Released,
-                Flaw::RefusesAClaimSentAgain if again => header.owner = Owner::random(),
-                Flaw::RunsWhatIsDone if !pending => header.state = State::Released,
-                Flaw::GrantsAMillisecondEarly => *left -= MS,
-                Flaw::GrantsAMillisecondLate => *left += MS,
-                Flaw::TakesFencesFromTheClock => header.fence = Fence::default(),
-                Flaw::CountsNoTakeover if pending && !again => {
-                    header.attempts = header.attempts.saturating_sub(1);
-                }
-                Flaw::NeverExhausts => request.max_attempts = None,
-                Flaw::AllowsOneMore => {
-                    request.max_attempts = asked.max_attempts.map(|max| max.saturating_add(1));
-                }
-                Flaw::ExhaustsWhileRunning if pending && !again => {
-                    let attempts = header.attempts;
-                    if asked.max_attempts.is_some_and(|max| attempts >= max.get()) {
-                        return (ClaimReply::Exhausted { attempts }, None);
+            step.miswrite(inner.at);
+        }
+        if let Some(write) = step.write.take() {
+            let is_claim = matches!(op, Op::Claim | Op::Admit);
+            let needs_room = match inner.at {
+                At::Room(ops) => ops.contains(&op),
+                _ => is_claim && step.before.is_none(),
+            };
+            if needs_room {
+                // A claim of a key of its own finds no room, or leaves it for the record.
+                let new = Owner::random();
+                let probe = ClaimRequest::new(new, Duration::ZERO, Duration::from_millis(1));
+                let spare = RecordKey::new("spare".into(), key.operation().clone(), *key.digest());
+                now(inner.records.claim(&spare, &probe))?;
+                inner.records.plant(&spare, Bytes::new(), Duration::ZERO);
+            }
+            let bytes = [&write.header.encode()[..], &write.tail].concat();
+            inner.records.plant(key, bytes.into(), write.life);
+            self.notify(key, &step);
+        }
+        Ok(reply(step.reply.expect("it was decided")).expect("each operation has its reply"))
+    }
+
+    fn notify(&self, key: &RecordKey, step: &Step) {
+        let is_told = |by: fn(&Step) -> bool| by(step);
+        let (watch, listener) = match self.0.at {
+            At::Watches(by) => (is_told(by), true),
+            At::Listeners(by) => (true, is_told(by)),
+            _ => (true, true),
+        };
+        let ends = matches!(
+            step.op,
+            Op::Complete | Op::CompleteClaim | Op::Release | Op::ReleaseWithJournal | Op::Resolve
+        );
+        if ends && watch {
+            self.0.watchers.wake(key);
+        }
+        if step.op == Op::Resolve && listener {
+            let listeners = self
+                .0
+                .listeners
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            for (prefix, listener) in listeners.iter() {
+                if let Some(listener) = listener.upgrade().filter(|_| **prefix == *key.prefix()) {
+                    listener.resolved(key.digest());
+                    if matches!(self.0.at, At::OneListener) {
+                        return;
                     }
                 }
-                Flaw::ComparesHalfAFingerprint => {
-                    let half = |print: Fingerprint| print.as_bytes()[..8].to_vec();
-                    if half(header.fingerprint) == half(asked.fingerprint) {
-                        request.fingerprint = header.fingerprint;
-                    }
-                }
-                Flaw::IgnoresTypes => request.any_type = true,
-                Flaw::RefusesEveryOtherType => request.any_type = false,
-                Flaw::ComparesTypesOfErrors
-                    if header.state == State::Released && header.types != asked.types =>
-                {
-                    return (ClaimReply::OtherType, None);
-                }
-                Flaw::TakesNoneForAnotherRequest if header.fingerprint != asked.fingerprint => {
-                    return (ClaimReply::Mismatch, None);
-                }
-                _ => {}
-            }
-            if self.ignores(header.state) {
-                request.fingerprint = header.fingerprint;
             }
         }
-        let now_us = self.clock.calendar_us();
-        if self.is(Flaw::ForgetsLapsedAttempts) {
-            request.records_attempts = false;
+    }
+}
+
+/// The reply of a memory store, which does not wait.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut context) {
+        std::task::Poll::Ready(reply) => reply,
+        std::task::Poll::Pending => unreachable!("the memory store replies at once"),
+    }
+}
+
+macro_rules! reply {
+    ($kind:ident) => {
+        |reply| match reply {
+            Reply::$kind(reply) => Some(reply),
+            _ => None,
         }
-        let (mut reply, write) = rules::claim(current(&found), &request, now_us);
-        let journal = write.as_ref().map(Record::journal).unwrap_or_default();
-        let mut write = write.map(|record| record.header);
-        if let (ClaimReply::Granted { fence, fresh, .. }, Some(header)) = (&mut reply, &mut write) {
-            *fresh |= self.is(Flaw::TakesEveryClaimForTheFirst);
-            *fresh &= !self.is(Flaw::TakesNoClaimForTheFirst);
-            if self.is(Flaw::GivesOneFence) && !again {
-                *fence = Fence::new(7);
-                header.fence = *fence;
-            }
-            if self.is(Flaw::ForgetsFingerprintsByNone) {
-                header.fingerprint = asked.fingerprint;
-            }
-            if self.is(Flaw::ForgetsTypesByNone) {
-                header.types = asked.types;
-            }
-            if let (Flaw::KeepsTypesOfTheFirst, Some((record, _))) = (self.flaw, &found) {
-                header.types = record.header.types;
-            }
-        }
-        if let (Some((record, _)), Some(header)) = (&found, &mut write) {
-            self.miswrite_claim(&record.header, asked, &mut reply, header);
-        }
-        (reply, write.map(|header| (header, journal)))
+    };
+}
+
+impl Store for Flawed {
+    fn new_owner(&self, key: &RecordKey) -> Owner {
+        let mut owners = self.0.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let again = owners.last().copied().filter(|_| owners.len() % 2 == 1);
+        let again = again.filter(|_| matches!(self.0.at, At::OwnersTwice));
+        let owner = again.unwrap_or_else(|| self.0.records.new_owner(key));
+        owners.push(owner);
+        owner
     }
 
-    pub(crate) fn claim(
-        &self,
-        key: &RecordKey,
-        found: Found,
-        request: &ClaimRequest,
-    ) -> Result<ClaimReply, StoreError> {
-        let is_new = found.is_none();
-        let (reply, write) = self.decide_claim(found, request);
-        if let Some((header, mut journal)) = write {
-            if self.is(Flaw::ClaimsForgetJournals) {
-                journal = Journal::default();
-            }
-            if self.is(Flaw::ClaimsForgetLabels) {
-                journal = without_labels(&journal);
-            }
-            if is_new {
-                self.room()?;
-            }
-            self.put(key, rewritten(&header, &journal), header.retain);
-        }
-        Ok(reply)
+    fn claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        request: &'a ClaimRequest,
+    ) -> StoreFuture<'a, ClaimReply> {
+        let step = Step::of_claim(Op::Claim, request);
+        StoreFuture::pending(self.operate(key, step, reply!(Claim)))
     }
 
-    pub(crate) fn complete(
-        &self,
-        key: &RecordKey,
-        record: &Bytes,
-    ) -> Result<CompleteReply, StoreError> {
-        let done = match Header::decode(record) {
-            Ok(done) => done,
-            Err(error) => return Ok(CompleteReply::Unreadable(error)),
-        };
-        let mut found = match self.look(key) {
-            Ok(found) => found,
-            Err(error) => return Ok(CompleteReply::Unreadable(error)),
-        };
-        let mut asked = done;
-        let before = found.as_ref().map(|(record, _)| record.header);
-        if let Some((record, left)) = &mut found {
-            if let Some(reply) = self.misread_for_completion(record, *left, &done) {
-                return Ok(reply);
-            }
-            let header = &mut record.header;
-            let finished = matches!(header.state, State::Done { .. });
-            let mine = header.owner == done.owner;
-            match self.flaw {
-                Flaw::CompletesForAnybody if !finished => header.owner = done.owner,
-                Flaw::RefusesLateAnswers if !mine && !finished => {
-                    let lease_left = MS;
-                    return Ok(CompleteReply::Superseded { lease_left });
-                }
-                Flaw::ProlongsAnAnswerSentAgain if finished && mine => {
-                    header.state = State::Released;
-                }
-                Flaw::OverwritesAnswers if finished => header.state = State::Released,
-                Flaw::GrantsAMillisecondEarly => *left -= MS,
-                Flaw::GrantsAMillisecondLate => *left += MS,
-                _ => {}
-            }
-            if self.ignores(header.state) {
-                asked.fingerprint = header.fingerprint;
-            }
-        }
-        if found.is_none() && self.is(Flaw::RefusesAnswersWhenFull) {
-            self.room()?;
-        }
-        let asked = behind(&asked, record);
-        let (reply, write) = rules::complete(current(&found), &asked);
-        if let Some(written) = write {
-            let mut header = written.header;
-            if self.is(Flaw::RefusesAnswersWhenFull) {
-                self.room()?;
-            }
-            if let Some(before) = before {
-                match self.flaw {
-                    Flaw::AnswersForgetAttempts => header.attempts = done.attempts,
-                    Flaw::LowersFencesByLateAnswers => header.fence = done.fence,
-                    Flaw::ForgetsFingerprintsByNone => header.fingerprint = done.fingerprint,
-                    Flaw::AnswersForgetTypes => header.types = done.types,
-                    Flaw::KeepsAnswersLikeClaims => header.retain = before.retain,
-                    _ => {}
-                }
-            }
-            let mut bytes = self.ended(&header, &written, record);
-            match self.flaw {
-                Flaw::CutsLargeAnswers => bytes.truncate(8 << 10),
-                Flaw::KeepsAnswersAsText => {
-                    let body = bytes.split_off(HEADER);
-                    bytes.extend(String::from_utf8_lossy(&body).bytes());
-                }
-                _ => {}
-            }
-            self.put(key, bytes.into(), header.retain);
-        }
-        Ok(reply)
+    fn admit<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        request: &'a ClaimRequest,
+        _: &'a Admission,
+    ) -> StoreFuture<'a, ClaimReply> {
+        let step = Step::of_claim(Op::Admit, request);
+        StoreFuture::pending(self.operate(key, step, reply!(Claim)))
     }
 
-    pub(crate) fn release(
-        &self,
-        key: &RecordKey,
-        owner: Owner,
-        mut remains: Remains,
-    ) -> ReleaseReply {
-        let mut found = match self.look(key) {
-            Ok(found) => found,
-            Err(error) => return ReleaseReply::Unreadable(error),
-        };
-        let Some((record, left)) = &mut found else {
-            return ReleaseReply::Absent;
-        };
-        let (header, left) = (&mut record.header, *left);
-        let types = header.types;
-        let reconciling = matches!(header.state, State::Reconciling { .. });
-        if let Some(reply) = self.misread_for_release(header, owner, remains) {
-            return reply;
-        }
-        match (self.flaw, header.state) {
-            (Flaw::ReleasesForAnybody, State::Pending { .. }) => header.owner = owner,
-            (Flaw::TakesBackAnAttemptTwice, State::Released)
-            | (Flaw::ReleasesAnswers, State::Done { .. }) => {
-                header.state = State::Pending { lease: MS };
-            }
-            (Flaw::CountsEveryRelease, _) => remains = Remains::Attempt,
-            (Flaw::TakesAttemptsForSteps, _) if header.journal == JournalKind::Attempts => {
-                header.journal = JournalKind::Steps;
-            }
-            (Flaw::KeepsEveryRequest, _) => remains = remains.max(Remains::Request),
-            (Flaw::FreesRequestsThatStay, _) if remains == Remains::Request => {
-                remains = Remains::Nothing;
-            }
-            _ => {}
-        }
-        let (reply, write) = rules::release(current(&found), owner, remains);
-        if let (Some(mut header), Some((before, _))) = (write, &found) {
-            let life = rules::released_life(&before.header, remains);
-            if self.is(Flaw::FreesRequestsOfAttempts) && remains == Remains::Nothing {
-                header.fingerprint = Fingerprint::NONE;
-            }
-            match self.flaw {
-                Flaw::KeepsTypesOfReleases => header.types = types,
-                Flaw::ForgetsTypesOfReleases => header.types = AnswerTypes::UNKNOWN,
-                _ => {}
-            }
-            if self.is(Flaw::FreesRequestsOfJournals) && remains == Remains::Nothing {
-                header.fingerprint = Fingerprint::NONE;
-            }
-            let journal = self.journal_of(&found, Flaw::ReleasesForgetJournals);
-            let bytes = rewritten(&header, &journal);
-            match self.flaw {
-                Flaw::ForgetsOnRelease => drop(self.lock().remove(&self.name(key))),
-                Flaw::ProlongsByRelease => self.put(key, bytes, header.retain),
-                Flaw::ProlongsReconciliationsByRelease if reconciling => {
-                    self.put(key, bytes, header.retain);
-                }
-                Flaw::KeepsWhatNothingRemainsOf => self.put(key, bytes, left),
-                Flaw::ShortensEveryRelease => {
-                    self.put(key, bytes, left.min(Duration::from_mins(1)));
-                }
-                _ => self.put(key, bytes, life.unwrap_or(left)),
-            }
-        }
-        reply
+    fn at_hand(&self, key: &RecordKey, asked: Fingerprint) -> Option<(Record, Duration)> {
+        let mut step = Step::new(Op::AtHand, Owner::from_bytes([0; 16]));
+        step.asked.fingerprint = asked;
+        now(self.operate(key, step, reply!(AtHand))).ok().flatten()
     }
 
-    pub(crate) fn renew(&self, key: &RecordKey, claim: &Header) -> RenewReply {
-        let mut found = match self.look(key) {
-            Ok(found) => found,
-            Err(error) => return RenewReply::Unreadable(error),
-        };
-        let mut claim = *claim;
-        let there = found.as_ref().map(|(record, _)| record.header);
-        if let Some(reply) = self.misread_for_renewal(there.as_ref(), &mut claim) {
-            return reply;
+    fn complete<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        match Step::bringing(Op::Complete, record) {
+            Ok(step) => StoreFuture::pending(self.operate(key, step, reply!(Complete))),
+            Err(why) => StoreFuture::ready(Ok(CompleteReply::Unreadable(why))),
         }
-        match (self.flaw, &mut found) {
-            (Flaw::RenewsForAnybody, Some((record, _))) => record.header.owner = claim.owner,
-            (Flaw::RenewsWhatIsReleased, Some((record, _)))
-                if record.header.state == State::Released =>
-            {
-                record.header.state = claim.state;
-            }
-            (Flaw::ForgetsLostClaims, None) => return RenewReply::Lost,
-            (Flaw::RenewsWithoutEffect, Some((record, _)))
-                if record.header.owner == claim.owner =>
-            {
-                return RenewReply::Renewed;
-            }
-            _ => {}
-        }
-        let (reply, write) = rules::renew(current(&found), &claim);
-        if let Some(header) = write {
-            let journal = self.journal_of(&found, Flaw::RenewalsForgetJournals);
-            self.put(key, rewritten(&header, &journal), header.retain);
-        }
-        reply
     }
 
-    pub(crate) fn read(&self, key: &RecordKey) -> ReadReply {
-        match self.look(key) {
-            Ok(None) => ReadReply::Absent,
-            Ok(Some((record, left))) => {
-                if self.is(Flaw::ProlongsByReading) {
-                    let bytes = Bytes::copy_from_slice(record.as_bytes());
-                    self.put(key, bytes, record.header.retain);
-                }
-                ReadReply::Found { record, left }
+    fn complete_claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        match Step::bringing(Op::CompleteClaim, record) {
+            Ok(mut step) => {
+                step.claim = *claim;
+                StoreFuture::pending(self.operate(key, step, reply!(Complete)))
             }
-            Err(error) => ReadReply::Unreadable(error),
+            Err(why) => StoreFuture::ready(Ok(CompleteReply::Unreadable(why))),
         }
+    }
+
+    fn release<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        remains: Remains,
+    ) -> StoreFuture<'a, ReleaseReply> {
+        let mut step = Step::new(Op::Release, *owner);
+        step.remains = remains;
+        StoreFuture::pending(self.operate(key, step, reply!(Release)))
+    }
+
+    fn release_with_journal<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        remains: Remains,
+        journal: &'a Journal,
+        seen: Option<&'a Journal>,
+    ) -> StoreFuture<'a, ReleaseReply> {
+        let mut step = Step::new(Op::ReleaseWithJournal, *owner);
+        (step.remains, step.journal, step.read) = (remains, journal.clone(), seen.cloned());
+        StoreFuture::pending(self.operate(key, step, reply!(Release)))
+    }
+
+    fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
+        let mut step = Step::new(Op::Renew, claim.owner);
+        step.claim = *claim;
+        StoreFuture::pending(self.operate(key, step, reply!(Renew)))
+    }
+
+    fn keeps_journals(&self) -> bool {
+        !matches!(self.0.at, At::DeniesJournals)
+    }
+
+    fn append<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        journal: &'a Journal,
+        known: usize,
+    ) -> StoreFuture<'a, AppendReply> {
+        let mut step = Step::new(Op::Append, claim.owner);
+        (step.claim, step.journal, step.known) = (*claim, journal.clone(), known);
+        StoreFuture::pending(self.operate(key, step, reply!(Append)))
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        seen: &'a Header,
+        journal: Option<&'a Journal>,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, ResolveReply> {
+        match Step::bringing(Op::Resolve, record) {
+            Ok(mut step) => {
+                (step.claim, step.read) = (*seen, journal.cloned());
+                StoreFuture::pending(self.operate(key, step, reply!(Resolve)))
+            }
+            Err(why) => StoreFuture::ready(Ok(ResolveReply::Unreadable(why))),
+        }
+    }
+
+    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
+        let mut watched = self
+            .0
+            .watched
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let is_second = watched.contains(key);
+        watched.push(key.clone());
+        let is_deaf = is_second && matches!(self.0.at, At::FirstWatch);
+        let deaf = is_deaf.then(|| Watchers::default().watch(key));
+        let watch = deaf.unwrap_or_else(|| self.0.watchers.watch(key));
+        StoreFuture::ready(Ok(Some(watch)))
+    }
+
+    fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool {
+        let mut listeners = self
+            .0
+            .listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(there) = listener.upgrade() {
+            listeners.retain(|(_, other)| other.strong_count() > 0);
+            listeners.push((Arc::clone(prefix), listener));
+            if !matches!(self.0.at, At::NeverHears) {
+                there.hearing(Hearing::All);
+            }
+        }
+        true
+    }
+
+    fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        let step = Step::new(Op::Read, Owner::from_bytes([0; 16]));
+        StoreFuture::pending(self.operate(key, step, reply!(Read)))
+    }
+
+    fn poll<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        let step = Step::new(Op::Poll, Owner::from_bytes([0; 16]));
+        StoreFuture::pending(self.operate(key, step, reply!(Read)))
+    }
+
+    fn list<'a>(&'a self, request: &'a ListRequest) -> StoreFuture<'a, ListReply> {
+        StoreFuture::pending(async move {
+            let At::List(flaw) = self.0.at else {
+                return self.0.records.list(request).await;
+            };
+            let mut seen = request.clone();
+            flaw(&mut seen, None);
+            let mut reply = self.0.records.list(&seen).await?;
+            flaw(&mut seen, Some(&mut reply));
+            Ok(reply)
+        })
+    }
+}
+
+impl Fixture for Flawed {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::new(self.clone())
+    }
+
+    fn prefix(&self) -> Arc<str> {
+        "flawed".into()
+    }
+
+    fn advance(&self, by: Duration) -> BoxFuture<'_, ()> {
+        self.0.clock.advance(by);
+        Box::pin(async {})
+    }
+
+    fn plant<'a>(&'a self, key: &'a RecordKey, plant: Plant) -> BoxFuture<'a, bool> {
+        let Plant::Bytes { bytes, life } = plant else {
+            return Box::pin(async { false });
+        };
+        self.0.records.plant(&self.key(key), bytes.into(), life);
+        Box::pin(async { true })
+    }
+
+    fn peek<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, Option<Vec<u8>>> {
+        let bytes = self.0.records.peek(&self.key(key));
+        Box::pin(async { bytes.map(Into::into) })
+    }
+
+    fn patience(&self) -> Duration {
+        // It notifies at once or never.
+        Duration::from_millis(10)
+    }
+
+    fn scarce(&self) -> BoxFuture<'_, Option<Arc<dyn Fixture>>> {
+        let scarce = Self::new(self.0.at, 10);
+        Box::pin(async { Some(Arc::new(scarce) as Arc<dyn Fixture>) })
     }
 }

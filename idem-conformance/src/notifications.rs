@@ -1,14 +1,17 @@
-//! Watches: a store that supports them notifies the watcher of a key.
+//! Watches and listeners: notified by a store that supports them.
 
-use super::notified_in_time::in_time;
+use super::notified::in_time;
+use super::notified::{NotificationLog, listen as subscribe};
 use super::probe::{
     A, B, IN_TIME, LEASE, Probe, RELEASED, REMAINS, RETAIN, TTL, answer, ask_to_find_out, done,
-    header, owner, pending, record, request_by,
+    header, owner, pending, record, request_by, undecided,
 };
+use super::resolving::{new, reset, resolved};
 use idem_runtime::store::{
     ClaimReply, Needs, OutcomeKind, Owner, ReadReply, Remains, RenewReply, ResolveReply, State,
     Watch,
 };
+use std::sync::Arc;
 
 cases! {
     14 a_watch_is_told_of_a_completion: transport,
@@ -19,12 +22,14 @@ cases! {
     14 a_watch_is_told_of_what_happened_before_it_asked: transport,
     14 a_watch_is_told_of_each_claim_that_a_look_has_seen: transport,
     14 a_watch_is_told_of_a_body_that_starts_after_finding_out: transport,
-    14 a_look_of_who_waits_changes_nothing_for_others: transport,
-    14 many_keys_are_watched_at_once: transport,
+    15 who_listens_is_told_of_every_kind_of_resolution: transport,
+    15 who_listens_is_told_of_many_resolutions: transport,
+    15 everybody_who_listens_is_told: transport,
+    15 who_listens_is_told_after_others_have_gone: transport,
 }
 
 async fn assert_notified(p: &Probe, watch: &mut Watch, of: &str) {
-    let notified = in_time(p, watch.changed()).await;
+    let notified = in_time(p.fixture.patience(), watch.changed()).await;
     let patience = p.fixture.patience();
     assert!(notified, "no notification of {of} within {patience:?}");
 }
@@ -153,65 +158,73 @@ async fn a_watch_is_told_of_a_body_that_starts_after_finding_out(p: Probe) {
     }
 }
 
-/// A watched claim is unaffected: it is sent again, renewed, and ends in each way; and one that lapsed is taken over or
-/// resolved.
-async fn a_look_of_who_waits_changes_nothing_for_others(p: Probe) {
-    let ends = 5;
-    for n in 0..ends {
+/// `None`: the store does not notify listeners.
+async fn listen(p: &Probe) -> Option<Arc<NotificationLog>> {
+    let (store, patience) = (p.fixture.store(), p.fixture.patience());
+    subscribe(&*store, &p.fixture.prefix(), patience).await
+}
+
+async fn assert_told(log: &NotificationLog, p: &Probe, of: &str) {
+    let patience = p.fixture.patience();
+    let is_told = log.is_told(patience, *p.key.digest()).await;
+    assert!(is_told, "no notification of {of} within {patience:?}");
+}
+
+/// Resets an answer that a listener caches.
+async fn reset_an_answer(p: &Probe) {
+    let seen = header(done(OutcomeKind::Value));
+    p.plant(&seen, b"paid", RETAIN).await;
+    expect!(p.claim(&request_by(B)).await, ClaimReply::Done { .. } => ());
+    resolved(p, &seen, &reset()).await;
+}
+
+async fn who_listens_is_told_of_every_kind_of_resolution(p: Probe) {
+    let Some(log) = listen(&p).await else { return };
+    let seen = [
+        done(OutcomeKind::Value),
+        done(OutcomeKind::Error),
+        undecided(),
+    ];
+    for (n, seen) in seen.into_iter().enumerate() {
         let p = p.at(n);
-        let claim = p.take(&request_by(A)).await;
-        let _watch = p.watch().await;
-        expect!(p.poll().await, ReadReply::Found { .. } => ());
-        let seen = expect!(p.read().await, ReadReply::Found { record, .. } => record.header);
-        assert_eq!(seen, claim);
-        let again =
-            expect!(p.claim(&request_by(A)).await, ClaimReply::Granted { fence, .. } => fence);
-        assert_eq!(again, claim.fence);
-        expect!(p.claim(&request_by(B)).await, ClaimReply::Running { .. } => ());
-        expect!(p.poll().await, ReadReply::Found { .. } => ());
-        match n {
-            0 => {
-                let stored = p.complete(&answer(&claim, b"done")).await;
-                assert_eq!(stored, IN_TIME);
-            }
-            1 => {
-                let stored = p.complete_claim(&claim, &answer(&claim, b"done")).await;
-                assert_eq!(stored, IN_TIME);
-            }
-            2 => {
-                assert_eq!(p.release(A, Remains::Attempt).await, RELEASED);
-                assert_eq!(p.header().await.attempts, 1);
-            }
-            3 => {
-                p.advance(LEASE).await;
-                let next = p.take(&request_by(B)).await;
-                assert_eq!(next.attempts, 2);
-                assert!(next.fence > claim.fence);
-                let late = p.complete(&answer(&claim, b"late")).await;
-                superseded!(late);
-            }
-            _ => {
-                p.advance(LEASE).await;
-                let found = with!(claim, state: done(OutcomeKind::Value), owner: Owner::from_bytes(*b"who found it out"));
-                let resolved = p.resolve(&claim, &record(&found, b"it landed")).await;
-                assert_eq!(resolved, ResolveReply::Resolved);
-            }
-        }
+        p.plant(&header(seen), b"", RETAIN).await;
+        let found = record(&new(done(OutcomeKind::Value)), b"it landed");
+        resolved(&p, &header(seen), &found).await;
+        assert_told(&log, &p, "a resolution").await;
     }
 }
 
-async fn many_keys_are_watched_at_once(p: Probe) {
-    let mut watches = Vec::new();
-    for n in 0..200 {
-        let p = p.at(n);
-        p.take(&request_by(A)).await;
-        let Some(watch) = p.watch().await else {
-            return;
-        };
-        watches.push((p, watch));
+async fn who_listens_is_told_of_many_resolutions(p: Probe) {
+    let Some(log) = listen(&p).await else { return };
+    for n in 0..100 {
+        reset_an_answer(&p.at(n)).await;
     }
-    for (p, watch) in watches.iter_mut().rev() {
-        assert_eq!(p.release(A, Remains::Request).await, RELEASED);
-        assert_notified(p, watch, "a release").await;
+    for n in 0..100 {
+        assert_told(&log, &p.at(n), "one of a hundred resets").await;
+    }
+}
+
+async fn everybody_who_listens_is_told(p: Probe) {
+    let mut logs = Vec::new();
+    for _ in 0..5 {
+        let Some(log) = listen(&p).await else { return };
+        logs.push(log);
+    }
+    reset_an_answer(&p).await;
+    for log in &logs {
+        assert_told(log, &p, "a reset").await;
+    }
+}
+
+async fn who_listens_is_told_after_others_have_gone(p: Probe) {
+    for n in 0..5 {
+        let Some(gone) = listen(&p).await else { return };
+        drop(gone);
+        let Some(log) = listen(&p).await else {
+            panic!("the store notified, and then did not");
+        };
+        let p = p.at(n);
+        reset_an_answer(&p).await;
+        assert_told(&log, &p, "a reset").await;
     }
 }

@@ -1,0 +1,264 @@
+//! A call of a store, and its reply.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use idem_runtime::admin::EntryFilter;
+use idem_runtime::fingerprint::Fingerprint;
+use idem_runtime::store::{
+    Admission, AppendReply, ClaimReply, ClaimRequest, CompleteReply, Header, Journal, JournalKind,
+    ListRequest, OutcomeKind, Owner, ReadReply, Record, ReleaseReply, Remains, RenewReply,
+    ResolveReply, State, StoreError, StoreErrorKind,
+};
+
+use super::setting::Setting;
+use crate::fixture::Plant;
+
+/// More steps than any listing of three records needs.
+const MOST_STEPS: usize = 10_000;
+
+#[derive(Clone, Debug)]
+pub(super) struct Listing {
+    pub(super) filter: EntryFilter,
+    pub(super) min_attempts: u16,
+    pub(super) limit: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Call {
+    Claim {
+        key: usize,
+        request: ClaimRequest,
+        /// By `admit`.
+        admits: bool,
+    },
+    Complete {
+        key: usize,
+        /// The claim that is passed to `complete_claim`.
+        claim: Option<Header>,
+        record: Bytes,
+    },
+    Release {
+        key: usize,
+        owner: Owner,
+        remains: Remains,
+        /// That of `release_with_journal`.
+        journal: Option<Journal>,
+        seen: Option<Journal>,
+    },
+    Renew {
+        key: usize,
+        claim: Header,
+    },
+    Append {
+        key: usize,
+        claim: Header,
+        journal: Journal,
+        known: usize,
+    },
+    Resolve {
+        key: usize,
+        seen: Header,
+        journal: Option<Journal>,
+        record: Bytes,
+    },
+    Read {
+        key: usize,
+    },
+    Poll {
+        key: usize,
+    },
+    AtHand {
+        key: usize,
+        print: Fingerprint,
+    },
+    List(Listing),
+    Watch {
+        key: usize,
+    },
+    Listen,
+    Plant {
+        key: usize,
+        bytes: Bytes,
+        life: Duration,
+    },
+    Advance {
+        by: Duration,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Reply {
+    Nothing,
+    Claim(ClaimReply),
+    Complete(CompleteReply),
+    Release(ReleaseReply),
+    Renew(RenewReply),
+    Append(AppendReply),
+    Resolve(ResolveReply),
+    Read(ReadReply),
+    Poll(ReadReply),
+    AtHand(Option<(Record, Duration)>),
+    /// Headers and remaining lives by the number of the key, and how many were unreadable.
+    Listed((BTreeMap<usize, (Header, Duration)>, u64)),
+    /// The store cannot list.
+    CannotList,
+    Failed(String),
+}
+
+/// The bytes of a record. Behind an answer its attempts are followed by their length.
+pub(super) fn encoded(header: &Header, body: &[u8], journal: &Journal) -> Bytes {
+    let mut header = *header;
+    header.journal = journal.kind();
+    let mut bytes = [&header.encode()[..], body, journal.as_bytes()].concat();
+    let is_answered = match header.state {
+        State::Done { outcome, .. } => outcome != OutcomeKind::Unknown,
+        _ => false,
+    };
+    if is_answered && header.journal != JournalKind::None {
+        let length = u32::try_from(journal.as_bytes().len()).expect("few attempts are kept");
+        bytes.extend(length.to_be_bytes());
+    }
+    bytes.into()
+}
+
+fn replied<T>(reply: Result<T, StoreError>, wrap: impl FnOnce(T) -> Reply) -> Reply {
+    match reply {
+        Ok(reply) => wrap(reply),
+        Err(error) => Reply::Failed(format!("{error} ({:?})", error.kind())),
+    }
+}
+
+impl Call {
+    pub(super) fn key(&self) -> Option<usize> {
+        match self {
+            Self::Claim { key, .. }
+            | Self::Complete { key, .. }
+            | Self::Release { key, .. }
+            | Self::Renew { key, .. }
+            | Self::Append { key, .. }
+            | Self::Resolve { key, .. }
+            | Self::Read { key }
+            | Self::Poll { key }
+            | Self::AtHand { key, .. }
+            | Self::Watch { key }
+            | Self::Plant { key, .. } => Some(*key),
+            Self::List(_) | Self::Listen | Self::Advance { .. } => None,
+        }
+    }
+
+    /// Sends the call. `Watch` is the driver's, which keeps what it returns.
+    pub(super) async fn send(&self, setting: &Setting) -> Reply {
+        let (store, keys) = (&setting.store, &setting.keys);
+        match self {
+            Self::Claim {
+                key,
+                request,
+                admits,
+            } => {
+                let admission = Admission::new(setting.fixture.patience());
+                let reply = if *admits {
+                    store.admit(&keys[*key], request, &admission).await
+                } else {
+                    store.claim(&keys[*key], request).await
+                };
+                replied(reply, Reply::Claim)
+            }
+            Self::Complete { key, claim, record } => {
+                let reply = match claim {
+                    Some(claim) => store.complete_claim(&keys[*key], claim, record).await,
+                    None => store.complete(&keys[*key], record).await,
+                };
+                replied(reply, Reply::Complete)
+            }
+            Self::Release {
+                key,
+                owner,
+                remains,
+                journal,
+                seen,
+            } => {
+                let key = &keys[*key];
+                let reply = match journal {
+                    Some(journal) => {
+                        let seen = seen.as_ref();
+                        (store.release_with_journal(key, owner, *remains, journal, seen)).await
+                    }
+                    None => store.release(key, owner, *remains).await,
+                };
+                replied(reply, Reply::Release)
+            }
+            Self::Renew { key, claim } => {
+                replied(store.renew(&keys[*key], claim).await, Reply::Renew)
+            }
+            Self::Append {
+                key,
+                claim,
+                journal,
+                known,
+            } => {
+                let reply = store.append(&keys[*key], claim, journal, *known).await;
+                replied(reply, Reply::Append)
+            }
+            Self::Resolve {
+                key,
+                seen,
+                journal,
+                record,
+            } => {
+                let reply = store.resolve(&keys[*key], seen, journal.as_ref(), record);
+                replied(reply.await, Reply::Resolve)
+            }
+            Self::Read { key } => replied(store.read(&keys[*key]).await, Reply::Read),
+            Self::Poll { key } => replied(store.poll(&keys[*key]).await, Reply::Poll),
+            Self::AtHand { key, print } => Reply::AtHand(store.at_hand(&keys[*key], *print)),
+            Self::List(listing) => listed(setting, listing).await,
+            Self::Plant { key, bytes, life } => {
+                let (bytes, life) = (bytes.to_vec(), *life);
+                let plant = Plant::Bytes { bytes, life };
+                let planted = setting.fixture.plant(&keys[*key], plant).await;
+                assert!(planted, "the fixture must be able to plant bytes");
+                Reply::Nothing
+            }
+            Self::Advance { by } => {
+                setting.fixture.advance(*by).await;
+                Reply::Nothing
+            }
+            Self::Listen => {
+                setting.listen().await;
+                Reply::Nothing
+            }
+            Self::Watch { .. } => Reply::Nothing,
+        }
+    }
+}
+
+/// All steps of a listing of the first two keys' operation.
+async fn listed(setting: &Setting, listing: &Listing) -> Reply {
+    let mut request = ListRequest::new(setting.fixture.prefix());
+    request.operation = Some(setting.keys[0].operation().clone());
+    request.filter = listing.filter;
+    request.min_attempts = listing.min_attempts;
+    request.limit = listing.limit;
+    let (mut found, mut unreadable) = (BTreeMap::new(), 0);
+    for _ in 0..MOST_STEPS {
+        let reply = match setting.store.list(&request).await {
+            Ok(reply) => reply,
+            Err(error) if error.kind() == StoreErrorKind::Unsupported => return Reply::CannotList,
+            Err(error) => return Reply::Failed(format!("{error} ({:?})", error.kind())),
+        };
+        unreadable += reply.unreadable;
+        for listed in reply.found {
+            let Some(key) = setting.keys.iter().position(|key| *key == listed.key) else {
+                return Reply::Failed(format!("{:?} was listed", listed.key));
+            };
+            found.insert(key, (listed.header, listed.left));
+        }
+        match reply.next {
+            Some(next) => request.after = Some(next),
+            None => return Reply::Listed((found, unreadable)),
+        }
+    }
+    Reply::Failed("the listing has no end".to_owned())
+}

@@ -1,0 +1,130 @@
+//! The operations of a sequence, as bytes that choose from tables: zero is the simplest choice.
+
+/// The choices of one operation.
+pub(super) type Operation = [u8; 16];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Claim,
+    Complete,
+    Release,
+    Renew,
+    Append,
+    Resolve,
+    /// An earlier call arrives again, or late.
+    Again,
+    Read,
+    Poll,
+    AtHand,
+    List,
+    Watch,
+    Listen,
+    Plant,
+    Advance,
+    /// Time moves to the end of this record's lease, or to just before.
+    Lapse,
+    /// Time moves to the end of this record's life, or to just before.
+    Expire,
+}
+
+use Kind::{
+    Advance, Again, Append, AtHand, Claim, Complete, Expire, Lapse, List, Listen, Plant, Poll,
+    Read, Release, Renew, Resolve, Watch,
+};
+
+/// The kinds of operations of sequences about one subject, the frequent ones more than once.
+pub(super) type Theme = &'static [Kind];
+
+pub(super) const CLAIMS: Theme = &[
+    Claim, Claim, Claim, Claim, Claim, Complete, Complete, Release, Release, Renew, Renew, Again,
+    Again, Lapse, Lapse, Expire, Advance, Read, Poll, AtHand, Plant, List,
+];
+pub(super) const JOURNALS: Theme = &[
+    Claim, Claim, Claim, Append, Append, Append, Append, Complete, Release, Release, Resolve,
+    Again, Again, Renew, Lapse, Lapse, Expire, Plant, Read,
+];
+pub(super) const OUTCOMES: Theme = &[
+    Claim, Claim, Claim, Claim, Complete, Complete, Resolve, Resolve, Resolve, Release, Again,
+    Lapse, Lapse, Expire, AtHand, List, Renew, Plant, Append,
+];
+pub(super) const NEWS: Theme = &[
+    Claim, Claim, Claim, Complete, Complete, Release, Resolve, Resolve, Watch, Watch, Poll, Listen,
+    Lapse, Lapse, AtHand, Append, List, Plant, Again,
+];
+
+/// Splitmix64: a seed gives the same sequence everywhere.
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A sequence of up to 24 operations.
+    pub(super) fn sequence(&mut self) -> Vec<Operation> {
+        let length = 4 + self.next() % 21;
+        let operation = |random: &mut Self| {
+            let (one, two) = (random.next().to_be_bytes(), random.next().to_be_bytes());
+            std::array::from_fn(|n| if n < 8 { one[n] } else { two[n - 8] })
+        };
+        (0..length).map(|_| operation(self)).collect()
+    }
+}
+
+/// Reads the choices of an operation, and remembers those that counted.
+pub(super) struct Choices {
+    all: Operation,
+    counted: Operation,
+    next: usize,
+}
+
+impl Choices {
+    pub(super) fn new(all: Operation) -> Self {
+        let counted = Operation::default();
+        Self {
+            all,
+            counted,
+            next: 0,
+        }
+    }
+
+    pub(super) fn of<T: Copy>(&mut self, table: &[T]) -> T {
+        let choice = usize::from(self.all[self.next]) % table.len();
+        self.counted[self.next] = u8::try_from(choice).expect("tables are short");
+        self.next += 1;
+        table[choice]
+    }
+
+    /// The same choices, as the smallest numbers that make them.
+    pub(super) fn counted(self) -> Operation {
+        self.counted
+    }
+}
+
+/// The simpler sequences to try next: without some of the operations, and with simpler choices.
+pub(super) fn simpler(sequence: &[Operation]) -> Vec<Vec<Operation>> {
+    let mut all = Vec::new();
+    let mut width = sequence.len() / 2;
+    while width > 0 {
+        for start in (0..sequence.len()).step_by(width) {
+            let mut fewer = sequence.to_vec();
+            fewer.drain(start..(start + width).min(sequence.len()));
+            all.push(fewer);
+        }
+        width /= 2;
+    }
+    for (n, operation) in sequence.iter().enumerate() {
+        for (m, choice) in operation.iter().enumerate() {
+            for less in 0..*choice {
+                let mut simpler = sequence.to_vec();
+                simpler[n][m] = less;
+                all.push(simpler);
+            }
+        }
+    }
+    all
+}
