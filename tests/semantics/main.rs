@@ -30,7 +30,6 @@ mod provenance;
 mod reconciling;
 mod reconciling_faults;
 mod recorded_attempts;
-mod recorded_attempts_differ;
 mod requests;
 mod resets;
 mod rows;
