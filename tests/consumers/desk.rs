@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use idem_consumers::{BrokerError, Consumer, Delivery, MessageId, Raw, Source, Summary};
 use idem_runtime::observe::StderrObserver;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Class, Classify, Context, Engine, Observer, Policy};
+use idem_runtime::{Classify, Context, Engine, Observer, Policy};
 use idem_tests::brokers::Broker;
 use idem_tests::shop::patiently;
 use serde::{Deserialize, Serialize};
@@ -18,13 +20,15 @@ use tokio::time::sleep;
 /// The lease, and the time after which a broker delivers again.
 pub(crate) const LEASE: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct Down;
-
-impl Classify for Down {
-    fn class(&self) -> Class {
-        Class::System
-    }
+/// The error of a handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Classify, Deserialize, Serialize)]
+pub(crate) enum BillError {
+    #[class(business)]
+    NoSuchAccount,
+    #[class(system)]
+    BankDown,
+    #[class(unknown)]
+    TimedOut,
 }
 
 /// The ids of these numbers.
@@ -60,6 +64,27 @@ pub(crate) async fn next<S: Source>(source: &mut S) -> S::Delivery {
 
 pub(crate) async fn error<S: Source<Delivery: std::fmt::Debug>>(source: &mut S) -> BrokerError {
     patiently("an error", source.next()).await.unwrap_err()
+}
+
+/// Bodies of which these wait until the gate is open.
+pub(crate) fn gated(
+    holds: fn(&str) -> bool,
+) -> (
+    watch::Sender<bool>,
+    impl Fn(String) -> BoxFuture<'static, Result<(), BillError>> + Clone,
+) {
+    let (gate, open) = watch::channel(false);
+    let body = move |id: String| {
+        let mut open = open.clone();
+        async move {
+            if holds(&id) {
+                open.wait_for(|open| *open).await.unwrap();
+            }
+            Ok(())
+        }
+        .boxed()
+    };
+    (gate, body)
 }
 
 /// Consumers of one store that run until they are stopped, and what they did.
@@ -120,7 +145,7 @@ impl Desk {
         consumers: usize,
         body: impl Fn(String) -> F + Clone + Send + Sync + 'static,
     ) where
-        F: Future<Output = Result<(), Down>> + Send + 'static,
+        F: Future<Output = Result<(), BillError>> + Send + 'static,
     {
         for _ in 0..consumers {
             let source = source(broker).await;
@@ -135,7 +160,7 @@ impl Desk {
         source: S,
         body: impl Fn(String) -> F + Send + Sync + 'static,
     ) where
-        F: Future<Output = Result<(), Down>> + Send + 'static,
+        F: Future<Output = Result<(), BillError>> + Send + 'static,
     {
         let bodies = Arc::clone(&self.bodies);
         let handler = move |message: Raw, _: Context| {

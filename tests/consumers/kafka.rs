@@ -8,10 +8,9 @@ use idem_tests::brokers::kafka::{GROUP, TOPIC, header};
 use idem_tests::brokers::{Broker as _, Kafka};
 use idem_tests::events::Events;
 use rdkafka::message::Message as _;
-use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep};
 
-use super::desk::{Desk, LEASE, error, ids, next, source, until, until_settled};
+use super::desk::{Desk, LEASE, error, gated, ids, next, source, until, until_settled};
 
 /// Of a client that sends no heartbeat, and of one that is not polled.
 const SESSION: Duration = Duration::from_secs(4);
@@ -22,14 +21,7 @@ const SESSION: Duration = Duration::from_secs(4);
 async fn a_consumer_that_joins_and_leaves_costs_no_message_and_no_second_body() {
     let (broker, mut desk) = (Kafka::with_partitions(4), Desk::new());
     broker.send(&ids(0..1_000)).await;
-    let (gate, open) = watch::channel(false);
-    let body = move |_| {
-        let mut open = open.clone();
-        async move {
-            open.wait_for(|open| *open).await.unwrap();
-            Ok(())
-        }
-    };
+    let (gate, body) = gated(|_| true);
     for _ in 0..2 {
         let source = source(&broker).await.max_uncommitted(20);
         desk.run(desk.consumer().concurrency(200), source, body.clone());
@@ -133,16 +125,7 @@ async fn a_dead_letter_of_kafka_has_the_headers_of_its_message() {
 async fn a_partition_is_paused_while_its_first_message_is_unfinished() {
     let (broker, mut desk) = (Kafka::with_partitions(1), Desk::new());
     broker.send(&ids(0..200)).await;
-    let (gate, open) = watch::channel(false);
-    let body = move |id| {
-        let mut open = open.clone();
-        async move {
-            if id == "m-0" {
-                open.wait_for(|open| *open).await.unwrap();
-            }
-            Ok(())
-        }
-    };
+    let (gate, body) = gated(|id| id == "m-0");
     let session = SESSION.as_millis().to_string();
     let properties = ["session.timeout.ms", "max.poll.interval.ms"].map(|name| (name, &*session));
     let source = KafkaTopic::connect_with(&broker.url(), TOPIC, GROUP, properties).await;
@@ -210,20 +193,6 @@ async fn a_kafka_delivery_that_was_given_back_is_the_next_consumer_s() {
     drop(first);
     assert_eq!(broker.committed().await, [0]);
     assert_eq!(next(&mut source(&broker).await).await.payload(), b"m-7");
-}
-
-#[tokio::test]
-async fn a_kafka_cluster_that_was_down_is_consumed_again() {
-    let (broker, mut desk) = (Kafka::with_partitions(2), Desk::new());
-    broker.send(&ids(0..20)).await;
-    desk.open(&broker, 1, async |_| Ok(())).await;
-    until_settled(&broker).await;
-    broker.cluster.take_down();
-    broker.cluster.bring_up();
-    broker.send(&ids(20..40)).await;
-    until_settled(&broker).await;
-    desk.close().await;
-    desk.assert_one_body_for_each_of(40);
 }
 
 #[tokio::test]

@@ -1,19 +1,13 @@
 //! Events of lost brokers, lost subscriptions and skipped messages.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_consumers::{
-    BrokerError, Consumer, ConsumerError, DeadLetterReason, Delivery, OnLostSubscription, Raw,
-    RedisStream, RedisStreamDelivery, Source, SourceEvents, Summary, Verdict,
-};
+use idem_consumers::{Consumer, ConsumerError, OnLostSubscription, Raw, Source, Summary};
 use idem_harness::{Edition, RedisServer, TcpProxy};
 use idem_runtime::clock::ManualClock;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Context, Engine};
-#[cfg(feature = "kafka")]
-use idem_tests::brokers::Kafka;
 use idem_tests::brokers::redis_streams::{GROUP, STREAM};
 use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams, nats};
 use idem_tests::events::Events;
@@ -22,7 +16,9 @@ use lapin::types::FieldTable;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, block_in_place};
 
-use super::desk::{Down, LEASE, ids, next, source, until};
+use super::adapter::{Adapter, Fault};
+use super::desk::BillError::{self, BankDown, NoSuchAccount};
+use super::desk::{LEASE, ids, next, source, until_settled};
 
 type Quorum = Rabbit<false>;
 type Classic = Rabbit<true>;
@@ -45,7 +41,7 @@ impl Observed {
         handler: impl Fn(Raw, Context) -> F + Send + Sync + 'static,
     ) -> Self
     where
-        F: Future<Output = Result<(), Down>> + Send + 'static,
+        F: Future<Output = Result<(), BillError>> + Send + 'static,
     {
         let (events, clock) = (Events::default(), ManualClock::new());
         let engine = Engine::builder(MemoryStore::new()).clock(clock.clone());
@@ -75,17 +71,17 @@ impl Observed {
 }
 
 /// Finds an adapter that retries in silence, or that takes the end of its retries for no event.
-async fn a_broker_that_is_away<B: Broker>(down: impl FnOnce(&B), up: impl FnOnce(&B)) {
+pub(crate) async fn a_broker_that_is_away<B: Broker>() {
     let broker = B::start().await;
     let observed = Observed::run(source(&broker).await);
     let events = observed.events.clone();
     broker.send(&ids([1])).await;
     events.wait_for("completed", 1).await;
-    block_in_place(|| down(&broker));
+    block_in_place(|| broker.kill());
     events.wait_for("broker lost: ", 1).await;
     let away = Duration::from_secs(7);
     observed.clock.advance(away);
-    block_in_place(|| up(&broker));
+    block_in_place(|| broker.revive());
     events.wait_for("broker regained after 7s", 1).await;
     broker.send(&ids([2])).await;
     events.wait_for("completed", 2).await;
@@ -93,28 +89,6 @@ async fn a_broker_that_is_away<B: Broker>(down: impl FnOnce(&B), up: impl FnOnce
     assert_eq!(events.count("consuming "), 1, "{:?}", events.all());
     let (lost, regained) = (events.count("broker lost"), events.count("broker regained"));
     assert_eq!(lost, regained, "{:?}", events.all());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_server_that_is_away_is_lost_and_regained() {
-    let (down, up) = (RedisServer::kill, RedisServer::restart);
-    a_broker_that_is_away::<RedisStreams>(|it| down(&it.0), |it| up(&it.0)).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_nats_server_that_is_away_is_lost_and_regained() {
-    a_broker_that_is_away::<Nats>(|it| it.0.kill(), |it| it.0.restart()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rabbitmq_broker_that_is_away_is_lost_and_regained() {
-    a_broker_that_is_away::<Quorum>(|it| it.server.kill(), |it| it.server.restart()).await;
-}
-
-#[cfg(feature = "kafka")]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kafka_cluster_that_is_away_is_lost_and_regained() {
-    a_broker_that_is_away::<Kafka>(|it| it.cluster.take_down(), |it| it.cluster.bring_up()).await;
 }
 
 /// Finds a gauge of lost brokers that counts a consumer that has stopped.
@@ -217,11 +191,10 @@ async fn a_queue_that_is_declared_anew_is_a_lost_subscription_and_is_consumed() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_entry_that_is_trimmed_before_it_is_taken_over_is_skipped() {
     for edition in [None, Some(Edition::Redis62)] {
-        let server = RedisServer::builder();
-        let server = match edition {
-            Some(edition) => server.version(edition),
-            None => server,
-        };
+        let mut server = RedisServer::builder();
+        if let Some(edition) = edition {
+            server = server.version(edition);
+        }
         let broker = RedisStreams(server.start());
         // The consumer died with it.
         let mut dead = source(&broker).await;
@@ -232,142 +205,110 @@ async fn an_entry_that_is_trimmed_before_it_is_taken_over_is_skipped() {
         let skipped = format!("skipped as trimmed: {}", trimmed.entry_id());
         observed.events.wait_for(&skipped, 1).await;
         observed.events.wait_for("completed", 1).await;
-        until("the other one is settled", async || {
-            broker.unsettled().await == 0
-        })
-        .await;
+        until_settled(&broker).await;
         let summary = observed.end().await.unwrap();
         assert_eq!((summary.skipped, summary.acknowledged), (1, 1));
     }
 }
 
-/// Finds a failed message that is given back to a group which has no such entry any more, and is gone.
+/// What happens to the entry `7-0` while it is handled, and what becomes of it.
+struct Trim {
+    name: &'static str,
+    /// Commands of another client.
+    commands: &'static [&'static [&'static str]],
+    /// The delivery is extended before it is settled: since Redis 7 that removes a trimmed entry from its group.
+    is_extended: bool,
+    /// The reply to the extension is lost.
+    has_no_reply: bool,
+    end: fn() -> Result<(), BillError>,
+    /// Skipped, retried, acknowledged, dead letters.
+    expected: [u64; 4],
+}
+
+const TRIM: &[&str] = &["XTRIM", STREAM, "MAXLEN", "0"];
+const ACKNOWLEDGE: &[&str] = &["XACK", STREAM, GROUP, "7-0"];
+
+const TRIMMED: Trim = Trim {
+    name: "trimmed, and given back",
+    commands: &[TRIM],
+    is_extended: false,
+    has_no_reply: false,
+    end: || Err(BankDown),
+    expected: [1, 1, 0, 0],
+};
+
+/// Finds a failed message that is gone in silence, an alarm about one that was handled, and a dead letter that is left
+/// out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_entry_that_is_trimmed_while_it_is_handled_is_skipped_when_it_is_given_back() {
-    let broker = Arc::new(RedisStreams::start().await);
-    broker.send(&ids([1])).await;
-    let trims = Arc::clone(&broker);
-    let handler = move |_, _| {
-        trims.0.cli(&["XTRIM", STREAM, "MAXLEN", "0"]);
-        async { Err(Down) }
-    };
-    let observed = Observed::with(source(&*broker).await, handler);
-    observed.events.wait_for("skipped as trimmed: ", 1).await;
-    let summary = observed.end().await.unwrap();
-    assert_eq!((summary.skipped, summary.retried), (1, 1));
-}
-
-/// Finds an alarm about an entry that another process settled before it was trimmed.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_entry_that_was_settled_before_it_was_trimmed_is_not_skipped() {
-    let broker = Arc::new(RedisStreams::start().await);
-    let entry = ["XADD", STREAM, "7-0", "id", "m-1", "payload", "m-1"];
-    broker.0.cli(&entry);
-    let other = Arc::clone(&broker);
-    let handler = move |_, _| {
-        other.0.cli(&["XACK", STREAM, GROUP, "7-0"]);
-        other.0.cli(&["XTRIM", STREAM, "MAXLEN", "0"]);
-        async { Err(Down) }
-    };
-    let observed = Observed::with(source(&*broker).await, handler);
-    observed.events.wait_for("released", 1).await;
-    let summary = observed.end().await.unwrap();
-    assert_eq!((summary.skipped, summary.retried), (0, 1));
-}
-
-/// Extends each delivery before it is settled, as a consumer does for handlers that take long.
-struct Extending(RedisStream);
-
-struct Extended(RedisStreamDelivery);
-
-impl Source for Extending {
-    type Delivery = Extended;
-
-    fn report_to(&mut self, events: SourceEvents) {
-        self.0.report_to(events);
-    }
-
-    async fn next(&mut self) -> Result<Option<Extended>, BrokerError> {
-        Ok(self.0.next().await?.map(Extended))
-    }
-}
-
-impl Delivery for Extended {
-    fn id(&self) -> Option<Cow<'_, str>> {
-        self.0.id()
-    }
-
-    fn attempt(&self) -> Option<u32> {
-        self.0.attempt()
-    }
-
-    fn payload(&self) -> &[u8] {
-        self.0.payload()
-    }
-
-    async fn extend(&self, time: Duration) -> Result<(), BrokerError> {
-        self.0.extend(time).await
-    }
-
-    async fn settle(self, verdict: Verdict) -> Result<(), BrokerError> {
-        for _ in 0..2 {
-            // After an error a consumer goes on.
-            let _ = self.extend(LEASE).await;
-        }
-        self.0.settle(verdict).await
-    }
-}
-
-/// Finds an alarm about a message that was handled, and a failed one without any: since Redis 7 an extension removes a
-/// trimmed entry from its group.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_trimmed_entry_that_is_extended_is_skipped_unless_it_is_settled() {
-    for succeeds in [false, true] {
+async fn an_entry_that_is_trimmed_while_it_is_handled_is_skipped_unless_it_is_settled() {
+    for trim in [
+        TRIMMED,
+        Trim {
+            name: "settled by another process, then trimmed",
+            commands: &[ACKNOWLEDGE, TRIM],
+            expected: [0, 1, 0, 0],
+            ..TRIMMED
+        },
+        Trim {
+            name: "trimmed, extended, and given back",
+            is_extended: true,
+            ..TRIMMED
+        },
+        Trim {
+            name: "trimmed, extended without a reply, and given back",
+            is_extended: true,
+            has_no_reply: true,
+            ..TRIMMED
+        },
+        Trim {
+            name: "trimmed, extended, and acknowledged",
+            is_extended: true,
+            end: || Ok(()),
+            expected: [0, 0, 1, 0],
+            ..TRIMMED
+        },
+        Trim {
+            name: "trimmed, extended, and a dead letter",
+            is_extended: true,
+            end: || Err(NoSuchAccount),
+            expected: [0, 0, 0, 1],
+            ..TRIMMED
+        },
+    ] {
         let broker = Arc::new(RedisStreams::start().await);
-        broker.send(&ids([1])).await;
-        let trims = Arc::clone(&broker);
+        let proxy = Arc::new(TcpProxy::start(broker.0.addr()));
+        broker
+            .0
+            .cli(&["XADD", STREAM, "7-0", "id", "m-1", "payload", "m-1"]);
+        let (other, cuts) = (Arc::clone(&broker), Arc::clone(&proxy));
         let handler = move |_, _| {
-            trims.0.cli(&["XTRIM", STREAM, "MAXLEN", "0"]);
-            async move { if succeeds { Ok(()) } else { Err(Down) } }
+            for command in trim.commands {
+                other.0.cli(command);
+            }
+            if trim.has_no_reply {
+                cuts.drop_next_reply_to("XCLAIM");
+            }
+            async move { (trim.end)() }
         };
-        let observed = Observed::with(Extending(source(&*broker).await), handler);
-        let ended = if succeeds { "completed" } else { "released" };
-        observed.events.wait_for(ended, 1).await;
-        let summary = observed.end().await.unwrap();
-        let counts = (summary.skipped, summary.retried, summary.acknowledged);
-        assert_eq!(counts, if succeeds { (0, 0, 1) } else { (1, 1, 0) });
+        let source = RedisStreams::source(&proxy.url(), LEASE).await.unwrap();
+        let fault = if trim.is_extended {
+            Fault::Extended
+        } else {
+            Fault::None
+        };
+        let observed = Observed::with(Adapter::new(source, fault), handler);
+        let events = observed.events.clone();
+        let fails = (trim.end)() == Err(BankDown);
+        let ended = if fails { "released" } else { "completed" };
+        events.wait_for(ended, 1).await;
+        let it = observed.end().await.unwrap();
+        let found = [it.skipped, it.retried, it.acknowledged, it.dead_letters];
+        assert_eq!(found, trim.expected, "{}", trim.name);
+        let skipped = events.count("skipped as trimmed: 7-0") as u64;
+        assert_eq!(skipped, it.skipped, "{}", trim.name);
+        let letters = u64::try_from(broker.letters().await.len()).unwrap();
+        assert_eq!(letters, it.dead_letters, "{}", trim.name);
+        let lost = proxy.stats().dropped_replies;
+        assert_eq!(lost, usize::from(trim.has_no_reply), "{}", trim.name);
     }
-}
-
-/// Finds a message that is lost in silence: its extension removed it from the group, and the reply was lost.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_trimmed_entry_whose_extension_has_no_reply_is_skipped() {
-    let broker = Arc::new(RedisStreams::start().await);
-    let proxy = Arc::new(TcpProxy::start(broker.0.addr()));
-    broker.send(&ids([1])).await;
-    let source = RedisStreams::source(&proxy.url(), LEASE).await.unwrap();
-    let (trims, cuts) = (Arc::clone(&broker), Arc::clone(&proxy));
-    let handler = move |_, _| {
-        trims.0.cli(&["XTRIM", STREAM, "MAXLEN", "0"]);
-        cuts.drop_next_reply_to("XCLAIM");
-        async { Err(Down) }
-    };
-    let observed = Observed::with(Extending(source), handler);
-    observed.events.wait_for("released", 1).await;
-    let summary = observed.end().await.unwrap();
-    assert_eq!(proxy.stats().dropped_replies, 1);
-    assert_eq!((summary.skipped, summary.retried), (1, 1));
-}
-
-/// Finds a dead letter that is left out because its entry was trimmed: since Redis 7 an extension settles such an entry.
-#[tokio::test]
-async fn an_entry_that_is_trimmed_while_it_is_handled_is_a_dead_letter() {
-    let broker = RedisStreams::start().await;
-    broker.send(&ids([1])).await;
-    let delivery = next(&mut source(&broker).await).await;
-    broker.0.cli(&["XTRIM", STREAM, "MAXLEN", "0"]);
-    delivery.extend(LEASE).await.unwrap();
-    let verdict = Verdict::DeadLetter(DeadLetterReason::Exhausted);
-    delivery.settle(verdict).await.unwrap();
-    assert_eq!(broker.letters().await.len(), 1);
 }

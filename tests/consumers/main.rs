@@ -5,6 +5,7 @@
     reason = "a part of a test panics when it does not get what it needs"
 )]
 
+mod adapter;
 mod credentials;
 mod desk;
 mod faulty_adapters;
@@ -19,3 +20,4 @@ mod rabbitmq;
 mod rabbitmq_tls;
 mod redis_streams;
 mod rules;
+mod verdicts;

@@ -13,10 +13,9 @@ use idem_harness::NatsServer;
 use idem_tests::brokers::nats::{DURABLE, STREAM, unsettled};
 use idem_tests::brokers::{Broker as _, Nats};
 use idem_tests::events::Events;
-use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::desk::{Desk, LEASE, error, ids, next, source, until, until_settled};
+use super::desk::{Desk, LEASE, error, gated, ids, next, source, until, until_settled};
 
 const DEAD: Verdict = Verdict::DeadLetter(DeadLetterReason::Business);
 
@@ -68,52 +67,6 @@ async fn a_message_without_an_id_has_that_of_its_place() {
     let second = next(&mut source).await;
     assert_eq!((first.attempt(), second.attempt()), (Some(1), Some(2)));
     assert_eq!(second.id().as_deref(), Some(&*id));
-}
-
-/// Receives and acknowledges the first of two messages, and receives the second; then the durable is gone.
-async fn source_without_durable(on_lost: OnLostSubscription) -> (Nats, JetStream) {
-    let broker = Nats::start().await;
-    broker.send(&ids([1, 2])).await;
-    let mut source = source(&broker).await.on_lost_subscription(on_lost);
-    let first = next(&mut source).await;
-    first.settle(Verdict::Acknowledge).await.unwrap();
-    let second = next(&mut source).await;
-    let client = broker.client().await;
-    let deleted = client.delete_consumer_from_stream(DURABLE, STREAM).await;
-    assert!(deleted.unwrap().success);
-    let unconfirmed = second.settle(Verdict::Acknowledge).await.unwrap_err();
-    let text = unconfirmed.to_string();
-    assert!(text.contains("no responders"), "{text}");
-    (broker, source)
-}
-
-#[tokio::test]
-async fn a_durable_that_is_gone_ends_the_source_unless_on_lost_subscription_is_set() {
-    for (on_lost, expected) in [
-        (OnLostSubscription::Resume, &[2, 3][..]),
-        (OnLostSubscription::FromNow, &[3]),
-        (OnLostSubscription::FromStart, &[1, 2, 3]),
-    ] {
-        let (broker, mut source) = source_without_durable(on_lost).await;
-        let received = tokio::spawn(async move {
-            let mut received = Vec::new();
-            while received.last() != Some(&3) {
-                received.push(next(&mut source).await.sequence());
-            }
-            received
-        });
-        let client = broker.client().await;
-        until("the durable is there again", async || {
-            unsettled(&client).await.is_some()
-        })
-        .await;
-        broker.send(&ids([3])).await;
-        assert_eq!(received.await.unwrap(), expected, "{on_lost:?}");
-    }
-    let (broker, mut source) = source_without_durable(OnLostSubscription::default()).await;
-    let text = error(&mut source).await.to_string();
-    assert!(text.contains(DURABLE) && text.contains(STREAM), "{text}");
-    assert_eq!(unsettled(&broker.client().await).await, None);
 }
 
 #[tokio::test]
@@ -244,14 +197,7 @@ async fn a_durable_that_has_reached_its_max_ack_pending_is_neither_lost_nor_away
     let stream = client.get_stream(STREAM).await.unwrap();
     stream.create_consumer(config).await.unwrap();
     broker.send(&ids(0..4)).await;
-    let (gate, open) = watch::channel(false);
-    let body = move |_| {
-        let mut open = open.clone();
-        async move {
-            open.wait_for(|open| *open).await.unwrap();
-            Ok(())
-        }
-    };
+    let (gate, body) = gated(|_| true);
     let consumer = desk.consumer_observed_by(events.clone());
     let source = Nats::source(&broker.url(), ack_wait).await.unwrap();
     desk.run(consumer, source, body);

@@ -8,10 +8,9 @@ use idem_tests::brokers::{Broker, Rabbit};
 use idem_tests::events::Events;
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
-use tokio::sync::watch;
 use tokio::task::block_in_place;
 
-use super::desk::{Desk, error, ids, next, source, until, until_settled};
+use super::desk::{Desk, error, gated, ids, next, source, until, until_settled};
 
 type Quorum = Rabbit<false>;
 type Classic = Rabbit<true>;
@@ -184,14 +183,7 @@ async fn a_handler_that_takes_longer_than_the_broker_allows_costs_no_channel_and
     let source = source(&broker).await;
     let source = source.consumer_timeout(Duration::from_secs(2));
     let (mut desk, events) = (Desk::new(), Events::default());
-    let (gate, open) = watch::channel(false);
-    let body = move |_| {
-        let mut open = open.clone();
-        async move {
-            open.wait_for(|open| *open).await.unwrap();
-            Ok(())
-        }
-    };
+    let (gate, body) = gated(|_| true);
     desk.run(desk.consumer_observed_by(events.clone()), source, body);
     until("it was given back twice", async || desk.deliveries() >= 3).await;
     gate.send_replace(true);

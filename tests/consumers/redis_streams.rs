@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use idem_consumers::{DeadLetterReason, Delivery as _, OnLostSubscription, RedisStream, Verdict};
+use idem_consumers::{DeadLetterReason, Delivery as _, RedisStream, Verdict};
 use idem_harness::{RedisServer, ReplicaPair, TcpProxy};
 use idem_tests::brokers::redis_streams::{GROUP, STREAM};
 use idem_tests::brokers::{Broker as _, RedisStreams};
 use idem_tests::shop;
 use tokio::time::Instant;
 
-use super::desk::{Desk, Down, LEASE, error, ids, next, source, until, until_settled};
+use super::desk::{BillError, Desk, LEASE, error, ids, next, source, until, until_settled};
 
 const EXHAUSTED: Verdict = Verdict::DeadLetter(DeadLetterReason::Exhausted);
 
@@ -53,53 +53,12 @@ async fn a_password_that_was_changed_stops_the_reader() {
     error(&mut source.unwrap()).await;
 }
 
-/// Receives and acknowledges `m-1`, and receives `m-2`; then the group is gone, and `m-3` is sent.
-async fn source_without_group(on_lost: OnLostSubscription) -> (RedisStreams, RedisStream) {
-    let broker = RedisStreams::start().await;
-    let mut source = source(&broker).await.on_lost_subscription(on_lost);
-    broker.send(&ids([1, 2])).await;
-    let first = next(&mut source).await;
-    first.settle(Verdict::Acknowledge).await.unwrap();
-    assert_eq!(next(&mut source).await.field("id"), Some(&b"m-2"[..]));
-    broker.0.cli(&["XGROUP", "DESTROY", STREAM, GROUP]);
-    broker.send(&ids([3])).await;
-    (broker, source)
-}
-
-#[tokio::test]
-async fn a_group_that_is_gone_ends_the_source_unless_on_lost_subscription_is_set() {
-    for (on_lost, expected) in [
-        (OnLostSubscription::Resume, &["m-2", "m-3", "m-4"][..]),
-        (OnLostSubscription::FromNow, &["m-4"]),
-        (OnLostSubscription::FromStart, &["m-1", "m-2", "m-3", "m-4"]),
-    ] {
-        let (broker, mut source) = source_without_group(on_lost).await;
-        let received = tokio::spawn(async move {
-            let mut received = Vec::new();
-            while received.last().is_none_or(|last| last != "m-4") {
-                let delivery = next(&mut source).await;
-                received.push(String::from_utf8(delivery.field("id").unwrap().to_vec()).unwrap());
-            }
-            received
-        });
-        until("the group is there again", async || {
-            broker.0.cli(&["XINFO", "GROUPS", STREAM]).contains(GROUP)
-        })
-        .await;
-        broker.send(&ids([4])).await;
-        assert_eq!(received.await.unwrap(), expected, "{on_lost:?}");
-    }
-    let (broker, mut source) = source_without_group(OnLostSubscription::default()).await;
-    let text = error(&mut source).await.to_string();
-    assert!(text.contains(GROUP) && text.contains(STREAM), "{text}");
-    assert_eq!(broker.0.cli(&["XINFO", "GROUPS", STREAM]).trim(), "");
-}
-
 #[tokio::test]
 async fn a_server_that_lost_its_data_ends_the_source() {
     let broker = RedisStreams(RedisServer::start());
     let mut source = source(&broker).await;
-    broker.restart().await;
+    broker.kill();
+    broker.revive();
     broker.send(&ids([1])).await;
     let text = error(&mut source).await.to_string();
     assert!(text.contains("the server lost its data"), "{text}");
@@ -210,7 +169,8 @@ async fn failed_messages_are_taken_over_as_fast_as_they_are_handled() {
     let broker = RedisStreams::start().await;
     broker.send(&ids(0..160)).await;
     let (since, mut desk) = (Instant::now(), Desk::new());
-    desk.open(&broker, 1, async |_| Err(Down)).await;
+    desk.open(&broker, 1, async |_| Err(BillError::BankDown))
+        .await;
     until_settled(&broker).await;
     desk.close().await;
     // A batch of 16 in each second would take 20 s for the 320 retries.

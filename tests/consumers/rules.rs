@@ -4,14 +4,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_consumers::{DeadLetterReason, Delivery as _, Source as _, Verdict};
+use idem_consumers::{DeadLetterReason, Delivery as _, OnLostSubscription, Source as _, Verdict};
 use idem_harness::{HANG_LIMIT, TcpProxy};
 use idem_runtime::Context;
-use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams};
+use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams, Subscribed};
+use idem_tests::shop::patiently;
 use tokio::sync::{Semaphore, watch};
+use tokio::task::block_in_place;
 use tokio::time::{sleep, timeout};
 
-use super::desk::{Desk, Down, LEASE, ids, next, source, until, until_settled};
+use super::desk::{BillError, Desk, LEASE, ids, next, source, until, until_settled};
+use super::losses::a_broker_that_is_away;
 
 /// After this time a silent connection is lost: four times what the slowest adapter takes, NATS with 15 s.
 const MAX_SILENCE: Duration = Duration::from_mins(1);
@@ -38,7 +41,13 @@ async fn one_body_for_each_id<B: Broker>() {
 async fn a_dead_letter_after_n_bodies<B: Broker>() {
     let (broker, mut desk) = (B::shared().await, Desk::new());
     broker.send(&ids(0..20)).await;
-    let body = async |text| if text == "m-7" { Err(Down) } else { Ok(()) };
+    let body = async |text| {
+        if text == "m-7" {
+            Err(BillError::BankDown)
+        } else {
+            Ok(())
+        }
+    };
     desk.open(&broker, 2, body).await;
     until_settled(&broker).await;
     desk.close().await;
@@ -54,7 +63,7 @@ async fn an_unreadable_payload_is_a_dead_letter<B: Broker>() {
     let (read, mut numbers) = watch::channel(0);
     let handler = move |number: u64, _: Context| {
         read.send_modify(|sum| *sum += number);
-        async { Ok::<(), Down>(()) }
+        async { Ok::<(), BillError>(()) }
     };
     let settled = until_settled(&broker);
     let consumer = desk.consumer();
@@ -77,7 +86,7 @@ async fn a_stop_gives_back<B: Broker>() {
         begun.send_replace(true);
         async {
             sleep(LEASE / 4).await;
-            Ok::<(), Down>(())
+            Ok::<(), BillError>(())
         }
     };
     let shutdown = async move {
@@ -155,7 +164,10 @@ async fn a_restart_repeats_no_body<B: Broker>() {
     };
     desk.open(&broker, 3, body).await;
     until("some bodies have run", async || desk.bodies().len() >= 100).await;
-    broker.restart().await;
+    block_in_place(|| {
+        broker.kill();
+        broker.revive();
+    });
     assert!(desk.bodies().len() < 500, "it restarted in the middle");
     may_run.add_permits(300);
     // A queue that is being recovered may count no message.
@@ -164,6 +176,47 @@ async fn a_restart_repeats_no_body<B: Broker>() {
     desk.close().await;
     desk.assert_one_body_for_each_of(500);
     assert_eq!(broker.dead_letters().await, []);
+}
+
+/// Receives and acknowledges `m-1`, and receives `m-2`; then the subscription is gone, and `m-3` is sent.
+async fn source_without_subscription<B: Subscribed>(on_lost: OnLostSubscription) -> (B, B::Source) {
+    let broker = B::start().await;
+    let mut source = B::on_lost(source(&broker).await, on_lost);
+    broker.send(&ids([1, 2])).await;
+    let first = next(&mut source).await;
+    first.settle(Verdict::Acknowledge).await.unwrap();
+    let second = next(&mut source).await;
+    assert_eq!(second.id().as_deref(), Some("m-2"));
+    broker.unsubscribe().await;
+    B::forgotten(second).await;
+    broker.send(&ids([3])).await;
+    (broker, source)
+}
+
+async fn a_lost_subscription_ends_the_source<B: Subscribed>() {
+    for (on_lost, expected) in [
+        (OnLostSubscription::Resume, 2..5),
+        (OnLostSubscription::FromNow, 4..5),
+        (OnLostSubscription::FromStart, 1..5),
+    ] {
+        let (broker, mut source) = source_without_subscription::<B>(on_lost).await;
+        let received = tokio::spawn(async move {
+            let mut received = Vec::new();
+            while received.last().is_none_or(|last| last != "m-4") {
+                let delivery = next(&mut source).await;
+                received.push(delivery.id().unwrap().into_owned());
+            }
+            received
+        });
+        until("it is there again", async || broker.is_subscribed().await).await;
+        broker.send(&ids([4])).await;
+        assert_eq!(received.await.unwrap(), ids(expected), "{on_lost:?}");
+    }
+    let (broker, mut source) = source_without_subscription::<B>(OnLostSubscription::Fail).await;
+    let ended = patiently("the source fails", source.next()).await;
+    let text = ended.err().expect("an error").to_string();
+    assert!(B::NAMES.iter().all(|name| text.contains(name)), "{text}");
+    assert!(!broker.is_subscribed().await);
 }
 
 /// A firewall has forgotten the connections, whose bytes vanish. Finds an adapter without a time-out of its own for that.
@@ -228,6 +281,7 @@ macro_rules! rules {
             a_delivery_that_is_dropped_unsettled_comes_again = a_dropped_delivery_comes_again;
             a_delivery_that_is_given_back_comes_again_after_its_pause = a_retry_comes_after_its_pause;
             a_handler_longer_than_the_deadline_keeps_its_delivery = a_long_handler_keeps_its_delivery;
+            a_connection_that_falls_silent_is_made_anew = a_silent_connection_is_made_anew;
             $($test = $rule;)*
         }
     };
@@ -235,26 +289,27 @@ macro_rules! rules {
 
 rules!(
     redis_streams: RedisStreams,
-    a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body,
-    a_connection_that_falls_silent_is_made_anew = a_silent_connection_is_made_anew
+    a_server_that_is_away_is_lost_and_regained = a_broker_that_is_away,
+    a_subscription_that_is_gone_ends_the_source_unless_on_lost_is_set = a_lost_subscription_ends_the_source,
+    a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body
 );
 rules!(
     nats: Nats,
-    a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body,
-    a_connection_that_falls_silent_is_made_anew = a_silent_connection_is_made_anew
+    a_server_that_is_away_is_lost_and_regained = a_broker_that_is_away,
+    a_subscription_that_is_gone_ends_the_source_unless_on_lost_is_set = a_lost_subscription_ends_the_source,
+    a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body
 );
 rules!(
     quorum_queues: Rabbit<false>,
-    a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body,
-    a_connection_that_falls_silent_is_made_anew = a_silent_connection_is_made_anew
+    a_server_that_is_away_is_lost_and_regained = a_broker_that_is_away,
+    a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body
 );
 rules!(
     classic_queues: Rabbit<true>,
-    a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body,
-    a_connection_that_falls_silent_is_made_anew = a_silent_connection_is_made_anew
+    a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body
 );
 #[cfg(feature = "kafka")]
 rules!(
     kafka: idem_tests::brokers::Kafka,
-    a_connection_that_falls_silent_is_made_anew = a_silent_connection_is_made_anew
+    a_server_that_is_away_is_lost_and_regained = a_broker_that_is_away
 );

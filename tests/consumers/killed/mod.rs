@@ -15,6 +15,7 @@ use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams};
 use idem_tests::seeded::Seeded;
 use sqlx::PgPool;
 use tokio::sync::watch;
+use tokio::task::block_in_place;
 
 use self::bank::{Bank, Books, Fate};
 use self::fleet::{Fault, Fleet, Settings};
@@ -205,7 +206,10 @@ async fn strike<B: Broker>(
 ) {
     if fault == Fault::RestartBroker {
         fleet.wait_for_a_body();
-        return broker.restart().await;
+        return block_in_place(|| {
+            broker.kill();
+            broker.revive();
+        });
     }
     while !fleet.strike(fault, seeded) {
         assert!(began.elapsed() < PATIENCE, "the faults take too long");

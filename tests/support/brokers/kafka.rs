@@ -166,8 +166,12 @@ impl Broker for Kafka {
         }
     }
 
-    async fn restart(&self) {
-        unreachable!("the data of the mock cluster is in memory")
+    fn kill(&self) {
+        self.cluster.take_down();
+    }
+
+    fn revive(&self) {
+        self.cluster.bring_up();
     }
 
     async fn unsettled(&self) -> usize {

@@ -8,7 +8,7 @@ pub mod redis_streams;
 
 use std::time::Duration;
 
-use idem_consumers::{BrokerError, Source};
+use idem_consumers::{BrokerError, OnLostSubscription, Source};
 
 #[cfg(feature = "kafka")]
 pub use self::kafka::Kafka;
@@ -54,8 +54,11 @@ pub trait Broker: Sized + Send + Sync + 'static {
     /// Sends messages whose id and payload are both this text.
     fn send(&self, ids: &[String]) -> impl Future<Output = ()> + Send;
 
-    /// Kills the server, and starts it again with its data.
-    fn restart(&self) -> impl Future<Output = ()> + Send;
+    /// Kills the server.
+    fn kill(&self);
+
+    /// Starts it again, with its data.
+    fn revive(&self);
 
     /// The number of messages that are not settled; at least 1 while one is not delivered.
     fn unsettled(&self) -> impl Future<Output = usize> + Send;
@@ -73,4 +76,25 @@ pub trait Broker: Sized + Send + Sync + 'static {
         url: &str,
         held: Duration,
     ) -> impl Future<Output = Result<Self::Source, BrokerError>> + Send;
+}
+
+/// A broker that may forget the subscription of its consumers.
+pub trait Subscribed: Broker {
+    /// The parts of the subscription's name.
+    const NAMES: [&'static str; 2];
+
+    /// Sets where the source continues.
+    #[must_use]
+    fn on_lost(source: Self::Source, on_lost: OnLostSubscription) -> Self::Source;
+
+    /// Deletes the subscription.
+    fn unsubscribe(&self) -> impl Future<Output = ()> + Send;
+
+    /// Whether the subscription is there.
+    fn is_subscribed(&self) -> impl Future<Output = bool> + Send;
+
+    /// Drops a delivery of a deleted subscription, and checks its verdict where that is an error.
+    fn forgotten(delivery: <Self::Source as Source>::Delivery) -> impl Future<Output = ()> + Send {
+        async move { drop(delivery) }
+    }
 }

@@ -6,10 +6,12 @@ use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::message::{PublishMessage, StreamMessage};
 use async_nats::jetstream::{self, stream};
 use async_nats::{ConnectOptions, ServerAddr};
-use idem_consumers::{BrokerError, JetStream};
+use idem_consumers::{
+    BrokerError, Delivery as _, JetStream, JetStreamDelivery, OnLostSubscription, Verdict,
+};
 use idem_harness::NatsServer;
 
-use super::Broker;
+use super::{Broker, Subscribed};
 
 /// The stream of the messages, whose subjects begin with its name.
 pub const STREAM: &str = "bills";
@@ -115,8 +117,12 @@ impl Broker for Nats {
         }
     }
 
-    async fn restart(&self) {
-        tokio::task::block_in_place(|| self.0.restart());
+    fn kill(&self) {
+        self.0.kill();
+    }
+
+    fn revive(&self) {
+        self.0.restart();
     }
 
     async fn unsettled(&self) -> usize {
@@ -137,5 +143,29 @@ impl Broker for Nats {
     async fn source(url: &str, held: Duration) -> Result<JetStream, BrokerError> {
         let source = JetStream::connect(url, STREAM, DURABLE).await?;
         Ok(source.ack_wait(held))
+    }
+}
+
+impl Subscribed for Nats {
+    const NAMES: [&'static str; 2] = [STREAM, DURABLE];
+
+    fn on_lost(source: JetStream, on_lost: OnLostSubscription) -> JetStream {
+        source.on_lost_subscription(on_lost)
+    }
+
+    async fn unsubscribe(&self) {
+        let client = self.client().await;
+        let deleted = client.delete_consumer_from_stream(DURABLE, STREAM).await;
+        assert!(deleted.expect("it is there").success);
+    }
+
+    async fn is_subscribed(&self) -> bool {
+        unsettled(&self.client().await).await.is_some()
+    }
+
+    async fn forgotten(delivery: JetStreamDelivery) {
+        let settled = delivery.settle(Verdict::Acknowledge).await;
+        let text = settled.expect_err("no durable confirms it").to_string();
+        assert!(text.contains("no responders"), "{text}");
     }
 }

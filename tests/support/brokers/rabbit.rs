@@ -1,7 +1,10 @@
 //! Queues of `RabbitMQ`.
 
+use std::collections::BTreeMap;
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use idem_consumers::{BrokerError, RabbitQueue};
@@ -18,6 +21,45 @@ use super::Broker;
 
 /// Of the tests that do not disturb it, each with queues of its own.
 static SHARED: LazyLock<Arc<RabbitServer>> = LazyLock::new(|| Arc::new(RabbitServer::start()));
+
+/// The counters of brokers, by the address of the broker. One that was restarted has none.
+static COUNTERS: Mutex<BTreeMap<SocketAddr, SocketAddr>> = Mutex::new(BTreeMap::new());
+
+/// Starts a process within the broker that answers the name of a queue with the number of its messages: those of a
+/// quorum queue from its state, because its statistics are of its last tick.
+const COUNTER: &str = r#"
+    Parent = self(),
+    Count = fun(Name) ->
+        {ok, Queue} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, Name)),
+        case amqqueue:get_type(Queue) of
+            rabbit_quorum_queue ->
+                Total = fun rabbit_fifo:query_messages_total/1,
+                {ok, {_, Messages}, _} = ra:leader_query(amqqueue:get_pid(Queue), Total),
+                Messages;
+            _ ->
+                [{messages, Messages}] = rabbit_amqqueue:info(Queue, [messages]),
+                Messages
+        end
+    end,
+    spawn(fun() ->
+        Options = [binary, {ip, {127, 0, 0, 1}}, {packet, line}, {active, false}],
+        {ok, Listener} = gen_tcp:listen(0, Options),
+        {ok, Port} = inet:port(Listener),
+        Parent ! {port, Port},
+        Serve = fun Next() ->
+            {ok, Client} = gen_tcp:accept(Listener),
+            case gen_tcp:recv(Client, 0) of
+                {ok, Line} ->
+                    Answer = try integer_to_binary(Count(string:trim(Line))) catch _:_ -> <<"unknown">> end,
+                    gen_tcp:send(Client, Answer);
+                _ -> closed
+            end,
+            gen_tcp:close(Client),
+            Next()
+        end,
+        Serve()
+    end),
+    receive {port, Port} -> Port end."#;
 
 /// A quorum queue, or a classic one, and that of its dead letters.
 #[derive(Debug)]
@@ -118,6 +160,33 @@ impl<const CLASSIC: bool> Rabbit<CLASSIC> {
     }
 }
 
+impl<const CLASSIC: bool> Rabbit<CLASSIC> {
+    /// The number of messages, by a process within the broker: `rabbitmqctl` takes a second of the processor each time.
+    fn count(&self) -> Option<usize> {
+        let addr = self.server.addr();
+        let mut counters = COUNTERS.lock().expect("no panic while it is held");
+        let known = counters.get(&addr).copied();
+        let answer = known.and_then(|counter| ask(counter, &self.queue).ok());
+        let answer = answer.unwrap_or_else(|| {
+            let port = self.server.ctl(&["eval", COUNTER]);
+            let port: u16 = port.trim().parse().expect("the port of the counter");
+            let counter = (Ipv4Addr::LOCALHOST, port).into();
+            counters.insert(addr, counter);
+            ask(counter, &self.queue).expect("the counter answers")
+        });
+        answer.parse().ok()
+    }
+}
+
+/// The answer of a counter.
+fn ask(counter: SocketAddr, queue: &str) -> io::Result<String> {
+    let mut counter = TcpStream::connect(counter)?;
+    counter.write_all(format!("{queue}\n").as_bytes())?;
+    let mut answer = String::new();
+    counter.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
 impl<const CLASSIC: bool> Broker for Rabbit<CLASSIC> {
     type Source = RabbitQueue;
 
@@ -160,32 +229,17 @@ impl<const CLASSIC: bool> Broker for Rabbit<CLASSIC> {
         }
     }
 
-    async fn restart(&self) {
-        block_in_place(|| self.server.restart());
+    fn kill(&self) {
+        self.server.kill();
     }
 
-    /// By the broker's tool, which takes a second, once all messages are delivered: a channel sees no others.
+    fn revive(&self) {
+        self.server.restart();
+    }
+
     async fn unsettled(&self) -> usize {
-        let (link, table) = (self.link().await, FieldTable::default());
-        let passive = QueueDeclareOptions {
-            passive: true,
-            ..QueueDeclareOptions::default()
-        };
-        let queue = self.queue.as_str();
-        let found = link.channel.queue_declare(queue.into(), passive, table);
-        let ready = found.await.expect("the queue is there").message_count();
-        if ready > 0 {
-            return usize::try_from(ready).expect("a few thousand");
-        }
-        // Twice: a queue that is being recovered may count no message.
-        let counts = [(); 2].map(|()| {
-            let counts = block_in_place(|| self.server.ctl(&["list_queues", "name", "messages"]));
-            let mut counts = counts.lines().filter_map(|line| line.split_once('\t'));
-            let count = counts.find(|(name, _)| *name == queue);
-            // Unknown while the queue starts.
-            count.and_then(|(_, count)| count.parse().ok()).unwrap_or(1)
-        });
-        counts.into_iter().max().unwrap_or_default()
+        // Unknown while the queue starts.
+        block_in_place(|| self.count()).unwrap_or(1)
     }
 
     async fn dead_letters(&self) -> Vec<(String, String)> {

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use idem_consumers::{BrokerError, RedisStream};
+use idem_consumers::{BrokerError, OnLostSubscription, RedisStream};
 use idem_harness::RedisServer;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 
-use super::Broker;
+use super::{Broker, Subscribed};
 
 /// The stream of the messages.
 pub const STREAM: &str = "bills";
@@ -84,8 +84,11 @@ impl Broker for RedisStreams {
         let () = sent.expect("every message is appended");
     }
 
-    async fn restart(&self) {
+    fn kill(&self) {
         self.0.kill();
+    }
+
+    fn revive(&self) {
         self.0.restart();
     }
 
@@ -103,5 +106,21 @@ impl Broker for RedisStreams {
     async fn source(url: &str, held: Duration) -> Result<RedisStream, BrokerError> {
         let stream = RedisStream::connect(url, STREAM, GROUP).await?;
         Ok(stream.visibility(held))
+    }
+}
+
+impl Subscribed for RedisStreams {
+    const NAMES: [&'static str; 2] = [STREAM, GROUP];
+
+    fn on_lost(source: RedisStream, on_lost: OnLostSubscription) -> RedisStream {
+        source.on_lost_subscription(on_lost)
+    }
+
+    async fn unsubscribe(&self) {
+        self.0.cli(&["XGROUP", "DESTROY", STREAM, GROUP]);
+    }
+
+    async fn is_subscribed(&self) -> bool {
+        self.0.cli(&["XINFO", "GROUPS", STREAM]).contains(GROUP)
     }
 }

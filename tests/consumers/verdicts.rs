@@ -1,0 +1,288 @@
+//! The verdict on a message by the result of its call: of a plain consumer, and of one whose record, rows and answer are
+//! one transaction. One table for both: a consumer in a transaction has the verdicts of every consumer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use idem_consumers::{Consumer, DeadLetterReason as Reason, MemoryQueue, OnBusinessError, Summary};
+use idem_harness::{MariaDbServer, PostgresServer, TestDir};
+use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqliteStore};
+use idem_runtime::{Context, Engine, OnDuplicate, Policy};
+use sqlx::{AssertSqlSafe, MySqlPool, PgPool, SqlitePool};
+
+use super::adapter::{Adapter, Fault};
+use super::desk::BillError::{self, BankDown, NoSuchAccount, TimedOut};
+
+type End = fn(u32) -> Result<(), BillError>;
+
+/// Messages, a consumer of them, and what becomes of both. The name is that of the operation as well.
+#[derive(Clone)]
+struct Case {
+    name: &'static str,
+    /// The ids, and the payloads, which are numbers.
+    messages: Vec<(String, &'static str)>,
+    consumer: fn(Consumer) -> Consumer,
+    fault: Fault,
+    attempt: fn(u32) -> Option<u32>,
+    /// The result of the handler, by the number of the body.
+    end: End,
+    bodies: u32,
+    rows: i64,
+    /// Acknowledged, retried, unsettled.
+    settled: [u64; 3],
+    /// The reason of each dead letter.
+    dead: Vec<Reason>,
+}
+
+fn case(name: &'static str, messages: Vec<(String, &'static str)>, end: End) -> Case {
+    Case {
+        name,
+        messages,
+        consumer: |consumer| consumer,
+        fault: Fault::None,
+        attempt: Some,
+        end,
+        bodies: 1,
+        rows: 0,
+        settled: [0; 3],
+        dead: Vec::new(),
+    }
+}
+
+/// One message, sent so often.
+fn copies(count: usize) -> Vec<(String, &'static str)> {
+    vec![("m-1".to_owned(), "7"); count]
+}
+
+/// Two messages of one id, one after the other.
+fn two_payloads() -> Vec<(String, &'static str)> {
+    [copies(1), vec![("m-1".to_owned(), "8")]].concat()
+}
+
+fn cases() -> Vec<Case> {
+    [results(), repeats()].concat()
+}
+
+/// A message by the result of its handler.
+fn results() -> Vec<Case> {
+    let down_twice: End = |body| if body < 3 { Err(BankDown) } else { Ok(()) };
+    vec![
+        Case {
+            bodies: 3,
+            rows: 1,
+            settled: [1, 2, 0],
+            ..case("a system error is retried", copies(1), down_twice)
+        },
+        Case {
+            consumer: |it| it.dead_letter_after(3),
+            bodies: 3,
+            settled: [0, 3, 0],
+            dead: vec![Reason::Exhausted],
+            ..case("attempts are used up", copies(1), |_| Err(BankDown))
+        },
+        Case {
+            consumer: |it| it.dead_letter_after(3),
+            attempt: |_| None,
+            bodies: 3,
+            settled: [0, 3, 0],
+            dead: vec![Reason::Exhausted],
+            ..case("the broker counts no attempts", copies(1), |_| {
+                Err(BankDown)
+            })
+        },
+        Case {
+            consumer: |it| it.dead_letter_after(2),
+            bodies: 2,
+            settled: [0, 2, 0],
+            dead: vec![Reason::Exhausted],
+            ..case("a panic uses up an attempt", copies(1), |it| panic!("{it}"))
+        },
+        Case {
+            dead: vec![Reason::Business; 2],
+            ..case("a business error", copies(2), |_| Err(NoSuchAccount))
+        },
+        Case {
+            consumer: |it| it.on_business_error(OnBusinessError::Acknowledge),
+            settled: [1, 0, 0],
+            ..case("a business error is acknowledged", copies(1), |_| {
+                Err(NoSuchAccount)
+            })
+        },
+        Case {
+            consumer: |it| it.policy(Policy::new().on_duplicate(OnDuplicate::Reject)),
+            fault: Fault::LosesVerdict,
+            settled: [0, 0, 1],
+            dead: vec![Reason::Business],
+            ..case("a business error whose verdict is lost", copies(1), |_| {
+                Err(NoSuchAccount)
+            })
+        },
+        Case {
+            dead: vec![Reason::Unknown; 2],
+            ..case("an unknown outcome", copies(2), |_| Err(TimedOut))
+        },
+    ]
+}
+
+/// Messages of one id.
+fn repeats() -> Vec<Case> {
+    let often = (0..200).map(|message| (format!("m-{}", message % 20), "7"));
+    vec![
+        Case {
+            bodies: 20,
+            rows: 20,
+            settled: [200, 0, 0],
+            ..case("sent often", often.collect(), |_| Ok(()))
+        },
+        Case {
+            consumer: |it| it.concurrency(1),
+            rows: 1,
+            settled: [1, 0, 0],
+            dead: vec![Reason::Mismatch],
+            ..case("another message of the id", two_payloads(), |_| Ok(()))
+        },
+        Case {
+            consumer: |it| it.concurrency(1).compare_payload(false),
+            rows: 1,
+            settled: [2, 0, 0],
+            ..case(
+                "another payload that is not compared",
+                two_payloads(),
+                |_| Ok(()),
+            )
+        },
+        Case {
+            bodies: 0,
+            dead: vec![Reason::InvalidPayload],
+            ..case(
+                "a payload that is no message",
+                vec![("m-1".to_owned(), "not JSON")],
+                |_| Ok(()),
+            )
+        },
+        // As after acknowledgements that were lost.
+        Case {
+            consumer: |it| it.concurrency(1).dead_letter_after(2),
+            attempt: |_| None,
+            rows: 1,
+            settled: [10, 0, 0],
+            ..case("deliveries of a finished message", copies(10), |_| Ok(()))
+        },
+        // One runs, the others wait for it, whatever the broker knows of their deliveries.
+        Case {
+            attempt: |_| None,
+            rows: 1,
+            settled: [12, 0, 0],
+            ..case("copies at once", copies(12), |_| Ok(()))
+        },
+        Case {
+            attempt: |count| Some(count + 1),
+            rows: 1,
+            settled: [12, 0, 0],
+            ..case("copies at once, delivered before", copies(12), |_| Ok(()))
+        },
+    ]
+}
+
+impl Case {
+    /// The closed queue, its source, and a count of bodies.
+    fn queue(&self) -> (MemoryQueue, Adapter<MemoryQueue>, Arc<AtomicU32>) {
+        let queue = MemoryQueue::new();
+        for (id, payload) in &self.messages {
+            queue.send(id, payload);
+        }
+        queue.close();
+        let source = Adapter::new(queue.clone(), self.fault).attempt(self.attempt);
+        (queue, source, Arc::default())
+    }
+
+    fn consumer(&self, engine: &Engine) -> Consumer {
+        let consumer = Consumer::new(engine.clone(), self.name);
+        (self.consumer)(consumer.retry_after(Duration::from_millis(10)))
+    }
+
+    fn check(&self, database: &str, (queue, summary): (&MemoryQueue, Summary), bodies: u32) {
+        let name = format!("{database}: {}", self.name);
+        let it = summary;
+        let settled = [it.acknowledged, it.retried, it.unsettled];
+        assert_eq!((bodies, settled), (self.bodies, self.settled), "{name}");
+        let letters = queue.dead_letters();
+        assert!(letters.iter().all(|(id, _)| id == "m-1"), "{name}");
+        let dead: Vec<_> = letters.into_iter().map(|(_, reason)| reason).collect();
+        assert_eq!((dead, queue.len()), (self.dead.clone(), 0), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_has_the_verdict_of_its_call() {
+    let engine = Engine::new(MemoryStore::new());
+    for case in cases() {
+        let (queue, source, bodies) = case.queue();
+        let (end, count) = (case.end, Arc::clone(&bodies));
+        let handler = move |_: u32, _: Context| {
+            let end = end(count.fetch_add(1, Ordering::Relaxed) + 1);
+            async move { end }
+        };
+        let summary = case.consumer(&engine).run(source, handler).await.unwrap();
+        case.check("memory", (&queue, summary), bodies.load(Ordering::Relaxed));
+    }
+}
+
+/// The same in a transaction, whose rows are there if the handler succeeds.
+macro_rules! in_a_transaction {
+    ($store:ident, $pool:ident, $connection:ident, $url:expr) => {
+        let store = $store::connect($url).await.unwrap();
+        store.migrate().await.unwrap();
+        let (engine, pool) = (Engine::new(store), $pool::connect($url).await.unwrap());
+        let table = sqlx::query("CREATE TABLE bills (id integer)");
+        table.execute(&pool).await.unwrap();
+        for case in cases() {
+            let (queue, source, bodies) = case.queue();
+            let (end, count) = (case.end, Arc::clone(&bodies));
+            let consumer = case.consumer(&engine).in_tx(pool.clone());
+            let ended = consumer.run(source, move |bill: u32, db: &mut sqlx::$connection, _| {
+                let count = Arc::clone(&count);
+                Box::pin(async move {
+                    let row = AssertSqlSafe(format!("INSERT INTO bills VALUES ({bill})"));
+                    sqlx::query(row).execute(db).await.unwrap();
+                    end(count.fetch_add(1, Ordering::Relaxed) + 1)
+                })
+            });
+            let summary = ended.await.unwrap();
+            let bodies = bodies.load(Ordering::Relaxed);
+            case.check(stringify!($store), (&queue, summary), bodies);
+            let rows = sqlx::query_scalar("SELECT count(*) FROM bills");
+            let rows: i64 = rows.fetch_one(&pool).await.unwrap();
+            assert_eq!(
+                rows,
+                case.rows,
+                "rows, {}: {}",
+                stringify!($store),
+                case.name
+            );
+            let emptied = sqlx::query("DELETE FROM bills").execute(&pool).await;
+            emptied.unwrap();
+        }
+    };
+}
+
+#[tokio::test]
+async fn rows_and_record_are_one_transaction_on_postgres() {
+    let server = PostgresServer::start();
+    in_a_transaction!(PostgresStore, PgPool, PgConnection, &*server.url());
+}
+
+#[tokio::test]
+async fn rows_and_record_are_one_transaction_on_mariadb() {
+    let server = MariaDbServer::start();
+    in_a_transaction!(MySqlStore, MySqlPool, MySqlConnection, &*server.url());
+}
+
+#[tokio::test]
+async fn rows_and_record_are_one_transaction_on_sqlite() {
+    let dir = TestDir::new("consumer").unwrap();
+    let url = format!("sqlite:{}?mode=rwc", dir.path().join("shop.db").display());
+    in_a_transaction!(SqliteStore, SqlitePool, SqliteConnection, &*url);
+}
