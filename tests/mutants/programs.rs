@@ -39,7 +39,7 @@ const fn part(name: &'static str, target: &'static str, filter: &'static str) ->
     }
 }
 
-pub(crate) const PROGRAMS: [Program; 34] = [
+pub(crate) const PROGRAMS: [Program; 29] = [
     Program {
         name: "units",
         package: "idem-runtime",
@@ -49,31 +49,26 @@ pub(crate) const PROGRAMS: [Program; 34] = [
     part("semantics memory", "semantics", "memory::"),
     part("conformance memory", "conformance", "memory::"),
     program("observed", "tests", "observed"),
-    program("http_axum", "tests", "http_axum"),
     program("http", "tests", "http"),
     part("conformance sqlite", "conformance", "sqlite::"),
     part("conformance redis", "conformance", "redis::"),
     program("redis_commands", "tests", "redis_commands"),
-    part("transactions sqlite", "transactions", "sqlite::"),
+    part("sql sqlite", "sql", "sqlite::"),
     program("shapes", "tests", "shapes"),
-    program("identity", "tests", "identity"),
     program("layered", "tests", "layered"),
     program("watching", "tests", "watching"),
     program("listings", "tests", "listings"),
-    program("model", "tests", "model"),
     program("semantics", "tests", "semantics"),
     program("all units", "idem-runtime", "idem_runtime"),
     program("memory_store", "tests", "memory_store"),
-    program("transactions", "tests", "transactions"),
     program("processes", "tests", "processes"),
     program("clock", "tests", "clock"),
-    program("orders", "tests", "orders"),
-    program("command", "idem-runtime", "command"),
+    program("command", "idem-cli", "command"),
     program("mutants", "tests", "mutants"),
     program("protocol", "tests/proof/protocol", "protocol"),
     program("killed_steps", "tests", "killed_steps"),
     program("redis_faults", "tests", "redis_faults"),
-    program("sql_faults", "tests", "sql_faults"),
+    program("sql", "tests", "sql"),
     program("failover", "tests", "failover"),
     program("conformance", "tests", "conformance"),
     program("steps", "tests", "steps"),

@@ -14,7 +14,7 @@ use idem_runtime::store::{
 
 use super::call::{Call, Listing, Reply, encoded};
 use super::history::{History, Step};
-use super::model::{Expected, Model, adds_lapsed};
+use super::model::{Expected, Model, adds_lapsed, is_claim};
 use super::operation::{Choices, Kind, Operation, Theme};
 use super::setting::{KEYS, OWNERS, Setting};
 use crate::fixture::Fixture;
@@ -268,7 +268,7 @@ impl Driver<'_> {
         if let Some(other) = choices.of(&[None, None, None, None, Some(2), Some(0)]) {
             header.fingerprint = print(other);
         }
-        if let Some(other) = choices.of(&[None, None, None, None, Some(2)]) {
+        if let Some(other) = choices.of(&[None, None, None, None, Some(2), Some(0)]) {
             header.types = types(other);
         }
         let mut claim = held.claim;
@@ -400,12 +400,9 @@ impl Driver<'_> {
     fn plant(&self, key: usize, choices: &mut Choices) -> Call {
         let (mut header, journal) = self.there(key);
         let life = header.retain;
-        let is_claim = matches!(
-            header.state,
-            State::Pending { .. } | State::Reconciling { .. }
-        );
+        let is_claim = is_claim(&header);
         let whole = |header: &Header| encoded(header, b"", &journal);
-        let bytes = match choices.of(&[0, 1, 2, 3, 4, 5]) {
+        let bytes = match choices.of(&[0, 1, 2, 3, 4, 5, 6]) {
             _ if !is_claim => Bytes::from_static(b"5D"),
             0 => {
                 header.attempts = u16::MAX;
@@ -427,7 +424,8 @@ impl Driver<'_> {
             4 => {
                 Bytes::from_static(b"5D of a later version, and long enough to be a record of one")
             }
-            _ => Bytes::from_static(b"5"),
+            5 => Bytes::from_static(b"5"),
+            _ => Bytes::new(),
         };
         Call::Plant { key, bytes, life }
     }
@@ -583,7 +581,17 @@ impl Driver<'_> {
                 }),
             ) => {
                 up_to(left, *life);
-                let_go(record, model);
+                let is_polled =
+                    Setting::is_polled(record, &model.header, model.body(), &model.journal());
+                let lease_left = model.header.lease_left(*life) + drift;
+                if is_polled
+                    && is_claim(&model.header)
+                    && record.header.lease_left(*left) <= lease_left
+                {
+                    (*record, *left) = (model.clone(), *life);
+                } else {
+                    let_go(record, model);
+                }
             }
             (Reply::AtHand(None), Reply::AtHand(_)) if expected.optional => {
                 return expected.reply.clone();

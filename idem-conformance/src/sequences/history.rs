@@ -11,7 +11,7 @@ use idem_runtime::store::{
 };
 
 use super::call::{Call, Reply};
-use super::model::Expected;
+use super::model::{Expected, is_claim};
 use super::setting::OWNERS;
 
 /// A call, and the reply that the model expects.
@@ -459,12 +459,19 @@ impl Printer {
                 self.left("left", *left, None)?;
                 return self.found(record, "is_answer");
             }
-            found @ (Reply::Read(ReadReply::Found { record, left })
-            | Reply::Poll(ReadReply::Found { record, left })) => {
+            Reply::Read(ReadReply::Found { record, left }) => {
                 self.bind("ReadReply::Found { record, left }")?;
                 self.left("left", *left, expected.at_most)?;
-                let is_read = matches!(found, Reply::Read(_));
-                return self.found(record, if is_read { "is_record" } else { "is_answer" });
+                return self.found(record, "is_record");
+            }
+            Reply::Poll(ReadReply::Found { record, .. }) if is_claim(&record.header) => {
+                self.bind("ReadReply::Found { record, .. }")?;
+                return self.found(record, "is_polled");
+            }
+            Reply::Poll(ReadReply::Found { record, left }) => {
+                self.bind("ReadReply::Found { record, left }")?;
+                self.left("left", *left, expected.at_most)?;
+                return self.found(record, "is_answer");
             }
             Reply::AtHand(Some((record, left))) => {
                 writeln!(self.code, "    if let Some((record, left)) = reply {{")?;

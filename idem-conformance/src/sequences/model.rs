@@ -85,10 +85,7 @@ impl From<ClaimReply> for Expected {
 
 impl Entry {
     pub(super) fn is_claim(&self) -> bool {
-        matches!(
-            self.header.state,
-            State::Pending { .. } | State::Reconciling { .. }
-        )
+        is_claim(&self.header)
     }
 
     fn is_reconciling(&self) -> bool {
@@ -691,4 +688,12 @@ pub(super) fn adds_lapsed(journal: &Journal, before: &Journal, claim: &Header) -
         && attempt.number == claim.attempts
         && attempt.end == AttemptEnd::Lapsed
         && attempt.instance.is_empty())
+}
+
+/// Whether it is the header of a claim, which may have lapsed.
+pub(super) fn is_claim(header: &Header) -> bool {
+    matches!(
+        header.state,
+        State::Pending { .. } | State::Reconciling { .. }
+    )
 }

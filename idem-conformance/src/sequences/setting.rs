@@ -178,6 +178,21 @@ impl Setting {
                 && Self::is_record(record, &bare, b"", &Journal::default())
     }
 
+    /// Whether a record is this one, as a waiting call gets it: a copy of a claim may have a shorter lease and life.
+    #[must_use]
+    pub fn is_polled(record: &Record, expected: &Header, body: &[u8], journal: &Journal) -> bool {
+        let mut copied = *expected;
+        copied.state = match (record.header.state, expected.state) {
+            (State::Pending { lease }, State::Pending { .. }) => State::Pending { lease },
+            (State::Reconciling { lease }, State::Reconciling { .. }) => {
+                State::Reconciling { lease }
+            }
+            _ => return Self::is_answer(record, expected, body, journal),
+        };
+        (copied.retain, copied.journal) = (record.header.retain, record.header.journal);
+        record.header == copied
+    }
+
     /// The bytes of a record.
     #[must_use]
     pub fn record(header: &Header, body: &[u8], journal: &Journal) -> Bytes {

@@ -334,7 +334,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Reads a record for a waiting call, possibly from a copy.
     ///
     /// An answer that this shows is the answer. It may report a claim as held for a while after the claim has ended,
-    /// but never for longer than the claim's lease.
+    /// but never for longer than the claim's lease; the lease, `retain` and `left` of such a claim are those of the copy.
     ///
     /// The `left` of an answer may be up to the record's whole `retain`, if this never reports an ended claim as held:
     /// then the caller knows the earliest time at which the answer can have been stored.

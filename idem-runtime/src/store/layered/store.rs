@@ -13,6 +13,7 @@ use super::stats::LayeredStats;
 use crate::env::observer::{Event, EventKind, Observer};
 #[cfg(feature = "_sql")]
 use crate::identity::fingerprint::Fingerprint;
+use crate::record::AnswerTypes;
 #[cfg(feature = "_sql")]
 use crate::store::Record;
 use crate::store::read_cache::{ReadCache, is_final};
@@ -155,9 +156,13 @@ impl LayeredStore {
         let first = sending.acknowledged();
         match &reply {
             // A late answer is stored under the header of a later claim, so its bytes are not copied. Without a
-            // fingerprint a copy would answer every request; the stored record may have one.
+            // fingerprint a copy would answer every request, and without types every function; the stored record may have
+            // both.
             CompleteReply::Stored { late: false }
-                if first && is_final(&header) && !header.fingerprint.is_none() =>
+                if first
+                    && is_final(&header)
+                    && !header.fingerprint.is_none()
+                    && header.types != AnswerTypes::UNKNOWN =>
             {
                 self.0.copy(&copy_key, record, header.retain, sending.sent);
             }

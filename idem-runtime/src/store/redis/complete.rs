@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::Value;
 
+use self::compare_and_set::completes;
 pub(super) use self::fast::Completing;
 use self::large::LARGE;
 use super::arguments::{decimal, millis};
@@ -24,15 +25,18 @@ impl RedisCore {
         claim: Option<&Header>,
         record: &Bytes,
     ) -> Result<CompleteReply, StoreError> {
-        // Only the retain time is kept: this future is part of the future of each call.
-        let retain = match Header::decode(record) {
-            Ok(done) => done.retain,
+        // Of the header little is kept: this future is part of the future of each call.
+        let (retain, completes) = match Header::decode(record) {
+            Ok(done) => (
+                done.retain,
+                claim.is_some_and(|claim| completes(claim, &done)),
+            ),
             Err(error) => return Ok(CompleteReply::Unreadable(error)),
         };
         let name = key.name();
         // A record with a journal is in the way of both shorter forms.
         let has_journal = claim.is_some_and(|claim| !claim.journal.is_none());
-        if let Some(claim) = claim.filter(|_| self.compares && !has_journal)
+        if let Some(claim) = claim.filter(|_| self.compares && completes && !has_journal)
             && self.compare_and_set(&name, claim, retain, record).await?
         {
             return Ok(CompleteReply::Stored { late: false });

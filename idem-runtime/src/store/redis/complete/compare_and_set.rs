@@ -31,6 +31,24 @@ impl RedisCore {
     }
 }
 
+/// Whether a record completes a claim as most do: by the same owner, with the fence, the attempts, the fingerprint and
+/// the types of the claim. The script of `complete_own.lua` compares the same; another record is settled by the script
+/// for all cases, because it may be another request's, or lack what the claim has.
+pub(super) fn completes(claim: &Header, done: &Header) -> bool {
+    let of = |header: &Header| {
+        let Header {
+            owner,
+            fence,
+            attempts,
+            fingerprint,
+            types,
+            ..
+        } = *header;
+        (owner, fence, attempts, fingerprint, types)
+    };
+    of(claim) == of(done)
+}
+
 /// Writes the command.
 pub(super) fn set_if_equal(
     words: &mut Words<'_>,

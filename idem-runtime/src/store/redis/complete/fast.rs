@@ -11,7 +11,7 @@ use std::{future, mem};
 use bytes::Bytes;
 use redis::Value;
 
-use super::compare_and_set::{compared, set_if_equal};
+use super::compare_and_set::{compared, completes, set_if_equal};
 use super::large::LARGE;
 use crate::record::Header;
 use crate::store::redis::arguments::{decimal, millis};
@@ -72,12 +72,15 @@ impl<'a> Completing<'a> {
         if (self.claim).is_some_and(|claim| !claim.journal.is_none()) {
             return None;
         }
-        let claim = self.claim.filter(|_| core.compares);
+        let done = Header::decode(record).ok()?;
+        let claim = self
+            .claim
+            .filter(|claim| core.compares && completes(claim, &done));
         if claim.is_none() && record.len() >= LARGE {
             return None;
         }
         let ready = core.link.ready(WriteConcern::Replicated)?;
-        let retain = Header::decode(record).ok()?.retain;
+        let retain = done.retain;
         self.key.with_name(|name| {
             if let Some(claim) = claim {
                 let set = |words: &mut Words<'_>| set_if_equal(words, name, claim, retain, record);

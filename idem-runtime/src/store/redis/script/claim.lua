@@ -52,6 +52,7 @@ local state, fence, attempts, again = 'P', 0, 0, false
 local seen, refusal = look(MOST + 1)
 if refusal then return refusal end
 if not seen and (starts or string.find(words, 'R', 1, true)) then
+  if redis.call('EXISTS', KEYS[1]) == 1 then return {'V', ''} end -- an empty string stands there
   -- A write without effect, which a replica refuses: a key absent on a replica may exist on the primary.
   redis.call('PEXPIRE', KEYS[1], 1)
   return dated({'N'})
