@@ -115,36 +115,25 @@ fn databases() -> Vec<Place> {
         let store = SqliteStore::builder(format!("sqlite:{}", file.display()));
         Arc::new(runtime.block_on(InSql::new(store, "sqlite", case)))
     });
-    let server = Arc::new(OnceLock::new());
-    let postgres = |name, decides, notify| {
-        let store = move |url: &str| PostgresStore::builder(url).notify(notify);
-        database((name, decides), &server, PostgresServer::start, store)
-    };
-    let (polled, notified) = (
-        postgres("postgres", true, false),
-        postgres("postgres_notify", false, true),
-    );
-    let store = |url: &str| MySqlStore::builder(url);
-    let mariadb = database(
-        ("mariadb", true),
-        &Arc::new(OnceLock::new()),
-        MariaDbServer::start,
-        store,
-    );
-    vec![sqlite, polled, notified, mariadb]
+    let postgres = database("postgres", PostgresServer::start, |url| {
+        PostgresStore::builder(url)
+    });
+    let mariadb = database("mariadb", MariaDbServer::start, |url| {
+        MySqlStore::builder(url)
+    });
+    vec![sqlite, postgres, mariadb]
 }
 
 fn database<B: Backend, S>(
-    (name, decides): (&'static str, bool),
-    server: &Arc<OnceLock<S>>,
+    name: &'static str,
     start: fn() -> S,
     store: impl Fn(&str) -> SqlStoreBuilder<B> + Send + Sync + 'static,
 ) -> Place
 where
     S: Deref<Target = DatabaseServer> + Send + Sync + 'static,
 {
-    let server = Arc::clone(server);
-    Place::new((name, decides), move |runtime, case| {
+    let server = OnceLock::new();
+    Place::new((name, true), move |runtime, case| {
         let store = store(&server.get_or_init(start).url());
         Arc::new(runtime.block_on(InSql::new(store, name, case)))
     })
