@@ -6,7 +6,7 @@
 //! `cargo run -p idem-quickstart --example custom_store` prints:
 //!
 //! ```text
-//! all cases passed, of the rules {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}
+//! all cases passed, of the rules {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}
 //! ```
 
 #![allow(clippy::print_stdout, reason = "the program shows its results")]

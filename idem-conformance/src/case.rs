@@ -22,7 +22,7 @@ pub enum Tag {
 pub struct Case {
     /// The requirement on a store, in words.
     pub name: &'static str,
-    /// The number of the rule in the contract of [`Store`](idem_runtime::store::Store).
+    /// The number of the rule in the contract of [`Store`](idem_runtime::store::Store); 0 for sequences, which test most.
     pub rule: u8,
     /// The difference that makes the case relevant.
     pub tag: Tag,

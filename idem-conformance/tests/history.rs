@@ -1,5 +1,7 @@
 //! The printed history of a flawed store is code that compiles, fails on that store and passes on a right one.
 
+#![allow(unused_qualifications, reason = "the printed code names whole paths")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -18,7 +18,9 @@ const HANDLED_FOR: Duration = Duration::from_secs(10);
 
 fn queue(ids: &[&str]) -> MemoryQueue {
     let queue = MemoryQueue::new();
-    ids.iter().for_each(|id| queue.send(*id, ""));
+    for id in ids {
+        queue.send(*id, "");
+    }
     queue
 }
 

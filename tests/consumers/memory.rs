@@ -30,7 +30,9 @@ fn consumer() -> Consumer {
 /// A queue of messages with these ids, each a number.
 fn queue(ids: &[&str]) -> MemoryQueue {
     let queue = MemoryQueue::new();
-    ids.iter().for_each(|id| queue.send(*id, "7"));
+    for id in ids {
+        queue.send(*id, "7");
+    }
     queue
 }
 

@@ -316,7 +316,7 @@ async fn a_step_that_happened_is_settled_with_its_value(fixture: Fixture) {
     let entry = async || fixture.pay().entry().await.unwrap().unwrap();
     let refused = async |steps: &[(&str, Reconciled<&str>)], kind| {
         let refused = entry().await.reset_steps(steps).await.unwrap_err();
-        assert_eq!(*refused.kind(), kind, "{}", refused);
+        assert_eq!(*refused.kind(), kind, "{refused}");
     };
     let json = serde_json::to_string(&Receipt { run: 9 }).unwrap();
     let long = format!("\"{}\"", "x".repeat(300 << 10));

@@ -235,7 +235,7 @@ impl Driver<'_> {
         request.fingerprint = print(choices.of(&[1, 1, 1, 1, 1, 2, 0]));
         request.types = types(choices.of(&[1, 1, 1, 1, 1, 1, 2, 0, 3]));
         request.any_type = choices.of(&[false, false, false, true]);
-        request.max_attempts = NonZeroU16::new(choices.of(&[0, 0, 1, 2, 3]));
+        request.max_attempts = NonZeroU16::new(choices.of(&[0, 1, 0, 2, 1]));
         request.reconciles = choices.of(&[false, false, true]);
         let needs = [Needs::Nothing, Needs::Verdict, Needs::Record];
         request.needs = needs[choices.of(&[0, 0, 0, 0, 0, 1, 1, 2])];

@@ -17,7 +17,7 @@ use crate::case::{Case, Tag};
 use crate::fixture::{BoxFuture, Fixture};
 
 /// The seeds of each case.
-const SEEDS: u64 = 24;
+const SEEDS: u64 = 40;
 
 /// Runs a sequence of operations for each seed, on the store and on a model of its records.
 ///

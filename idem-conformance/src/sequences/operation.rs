@@ -44,8 +44,8 @@ pub(super) const JOURNALS: Theme = &[
     Again, Again, Renew, Lapse, Lapse, Expire, Plant, Read,
 ];
 pub(super) const OUTCOMES: Theme = &[
-    Claim, Claim, Claim, Claim, Complete, Complete, Resolve, Resolve, Resolve, Release, Again,
-    Lapse, Lapse, Expire, AtHand, List, Renew, Plant, Append,
+    Claim, Claim, Claim, Claim, Claim, Complete, Complete, Complete, Resolve, Resolve, Release,
+    Release, Again, Lapse, Lapse, Expire, AtHand, List, Renew, Plant, Append,
 ];
 pub(super) const NEWS: Theme = &[
     Claim, Claim, Claim, Complete, Complete, Release, Resolve, Resolve, Watch, Watch, Poll, Listen,

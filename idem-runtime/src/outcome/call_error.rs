@@ -48,6 +48,7 @@ impl<E> From<Error> for CallError<E> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<E: Classify> Classify for CallError<E> {
     fn class(&self) -> Class {
         match self {
@@ -58,6 +59,8 @@ impl<E: Classify> Classify for CallError<E> {
     }
 }
 
+// Of no help to a type that cannot be stored.
+#[diagnostic::do_not_recommend]
 impl<E: Replay> Replay for CallError<E> {
     fn write(&self, out: &mut Sink) -> Result<(), Unencodable> {
         match self {
