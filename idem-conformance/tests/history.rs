@@ -1,6 +1,10 @@
 //! The printed history of a flawed store is code that compiles, fails on that store and passes on a right one.
 
-#![allow(unused_qualifications, reason = "the printed code names whole paths")]
+#![allow(
+    clippy::unwrap_used,
+    unused_qualifications,
+    reason = "the printed code, as it is pasted"
+)]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,16 +26,16 @@ include!("golden/history.rs");
 struct Careless {
     store: MemoryStore,
     clock: ManualClock,
-    is_careless: bool,
+    takes_any_owner: bool,
 }
 
 impl Careless {
-    fn fixture(is_careless: bool) -> Arc<dyn Fixture> {
+    fn fixture(takes_any_owner: bool) -> Arc<dyn Fixture> {
         let clock = ManualClock::new();
         Arc::new(Self {
             store: MemoryStore::builder().clock(clock.clone()).build(),
             clock,
-            is_careless,
+            takes_any_owner,
         })
     }
 }
@@ -61,7 +65,7 @@ impl Store for Careless {
     ) -> StoreFuture<'a, ReleaseReply> {
         StoreFuture::pending(async move {
             let owner = match self.store.read(key).await? {
-                ReadReply::Found { record, .. } if self.is_careless => record.header.owner,
+                ReadReply::Found { record, .. } if self.takes_any_owner => record.header.owner,
                 _ => *owner,
             };
             self.store.release(key, &owner, remains).await

@@ -45,7 +45,7 @@ async fn the_key_is_that_of_the_header_by_the_rules_of_the_service() {
     let short = || KeyRules::default().max_chars(2);
     let rules = Extension(KeyRules::default().bare(false).max_chars(4));
     let plain = routes();
-    let ruled = routes().layer(rules);
+    let extended = routes().layer(rules);
     let layered = routes().layer(layer().keys(short()));
     let over = routes().layer(Extension(short())).layer(layer());
     let (invalid, missing) = (Err("key-invalid"), Err("key-missing"));
@@ -59,10 +59,16 @@ async fn the_key_is_that_of_the_header_by_the_rules_of_the_service() {
         ("missing", &plain, "/optional", None, Ok("none")),
         ("bad", &plain, "/required", Some("k-1, k-2"), invalid),
         ("bad", &plain, "/optional", Some("k-1, k-2"), invalid),
-        ("bare by a rule", &ruled, "/optional", Some("k-1"), invalid),
+        (
+            "bare by a rule",
+            &extended,
+            "/optional",
+            Some("k-1"),
+            invalid,
+        ),
         (
             "long by a rule",
-            &ruled,
+            &extended,
             "/optional",
             Some("\"k-123\""),
             invalid,

@@ -119,23 +119,23 @@ async fn a_repeat_waits_for_the_first() {
     let (gate, shop) = gated(&fixture, fixture.layer().lease(Duration::from_mins(1)));
     let first = spawn(&shop, order(""));
     gate.runs().await;
-    let repeat = async || {
-        let repeat = spawn(&shop, order(""));
+    let wait = async |repeat: &tokio::task::JoinHandle<_>| {
         let waits = fixture.clock.sleeper_within(Duration::from_secs(5));
         patiently("a repeat waits", waits).await;
         fixture.clock.advance(Duration::from_millis(4_999));
         others().await;
         assert!(!repeat.is_finished());
-        repeat
     };
     for _ in 0..2 {
-        let repeat = repeat().await;
+        let repeat = spawn(&shop, order(""));
+        wait(&repeat).await;
         fixture.clock.advance(Duration::from_millis(1));
         let refused = patiently("a refusal", repeat).await.unwrap();
         assert_eq!(refused.problem(), (409, "request-running"));
         assert_eq!(refused.headers["retry-after"], "2");
     }
-    let repeat = repeat().await;
+    let repeat = spawn(&shop, order(""));
+    wait(&repeat).await;
     gate.go_on.notify_one();
     let first = patiently("the first response", first).await.unwrap();
     let repeat = patiently("its repeat", repeat).await.unwrap();
