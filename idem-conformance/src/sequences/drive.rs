@@ -65,7 +65,15 @@ struct Driver<'a> {
     model: Model,
     held: [[Option<Held>; OWNERS]; KEYS],
     steps: Vec<Step>,
-    watches: Vec<(usize, Watch)>,
+    watches: Vec<Watching>,
+}
+
+/// A watch, by its step.
+struct Watching {
+    step: usize,
+    watch: Watch,
+    /// A claim was granted since that no poll has seen: a store need not notify of its end.
+    is_unseen: bool,
 }
 
 /// Runs a sequence, and replaces it by the one that makes the same choices by the smallest numbers. The error is what
@@ -462,7 +470,8 @@ impl Driver<'_> {
         if agree {
             self.learn(&call, &observed, &mut expected);
         }
-        let watches = self.watches.iter().map(|(step, _)| *step).collect();
+        let seen = self.watches.iter().filter(|watching| !watching.is_unseen);
+        let watches = seen.map(|watching| watching.step).collect();
         let (key, notifies, resolves) = (call.key(), expected.notifies, expected.resolves);
         self.steps.push(Step {
             call,
@@ -485,9 +494,14 @@ impl Driver<'_> {
 
     async fn assert_watches(&mut self, key: Option<usize>) -> Result<(), String> {
         let patience = self.setting.fixture.patience();
-        for (step, watch) in &mut self.watches {
+        for Watching {
+            step,
+            watch,
+            is_unseen,
+        } in &mut self.watches
+        {
             let watched = self.steps[*step].call.key();
-            if watched == key && !in_time(patience, watch.changed()).await {
+            if watched == key && !*is_unseen && !in_time(patience, watch.changed()).await {
                 return Err(format!(
                     "no notification of the watch of step {}",
                     *step + 1
@@ -503,7 +517,11 @@ impl Driver<'_> {
             Call::Watch { key } => match setting.store.watch(&setting.keys[*key]).await {
                 Ok(watch) => {
                     let step = self.steps.len();
-                    self.watches.extend(watch.map(|watch| (step, watch)));
+                    self.watches.extend(watch.map(|watch| Watching {
+                        step,
+                        watch,
+                        is_unseen: false,
+                    }));
                     Reply::Nothing
                 }
                 Err(error) => Reply::Failed(error.to_string()),
@@ -621,6 +639,7 @@ impl Driver<'_> {
                 };
                 expected.reply = observed.clone();
                 self.model.learn(*key, *fence, journal);
+                self.see(*key, true);
                 let owner = self.setting.owners.iter();
                 let owner = owner.enumerate().find(|(_, of)| **of == request.owner);
                 if let (Some((owner, _)), Some(entry)) = (owner, self.model.entry(*key)) {
@@ -648,7 +667,16 @@ impl Driver<'_> {
                     }
                 }
             }
+            (Call::Poll { key }, Reply::Poll(ReadReply::Found { .. })) => self.see(*key, false),
             _ => {}
+        }
+    }
+
+    fn see(&mut self, key: usize, is_unseen: bool) {
+        for watching in &mut self.watches {
+            if self.steps[watching.step].call.key() == Some(key) {
+                watching.is_unseen = is_unseen;
+            }
         }
     }
 }
