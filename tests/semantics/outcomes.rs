@@ -162,7 +162,7 @@ struct Booby;
 
 impl Serialize for Booby {
     fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
-        panic!("a bug in somebody's `Serialize`")
+        panic!("a bug in a `Serialize`")
     }
 }
 
@@ -176,7 +176,7 @@ async fn a_value_that_is_not_serialized_leaves_a_tombstone(fixture: Fixture) {
 
 async fn a_classification_that_panics_leaves_the_outcome_unknown(fixture: Fixture) {
     let call = || {
-        let panics = |_: &PayError| -> Class { panic!("a bug in somebody's `on_error`") };
+        let panics = |_: &PayError| -> Class { panic!("a bug in an `on_error`") };
         fixture.pay().on_error(By(panics))
     };
     let first = call().run(|_| async { Answer::Err(PayError::Down) });

@@ -238,7 +238,7 @@ async fn an_end_is_explained(fixture: Fixture) {
     let told = explained(false).await;
     assert!(!told.contains("system error"), "{told}");
     drop(row);
-    // The caller waits, and is told.
+    // The waiting caller gets the outcome.
     let _row = Row::new(&fixture, "a body that idem cancelled");
     let fixture = fixture.with(|engine| engine.max_run(Duration::from_secs(15)));
     let call = (fixture.pay().on_lease_lost(OnLeaseLost::Cancel)).on_cancel(OnCancel::Unknown);

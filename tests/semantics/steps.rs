@@ -412,8 +412,8 @@ async fn another_type_is_refused_and_nothing_runs_again(fixture: Fixture) {
     assert_eq!(accepted.await, receipt(7));
 }
 
-/// A call with steps whose results have these lengths, of which the last one is not stored. The next attempt is told,
-/// and none of them runs again.
+/// A call with steps whose results have these lengths, of which the last one is not stored. The next attempt gets
+/// that error, and no step runs again.
 pub(crate) async fn assert_not_stored(call: impl Fn() -> Pay, lengths: &[usize]) {
     let printed = Runs::default();
     let print = async |ends: Answer| {

@@ -75,7 +75,7 @@ impl Random {
     }
 }
 
-/// Reads the choices of an operation, and remembers those that counted.
+/// Reads the choices of an operation, and remembers the choices read.
 pub(super) struct Choices {
     all: Operation,
     counted: Operation,

@@ -36,7 +36,7 @@ async fn section_2_post_and_patch_are_made_idempotent_and_the_rest_is_left_alone
         let request = request.header("idempotency-key", key);
         request.body(Body::empty()).unwrap()
     };
-    let unread = "not a key, and nobody reads it";
+    let unread = "not a key, and never read";
     let others = [
         ("GET", of(Method::GET, unread), ran("1")),
         ("GET again", of(Method::GET, KEY), ran("2")),

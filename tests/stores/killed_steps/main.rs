@@ -1,8 +1,8 @@
 //! Calls with steps in processes that are killed with `kill -9`, and stalled with SIGSTOP, at every point of them.
 //!
 //! A process prints each point, and stops there until the test has killed or stalled it. Each trial compares what the
-//! processes print, and the effects that they had, with rules: at once with those of its call, and in the end with those that
-//! hold however processes were interrupted.
+//! processes print, and the effects that they had, with rules: at once with the rules of its call, and in the end with the
+//! rules that hold however processes were interrupted.
 
 mod books;
 mod fleet;

@@ -106,7 +106,7 @@ async fn a_caller_that_stalls_delays_no_other() {
     let still: Vec<Request<_>> = sent([claim(0)]).await;
     drop(held);
     for number in 1..20 {
-        let reply = patiently("it is told", claim(number)).await;
+        let reply = patiently("a reply", claim(number)).await;
         assert!(is_granted(&reply), "{reply:?}");
     }
     assert!(replies(still).await.iter().all(is_granted));

@@ -160,7 +160,7 @@ async fn each_end_in_a_transaction_of_the_caller<D: Database>() {
             };
             assert_reply(case, end, runs + 1, reply.as_ref());
             assert_eq!(fixture.events.count(event), events + 1, "{case}: {event}");
-            // The transaction is usable, and nobody else sees any of it.
+            // The transaction is usable, and no other connection sees its writes.
             insert::<D>(&mut tx, "around").await.done();
             assert_left(case, &fixture, case, NOTHING).await;
             let around = fixture.orders("around").await;

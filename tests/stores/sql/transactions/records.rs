@@ -75,7 +75,7 @@ async fn each_state_of_a_record_that_a_call_with_a_lease_has_left<D: Database>()
             Verdict::Unknown => {
                 assert_unknown(&refusal(answer));
                 let entry = fixture.order().entry().await.unwrap().unwrap();
-                entry.reset().await.expect("nobody else has");
+                entry.reset().await.expect("the record is unchanged");
                 assert_eq!(fixture.committed(fixture.order()).await, Ok(1));
                 continue;
             }
