@@ -1,4 +1,4 @@
-//! The list of mutants, and their places in a copy of the sources.
+//! The list of mutants, and their places in the sources.
 
 use std::collections::HashMap;
 use std::fs;
@@ -23,7 +23,7 @@ pub(crate) const FOLDERS: [&str; 10] = [
 ];
 
 /// A mutant, by what does not change as lines move.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Mutant {
     pub(crate) number: usize,
     pub(crate) file: String,
@@ -31,21 +31,21 @@ pub(crate) struct Mutant {
     pub(crate) change: String,
     /// Its position among the equal changes of the file, from 1.
     pub(crate) ordinal: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) found_by: Option<Finder>,
     /// Of a mutant that no test finds: whether it is equivalent, or which case is missing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) judged: String,
 }
 
-impl Mutant {
-    /// The path of the module, as in the names of its unit tests.
-    pub(crate) fn module(&self) -> String {
-        let file = self.file.trim_start_matches("idem-runtime/src/");
-        file.trim_end_matches(".rs")
-            .trim_end_matches("/mod")
-            .replace('/', "::")
-            + "::"
-    }
+/// The test that fails with a mutant.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Finder {
+    pub(crate) program: String,
+    pub(crate) test: String,
+}
 
+impl Mutant {
     pub(crate) fn folder(&self) -> &'static str {
         let rest = self.file.strip_prefix("idem-runtime/src/");
         let rest = rest.expect("a file of idem-runtime");
@@ -54,22 +54,24 @@ impl Mutant {
     }
 }
 
-/// A mutant and its place in the sources of today.
-#[derive(Clone, Debug)]
-pub(crate) struct Located {
-    pub(crate) mutant: Mutant,
+/// The place of a mutant in the sources of today.
+pub(crate) struct Place {
+    pub(crate) number: usize,
+    pub(crate) file: String,
+    change: String,
+    ordinal: usize,
     pub(crate) genre: String,
     pub(crate) replacement: String,
     /// Line and column, both from 1.
     pub(crate) start: (u64, u64),
 }
 
-/// All mutants that cargo-mutants lists in the folders of a copy.
-pub(crate) fn all(dir: &Path) -> Vec<Located> {
+/// All mutants that cargo-mutants lists in the folders.
+fn all(root: &Path) -> Vec<Place> {
     let mut cargo = Command::new("cargo");
     cargo
         .args(["mutants", "--list", "--json", "--no-config", "--dir"])
-        .arg(dir);
+        .arg(root);
     for folder in FOLDERS {
         cargo.args(["--file", &format!("idem-runtime/src/{folder}/**/*.rs")]);
     }
@@ -78,9 +80,9 @@ pub(crate) fn all(dir: &Path) -> Vec<Located> {
     assert!(output.status.success(), "cargo-mutants: {text}");
     let listed: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON of cargo-mutants");
     let mut seen = HashMap::new();
-    let located = |listed: &Value| {
+    let place = |listed: &Value| {
         let text = |field: &str| listed[field].as_str().expect("a text").to_owned();
-        let place = |field: &str| listed["span"]["start"][field].as_u64().expect("a number");
+        let start = |field: &str| listed["span"]["start"][field].as_u64().expect("a number");
         // The name begins with file, line and column.
         let (_, change) = listed["name"]
             .as_str()
@@ -88,69 +90,52 @@ pub(crate) fn all(dir: &Path) -> Vec<Located> {
             .expect("a change");
         let ordinal = seen.entry((text("file"), change.to_owned())).or_insert(0);
         *ordinal += 1;
-        let mutant = Mutant {
+        Place {
             number: 0,
             file: text("file"),
             change: change.to_owned(),
             ordinal: *ordinal,
-            judged: String::new(),
-        };
-        let start = (place("line"), place("column"));
-        Located {
-            mutant,
             genre: text("genre"),
             replacement: text("replacement"),
-            start,
+            start: (start("line"), start("column")),
         }
     };
-    listed.iter().map(located).collect()
+    listed.iter().map(place).collect()
 }
 
-pub(crate) struct List {
-    pub(crate) mutants: Vec<Mutant>,
+fn path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("list.jsonl")
 }
 
-impl List {
-    fn path() -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("list.jsonl")
-    }
+pub(crate) fn read() -> Vec<Mutant> {
+    let text = fs::read_to_string(path()).expect("the list");
+    let mutant = |line| serde_json::from_str(line).expect("a mutant");
+    text.lines().map(mutant).collect()
+}
 
-    pub(crate) fn read() -> Self {
-        let text = fs::read_to_string(Self::path()).expect("the list, which `draw` writes");
-        let mutant = |line| serde_json::from_str(line).expect("a mutant");
-        Self {
-            mutants: text.lines().map(mutant).collect(),
+pub(crate) fn write(mutants: &[Mutant]) {
+    let line = |mutant| serde_json::to_string(mutant).expect("JSON") + "\n";
+    let text: String = mutants.iter().map(line).collect();
+    fs::write(path(), text).expect("the list is written");
+}
+
+/// The places of mutants. A mutant whose file has moved is found by its change, if no other file has the same.
+pub(crate) fn places(root: &Path, mutants: &[Mutant]) -> Vec<Place> {
+    let mut all = all(root);
+    for mutant in mutants {
+        let same = |other: &Place| {
+            other.change == mutant.change && other.ordinal == mutant.ordinal && other.number == 0
+        };
+        let here = |other: &Place| same(other) && other.file == mutant.file;
+        let mut moved = (0..all.len()).filter(|&index| same(&all[index]));
+        let index = all.iter().position(here);
+        let index = index.or_else(|| moved.next().filter(|_| moved.next().is_none()));
+        if let Some(index) = index {
+            all[index].number = mutant.number;
+        } else {
+            println!("gone: {} {}: {}", mutant.number, mutant.file, mutant.change);
         }
     }
-
-    pub(crate) fn write(&self) {
-        let line = |mutant| serde_json::to_string(mutant).expect("JSON") + "\n";
-        let text: String = self.mutants.iter().map(line).collect();
-        fs::write(Self::path(), text).expect("the list is written");
-    }
-
-    /// The mutants in a copy. A mutant whose file has moved is found by its change, if no other file has the same.
-    pub(crate) fn located(&self, dir: &Path) -> Vec<Located> {
-        let all = all(dir);
-        let mut found = Vec::new();
-        for mutant in &self.mutants {
-            let same = |other: &&Located| {
-                other.mutant.change == mutant.change && other.mutant.ordinal == mutant.ordinal
-            };
-            let here = |other: &&Located| same(other) && other.mutant.file == mutant.file;
-            let mut moved = all.iter().filter(same);
-            let place = all
-                .iter()
-                .find(here)
-                .or_else(|| moved.next().filter(|_| moved.next().is_none()));
-            if let Some(place) = place {
-                let mut place = place.clone();
-                place.mutant.number = mutant.number;
-                found.push(place);
-            } else {
-                println!("gone: {} {}: {}", mutant.number, mutant.file, mutant.change);
-            }
-        }
-        found
-    }
+    all.retain(|place| place.number != 0);
+    all
 }

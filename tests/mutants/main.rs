@@ -3,7 +3,6 @@
 //! One build per fault would take days. Here `IDEM_MUTANT=7` switches on the seventh of one build (Untch, Offutt,
 //! Harrold: "Mutation analysis using mutant schemata", 1993). `docs/mutants.md` has the commands and the results.
 
-mod draw;
 mod list;
 mod plant;
 mod programs;
@@ -12,35 +11,46 @@ mod run;
 
 use std::path::Path;
 
-use list::List;
-
-const USAGE: &str = "usage: idem-mutants draw DIR | plant DIR | run DIR RESULTS [--only N,M] [--programs a,b] \
-    [--jobs N] | report RESULTS...";
+const USAGE: &str = "usage: idem-mutants COPY [--search] [N,M...]";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match arguments[..] {
-        ["draw", dir] => draw::draw(Path::new(dir)).write(),
-        ["plant", dir] => {
-            let (dir, list) = (Path::new(dir), List::read());
-            plant::restore(dir);
-            plant::plant(dir, &list.located(dir));
-            let checked = plant::check(dir, list.mutants.len());
-            assert!(checked.faults.is_empty(), "{:?}", checked.faults);
-            for mutant in &list.mutants {
-                if !checked.compiled.contains(&mutant.number) {
-                    println!("not compiled: {} {}", mutant.number, mutant.change);
-                }
-            }
-        }
-        ["run", dir, results, ref options @ ..] => {
-            run::run(Path::new(dir), Path::new(results), options);
-        }
-        ["report", ref results @ ..] if !results.is_empty() => report::report(results),
-        _ => {
-            eprintln!("{USAGE}");
-            std::process::exit(2);
-        }
+    let [copy, rest @ ..] = &arguments[..] else {
+        panic!("{USAGE}");
+    };
+    let (searches, numbers) = match rest {
+        [option, rest @ ..] if option == "--search" => (true, rest),
+        rest => (false, rest),
+    };
+    let numbers: Vec<usize> = match numbers {
+        [] => Vec::new(),
+        [numbers] => numbers
+            .split(',')
+            .map(|number| number.parse().expect(USAGE))
+            .collect(),
+        _ => panic!("{USAGE}"),
+    };
+    let (copy, mut mutants) = (Path::new(copy), list::read());
+    plant::plant(
+        Path::new("."),
+        copy,
+        &list::places(Path::new("."), &mutants),
+    );
+    let programs = programs::build(copy);
+    let is_chosen = |number| numbers.is_empty() || numbers.contains(&number);
+    let is_kept = run::run(&programs, &mut mutants, is_chosen, searches);
+    if searches {
+        list::write(&mutants);
+        report::write(&mutants);
     }
+    let found = mutants.iter().filter(|mutant| mutant.found_by.is_some());
+    println!(
+        "{} of {} mutants have a test that finds them",
+        found.count(),
+        mutants.len()
+    );
+    assert!(
+        is_kept,
+        "a mutant is no longer found: run again with --search, and add the case if no test finds it"
+    );
 }

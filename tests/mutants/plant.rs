@@ -1,48 +1,29 @@
-//! Plants mutants into a copy of the sources, and compiles it.
+//! Plants mutants into a copy of the sources.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
-use std::process::Command;
 
 use proc_macro2::{LineColumn, Span};
 use quote::ToTokens;
-use serde_json::Value;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{BinOp, Block, Expr};
 
-use crate::list::Located;
+use crate::list::Place;
 
-/// Deprecated, so that the compiler reports each use that it has compiled.
 const SWITCH: &str = r#"
-#[deprecated]
 pub(crate) fn mutant(number: u16) -> bool {
-    use std::io::Write;
-    use std::sync::OnceLock;
-    use std::sync::atomic::{AtomicBool, Ordering};
-    static CHOSEN: OnceLock<(u16, Option<std::fs::File>)> = OnceLock::new();
-    static REACHED: [AtomicBool; 2000] = [const { AtomicBool::new(false) }; 2000];
-    let (chosen, log) = CHOSEN.get_or_init(|| {
-        let number = std::env::var("IDEM_MUTANT").ok().and_then(|number| number.parse().ok());
-        let log = std::env::var_os("IDEM_MUTANTS_REACHED")
-            .and_then(|path| std::fs::File::options().append(true).create(true).open(path).ok());
-        (number.unwrap_or(0), log)
-    });
-    if let Some(mut log) = log.as_ref()
-        && !REACHED[usize::from(number)].swap(true, Ordering::Relaxed)
-    {
-        let _ = log.write_all(&number.to_le_bytes());
-    }
-    *chosen == number
+    static CHOSEN: std::sync::OnceLock<u16> = std::sync::OnceLock::new();
+    let chosen = || std::env::var("IDEM_MUTANT").ok()?.parse().ok();
+    *CHOSEN.get_or_init(|| chosen().unwrap_or(0)) == number
 }
 "#;
 
 /// What takes the place of a piece of the source.
 struct Edit {
-    number: usize,
     range: Range<usize>,
     /// The characters 0 and 1 stand for the operands.
     template: String,
@@ -51,7 +32,7 @@ struct Edit {
 
 /// Finds the places of a file where mutants can be planted.
 struct Planter<'a> {
-    wanted: BTreeMap<(u64, u64), &'a Located>,
+    wanted: BTreeMap<(u64, u64), &'a Place>,
     edits: Vec<Edit>,
 }
 
@@ -62,20 +43,13 @@ fn range(node: &impl Spanned) -> Range<usize> {
 impl<'a> Planter<'a> {
     fn at(&self, span: Span, genre: &str) -> Option<(usize, &'a str)> {
         let LineColumn { line, column } = span.start();
-        let located = self.wanted.get(&(line as u64, column as u64 + 1))?;
-        (located.genre == genre).then_some((located.mutant.number, &located.replacement))
+        let place = self.wanted.get(&(line as u64, column as u64 + 1))?;
+        (place.genre == genre).then_some((place.number, &place.replacement))
     }
 
-    fn edit(
-        &mut self,
-        number: usize,
-        range: Range<usize>,
-        template: String,
-        operands: &[Range<usize>],
-    ) {
+    fn edit(&mut self, range: Range<usize>, template: String, operands: &[Range<usize>]) {
         let operands = operands.to_vec();
         self.edits.push(Edit {
-            number,
             range,
             template,
             operands,
@@ -88,7 +62,6 @@ impl<'a> Planter<'a> {
         {
             let at = block.brace_token.span.open().byte_range().end;
             self.edit(
-                number,
                 at..at,
                 format!(" if crate::mutant({number}) {{ return {value}; }} "),
                 &[],
@@ -149,7 +122,7 @@ impl<'ast> Visit<'ast> for Planter<'_> {
             let text = format!(
                 "(if crate::mutant({number}) {{ (\0) {other} (\u{1}) }} else {{ (\0) {op} (\u{1}) }})"
             );
-            self.edit(number, left.start..right.end, text, &[left, right]);
+            self.edit(left.start..right.end, text, &[left, right]);
         }
         visit::visit_expr_binary(self, expr);
     }
@@ -158,7 +131,7 @@ impl<'ast> Visit<'ast> for Planter<'_> {
         if let Some((number, _)) = self.at(expr.op.span(), "UnaryOperator") {
             let op = expr.op.to_token_stream();
             let text = format!("(if crate::mutant({number}) {{ \0 }} else {{ {op}(\0) }})");
-            self.edit(number, range(expr), text, &[range(&expr.expr)]);
+            self.edit(range(expr), text, &[range(&expr.expr)]);
         }
         visit::visit_expr_unary(self, expr);
     }
@@ -166,7 +139,7 @@ impl<'ast> Visit<'ast> for Planter<'_> {
     fn visit_arm(&mut self, arm: &'ast syn::Arm) {
         if let Some((number, _)) = self.at(arm.span(), "MatchArm") {
             let at = range(&arm.pat).end;
-            self.edit(number, at..at, format!(" if !crate::mutant({number})"), &[]);
+            self.edit(at..at, format!(" if !crate::mutant({number})"), &[]);
         }
         visit::visit_arm(self, arm);
     }
@@ -181,18 +154,15 @@ impl<'ast> Visit<'ast> for Planter<'_> {
                 ("!", "&&")
             };
             let text = format!("{not}crate::mutant({number}) {op} (\0)");
-            self.edit(number, range(&pat.guard), text, &[range(&pat.guard)]);
+            self.edit(range(&pat.guard), text, &[range(&pat.guard)]);
         }
         visit::visit_pat_guard(self, pat);
     }
 }
 
 /// The edits of a file, outer ones first.
-fn edits(source: &str, mutants: &[&Located]) -> Vec<Edit> {
-    let wanted = mutants
-        .iter()
-        .map(|located| (located.start, *located))
-        .collect();
+fn edits(source: &str, places: &[&Place]) -> Vec<Edit> {
+    let wanted = places.iter().map(|place| (place.start, *place)).collect();
     let mut planter = Planter {
         wanted,
         edits: Vec::new(),
@@ -221,139 +191,30 @@ fn render(source: &str, range: Range<usize>, edits: &[Edit], text: &mut String) 
     text.push_str(&source[from..range.end]);
 }
 
-/// The mutants that have a place for a switch; of several at one place, the first.
-pub(crate) fn plantable(dir: &Path, all: &[Located]) -> Vec<Located> {
-    let mut first = BTreeMap::new();
-    for located in all {
-        first
-            .entry((located.mutant.file.clone(), located.start))
-            .or_insert_with(|| located.clone());
+/// Plants mutants into the sources of a copy, each behind a switch.
+pub(crate) fn plant(root: &Path, copy: &Path, places: &[Place]) {
+    let mut files: BTreeMap<&str, Vec<&Place>> = BTreeMap::new();
+    for place in places {
+        files.entry(&place.file).or_default().push(place);
     }
-    let mut files: BTreeMap<String, Vec<Located>> = BTreeMap::new();
-    for (index, mut located) in first.into_values().enumerate() {
-        located.mutant.number = index;
-        files
-            .entry(located.mutant.file.clone())
-            .or_default()
-            .push(located);
-    }
-    let mut plantable = Vec::new();
-    for (file, mutants) in files {
-        let source = fs::read_to_string(dir.join(file)).expect("a source");
-        let places: BTreeSet<_> = edits(&source, &mutants.iter().collect::<Vec<_>>())
-            .iter()
-            .map(|edit| edit.number)
-            .collect();
-        plantable.extend(
-            mutants
-                .into_iter()
-                .filter(|located| places.contains(&located.mutant.number)),
-        );
-    }
-    plantable
-}
-
-/// Discards what an earlier run has planted.
-pub(crate) fn restore(dir: &Path) {
-    assert!(
-        dir.join(".git").is_file(),
-        "not a worktree of git: {}",
-        dir.display()
-    );
-    let mut git = Command::new("git");
-    git.arg("-C")
-        .arg(dir)
-        .args(["checkout", "--quiet", "HEAD", "--", "idem-runtime/src"]);
-    assert!(git.status().expect("git runs").success());
-}
-
-/// Plants mutants into sources that have none.
-pub(crate) fn plant(dir: &Path, mutants: &[Located]) {
-    let mut files: BTreeMap<&str, Vec<&Located>> = BTreeMap::new();
-    for located in mutants {
-        files.entry(&located.mutant.file).or_default().push(located);
-    }
-    for (file, mutants) in files {
-        let path = dir.join(file);
-        let source = fs::read_to_string(&path).expect("a source");
-        let mut text = String::new();
+    let write = |file: &str, text: String| {
+        // What has not changed is not compiled again.
+        if fs::read_to_string(copy.join(file)).is_ok_and(|there| there == text) {
+            return;
+        }
+        fs::write(copy.join(file), text).expect("a source is written");
+    };
+    let read = |file: &str| fs::read_to_string(root.join(file)).expect("a source");
+    for (file, places) in files {
+        let (source, mut text) = (read(file), String::new());
         render(
             &source,
             0..source.len(),
-            &edits(&source, &mutants),
+            &edits(&source, &places),
             &mut text,
         );
-        fs::write(&path, text).expect("a source is written");
+        write(file, text);
     }
-    let path = dir.join("idem-runtime/src/lib.rs");
-    let text = fs::read_to_string(&path).expect("lib.rs") + SWITCH;
-    fs::write(path, text).expect("lib.rs is written");
-}
-
-pub(crate) struct Checked {
-    /// The mutants that do not compile.
-    pub(crate) faults: BTreeSet<usize>,
-    pub(crate) compiled: BTreeSet<usize>,
-}
-
-/// The numbers of all switches in a text.
-fn switches(text: &str) -> impl Iterator<Item = (usize, usize)> {
-    text.match_indices("crate::mutant(").map(|(at, call)| {
-        let digits = text[at + call.len()..]
-            .split(')')
-            .next()
-            .expect("a first piece");
-        (at, digits.parse().expect("a number"))
-    })
-}
-
-/// Compiles the copy, where `mutants` are planted.
-pub(crate) fn check(dir: &Path, mutants: usize) -> Checked {
-    println!("compiles {mutants} mutants");
-    let mut cargo = Command::new("cargo");
-    cargo
-        .current_dir(dir)
-        .args(["check", "--workspace", "--all-features", "--lib", "--quiet"]);
-    let output = cargo
-        .arg("--message-format=json")
-        .output()
-        .expect("cargo runs");
-    let mut checked = Checked {
-        faults: BTreeSet::new(),
-        compiled: BTreeSet::new(),
-    };
-    for line in String::from_utf8_lossy(&output.stdout).lines() {
-        let value: Value = serde_json::from_str(line).expect("JSON of cargo");
-        let message = &value["message"];
-        if value["target"]["name"] != "idem_runtime"
-            || message["spans"].as_array().is_none_or(Vec::is_empty)
-        {
-            continue;
-        }
-        let spans = message["spans"].as_array().into_iter().flatten();
-        for span in spans.filter(|span| span["is_primary"] == true) {
-            let place = |name: &str| {
-                usize::try_from(span[name].as_u64().expect("a number")).expect("small")
-            };
-            let file = dir.join(span["file_name"].as_str().expect("a file"));
-            let text = fs::read_to_string(file).expect("a source");
-            let (from, to) = (place("byte_start"), place("byte_end"));
-            if message["code"]["code"] == "deprecated" {
-                let here =
-                    switches(&text).filter(|(at, _)| (from..to).contains(&(at + 7)) || *at == from);
-                checked.compiled.extend(here.map(|(_, number)| number));
-            } else if message["level"] == "error" {
-                // The last switch before the fault, which stands behind its switch.
-                let fault = switches(&text).take_while(|(at, _)| *at < to).last();
-                let (_, number) = fault.unwrap_or_else(|| panic!("{}", message["rendered"]));
-                println!("{number}: {}", message["message"]);
-                checked.faults.insert(number);
-            }
-        }
-    }
-    assert!(
-        output.status.success() || !checked.faults.is_empty(),
-        "the copy does not compile"
-    );
-    checked
+    let lib = "idem-runtime/src/lib.rs";
+    write(lib, read(lib) + SWITCH);
 }
