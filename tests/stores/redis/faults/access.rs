@@ -144,7 +144,7 @@ async fn a_server_that_evicts_is_refused_unless_allowed() {
     }
     let settings = |engine| engine;
     let shop = Shop::open_with(&server.url(), RedisStoreBuilder::allow_eviction, settings).await;
-    let warned = shop.events.count("warning: Redis evicts keys");
+    let warned = shop.events.count("warning: Redis eviction: ");
     assert_eq!(warned, 1);
     shop.pay("a").await.unwrap();
 }
@@ -215,7 +215,7 @@ async fn a_user_without_dangerous_commands_is_warned_about_the_policy() {
     assert_eq!(shop.events.count("warning"), 2);
     for warning in [
         "warning: Redis does not tell this user its `maxmemory-policy`",
-        "warning: this Redis user lacks &idem:* +publish +subscribe for channels",
+        "warning: Redis rights: lacks &idem:* +publish +subscribe",
     ] {
         assert_eq!(shop.events.count(warning), 1, "{warning}");
     }
