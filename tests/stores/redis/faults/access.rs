@@ -214,7 +214,7 @@ async fn a_user_without_dangerous_commands_is_warned_about_the_policy() {
     // Nor may it use any channel, like any new user.
     assert_eq!(shop.events.count("warning"), 2);
     for warning in [
-        "warning: Redis does not tell this user its `maxmemory-policy`",
+        "warning: Redis settings: not shown to this user",
         "warning: Redis rights: lacks &idem:* +publish +subscribe",
     ] {
         assert_eq!(shop.events.count(warning), 1, "{warning}");
