@@ -218,9 +218,6 @@ pub(crate) struct Why {
 pub(crate) struct Stats {
     /// The operation; without it, all of them.
     pub(crate) operation: Option<String>,
-    /// How many records of each operation are read to estimate its bytes; 0: none.
-    #[arg(long, default_value_t = 20)]
-    pub(crate) sample: u32,
     /// Count again, with so much time between two counts, until Ctrl-C. A count that fails is reported, and the next follows.
     #[arg(long, value_name = "INTERVAL", value_parser = parse_interval)]
     pub(crate) every: Option<Duration>,

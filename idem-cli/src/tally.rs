@@ -14,8 +14,6 @@ use crate::text::millis;
 const MOST_OPERATIONS: usize = 1_000;
 /// The name of the others.
 const OTHERS: &str = "(other operations)";
-/// The time over which finished calls are counted for a rate.
-pub(crate) const WINDOW: Duration = Duration::from_secs(60);
 
 /// The counts of an operation.
 #[derive(Clone, Debug, Default)]
@@ -29,8 +27,6 @@ pub(crate) struct Counts {
     pub(crate) errors: u64,
     pub(crate) not_stored: u64,
     pub(crate) unknown: u64,
-    /// Calls that ended within [`WINDOW`].
-    pub(crate) ended_lately: u64,
     /// The age of the oldest record that is running, abandoned, exhausted or unknown.
     pub(crate) oldest_unfinished: Option<Duration>,
     pub(crate) oldest: Option<Duration>,
@@ -62,11 +58,6 @@ impl Counts {
             _ => (&mut self.unknown, true),
         };
         *count += 1;
-        let has_ended = matches!(
-            state,
-            EntryState::Answered(_) | EntryState::NotStored | EntryState::Unknown
-        );
-        self.ended_lately += u64::from(has_ended && age <= WINDOW && !entry.is_by_hand());
         self.oldest = self.oldest.max(Some(age));
         if is_unfinished {
             self.oldest_unfinished = self.oldest_unfinished.max(Some(age));
@@ -84,7 +75,6 @@ impl Counts {
             "errors": self.errors,
             "not_stored": self.not_stored,
             "unknown": self.unknown,
-            "ended_in_last_minute": self.ended_lately,
             "oldest_unfinished_ms": self.oldest_unfinished.map(millis),
             "oldest_ms": self.oldest.map(millis),
         })
@@ -100,7 +90,6 @@ impl Counts {
             errors: self.errors + other.errors,
             not_stored: self.not_stored + other.not_stored,
             unknown: self.unknown + other.unknown,
-            ended_lately: self.ended_lately + other.ended_lately,
             oldest_unfinished: self.oldest_unfinished.max(other.oldest_unfinished),
             oldest: self.oldest.max(other.oldest),
         }

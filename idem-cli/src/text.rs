@@ -99,25 +99,6 @@ pub(crate) fn records(number: u64) -> String {
     format!("{} record{plural}", count(number))
 }
 
-/// `340 B`, `1.5 KiB`, `12.2 MiB`.
-pub(crate) fn bytes(bytes: u64) -> String {
-    let mut unit = "B";
-    let (mut whole, mut tenths) = (bytes, 0);
-    for next in ["KiB", "MiB", "GiB", "TiB"] {
-        if whole < 1024 {
-            break;
-        }
-        unit = next;
-        tenths = whole % 1024 * 10 / 1024;
-        whole /= 1024;
-    }
-    if unit == "B" {
-        format!("{whole} B")
-    } else {
-        format!("{whole}.{tenths} {unit}")
-    }
-}
-
 /// A text from the store, as it may be printed: control characters could move the cursor of a terminal, and marks of
 /// direction reorder what is around them.
 pub(crate) fn printed(text: &str) -> String {
@@ -199,6 +180,5 @@ mod tests {
         ] {
             assert_eq!(count(number), text);
         }
-        assert_eq!(bytes(1_536), "1.5 KiB");
     }
 }

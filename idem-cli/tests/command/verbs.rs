@@ -486,10 +486,7 @@ fn show(site: &Site) {
 
 fn stats(site: &Site) {
     let text = site.idem(&["stats"]).done();
-    assert!(
-        text.contains("total") && text.contains("estimate"),
-        "{text}"
-    );
+    assert!(text.contains("total"), "{text}");
     let document = site.idem(&["stats", "--json"]).json();
     let operations = document["operations"].as_array().unwrap();
     let pay = operations
@@ -503,8 +500,6 @@ fn stats(site: &Site) {
     for (name, number) in expected.as_object().unwrap() {
         assert_eq!(&pay[name], number, "{name}: {pay:#}");
     }
-    assert_eq!(pay["bytes"]["sampled"], 9);
-    assert!(pay["bytes"]["mean"].as_u64().unwrap() >= 56, "{pay:#}");
     assert_eq!(document["total"]["records"], 10);
 }
 

@@ -42,6 +42,19 @@ impl fmt::Display for FindingLevel {
     }
 }
 
+/// A sentence: the topic, the state, the consequence and the remedy.
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.topic, self.fact)?;
+        for more in [&self.meaning, &self.remedy] {
+            if !more.is_empty() {
+                write!(f, "; {more}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Finding {
     /// A finding without consequences.
     pub fn ok(topic: &'static str, fact: impl Into<String>) -> Self {

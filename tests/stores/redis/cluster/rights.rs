@@ -97,7 +97,7 @@ async fn a_user_without_the_right_to_subscribe_polls() {
                 .iter()
                 .any(|warning| warning.contains(said))
         };
-        assert!(warned("for channels under"), "{right}");
+        assert!(warned("waiting calls poll"), "{right}");
         assert!(warned("does not let this user subscribe"), "{right}");
         cluster.cli(keys.key(1).name(), &["DEL", &keys.key(1).name()]);
     }

@@ -60,7 +60,7 @@ async fn a_replica_is_a_good_seed_and_no_reason_to_warn() {
         let report = store.report();
         let primary = |server: &Server| server.role() == Some("master");
         assert_eq!(report.servers().filter(|server| primary(server)).count(), 3);
-        let replica = |warning: &String| warning.contains("replica");
+        let replica = |warning: &String| warning.contains("Redis role");
         assert!(!store.warnings().iter().any(replica), "{url}: {report}");
     }
 }

@@ -144,7 +144,7 @@ async fn a_server_that_evicts_is_refused_unless_allowed() {
     }
     let settings = |engine| engine;
     let shop = Shop::open_with(&server.url(), RedisStoreBuilder::allow_eviction, settings).await;
-    let warned = shop.events.count("warning: Redis evicts keys");
+    let warned = shop.events.count("warning: Redis eviction: ");
     assert_eq!(warned, 1);
     shop.pay("a").await.unwrap();
 }
@@ -214,8 +214,8 @@ async fn a_user_without_dangerous_commands_is_warned_about_the_policy() {
     // Nor may it use any channel, like any new user.
     assert_eq!(shop.events.count("warning"), 2);
     for warning in [
-        "warning: Redis does not tell this user its `maxmemory-policy`",
-        "warning: this Redis user lacks &idem:* +publish +subscribe for channels",
+        "warning: Redis settings: not shown to this user",
+        "warning: Redis rights: lacks &idem:* +publish +subscribe",
     ] {
         assert_eq!(shop.events.count(warning), 1, "{warning}");
     }
@@ -228,9 +228,10 @@ async fn a_server_that_hides_its_version_is_warned_about() {
     let server = hide(hide(RedisServer::builder(), "HELLO"), "INFO").start();
     let url = server.url();
     let shop = everything_works(&url).await;
-    assert_eq!(shop.events.count("warning"), 2);
-    let version = "warning: Redis does not tell its version";
-    assert_eq!(shop.events.count(version), 1);
+    assert_eq!(shop.events.count("warning"), 3);
+    for topic in ["version", "role", "settings"] {
+        assert_eq!(shop.events.count(&format!("warning: Redis {topic}: ")), 1);
+    }
     // Its scripts carry no declarations, and still find room for an answer.
     let shop = Shop::open_hasty(&url).await;
     let change = || server.cli(&["CONFIG", "SET", "maxmemory", "1"]);

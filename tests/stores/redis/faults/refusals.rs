@@ -68,7 +68,7 @@ async fn a_replica_replays_and_sends_claims_to_the_primary() {
     let answer = shop.pay("a").await;
     assert_eq!(primary.cli(&["WAIT", "1", "20000"]), "1");
     let beside = shop.beside_hasty(&replica.url()).await;
-    assert_eq!(beside.events.count("warning: this Redis is a replica"), 1);
+    assert_eq!(beside.events.count("warning: Redis role: replica"), 1);
     assert_eq!(beside.pay("a").await, answer);
     let refused = beside.pay("b").await;
     assert_unavailable(refused);

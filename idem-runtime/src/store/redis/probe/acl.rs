@@ -40,18 +40,6 @@ pub(super) struct MissingRights {
     pub(super) notifying: Vec<String>,
     /// Rights without which completions cost the server more.
     pub(super) saving: Vec<String>,
-    /// Whether the user may subscribe is unknown without a subscription.
-    pub(super) subscribing_untried: bool,
-}
-
-impl MissingRights {
-    /// Missing rights with an effect on calls.
-    pub(super) fn missing(&self) -> impl Iterator<Item = &str> {
-        self.needed
-            .iter()
-            .chain(&self.notifying)
-            .map(String::as_str)
-    }
 }
 
 /// Reason for which the server refuses writes at present.
@@ -119,7 +107,6 @@ pub(super) fn classify(
         needed,
         notifying,
         saving,
-        subscribing_untried: false,
     }
 }
 
@@ -130,7 +117,7 @@ mod tests {
     fn missing(refused: &[&str]) -> Vec<String> {
         let refused = refused.iter().map(|&right| right.to_owned()).collect();
         let known = classify("shop", ["PUBLISH", "SUBSCRIBE"], |_| true, refused);
-        known.missing().map(str::to_owned).collect()
+        [known.needed, known.notifying].concat()
     }
 
     #[test]
@@ -151,7 +138,7 @@ mod tests {
         };
         let known = classify(&["+mget", "+rename"]);
         assert_eq!(known.saving, ["+rename"]);
-        assert_eq!(known.missing().count(), 0);
+        assert_eq!([known.needed, known.notifying].concat(), [""; 0]);
         let out_of_reach = classify(&["+set", "+rename"]);
         assert_eq!(
             (out_of_reach.needed.len(), out_of_reach.saving.len()),

@@ -1,43 +1,11 @@
-//! The report: the findings as text.
+//! Facts as text.
 
-use std::fmt::{self, Write as _};
-
-use super::acl::Rights;
 use super::facts::Replica;
 use super::server::Server;
 use crate::store::redis::durability::Durability;
 
 /// Replicas that are listed one by one.
 const EACH: usize = 4;
-
-impl fmt::Display for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mode = self.mode().unwrap_or("mode unknown");
-        let role = match self.role() {
-            Some("master") => "primary",
-            Some(role) => role,
-            None => "role unknown",
-        };
-        writeln!(f, "{}, {mode}, {role}", self.name())?;
-        for (name, text) in [
-            ("memory", self.memory_line()),
-            ("persistence", self.persistence_line()),
-            ("replicas", self.replicas_line()),
-            ("rights", self.rights_line()),
-        ] {
-            writeln!(f, "  {name:<13} {text}")?;
-        }
-        let warnings = self.warnings();
-        let Some((first, others)) = warnings.split_first() else {
-            return write!(f, "  {:<13} none", "warnings");
-        };
-        write!(f, "  {:<13} {first}", "warnings")?;
-        for warning in others {
-            write!(f, "\n  {:<13} {warning}", "")?;
-        }
-        Ok(())
-    }
-}
 
 impl Server {
     /// Product and version.
@@ -51,18 +19,6 @@ impl Server {
             Some((major, minor, patch)) => format!("{product} {major}.{minor}.{patch}"),
             None => format!("{product} of unknown version"),
         }
-    }
-
-    fn memory_line(&self) -> String {
-        let memory = &self.memory;
-        let used = memory.used.map_or_else(|| UNKNOWN.to_owned(), bytes);
-        let limit = match memory.limit {
-            Some(0) => ", no limit".to_owned(),
-            Some(limit) => format!(" of {}", bytes(limit)),
-            None => String::new(),
-        };
-        let policy = memory.policy.as_deref().unwrap_or("eviction unknown");
-        format!("{used}{limit}, {policy}")
     }
 
     pub(super) fn persistence_line(&self) -> String {
@@ -131,32 +87,6 @@ impl Server {
             }
             Durability::Acknowledged if replication.replicas == Some(0) => {}
             Durability::Acknowledged => line.push_str("; a failover can forget the last writes"),
-        }
-        line
-    }
-
-    fn rights_line(&self) -> String {
-        let known = match &self.rights {
-            Rights::Untried => return "not tried".to_owned(),
-            Rights::Unknown(why) => return format!("not known ({why})"),
-            Rights::Known(known) => known,
-        };
-        let info = self.silent.then_some("+info");
-        let missing: Vec<_> = known.missing().chain(info).collect();
-        let mut line = if missing.is_empty() {
-            format!("all that idem needs under `{}:`", known.prefix)
-        } else {
-            format!("lacks {}", missing.join(" "))
-        };
-        if !known.saving.is_empty() {
-            let _ = write!(
-                line,
-                "; {} would reduce the server's load",
-                known.saving.join(" ")
-            );
-        }
-        if known.subscribing_untried {
-            line.push_str("; subscribing was not tried");
         }
         line
     }

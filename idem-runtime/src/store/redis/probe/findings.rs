@@ -1,29 +1,33 @@
-//! The report as findings: each fact with its level, its consequence and the remedy.
+//! Each fact about a server with its level, its consequence and the remedy.
 
 use super::acl::{NoWrites, Rights};
 use super::display::bytes;
-use super::report::Report;
 use super::server::{OLDEST, Server};
 use crate::store::Finding;
 use crate::store::redis::durability::Durability;
 
-impl Report {
-    /// The findings about each server, with the address of a cluster's node.
-    ///
-    /// More detailed than [`warnings`](Self::warnings): a finding states its level and the remedy apart from the fact.
-    #[must_use]
-    pub fn findings(&self) -> Vec<(Option<String>, Finding)> {
-        let there = self.nodes().flat_map(|(at, server)| {
-            let at = at.map(ToString::to_string);
-            server.findings().into_iter().map(move |f| (at.clone(), f))
-        });
-        let missing = self.missing_nodes().map(|(at, why)| {
-            let finding = Finding::fail("node", format!("no reply: {why}"))
-                .means("calls of its keys are refused until it replies")
-                .remedy("start it, or let a replica take over; look at `CLUSTER NODES`");
-            (Some(at.to_string()), finding)
-        });
-        there.chain(missing).collect()
+/// What the engine uses a Redis for, on which the consequence of a fact depends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// It keeps the records.
+    Store,
+    /// It keeps copies of records that another store keeps: lost ones cost time only.
+    Cache,
+}
+
+impl Use {
+    const fn without_writes(self) -> &'static str {
+        match self {
+            Self::Store => "claims are refused",
+            Self::Cache => "no answer is copied to it",
+        }
+    }
+
+    pub(super) const fn without_replies(self) -> &'static str {
+        match self {
+            Self::Store => "calls are refused",
+            Self::Cache => "no answer is copied to it or replayed from it",
+        }
     }
 }
 
@@ -31,23 +35,38 @@ impl Server {
     /// The findings about this server.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
-        let mut findings = vec![self.version_finding(), self.role_finding()];
+        self.findings_as(Use::Store)
+    }
+
+    pub(super) fn findings_as(&self, used: Use) -> Vec<Finding> {
+        let mut findings = vec![self.version_finding(), self.role_finding(used)];
         if self.persistence.loading {
             findings.push(
                 Finding::fail("state", "loading its data")
-                    .means("calls are refused until it has loaded")
+                    .means(format!("{} until it has loaded", used.without_replies()))
                     .remedy("wait; look at its log if it takes long"),
             );
         }
-        findings.extend(self.writes_finding());
-        findings.extend([
-            self.eviction_finding(),
-            self.memory_finding(),
-            self.persistence_finding(),
-            self.replicas_finding(),
-        ]);
-        findings.extend(self.rights_findings());
-        findings.push(Finding::of_clock(self.clock_ahead_us));
+        findings.extend(self.writes_finding(used));
+        findings.extend(self.memory_finding(used));
+        match (used, self.memory.policy.as_deref()) {
+            (Use::Cache, _) => findings.extend(self.disk_finding(used)),
+            (Use::Store, Some(policy)) => findings.extend([
+                self.eviction_finding(policy),
+                self.persistence_finding(),
+                self.replicas_finding(),
+                Finding::of_clock(self.clock_ahead_us),
+            ]),
+            (Use::Store, None) => findings.push(
+                Finding::warn("settings", "not shown to this user (INFO is not allowed)")
+                    .means("a record that is evicted, or forgotten by a restart, lets its body run again")
+                    .remedy(
+                        "make sure that `maxmemory-policy` is `noeviction` and `appendonly` is `yes`, \
+                         or grant `+info`",
+                    ),
+            ),
+        }
+        findings.extend(self.rights_findings(used));
         findings
     }
 
@@ -75,14 +94,17 @@ impl Server {
         finding.means("each claim is a script; from Redis 7 a claim is one plain command")
     }
 
-    fn role_finding(&self) -> Finding {
+    fn role_finding(&self, used: Use) -> Finding {
         if self.is_replica() {
             let link = match self.replication.follows {
                 Some(false) => "replica, and its link to the primary is down",
                 _ => "replica",
             };
             return Finding::fail("role", link)
-                .means("claims are refused as long as it is read-only")
+                .means(format!(
+                    "{} as long as it is read-only",
+                    used.without_writes()
+                ))
                 .remedy("give idem the primary, or `redis+sentinel://…`, which follows it");
         }
         match self.role() {
@@ -94,8 +116,19 @@ impl Server {
     }
 
     /// A refusal of writes at this moment.
-    fn writes_finding(&self) -> Option<Finding> {
-        let (fact, remedy) = match self.no_writes? {
+    fn writes_finding(&self, used: Use) -> Option<Finding> {
+        let replication = &self.replication;
+        let too_few = matches!(
+            (replication.good, replication.needed),
+            (Some(good), Some(needed)) if good < needed
+        );
+        let expected = too_few.then_some(NoWrites::TooFewReplicas);
+        let why = self.no_writes.or(expected)?;
+        if self.is_replica() && matches!(why, NoWrites::ReadOnly | NoWrites::NoPrimary) {
+            // The finding about its role reports that.
+            return None;
+        }
+        let (fact, remedy) = match why {
             NoWrites::OutOfMemory => (
                 "out of memory (`maxmemory`)",
                 "raise `maxmemory`, or remove other data",
@@ -114,49 +147,64 @@ impl Server {
                 "look at `CLUSTER INFO` and `CLUSTER NODES`",
             ),
         };
+        let refused = used.without_writes();
         let meaning =
-            "claims are refused; finished answers are still replayed where it can be read";
+            format!("{refused}; finished answers are still replayed where it can be read");
         Some(Finding::fail("writes", fact).means(meaning).remedy(remedy))
     }
 
-    fn eviction_finding(&self) -> Finding {
+    fn eviction_finding(&self, policy: &str) -> Finding {
         const TOPIC: &str = "eviction";
         const MEANING: &str = "an evicted record lets its body run again";
-        match self.memory.policy.as_deref() {
-            None => Finding::warn(TOPIC, "not shown to this user (INFO is not allowed)")
-                .means(MEANING)
-                .remedy("make sure that `maxmemory-policy` is `noeviction`, or grant `+info`"),
-            Some("noeviction") => Finding::ok(TOPIC, "noeviction"),
-            Some(policy) if self.evicts() => Finding::fail(TOPIC, format!("`{policy}`"))
-                .means(format!("{MEANING}, as soon as the memory is full"))
-                .remedy("set `maxmemory-policy noeviction`; give a cache a server of its own"),
-            Some(policy) => {
-                Finding::warn(TOPIC, format!("`{policy}`, without effect: no `maxmemory`"))
-                    .means(format!("{MEANING}, once a `maxmemory` is set"))
-                    .remedy("set `maxmemory-policy noeviction`")
-            }
+        if policy == "noeviction" {
+            return Finding::ok(TOPIC, policy);
         }
+        if self.evicts() {
+            return Finding::fail(TOPIC, format!("`{policy}`"))
+                .means(format!("{MEANING}, as soon as the memory is full"))
+                .remedy("set `maxmemory-policy noeviction`; give a cache a server of its own");
+        }
+        Finding::warn(TOPIC, format!("`{policy}`, without effect: no `maxmemory`"))
+            .means(format!("{MEANING}, once a `maxmemory` is set"))
+            .remedy("set `maxmemory-policy noeviction`")
     }
 
-    fn memory_finding(&self) -> Finding {
+    fn memory_finding(&self, used: Use) -> Option<Finding> {
         const TOPIC: &str = "memory";
-        let (Some(used), Some(limit)) = (self.memory.used, self.memory.limit) else {
-            return Finding::warn(TOPIC, "not shown to this user (INFO is not allowed)");
-        };
-        let Some(percent) = used.saturating_mul(100).checked_div(limit) else {
-            return Finding::ok(TOPIC, format!("{}, no limit", bytes(used)))
+        let (taken, limit) = (self.memory.used?, self.memory.limit?);
+        let Some(percent) = taken.saturating_mul(100).checked_div(limit) else {
+            let finding = Finding::ok(TOPIC, format!("{}, no limit", bytes(taken)))
                 .means("a machine that runs out of memory kills the server")
                 .remedy("set `maxmemory` below the memory of the machine");
+            return Some(finding);
         };
-        let fact = format!("{} of {} ({percent} %)", bytes(used), bytes(limit));
-        if percent < 90 {
-            return Finding::ok(TOPIC, fact);
+        let fact = format!("{} of {} ({percent} %)", bytes(taken), bytes(limit));
+        if percent < 90 || self.evicts() || self.no_writes == Some(NoWrites::OutOfMemory) {
+            return Some(Finding::ok(TOPIC, fact));
         }
-        Finding::warn(TOPIC, fact)
-            .means(
-                "when it is full, claims are refused; answers of running bodies are stored later",
-            )
-            .remedy("raise `maxmemory`, shorten `ttl`, or remove other data")
+        let finding = Finding::warn(TOPIC, fact)
+            .means(match used {
+                Use::Store => "when it is full, claims are refused; answers of running bodies are stored later",
+                Use::Cache => "when it is full, no answer is copied to it",
+            })
+            .remedy("raise `maxmemory`, shorten `ttl`, or remove other data");
+        Some(finding)
+    }
+
+    /// A failed write to the disk, after which the server may refuse writes.
+    fn disk_finding(&self, used: Use) -> Option<Finding> {
+        let persistence = &self.persistence;
+        let failed = persistence.append_failed
+            || persistence.snapshot_failed && persistence.snapshots != Some(false);
+        let is_reported = self.no_writes == Some(NoWrites::Disk);
+        (failed && !is_reported).then(|| {
+            let refused = used.without_writes();
+            Finding::warn("persistence", self.persistence_line())
+                .means(format!(
+                    "it may soon refuse writes (MISCONF): then {refused}"
+                ))
+                .remedy("look at its disk and its log")
+        })
     }
 
     fn persistence_finding(&self) -> Finding {
@@ -164,16 +212,10 @@ impl Server {
         let persistence = &self.persistence;
         let fact = self.persistence_line();
         let Some(append_only) = persistence.append_only else {
-            return Finding::warn(TOPIC, "not shown to this user (INFO is not allowed)")
-                .means("what a restart forgets is not known")
-                .remedy("make sure that `appendonly` is `yes`");
+            return Finding::warn(TOPIC, fact).remedy("make sure that `appendonly` is `yes`");
         };
-        let refuses = persistence.append_failed
-            || persistence.snapshot_failed && persistence.snapshots != Some(false);
-        if refuses {
-            return Finding::warn(TOPIC, fact)
-                .means("it may soon refuse writes (MISCONF): then claims are refused")
-                .remedy("look at its disk and its log");
+        if let Some(finding) = self.disk_finding(Use::Store) {
+            return finding;
         }
         if append_only {
             return match persistence.fsync.as_deref() {
@@ -183,7 +225,7 @@ impl Server {
                         "a power loss forgets the last claims and answers: their bodies run again",
                     )
                     .remedy("set `appendfsync everysec`, or `always` where no answer may be lost"),
-                _ => Finding::warn(TOPIC, fact)
+                _ => Finding::ok(TOPIC, fact)
                     .means("a crash of the machine forgets up to a second: those bodies run again")
                     .remedy("set `appendfsync always` where no answer may be lost"),
             };
@@ -238,12 +280,14 @@ impl Server {
         }
     }
 
-    fn rights_findings(&self) -> Vec<Finding> {
+    fn rights_findings(&self, used: Use) -> Vec<Finding> {
         const TOPIC: &str = "rights";
         const DOCS: &str = "; the ACL line is in the documentation of `RedisStore`";
         let known = match &self.rights {
             Rights::Known(known) => known,
             Rights::Untried => return Vec::new(),
+            // The server refuses everything, and another finding reports that.
+            Rights::Unknown(_) if self.persistence.loading => return Vec::new(),
             Rights::Unknown(why) => {
                 let finding = Finding::warn(TOPIC, format!("not known ({why})"));
                 return vec![finding.remedy("compare them with the documentation of `RedisStore`")];
@@ -254,8 +298,11 @@ impl Server {
         if !known.needed.is_empty() {
             let lacks = known.needed.join(" ");
             let finding = Finding::fail(TOPIC, format!("lacks {lacks} under `{prefix}:`"));
-            let finding = finding.means("calls are refused");
-            findings.push(finding.remedy(format!("grant `{lacks}`{DOCS}")));
+            let finding = finding.means(used.without_replies());
+            findings.push(finding.remedy(format!(
+                "grant `{lacks}`{DOCS}; of another prefix of the engine, name it by \
+                 `RedisStoreBuilder::checked_prefix`"
+            )));
         }
         if !known.notifying.is_empty() {
             let lacks = known.notifying.join(" ");

@@ -1,4 +1,4 @@
-//! Start-up check of the server: facts, refusals and warnings.
+//! Start-up check of the server: facts, refusals and findings.
 
 mod acl;
 mod display;
@@ -9,12 +9,11 @@ mod query;
 mod report;
 mod rights;
 mod server;
-mod warnings;
 
 #[cfg(test)]
 mod tests;
 
+pub(super) use self::findings::Use;
 pub(super) use self::query::ProbeOptions;
 pub use self::report::Report;
 pub use self::server::Server;
-pub(super) use self::warnings::Use;

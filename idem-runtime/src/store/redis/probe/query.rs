@@ -62,7 +62,6 @@ impl Server {
                 if error.is_transient() {
                     return Err(error);
                 }
-                server.silent = is_denied(&error);
             }
         }
         // A server that will be refused is not queried further.

@@ -2,15 +2,26 @@
 
 use std::fmt;
 
+use super::findings::Use;
 use super::server::Server;
-use super::warnings::Use;
 use crate::store::redis::address::Address;
-use crate::store::{StoreError, StoreErrorKind};
+use crate::store::{Finding, FindingLevel, StoreError, StoreErrorKind};
 
 /// Findings about the servers of a store when it connected.
 ///
-/// It covers the store's server, or each primary of its cluster. As text it is a report for the start-up log
-/// and for an operator: see [`Server`].
+/// It covers the store's server, or each primary of its cluster. As text it is a line for each finding, for the
+/// start-up log and for an operator. It holds no user and no password, and no address but those of a cluster's nodes:
+///
+/// ```text
+/// ok   version: Redis 7.0.15, standalone
+/// ok   role: primary
+/// ok   memory: 12.3 MiB of 1.0 GiB (1 %)
+/// ok   eviction: noeviction
+/// ok   persistence: append-only file (on disk before each reply), no snapshots
+/// ok   replicas: 1: online (lag 0 s); each write waits for 1
+/// ok   clock: that of this machine, to the millisecond
+/// ok   rights: all that idem needs under `idem:`
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     servers: Vec<(Option<Address>, Server)>,
@@ -53,24 +64,37 @@ impl Report {
         })
     }
 
-    /// Each server, with its address in a cluster.
-    pub(super) fn nodes(&self) -> impl Iterator<Item = (Option<&Address>, &Server)> {
-        self.servers
-            .iter()
-            .map(|(at, server)| (at.as_ref(), server))
-    }
-
-    /// The primaries that did not reply, and why.
-    pub(super) fn missing_nodes(&self) -> impl Iterator<Item = (&Address, &StoreError)> {
-        self.missing.iter().map(|(at, why)| (at, why))
-    }
-
     /// The server, or each primary of the cluster.
     pub fn servers(&self) -> impl Iterator<Item = &Server> {
         self.servers.iter().map(|(_, server)| server)
     }
 
-    /// Warnings for an operator, a sentence each.
+    /// The findings about each server, with the address of a cluster's node.
+    #[must_use]
+    pub fn findings(&self) -> Vec<(Option<String>, Finding)> {
+        self.findings_as(Use::Store)
+    }
+
+    fn findings_as(&self, used: Use) -> Vec<(Option<String>, Finding)> {
+        let there = self.servers.iter().flat_map(|(at, server)| {
+            let at = at.as_ref().map(ToString::to_string);
+            let findings = server.findings_as(used).into_iter();
+            findings.map(move |finding| (at.clone(), finding))
+        });
+        let missing = self.missing.iter().map(|(at, why)| {
+            let refused = match used {
+                Use::Store => "calls of its keys are refused until it replies",
+                Use::Cache => "its copies of answers are missing until it replies",
+            };
+            let finding = Finding::fail("node", format!("no reply: {why}"))
+                .means(refused)
+                .remedy("start it, or let a replica take over; look at `CLUSTER NODES`");
+            (Some(at.to_string()), finding)
+        });
+        there.chain(missing).collect()
+    }
+
+    /// Warnings for an operator: the findings that are not in order, a sentence each.
     ///
     /// A warning about several nodes of a cluster is listed once.
     #[must_use]
@@ -79,33 +103,22 @@ impl Report {
     }
 
     pub(crate) fn warnings_as(&self, used: Use) -> Vec<String> {
-        let mut warnings: Vec<(String, Vec<&Address>)> = Vec::new();
-        for (at, server) in &self.servers {
-            for warning in server.warnings_as(used) {
-                let place = warnings.iter().position(|(known, _)| *known == warning);
-                let place = place.unwrap_or_else(|| {
-                    warnings.push((warning, Vec::new()));
-                    warnings.len() - 1
-                });
-                warnings[place].1.extend(at);
+        let mut warnings: Vec<(Finding, Vec<String>)> = Vec::new();
+        for (at, finding) in self.findings_as(used) {
+            if finding.level == FindingLevel::Ok {
+                continue;
+            }
+            match warnings.iter_mut().find(|(known, _)| *known == finding) {
+                Some((_, nodes)) => nodes.extend(at),
+                None => warnings.push((finding, at.into_iter().collect())),
             }
         }
         let all = self.servers.len();
-        let found = warnings.into_iter().map(|(warning, at)| {
-            if at.len() == all || at.is_empty() {
-                return warning;
-            }
-            let at: Vec<_> = at.iter().map(ToString::to_string).collect();
-            format!("{}: {warning}", at.join(", "))
-        });
-        let missing = self.missing.iter().map(|(at, why)| {
-            let refused = match used {
-                Use::Store => "calls of its keys are refused",
-                Use::Cache => "its copies of answers are missing",
-            };
-            format!("{at} does not answer, and {refused} until it does: {why}")
-        });
-        found.chain(missing).collect()
+        let text = |(finding, at): (Finding, Vec<String>)| match at.len() {
+            nodes if nodes == all || nodes == 0 => format!("Redis {finding}"),
+            _ => format!("{}: Redis {finding}", at.join(", ")),
+        };
+        warnings.into_iter().map(text).collect()
     }
 
     /// Refuses servers on which the guarantee cannot hold.
@@ -138,17 +151,14 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, (at, server)) in self.servers.iter().enumerate() {
+        for (place, (at, finding)) in self.findings().iter().enumerate() {
             if place > 0 {
                 writeln!(f)?;
             }
             if let Some(at) = at {
                 write!(f, "{at}: ")?;
             }
-            write!(f, "{server}")?;
-        }
-        for (at, why) in &self.missing {
-            write!(f, "\n{at}: does not answer: {why}")?;
+            write!(f, "{:<4} {finding}", finding.level)?;
         }
         Ok(())
     }

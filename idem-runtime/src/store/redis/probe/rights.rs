@@ -55,9 +55,6 @@ impl Server {
         let saves = |right: &str| self.saves(right);
         let missing = classify(prefix, [publish, subscribe], saves, found.refused);
         self.rights = Rights::Known(missing);
-        if let Rights::Known(known) = &mut self.rights {
-            known.subscribing_untried = found.tried;
-        }
         if found.settings {
             self.query_settings(redis).await?;
         }

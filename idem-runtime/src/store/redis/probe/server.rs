@@ -8,20 +8,9 @@ use crate::store::{StoreError, StoreErrorKind};
 /// The oldest server whose scripts and commands suffice.
 pub(super) const OLDEST: (u32, u32) = (6, 2);
 
-/// Findings about a server when the store connected.
+/// Facts about a server when the store connected.
 ///
-/// Version, role, memory, persistence, replicas, and the rights of the user. As text it is a report
-/// of some lines, for the start-up log and for an operator. It holds no
-/// address, no user and no password:
-///
-/// ```text
-/// Redis 7.0.15, standalone, primary
-///   memory        12.3 MiB of 1.0 GiB, noeviction
-///   persistence   append-only file (on disk before each reply), no snapshots
-///   replicas      2: online (lag 0 s), online (lag 1 s); a failover can forget the last writes
-///   rights        all that idem needs under `idem:`
-///   warnings      none
-/// ```
+/// Version, role, memory, persistence, replicas, and the rights of the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Server {
     /// The name that it reports: `redis`, `valkey`.
@@ -29,8 +18,6 @@ pub struct Server {
     pub(super) version: Option<(u32, u32, u32)>,
     pub(super) role: Option<String>,
     pub(super) mode: Option<String>,
-    /// The user has no right to query most of the rest.
-    pub(super) silent: bool,
     pub(super) memory: Memory,
     pub(super) persistence: Persistence,
     pub(super) replication: Replication,

@@ -1,10 +1,11 @@
-//! Reports and warnings of shortened server replies; the tests of `redis_faults` have real ones.
+//! Findings about shortened server replies; the tests of `redis_faults` have real ones.
 
 use redis::Value;
 
 use super::acl::{MissingRights, NoWrites, Rights};
 use super::info::parse_version;
 use super::*;
+use crate::store::FindingLevel;
 use crate::store::redis::Durability;
 
 fn server(info: &str) -> Server {
@@ -27,134 +28,106 @@ fn allowed(info: &str, settings: &[&str]) -> Server {
     server
 }
 
-#[track_caller]
-fn assert_report(server: &Server, expected: &[&str]) {
-    let report = server.to_string();
-    assert_eq!(report.lines().collect::<Vec<_>>(), expected, "{report}");
+/// The warnings, each cut after its state.
+fn warnings(server: &Server) -> Vec<String> {
+    let warnings = Report::of_server(server.clone()).warnings().into_iter();
+    let cut = warnings.map(|text| text.split("; ").next().unwrap().to_owned());
+    cut.collect()
 }
 
 #[test]
-fn redis_6_2_with_replicas_and_an_append_only_file() {
-    let settings = [
-        "save",
-        "3600 1 300 100",
-        "appendfsync",
-        "everysec",
-        "min-replicas-to-write",
-        "1",
-    ];
-    assert_report(
-        &allowed(include_str!("info/redis-6-2.txt"), &settings),
-        &[
-            "Redis 6.2.14, standalone, primary",
-            "  memory        12.2 MiB of 1.0 GiB, noeviction",
-            "  persistence   append-only file (to disk once a second; a power loss can cost the \
-             last one), snapshots",
-            "  replicas      2: online (lag 0 s), online (lag 1 s); a write needs 1; a failover can \
-             forget the last writes",
-            "  rights        all that idem needs under `idem:`",
-            "  warnings      none",
-        ],
-    );
-}
-
-#[test]
-fn redis_7_0_without_a_primary_and_without_settings() {
-    assert_report(
-        &allowed(include_str!("info/redis-7-0.txt"), &[]),
-        &[
-            "Redis 7.0.15, standalone, replica",
-            "  memory        895.4 KiB, no limit, allkeys-lru",
-            "  persistence   no append-only file, whether snapshots is not told (the last failed)",
-            "  replicas      this is one; its link to the primary is down",
-            "  rights        all that idem needs under `idem:`",
-            "  warnings      Redis has `maxmemory-policy allkeys-lru`, which will evict records as \
-             soon as a `maxmemory` is set; set `noeviction`",
-            "                this Redis is a replica, and its link to the primary is down: claims \
-             are refused as long as it is read-only; connect to the primary",
-            "                Redis has no append-only file: a crash forgets the claims and answers \
-             since its last snapshot, if it makes any, and their bodies run again; set \
-             `appendonly yes`",
-            "                Redis could not write its last snapshot, and may soon refuse writes; \
-             look at its disk and its log",
-        ],
-    );
-}
-
-#[test]
-fn redis_8_2_in_a_cluster_with_a_failing_disk() {
-    let mut server = allowed(
+fn facts_of_each_product_become_warnings() {
+    let mut failing = allowed(
         include_str!("info/redis-8-2.txt"),
         &["save", "", "appendfsync", "always"],
     );
-    server.no_writes = Some(NoWrites::Disk);
-    assert_report(
-        &server,
-        &[
-            "Redis 8.2.1, cluster, primary",
-            "  memory        972.7 MiB of 1.0 GiB, noeviction",
-            "  persistence   append-only file (on disk before each reply; the last write failed), \
-             no snapshots",
-            "  replicas      1: wait_bgsave; a failover can forget the last writes",
-            "  rights        all that idem needs under `idem:`",
-            "  warnings      Redis could not write its append-only file and refuses writes \
-             (MISCONF): claims are refused until it can; look at its disk and its log",
-        ],
-    );
-    // The same server a minute later.
-    server.no_writes = None;
-    server.persistence.append_failed = false;
-    let warnings = server.warnings();
-    assert_eq!(warnings.len(), 1);
-    assert!(
-        warnings[0].contains("uses 94 % of its `maxmemory`"),
-        "{warnings:?}"
-    );
+    failing.no_writes = Some(NoWrites::Disk);
+    let mut later = failing.clone();
+    later.no_writes = None;
+    later.persistence.append_failed = false;
+    let mut loading = server(include_str!("info/valkey-9-0.txt"));
+    loading.rights = Rights::Unknown("LOADING".to_owned());
+    let append_only = ["save", "3600 1", "appendfsync", "everysec"];
+    let cases: [(&str, Server, &[&str]); 6] = [
+        (
+            "Redis 6.2.14, standalone",
+            allowed(include_str!("info/redis-6-2.txt"), &append_only),
+            &[],
+        ),
+        (
+            "Redis 7.0.15, standalone",
+            allowed(include_str!("info/redis-7-0.txt"), &[]),
+            &[
+                "Redis role: replica, and its link to the primary is down",
+                "Redis eviction: `allkeys-lru`, without effect: no `maxmemory`",
+                "Redis persistence: no append-only file, whether snapshots is not told (the last failed)",
+            ],
+        ),
+        (
+            "Redis 8.2.1, cluster",
+            failing,
+            &[
+                "Redis writes: refuses writes, because it could not write its disk (MISCONF)",
+                "Redis memory: 972.7 MiB of 1.0 GiB (94 %)",
+                "Redis replicas: 1: wait_bgsave",
+            ],
+        ),
+        (
+            "Redis 8.2.1, cluster",
+            later,
+            &[
+                "Redis memory: 972.7 MiB of 1.0 GiB (94 %)",
+                "Redis replicas: 1: wait_bgsave",
+            ],
+        ),
+        (
+            "Valkey 8.1.3, standalone",
+            allowed(include_str!("info/valkey-8-1.txt"), &["save", ""]),
+            &["Redis persistence: no append-only file, no snapshots"],
+        ),
+        (
+            "Valkey 9.0.0, cluster",
+            loading,
+            &[
+                "Redis state: loading its data",
+                "Redis eviction: `volatile-ttl`",
+            ],
+        ),
+    ];
+    for (fact, mut server, expected) in cases {
+        server.clock_ahead_us = Some(0);
+        assert_eq!(server.findings()[0].fact, fact);
+        assert_eq!(warnings(&server), expected, "{fact}");
+    }
 }
 
 #[test]
-fn valkey_8_1_without_anything_on_disk() {
-    assert_report(
-        &allowed(include_str!("info/valkey-8-1.txt"), &["save", ""]),
-        &[
-            "Valkey 8.1.3, standalone, primary",
-            "  memory        1.8 MiB, no limit, noeviction",
-            "  persistence   no append-only file, no snapshots",
-            "  replicas      none",
-            "  rights        all that idem needs under `idem:`",
-            "  warnings      Redis keeps nothing on disk: a restart forgets every claim and answer, \
-             and their bodies run again; set `appendonly yes`",
-        ],
-    );
-}
-
-#[test]
-fn valkey_9_0_that_evicts_while_it_loads() {
-    let mut server = server(include_str!("info/valkey-9-0.txt"));
-    assert!(server.refuse(false).is_err());
-    server.rights = Rights::Unknown("LOADING".to_owned());
-    assert_report(
-        &server,
-        &[
-            "Valkey 9.0.0, cluster, primary",
-            "  memory        1.8 MiB of 100.0 MiB, volatile-ttl",
-            "  persistence   append-only file (how soon on disk is not told), whether snapshots is \
-             not told; loading",
-            "  replicas      6: online (lag 0 s), online (lag 1 s), online (lag 0 s), online (lag 1 \
-             s), 2 more; a failover can forget the last writes",
-            "  rights        not known (LOADING)",
-            "  warnings      Redis evicts keys when its memory is full (`maxmemory-policy \
-             volatile-ttl`): the guarantee ends there",
-            "                Redis is loading its data: calls are refused until it has; wait, and \
-             look at its log if it takes long",
-        ],
-    );
-    assert_eq!(server.publish(), "SPUBLISH");
+fn a_report_has_a_line_for_each_finding() {
+    let settings = ["save", "", "appendfsync", "everysec"];
+    let mut server = allowed(include_str!("info/redis-6-2.txt"), &settings);
+    server.clock_ahead_us = Some(2_500_000);
+    let report = Report::of_server(server).to_string();
+    let lines: Vec<_> = report
+        .lines()
+        .map(|line| line.split("; ").next().unwrap())
+        .collect();
+    let expected = [
+        "ok   version: Redis 6.2.14, standalone",
+        "ok   role: primary",
+        "ok   memory: 12.2 MiB of 1.0 GiB (1 %)",
+        "ok   eviction: noeviction",
+        "ok   persistence: append-only file (to disk once a second",
+        "ok   replicas: 2: online (lag 0 s), online (lag 1 s)",
+        "warn clock: 2.500 s ahead of this machine",
+        "ok   rights: all that idem needs under `idem:`",
+    ];
+    assert_eq!(lines, expected, "{report}");
 }
 
 /// What it loses costs a cache time only, and it has no claims to refuse.
 #[test]
 fn a_cache_warns_of_what_it_cannot_copy_and_of_no_loss() {
+    let cache = |server: &Server| Report::of_server(server.clone()).warnings_as(Use::Cache);
     let [evicting, forgetting] = [
         allowed(include_str!("info/valkey-9-0.txt"), &[]),
         allowed(include_str!("info/valkey-8-1.txt"), &["save", ""]),
@@ -162,8 +135,8 @@ fn a_cache_warns_of_what_it_cannot_copy_and_of_no_loss() {
     for mut server in [evicting, forgetting] {
         server.persistence.loading = false;
         server.durability = Durability::Replicated(9);
-        assert!(!server.warnings().is_empty());
-        assert_eq!(server.warnings_as(Use::Cache), [""; 0]);
+        assert!(!warnings(&server).is_empty());
+        assert_eq!(cache(&server), [""; 0]);
     }
     let replica = allowed(include_str!("info/redis-7-0.txt"), &[]);
     let mut full = allowed(include_str!("info/redis-8-2.txt"), &[]);
@@ -190,31 +163,26 @@ fn a_cache_warns_of_what_it_cannot_copy_and_of_no_loss() {
         ..refusing.clone()
     });
     for server in [replica, full, loading, lacking].iter().chain(&refusing) {
-        let warnings = server.warnings_as(Use::Cache);
-        assert!(!warnings.is_empty(), "{server}");
+        let warnings = cache(server);
+        assert!(!warnings.is_empty(), "{server:?}");
         for warning in &warnings {
             let is_of_a_store = ["claim", "call", "run again", "guarantee"];
             let is_of_a_store = is_of_a_store.iter().any(|word| warning.contains(word));
             assert!(!is_of_a_store, "{warning}");
         }
-        assert!(warnings[0].contains("cop"), "{warnings:?}");
+        assert!(warnings[0].contains("copied"), "{warnings:?}");
     }
 }
 
+/// A user without INFO.
 #[test]
-fn a_server_without_facts_is_unknown_line_by_line() {
-    let report = Server::default().to_string();
-    let mut lines = report.lines();
-    assert_eq!(
-        lines.next(),
-        Some("Redis of unknown version, mode unknown, role unknown")
-    );
-    for name in ["memory", "persistence", "replicas"] {
-        let line = lines.next().unwrap();
-        assert!(line.starts_with(&format!("  {name:<13} unknown")), "{line}");
-    }
-    assert_eq!(lines.next(), Some("  rights        not tried"));
-    assert_eq!(Server::default().warnings().len(), 2, "policy and version");
+fn settings_that_are_not_shown_are_a_warning() {
+    let topics: Vec<_> = warnings(&Server::default())
+        .iter()
+        .map(|warning| warning.split(':').next().unwrap().to_owned())
+        .collect();
+    let expected = ["version", "role", "settings"];
+    assert_eq!(topics, expected.map(|topic| format!("Redis {topic}")));
 }
 
 #[test]
@@ -277,14 +245,12 @@ fn an_evicting_server_is_refused_unless_allowed() {
     let error = evicting.refuse(false).unwrap_err();
     assert!(error.to_string().contains("maxmemory-policy volatile-lru"));
     assert!(evicting.refuse(true).is_ok());
-    assert!(evicting.warnings()[0].contains("guarantee ends"));
 }
 
 #[test]
 fn a_policy_without_a_limit_is_only_warned_about() {
     let idle = server("redis_version:7.0.15\nmaxmemory:0\nmaxmemory_policy:allkeys-lru\n");
     assert!(idle.refuse(false).is_ok());
-    assert_eq!(idle.warnings().len(), 1);
 }
 
 #[test]
@@ -305,28 +271,36 @@ fn a_sentinel_is_refused() {
 
 #[test]
 fn missing_rights_are_reported_by_their_effect() {
-    let mut server = allowed("redis_version:7.2.4\nmaxmemory_policy:noeviction\n", &[]);
-    assert_eq!(server.warnings(), [""; 0]);
+    let mut server = allowed("", &[]);
     let notifying = ["&idem:*", "+publish", "+subscribe"].map(str::to_owned);
     server.rights = Rights::Known(MissingRights {
         prefix: "idem".to_owned(),
         needed: vec!["+set".to_owned()],
         notifying: notifying.to_vec(),
         saving: Vec::new(),
-        subscribing_untried: true,
     });
-    let [needed, notifying] = server.warnings().try_into().unwrap();
-    assert!(
-        needed.contains("lacks +set for keys under `idem:`"),
-        "{needed}"
-    );
-    assert!(
-        notifying.contains("lacks &idem:* +publish +subscribe for channels"),
-        "{notifying}"
-    );
-    let report = server.to_string();
-    let line = "rights        lacks +set &idem:* +publish +subscribe; subscribing was not tried";
-    assert!(report.contains(line), "{report}");
+    let rights: Vec<_> = server
+        .findings()
+        .into_iter()
+        .filter(|f| f.topic == "rights")
+        .collect();
+    let texts: Vec<_> = rights
+        .iter()
+        .map(|f| (f.level, &*f.fact, &*f.meaning))
+        .collect();
+    let expected = [
+        (
+            FindingLevel::Fail,
+            "lacks +set under `idem:`",
+            "calls are refused",
+        ),
+        (
+            FindingLevel::Warn,
+            "lacks &idem:* +publish +subscribe",
+            "waiting calls poll instead of being notified",
+        ),
+    ];
+    assert_eq!(texts, expected);
 }
 
 #[test]
