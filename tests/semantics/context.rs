@@ -6,7 +6,6 @@ use crate::prelude::*;
 
 on_every_store![
     a_body_knows_its_call,
-    a_body_knows_its_attempt,
     a_fence_grows_with_every_claim_and_stays_within_one,
     a_derived_key_stays_over_attempts_processes_and_hooks,
     a_derived_key_differs_by_label_key_operation_and_scope,
@@ -58,12 +57,6 @@ async fn a_body_knows_its_call(fixture: Fixture) {
     });
     assert_eq!(answer.await, receipt(1));
     assert!(idem_runtime::try_context().is_none());
-}
-
-async fn a_body_knows_its_attempt(fixture: Fixture) {
-    crashed(&fixture, fixture.pay()).await;
-    panicked(fixture.pay_far()).await;
-    assert_eq!(asked(fixture.pay()).await.0, 3);
 }
 
 async fn a_fence_grows_with_every_claim_and_stays_within_one(fixture: Fixture) {

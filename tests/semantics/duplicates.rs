@@ -23,7 +23,6 @@ on_every_store![
     the_last_follower_leaves_no_watch,
     a_thousand_concurrent_duplicates_run_the_body_once,
     ten_thousand_duplicates_claim_twice_at_most,
-    a_waiter_with_a_hook_asks_although_another_one_was_refused,
 ];
 
 fn declined() -> Answer {
@@ -417,20 +416,4 @@ async fn ten_thousand_duplicates_claim_twice_at_most(fixture: Fixture) {
     let claims = claims(&fixture);
     assert!(claims <= 2, "{claims} claims of two processes");
     assert_eq!(runs.count(), 0);
-}
-
-async fn a_waiter_with_a_hook_asks_although_another_one_was_refused(fixture: Fixture) {
-    for _ in 0..5 {
-        panicked(fixture.pay()).await;
-    }
-    fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld]);
-    let mut plain = Box::pin(answered(fixture.pay()));
-    assert!(poll_once(plain.as_mut()).await.is_none());
-    let hook = |_| async { Reconciled::Landed(Receipt { run: 7 }) };
-    let call = fixture.pay().run_reconciled(hook, |_| async { never() });
-    let mut asks = Box::pin(call);
-    assert!(poll_once(asks.as_mut()).await.is_none());
-    fixture.store.deliver();
-    assert_refusal(plain.await, &ErrorKind::Exhausted { attempts: 5 });
-    assert_eq!(asks.await, receipt(7), "this one can find out");
 }

@@ -16,7 +16,6 @@ on_every_store![
     a_follower_with_a_hook_does_not_share_the_refusal_of_a_leader_without,
     a_call_of_another_request_waits_for_its_own_time,
     after_a_panic_exactly_one_of_them_runs,
-    a_call_that_is_never_polled_does_not_block_its_key,
 ];
 
 async fn a_follower_asks_for_a_time_that_its_leader_lacks(fixture: Fixture) {
@@ -198,17 +197,4 @@ async fn after_a_panic_exactly_one_of_them_runs(fixture: Fixture) {
     caught(first).await.unwrap_err();
     assert_each(tasks.join_all().await, &receipt(1));
     assert_eq!((claims(&fixture), runs.count()), (2, 1));
-}
-
-/// A future that is kept and not polled, as the loser of a `select!` by reference.
-async fn a_call_that_is_never_polled_does_not_block_its_key(fixture: Fixture) {
-    fixture.fail(StoreOperation::Claim, [Fault::Hangs]);
-    let mut kept = Box::pin(fixture.pay().run(|_| async { receipt(1) }));
-    assert!(poll_once(kept.as_mut()).await.is_none());
-    // Its claim never arrived, and what could have arrived would have lapsed.
-    fixture.clock.advance(Duration::from_hours(1));
-    fixture.pass_in_store(Duration::from_hours(1));
-    let second = fixture.pay().run(|_| async { receipt(2) }).await;
-    assert_eq!(second, receipt(2), "the store has nothing under this key");
-    drop(kept);
 }

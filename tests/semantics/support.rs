@@ -211,6 +211,14 @@ pub(crate) async fn crashed(fixture: &Fixture, call: Pay) {
     fixture.pass_in_store(LEASE_OVER);
 }
 
+/// Two bodies of one key: the first was paused for longer than its lease, and another process has taken the key over.
+pub(crate) async fn overtaken(fixture: &Fixture, call: Pay, first: Answer) -> (Body, Body) {
+    let first = Body::start(call, first).await;
+    fixture.pass_in_store(LEASE_OVER);
+    let second = Body::start(fixture.pay_far(), receipt(2)).await;
+    (first, second)
+}
+
 /// A claim whose process died, and whose lease is over.
 pub(crate) async fn abandon(fixture: &Fixture) {
     drop(fixture.pay().begin().await.unwrap());

@@ -9,7 +9,6 @@ on_every_store![
     a_body_without_protection_stores_nothing_and_is_not_replayed,
     a_body_without_protection_knows_that_it_has_none,
     a_body_without_protection_may_finish_fail_and_panic,
-    a_claim_that_was_granted_unseen_is_given_back,
     a_claim_by_hand_is_never_without_protection,
     a_refusal_by_the_store_is_no_outage,
     an_outage_after_the_claim_is_none,
@@ -139,17 +138,6 @@ async fn a_body_without_protection_may_finish_fail_and_panic(fixture: Fixture) {
     let dropped = in_time(&fixture, starting).await;
     dropped.drop_caller().await;
     comes_to_rest(&fixture).await;
-}
-
-async fn a_claim_that_was_granted_unseen_is_given_back(fixture: Fixture) {
-    fixture.fail(StoreOperation::Claim, [Fault::ReplyHangs]);
-    let call = runs_bare(fixture.pay());
-    let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
-    while fixture.pay_far().entry().await.unwrap().is_none() {}
-    fixture.clock.advance(Duration::from_secs(2));
-    assert_eq!(call.await.unwrap(), receipt(1));
-    comes_to_rest(&fixture).await;
-    assert_eq!(paid(fixture.pay_far(), &Runs::default()).await, receipt(1));
 }
 
 async fn a_claim_by_hand_is_never_without_protection(fixture: Fixture) {
