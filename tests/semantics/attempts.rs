@@ -13,7 +13,6 @@ on_every_store![
     a_system_error_counts_if_the_operation_is_set_so,
     the_engine_and_the_operation_set_the_limit,
     an_exhausted_key_reports_its_attempts,
-    an_exhausted_key_is_new_when_its_record_is_over,
     an_answer_counts_more_than_the_limit,
     one_attempt_is_over_however_it_ended,
     an_overtaken_attempt_counts_once,
@@ -99,14 +98,6 @@ async fn an_exhausted_key_reports_its_attempts(fixture: Fixture) {
     assert!(!error.is_retryable() && error.retry_after().is_none());
     assert_contains(&error, "5 attempts were abandoned");
     assert_eq!(stands(&fixture).await, (EntryState::Abandoned, 5));
-}
-
-async fn an_exhausted_key_is_new_when_its_record_is_over(fixture: Fixture) {
-    panicked(once(fixture.pay())).await;
-    fixture.pass_in_store(Duration::from_hours(23));
-    exhausted(once(fixture.pay()), 1).await;
-    fixture.pass_in_store(Duration::from_hours(1));
-    assert_eq!(attempt(once(fixture.pay())).await, receipt(1));
 }
 
 async fn an_answer_counts_more_than_the_limit(fixture: Fixture) {

@@ -8,9 +8,7 @@ on_every_store![
     a_body_that_hangs_loses_its_lease,
     an_overtaken_call_returns_the_winners_answer,
     an_overtaken_failure_changes_nothing,
-    an_overtaken_call_waits_for_the_winner,
     an_overtaken_call_does_not_wait_for_ever,
-    an_overtaken_call_whose_successor_vanished_is_stored_late,
     the_answer_of_an_overtaken_call_that_gave_up_saves_a_third_run,
     an_overtaken_refusal_is_not_stored_over_a_successor_that_may_succeed,
     a_lost_record_is_written_again,
@@ -80,16 +78,6 @@ async fn an_overtaken_failure_changes_nothing(fixture: Fixture) {
     assert_eq!(second.end().await, receipt(2));
 }
 
-async fn an_overtaken_call_waits_for_the_winner(fixture: Fixture) {
-    let (first, second) = overtaken(&fixture, fixture.pay(), receipt(1)).await;
-    first.let_end();
-    // Its completion is refused as overtaken, and it sleeps until it completes again.
-    fixture.clock.sleeper_within(Duration::from_secs(1)).await;
-    assert_eq!(second.end().await, receipt(2));
-    fixture.clock.advance(Duration::from_millis(20));
-    assert_eq!(first.join().await, receipt(2));
-}
-
 async fn an_overtaken_call_does_not_wait_for_ever(fixture: Fixture) {
     let (first, second) = overtaken(&fixture, fixture.pay(), receipt(1)).await;
     first.let_end();
@@ -103,15 +91,6 @@ async fn an_overtaken_call_does_not_wait_for_ever(fixture: Fixture) {
     assert_eq!(waited, Duration::from_secs(5), "to the moment");
     assert_running(&refusal(first.join().await));
     assert_eq!(second.end().await, receipt(2));
-}
-
-async fn an_overtaken_call_whose_successor_vanished_is_stored_late(fixture: Fixture) {
-    let (first, second) = overtaken(&fixture, fixture.pay(), receipt(1)).await;
-    second.drop_caller().await;
-    fixture.pass_in_store(LEASE);
-    assert_eq!(first.end().await, receipt(1));
-    assert_eq!(fixture.events.count("completed value late"), 1);
-    assert_eq!(answered(fixture.pay()).await, receipt(1), "no third run");
 }
 
 async fn the_answer_of_an_overtaken_call_that_gave_up_saves_a_third_run(fixture: Fixture) {

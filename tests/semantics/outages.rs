@@ -16,7 +16,6 @@ on_every_store![
     the_first_call_after_an_outage_succeeds,
     a_call_in_an_outage_awaits_the_try_that_is_under_way,
     an_outage_ends_with_a_reply,
-    an_outage_that_no_call_has_seen_for_long_is_over,
     a_grant_that_comes_after_its_lease_is_asked_for_again,
     a_store_that_refuses_is_not_asked_again,
     a_claim_that_was_granted_unseen_is_given_back,
@@ -137,13 +136,6 @@ async fn an_outage_ends_with_a_reply(fixture: Fixture) {
     fixture.store.heal();
     assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
     fixture.fail(StoreOperation::Claim, [Fault::Lost; 1_000]);
-    let (took, _) = fails(&fixture, other(&fixture, 0)).await;
-    assert_eq!(took, Duration::from_secs(2));
-}
-
-async fn an_outage_that_no_call_has_seen_for_long_is_over(fixture: Fixture) {
-    outage(&fixture).await;
-    fixture.clock.advance(Duration::from_secs(16));
     let (took, _) = fails(&fixture, other(&fixture, 0)).await;
     assert_eq!(took, Duration::from_secs(2));
 }

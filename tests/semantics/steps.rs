@@ -16,7 +16,6 @@ on_every_store![
     parallel_steps_are_all_kept_in_few_round_trips,
     a_step_is_kept_unless_it_ended_with_a_system_error,
     a_step_returns_an_answer_with_its_source,
-    a_name_is_used_once_in_an_attempt,
     a_step_that_was_dropped_may_not_be_advised_to_take_another_name,
     steps_do_not_nest,
     a_step_within_a_call_within_a_step_is_one_of_that_call,
@@ -260,20 +259,6 @@ pub(crate) fn assert_invalid(answer: Answer, part: &str) {
     let error = refusal(answer);
     assert_eq!(error.kind(), &ErrorKind::InvalidStep);
     assert!(error.to_string().contains(part), "{error}");
-}
-
-async fn a_name_is_used_once_in_an_attempt(fixture: Fixture) {
-    let charge = Runs::default();
-    for _ in 0..2 {
-        let call = fixture.pay().run(async |_| {
-            counted("charge", &charge).await?;
-            counted("charge", &charge).await
-        });
-        let why = "step `charge`: this attempt has had a step of this name";
-        assert_invalid(call.await, why);
-    }
-    assert_eq!(charge.count(), 1);
-    assert_eq!(fixture.events.count("refused InvalidStep"), 2);
 }
 
 async fn a_step_that_was_dropped_may_not_be_advised_to_take_another_name(fixture: Fixture) {

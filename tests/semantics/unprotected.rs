@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::prelude::*;
+use crate::rows::Row;
 
 on_every_store![
     an_outage_runs_the_body_where_engine_or_operation_say_so,
@@ -16,8 +17,7 @@ on_every_store![
     all_callers_of_an_unavailable_store_run_without_it,
     a_store_that_is_full_busy_or_refuses_is_no_outage,
     a_queue_in_front_of_a_store_that_is_gone_is_an_outage,
-    a_store_that_replies_to_others_is_busy_and_not_out_of_reach,
-    a_store_that_has_replied_to_nothing_for_long_is_out_of_reach,
+    a_store_is_out_of_reach_if_it_has_replied_to_nothing_for_long,
     a_server_that_is_not_there_is_an_outage_while_others_reply,
 ];
 
@@ -224,10 +224,11 @@ async fn a_queue_in_front_of_a_store_that_is_gone_is_an_outage(fixture: Fixture)
 /// A claim hangs until its deadline is over; this long before, the store replies to another call.
 async fn hangs_beside(fixture: &Fixture, quiet: Duration) -> Answer {
     let deadline = Duration::from_secs(2);
+    let asked = claims(fixture);
     fixture.fail(StoreOperation::Claim, [Fault::Hangs]);
     let call = runs_bare(fixture.pay());
     let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
-    sent(fixture, StoreOperation::Claim, 1).await;
+    sent(fixture, StoreOperation::Claim, asked + 1).await;
     fixture.clock.sleeper_within(deadline).await;
     fixture.clock.advance(deadline.saturating_sub(quiet));
     let other = fixture.engine.operation("pay").key(&"beside");
@@ -236,16 +237,20 @@ async fn hangs_beside(fixture: &Fixture, quiet: Duration) -> Answer {
     call.await.unwrap()
 }
 
-async fn a_store_that_replies_to_others_is_busy_and_not_out_of_reach(fixture: Fixture) {
-    let answer = hangs_beside(&fixture, Duration::from_millis(900)).await;
-    assert_refusal(answer, &ErrorKind::StoreUnavailable);
-    assert_eq!(fixture.events.count("unprotected"), 0);
-}
-
-async fn a_store_that_has_replied_to_nothing_for_long_is_out_of_reach(fixture: Fixture) {
-    let answer = hangs_beside(&fixture, Duration::from_millis(1_100)).await;
-    assert_eq!(answer, receipt(1));
-    assert_eq!(fixture.events.count("unprotected"), 1);
+async fn a_store_is_out_of_reach_if_it_has_replied_to_nothing_for_long(mut fixture: Fixture) {
+    for (quiet, is_out_of_reach) in [(900, false), (1_100, true)] {
+        let _row = Row::new(&fixture, quiet);
+        let unprotected = fixture.events.count("unprotected");
+        let answer = hangs_beside(&fixture, Duration::from_millis(quiet)).await;
+        if is_out_of_reach {
+            assert_eq!(answer, receipt(1));
+        } else {
+            assert_refusal(answer, &ErrorKind::StoreUnavailable);
+        }
+        let told = fixture.events.count("unprotected") - unprotected;
+        assert_eq!(told, usize::from(is_out_of_reach));
+        fixture = fixture.with(|engine| engine);
+    }
 }
 
 /// As one node of a cluster.
