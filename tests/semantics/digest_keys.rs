@@ -80,6 +80,12 @@ fn call(engine: &Engine, card: &str, cents: u64) -> Pay {
     engine.operation(OPERATION).key(card).fingerprint(&cents)
 }
 
+/// The row of a change, which shows no more of a secret than its first byte.
+fn row(fixture: &Fixture, old: Secret, new: Secret) -> Row {
+    let [old, new] = [old, new].map(|secret| secret.map(|secret| secret[0]));
+    Row::new(fixture, (old, new))
+}
+
 /// A record of the card `card` whose attempt failed, and which lives for a minute.
 async fn released(fixture: &Fixture) -> Engine {
     let before = before(fixture, OLD);
@@ -182,7 +188,7 @@ async fn a_process_of_another_secret_runs_the_body_again(fixture: Fixture) {
 
 async fn an_answer_from_before_is_replayed(fixture: Fixture) {
     for (old, new) in CHANGES {
-        let _row = Row::new(&fixture, (old, new));
+        let _row = row(&fixture, old, new);
         let (before, after) = (before(&fixture, old), after(&fixture, old, new));
         let (runs, told) = (Runs::default(), fixture.events.count("formerdigestkey"));
         assert_eq!(paid(call(&before, "card", 5), &runs).await, receipt(1));
@@ -203,7 +209,7 @@ async fn an_answer_from_before_is_replayed(fixture: Fixture) {
 /// A process was stopped in the middle of a body.
 async fn an_abandoned_attempt_from_before_is_taken_over(fixture: Fixture) {
     for (old, new) in CHANGES {
-        let _row = Row::new(&fixture, (old, new));
+        let _row = row(&fixture, old, new);
         let claim = claimed(call(&before(&fixture, old), "card", 5)).await;
         let derived = claim.context().derive_key("charge");
         drop(claim);
@@ -218,7 +224,7 @@ async fn an_abandoned_attempt_from_before_is_taken_over(fixture: Fixture) {
 
 async fn a_counted_attempt_from_before_counts(fixture: Fixture) {
     for (old, new) in CHANGES {
-        let _row = Row::new(&fixture, (old, new));
+        let _row = row(&fixture, old, new);
         let once = |engine: &Engine| {
             let call = call(engine, "card", 5).count_errors(true);
             call.max_attempts(NonZeroU16::new(1))
@@ -231,7 +237,7 @@ async fn a_counted_attempt_from_before_counts(fixture: Fixture) {
 
 async fn another_request_is_refused(fixture: Fixture) {
     for (old, new) in CHANGES {
-        let _row = Row::new(&fixture, (old, new));
+        let _row = row(&fixture, old, new);
         let (before, after) = (before(&fixture, old), after(&fixture, old, new));
         let runs = Runs::default();
         assert_eq!(paid(call(&before, "card", 5), &runs).await, receipt(1));
@@ -275,7 +281,7 @@ async fn callers_at_once_start_one_body(fixture: Fixture) {
 
 async fn an_entry_from_before_is_found_and_settled(fixture: Fixture) {
     for (old, new) in CHANGES {
-        let _row = Row::new(&fixture, (old, new));
+        let _row = row(&fixture, old, new);
         let (before, after) = (before(&fixture, old), after(&fixture, old, new));
         let runs = Runs::default();
         let entry = async |card: &str| {

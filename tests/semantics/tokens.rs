@@ -59,9 +59,10 @@ async fn many_submits_of_one_token_make_one_order(fixture: Fixture) {
     let fixture = issuing(fixture);
     let (token, runs, far) = (issued(&fixture), Runs::default(), AtomicBool::new(false));
     let submit = || {
-        let engine = match far.fetch_xor(true, Ordering::SeqCst) {
-            true => &fixture.far,
-            false => &fixture.engine,
+        let engine = if far.fetch_xor(true, Ordering::SeqCst) {
+            &fixture.far
+        } else {
+            &fixture.engine
         };
         patient(order(engine, &token))
     };
@@ -201,9 +202,10 @@ async fn an_expired_token_is_looked_for_under_its_former_name(fixture: Fixture) 
     let is_after = AtomicBool::new(false);
     let fixture = fixture.with(|engine| {
         let engine = engine.tokens(issuer());
-        match is_after.swap(true, Ordering::SeqCst) {
-            true => engine.digest_key([2; 32]).former_digest_key([1; 32]),
-            false => engine.digest_key([1; 32]),
+        if is_after.swap(true, Ordering::SeqCst) {
+            engine.digest_key([2; 32]).former_digest_key([1; 32])
+        } else {
+            engine.digest_key([1; 32])
         }
     });
     let [done, released, unused] = [(); 3].map(|()| issued(&fixture));
@@ -285,8 +287,7 @@ async fn to_verify_and_take_is_one_command() {
     assert_refusal(answered(stranger).await, &ErrorKind::TokenInvalid);
     assert_eq!(monitor.names(), [""; 0], "the store is not asked");
     submit(&token).await.unwrap();
-    let taken = "it is taken, and the answer stored";
-    assert_eq!(monitor.names(), ["SET", "EVALSHA"], "{taken}");
+    assert_eq!(monitor.names(), ["SET", "EVALSHA"], "and stored");
     submit(&token).await.unwrap();
     assert_eq!(monitor.names(), ["SET"], "a replay");
     clock.advance(OVER);
