@@ -9,7 +9,6 @@ on_every_store![
     a_leader_whose_body_is_dropped_makes_another_one_wait_for_its_lease,
     a_leader_whose_body_is_dropped_and_released_makes_another_one_run,
     a_dropped_follower_leaves_the_others_waiting,
-    a_leader_that_is_not_polled_blocks_no_follower_for_ever,
     a_follower_asks_for_a_time_that_its_leader_lacks,
     a_follower_of_a_leader_that_is_not_polled_becomes_the_leader,
     a_follower_of_a_released_claim_runs_while_its_context_lives,
@@ -101,23 +100,6 @@ async fn a_dropped_follower_leaves_the_others_waiting(fixture: Fixture) {
     assert_eq!(first.end().await, receipt(7));
     assert_eq!(stays.await, receipt(7));
     comes_to_rest(&fixture).await;
-}
-
-async fn a_leader_that_is_not_polled_blocks_no_follower_for_ever(fixture: Fixture) {
-    // It has sent its claim, and its task awaits something else.
-    fixture.fail(StoreOperation::Claim, [Fault::Hangs]);
-    let mut leader = Box::pin(answered(fixture.pay()));
-    assert!(poll_once(leader.as_mut()).await.is_none());
-    let (runs, tasks) = followers(3, &fixture).await;
-    fixture.clock.advance(Duration::from_secs(5));
-    for answer in tasks.join_all().await {
-        assert_running(&refusal(answer));
-    }
-    drop(leader);
-    assert_eq!(
-        until(&fixture, paid(fixture.pay(), &runs)).await,
-        receipt(1)
-    );
 }
 
 async fn a_follower_of_a_leader_that_is_not_polled_becomes_the_leader(fixture: Fixture) {

@@ -27,10 +27,6 @@ fn cut_off(fixture: &Fixture) {
     fixture.fail(StoreOperation::Renew, [Fault::Lost; 10_000]);
 }
 
-fn back(fixture: &Fixture) {
-    fixture.store.heal();
-}
-
 fn assert_unconfirmed(error: &Error) {
     assert_eq!(error.kind(), &ErrorKind::Unconfirmed);
     assert!(error.is_retryable(), "{error}");
@@ -50,7 +46,7 @@ async fn within_the_lease_a_success_is_returned(fixture: Fixture) {
     cut_off(&fixture);
     fixture.clock.advance(Duration::from_secs(25));
     assert_eq!(until(&fixture, body.end()).await, receipt(1));
-    back(&fixture);
+    fixture.store.heal();
     comes_to_rest(&fixture).await;
     assert_eq!(answered(fixture.pay_far()).await, receipt(1));
 }
@@ -60,7 +56,7 @@ async fn once_the_lease_has_lapsed_an_answer_is_not_returned(mut fixture: Fixtur
         let _row = Row::new(&fixture, &answer);
         let told = lapsed(&fixture, fixture.pay(), answer.clone()).await;
         assert_unconfirmed(&refusal(told));
-        back(&fixture);
+        fixture.store.heal();
         let repeat = until(&fixture, answered(fixture.pay())).await;
         assert_eq!(repeat, answer, "the repeat gets it");
         assert_eq!(answered(fixture.pay_far()).await, answer);
@@ -73,7 +69,7 @@ async fn a_strict_call_returns_no_answer_that_is_not_stored(fixture: Fixture) {
     fixture.fail(StoreOperation::Complete, [Fault::Lost; 10_000]);
     let answer = until(&fixture, paid(call, &Runs::default())).await;
     assert_unconfirmed(&refusal(answer));
-    back(&fixture);
+    fixture.store.heal();
     assert_eq!(until(&fixture, answered(fixture.pay())).await, receipt(1));
 }
 
@@ -124,7 +120,7 @@ async fn two_callers_of_one_key_never_get_two_answers(fixture: Fixture) {
     fixture.fail(StoreOperation::Complete, [Fault::Lost; 10_000]);
     let first = until(&fixture, first.end()).await;
     assert_unconfirmed(&refusal(first));
-    back(&fixture);
+    fixture.store.heal();
     assert_eq!(until(&fixture, answered(fixture.pay())).await, receipt(2));
 }
 
@@ -146,7 +142,7 @@ async fn waits_for(fixture: &Fixture, repeat: Pay, answer: &Answer) {
     let repeat = tokio::spawn(answered(repeat));
     others().await;
     assert!(!repeat.is_finished(), "it does not run");
-    back(fixture);
+    fixture.store.heal();
     assert_eq!(until(fixture, repeat).await.unwrap(), *answer);
 }
 
@@ -201,7 +197,7 @@ async fn a_shutdown_counts_the_answers_that_are_not_stored(fixture: Fixture) {
         &unfinished,
         "answers that are not stored, so that their calls may run again if the process ends now: 1",
     );
-    back(&fixture);
+    fixture.store.heal();
     comes_to_rest(&fixture).await;
     assert_eq!(answered(fixture.pay_far()).await, receipt(1));
 }
