@@ -18,7 +18,6 @@ on_every_store![
     an_answer_that_was_given_another_fingerprint_is_refused,
     an_answer_by_hand_is_for_the_request_of_its_entry,
     an_error_that_was_made_a_value_is_refused,
-    an_answer_that_was_changed_is_refused,
     plaintext_is_refused_unless_it_is_accepted,
     the_limit_holds_before_compression_and_after_encryption,
     a_claim_without_a_body_seals_its_answer,
@@ -247,26 +246,6 @@ async fn an_error_that_was_made_a_value_is_refused(fixture: Fixture) {
     record[1] = b'D';
     fixture.plant(&record);
     assert!(refused(&fixture).await.contains("it was changed"));
-}
-
-async fn an_answer_that_was_changed_is_refused(fixture: Fixture) {
-    let settings: [Setting; 4] = [PLAIN[1], PLAIN[2], PLAIN[3], |engine| {
-        engine.encrypt(keys())
-    }];
-    let (mut fixture, memo) = (fixture, MEMO.repeat(10));
-    for setting in settings {
-        fixture = fixture.with(setting);
-        let runs = fixture.events.count("claimed");
-        let key = runs + 100;
-        let call = || fixture.engine.operation("pay").key(&key);
-        let paid = call().run(|_| async { Ok::<_, PayError>(memo.clone()) });
-        paid.await.unwrap();
-        let mut record = record(&fixture, u32::try_from(key).unwrap()).await;
-        record.pop();
-        fixture.plant(&record);
-        refused(&fixture).await;
-        assert_eq!(fixture.events.count("claimed"), runs + 1);
-    }
 }
 
 async fn plaintext_is_refused_unless_it_is_accepted(fixture: Fixture) {

@@ -13,12 +13,9 @@ on_every_store![
     a_system_error_counts_if_the_operation_is_set_so,
     the_engine_and_the_operation_set_the_limit,
     an_exhausted_key_reports_its_attempts,
-    an_exhausted_key_is_new_when_its_record_is_over,
     an_answer_counts_more_than_the_limit,
     one_attempt_is_over_however_it_ended,
-    one_attempt_that_never_began_is_not_over,
     an_overtaken_attempt_counts_once,
-    a_reset_begins_anew,
     the_last_attempt_is_waited_for_and_heals_the_key_late,
     the_last_attempt_is_resolved_by_a_landed_effect,
     the_last_attempt_is_not_repeated_because_it_did_not_land,
@@ -103,14 +100,6 @@ async fn an_exhausted_key_reports_its_attempts(fixture: Fixture) {
     assert_eq!(stands(&fixture).await, (EntryState::Abandoned, 5));
 }
 
-async fn an_exhausted_key_is_new_when_its_record_is_over(fixture: Fixture) {
-    panicked(once(fixture.pay())).await;
-    fixture.pass_in_store(Duration::from_hours(23));
-    exhausted(once(fixture.pay()), 1).await;
-    fixture.pass_in_store(Duration::from_hours(1));
-    assert_eq!(attempt(once(fixture.pay())).await, receipt(1));
-}
-
 async fn an_answer_counts_more_than_the_limit(fixture: Fixture) {
     panicked(fixture.pay()).await;
     let declined: Answer = Err(PayError::Declined { run: 2 });
@@ -142,18 +131,6 @@ async fn one_attempt_is_over_however_it_ended(fixture: Fixture) {
     }
 }
 
-async fn one_attempt_that_never_began_is_not_over(fixture: Fixture) {
-    fixture.fail(StoreOperation::Claim, [Fault::ReplyHangs]);
-    let call = tokio::spawn(answered(once(fixture.pay())));
-    while fixture.pay_far().entry().await.unwrap().is_none() {}
-    fixture.clock.advance(Duration::from_secs(2));
-    let error = refusal(call.await.unwrap());
-    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
-    comes_to_rest(&fixture).await;
-    assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
-    assert_eq!(attempt(once(fixture.pay_far())).await, receipt(1));
-}
-
 async fn an_overtaken_attempt_counts_once(fixture: Fixture) {
     let first = Body::start(fixture.pay(), Err(PayError::Down)).await;
     fixture.pass_in_store(LEASE_OVER);
@@ -164,18 +141,6 @@ async fn an_overtaken_attempt_counts_once(fixture: Fixture) {
     assert_eq!(attempts, 2);
     assert_eq!(second.end().await, Err(PayError::Down));
     assert_eq!(stands(&fixture).await, (EntryState::Released, 1));
-}
-
-async fn a_reset_begins_anew(fixture: Fixture) {
-    for _ in 0..5 {
-        panicked(fixture.pay()).await;
-    }
-    exhausted(fixture.pay(), 5).await;
-    let entry = fixture.pay().entry().await.unwrap().unwrap();
-    entry.reset().await.unwrap();
-    assert_eq!(fixture.events.count("reset"), 1);
-    assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
-    assert_eq!(attempt(fixture.pay()).await, receipt(1));
 }
 
 async fn the_last_attempt_is_waited_for_and_heals_the_key_late(fixture: Fixture) {

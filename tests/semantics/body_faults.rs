@@ -11,8 +11,6 @@ use crate::prelude::*;
 
 on_every_store![
     a_grant_that_comes_after_its_lease_runs_nothing,
-    a_late_unwanted_grant_is_renewed_before_the_body_runs,
-    a_store_that_is_slower_than_the_lease_runs_nothing,
     an_observer_that_panics_costs_no_answer_and_no_lease,
     a_renewal_asked_for_runs_on_the_engines_thread,
 ];
@@ -43,37 +41,6 @@ async fn a_grant_that_comes_after_its_lease_runs_nothing(fixture: Fixture) {
     paused(&fixture, Duration::from_secs(30));
     assert_eq!(first.await.unwrap(), receipt(1));
     assert_eq!(runs.count(), 1, "the late grant ran a second body");
-}
-
-async fn a_late_unwanted_grant_is_renewed_before_the_body_runs(fixture: Fixture) {
-    let runs = Runs::default();
-    let first = claiming(&fixture, &runs).await;
-    fixture.pass_in_store(Duration::from_secs(31));
-    paused(&fixture, Duration::from_secs(31));
-    assert_eq!(first.await.unwrap(), receipt(1));
-    let sent = fixture.store.sent(StoreOperation::Claim);
-    assert_eq!(sent.len(), 2);
-    assert_eq!(sent[0], sent[1], "the same owner");
-    assert_eq!(fixture.events.all(), ["claimed 1", "completed value"]);
-}
-
-async fn a_store_that_is_slower_than_the_lease_runs_nothing(fixture: Fixture) {
-    let runs = Runs::default();
-    let first = claiming(&fixture, &runs).await;
-    fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld; 9]);
-    for sent in 2.. {
-        paused(&fixture, Duration::from_secs(30));
-        while !first.is_finished() && claims(&fixture) < sent {
-            tokio::task::yield_now().await;
-        }
-        if first.is_finished() {
-            break;
-        }
-    }
-    let error = first.await.unwrap().unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
-    assert_eq!(runs.count(), 0);
-    fixture.events.wait_for("released", 1).await;
 }
 
 /// Records the events that it saw, and panics every time.

@@ -3,51 +3,36 @@
 
 use std::sync::PoisonError;
 
-use idem_runtime::OnPanic;
 use idem_tests::events::Events;
 use idem_tests::faulty::Faulty;
 
 use crate::prelude::*;
+use crate::rows::Row;
 
 on_every_store![
     dropped_at_every_poll_of_a_first_call,
     dropped_at_every_poll_of_a_replay,
     a_panic_at_every_await_and_released,
-    a_panic_at_every_await_and_unknown,
     a_body_is_gone_before_its_key_is_free,
-    a_body_dropped_while_its_answer_travels_is_stored,
-    a_body_dropped_while_its_answer_is_lost_is_stored,
-    a_body_dropped_while_its_release_travels_is_released,
     a_release_on_drop_that_is_lost_is_sent_again,
-    a_release_on_drop_does_not_count,
-    an_unknown_on_drop_counts_and_is_reported,
+    an_ending_is_sent_to_its_end_although_its_caller_has_gone,
     a_hold_sends_nothing_to_the_store,
-    a_body_that_never_began_counts_for_nothing,
 ];
 
 /// How far a body came.
 #[derive(Clone, Debug, Default)]
-struct Steps(Arc<Mutex<Vec<&'static str>>>);
-
-impl Steps {
-    fn note(&self, step: &'static str) {
-        let mut steps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        steps.push(step);
-    }
-
-    fn has(&self, step: &str) -> bool {
-        let steps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        steps.contains(&step)
-    }
+struct Steps {
+    begun: Runs,
+    ended: Runs,
 }
 
 /// A body of three awaits that ends with this.
 async fn body(steps: Steps, answer: Answer) -> Answer {
-    steps.note("begun");
+    let _ = steps.begun.start();
     for _ in 0..3 {
         tokio::task::yield_now().await;
     }
-    steps.note("ended");
+    let _ = steps.ended.start();
     answer
 }
 
@@ -88,9 +73,10 @@ async fn dropped_at_every_poll_of_a_first_call(mut fixture: Fixture) {
             comes_to_rest(&fixture).await;
             let far = fixture.far.clone();
             let again = || far.operation("pay").key(&key).on_running(OnRunning::Reject);
-            if steps.has("ended") && answer.is_ok() {
+            let (has_begun, has_ended) = (steps.begun.count() > 0, steps.ended.count() > 0);
+            if has_ended && answer.is_ok() {
                 assert_eq!(answered(again()).await, answer, "{key}");
-            } else if steps.has("begun") && !steps.has("ended") {
+            } else if has_begun && !has_ended {
                 is_cancelled(&fixture, on_cancel, &again).await;
             } else {
                 // It never began, or has given its key back.
@@ -156,19 +142,6 @@ async fn a_panic_at_every_await_and_released(mut fixture: Fixture) {
     }
     let last = fixture.pay().run(|_| panics_at(4));
     assert_eq!(last.await, receipt(7));
-}
-
-async fn a_panic_at_every_await_and_unknown(mut fixture: Fixture) {
-    for place in 0..4 {
-        let call = fixture.engine.operation("pay").key(&place);
-        let call = call.on_panic(OnPanic::Unknown).run(|_| panics_at(place));
-        caught(call).await.unwrap_err();
-        comes_to_rest(&fixture).await;
-        let again = refusal(answered(fixture.far.operation("pay").key(&place)).await);
-        assert_unknown(&again);
-        assert!(again.to_string().contains("attempt 1 panicked"), "{again}");
-        fixture = fixture.with(|engine| engine);
-    }
 }
 
 /// A value held by a body: when dropped, it records how often the end of the body had been reported.
@@ -253,41 +226,6 @@ async fn a_body_is_gone_before_its_key_is_free(mut fixture: Fixture) {
     }
 }
 
-/// Starts a call and drops it when it has sent this.
-async fn dropped_after_sending(fixture: &Fixture, operation: StoreOperation, answer: Answer) {
-    let call = fixture.pay().on_cancel(OnCancel::Release);
-    let mut call = Box::pin(call.run(|_| async { answer }));
-    while fixture.count(operation) == 0 {
-        assert!(poll_once(call.as_mut()).await.is_none());
-        tokio::task::yield_now().await;
-    }
-}
-
-async fn a_body_dropped_while_its_answer_travels_is_stored(fixture: Fixture) {
-    fixture.fail(StoreOperation::Complete, [Fault::ReplyHeld]);
-    dropped_after_sending(&fixture, StoreOperation::Complete, receipt(7)).await;
-    comes_to_rest(&fixture).await;
-    assert_eq!(fixture.count(StoreOperation::Release), 0, "it has finished");
-    assert_eq!(fixture.events.count("dropped"), 0);
-    assert_eq!(answered(fixture.pay_far()).await, receipt(7));
-}
-
-async fn a_body_dropped_while_its_answer_is_lost_is_stored(fixture: Fixture) {
-    let lost = [Fault::Hangs, Fault::Lost, Fault::ReplyLost, Fault::Lost];
-    fixture.fail(StoreOperation::Complete, lost);
-    dropped_after_sending(&fixture, StoreOperation::Complete, receipt(7)).await;
-    comes_to_rest(&fixture).await;
-    assert_eq!(fixture.count(StoreOperation::Release), 0, "it has finished");
-    assert_eq!(answered(fixture.pay_far()).await, receipt(7));
-}
-
-async fn a_body_dropped_while_its_release_travels_is_released(fixture: Fixture) {
-    fixture.fail(StoreOperation::Release, [Fault::Hangs]);
-    dropped_after_sending(&fixture, StoreOperation::Release, Err(PayError::Down)).await;
-    comes_to_rest(&fixture).await;
-    assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
-}
-
 async fn a_release_on_drop_that_is_lost_is_sent_again(fixture: Fixture) {
     let lost = [Fault::Lost, Fault::ReplyLost, Fault::Lost];
     fixture.fail(StoreOperation::Release, lost);
@@ -296,26 +234,6 @@ async fn a_release_on_drop_that_is_lost_is_sent_again(fixture: Fixture) {
     comes_to_rest(&fixture).await;
     assert_eq!(fixture.count(StoreOperation::Release), 4);
     assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
-}
-
-async fn a_release_on_drop_does_not_count(fixture: Fixture) {
-    for dropped in 1..=7 {
-        let call = fixture.pay().on_cancel(OnCancel::Release);
-        Body::start(call, receipt(7)).await.drop_caller().await;
-        fixture.events.wait_for("released", dropped).await;
-    }
-    assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
-}
-
-async fn an_unknown_on_drop_counts_and_is_reported(fixture: Fixture) {
-    let call = fixture.pay().on_cancel(OnCancel::Unknown);
-    Body::start(call, receipt(7)).await.drop_caller().await;
-    fixture.events.wait_for("completed unknown", 1).await;
-    assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
-    let error = refused_far(&fixture).await;
-    assert_unknown(&error);
-    let cause = "attempt 1 was cancelled half-way";
-    assert!(error.to_string().contains(cause), "{error}");
 }
 
 async fn a_hold_sends_nothing_to_the_store(fixture: Fixture) {
@@ -328,15 +246,34 @@ async fn a_hold_sends_nothing_to_the_store(fixture: Fixture) {
     assert!(assert_running(&refused_far(&fixture).await) > Duration::from_secs(20));
 }
 
-async fn a_body_that_never_began_counts_for_nothing(fixture: Fixture) {
-    drop(answered(fixture.pay()));
-    fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld]);
-    let mut call = Box::pin(answered(fixture.pay().on_cancel(OnCancel::Unknown)));
-    while fixture.pay_far().entry().await.unwrap().is_none() {
-        assert!(poll_once(call.as_mut()).await.is_none());
+/// A body that has finished is neither lost nor released, wherever its ending was when its caller went.
+async fn an_ending_is_sent_to_its_end_although_its_caller_has_gone(mut fixture: Fixture) {
+    use StoreOperation::{Complete, Release};
+    let value = EntryState::Answered(idem_runtime::store::OutcomeKind::Value);
+    let lost = [Fault::Hangs, Fault::Lost, Fault::ReplyLost, Fault::Lost];
+    let (paid, failed) = (receipt(7), Err(PayError::Down));
+    for (operation, faults, ends, state) in [
+        (Complete, &[Fault::ReplyHangs][..], &paid, (value, 1)),
+        (Complete, &lost, &paid, (value, 1)),
+        (Release, &[Fault::Hangs], &failed, (EntryState::Released, 0)),
+    ] {
+        let _row = Row::new(&fixture, (operation, faults));
+        let (before, released) = (fixture.count(operation), fixture.count(Release));
+        fixture.fail(operation, faults.iter().copied());
+        let call = fixture.pay().on_cancel(OnCancel::Release);
+        let mut call = Box::pin(call.run(|_| async { ends.clone() }));
+        while fixture.count(operation) == before {
+            assert!(poll_once(call.as_mut()).await.is_none());
+            tokio::task::yield_now().await;
+        }
+        drop(call);
+        comes_to_rest(&fixture).await;
+        assert_eq!(stands(&fixture).await, state);
+        if operation == Complete {
+            assert_eq!(fixture.count(Release), released, "it has finished");
+            assert_eq!(answered(fixture.pay_far()).await, *ends);
+        }
+        fixture = fixture.with(|engine| engine);
     }
-    drop(call);
-    comes_to_rest(&fixture).await;
-    assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
-    assert_eq!(fixture.events.count("dropped"), 0, "there was no body");
+    assert_eq!(fixture.events.count("dropped"), 0);
 }

@@ -6,7 +6,6 @@ use crate::prelude::*;
 
 on_every_store![
     a_body_knows_its_call,
-    a_body_knows_its_attempt,
     a_fence_grows_with_every_claim_and_stays_within_one,
     a_derived_key_stays_over_attempts_processes_and_hooks,
     a_derived_key_differs_by_label_key_operation_and_scope,
@@ -17,8 +16,7 @@ on_every_store![
     a_body_that_calls_itself_is_refused_at_once,
     a_body_that_calls_itself_two_levels_down_is_refused_at_once,
     a_hook_that_calls_itself_is_refused_at_once,
-    a_body_that_calls_itself_on_another_engine_waits_for_itself,
-    a_body_that_calls_itself_in_another_scope_runs,
+    a_body_may_call_another_engine_or_scope,
     two_bodies_that_call_each_other_do_not_wait_for_ever,
     a_body_that_was_refused_as_reentered_gives_its_key_back,
     after_a_body_its_key_may_be_called_again,
@@ -58,12 +56,6 @@ async fn a_body_knows_its_call(fixture: Fixture) {
     });
     assert_eq!(answer.await, receipt(1));
     assert!(idem_runtime::try_context().is_none());
-}
-
-async fn a_body_knows_its_attempt(fixture: Fixture) {
-    crashed(&fixture, fixture.pay()).await;
-    panicked(fixture.pay_far()).await;
-    assert_eq!(asked(fixture.pay()).await.0, 3);
 }
 
 async fn a_fence_grows_with_every_claim_and_stays_within_one(fixture: Fixture) {
@@ -240,18 +232,13 @@ async fn a_hook_that_calls_itself_is_refused_at_once(fixture: Fixture) {
     assert_unknown(&refusal(call.await));
 }
 
-async fn a_body_that_calls_itself_on_another_engine_waits_for_itself(fixture: Fixture) {
-    let far = fixture.pay_far().on_running(OnRunning::Reject);
+async fn a_body_may_call_another_engine_or_scope(fixture: Fixture) {
     let work = async {
+        // That engine does not know that it waits for itself.
+        let far = fixture.pay_far().on_running(OnRunning::Reject);
         assert_running(&refusal(answered(far).await));
-    };
-    inside(&fixture, work).await;
-}
-
-async fn a_body_that_calls_itself_in_another_scope_runs(fixture: Fixture) {
-    let work = async {
-        let call = fixture.engine.operation("pay").scope("b").key(&7);
-        assert_eq!(paid(call, &Runs::default()).await, receipt(1));
+        let scoped = fixture.engine.operation("pay").scope("b").key(&7);
+        assert_eq!(paid(scoped, &Runs::default()).await, receipt(1));
     };
     inside(&fixture, work).await;
 }

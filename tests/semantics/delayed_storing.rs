@@ -4,8 +4,6 @@
 use crate::prelude::*;
 
 on_every_store![
-    a_completion_whose_reply_is_lost_is_sent_again,
-    a_release_whose_reply_is_lost_is_sent_again,
     a_success_is_returned_although_it_cannot_be_stored_yet,
     a_completion_that_is_refused_is_reported_and_tried_again,
     an_answer_is_given_up_when_it_would_have_expired,
@@ -24,30 +22,6 @@ on_every_store![
 
 fn declined() -> Answer {
     Err(PayError::Declined { run: 1 })
-}
-
-/// Of one try after the other.
-fn assert_one_owner(fixture: &Fixture, operation: StoreOperation, tries: usize) {
-    let sent = fixture.store.sent(operation);
-    assert_eq!(sent.len(), tries);
-    assert!(sent.iter().all(|owner| *owner == sent[0]), "{sent:?}");
-}
-
-async fn a_completion_whose_reply_is_lost_is_sent_again(fixture: Fixture) {
-    fixture.fail(StoreOperation::Complete, [Fault::ReplyLost, Fault::Lost]);
-    let first = until(&fixture, paid(fixture.pay(), &Runs::default())).await;
-    assert_eq!(first, receipt(1));
-    assert_one_owner(&fixture, StoreOperation::Complete, 3);
-    assert_eq!(answered(fixture.pay()).await, receipt(1));
-    assert_eq!(fixture.events.count("completed value"), 1);
-    assert_eq!(fixture.events.count("unsaved"), 0);
-}
-
-async fn a_release_whose_reply_is_lost_is_sent_again(fixture: Fixture) {
-    fixture.fail(StoreOperation::Release, [Fault::ReplyLost, Fault::Lost]);
-    until(&fixture, down(fixture.pay())).await;
-    assert_one_owner(&fixture, StoreOperation::Release, 3);
-    assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
 }
 
 async fn a_success_is_returned_although_it_cannot_be_stored_yet(fixture: Fixture) {
@@ -125,14 +99,6 @@ async fn an_overtaken_call_whose_winner_cannot_be_read_does_not_return_its_own_a
     fixture.fail(StoreOperation::Complete, [Fault::TooLarge]);
     let answer = paid(fixture.pay(), &Runs::default()).await;
     assert_refusal(answer, &ErrorKind::TooLarge);
-}
-
-/// Two bodies of one key; the first was paused for longer than its lease.
-async fn overtaken(fixture: &Fixture, call: Pay, first: Answer) -> (Body, Body) {
-    let first = Body::start(call, first).await;
-    fixture.pass_in_store(LEASE_OVER);
-    let second = Body::start(fixture.pay_far(), receipt(2)).await;
-    (first, second)
 }
 
 /// Lets so much time pass, from one short sleep of a task to the next.

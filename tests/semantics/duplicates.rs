@@ -23,7 +23,6 @@ on_every_store![
     the_last_follower_leaves_no_watch,
     a_thousand_concurrent_duplicates_run_the_body_once,
     ten_thousand_duplicates_claim_twice_at_most,
-    a_waiter_with_a_hook_asks_although_another_one_was_refused,
 ];
 
 fn declined() -> Answer {
@@ -71,50 +70,51 @@ fn endings() -> [Ending; 5] {
     ]
 }
 
-async fn followers_here_get_what_the_body_ends_with(mut fixture: Fixture) {
-    for (name, fits, ends, gets, runs) in endings() {
-        fixture = fixture.with(|engine| engine.max_value_bytes(fits));
-        let call = || fixture.engine.operation("pay").key(name);
-        let (before, ran) = (claims(&fixture), Runs::default());
-        let first = Body::start(call(), ends.clone()).await;
-        let tasks = duplicates(50, call, &ran);
-        others().await;
-        if runs == 0 {
-            // They need no store.
-            fixture.fail(StoreOperation::Claim, [Fault::Refused; 100]);
-            fixture.fail(StoreOperation::Read, [Fault::Refused; 100]);
-        }
-        assert_eq!(first.end().await, ends, "{name}");
-        for answer in tasks.join_all().await {
-            assert!(gets(&answer), "{name}: {answer:?}");
-        }
-        assert_eq!(ran.count(), runs, "{name}");
-        assert_eq!(claims(&fixture) - before, 1 + runs as usize, "{name}");
-        fixture.store.heal();
-    }
-    // All of the success, and all but one after the system error.
-    let waited = fixture.events.count("replayed value after a wait");
-    assert_eq!(waited, 50 + 49);
-}
-
-async fn followers_elsewhere_get_what_the_body_ends_with(mut fixture: Fixture) {
+/// The body runs here or elsewhere, and one call of each process that waits claims for all of them.
+async fn followers_get_what_the_body_ends_with(mut fixture: Fixture, elsewhere: bool) {
     for (name, fits, ends, gets, runs) in endings() {
         fixture = fixture.with(|engine| engine.max_value_bytes(fits));
         let call = || patient(fixture.engine.operation("pay").key(name));
         let (before, ran) = (claims(&fixture), Runs::default());
         let watches = fixture.count(StoreOperation::Watch);
-        let first = Body::start(fixture.far.operation("pay").key(name), ends.clone()).await;
+        let engine = if elsewhere {
+            &fixture.far
+        } else {
+            &fixture.engine
+        };
+        let first = Body::start(engine.operation("pay").key(name), ends.clone()).await;
         let tasks = duplicates(50, call, &ran);
-        // The watch is the first command of a waiting call.
-        sent(&fixture, StoreOperation::Watch, watches + 1).await;
+        others().await;
+        if elsewhere {
+            // The watch is the first command of a waiting call.
+            sent(&fixture, StoreOperation::Watch, watches + 1).await;
+        } else if runs == 0 {
+            // They need no store.
+            fixture.fail(StoreOperation::Claim, [Fault::Refused; 100]);
+            fixture.fail(StoreOperation::Read, [Fault::Refused; 100]);
+        }
         assert_eq!(first.end().await, ends, "{name}");
         for answer in until(&fixture, tasks.join_all()).await {
             assert!(gets(&answer), "{name}: {answer:?}");
         }
         assert_eq!(ran.count(), runs, "{name}");
-        let claims = claims(&fixture) - before;
-        assert_eq!(claims, 2 + runs as usize, "{name}: one a process");
+        let expected = 1 + usize::from(elsewhere) + runs as usize;
+        assert_eq!(claims(&fixture) - before, expected, "{name}");
+        fixture.store.heal();
     }
+    if !elsewhere {
+        // All of the success, and all but one after the system error.
+        let waited = fixture.events.count("replayed value after a wait");
+        assert_eq!(waited, 50 + 49);
+    }
+}
+
+async fn followers_here_get_what_the_body_ends_with(fixture: Fixture) {
+    followers_get_what_the_body_ends_with(fixture, false).await;
+}
+
+async fn followers_elsewhere_get_what_the_body_ends_with(fixture: Fixture) {
+    followers_get_what_the_body_ends_with(fixture, true).await;
 }
 
 async fn a_refusal_reaches_all_followers(fixture: Fixture) {
@@ -417,20 +417,4 @@ async fn ten_thousand_duplicates_claim_twice_at_most(fixture: Fixture) {
     let claims = claims(&fixture);
     assert!(claims <= 2, "{claims} claims of two processes");
     assert_eq!(runs.count(), 0);
-}
-
-async fn a_waiter_with_a_hook_asks_although_another_one_was_refused(fixture: Fixture) {
-    for _ in 0..5 {
-        panicked(fixture.pay()).await;
-    }
-    fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld]);
-    let mut plain = Box::pin(answered(fixture.pay()));
-    assert!(poll_once(plain.as_mut()).await.is_none());
-    let hook = |_| async { Reconciled::Landed(Receipt { run: 7 }) };
-    let call = fixture.pay().run_reconciled(hook, |_| async { never() });
-    let mut asks = Box::pin(call);
-    assert!(poll_once(asks.as_mut()).await.is_none());
-    fixture.store.deliver();
-    assert_refusal(plain.await, &ErrorKind::Exhausted { attempts: 5 });
-    assert_eq!(asks.await, receipt(7), "this one can find out");
 }

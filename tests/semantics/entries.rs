@@ -6,6 +6,7 @@ use idem_runtime::store::{Fence, OutcomeKind};
 use serde::{Deserialize, Serialize};
 
 use crate::prelude::*;
+use crate::rows::Row;
 
 on_every_store![
     an_entry_shows_where_a_call_stands,
@@ -15,14 +16,9 @@ on_every_store![
     a_record_reset_without_the_operations_ttl_keeps_its_fence_as_long_as_before,
     a_late_success_does_not_replace_a_resolution,
     a_reset_key_runs_again_with_a_higher_fence,
-    an_answer_is_changed_by_a_reset_only,
     a_running_call_cannot_be_settled,
     a_record_in_reconciliation_cannot_be_settled,
-    a_stale_entry_changes_nothing_after_a_resolution,
-    a_stale_entry_changes_nothing_after_a_late_success,
-    a_stale_entry_changes_nothing_after_another_claim,
-    a_stale_entry_changes_nothing_after_its_time,
-    a_resolution_whose_reply_is_lost_is_sent_again,
+    a_stale_entry_changes_nothing,
     a_resolution_that_the_store_does_not_answer_is_reported,
     a_value_that_cannot_be_stored_or_read_back_resolves_nothing,
 ];
@@ -236,24 +232,13 @@ async fn a_reset_key_runs_again_with_a_higher_fence(fixture: Fixture) {
     let before = entry(&fixture).await;
     let fence = before.fence();
     before.reset().await.unwrap();
+    assert_eq!(fixture.events.count("reset"), 1);
     assert_eq!(stands(&fixture).await, (EntryState::Released, 0));
     let answer = fixture.pay().run(|cx| async move {
         assert!(cx.fence().await? > fence);
         receipt(cx.attempt().into())
     });
     assert_eq!(answer.await, receipt(1));
-}
-
-async fn an_answer_is_changed_by_a_reset_only(fixture: Fixture) {
-    let runs = Runs::default();
-    assert_eq!(paid(fixture.pay(), &runs).await, receipt(1));
-    let result = entry(&fixture).await.resolve(&FOUND).await;
-    assert_kind(result, &ErrorKind::Changed);
-    let result = entry(&fixture).await.resolve_error(&declined()).await;
-    assert_kind(result, &ErrorKind::Changed);
-    assert_eq!(answered(fixture.pay()).await, receipt(1));
-    entry(&fixture).await.reset().await.unwrap();
-    assert_eq!(paid(fixture.pay(), &runs).await, receipt(2));
 }
 
 /// None of the three ways of settling changes anything now.
@@ -281,81 +266,6 @@ async fn a_record_in_reconciliation_cannot_be_settled(fixture: Fixture) {
     let asking = Asking::start(&fixture, fixture.pay()).await;
     cannot_be_settled(&fixture).await;
     assert_eq!(asking.end().await, receipt(7));
-}
-
-/// None of the three ways of settling changes anything with an outdated entry.
-async fn are_stale(seen: [Entry; 3]) {
-    let [first, second, third] = seen;
-    for result in [
-        first.resolve(&FOUND).await,
-        second.resolve_error(&declined()).await,
-        third.reset().await,
-    ] {
-        assert_kind(result, &ErrorKind::Changed);
-    }
-}
-
-async fn three(fixture: &Fixture) -> [Entry; 3] {
-    [
-        entry(fixture).await,
-        entry(fixture).await,
-        entry(fixture).await,
-    ]
-}
-
-async fn a_stale_entry_changes_nothing_after_a_resolution(fixture: Fixture) {
-    timed_out(fixture.pay()).await;
-    let seen = three(&fixture).await;
-    let other = entry(&fixture).await;
-    other.resolve(&Receipt { run: 5 }).await.unwrap();
-    are_stale(seen).await;
-    assert_eq!(answered(fixture.pay()).await, receipt(5));
-}
-
-async fn a_stale_entry_changes_nothing_after_a_late_success(fixture: Fixture) {
-    let late = Body::start(fixture.pay(), receipt(7)).await;
-    fixture.pass_in_store(LEASE_OVER);
-    timed_out(fixture.pay_far()).await;
-    let seen = three(&fixture).await;
-    assert_eq!(late.end().await, receipt(7));
-    are_stale(seen).await;
-    assert_eq!(answered(fixture.pay()).await, receipt(7));
-}
-
-async fn a_stale_entry_changes_nothing_after_another_claim(fixture: Fixture) {
-    crashed(&fixture, fixture.pay()).await;
-    let seen = three(&fixture).await;
-    let second = Body::start(fixture.pay_far(), Err(PayError::Down)).await;
-    are_stale(seen).await;
-    assert_eq!(second.end().await, Err(PayError::Down));
-    // As it was, but for the fence.
-    let [first, second, third] = three(&fixture).await;
-    down(fixture.pay_far()).await;
-    are_stale([first, second, third]).await;
-    assert_eq!(stands(&fixture).await, (EntryState::Released, 1));
-}
-
-async fn a_stale_entry_changes_nothing_after_its_time(fixture: Fixture) {
-    timed_out(fixture.pay().ttl(Duration::from_mins(1))).await;
-    let seen = three(&fixture).await;
-    fixture.pass_in_store(Duration::from_mins(1));
-    are_stale(seen).await;
-    assert!(fixture.pay().entry().await.unwrap().is_none());
-}
-
-async fn a_resolution_whose_reply_is_lost_is_sent_again(fixture: Fixture) {
-    timed_out(fixture.pay()).await;
-    let lost = [
-        Fault::ReplyLost,
-        Fault::Lost,
-        Fault::ReplyLost,
-        Fault::Twice,
-    ];
-    fixture.fail(StoreOperation::Resolve, lost);
-    let seen = entry(&fixture).await;
-    until(&fixture, seen.resolve(&FOUND)).await.unwrap();
-    assert_eq!(fixture.count(StoreOperation::Resolve), 4);
-    assert_eq!(answered(fixture.pay()).await, receipt(9));
 }
 
 async fn a_resolution_that_the_store_does_not_answer_is_reported(fixture: Fixture) {
@@ -386,4 +296,64 @@ async fn a_value_that_cannot_be_stored_or_read_back_resolves_nothing(fixture: Fi
     let seen = until(&fixture, entry(&fixture)).await;
     assert_kind(seen.resolve(&FOUND).await, &ErrorKind::NotStored);
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
+}
+
+async fn a_stale_entry_changes_nothing(fixture: Fixture) {
+    let minute = Duration::from_mins(1);
+    for row in [
+        "a resolution",
+        "a late success",
+        "a claim",
+        "a failure",
+        "its time",
+    ] {
+        let _row = Row::new(&fixture, ("after", row));
+        let mut other = None;
+        if row == "a late success" {
+            other = Some(Body::start(fixture.pay(), receipt(7)).await);
+            fixture.pass_in_store(LEASE_OVER);
+        }
+        timed_out(fixture.pay_far().ttl(minute)).await;
+        if let "a claim" | "a failure" = row {
+            entry(&fixture).await.reset().await.unwrap();
+            crashed(&fixture, fixture.pay_far()).await;
+        }
+        let [first, second, third] = [
+            entry(&fixture).await,
+            entry(&fixture).await,
+            entry(&fixture).await,
+        ];
+        match row {
+            "a resolution" => entry(&fixture).await.resolve(&FOUND).await.unwrap(),
+            "a late success" => {
+                let late = other.take().expect("it runs");
+                assert_eq!(late.end().await, receipt(7));
+            }
+            "a claim" => {
+                other = Some(Body::start(fixture.pay_far(), Err(PayError::Down)).await);
+            }
+            // As it was, but for the fence.
+            "a failure" => down(fixture.pay_far()).await,
+            _ => fixture.pass_in_store(minute),
+        }
+        let before = fixture.pay().entry().await.unwrap();
+        let before = before.map(|it| (it.attempts(), it.fence()));
+        for result in [
+            first.resolve(&FOUND).await,
+            second.resolve_error(&declined()).await,
+            third.reset().await,
+        ] {
+            assert_kind(result, &ErrorKind::Changed);
+        }
+        let now = fixture.pay().entry().await.unwrap();
+        assert_eq!(now.map(|it| (it.attempts(), it.fence())), before);
+        match row {
+            "a resolution" => assert_eq!(answered(fixture.pay()).await, Ok(FOUND)),
+            "a late success" => assert_eq!(answered(fixture.pay()).await, receipt(7)),
+            _ => {}
+        }
+        if let Some(claim) = other {
+            assert_eq!(claim.end().await, Err(PayError::Down));
+        }
+    }
 }

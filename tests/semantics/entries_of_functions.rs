@@ -9,7 +9,6 @@ on_every_store![
     an_entry_has_the_fingerprint_of_its_call,
     an_entry_has_the_policy_of_its_function,
     an_entry_that_cannot_be_named_is_refused,
-    a_formatted_key_is_text,
     a_key_of_several_placeholders_is_found_by_hand,
 ];
 
@@ -84,21 +83,6 @@ async fn an_entry_that_cannot_be_named_is_refused(fixture: Fixture) {
     let found = transfer_entry("", 7, 1_250, &fixture.engine, &Runs::default()).await;
     assert_eq!(found.unwrap_err().kind(), &ErrorKind::InvalidKey);
     fixture.engine.shutdown(Duration::ZERO).await.unwrap();
-}
-
-#[idempotent(op = "print", key = "{order}", engine = engine, entry = print_entry)]
-async fn print(order: u32, #[idem(skip)] engine: &Engine) -> Answer {
-    let _ = (order, engine);
-    receipt(1)
-}
-
-async fn a_formatted_key_is_text(fixture: Fixture) {
-    let engine = &fixture.engine;
-    assert_eq!(print(7, engine).await, receipt(1));
-    let call = || engine.operation("print");
-    assert!(call().key(&7).entry().await.unwrap().is_none());
-    assert!(call().key("7").entry().await.unwrap().is_some());
-    assert!(print_entry(7, engine).await.unwrap().is_some());
 }
 
 #[idempotent(op = "ship", scope = "tenant-{tenant}", key = "{house}/{order:>4}", engine = engine, entry = ship_entry)]

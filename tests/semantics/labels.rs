@@ -3,39 +3,35 @@
 use std::fmt;
 
 use idem_harness::TestDir;
-use idem_runtime::admin::{AttemptEnd, StepState};
+use idem_runtime::admin::StepState;
 use idem_runtime::codec::EncryptionKeys;
 use idem_runtime::key::{Operation, redacted};
 use idem_runtime::step;
-use idem_runtime::store::{Journal, JournalKind, OutcomeKind, RecordKey};
+use idem_runtime::store::{OutcomeKind, RecordKey};
 
 use crate::prelude::*;
 use crate::recorded_attempts::{ends, on_file, stored};
 use crate::rows::Row;
-use crate::steps::{charged, charged_in_vain};
 
 on_every_store![
     a_call_that_succeeds_at_once_stores_no_label,
     a_record_has_the_first_label_of_its_calls,
     the_label_outlives_the_attempts_that_are_forgotten,
-    a_label_is_no_attempt_and_no_step,
-    an_engine_that_records_nothing_stores_no_label,
     a_label_is_plain_text_where_answers_are_sealed,
     a_label_takes_no_further_operation_of_the_store,
-    a_label_of_a_later_version_is_passed_over,
     a_label_behind_steps_of_a_later_version_is_stored_once,
 ];
 
 const ORDER: &str = "ord-20261124-4711";
 
 /// The label of these calls, which does not have all of the number.
-const LABEL: &str = "order …4711";
+pub(crate) const LABEL: &str = "order …4711";
 
-fn labelled(call: Pay) -> Pay {
+pub(crate) fn labelled(call: Pay) -> Pay {
     call.label(&format_args!("order {}", redacted(ORDER, 4)))
 }
 
-async fn label(fixture: &Fixture) -> Option<String> {
+pub(crate) async fn label(fixture: &Fixture) -> Option<String> {
     let entry = fixture.pay_far().entry().await.unwrap();
     entry.expect("there is a record").label()
 }
@@ -128,28 +124,6 @@ async fn the_label_outlives_the_attempts_that_are_forgotten(fixture: Fixture) {
     assert_eq!(label(&fixture).await.as_deref(), Some(LABEL));
 }
 
-async fn a_label_is_no_attempt_and_no_step(fixture: Fixture) {
-    let charge = Runs::default();
-    charged_in_vain(labelled(fixture.pay()), &charge).await;
-    charged_in_vain(labelled(fixture.pay()), &charge).await;
-    let entry = fixture.pay().entry().await.unwrap().unwrap();
-    let steps: Vec<_> = entry.steps().into_iter().map(|step| step.name).collect();
-    assert_eq!(steps, ["charge"]);
-    assert_eq!(ends(&fixture).await, [AttemptEnd::SystemError; 2]);
-    assert_eq!(entry.label().as_deref(), Some(LABEL));
-    let answer = charged(labelled(fixture.pay()), &charge, receipt(1)).await;
-    assert_eq!((answer, charge.count()), (receipt(1), 1));
-    assert_eq!(label(&fixture).await.as_deref(), Some(LABEL));
-}
-
-async fn an_engine_that_records_nothing_stores_no_label(fixture: Fixture) {
-    let fixture = fixture.with(|engine| engine.record_attempts(false));
-    down(labelled(fixture.pay())).await;
-    timed_out(labelled(fixture.pay())).await;
-    assert_eq!(label(&fixture).await, None);
-    assert_eq!(stored(&fixture).await[0], b'2');
-}
-
 async fn a_label_is_plain_text_where_answers_are_sealed(fixture: Fixture) {
     let keys = || EncryptionKeys::new(7, [7; 32]);
     let fixture = fixture.with(|engine| engine.encrypt(keys()).digest_key([9; 32]));
@@ -186,27 +160,6 @@ async fn a_label_takes_no_further_operation_of_the_store(fixture: Fixture) {
     }
     assert_eq!(sent[0], sent[1]);
     assert_eq!(sent[0].len(), 10, "a claim and an end of each");
-}
-
-/// A version that does not know the kind of the entry reads what this one reads of a kind of a later version.
-async fn a_label_of_a_later_version_is_passed_over(fixture: Fixture) {
-    down(labelled(fixture.pay())).await;
-    let mut bytes = stored(&fixture).await;
-    assert_eq!((bytes[0], bytes[56 + 4]), (b'4', b'k'));
-    bytes[56 + 4] = b'z';
-    fixture.plant(&bytes);
-    assert_eq!(label(&fixture).await, None);
-    assert_eq!(ends(&fixture).await, [AttemptEnd::SystemError]);
-    crashed(&fixture, fixture.pay()).await;
-    timed_out(fixture.pay()).await;
-    let all = [
-        AttemptEnd::SystemError,
-        AttemptEnd::Lapsed,
-        AttemptEnd::Unknown,
-    ];
-    assert_eq!(ends(&fixture).await, all);
-    // The entry is passed on as it is.
-    assert!(contains(&stored(&fixture).await, LABEL));
 }
 
 /// Retries of a call whose steps this version cannot read do not fill the record with labels.
@@ -278,13 +231,4 @@ async fn a_label_is_evaluated_once() {
     down(fixture.pay().label(&Counted(&labels))).await;
     assert_eq!(labels.count(), 1);
     assert_eq!(label(&fixture).await.as_deref(), Some("label 1"));
-}
-
-#[tokio::test]
-async fn a_journal_with_a_label_has_attempts_alone() {
-    let fixture = Fixture::memory();
-    down(labelled(fixture.pay())).await;
-    let bytes = stored(&fixture).await;
-    let kind = Journal::new(bytes[56..].to_vec().into()).kind();
-    assert_eq!(kind, JournalKind::Attempts);
 }

@@ -9,14 +9,12 @@ on_every_store![
     a_leader_whose_body_is_dropped_makes_another_one_wait_for_its_lease,
     a_leader_whose_body_is_dropped_and_released_makes_another_one_run,
     a_dropped_follower_leaves_the_others_waiting,
-    a_leader_that_is_not_polled_blocks_no_follower_for_ever,
     a_follower_asks_for_a_time_that_its_leader_lacks,
     a_follower_of_a_leader_that_is_not_polled_becomes_the_leader,
     a_follower_of_a_released_claim_runs_while_its_context_lives,
     a_follower_with_a_hook_does_not_share_the_refusal_of_a_leader_without,
     a_call_of_another_request_waits_for_its_own_time,
     after_a_panic_exactly_one_of_them_runs,
-    a_call_that_is_never_polled_does_not_block_its_key,
 ];
 
 async fn a_follower_asks_for_a_time_that_its_leader_lacks(fixture: Fixture) {
@@ -104,23 +102,6 @@ async fn a_dropped_follower_leaves_the_others_waiting(fixture: Fixture) {
     comes_to_rest(&fixture).await;
 }
 
-async fn a_leader_that_is_not_polled_blocks_no_follower_for_ever(fixture: Fixture) {
-    // It has sent its claim, and its task awaits something else.
-    fixture.fail(StoreOperation::Claim, [Fault::Hangs]);
-    let mut leader = Box::pin(answered(fixture.pay()));
-    assert!(poll_once(leader.as_mut()).await.is_none());
-    let (runs, tasks) = followers(3, &fixture).await;
-    fixture.clock.advance(Duration::from_secs(5));
-    for answer in tasks.join_all().await {
-        assert_running(&refusal(answer));
-    }
-    drop(leader);
-    assert_eq!(
-        until(&fixture, paid(fixture.pay(), &runs)).await,
-        receipt(1)
-    );
-}
-
 async fn a_follower_of_a_leader_that_is_not_polled_becomes_the_leader(fixture: Fixture) {
     fixture.fail(StoreOperation::Claim, [Fault::Hangs]);
     let mut leader = Box::pin(answered(fixture.pay()));
@@ -198,17 +179,4 @@ async fn after_a_panic_exactly_one_of_them_runs(fixture: Fixture) {
     caught(first).await.unwrap_err();
     assert_each(tasks.join_all().await, &receipt(1));
     assert_eq!((claims(&fixture), runs.count()), (2, 1));
-}
-
-/// A future that is kept and not polled, as the loser of a `select!` by reference.
-async fn a_call_that_is_never_polled_does_not_block_its_key(fixture: Fixture) {
-    fixture.fail(StoreOperation::Claim, [Fault::Hangs]);
-    let mut kept = Box::pin(fixture.pay().run(|_| async { receipt(1) }));
-    assert!(poll_once(kept.as_mut()).await.is_none());
-    // Its claim never arrived, and what could have arrived would have lapsed.
-    fixture.clock.advance(Duration::from_hours(1));
-    fixture.pass_in_store(Duration::from_hours(1));
-    let second = fixture.pay().run(|_| async { receipt(2) }).await;
-    assert_eq!(second, receipt(2), "the store has nothing under this key");
-    drop(kept);
 }

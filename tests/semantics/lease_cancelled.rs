@@ -4,7 +4,6 @@ use crate::lease_lost::{taken_over, third};
 use crate::prelude::*;
 
 on_every_store![
-    a_cancelled_body_gets_the_winners_answer,
     a_cancelled_body_is_dropped_with_its_locals,
     a_cancelled_body_waits_for_the_winner,
     a_cancelled_body_without_a_winner_is_refused,
@@ -27,13 +26,6 @@ async fn cancelled(fixture: &Fixture, call: Pay, winner: Answer) -> (Body, Body)
     fixture.pass_in_store(LEASE_OVER);
     let second = Body::start(fixture.pay_far(), winner).await;
     (first, second)
-}
-
-async fn a_cancelled_body_gets_the_winners_answer(fixture: Fixture) {
-    let (first, second) = cancelled(&fixture, fixture.pay(), receipt(8)).await;
-    assert_eq!(second.end().await, receipt(8));
-    third(&fixture).await;
-    assert_eq!(until(&fixture, first.join()).await, receipt(8));
 }
 
 async fn a_cancelled_body_is_dropped_with_its_locals(fixture: Fixture) {

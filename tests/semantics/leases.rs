@@ -1,23 +1,18 @@
 //! Which leases are renewed, when, and for how long; take-over, and the outcome of an overtaken call.
 
 use crate::prelude::*;
+use crate::rows::Row;
 
 on_every_store![
-    a_running_body_keeps_its_claim,
-    renewing_stops_when_the_body_ends,
+    renewing_stops_when_the_body_ends_or_its_caller_leaves,
     a_body_that_hangs_loses_its_lease,
     an_overtaken_call_returns_the_winners_answer,
     an_overtaken_failure_changes_nothing,
-    an_overtaken_business_error_is_not_kept,
-    an_overtaken_call_waits_for_the_winner,
     an_overtaken_call_does_not_wait_for_ever,
-    an_overtaken_call_whose_successor_vanished_is_stored_late,
     the_answer_of_an_overtaken_call_that_gave_up_saves_a_third_run,
     an_overtaken_refusal_is_not_stored_over_a_successor_that_may_succeed,
-    a_fence_grows_with_every_attempt,
     a_lost_record_is_written_again,
     a_renewal_without_reply_is_tried_again,
-    a_dropped_body_is_no_longer_renewed,
     claims_of_one_moment_are_all_renewed,
     a_renewal_by_hand_starts_the_lease_anew,
     a_renewal_by_hand_waits_for_its_reply_however_short_the_deadline,
@@ -27,24 +22,24 @@ on_every_store![
 
 const LEASE: Duration = Duration::from_secs(30);
 
-async fn a_running_body_keeps_its_claim(fixture: Fixture) {
-    let body = Body::start(fixture.pay(), receipt(1)).await;
-    for renewals in 1..=9 {
-        renewed(&fixture, THIRD, renewals).await;
-        assert_running(&refused(&fixture).await);
+/// The renewals of a second body show that the engine's thread has been awake.
+async fn renewing_stops_when_the_body_ends_or_its_caller_leaves(fixture: Fixture) {
+    for leaves in [false, true] {
+        let _row = Row::new(&fixture, ("its caller leaves", leaves));
+        let before = fixture.events.count("renewed");
+        let body = Body::start(fixture.pay(), receipt(1)).await;
+        renewed(&fixture, THIRD, before + 1).await;
+        if leaves {
+            body.drop_caller().await;
+        } else {
+            body.end().await.unwrap();
+        }
+        let other = fixture.engine.operation("other").key(&1);
+        let other = Body::start(other, receipt(1)).await;
+        renewed(&fixture, THIRD, before + 2).await;
+        other.end().await.unwrap();
+        assert_eq!(fixture.events.count("renewed"), before + 2, "one for each");
     }
-    assert_eq!(body.end().await, receipt(1));
-}
-
-async fn renewing_stops_when_the_body_ends(fixture: Fixture) {
-    let body = Body::start(fixture.pay(), receipt(1)).await;
-    renewed(&fixture, THIRD, 1).await;
-    body.end().await.unwrap();
-    let other = fixture.engine.operation("other").key(&1);
-    let other = Body::start(other, receipt(1)).await;
-    renewed(&fixture, THIRD, 2).await;
-    other.end().await.unwrap();
-    assert_eq!(fixture.events.count("renewed"), 2, "one for each body");
     assert_eq!(fixture.events.count("lease lost"), 0);
 }
 
@@ -64,48 +59,27 @@ async fn a_body_that_hangs_loses_its_lease(fixture: Fixture) {
     assert_eq!(hanging.end().await, receipt(2));
 }
 
-/// Two bodies of one key: the first was paused for longer than its lease.
-async fn overtaken(fixture: &Fixture, first: Answer) -> (Body, Body) {
-    let first = Body::start(fixture.pay(), first).await;
-    fixture.pass_in_store(LEASE);
-    let second = Body::start(fixture.pay_far(), receipt(2)).await;
-    (first, second)
-}
-
 async fn an_overtaken_call_returns_the_winners_answer(fixture: Fixture) {
-    let (first, second) = overtaken(&fixture, receipt(1)).await;
-    assert_eq!(second.end().await, receipt(2));
-    assert_eq!(first.end().await, receipt(2));
-    assert_eq!(fixture.events.count("adopted"), 1);
-    assert_eq!(answered(fixture.pay()).await, receipt(2));
+    for ends in [receipt(1), Err(PayError::Declined { run: 1 })] {
+        let _row = Row::new(&fixture, &ends);
+        let (first, second) = overtaken(&fixture, fixture.pay(), ends).await;
+        assert_eq!(second.end().await, receipt(2));
+        assert_eq!(first.end().await, receipt(2));
+        assert_eq!(answered(fixture.pay()).await, receipt(2));
+    }
+    assert_eq!(fixture.events.count("adopted"), 2);
 }
 
 async fn an_overtaken_failure_changes_nothing(fixture: Fixture) {
-    let (first, second) = overtaken(&fixture, Err(PayError::Down)).await;
+    let (first, second) = overtaken(&fixture, fixture.pay(), Err(PayError::Down)).await;
     assert_eq!(first.end().await, Err(PayError::Down));
     assert_eq!(fixture.events.count("released"), 0);
     assert_running(&refused(&fixture).await);
     assert_eq!(second.end().await, receipt(2));
 }
 
-async fn an_overtaken_business_error_is_not_kept(fixture: Fixture) {
-    let (first, second) = overtaken(&fixture, Err(PayError::Declined { run: 1 })).await;
-    assert_eq!(second.end().await, receipt(2));
-    assert_eq!(first.end().await, receipt(2));
-}
-
-async fn an_overtaken_call_waits_for_the_winner(fixture: Fixture) {
-    let (first, second) = overtaken(&fixture, receipt(1)).await;
-    first.let_end();
-    // Its completion is refused as overtaken, and it sleeps until it completes again.
-    fixture.clock.sleeper_within(Duration::from_secs(1)).await;
-    assert_eq!(second.end().await, receipt(2));
-    fixture.clock.advance(Duration::from_millis(20));
-    assert_eq!(first.join().await, receipt(2));
-}
-
 async fn an_overtaken_call_does_not_wait_for_ever(fixture: Fixture) {
-    let (first, second) = overtaken(&fixture, receipt(1)).await;
+    let (first, second) = overtaken(&fixture, fixture.pay(), receipt(1)).await;
     first.let_end();
     let mut waited = Duration::ZERO;
     while waited < Duration::from_secs(5) {
@@ -119,18 +93,9 @@ async fn an_overtaken_call_does_not_wait_for_ever(fixture: Fixture) {
     assert_eq!(second.end().await, receipt(2));
 }
 
-async fn an_overtaken_call_whose_successor_vanished_is_stored_late(fixture: Fixture) {
-    let (first, second) = overtaken(&fixture, receipt(1)).await;
-    second.drop_caller().await;
-    fixture.pass_in_store(LEASE);
-    assert_eq!(first.end().await, receipt(1));
-    assert_eq!(fixture.events.count("completed value late"), 1);
-    assert_eq!(answered(fixture.pay()).await, receipt(1), "no third run");
-}
-
 async fn the_answer_of_an_overtaken_call_that_gave_up_saves_a_third_run(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.on_running(OnRunning::Reject));
-    let (first, second) = overtaken(&fixture, receipt(1)).await;
+    let (first, second) = overtaken(&fixture, fixture.pay(), receipt(1)).await;
     assert_running(&refusal(first.end().await));
     second.drop_caller().await;
     fixture.pass_in_store(LEASE);
@@ -140,7 +105,8 @@ async fn the_answer_of_an_overtaken_call_that_gave_up_saves_a_third_run(fixture:
 }
 
 async fn an_overtaken_refusal_is_not_stored_over_a_successor_that_may_succeed(fixture: Fixture) {
-    let (first, second) = overtaken(&fixture, Err(PayError::Declined { run: 1 })).await;
+    let (first, second) =
+        overtaken(&fixture, fixture.pay(), Err(PayError::Declined { run: 1 })).await;
     // The second process is paused as well: its body lives, and its lease has lapsed.
     fixture.pass_in_store(LEASE);
     first.let_end();
@@ -148,25 +114,6 @@ async fn an_overtaken_refusal_is_not_stored_over_a_successor_that_may_succeed(fi
     assert_eq!(second.end().await, receipt(2), "the money moved");
     fixture.clock.advance(Duration::from_secs(1));
     assert_eq!(first.join().await, receipt(2));
-}
-
-/// An attempt that lapses counts, and one that is given back does not.
-async fn a_fence_grows_with_every_attempt(fixture: Fixture) {
-    let mut fences = Vec::new();
-    for attempt in 1..=5 {
-        for lapses in [false, true] {
-            let claim = claimed(fixture.pay()).await;
-            assert_eq!(claim.attempt(), attempt);
-            fences.push(claim.fence().get());
-            if lapses {
-                drop(claim);
-                fixture.pass_in_store(LEASE);
-            } else {
-                claim.release().await;
-            }
-        }
-    }
-    assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
 }
 
 async fn a_lost_record_is_written_again(fixture: Fixture) {
@@ -194,19 +141,6 @@ async fn a_renewal_without_reply_is_tried_again(fixture: Fixture) {
     assert_eq!(fixture.events.count("renewal failed"), 3);
     drop(claim);
     assert_running(&refused(&fixture).await);
-}
-
-async fn a_dropped_body_is_no_longer_renewed(fixture: Fixture) {
-    let body = Body::start(fixture.pay(), receipt(1)).await;
-    body.drop_caller().await;
-    fixture.clock.advance(Duration::from_mins(1));
-    // A second body is renewed, which shows that the engine's thread has been awake.
-    let other = Body::start(fixture.engine.operation("other").key(&1), receipt(1)).await;
-    wakes(&fixture, THIRD).await;
-    fixture.events.wait_for("renewed", 1).await;
-    other.end().await.unwrap();
-    assert_eq!(fixture.events.count("renewed"), 1, "of the second lease");
-    assert_eq!(fixture.events.count("lease lost"), 0);
 }
 
 /// Lets a third of the lease pass in both places.

@@ -14,9 +14,7 @@ on_every_store![
     an_answer_lives_for_its_ttl,
     a_value_that_is_not_serialized_leaves_a_tombstone,
     a_classification_that_panics_leaves_the_outcome_unknown,
-    a_large_answer_is_replayed,
     another_type_under_the_same_operation_is_refused_and_not_run,
-    a_record_that_is_not_ours_is_refused_and_nothing_runs,
 ];
 
 /// Three calls of each body: which runs they get, and the events.
@@ -187,18 +185,6 @@ async fn a_classification_that_panics_leaves_the_outcome_unknown(fixture: Fixtur
     assert!(error.to_string().contains(cause), "{error}");
 }
 
-async fn a_large_answer_is_replayed(fixture: Fixture) {
-    for bytes in [8_000, 8_190, 8_191, 8_192, 8_193, 200_000] {
-        let text = "é".repeat(bytes / 2);
-        let call = || fixture.engine.operation("large").key(&bytes);
-        let first = call().run(|_| async { Ok::<_, PayError>(text.clone()) });
-        assert_eq!(first.await.as_ref(), Ok(&text));
-        let again = call().run(|_| async { unreachable!("replayed") as Result<String, PayError> });
-        let is_same = again.await.as_ref() == Ok(&text);
-        assert!(is_same, "{bytes} bytes came back otherwise");
-    }
-}
-
 async fn another_type_under_the_same_operation_is_refused_and_not_run(fixture: Fixture) {
     let text = "text".to_owned();
     let first = fixture
@@ -224,16 +210,4 @@ async fn another_type_under_the_same_operation_is_refused_and_not_run(fixture: F
         .pay()
         .run(|_| async { Ok::<_, PayError>(String::new()) });
     assert_eq!(kept.await, Ok(text), "the record is as it was");
-}
-
-async fn a_record_that_is_not_ours_is_refused_and_nothing_runs(fixture: Fixture) {
-    let mut newer = [0_u8; 200];
-    newer[0] = b'3';
-    for bytes in [&newer[..], b"{\"order\":7}", b"2"] {
-        fixture.plant(bytes);
-        for _ in 0..2 {
-            assert_refusal(answered(fixture.pay()).await, &ErrorKind::UnknownRecord);
-        }
-    }
-    assert_eq!(fixture.events.count("claimed"), 0);
 }

@@ -28,29 +28,14 @@ fn story(answer: &Answer<Receipt>) -> (u32, AnswerSource, u16, u64) {
     (answer.run, answer.how(), answer.attempt(), minutes)
 }
 
-/// A body that ends when its test ends it.
-struct Body {
-    gate: Arc<Semaphore>,
-    task: JoinHandle<Paid>,
-}
-
-impl Body {
-    /// Starts body `run` of this fixture.
-    async fn start(fixture: &Fixture, call: CallBuilder<Classified>, run: u32) -> Self {
-        let gate = Arc::new(Semaphore::new(0));
-        let end = Arc::clone(&gate);
-        let task = tokio::spawn(call.run(move |_| async move {
-            end.acquire().await.unwrap().forget();
-            Ok(Receipt { run }.into())
-        }));
-        fixture.events.wait_for("claimed", run as usize).await;
-        Self { gate, task }
-    }
-
-    async fn end(self) -> Answer<Receipt> {
-        self.gate.add_permits(1);
-        self.task.await.unwrap().unwrap()
-    }
+/// A body of this run that ends when its test ends it.
+async fn started(call: Pay, run: u32) -> Body<Paid> {
+    let body = move |gate: Arc<Semaphore>, begun: Arc<Semaphore>| async move {
+        begun.add_permits(1);
+        gate.acquire().await.unwrap().forget();
+        Ok(Receipt { run }.into())
+    };
+    Body::begun(|gate, begun| tokio::spawn(call.run(move |_| body(gate, begun)))).await
 }
 
 async fn an_answer_is_executed_first_and_then_replayed(fixture: Fixture) {
@@ -122,7 +107,7 @@ async fn an_answer_that_a_hook_found_is_not_executed(fixture: Fixture) {
 }
 
 async fn an_answer_has_the_provenance_of_a_wait(fixture: Fixture) {
-    let first = Body::start(&fixture, fixture.pay(), 1).await;
+    let first = started(fixture.pay(), 1).await;
     let mut near = pin!(fixture.pay().run(|_| async { never::<Answer<Receipt>>() }));
     tokio::select! {
         biased;
@@ -136,29 +121,32 @@ async fn an_answer_has_the_provenance_of_a_wait(fixture: Fixture) {
     );
     // It claims, has to wait, and sleeps.
     fixture.clock.sleeper_within(Duration::from_secs(1)).await;
-    assert!(first.end().await.was_executed());
+    assert!(first.end().await.unwrap().was_executed());
     assert_eq!(story(&near.await.unwrap()), (1, AnswerSource::Waited, 1, 0));
     let far = until(&fixture, far).await.unwrap().unwrap();
     assert_eq!(story(&far), (1, AnswerSource::Waited, 1, 0));
 }
 
 async fn an_adopted_answer_was_waited_for_and_has_its_own_age(fixture: Fixture) {
-    let first = Body::start(&fixture, fixture.pay(), 1).await;
+    let first = started(fixture.pay(), 1).await;
     fixture.pass_in_store(Duration::from_secs(30));
-    let second = Body::start(&fixture, fixture.pay_far(), 2).await;
+    let second = started(fixture.pay_far(), 2).await;
     assert_eq!(
-        story(&second.end().await),
+        story(&second.end().await.unwrap()),
         (2, AnswerSource::Executed, 2, 0)
     );
     fixture.pass_in_store(Duration::from_mins(5));
-    assert_eq!(story(&first.end().await), (2, AnswerSource::Waited, 2, 5));
+    assert_eq!(
+        story(&first.end().await.unwrap()),
+        (2, AnswerSource::Waited, 2, 5)
+    );
     assert_eq!(fixture.events.count("adopted"), 1);
 }
 
 /// The duplicate that queries the store does not request the age of the answer, and so may not receive it.
 async fn an_answer_that_a_duplicate_asked_for_has_its_own_age(fixture: Fixture) {
-    let first = Body::start(&fixture, fixture.pay(), 1).await;
-    assert!(first.end().await.was_executed());
+    let first = started(fixture.pay(), 1).await;
+    assert!(first.end().await.unwrap().was_executed());
     fixture.pass_in_store(Duration::from_mins(5));
     let leader = answered(fixture.pay());
     let follower = fixture.pay().run(|_| async { never::<Answer<Receipt>>() });

@@ -9,11 +9,9 @@ on_every_store![
     an_overtaken_hook_gets_the_winners_answer,
     an_overtaken_hook_starts_no_body_beside_another_one,
     an_overtaken_hook_is_dropped_if_the_operation_cancels,
-    the_claims_to_ask_and_to_run_survive_lost_replies,
     a_store_that_is_silent_before_the_hook_is_not_asked_around,
     a_store_that_is_silent_after_the_hook_starts_no_body,
     a_caller_dropped_while_it_claims_to_run_gives_the_key_back,
-    a_verdict_is_stored_although_replies_are_lost,
     a_landed_effect_is_stored_although_its_caller_is_gone,
     a_landed_effect_that_cannot_be_stored_leaves_a_tombstone,
     a_body_that_starts_after_its_hook_was_overtaken_holds_a_lease,
@@ -75,28 +73,6 @@ async fn an_overtaken_hook_is_dropped_if_the_operation_cancels(fixture: Fixture)
     fixture.clock.advance(Duration::from_secs(9));
     let answer = until(&fixture, async { first.task.await.unwrap() }).await;
     assert_eq!(answer, receipt(7), "without having said anything");
-}
-
-async fn the_claims_to_ask_and_to_run_survive_lost_replies(fixture: Fixture) {
-    let lost = [
-        Fault::ReplyLost,
-        Fault::Lost,
-        Fault::ReplyLost,
-        Fault::Twice,
-    ];
-    for (says, before, answer, runs) in [(LANDED, 0, 7, 0), (Says::NotLanded, 1, 1, 1)] {
-        let _row = Row::new(&fixture, &says);
-        timed_out(fixture.pay()).await;
-        fixture.fail(StoreOperation::Claim, vec![Fault::None; before]);
-        fixture.fail(StoreOperation::Claim, lost);
-        let counts = Counts::default();
-        let call = reconciled(fixture.pay(), says, &counts);
-        assert_eq!(until(&fixture, call).await, receipt(answer));
-        assert_eq!(counts.both(), (1, runs));
-        // One attempt, however often it was asked for.
-        let attempts = u16::try_from(1 + runs).unwrap();
-        assert_eq!(stands(&fixture).await.1, attempts);
-    }
 }
 
 async fn a_store_that_is_silent_before_the_hook_is_not_asked_around(fixture: Fixture) {
@@ -162,25 +138,6 @@ async fn a_caller_dropped_while_it_claims_to_run_gives_the_key_back(fixture: Fix
     call.await.unwrap_err();
     comes_to_rest(&fixture).await;
     assert_eq!(stands(&fixture).await, (EntryState::Released, 1));
-}
-
-async fn a_verdict_is_stored_although_replies_are_lost(fixture: Fixture) {
-    for says in [LANDED, Says::Unknown] {
-        let _row = Row::new(&fixture, &says);
-        crashed(&fixture, fixture.pay()).await;
-        let lost = [Fault::Lost, Fault::ReplyLost, Fault::Twice];
-        fixture.fail(StoreOperation::Complete, lost);
-        let counts = Counts::default();
-        let call = reconciled(fixture.pay(), says.clone(), &counts);
-        let answer = until(&fixture, call).await;
-        if says == LANDED {
-            assert_eq!(answer, receipt(7));
-            assert_eq!(answered(fixture.pay_far()).await, receipt(7));
-        } else {
-            assert_unknown(&refusal(answer));
-            assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
-        }
-    }
 }
 
 async fn a_landed_effect_is_stored_although_its_caller_is_gone(fixture: Fixture) {

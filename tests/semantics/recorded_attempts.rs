@@ -7,6 +7,7 @@ use idem_runtime::admin::{Attempt, AttemptEnd, Process};
 use idem_runtime::step;
 use idem_runtime::store::sql::SqliteStore;
 
+use crate::labels::{LABEL, label, labelled};
 use crate::prelude::*;
 use crate::rows::Row;
 use crate::steps::{charged, charged_in_vain};
@@ -17,7 +18,6 @@ on_every_store![
     an_attempt_is_recorded_with_its_process,
     attempts_and_steps_are_recorded_side_by_side,
     an_engine_that_records_nothing_leaves_no_trace,
-    of_many_attempts_sixteen_are_kept,
     steps_that_cannot_be_read_are_dropped_by_a_reset_and_by_an_answer,
     an_end_is_explained,
 ];
@@ -132,54 +132,40 @@ async fn an_attempt_is_recorded_with_its_process(fixture: Fixture) {
     }
 }
 
+/// A label is neither.
 async fn attempts_and_steps_are_recorded_side_by_side(fixture: Fixture) {
-    let charge = Runs::default();
-    charged_in_vain(fixture.pay(), &charge).await;
-    charged_in_vain(fixture.pay(), &charge).await;
+    let (charge, pay) = (Runs::default(), || labelled(fixture.pay()));
+    charged_in_vain(pay(), &charge).await;
+    charged_in_vain(pay(), &charge).await;
     let entry = fixture.pay().entry().await.unwrap().unwrap();
-    assert_eq!((entry.steps().len(), charge.count()), (1, 1));
+    let steps: Vec<_> = entry.steps().into_iter().map(|step| step.name).collect();
+    assert_eq!(
+        (&steps[..], charge.count()),
+        (&["charge".to_owned()][..], 1)
+    );
     assert_eq!(ends(&fixture).await, [AttemptEnd::SystemError; 2]);
-    let answer = charged(fixture.pay(), &charge, receipt(1)).await;
+    let answer = charged(pay(), &charge, receipt(1)).await;
     assert_eq!((answer, charge.count()), (receipt(1), 1));
     assert_eq!(ends(&fixture).await.len(), 3);
+    assert_eq!(label(&fixture).await.as_deref(), Some(LABEL));
 }
 
 async fn an_engine_that_records_nothing_leaves_no_trace(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.record_attempts(false));
-    down(fixture.pay()).await;
-    crashed(&fixture, fixture.pay()).await;
-    crashed(&fixture, fixture.pay()).await;
-    timed_out(fixture.pay()).await;
-    assert_eq!(ends(&fixture).await, []);
-}
-
-/// The first, and the last ones: also where both kinds come together, and where the engine brings its own.
-async fn of_many_attempts_sixteen_are_kept(fixture: Fixture) {
-    for (released, lapsed, unknown) in [(0, 20, 0), (16, 4, 0), (0, 0, 30)] {
-        let _row = Row::new(&fixture, ((released, lapsed), unknown));
-        for _ in 0..released {
-            down(fixture.pay()).await;
-        }
-        for _ in 0..lapsed {
-            crashed(&fixture, fixture.pay().max_attempts(None)).await;
-        }
-        for _ in 0..unknown {
-            let call = fixture.pay().max_attempts(None).run_reconciled(
-                |_| async { Says::NotLanded },
-                |_| async { Err(PayError::TimedOut) as Answer },
-            );
-            assert_eq!(call.await, Err(PayError::TimedOut));
-        }
-        assert!(recorded(&fixture).await.len() <= 16);
-        if lapsed == 20 {
-            let call = fixture.pay().max_attempts(None);
-            assert_eq!(paid(call, &Runs::default()).await, receipt(1));
-            let all = recorded(&fixture).await;
-            let lapsed = |attempt: &&Attempt| attempt.end == AttemptEnd::Lapsed;
-            let last = all.iter().rev().find(lapsed).unwrap();
-            assert_eq!((all.len(), last.number), (16, 20));
-        }
-    }
+    let pay = || labelled(fixture.pay());
+    down(pay()).await;
+    crashed(&fixture, pay()).await;
+    crashed(&fixture, pay()).await;
+    timed_out(pay()).await;
+    assert_eq!(
+        (ends(&fixture).await, label(&fixture).await),
+        (vec![], None)
+    );
+    assert_eq!(
+        stored(&fixture).await[0],
+        b'2',
+        "a record without a journal"
+    );
 }
 
 async fn steps_that_cannot_be_read_are_dropped_by_a_reset_and_by_an_answer(fixture: Fixture) {

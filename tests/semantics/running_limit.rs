@@ -3,10 +3,10 @@
 use idem_runtime::Classify as _;
 
 use crate::prelude::*;
+use crate::rows::Row;
 
 on_every_store![
     callers_that_leave_start_no_more_bodies_than_may_run,
-    inner_bodies_that_outlive_their_callers_count,
     nothing_is_claimed_at_the_limit,
     an_answer_is_replayed_at_the_limit,
     a_replay_does_not_refuse_another_call,
@@ -53,37 +53,34 @@ async fn runs_or_is_refused(call: impl Future<Output = Answer>, runs: impl Fn() 
     }
 }
 
-async fn callers_that_leave_start_no_more_bodies_than_may_run(fixture: Fixture) {
-    let fixture = limited(fixture, 2);
-    let (gate, runs) = (Arc::new(Semaphore::new(0)), Runs::default());
-    for key in 0..50 {
-        let before = runs.count();
-        let (gate, body) = (Arc::clone(&gate), runs.clone());
-        let call = other(&fixture, key).finish(move |_| gated(gate, body));
-        runs_or_is_refused(call, || runs.count() > before).await;
+/// Also as inner calls: the outer body goes with its caller, and the inner one, which outlives it, keeps a place.
+async fn callers_that_leave_start_no_more_bodies_than_may_run(mut fixture: Fixture) {
+    for is_inner in [false, true] {
+        let _row = Row::new(&fixture, ("as inner calls", is_inner));
+        fixture = limited(fixture, 2);
+        let (gate, runs) = (Arc::new(Semaphore::new(0)), Runs::default());
+        let completed = fixture.events.count("completed value");
+        for key in 0..40 {
+            let before = runs.count();
+            let (gate, body) = (Arc::clone(&gate), runs.clone());
+            let finishes = other(&fixture, 1_000 + key).finish(move |_| gated(gate, body));
+            if is_inner {
+                let outer = other(&fixture, key).run(|_| finishes);
+                runs_or_is_refused(outer, || runs.count() > before).await;
+            } else {
+                runs_or_is_refused(finishes, || runs.count() > before).await;
+            }
+        }
+        assert_eq!(runs.count(), 2, "bodies without callers");
+        gate.add_permits(2);
+        fixture
+            .events
+            .wait_for("completed value", completed + 2)
+            .await;
+        others().await;
+        let next = other(&fixture, 9).finish(|_| async { receipt(9) });
+        assert_eq!(next.await, receipt(9));
     }
-    assert_eq!(runs.count(), 2, "bodies without callers");
-    gate.add_permits(2);
-    fixture.events.wait_for("completed value", 2).await;
-    others().await;
-    let next = other(&fixture, 9).finish(|_| async { receipt(9) });
-    assert_eq!(next.await, receipt(9));
-}
-
-/// The outer body goes with its caller, and the inner one, which outlives it, keeps a place.
-async fn inner_bodies_that_outlive_their_callers_count(fixture: Fixture) {
-    let fixture = limited(fixture, 2);
-    let (gate, runs) = (Arc::new(Semaphore::new(0)), Runs::default());
-    for key in 0..20 {
-        let before = runs.count();
-        let inner = other(&fixture, 1_000 + key);
-        let (gate, body) = (Arc::clone(&gate), runs.clone());
-        let call = other(&fixture, key).run(|_| inner.finish(move |_| gated(gate, body)));
-        runs_or_is_refused(call, || runs.count() > before).await;
-    }
-    assert_eq!(runs.count(), 2, "bodies without callers");
-    gate.add_permits(2);
-    fixture.events.wait_for("completed value", 2).await;
 }
 
 async fn nothing_is_claimed_at_the_limit(fixture: Fixture) {

@@ -16,12 +16,10 @@ on_every_store![
     parallel_steps_are_all_kept_in_few_round_trips,
     a_step_is_kept_unless_it_ended_with_a_system_error,
     a_step_returns_an_answer_with_its_source,
-    a_name_is_used_once_in_an_attempt,
     a_step_that_was_dropped_may_not_be_advised_to_take_another_name,
     steps_do_not_nest,
     a_step_within_a_call_within_a_step_is_one_of_that_call,
     a_step_outside_of_a_body_is_refused,
-    a_loop_distinguishes_its_steps,
     the_key_of_a_step_is_the_same_in_every_attempt,
     another_input_is_a_mismatch,
     another_type_is_refused_and_nothing_runs_again,
@@ -186,7 +184,8 @@ async fn parallel_steps_are_all_kept_in_few_round_trips(fixture: Fixture) {
     let all = [const { Cell::new(0_u32) }; 28];
     let body = async |ends: Answer| {
         let steps = all.iter().enumerate().map(|(number, runs)| {
-            step(("ship", number), async move |_| {
+            step(("ship", number), async move |s| {
+                assert_eq!(s.name(), "ship");
                 tokio::task::yield_now().await;
                 runs.set(runs.get() + 1);
                 receipt(runs.get())
@@ -262,20 +261,6 @@ pub(crate) fn assert_invalid(answer: Answer, part: &str) {
     assert!(error.to_string().contains(part), "{error}");
 }
 
-async fn a_name_is_used_once_in_an_attempt(fixture: Fixture) {
-    let charge = Runs::default();
-    for _ in 0..2 {
-        let call = fixture.pay().run(async |_| {
-            counted("charge", &charge).await?;
-            counted("charge", &charge).await
-        });
-        let why = "step `charge`: this attempt has had a step of this name";
-        assert_invalid(call.await, why);
-    }
-    assert_eq!(charge.count(), 1);
-    assert_eq!(fixture.events.count("refused InvalidStep"), 2);
-}
-
 async fn a_step_that_was_dropped_may_not_be_advised_to_take_another_name(fixture: Fixture) {
     let call = fixture.pay().run(async |_| {
         let mut first = Box::pin(step("charge", async |_| pending::<Answer>().await));
@@ -335,25 +320,6 @@ async fn a_step_outside_of_a_body_is_refused(fixture: Fixture) {
     assert_eq!(call.await, receipt(1));
     gate.add_permits(1);
     assert_invalid(left_over.unwrap().await.unwrap(), "the body has ended");
-}
-
-async fn a_loop_distinguishes_its_steps(fixture: Fixture) {
-    let shipped = Mutex::new(Vec::new());
-    for ends in [Err(PayError::Down), receipt(4)] {
-        let call = fixture.pay().run(async |_| {
-            for item in 0..3 {
-                let ship = step(("ship", item), async |s| {
-                    assert_eq!(s.name(), "ship");
-                    shipped.lock().unwrap().push(item);
-                    receipt(item)
-                });
-                assert_eq!(ship.await, receipt(item));
-            }
-            ends.clone()
-        });
-        assert_eq!(call.await, ends);
-    }
-    assert_eq!(*shipped.lock().unwrap(), [0, 1, 2]);
 }
 
 async fn the_key_of_a_step_is_the_same_in_every_attempt(fixture: Fixture) {

@@ -134,9 +134,9 @@ pub(crate) async fn stands(fixture: &Fixture) -> (EntryState, u16) {
 
 /// A call in a task of its own, whose body ends when its test ends it.
 #[derive(Debug)]
-pub(crate) struct Body {
+pub(crate) struct Body<A = Answer> {
     gate: Arc<Semaphore>,
-    task: JoinHandle<Answer>,
+    task: JoinHandle<A>,
 }
 
 impl Body {
@@ -154,9 +154,17 @@ impl Body {
         .await
     }
 
+    async fn wait(gate: Arc<Semaphore>, begun: Arc<Semaphore>, answer: Answer) -> Answer {
+        begun.add_permits(1);
+        gate.acquire().await.unwrap().forget();
+        answer
+    }
+}
+
+impl<A: std::fmt::Debug> Body<A> {
     /// A body that begins with a permit for the second semaphore, and ends with one of the first.
     pub(crate) async fn begun(
-        spawn: impl FnOnce(Arc<Semaphore>, Arc<Semaphore>) -> JoinHandle<Answer>,
+        spawn: impl FnOnce(Arc<Semaphore>, Arc<Semaphore>) -> JoinHandle<A>,
     ) -> Self {
         let (gate, begun) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
         let task = spawn(Arc::clone(&gate), Arc::clone(&begun));
@@ -164,18 +172,12 @@ impl Body {
         Self { gate, task }
     }
 
-    async fn wait(gate: Arc<Semaphore>, begun: Arc<Semaphore>, answer: Answer) -> Answer {
-        begun.add_permits(1);
-        gate.acquire().await.unwrap().forget();
-        answer
-    }
-
     /// A body that has begun and waits for this.
-    pub(crate) fn of(gate: Arc<Semaphore>, task: JoinHandle<Answer>) -> Self {
+    pub(crate) fn of(gate: Arc<Semaphore>, task: JoinHandle<A>) -> Self {
         Self { gate, task }
     }
 
-    pub(crate) async fn end(self) -> Answer {
+    pub(crate) async fn end(self) -> A {
         self.let_end();
         self.join().await
     }
@@ -186,7 +188,7 @@ impl Body {
     }
 
     /// The outcome of its caller, without ending the body.
-    pub(crate) async fn join(self) -> Answer {
+    pub(crate) async fn join(self) -> A {
         self.task.await.unwrap()
     }
 
@@ -209,6 +211,14 @@ pub(crate) async fn crashed(fixture: &Fixture, call: Pay) {
     let body = Body::start(call, Err(PayError::Down)).await;
     body.drop_caller().await;
     fixture.pass_in_store(LEASE_OVER);
+}
+
+/// Two bodies of one key: the first was paused for longer than its lease, and another process has taken the key over.
+pub(crate) async fn overtaken(fixture: &Fixture, call: Pay, first: Answer) -> (Body, Body) {
+    let first = Body::start(call, first).await;
+    fixture.pass_in_store(LEASE_OVER);
+    let second = Body::start(fixture.pay_far(), receipt(2)).await;
+    (first, second)
 }
 
 /// A claim whose process died, and whose lease is over.

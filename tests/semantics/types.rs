@@ -15,7 +15,6 @@ on_every_store![
     the_types_are_known_in_every_state,
     a_claim_that_did_not_say_its_types_takes_any_answer,
     an_answer_by_hand_may_be_corrected,
-    a_correction_of_an_unseen_record_changes_nothing,
     an_answer_of_a_body_is_not_corrected,
     two_functions_do_not_replay_each_other,
     a_second_function_takes_nothing_over,
@@ -175,19 +174,6 @@ async fn an_answer_by_hand_may_be_corrected(fixture: Fixture) {
     for call in [fixture.pay(), fixture.pay_far()] {
         assert_eq!(answered(call).await, receipt(9));
     }
-}
-
-async fn a_correction_of_an_unseen_record_changes_nothing(fixture: Fixture) {
-    timed_out(fixture.pay()).await;
-    let before = entry(&fixture).await;
-    let seen = entry(&fixture).await;
-    seen.resolve(&Receipt { run: 1 }).await.unwrap();
-    let [first, second] = [entry(&fixture).await, entry(&fixture).await];
-    first.resolve(&Receipt { run: 2 }).await.unwrap();
-    for stale in [before, second] {
-        assert_changed(stale.resolve(&Receipt { run: 3 }).await);
-    }
-    assert_eq!(answered(fixture.pay()).await, receipt(2));
 }
 
 async fn an_answer_of_a_body_is_not_corrected(fixture: Fixture) {

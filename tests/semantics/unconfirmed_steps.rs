@@ -13,10 +13,8 @@ use crate::rows::{FORGOTTEN, Row};
 use crate::steps::{appends, assert_charged_once, charged, counted, polled_until, two_steps};
 
 on_every_store![
-    an_append_that_fails_is_sent_again,
     an_append_without_a_reply_hands_over_the_value,
     a_lenient_call_goes_on_without_a_confirmed_step,
-    a_step_that_was_not_confirmed_is_kept_by_the_release,
     the_steps_of_a_cancelled_call_are_sent_until_the_store_has_them,
     a_system_error_is_told_although_it_could_not_be_recorded,
     a_step_whose_beginning_was_not_confirmed_did_not_begin,
@@ -41,22 +39,6 @@ async fn without_reply<T>(fixture: &Fixture, work: impl Future<Output = T>) -> T
     output
 }
 
-async fn an_append_that_fails_is_sent_again(fixture: Fixture) {
-    for fault in Fault::TRANSIENT {
-        let _row = Row::new(&fixture, fault);
-        let charge = Runs::default();
-        fixture.fail(StoreOperation::Append, [fault]);
-        let first = charged(fixture.pay(), &charge, Err(PayError::Down));
-        if let Fault::Hangs | Fault::ReplyHangs = fault {
-            let error = refusal(without_reply(&fixture, first).await);
-            assert_eq!(error.kind(), &ErrorKind::Unconfirmed);
-        } else {
-            assert_eq!(until(&fixture, first).await, Err(PayError::Down));
-        }
-        until(&fixture, assert_charged_once(&fixture, &charge)).await;
-    }
-}
-
 async fn an_append_without_a_reply_hands_over_the_value(fixture: Fixture) {
     fixture.fail(StoreOperation::Append, [Fault::Lost; 1_000]);
     let call = fixture.pay().run(async |_| {
@@ -75,18 +57,6 @@ async fn a_lenient_call_goes_on_without_a_confirmed_step(fixture: Fixture) {
     let charge = Runs::default();
     let call = charged(call, &charge, receipt(3));
     assert_eq!(until(&fixture, call).await, receipt(3));
-}
-
-async fn a_step_that_was_not_confirmed_is_kept_by_the_release(fixture: Fixture) {
-    let charge = Runs::default();
-    fixture.fail(StoreOperation::Append, [Fault::Hangs]);
-    let call = fixture.pay().run(async |_| {
-        let charged = counted("charge", &charge).await;
-        assert_eq!(*refusal(charged).kind(), ErrorKind::Unconfirmed);
-        Err(PayError::Down) as Answer
-    });
-    assert_eq!(without_reply(&fixture, call).await, Err(PayError::Down));
-    assert_charged_once(&fixture, &charge).await;
 }
 
 async fn the_steps_of_a_cancelled_call_are_sent_until_the_store_has_them(fixture: Fixture) {

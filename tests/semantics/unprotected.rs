@@ -3,13 +3,13 @@
 use std::process::Command;
 
 use crate::prelude::*;
+use crate::rows::Row;
 
 on_every_store![
     an_outage_runs_the_body_where_engine_or_operation_say_so,
     a_body_without_protection_stores_nothing_and_is_not_replayed,
     a_body_without_protection_knows_that_it_has_none,
     a_body_without_protection_may_finish_fail_and_panic,
-    a_claim_that_was_granted_unseen_is_given_back,
     a_claim_by_hand_is_never_without_protection,
     a_refusal_by_the_store_is_no_outage,
     an_outage_after_the_claim_is_none,
@@ -17,8 +17,7 @@ on_every_store![
     all_callers_of_an_unavailable_store_run_without_it,
     a_store_that_is_full_busy_or_refuses_is_no_outage,
     a_queue_in_front_of_a_store_that_is_gone_is_an_outage,
-    a_store_that_replies_to_others_is_busy_and_not_out_of_reach,
-    a_store_that_has_replied_to_nothing_for_long_is_out_of_reach,
+    a_store_is_out_of_reach_if_it_has_replied_to_nothing_for_long,
     a_server_that_is_not_there_is_an_outage_while_others_reply,
 ];
 
@@ -141,17 +140,6 @@ async fn a_body_without_protection_may_finish_fail_and_panic(fixture: Fixture) {
     comes_to_rest(&fixture).await;
 }
 
-async fn a_claim_that_was_granted_unseen_is_given_back(fixture: Fixture) {
-    fixture.fail(StoreOperation::Claim, [Fault::ReplyHangs]);
-    let call = runs_bare(fixture.pay());
-    let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
-    while fixture.pay_far().entry().await.unwrap().is_none() {}
-    fixture.clock.advance(Duration::from_secs(2));
-    assert_eq!(call.await.unwrap(), receipt(1));
-    comes_to_rest(&fixture).await;
-    assert_eq!(paid(fixture.pay_far(), &Runs::default()).await, receipt(1));
-}
-
 async fn a_claim_by_hand_is_never_without_protection(fixture: Fixture) {
     cut_off(&fixture);
     let begun = in_time(&fixture, runs_bare(fixture.pay()).begin()).await;
@@ -236,10 +224,11 @@ async fn a_queue_in_front_of_a_store_that_is_gone_is_an_outage(fixture: Fixture)
 /// A claim hangs until its deadline is over; this long before, the store replies to another call.
 async fn hangs_beside(fixture: &Fixture, quiet: Duration) -> Answer {
     let deadline = Duration::from_secs(2);
+    let asked = claims(fixture);
     fixture.fail(StoreOperation::Claim, [Fault::Hangs]);
     let call = runs_bare(fixture.pay());
     let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
-    sent(fixture, StoreOperation::Claim, 1).await;
+    sent(fixture, StoreOperation::Claim, asked + 1).await;
     fixture.clock.sleeper_within(deadline).await;
     fixture.clock.advance(deadline.saturating_sub(quiet));
     let other = fixture.engine.operation("pay").key(&"beside");
@@ -248,16 +237,20 @@ async fn hangs_beside(fixture: &Fixture, quiet: Duration) -> Answer {
     call.await.unwrap()
 }
 
-async fn a_store_that_replies_to_others_is_busy_and_not_out_of_reach(fixture: Fixture) {
-    let answer = hangs_beside(&fixture, Duration::from_millis(900)).await;
-    assert_refusal(answer, &ErrorKind::StoreUnavailable);
-    assert_eq!(fixture.events.count("unprotected"), 0);
-}
-
-async fn a_store_that_has_replied_to_nothing_for_long_is_out_of_reach(fixture: Fixture) {
-    let answer = hangs_beside(&fixture, Duration::from_millis(1_100)).await;
-    assert_eq!(answer, receipt(1));
-    assert_eq!(fixture.events.count("unprotected"), 1);
+async fn a_store_is_out_of_reach_if_it_has_replied_to_nothing_for_long(mut fixture: Fixture) {
+    for (quiet, is_out_of_reach) in [(900, false), (1_100, true)] {
+        let _row = Row::new(&fixture, quiet);
+        let unprotected = fixture.events.count("unprotected");
+        let answer = hangs_beside(&fixture, Duration::from_millis(quiet)).await;
+        if is_out_of_reach {
+            assert_eq!(answer, receipt(1));
+        } else {
+            assert_refusal(answer, &ErrorKind::StoreUnavailable);
+        }
+        let told = fixture.events.count("unprotected") - unprotected;
+        assert_eq!(told, usize::from(is_out_of_reach));
+        fixture = fixture.with(|engine| engine);
+    }
 }
 
 /// As one node of a cluster.

@@ -1,6 +1,6 @@
 //! Every argument of the attribute, other attributes beside it, and where the engine comes from.
 
-use super::{Answer, Failure, Runs, engine, twice};
+use super::{Answer, Failure, Runs, engine, once, twice};
 use idem_runtime::{Class, Engine, idempotent};
 use std::time::Duration;
 
@@ -105,10 +105,7 @@ async fn fallible_key(text: &str, #[idem(skip)] runs: &Runs) -> Answer {
 
 #[tokio::test]
 async fn a_key_may_fail() {
-    assert_eq!(
-        twice(async |runs| fallible_key("17", runs).await).await,
-        Ok(1)
-    );
+    once("fallible_key", async |runs| fallible_key("17", runs).await).await;
     let runs = Runs::default();
     let failed = engine().scope(fallible_key("x", &runs)).await;
     assert_eq!((failed, runs.count()), (Err(Failure::Declined), 0));
@@ -177,18 +174,9 @@ async fn reclassified(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
 
 #[tokio::test]
 async fn arguments_and_attributes_beside_them() {
-    assert_eq!(
-        twice(async |runs| traced_outside(1, runs).await).await,
-        Ok(1)
-    );
-    assert_eq!(
-        twice(async |runs| traced_inside(1, runs).await).await,
-        Ok(1)
-    );
-    assert_eq!(
-        twice(async |runs| own_token(1, "eu", runs).await).await,
-        Ok(1)
-    );
+    once("traced_outside", async |runs| traced_outside(1, runs).await).await;
+    once("traced_inside", async |runs| traced_inside(1, runs).await).await;
+    once("own_token", async |runs| own_token(1, "eu", runs).await).await;
     let declined = twice(async |runs| reclassified(1, runs).await).await;
     assert_eq!(declined, Err(Failure::Declined));
 }

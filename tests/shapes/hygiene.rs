@@ -1,6 +1,6 @@
 //! Names around the function that an expansion must not stumble over.
 
-use super::{Answer, Runs, twice};
+use super::{Answer, Runs, once, twice};
 use idem_runtime::idempotent;
 
 #[idempotent(key = (inputs, call, out))]
@@ -79,7 +79,7 @@ async fn the_prelude_is_not_needed() {
     use bare::Bare;
     use idem_runtime::{Class, Classify as _};
 
-    assert_eq!(twice(async |runs| bare::pay(1, runs).await).await, Ok(1));
+    once("bare::pay", async |runs| bare::pay(1, runs).await).await;
     assert_eq!(Bare::Tuple(1, 2).class(), Class::Business);
     assert_eq!(Bare::Struct { option: 1 }.class(), Class::Unknown);
     assert_eq!(Bare::Unit.class(), Class::System);
@@ -126,24 +126,18 @@ async fn shadowing_body(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
 
 #[tokio::test]
 async fn names_do_not_collide() {
-    assert_eq!(
-        twice(async |runs| same_names(1, 2, 3, 4, runs).await).await,
-        Ok(1)
-    );
+    once("same_names", async |runs| {
+        same_names(1, 2, 3, 4, runs).await
+    })
+    .await;
     assert_eq!(
         twice(async |runs| shadowed::pay(1, 2, runs).await).await,
         Ok(1)
     );
-    assert_eq!(
-        twice(async |runs| through_a_facade(1, runs).await).await,
-        Ok(1)
-    );
-    assert_eq!(
-        twice(async |runs| from_a_macro("1", runs).await).await,
-        Ok(1)
-    );
-    assert_eq!(
-        twice(async |runs| shadowing_body(1, runs).await).await,
-        Ok(1)
-    );
+    once("through_a_facade", async |runs| {
+        through_a_facade(1, runs).await
+    })
+    .await;
+    once("from_a_macro", async |runs| from_a_macro("1", runs).await).await;
+    once("shadowing_body", async |runs| shadowing_body(1, runs).await).await;
 }

@@ -11,6 +11,7 @@ use idem_runtime::{
     key::{Redacted, redacted},
 };
 use serde::Serialize;
+use std::future::Future;
 use std::sync::Arc;
 
 const FAILED: Answer<u64> = Err(Failure::Refused(String::new()));
@@ -18,12 +19,12 @@ const FAILED: Answer<u64> = Err(Failure::Refused(String::new()));
 /// The label of a call that has failed.
 #[allow(clippy::future_not_send)]
 async fn label(
-    entry: impl AsyncFnOnce() -> Result<Option<Entry>, Error>,
-    call: impl AsyncFnOnce() -> Answer<u64>,
+    entry: impl Future<Output = Result<Option<Entry>, Error>>,
+    call: impl Future<Output = Answer<u64>>,
 ) -> Option<String> {
     let both = async {
-        assert_eq!(call().await, FAILED);
-        let entry = entry().await.expect("the store is there");
+        assert_eq!(call.await, FAILED);
+        let entry = entry.await.expect("the store is there");
         entry.expect("there is a record").label()
     };
     engine().scope(both).await
@@ -135,48 +136,24 @@ impl Till for Shop {
 async fn a_label_is_written_in_every_form() {
     let shop = Shop { name: "north" };
     let seen = [
+        label(moved_entry(order()), moved(order())).await,
+        label(format_entry(47, "a"), format(47, "a")).await,
         label(
-            async || moved_entry(order()).await,
-            async || moved(order()).await,
+            arguments_entry(&order(), "eu".to_owned()),
+            arguments(&order(), "eu".to_owned()),
         )
         .await,
+        label(skipped_entry(7, "-"), skipped(7, "tea")).await,
+        label(generic_entry(4711), generic(4711)).await,
+        label(finished_entry(4711), finished(4711)).await,
+        label(written_entry(7), written(7)).await,
+        label(shop.method_entry(7), shop.method(7)).await,
         label(
-            async || format_entry(47, "a").await,
-            async || format(47, "a").await,
+            Arc::new(Shop { name: "south" }).receiver_entry(),
+            Arc::new(Shop { name: "south" }).receiver(),
         )
         .await,
-        label(
-            async || arguments_entry(&order(), "eu".to_owned()).await,
-            async || arguments(&order(), "eu".to_owned()).await,
-        )
-        .await,
-        label(
-            async || skipped_entry(7, "-").await,
-            async || skipped(7, "tea").await,
-        )
-        .await,
-        label(
-            async || generic_entry(4711).await,
-            async || generic(4711).await,
-        )
-        .await,
-        label(
-            async || finished_entry(4711).await,
-            async || finished(4711).await,
-        )
-        .await,
-        label(async || written_entry(7).await, async || written(7).await).await,
-        label(
-            async || shop.method_entry(7).await,
-            async || shop.method(7).await,
-        )
-        .await,
-        label(
-            async || Arc::new(Shop { name: "south" }).receiver_entry().await,
-            async || Arc::new(Shop { name: "south" }).receiver().await,
-        )
-        .await,
-        label(async || shop.pay_entry(7).await, async || shop.pay(7).await).await,
+        label(shop.pay_entry(7), shop.pay(7)).await,
     ];
     let seen = seen.each_ref().map(Option::as_deref);
     let expected = [

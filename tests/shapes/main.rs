@@ -62,6 +62,11 @@ fn engine() -> Engine {
         .expect("the defaults agree")
 }
 
+/// Makes the call of this function [`twice`], which answers that it ran once.
+async fn once(name: &str, call: impl AsyncFnMut(&Runs) -> Answer) {
+    assert_eq!(twice(call).await, Ok(1), "{name}");
+}
+
 /// Makes the call twice on an engine of its own: the body runs once, and both get its answer.
 async fn twice<T>(mut call: impl AsyncFnMut(&Runs) -> Answer<T>) -> Answer<T>
 where

@@ -1,6 +1,6 @@
 //! Inherent methods.
 
-use super::{Answer, Runs, twice};
+use super::{Answer, Runs, once, twice};
 use idem_runtime::idempotent;
 use serde::Serialize;
 use std::pin::Pin;
@@ -88,18 +88,9 @@ impl<'a, T: Serialize + Clone + Send + Sync, const N: usize> Repository<'a, T, N
 
 #[tokio::test]
 async fn receivers_of_every_kind() {
-    assert_eq!(
-        twice(async |runs| Shop::associated(1, runs).await).await,
-        Ok(1)
-    );
-    assert_eq!(
-        twice(async |runs| Shop::of(runs).by_ref(1).await).await,
-        Ok(1)
-    );
-    assert_eq!(
-        twice(async |runs| Shop::of(runs).borrowed("1").await).await,
-        Ok(1)
-    );
+    once("associated", async |runs| Shop::associated(1, runs).await).await;
+    once("by_ref", async |runs| Shop::of(runs).by_ref(1).await).await;
+    once("borrowed", async |runs| Shop::of(runs).borrowed("1").await).await;
     assert_eq!(
         twice(async |runs| Shop::of(runs).by_mut(7).await).await,
         Ok(7)
@@ -108,18 +99,18 @@ async fn receivers_of_every_kind() {
         twice(async |runs| Shop::of(runs).by_value(7).await).await,
         Ok(7)
     );
-    assert_eq!(
-        twice(async |runs| Arc::new(Shop::of(runs)).shared(7).await).await,
-        Ok(1)
-    );
-    assert_eq!(
-        twice(async |runs| Box::new(Shop::of(runs)).boxed(7).await).await,
-        Ok(1)
-    );
-    assert_eq!(
-        twice(async |runs| Pin::new(&mut Shop::of(runs)).pinned(7).await).await,
-        Ok(1)
-    );
+    once("shared", async |runs| {
+        Arc::new(Shop::of(runs)).shared(7).await
+    })
+    .await;
+    once("boxed", async |runs| {
+        Box::new(Shop::of(runs)).boxed(7).await
+    })
+    .await;
+    once("pinned", async |runs| {
+        Pin::new(&mut Shop::of(runs)).pinned(7).await
+    })
+    .await;
     let call = async |runs: &Runs| {
         let rows = [1_u8];
         Repository { rows, runs }.insert(7).await

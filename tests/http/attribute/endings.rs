@@ -9,21 +9,6 @@ use crate::server::Server;
 
 const SLOW: &str = r#"{"run":1,"item":"slow"}"#;
 
-#[tokio::test]
-async fn a_client_that_hangs_up_finds_its_answer_later() {
-    let shop = Shop::new();
-    let routes = shop.routes();
-    let slow = || order("/orders", "k", "slow");
-    let first = spawn(&routes, slow());
-    shop.begun().await;
-    leave(first).await;
-    shop.left().await;
-    shop.let_end();
-    let again = ("again", slow(), Replayed(201, SLOW));
-    shop.walk(&routes, [again]).await;
-    assert_eq!(shop.runs(), 1);
-}
-
 /// One client waits over a socket, one has gone.
 #[tokio::test]
 async fn a_server_that_ends_answers_running_requests() {

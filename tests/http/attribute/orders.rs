@@ -4,7 +4,6 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use idem_runtime::http::{IdempotencyLayer, MarkReplays};
-use idem_runtime::testing::{Fault, StoreOperation};
 use idem_runtime::{Error, HasEngine as _};
 
 use super::shop::{Shop, by, order};
@@ -100,18 +99,6 @@ async fn a_repeat_while_the_first_runs_is_refused_or_waits() {
         let again = ("again", slow(), Replayed(201, slow_order));
         shop.walk(&routes, [again]).await;
     }
-}
-
-#[tokio::test]
-async fn without_the_store_nothing_is_done() {
-    let shop = Shop::new();
-    let routes = shop.routes();
-    shop.store().fail(StoreOperation::Claim, [Fault::Refused]);
-    let refused = send(&routes, of("k", "tea")).await;
-    assert_eq!(refused.problem(), (503, "unavailable"));
-    assert_eq!(refused.header("retry-after"), Some("1"));
-    shop.walk(&routes, [("back", of("k", "tea"), Ran(201, TEA))])
-        .await;
 }
 
 /// A handler that makes calls: its response is a replay if nothing has run for it.

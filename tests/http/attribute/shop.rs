@@ -80,10 +80,6 @@ impl Shop {
         }))
     }
 
-    pub(crate) fn store(&self) -> &Faulty {
-        &self.0.store
-    }
-
     /// Counts a run of a body; a second one gives another answer.
     pub(crate) fn run(&self) -> usize {
         self.0.runs.fetch_add(1, Ordering::SeqCst) + 1

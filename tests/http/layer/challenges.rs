@@ -149,28 +149,6 @@ async fn a_service_may_ignore_the_payment() {
     fixture.walk(&service, rows).await;
 }
 
-#[tokio::test]
-async fn a_402_without_a_challenge_is_an_answer() {
-    const DECLINED: &[Challenge] = &[
-        (402, &[JSON], r#"{"error":"card_declined"}"#, "x-payment"),
-        (402, &[], "declined", "x-payment"),
-        (402, &[JSON], r#"{"data":{"x402Version":1}}"#, "x-payment"),
-    ];
-    for declined in DECLINED {
-        for policy in policies() {
-            let row = format!("{declined:?} {policy:?}");
-            let fixture = Fixture::new();
-            let layer = fixture.layer().status_policy(policy);
-            let service = service(&fixture, layer, declined);
-            let rows = [
-                (&row, asked(None), challenged(*declined)),
-                (&row, asked(None), Replayed(402, declined.2)),
-            ];
-            fixture.walk(&service, rows).await;
-        }
-    }
-}
-
 /// Finds a second run of a handler whose payment was settled after it, and failed: the response asks for another one.
 #[tokio::test]
 async fn a_402_for_a_request_with_a_payment_is_an_answer() {

@@ -7,12 +7,11 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::post;
 use http::{HeaderMap, StatusCode};
-use idem_harness::{HANG_LIMIT, PostgresServer, TestDir};
+use idem_harness::HANG_LIMIT;
 use idem_runtime::http::IdempotencyLayer;
 use idem_runtime::store::Store;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::sql::{PostgresStore, SqliteStore};
 use idem_runtime::{Engine, OnRunning};
 use idem_tests::fixture;
 use tokio::sync::{Barrier, watch};
@@ -180,29 +179,4 @@ async fn redis_500_clients_get_one_answer() {
         store.response_timeout(HANG_LIMIT).connect().await.unwrap()
     };
     wait_and_come_back([connect().await, connect().await]).await;
-}
-
-#[tokio::test]
-async fn sqlite_500_clients_get_one_answer() {
-    let dir = TestDir::new("crowd").unwrap();
-    let url = format!("sqlite:{}", dir.path().join("shop.db").display());
-    let connect = async || {
-        let store = SqliteStore::builder(&url).response_timeout(HANG_LIMIT);
-        store.connect().await.unwrap()
-    };
-    let stores = [connect().await, connect().await];
-    stores[0].migrate().await.unwrap();
-    wait_and_come_back(stores).await;
-}
-
-#[tokio::test]
-async fn postgres_500_clients_get_one_answer() {
-    let server = PostgresServer::start();
-    let connect = async || {
-        let store = PostgresStore::builder(server.url());
-        store.response_timeout(HANG_LIMIT).connect().await.unwrap()
-    };
-    let stores = [connect().await, connect().await];
-    stores[0].migrate().await.unwrap();
-    wait_and_come_back(stores).await;
 }

@@ -8,12 +8,10 @@ use axum::Router;
 use axum::routing::post;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use idem_harness::RedisServer;
 use idem_runtime::admin::{Entry, EntryState};
 use idem_runtime::http::{IdempotencyKey, IdempotencyLayer, StatusPolicy};
 use idem_runtime::key::redacted;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Engine, ErrorKind, OnRunning, Reconciled, context};
 
 use crate::client::{
@@ -102,45 +100,6 @@ async fn an_operator_writes_the_response_of_a_request_that_was_done() {
     assert_eq!(again.header("set-cookie"), None);
     assert_eq!(again.header("x-node"), None);
     assert_eq!(fixture.events.count("resolved value"), 1);
-}
-
-/// The operator's program, the server and the next server have one store and nothing else in common.
-#[tokio::test]
-async fn a_resolution_is_replayed_by_every_server() {
-    let redis = RedisServer::start();
-    let layer = async || {
-        let store = RedisStore::connect(&redis.url()).await.unwrap();
-        IdempotencyLayer::public(Engine::new(store), "shop.api")
-    };
-    let fixture = Fixture::new();
-    let shop = unlucky(&fixture, layer().await);
-    fails(&fixture, &shop).await;
-    let entry = entry_of(&layer().await).await;
-    entry.resolve_response(paid()).await.unwrap();
-    for shop in [shop, unlucky(&fixture, layer().await)] {
-        fixture.walk(&shop, [("again", order("tea"), PAID)]).await;
-    }
-}
-
-#[tokio::test]
-async fn a_settled_record_is_corrected_only_by_its_reader() {
-    let fixture = Fixture::new();
-    let layer = fixture.layer();
-    let shop = unlucky(&fixture, layer.clone());
-    fails(&fixture, &shop).await;
-    let (seen, too_late) = (entry_of(&layer).await, entry_of(&layer).await);
-    seen.resolve_response(paid()).await.unwrap();
-    let error = too_late.resolve_response(Response::new("other")).await;
-    assert_eq!(*error.unwrap_err().kind(), ErrorKind::Changed);
-    fixture
-        .walk(&shop, [("resolved", order("tea"), PAID)])
-        .await;
-    let by_hand = entry_of(&layer).await;
-    assert!(by_hand.is_by_hand());
-    let corrected = by_hand.resolve_response(Response::new("corrected"));
-    corrected.await.unwrap();
-    let corrected = ("corrected", order("tea"), replayed("corrected"));
-    fixture.walk(&shop, [corrected]).await;
 }
 
 #[tokio::test]

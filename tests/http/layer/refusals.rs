@@ -7,12 +7,11 @@ use http::StatusCode;
 use idem_runtime::http::{IdempotencyLayer, StatusPolicy};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Engine, OnDuplicate, OnOutage, OnRunning};
-use idem_tests::events::Events;
 use idem_tests::faulty::{Fault, Faulty, StoreOperation};
 
 use crate::client::{
     Fixture, INVALID, MISSING, REUSED, Ran, Refused, bare, data, frames, gated, keyed, numbered,
-    of_tenant, order, others, patiently, ran, replayed, send, spawn, with_key,
+    of_tenant, order, others, patiently, ran, send, spawn, with_key,
 };
 
 #[tokio::test]
@@ -185,26 +184,6 @@ async fn while_the_store_is_down_nothing_runs() {
         assert_eq!(refused.problem().0, 503, "{fault:?}");
     }
     assert_eq!(fixture.runs(), 1);
-}
-
-/// The client has its answer, stored or not; it is stored when the store is back.
-#[tokio::test]
-async fn a_store_that_goes_away_in_the_middle_gets_the_answer_when_it_is_back() {
-    let (fixture, events) = (Fixture::new(), Events::default());
-    let store = Faulty::new(MemoryStore::new());
-    let engine = Engine::builder(store.clone()).observer(events.clone());
-    let engine = engine.complete_deadline(Duration::from_millis(1));
-    let layer = IdempotencyLayer::public(engine.build().unwrap(), "shop.api");
-    let shop = fixture.orders(layer, |run| run.to_string());
-    store.fail(StoreOperation::Complete, [Fault::Unreachable; 10_000]);
-    fixture.walk(&shop, [("away", order(""), ran("1"))]).await;
-    assert_eq!(events.count("unsaved"), 1, "{:?}", events.all());
-    store.heal();
-    let stored = events.wait_for("completed value", 1);
-    patiently("the answer is stored", stored).await;
-    fixture
-        .walk(&shop, [("back", order(""), replayed("1"))])
-        .await;
 }
 
 /// A layer around a layer stores every response, and no refusal of the inner one.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use idem_runtime::http::{IdempotencyLayer, KeyVerdict};
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Engine, OnOutage, OnRunning, Reconciled};
+use idem_runtime::{Engine, OnOutage, Reconciled};
 use idem_tests::faulty::{Fault, Faulty, StoreOperation};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
@@ -187,43 +187,6 @@ async fn a_stored_response_is_replayed_at_the_limit() {
     assert_eq!(shop.handlers.borrow().0, 2);
 }
 
-/// A request of this server, or of another one on the same store.
-#[tokio::test]
-async fn a_repeat_waits_for_a_running_request_without_a_place() {
-    for is_far in [false, true] {
-        let fixture = Fixture::new();
-        let store = MemoryStore::builder().clock(fixture.clock.clone()).build();
-        let shops = [(); 2].map(|()| {
-            let engine = Engine::builder(store.clone()).clock(fixture.clock.clone());
-            let layer = IdempotencyLayer::public(engine.build().unwrap(), "shop.api");
-            Shop::with(fixture.clone(), layer.max_running(1), |handlers| handlers)
-        });
-        let (there, here) = (&shops[0], &shops[usize::from(is_far)]);
-        let first = there.begin(order("runs", "tea")).await;
-        if is_far {
-            here.leave(order("other", "tea")).await;
-        }
-        let handlers = here.handlers.borrow().0;
-        let repeats: Vec<_> = (0..3).map(|_| here.spawn(order("runs", "tea"))).collect();
-        let waits = fixture.clock.sleeper_within(Duration::from_secs(5));
-        patiently("a repeat waits", waits).await;
-        assert_full(&send(&here.service, order("new", "tea")).await);
-        there.let_go(1);
-        let first = patiently("the first", first).await.unwrap();
-        assert_eq!(first.body, "tea");
-        for repeat in repeats {
-            let repeat = patiently("its repeat", repeat).await.unwrap();
-            assert_eq!(repeat.replay(), (true, "tea"), "of another: {is_far}");
-        }
-        assert_eq!(here.handlers.borrow().0, handlers);
-        here.let_go(2);
-        if !is_far {
-            let new = send(&here.service, order("new", "tea")).await;
-            assert_eq!(new.body, "tea");
-        }
-    }
-}
-
 #[tokio::test]
 async fn each_way_to_end_gives_the_place_back() {
     let bodies = ["tea", "panic", "invalid", "fails", "stream", "passes"];
@@ -336,22 +299,6 @@ async fn a_reconcile_hook_takes_a_place() {
         send(&shop.service, order("first", "fails")).await.body,
         "found"
     );
-}
-
-/// The herd of one key is refused as one.
-#[tokio::test]
-async fn repeats_of_a_refused_request_are_refused_and_none_is_run() {
-    let shop = Shop::open(|layer| {
-        layer
-            .max_running(1)
-            .on_running(OnRunning::Wait(Duration::from_secs(5)))
-    });
-    shop.leave(order("runs", "tea")).await;
-    let repeats: Vec<_> = (0..50).map(|_| shop.spawn(order("new", "tea"))).collect();
-    for repeat in repeats {
-        assert_full(&patiently("a refusal", repeat).await.unwrap());
-    }
-    assert_eq!(shop.handlers.borrow().0, 1);
 }
 
 /// The time-out that holds for a handler whose client has left is the one inside.

@@ -71,16 +71,3 @@ async fn a_body_that_cannot_be_dropped_is_in_the_span_of_its_caller() {
     assert_eq!(named.await.unwrap().as_deref(), Some("checkout"));
     assert_eq!(engine.scope(finish(2)).await.unwrap(), None);
 }
-
-/// What the attribute expands to.
-#[tokio::test]
-async fn a_call_that_finishes_is_in_the_span_of_its_caller() {
-    let _watched = watched();
-    let fixture = Fixture::new();
-    let call = fixture.engine.operation("spans.call").key(&7);
-    let call = call.finish(|_| async {
-        tokio::task::yield_now().await;
-        Ok::<_, Error>(here().is_some_and(|(name, _)| name == "checkout"))
-    });
-    assert!(call.instrument(info_span!("checkout")).await.unwrap());
-}

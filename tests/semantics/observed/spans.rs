@@ -15,13 +15,21 @@ use sqlx::{Connection as _, SqliteConnection};
 use tokio::sync::Semaphore;
 use tracing::{Instrument as _, Level, info, info_span};
 
-use crate::seen::all;
+use crate::seen::{Seen, all};
 use crate::support::{Answer, Shop, end, never, receipt, refusal};
 
 /// Polls a future once, which must not end by that.
 fn poll_once<F: Future>(call: std::pin::Pin<&mut F>) {
     let mut context = Context::from_waker(Waker::noop());
     assert!(matches!(call.poll(&mut context), Poll::Pending));
+}
+
+/// The span has these events.
+#[track_caller]
+fn assert_has(span: &Seen, events: &[&str]) {
+    for event in events {
+        assert!(span.has(event), "{event}: {span:?}");
+    }
 }
 
 #[tokio::test]
@@ -44,9 +52,7 @@ async fn a_first_call_and_its_replay_are_a_span_each() {
     assert_eq!(first.field("idem.body_ms"), "25.0");
     assert_eq!(first.field("idem.store_ms"), "0.0");
     assert_eq!(first.field("idem.key").len(), 43, "{first:?}");
-    for event in ["claimed", "the body runs", "completed"] {
-        assert!(first.has(event), "{event}: {first:?}");
-    }
+    assert_has(first, &["claimed", "the body runs", "completed"]);
     assert_eq!(first.level("claimed"), Some(Level::DEBUG));
     assert_eq!(end(replay), ("replayed", "value"));
     assert_eq!(replay.field("idem.local"), "false");
@@ -107,7 +113,7 @@ async fn a_business_error_and_a_system_error_have_their_results() {
     assert_eq!(again, Err(declined));
     let spans = shop.closed(3).await;
     assert_eq!(end(&spans[0]), ("executed", "released"));
-    assert!(spans[0].has("released"), "{:?}", spans[0]);
+    assert_has(&spans[0], &["released"]);
     assert_eq!(end(&spans[1]), ("executed", "error"));
     assert_eq!(end(&spans[2]), ("replayed", "error"));
 }
@@ -176,9 +182,10 @@ async fn a_reconciled_call_has_its_hook_in_its_span() {
     assert_eq!(found, receipt(1));
     let spans = shop.closed(2).await;
     assert_eq!(end(&spans[1]), ("reconciled", "value"));
-    for event in ["reconciling", "the hook asks", "reconciled", "completed"] {
-        assert!(spans[1].has(event), "{event}: {:?}", spans[1]);
-    }
+    assert_has(
+        &spans[1],
+        &["reconciling", "the hook asks", "reconciled", "completed"],
+    );
     assert_eq!(shop.calls("reconciled", "value"), 1.0);
 }
 
@@ -193,9 +200,7 @@ async fn a_cancelled_call_ends_with_its_caller() {
     let spans = shop.closed(1).await;
     assert_eq!(end(&spans[0]), ("cancelled", "none"));
     // The release is sent by the engine's thread.
-    for event in ["dropped", "released"] {
-        assert!(spans[0].has(event), "{event}: {:?}", spans[0]);
-    }
+    assert_has(&spans[0], &["dropped", "released"]);
     assert_eq!(shop.metric("idem_running_calls", &[]), 0.0);
     assert_eq!(shop.calls("cancelled", "none"), 1.0);
 }
@@ -220,9 +225,7 @@ async fn a_finished_body_keeps_its_span_after_its_caller() {
     gate.add_permits(1);
     let spans = shop.closed(1).await;
     assert_eq!(end(&spans[0]), ("executed", "value"));
-    for event in ["claimed", "the body ends", "completed"] {
-        assert!(spans[0].has(event), "{event}: {:?}", spans[0]);
-    }
+    assert_has(&spans[0], &["claimed", "the body ends", "completed"]);
 }
 
 #[tokio::test]
@@ -235,7 +238,7 @@ async fn a_completion_in_the_background_is_in_the_span_of_its_call() {
     drop(call);
     let spans = shop.closed(1).await;
     assert_eq!(end(&spans[0]), ("executed", "value"));
-    assert!(spans[0].has("completed"), "{:?}", spans[0]);
+    assert_has(&spans[0], &["completed"]);
 }
 
 #[tokio::test]
@@ -252,8 +255,8 @@ async fn steps_are_events_of_their_call() {
     assert_eq!(first, Err(PayError::Down));
     shop.pay().run(|_| body(false)).await.unwrap();
     let spans = shop.closed(2).await;
-    assert!(spans[0].has("step kept"), "{:?}", spans[0]);
-    assert!(spans[1].has("step replayed"), "{:?}", spans[1]);
+    assert_has(&spans[0], &["step kept"]);
+    assert_has(&spans[1], &["step replayed"]);
     assert_eq!(shop.metric("idem_steps_total", &["outcome=\"kept\""]), 1.0);
     assert_eq!(
         shop.metric("idem_steps_total", &["outcome=\"replayed\""]),
@@ -319,9 +322,7 @@ async fn a_call_in_a_transaction_is_a_span_with_its_body() {
     let spans = shop.closed(3).await;
     assert_eq!(end(&spans[0]), ("executed", "released"));
     assert_eq!(end(&spans[1]), ("executed", "value"));
-    for event in ["claimed", "the body writes", "completed"] {
-        assert!(spans[1].has(event), "{event}: {:?}", spans[1]);
-    }
+    assert_has(&spans[1], &["claimed", "the body writes", "completed"]);
     assert_eq!(end(&spans[2]), ("replayed", "value"));
     assert_eq!(shop.calls("executed", "value"), 1.0);
     assert_eq!(shop.metric("idem_running_calls", &[]), 0.0);
@@ -368,10 +369,10 @@ async fn a_claim_is_a_call_until_it_is_completed() {
     let spans = shop.closed(3).await;
     assert_eq!(end(&spans[0]), ("executed", "value"));
     assert_eq!(spans[0].field("idem.body_ms"), "40.0");
-    assert!(spans[0].has("completed"), "{:?}", spans[0]);
+    assert_has(&spans[0], &["completed"]);
     assert_eq!(end(&spans[1]), ("replayed", "value"));
     assert_eq!(end(&spans[2]), ("cancelled", "none"));
-    assert!(spans[2].has("dropped"), "{:?}", spans[2]);
+    assert_has(&spans[2], &["dropped"]);
 }
 
 #[tokio::test]
