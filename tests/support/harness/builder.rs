@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fmt, io};
 
 use crate::role::Role;
+use crate::server::launched;
 use crate::{Certificates, Edition, FakeClock, RedisServer};
 
 const BINARY: &str = "IDEM_REDIS_SERVER";
@@ -164,14 +165,7 @@ impl RedisServerBuilder {
     /// When it does not start.
     pub fn try_start(self) -> Result<RedisServer, StartError> {
         let binary = self.find_binary()?;
-        // Another process may take a port between the check and the server's start.
-        for _ in 0..9 {
-            match RedisServer::launch(&self, binary.clone()) {
-                Err(error) if error.port_taken => {}
-                outcome => return outcome,
-            }
-        }
-        RedisServer::launch(&self, binary)
+        launched(|| RedisServer::launch(&self, binary.clone()))
     }
 
     fn find_binary(&self) -> Result<PathBuf, StartError> {
