@@ -7,11 +7,11 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::builder::find_program;
+use crate::builder::find;
 use crate::chromium::Chromium;
 use crate::dir::TestDir;
 use crate::port::Port;
-use crate::server::{Description, Family, Ready, launched};
+use crate::server::{Description, Family, Ready, started};
 use crate::{Server, StartError};
 
 const DRIVER: &str = "IDEM_CHROMEDRIVER";
@@ -44,21 +44,19 @@ impl ChromeDriver {
     /// When it does not start; the message has the reason and the remedy.
     #[must_use]
     pub fn start() -> Self {
-        match Self::try_start() {
-            Ok(driver) => driver,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// Starts a driver, and waits until it listens.
-    ///
-    /// # Errors
-    ///
-    /// When it does not start; the message has the reason and the remedy.
-    pub fn try_start() -> Result<Self, StartError> {
-        let driver = find(DRIVER, env::var_os(DRIVER), &["chromedriver"])?;
-        let browser = find(BROWSER, env::var_os(BROWSER), &BROWSERS)?;
-        launched(|| Self::launch(&driver, &browser))
+        started(|| {
+            let advice = || {
+                format!(
+                    "no Chromium with its driver; install them (Debian: `apt-get install chromium \
+                     chromium-driver`, Fedora: `dnf install chromium chromedriver`, macOS: `brew \
+                     install --cask chromium chromedriver`) or set {DRIVER} and {BROWSER} to the \
+                     paths of them"
+                )
+            };
+            let driver = find(DRIVER, env::var_os(DRIVER), ["chromedriver"], advice)?;
+            let browser = find(BROWSER, env::var_os(BROWSER), BROWSERS, advice)?;
+            Self::launch(&driver, &browser)
+        })
     }
 
     fn launch(driver: &Path, browser: &Path) -> Result<Self, StartError> {
@@ -113,47 +111,5 @@ impl Deref for ChromeDriver {
 
     fn deref(&self) -> &Server {
         &self.server
-    }
-}
-
-/// The named program, or the first existing one of the usual names.
-fn find(variable: &str, named: Option<OsString>, usual: &[&str]) -> Result<PathBuf, StartError> {
-    if let Some(path) = named {
-        return find_program(Path::new(&path)).ok_or_else(|| {
-            StartError::new(format!(
-                "{variable} is no program: `{}`",
-                path.to_string_lossy()
-            ))
-        });
-    }
-    let mut programs = usual.iter().map(Path::new);
-    programs.find_map(find_program).ok_or_else(|| {
-        StartError::new(format!(
-            "no program `{}`; install Chromium and its driver (Debian: `apt-get install chromium \
-             chromium-driver`, Fedora: `dnf install chromium chromedriver`, macOS: `brew install \
-             --cask chromium chromedriver`) or set {variable} to the path of one",
-            usual[0]
-        ))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_missing_program_names_the_package_and_a_named_one_must_exist() {
-        let error = find(BROWSER, None, &["no-such-browser"]).unwrap_err();
-        let message = error.to_string();
-        assert!(message.contains("apt-get install chromium"), "{message}");
-        assert!(message.contains(BROWSER), "{message}");
-
-        let error = find(DRIVER, Some("/nowhere/driver".into()), &["sh"]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "IDEM_CHROMEDRIVER is no program: `/nowhere/driver`"
-        );
-        let found = find(DRIVER, None, &["no-such-driver", "sh"]).unwrap();
-        assert!(found.ends_with("sh"));
     }
 }

@@ -6,10 +6,10 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::builder::find_program;
+use crate::builder::find;
 use crate::dir::TestDir;
 use crate::port::Port;
-use crate::server::{Description, Ready, launched};
+use crate::server::{Description, Ready, started};
 use crate::{Server, StartError};
 
 /// Variable that names another server.
@@ -50,10 +50,7 @@ impl NatsServer {
     }
 
     fn start_with(login: Option<(&str, &str)>) -> Self {
-        match launched(|| Self::launch(login)) {
-            Ok(server) => server,
-            Err(error) => panic!("{error}"),
-        }
+        started(|| Self::launch(login))
     }
 
     fn launch(login: Option<(&str, &str)>) -> Result<Self, StartError> {
@@ -111,16 +108,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn binary() -> Result<PathBuf, StartError> {
-    let found = match env::var_os(BINARY) {
-        Some(wanted) => find_program(Path::new(&wanted)),
-        None => PLACES
-            .iter()
-            .find_map(|place| find_program(Path::new(place))),
-    };
-    found.ok_or_else(|| {
-        StartError::new(format!(
+    find(BINARY, env::var_os(BINARY), PLACES, || {
+        format!(
             "no nats-server; install NATS 2.9 or newer (Debian, Ubuntu: `apt-get install nats-server`; \
              macOS: `brew install nats-server`), or set {BINARY} to the path of one"
-        ))
+        )
     })
 }

@@ -9,7 +9,7 @@ use crate::account::Account;
 use crate::builder::find_program;
 use crate::dir::TestDir;
 use crate::port::Port;
-use crate::server::{Description, Ready, launched};
+use crate::server::{Description, Ready, started};
 use crate::{DatabaseServer, Server, StartError};
 
 /// The places of the program; the second is that of Debian's package, which is not in every user's PATH.
@@ -29,10 +29,7 @@ impl PgBouncer {
     /// When it does not start; the message has the reason and the remedy.
     #[must_use]
     pub fn start(server: &DatabaseServer, settings: &[(&str, &str)]) -> Self {
-        match launched(|| Self::launch(server, settings)) {
-            Ok(pooler) => pooler,
-            Err(error) => panic!("{error}"),
-        }
+        started(|| Self::launch(server, settings))
     }
 
     fn launch(server: &DatabaseServer, settings: &[(&str, &str)]) -> Result<Self, StartError> {

@@ -11,7 +11,7 @@ use crate::certificates::Certificates;
 use crate::child::Guarded;
 use crate::dir::TestDir;
 use crate::port::Port;
-use crate::server::{Description, Ready, launched};
+use crate::server::{Description, Ready, started};
 use crate::{Server, StartError};
 
 /// The programs of Debian's package. Those in `PATH` change to the user of the service.
@@ -44,21 +44,11 @@ impl RabbitServer {
     /// When it does not start; the message has the reason and the remedy.
     #[must_use]
     pub fn start() -> Self {
-        match Self::try_start() {
-            Ok(server) => server,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// Starts a broker without queues, and waits until it is complete.
-    ///
-    /// # Errors
-    ///
-    /// When it does not start; the message has the reason and the remedy.
-    pub fn try_start() -> Result<Self, StartError> {
-        let mapper = find_program(Path::new("epmd")).ok_or_else(no_server)?;
-        find_program(&program("rabbitmq-server")).ok_or_else(no_server)?;
-        launched(|| Self::launch(&mapper))
+        started(|| {
+            let mapper = find_program(Path::new("epmd")).ok_or_else(no_server)?;
+            find_program(&program("rabbitmq-server")).ok_or_else(no_server)?;
+            Self::launch(&mapper)
+        })
     }
 
     fn launch(mapper: &Path) -> Result<Self, StartError> {

@@ -330,6 +330,11 @@ pub(crate) fn launched<T>(launch: impl Fn() -> Result<T, StartError>) -> Result<
     launch()
 }
 
+/// A started server, or a panic with the reason and the remedy.
+pub(crate) fn started<T>(launch: impl Fn() -> Result<T, StartError>) -> T {
+    launched(launch).unwrap_or_else(|error| panic!("{error}"))
+}
+
 fn tail(log: &str) -> String {
     let lines: Vec<_> = log.lines().collect();
     lines[lines.len().saturating_sub(TAIL)..].join("\n")

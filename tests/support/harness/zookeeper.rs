@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::builder::find_program;
 use crate::dir::TestDir;
 use crate::port::Port;
-use crate::server::{Description, Ready, launched};
+use crate::server::{Description, Ready, started};
 use crate::{Server, StartError};
 
 /// Variable that names another class path than that of Debian's package.
@@ -40,21 +40,11 @@ impl ZooKeeperServer {
     /// When it does not start; the message has the reason and the remedy.
     #[must_use]
     pub fn start() -> Self {
-        match Self::try_start() {
-            Ok(server) => server,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// Starts an empty server, and waits until it answers.
-    ///
-    /// # Errors
-    ///
-    /// When it does not start; the message has the reason and the remedy.
-    pub fn try_start() -> Result<Self, StartError> {
-        let java = find_program(Path::new("java")).ok_or_else(no_server)?;
-        let class_path = class_path().ok_or_else(no_server)?;
-        launched(|| Self::launch(&java, &class_path))
+        started(|| {
+            let java = find_program(Path::new("java")).ok_or_else(no_server)?;
+            let class_path = class_path().ok_or_else(no_server)?;
+            Self::launch(&java, &class_path)
+        })
     }
 
     fn launch(java: &Path, class_path: &OsString) -> Result<Self, StartError> {
