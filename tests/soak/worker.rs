@@ -140,17 +140,9 @@ impl Worker {
     async fn work(self: &Arc<Self>, seed: u64, count: u64) {
         let this = Arc::clone(self);
         thread::spawn(move || {
-            let mut line = String::new();
-            while io::stdin()
-                .lock()
-                .read_line(&mut line)
-                .is_ok_and(|read| read > 0)
-            {
-                if line.trim() == "stop" {
-                    break;
-                }
-                line.clear();
-            }
+            // Until then, or until the soak is gone.
+            let mut lines = io::stdin().lock().lines().map_while(Result::ok);
+            lines.find(|line| line == "stop");
             this.stop.store(true, Ordering::SeqCst);
         });
         let mut tasks = JoinSet::new();
@@ -164,11 +156,11 @@ impl Worker {
             });
         }
         while !self.stop.load(Ordering::SeqCst) {
-            say(&format!("calls {}", self.next.load(Ordering::Relaxed) - 1));
+            self.report();
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
         tasks.join_all().await;
-        say(&format!("calls {}", self.next.load(Ordering::Relaxed) - 1));
+        self.report();
     }
 
     /// One call, and what its caller does next.
@@ -212,10 +204,16 @@ impl Worker {
                         leaves: None,
                     })
                     .await;
+                    this.report();
                 }
             });
         }
         tasks.join_all().await;
+    }
+
+    /// Prints the number of calls that were begun.
+    fn report(&self) {
+        say(&format!("calls {}", self.next.load(Ordering::Relaxed) - 1));
     }
 
     /// What the record of a key remembers of its attempts.

@@ -4,16 +4,13 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use idem_harness::{TcpProxy, Worker};
+use idem_harness::{HANG_LIMIT, TcpProxy, Worker};
 
 use crate::faults::SEATS;
 use crate::metrics;
 use crate::stores::Site;
-
-/// How long a process may take to end its calls and to store its answers.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The seats.
 #[derive(Debug)]
@@ -148,15 +145,13 @@ impl Member {
     }
 
     fn stopped(&mut self) -> bool {
-        let end = Instant::now() + PATIENCE;
-        while let Some(left) = end.checked_duration_since(Instant::now()) {
-            match self.worker.line_within(left) {
+        loop {
+            match self.worker.line_within(HANG_LIMIT) {
                 Some(line) if line == "stopped" => return true,
                 Some(line) => self.hear(&line),
                 None => return false,
             }
         }
-        false
     }
 }
 
@@ -177,14 +172,7 @@ fn spawn(manner: &str, store: &str, url: &str, dir: &Path, number: u32, words: W
 pub(crate) fn audit(store: &str, site: &Site, dir: &Path, words: Words) -> u32 {
     const NUMBER: u32 = 4_000_000;
     let mut worker = spawn("audit", store, &site.url(None), dir, NUMBER, words);
-    let end = Instant::now() + PATIENCE * 20;
-    while Instant::now() < end {
-        if worker
-            .line_within(Duration::from_secs(1))
-            .is_some_and(|line| line == "stopped")
-        {
-            break;
-        }
-    }
+    // It reports calls until then.
+    while worker.line() != "stopped" {}
     NUMBER
 }

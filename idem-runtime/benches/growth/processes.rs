@@ -24,7 +24,7 @@ pub(crate) fn run(growth: &Growth, server: &mut Measured) {
             for (case, (rates, shares)) in ["first", "replay"].into_iter().zip(&mut found) {
                 let task = |number: u64| Task {
                     case: case.to_owned(),
-                    url: server.url().to_owned(),
+                    url: server.url.clone(),
                     // All are answered from the same records, but no two make the same.
                     merchant: match case {
                         "first" => stored + 1 + number,

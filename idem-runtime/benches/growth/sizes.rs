@@ -11,7 +11,7 @@ use super::server::Measured;
 
 pub(crate) fn run(growth: &Growth, server: &mut Measured) {
     let runtime = driver::current_thread();
-    let connection = runtime.block_on(raw::connect(server.client()));
+    let connection = runtime.block_on(raw::connect(&server.client));
     let builder = server.builder(&runtime).max_value_bytes(MAX_VALUE_BYTES);
     let engine = builder.build().unwrap();
     let mut space = merchant() & 0xff_ffff;

@@ -9,7 +9,7 @@ use super::suite::Meter;
 pub(crate) struct RedisMeter {
     pub(crate) url: String,
     pub(crate) client: Client,
-    control: Connection,
+    pub(crate) control: Connection,
     /// Whether all that it holds is this benchmark's.
     is_ours: bool,
 }
@@ -48,13 +48,14 @@ impl RedisMeter {
         reply.is_ok()
     }
 
-    fn info(&mut self, section: &str) -> String {
+    pub(crate) fn info(&mut self, section: &str) -> String {
         let mut info = redis::cmd("INFO");
         info.arg(section).query(&mut self.control).unwrap()
     }
 }
 
-fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+/// A field of `INFO`.
+pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = info.lines();
     lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fmt, io};
 
 use crate::role::Role;
+use crate::server::launched;
 use crate::{Certificates, Edition, FakeClock, RedisServer};
 
 const BINARY: &str = "IDEM_REDIS_SERVER";
@@ -164,14 +165,7 @@ impl RedisServerBuilder {
     /// When it does not start.
     pub fn try_start(self) -> Result<RedisServer, StartError> {
         let binary = self.find_binary()?;
-        // Another process may take a port between the check and the server's start.
-        for _ in 0..9 {
-            match RedisServer::launch(&self, binary.clone()) {
-                Err(error) if error.port_taken => {}
-                outcome => return outcome,
-            }
-        }
-        RedisServer::launch(&self, binary)
+        launched(|| RedisServer::launch(&self, binary.clone()))
     }
 
     fn find_binary(&self) -> Result<PathBuf, StartError> {
@@ -194,6 +188,23 @@ impl RedisServerBuilder {
     }
 }
 
+/// The program that the variable names, or the first one of the usual places.
+pub(crate) fn find(
+    variable: &str,
+    named: Option<OsString>,
+    places: impl IntoIterator<Item = impl Into<PathBuf>>,
+    advice: impl FnOnce() -> String,
+) -> Result<PathBuf, StartError> {
+    if let Some(path) = named.map(PathBuf::from) {
+        return find_program(&path).ok_or_else(|| {
+            StartError::new(format!("{variable} is no program: `{}`", path.display()))
+        });
+    }
+    let mut places = places.into_iter();
+    let found = places.find_map(|place| find_program(&place.into()));
+    found.ok_or_else(|| StartError::new(advice()))
+}
+
 /// A program by its path, or by a name that is looked up in `PATH`.
 pub(crate) fn find_program(wanted: &Path) -> Option<PathBuf> {
     if wanted.components().count() > 1 {
@@ -208,4 +219,27 @@ pub(crate) fn find_program(wanted: &Path) -> Option<PathBuf> {
 fn is_program(path: &Path) -> bool {
     path.metadata()
         .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_program_comes_first_and_must_exist_and_a_missing_one_gives_the_advice() {
+        let find = |named: Option<&str>, places: &[&str]| {
+            let named = named.map(OsString::from);
+            let found = find("IDEM_IT", named, places, || "install it".to_owned());
+            found.map_err(|error| error.to_string())
+        };
+        assert!(find(Some("sh"), &["cat"]).unwrap().ends_with("sh"));
+        assert!(
+            find(None, &["no-such-program", "sh"])
+                .unwrap()
+                .ends_with("sh")
+        );
+        let missing = "IDEM_IT is no program: `/nowhere/it`".to_owned();
+        assert_eq!(find(Some("/nowhere/it"), &["sh"]), Err(missing));
+        assert_eq!(find(None, &["/nowhere/it"]), Err("install it".to_owned()));
+    }
 }

@@ -139,9 +139,14 @@ impl Guarded {
         Ok(self.status)
     }
 
+    /// Whether the child has ended and its pid may be that of another process.
+    pub(crate) fn was_waited_for(&self) -> bool {
+        self.status.is_some() || self.lost
+    }
+
     /// Kills the child with SIGKILL and waits for it. A paused child dies too.
     pub(crate) fn kill(&mut self) {
-        if self.status.is_some() || self.lost {
+        if self.was_waited_for() {
             return;
         }
         // The pid stays taken until `wait`, so the watchdog must be gone before that.

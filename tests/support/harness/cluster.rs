@@ -32,7 +32,7 @@ pub struct ClusterSetupBuilder {
 ///
 /// Each node is a [`RedisServer`]: a test kills, pauses, resumes and restarts it as such. A node
 /// that comes back has its last role, and becomes a replica if its slots were taken over. All
-/// methods that wait do so for at most 60 s and then panic with the last observed state.
+/// methods that wait do so for at most the [limit](crate::HANG_LIMIT) and then panic with the last observed state.
 #[derive(Debug)]
 pub struct ClusterSetup {
     nodes: Vec<RedisServer>,

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 
 use crate::product::Product;
+use crate::server::launched;
 use crate::{DatabaseServer, FakeClock, StartError};
 
 /// Settings of a database server that becomes an `S`.
@@ -69,14 +70,7 @@ impl<S> DatabaseServerBuilder<S> {
     ///
     /// When it does not start; the message has the reason and the remedy.
     pub fn try_start(self) -> Result<S, StartError> {
-        // Another process may take a port between the check and the server's start.
-        for _ in 0..9 {
-            match self.launch() {
-                Err(error) if error.port_taken => {}
-                outcome => return outcome,
-            }
-        }
-        self.launch()
+        launched(|| self.launch())
     }
 
     fn launch(&self) -> Result<S, StartError> {

@@ -1,10 +1,10 @@
 //! Older and newer servers than the system's.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::StartError;
-use crate::builder::find_program;
+use crate::builder::find;
 
 /// A server of another version or product. `scripts/test tools` fetches them.
 ///
@@ -41,55 +41,29 @@ impl Edition {
         }
     }
 
+    /// The named one, or the one fetched for the workspace.
     pub(crate) fn find(self) -> Result<PathBuf, StartError> {
-        // Cargo names the crate whose tests run; without Cargo, the path is that of the build.
-        let manifest = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
-        let manifest = manifest.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-        self.find_from(env::var_os(self.variable()).map(PathBuf::from), &manifest)
-    }
-
-    /// The named one, or the one fetched for the workspace of `manifest`.
-    fn find_from(self, named: Option<PathBuf>, manifest: &Path) -> Result<PathBuf, StartError> {
         let variable = self.variable();
-        if let Some(path) = named {
-            return find_program(&path).ok_or_else(|| {
-                StartError::new(format!("{variable} is no program: `{}`", path.display()))
-            });
-        }
-        let mut places = manifest.ancestors().map(|dir| dir.join(self.place()));
-        places.find_map(|path| find_program(&path)).ok_or_else(|| {
-            StartError::new(format!(
-                "no {self:?} at `{}` of the workspace; run `bash scripts/test tools`, or set \
+        find(
+            variable,
+            env::var_os(variable),
+            in_workspace(self.place()),
+            || {
+                format!(
+                    "no {self:?} at `{}` of the workspace; run `bash scripts/test tools`, or set \
                  {variable} to the path of one",
-                self.place()
-            ))
-        })
+                    self.place()
+                )
+            },
+        )
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_missing_server_names_its_source() {
-        for edition in Edition::ALL {
-            let error = edition.find_from(None, Path::new("/nowhere")).unwrap_err();
-            let message = error.to_string();
-            assert!(message.contains("bash scripts/test tools"), "{message}");
-            assert!(message.contains(edition.variable()), "{message}");
-        }
-    }
-
-    #[test]
-    fn a_named_server_comes_first_and_must_be_there() {
-        let found = Edition::Valkey.find_from(Some("sh".into()), Path::new("/nowhere"));
-        assert!(found.unwrap().ends_with("sh"));
-        let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let error = Edition::Valkey.find_from(Some("/nowhere/server".into()), manifest);
-        assert_eq!(
-            error.unwrap_err().to_string(),
-            "IDEM_VALKEY_SERVER is no program: `/nowhere/server`"
-        );
-    }
+/// The paths that this one may have, below the root of the workspace.
+pub(crate) fn in_workspace(place: &str) -> impl Iterator<Item = PathBuf> {
+    // Cargo names the crate whose tests run; without Cargo, the path is that of the build.
+    let manifest = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let manifest = manifest.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let dirs: Vec<_> = manifest.ancestors().map(|dir| dir.join(place)).collect();
+    dirs.into_iter()
 }

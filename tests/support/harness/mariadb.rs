@@ -10,7 +10,7 @@ use std::{env, fs};
 use nix::sys::signal::Signal;
 
 use crate::account::Account;
-use crate::builder::find_program;
+use crate::builder::{find, find_program};
 use crate::product::{APP, Product};
 use crate::{DatabaseServer, DatabaseServerBuilder, StartError, template, tool};
 
@@ -61,7 +61,15 @@ struct MariaDb {
 
 impl MariaDb {
     fn find() -> Result<Self, StartError> {
-        let server = find_server(env::var_os(SERVER).map(PathBuf::from))?;
+        // Debian does not have `/usr/sbin` in the `PATH` of users.
+        let places = [
+            "mariadbd",
+            "/usr/sbin/mariadbd",
+            "mysqld",
+            "/usr/sbin/mysqld",
+        ];
+        let missing = || format!("no MariaDB; {}", advice());
+        let server = find(SERVER, env::var_os(SERVER), places, missing)?;
         // A link such as `mysqld` may lead to either product.
         let real = server.canonicalize()?;
         let names = ["mariadb-install-db", "mysql_install_db"];
@@ -230,23 +238,6 @@ fn option(name: &str, path: &Path) -> OsString {
     option
 }
 
-fn find_server(named: Option<PathBuf>) -> Result<PathBuf, StartError> {
-    if let Some(path) = named {
-        return find_program(&path).ok_or_else(|| {
-            StartError::new(format!("{SERVER} is no program: `{}`", path.display()))
-        });
-    }
-    // Debian does not have `/usr/sbin` in the `PATH` of users.
-    let places = [
-        "mariadbd",
-        "/usr/sbin/mariadbd",
-        "mysqld",
-        "/usr/sbin/mysqld",
-    ];
-    let found = places.iter().find_map(|name| find_program(Path::new(name)));
-    found.ok_or_else(|| StartError::new(format!("no MariaDB; {}", advice())))
-}
-
 /// A program that comes with the server.
 fn required(server: &Path, names: &[&str]) -> Result<PathBuf, StartError> {
     let found = beside(server, names);
@@ -286,10 +277,6 @@ mod tests {
 
     #[test]
     fn a_missing_program_names_its_source() {
-        let error = find_server(Some("/nowhere/mariadbd".into())).unwrap_err();
-        let expected = "IDEM_MARIADB_SERVER is no program: `/nowhere/mariadbd`";
-        assert_eq!(error.to_string(), expected);
-
         let error = required(Path::new("/nowhere/bin/mariadbd"), &["no-such-program"]).unwrap_err();
         let message = error.to_string();
         assert!(

@@ -1,14 +1,13 @@
 //! A client that retries requests on its own.
 
 use std::env;
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::builder::find_program;
-use crate::{StartError, Worker};
+use crate::Worker;
+use crate::builder::find;
+use crate::edition::in_workspace;
 
 /// Variable that names another Python, which has the SDK.
 const VARIABLE: &str = "IDEM_STRIPE_PYTHON";
@@ -106,13 +105,13 @@ impl PaymentSdkBuilder {
     /// When it is missing; the message names the remedy.
     #[must_use]
     pub fn start(self) -> PaymentSdk {
-        // As for an edition of Redis: Cargo names the crate whose tests run.
-        let manifest = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
-        let manifest = manifest.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-        let python = match find(env::var_os(VARIABLE), &manifest) {
-            Ok(python) => python,
-            Err(error) => panic!("{error}"),
-        };
+        let python = find(VARIABLE, env::var_os(VARIABLE), in_workspace(PLACE), || {
+            format!(
+                "no payment SDK at `{PLACE}` of the workspace; run `bash scripts/test tools`, or set \
+                 {VARIABLE} to the path of a Python 3 that has the package `stripe` 16.1.0"
+            )
+        });
+        let python = python.unwrap_or_else(|error| panic!("{error}"));
         // Isolated: neither the user's packages nor those of the working directory.
         let worker = Worker::program(python)
             .args(["-I", "-c", SCRIPT])
@@ -121,47 +120,5 @@ impl PaymentSdkBuilder {
             .arg(self.timeout.as_secs_f64().to_string())
             .spawn();
         PaymentSdk { worker }
-    }
-}
-
-/// The named one, or the one installed for the workspace of `manifest`.
-fn find(named: Option<OsString>, manifest: &Path) -> Result<PathBuf, StartError> {
-    if let Some(path) = named {
-        return find_program(Path::new(&path)).ok_or_else(|| {
-            StartError::new(format!(
-                "{VARIABLE} is no program: `{}`",
-                path.to_string_lossy()
-            ))
-        });
-    }
-    let mut places = manifest.ancestors().map(|dir| dir.join(PLACE));
-    places.find_map(|path| find_program(&path)).ok_or_else(|| {
-        StartError::new(format!(
-            "no payment SDK at `{PLACE}` of the workspace; run `bash scripts/test tools`, or set \
-             {VARIABLE} to the path of a Python 3 that has the package `stripe` 16.1.0"
-        ))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_missing_sdk_names_its_source_and_a_named_one_must_exist() {
-        let error = find(None, Path::new("/nowhere")).unwrap_err().to_string();
-        assert!(error.contains("bash scripts/test tools"), "{error}");
-        assert!(error.contains(VARIABLE), "{error}");
-
-        let error = find(Some("/nowhere/python".into()), Path::new("/nowhere")).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "IDEM_STRIPE_PYTHON is no program: `/nowhere/python`"
-        );
-        assert!(
-            find(Some("sh".into()), Path::new("/nowhere"))
-                .unwrap()
-                .ends_with("sh")
-        );
     }
 }

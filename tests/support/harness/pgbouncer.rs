@@ -1,18 +1,16 @@
 //! A `PgBouncer` in front of a Postgres for tests.
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::account::Account;
 use crate::builder::find_program;
 use crate::dir::TestDir;
-use crate::logged::{Logged, launched};
 use crate::port::Port;
-use crate::{DatabaseServer, StartError};
+use crate::server::{Description, Ready, started};
+use crate::{DatabaseServer, Server, StartError};
 
 /// The places of the program; the second is that of Debian's package, which is not in every user's PATH.
 const PLACES: [&str; 2] = ["pgbouncer", "/usr/sbin/pgbouncer"];
@@ -21,12 +19,7 @@ const PLACES: [&str; 2] = ["pgbouncer", "/usr/sbin/pgbouncer"];
 ///
 /// Every client is the user `idem` of the server, and needs no password.
 #[derive(Debug)]
-pub struct PgBouncer {
-    // Dropped in this order: first the process, then its files.
-    _process: Logged,
-    port: Port,
-    _dir: TestDir,
-}
+pub struct PgBouncer(Server);
 
 impl PgBouncer {
     /// Starts one in front of the server, with settings of its section `[pgbouncer]`.
@@ -36,10 +29,7 @@ impl PgBouncer {
     /// When it does not start; the message has the reason and the remedy.
     #[must_use]
     pub fn start(server: &DatabaseServer, settings: &[(&str, &str)]) -> Self {
-        match launched(|| Self::launch(server, settings)) {
-            Ok(pooler) => pooler,
-            Err(error) => panic!("{error}"),
-        }
+        started(|| Self::launch(server, settings))
     }
 
     fn launch(server: &DatabaseServer, settings: &[(&str, &str)]) -> Result<Self, StartError> {
@@ -62,27 +52,23 @@ impl PgBouncer {
         if let Some(account) = account {
             account.own(dir.path())?;
         }
-        let process = Logged::new("PgBouncer", &dir);
-        let args = [OsString::from(file)];
-        let set_up = |command: &mut Command| {
+        let ready = Ready::Says("process up");
+        let mut description = Description::new("PgBouncer", program, vec![file.into()], ready);
+        description.set_up = Box::new(move |command| {
             if let Some(account) = account {
                 account.put_on(command);
             }
-        };
-        process.start((&program, &args), &dir, set_up, |log| {
-            log.contains("process up")
-        })?;
-        Ok(Self {
-            _process: process,
-            port,
-            _dir: dir,
-        })
+            Ok(())
+        });
+        Server::start(description, port, dir).map(Self)
     }
+}
 
-    /// The address of the pooler.
-    #[must_use]
-    pub fn addr(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port.number()).into()
+impl Deref for PgBouncer {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.0
     }
 }
 

@@ -2,17 +2,17 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
 
-use crate::StartError;
 use crate::builder::find_program;
 use crate::certificates::Certificates;
 use crate::child::Guarded;
 use crate::dir::TestDir;
-use crate::logged::{Logged, launched};
 use crate::port::Port;
+use crate::server::{Description, Ready, started};
+use crate::{Server, StartError};
 
 /// The programs of Debian's package. Those in `PATH` change to the user of the service.
 const PROGRAMS: &str = "/usr/lib/rabbitmq/bin";
@@ -23,20 +23,17 @@ const USER: &str = "idem";
 /// A `RabbitMQ` broker on a loopback port, stopped when the value is dropped.
 ///
 /// It has a node name, ports (one of them for TLS), data and a port mapper (`epmd`) of its own. Its data survives
-/// [`kill`](Self::kill) and [`restart`](Self::restart). A broker dropped by a panicking test prints the end of its log
-/// and keeps its directory.
+/// [`kill`](Server::kill) and [`restart`](Server::restart).
 #[derive(Debug)]
 pub struct RabbitServer {
-    // Dropped in this order: first the processes, then their files.
-    process: Logged,
+    // Dropped in this order: first the broker, then its port mapper, then their ports.
+    server: Server,
     _mapper: Guarded,
-    port: Port,
     distribution: Port,
     mapper_port: Port,
     password: String,
     tls_port: Port,
     certificates: Certificates,
-    dir: TestDir,
 }
 
 impl RabbitServer {
@@ -47,21 +44,11 @@ impl RabbitServer {
     /// When it does not start; the message has the reason and the remedy.
     #[must_use]
     pub fn start() -> Self {
-        match Self::try_start() {
-            Ok(server) => server,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// Starts a broker without queues, and waits until it is complete.
-    ///
-    /// # Errors
-    ///
-    /// When it does not start; the message has the reason and the remedy.
-    pub fn try_start() -> Result<Self, StartError> {
-        let mapper = find_program(Path::new("epmd")).ok_or_else(no_server)?;
-        find_program(&program("rabbitmq-server")).ok_or_else(no_server)?;
-        launched(|| Self::launch(&mapper))
+        started(|| {
+            let mapper = find_program(Path::new("epmd")).ok_or_else(no_server)?;
+            find_program(&program("rabbitmq-server")).ok_or_else(no_server)?;
+            Self::launch(&mapper)
+        })
     }
 
     fn launch(mapper: &Path) -> Result<Self, StartError> {
@@ -101,25 +88,26 @@ impl RabbitServer {
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
         })?;
-        let server = Self {
-            process: Logged::new("RabbitMQ", &dir),
+        let ready = Ready::Says("Server startup complete");
+        let mut description =
+            Description::new("RabbitMQ", program("rabbitmq-server"), Vec::new(), ready);
+        let (place, ports) = (
+            dir.path().to_owned(),
+            [&port, &distribution, &mapper_port].map(Port::number),
+        );
+        description.set_up = Box::new(move |command| {
+            environment(command, &place, ports);
+            Ok(())
+        });
+        Ok(Self {
+            server: Server::start(description, port, dir)?,
             _mapper: mapper,
-            port,
             distribution,
             mapper_port,
             password,
             tls_port,
             certificates,
-            dir,
-        };
-        server.run()?;
-        Ok(server)
-    }
-
-    /// The address of the broker.
-    #[must_use]
-    pub fn addr(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port.number()).into()
+        })
     }
 
     /// The URL of the broker for its user, who has every permission.
@@ -160,8 +148,9 @@ impl RabbitServer {
     /// When it fails.
     #[must_use]
     pub fn ctl(&self, args: &[&str]) -> String {
-        let output = self
-            .environment(&mut Command::new(program("rabbitmqctl")))
+        let ports = [&self.distribution, &self.mapper_port].map(Port::number);
+        let ports = [self.port(), ports[0], ports[1]];
+        let output = environment(&mut Command::new(program("rabbitmqctl")), self.dir(), ports)
             .arg("--quiet")
             .args(args)
             .stdin(Stdio::null())
@@ -178,75 +167,50 @@ impl RabbitServer {
         );
         said(&output.stdout)
     }
+}
 
-    /// The broker's log so far.
-    #[must_use]
-    pub fn log(&self) -> String {
-        self.process.log()
-    }
+impl Deref for RabbitServer {
+    type Target = Server;
 
-    /// Whether the process is alive.
-    #[must_use]
-    pub fn is_running(&self) -> bool {
-        self.process.is_running()
+    fn deref(&self) -> &Server {
+        &self.server
     }
+}
 
-    /// Kills the broker with SIGKILL and waits until it is gone. Does nothing when it is down.
-    pub fn kill(&self) {
-        self.process.kill();
-    }
-
-    /// Starts the broker again on the same port and data; a running one is killed first.
-    pub fn restart(&self) {
-        if let Err(error) = self.run() {
-            panic!("{error}");
-        }
-    }
-
-    /// Starts the process and waits until it is complete.
-    fn run(&self) -> Result<(), StartError> {
-        let program = program("rabbitmq-server");
-        let set_up = |command: &mut Command| {
-            self.environment(command);
-        };
-        let is_ready = |log: &str| log.contains("Server startup complete");
-        self.process
-            .start((&program, &[]), &self.dir, set_up, is_ready)
-    }
-
-    /// The environment of the broker and its tools, in place of the files of the service.
-    fn environment<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        let dir = self.dir.path();
-        let number = |port: &Port| port.number().to_string();
-        command
-            // The place of the cookie by which the tools are let in.
-            .env("HOME", dir)
-            .env("ERL_EPMD_PORT", number(&self.mapper_port))
-            .env("ERL_EPMD_ADDRESS", "127.0.0.1")
-            .env(
-                "RABBITMQ_NODENAME",
-                format!("idem-{}@localhost", number(&self.port)),
-            )
-            .env("RABBITMQ_DIST_PORT", number(&self.distribution))
-            .env("RABBITMQ_CONF_ENV_FILE", "/dev/null")
-            .env("RABBITMQ_CONFIG_FILE", dir.join("rabbitmq.conf"))
-            .env("RABBITMQ_ADVANCED_CONFIG_FILE", dir.join("advanced.config"))
-            .env("RABBITMQ_ENABLED_PLUGINS_FILE", dir.join("enabled_plugins"))
-            .env("RABBITMQ_GENERATED_CONFIG_DIR", dir)
-            .env("RABBITMQ_MNESIA_BASE", dir.join("data"))
-            .env("RABBITMQ_LOG_BASE", dir.join("log"))
-            .env("RABBITMQ_LOGS", "-")
-            .env("RABBITMQ_PID_FILE", dir.join("pid"))
-            .env("RABBITMQ_CTL_ERL_ARGS", "-start_epmd false +S 1:1 +sbwt none")
-            // Two schedulers, where the default is one for each core, which sleep when they have nothing to do.
-            .env(
-                "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
-                "-start_epmd false +S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}",
-            )
-            // The script becomes the broker: its pid is that of the child.
-            .env("RUNNING_UNDER_SYSTEMD", "true")
-            .env_remove("NOTIFY_SOCKET")
-    }
+/// The environment of the broker and its tools, in place of the files of the service.
+fn environment<'a>(
+    command: &'a mut Command,
+    dir: &Path,
+    [port, distribution, mapper]: [u16; 3],
+) -> &'a mut Command {
+    command
+        // The place of the cookie by which the tools are let in.
+        .env("HOME", dir)
+        .env("ERL_EPMD_PORT", mapper.to_string())
+        .env("ERL_EPMD_ADDRESS", "127.0.0.1")
+        .env(
+            "RABBITMQ_NODENAME",
+            format!("idem-{port}@localhost"),
+        )
+        .env("RABBITMQ_DIST_PORT", distribution.to_string())
+        .env("RABBITMQ_CONF_ENV_FILE", "/dev/null")
+        .env("RABBITMQ_CONFIG_FILE", dir.join("rabbitmq.conf"))
+        .env("RABBITMQ_ADVANCED_CONFIG_FILE", dir.join("advanced.config"))
+        .env("RABBITMQ_ENABLED_PLUGINS_FILE", dir.join("enabled_plugins"))
+        .env("RABBITMQ_GENERATED_CONFIG_DIR", dir)
+        .env("RABBITMQ_MNESIA_BASE", dir.join("data"))
+        .env("RABBITMQ_LOG_BASE", dir.join("log"))
+        .env("RABBITMQ_LOGS", "-")
+        .env("RABBITMQ_PID_FILE", dir.join("pid"))
+        .env("RABBITMQ_CTL_ERL_ARGS", "-start_epmd false +S 1:1 +sbwt none")
+        // Two schedulers, where the default is one for each core, which sleep when they have nothing to do.
+        .env(
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
+            "-start_epmd false +S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}",
+        )
+        // The script becomes the broker: its pid is that of the child.
+        .env("RUNNING_UNDER_SYSTEMD", "true")
+        .env_remove("NOTIFY_SOCKET")
 }
 
 fn program(name: &str) -> PathBuf {

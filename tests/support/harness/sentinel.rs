@@ -28,7 +28,7 @@ pub struct SentinelSetupBuilder {
 ///
 /// Each member is a [`RedisServer`]: a test kills, pauses, resumes and restarts it as such, also
 /// a sentinel. A server that comes back has its last role; the sentinels make a replica of a
-/// former primary. All methods that wait do so for at most 60 s and then panic with the last
+/// former primary. All methods that wait do so for at most the [limit](crate::HANG_LIMIT) and then panic with the last
 /// observed state.
 #[derive(Debug)]
 pub struct SentinelSetup {

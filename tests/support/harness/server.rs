@@ -1,122 +1,118 @@
-//! A Redis server for tests.
+//! One server process, by its description: started, killed, paused, stopped, started again, and its log.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
+use std::{fmt, io, thread};
 
 use nix::sys::signal::Signal;
 
 use crate::child::Guarded;
 use crate::dir::TestDir;
 use crate::port::Port;
-use crate::tls::TlsPort;
-use crate::url::credentials;
-use crate::{FakeClock, HANG_LIMIT, Monitor, RedisServerBuilder, Reply, RespConn, StartError};
-
-/// The harness's own user, so that a test may change the default user freely.
-const ADMIN: &str = "idem-harness";
+use crate::{HANG_LIMIT, StartError, family};
 
 /// Lines of the log that a failed test prints.
 const TAIL: usize = 40;
 
-/// A `redis-server` on a loopback port, stopped when the value is dropped.
+/// Adds an environment, an account or a directory to the command of a server.
+type SetUp = Box<dyn Fn(&mut Command) -> io::Result<()> + Send + Sync>;
+
+/// How a server becomes ready.
+pub(crate) enum Ready {
+    /// It says this in the log of this run.
+    Says(&'static str),
+    /// It answers, and is not another server on its port.
+    Answers(Box<dyn Fn() -> bool + Send + Sync>),
+}
+
+/// The processes of a server beside its own one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    None,
+    /// Children, each a group of its own: paused, resumed and killed with it.
+    Children,
+    /// All in its group, or with its directory among their arguments: killed with it.
+    Group,
+}
+
+/// What is different about a server.
+pub(crate) struct Description {
+    /// For messages.
+    pub(crate) name: &'static str,
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<OsString>,
+    pub(crate) set_up: SetUp,
+    pub(crate) ready: Ready,
+    /// Ends it in order, in spite of connected clients. A server without such a signal is killed for a restart.
+    pub(crate) stop: Option<Signal>,
+    pub(crate) family: Family,
+    /// Script for its death with the tests, see `Guarded::spawn_with_will`.
+    pub(crate) will: &'static str,
+}
+
+impl Description {
+    /// A server that is a single process with nothing in its environment.
+    pub(crate) fn new(
+        name: &'static str,
+        program: impl Into<PathBuf>,
+        args: Vec<OsString>,
+        ready: Ready,
+    ) -> Self {
+        Self {
+            name,
+            program: program.into(),
+            args,
+            set_up: Box::new(|_| Ok(())),
+            ready,
+            stop: None,
+            family: Family::None,
+            will: "",
+        }
+    }
+}
+
+/// A server process on a loopback port, killed when the value is dropped: the common part of all servers.
 ///
-/// By default no data is written to disk. All methods take `&self`, so that one thread may
-/// kill a server that another one uses. A server dropped by a panicking test prints the end
-/// of its log and keeps its directory.
-#[derive(Debug)]
-pub struct RedisServer {
-    // Dropped in this order: first the process, then its files.
+/// All methods take `&self`, so that one thread may kill a server that another one uses. Its output is the log: a file
+/// in its directory, for all of its runs. A server dropped by a panicking test prints the end of its log and keeps its
+/// directory.
+pub struct Server {
+    // Dropped in this order: first the process, then its port and its files.
     child: Mutex<Option<Guarded>>,
-    binary: PathBuf,
-    args: Vec<OsString>,
-    password: Option<String>,
-    admin_password: String,
-    socket: Option<PathBuf>,
-    clock: Option<FakeClock>,
-    pub(crate) tls: Option<TlsPort>,
+    description: Description,
     port: Port,
-    /// Bus port of a cluster node.
-    bus: Option<Port>,
     dir: TestDir,
 }
 
-impl RedisServer {
-    /// Starts an empty server.
-    #[must_use]
-    pub fn start() -> Self {
-        Self::builder().start()
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.description.name, self.addr())
     }
+}
 
-    /// Builder of a server with settings.
-    pub fn builder() -> RedisServerBuilder {
-        RedisServerBuilder::default()
-    }
-
-    pub(crate) fn launch(
-        builder: &RedisServerBuilder,
-        binary: PathBuf,
+impl Server {
+    /// Starts a server, and waits until it is ready.
+    pub(crate) fn start(
+        description: Description,
+        port: Port,
+        dir: TestDir,
     ) -> Result<Self, StartError> {
-        let (port, bus) = builder.role.take_ports()?;
-        let dir = TestDir::new("redis")?;
-        let socket = builder.unix_socket.then(|| dir.path().join("redis.sock"));
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let admin_password = format!("{}-{}", port.number(), now.unwrap_or_default().as_nanos());
-        let number = port.number().to_string();
-        let secret = format!(">{admin_password}");
-        let mut args: Vec<OsString> = [
-            "--port",
-            &number,
-            "--bind",
-            "127.0.0.1",
-            "--daemonize",
-            "no",
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--user",
-            ADMIN,
-            "on",
-            &secret,
-            "~*",
-            "&*",
-            "+@all",
-        ]
-        .map(OsString::from)
-        .into();
-        args.extend(["--dir".into(), dir.path().into()]);
-        if let Some(socket) = &socket {
-            args.extend(["--unixsocket".into(), socket.into()]);
-        }
-        let tls = TlsPort::take(builder, dir.path(), &mut args)?;
-        if let Some(password) = &builder.password {
-            args.extend(["--requirepass".into(), password.into()]);
-        }
-        args.extend(builder.args.iter().cloned());
         let server = Self {
             child: Mutex::new(None),
-            binary,
-            args: builder.role.command_line(args, dir.path())?,
-            password: builder.password.clone(),
-            admin_password,
-            socket,
-            clock: builder.clock.clone(),
-            tls,
+            description,
             port,
-            bus,
             dir,
         };
         server.run()?;
         Ok(server)
     }
 
-    /// The address of the server.
+    /// The address of the server, the same after a restart.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port()).into()
@@ -126,32 +122,6 @@ impl RedisServer {
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port.number()
-    }
-
-    /// The URL for the default user, with its password if there is one.
-    #[must_use]
-    pub fn url(&self) -> String {
-        format!("redis://{}{}", self.login(), self.addr())
-    }
-
-    /// The password of the default user, as the user part of a URL.
-    pub(crate) fn login(&self) -> String {
-        let password = self.password.as_deref();
-        password.map_or(String::new(), |password| credentials("", password))
-    }
-
-    /// The URL for another user.
-    #[must_use]
-    pub fn url_as(&self, user: &str, password: &str) -> String {
-        format!("redis://{}{}", credentials(user, password), self.addr())
-    }
-
-    /// The URL of the socket file, for a server built with `unix_socket`.
-    #[must_use]
-    pub fn unix_url(&self) -> String {
-        let socket = self.socket.as_deref();
-        let socket = socket.expect("the server is built with `unix_socket()`");
-        format!("redis+unix://{}", socket.display())
     }
 
     /// The directory of the server's files.
@@ -189,15 +159,31 @@ impl RedisServer {
 
     /// Kills the server with SIGKILL and waits until it is gone. Does nothing when it is down.
     pub fn kill(&self) {
-        drop(self.lock().take());
+        let Some(mut child) = self.lock().take() else {
+            return;
+        };
+        let killed = match self.description.family {
+            // A stopped server starts no further process, and the pids of ended children stay reserved.
+            Family::Children if child.pause().is_ok() => family::kill_children(child.pid()),
+            // The id of its group is valid until it is waited for.
+            Family::Group if !child.was_waited_for() => family::kill_group(child.pid()),
+            _ => Ok(()),
+        };
+        killed.expect("its other processes can be killed");
+        drop(child);
+        if self.description.family == Family::Group {
+            // Crash reporters are not in the group, and end once the processes they report on have ended.
+            family::wait_for_those_of(self.dir()).expect("its other processes end");
+        }
     }
 
-    /// Shuts the server down in order and waits until it is gone.
-    pub fn shutdown(&self) {
+    /// Shuts the server down in order, disconnecting clients, and waits until it is gone.
+    pub fn stop(&self) {
+        let signal = self.description.stop.expect("it can be stopped in order");
         let mut slot = self.lock();
         let child = slot.as_mut().expect("the server runs");
-        child.resume().expect("the server runs");
-        child.signal(Signal::SIGTERM).expect("the server runs");
+        self.thaw(child);
+        child.signal(signal).expect("the server runs");
         let deadline = Instant::now() + HANG_LIMIT;
         while child
             .try_wait()
@@ -205,20 +191,18 @@ impl RedisServer {
             .is_none()
         {
             if Instant::now() > deadline {
-                let tail = self.tail();
-                panic!(
-                    "the server does not shut down within {HANG_LIMIT:?}; its log ends:\n{tail}"
-                );
+                let tail = tail(&self.log());
+                panic!("the server does not stop within {HANG_LIMIT:?}; its log ends:\n{tail}");
             }
             thread::sleep(Duration::from_millis(1));
         }
         *slot = None;
     }
 
-    /// Starts the server again on the same port and directory; a running server is shut down first.
+    /// Starts the server again on the same port and data; a running one is stopped first.
     pub fn restart(&self) {
-        if self.is_running() {
-            self.shutdown();
+        if self.description.stop.is_some() && self.is_running() {
+            self.stop();
         }
         self.kill();
         // A client that holds a connection to the port may block the bind for a moment.
@@ -236,132 +220,81 @@ impl RedisServer {
 
     /// Freezes the server with SIGSTOP, and returns once it is stopped. Connections stay open.
     pub fn pause(&self) {
-        self.running(|child| child.pause().expect("a running server can be paused"));
+        self.running(|child| {
+            child.pause().expect("a running server can be paused");
+            if self.description.family == Family::Children {
+                family::pause_children(child.pid()).expect("children can be paused");
+            }
+        });
     }
 
     /// Thaws the server with SIGCONT. Requests sent in between are answered now.
     pub fn resume(&self) {
-        self.running(|child| child.resume().expect("a paused server can be resumed"));
+        self.running(|child| self.thaw(child));
     }
 
-    /// A connection with all rights.
-    #[must_use]
-    pub fn connect(&self) -> RespConn {
-        match self.open() {
-            Ok(connection) => connection,
-            Err(error) => panic!("no connection to {}: {error}", self.addr()),
+    /// The server's own process last, because it would start further ones.
+    fn thaw(&self, child: &mut Guarded) {
+        if self.description.family == Family::Children && child.is_paused() {
+            family::resume_children(child.pid()).expect("children can be resumed");
         }
+        child.resume().expect("a running server can be resumed");
     }
 
-    /// Runs a command and returns its reply, errors included.
-    pub fn reply<A: AsRef<[u8]>>(&self, command: &[A]) -> Reply {
-        match self.try_reply(command) {
-            Ok(reply) => reply,
-            Err(error) => panic!("`{}` is not answered: {error}", joined(command)),
-        }
-    }
-
-    /// Runs a command on a server that may go down meanwhile.
-    pub(crate) fn try_reply<A: AsRef<[u8]>>(&self, command: &[A]) -> io::Result<Reply> {
-        self.open()?.command(command)
-    }
-
-    /// Runs a command and returns its reply as text: `cli(&["GET", "key"])`.
-    ///
-    /// # Panics
-    ///
-    /// When the server refuses the command; see [`RedisServer::reply`] for that.
-    pub fn cli<A: AsRef<[u8]>>(&self, command: &[A]) -> String {
-        match self.reply(command) {
-            Reply::Error(error) => panic!("`{}` is refused: {error}", joined(command)),
-            reply => reply.to_string(),
-        }
-    }
-
-    /// Watches every command from now on.
-    #[must_use]
-    pub fn monitor(&self) -> Monitor {
-        Monitor::new(self.connect(), self.connect())
-    }
-
-    /// Makes every key under `prefix` older by `age`: a key that would have expired is deleted, the
-    /// remaining ttl of the others is reduced. Keys without a ttl stay. Returns the number of keys that had one.
-    ///
-    /// This is how tests move the server's time.
-    pub fn advance(&self, age: Duration, prefix: &str) -> usize {
-        let mut pattern = String::new();
-        for c in prefix.chars() {
-            if r"*?[]\".contains(c) {
-                pattern.push('\\');
-            }
-            pattern.push(c);
-        }
-        pattern.push('*');
-        let age = age.as_millis().to_string();
-        let mut connection = self.connect();
-        if self.bus.is_some() {
-            // Without it, a node does not touch keys of a slot that it is importing.
-            drop(connection.command(&["ASKING"]));
-        }
-        let moved = connection.command(&["EVAL", include_str!("advance.lua"), "0", &pattern, &age]);
-        let count = match &moved {
-            Ok(reply) => reply.as_int().and_then(|count| usize::try_from(count).ok()),
-            Err(_) => None,
-        };
-        count.unwrap_or_else(|| panic!("the keys under {prefix:?} did not move: {moved:?}"))
-    }
-
-    /// Starts the process and waits until it answers.
+    /// Starts the process and waits until it is ready.
     fn run(&self) -> Result<(), StartError> {
+        let Description { name, ready, .. } = &self.description;
         let log = OpenOptions::new()
             .create(true)
             .append(true)
             .open(self.log_path())?;
-        let start = fs::read(self.log_path())?.len();
-        let errors = log.try_clone()?;
-        let dir = self.dir.disposable();
-        let clock = FakeClock::environment(self.clock.as_ref())?;
-        let mut child = Guarded::spawn(&self.binary, &self.args, dir, |command| {
-            command.envs(clock).stdout(log).stderr(errors)
-        })?;
+        let before = fs::read(self.log_path())?.len();
+        let new = || -> io::Result<String> {
+            let log = fs::read(self.log_path())?;
+            Ok(String::from_utf8_lossy(&log[before..]).into_owned())
+        };
+        let mut child = self.spawn(log)?;
         let deadline = Instant::now() + HANG_LIMIT;
-        while !self.answers() {
-            if let Some(status) = child.try_wait()? {
-                let mut error = StartError::new(format!(
-                    "{} ended with {status}; its log ends:\n{}",
-                    self.binary.display(),
-                    self.tail()
-                ));
-                let log = fs::read(self.log_path())?;
-                let log = String::from_utf8_lossy(&log[start..]);
-                error.port_taken = log.contains("Address already in use");
-                return Err(error);
+        loop {
+            let is_ready = match ready {
+                Ready::Says(words) => new()?.contains(*words),
+                Ready::Answers(answers) => answers(),
+            };
+            if is_ready {
+                *self.lock() = Some(child);
+                return Ok(());
             }
-            if Instant::now() > deadline {
-                return Err(StartError::new(format!(
-                    "{} does not answer within {HANG_LIMIT:?}; its log ends:\n{}",
-                    self.binary.display(),
-                    self.tail()
-                )));
-            }
-            thread::sleep(Duration::from_millis(1));
+            let what = match child.try_wait()? {
+                Some(status) => format!("ended with {status}"),
+                None if Instant::now() > deadline => {
+                    format!("is not ready within {HANG_LIMIT:?}")
+                }
+                None => {
+                    thread::sleep(Duration::from_millis(2));
+                    continue;
+                }
+            };
+            let log = new()?;
+            let mut error =
+                StartError::new(format!("{name} {what}; its log ends:\n{}", tail(&log)));
+            let log = log.to_lowercase();
+            error.port_taken = ["address already in use", "eaddrinuse"]
+                .iter()
+                .any(|words| log.contains(words));
+            return Err(error);
         }
-        *self.lock() = Some(child);
-        Ok(())
     }
 
-    /// Whether this server, not another one on its port, is up and has loaded its data.
-    fn answers(&self) -> bool {
-        let pong = self.open().and_then(|mut conn| conn.command(&["PING"]));
-        pong.is_ok_and(|reply| reply == Reply::Simple("PONG".to_owned()))
-    }
-
-    fn open(&self) -> io::Result<RespConn> {
-        let mut connection = RespConn::open(self.addr())?;
-        match connection.command(&["AUTH", ADMIN, &self.admin_password])? {
-            Reply::Error(error) => Err(io::Error::other(error)),
-            _ => Ok(connection),
-        }
+    fn spawn(&self, log: fs::File) -> io::Result<Guarded> {
+        let Description { program, args, .. } = &self.description;
+        let (errors, dir) = (log.try_clone()?, self.dir.disposable());
+        let mut set_up = Ok(());
+        let child =
+            Guarded::spawn_with_will(program, args, dir, self.description.will, |command| {
+                set_up = (self.description.set_up)(command);
+                command.stdout(log).stderr(errors)
+            });
+        set_up.and(child)
     }
 
     fn running<T>(&self, action: impl FnOnce(&mut Guarded) -> T) -> T {
@@ -373,27 +306,36 @@ impl RedisServer {
     }
 
     fn log_path(&self) -> PathBuf {
-        self.dir.path().join("redis.log")
-    }
-
-    fn tail(&self) -> String {
-        let log = self.log();
-        let lines: Vec<_> = log.lines().collect();
-        lines[lines.len().saturating_sub(TAIL)..].join("\n")
+        self.dir.path().join("server.log")
     }
 }
 
-impl Drop for RedisServer {
+impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
         if thread::panicking() {
-            let (port, tail) = (self.port(), self.tail());
-            eprintln!("the log of the server on port {port} ends:\n{tail}");
+            eprintln!("the log of {self:?} ends:\n{}", tail(&self.log()));
         }
     }
 }
 
-fn joined<A: AsRef<[u8]>>(command: &[A]) -> String {
-    let word = |word: &A| String::from_utf8_lossy(word.as_ref()).into_owned();
-    command.iter().map(word).collect::<Vec<_>>().join(" ")
+/// Launches again while another process takes a port between the check and the server's start.
+pub(crate) fn launched<T>(launch: impl Fn() -> Result<T, StartError>) -> Result<T, StartError> {
+    for _ in 0..9 {
+        match launch() {
+            Err(error) if error.port_taken => {}
+            outcome => return outcome,
+        }
+    }
+    launch()
+}
+
+/// A started server, or a panic with the reason and the remedy.
+pub(crate) fn started<T>(launch: impl Fn() -> Result<T, StartError>) -> T {
+    launched(launch).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn tail(log: &str) -> String {
+    let lines: Vec<_> = log.lines().collect();
+    lines[lines.len().saturating_sub(TAIL)..].join("\n")
 }

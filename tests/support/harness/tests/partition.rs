@@ -1,8 +1,6 @@
 //! A group under Sentinel that falls apart.
 
-use std::time::Instant;
-
-use idem_harness::{Partition, RedisServer, RespConn, SentinelSetup};
+use idem_harness::{Partition, RedisServer, RespConn, SentinelSetup, eventually};
 
 fn started() -> SentinelSetup {
     SentinelSetup::builder().partitions().start()
@@ -30,7 +28,7 @@ fn an_isolated_primary_serves_its_clients_and_another_one_is_elected(how: Partit
     let mut clients = [old.addr(), group.announced_addr(old)].map(|addr| {
         let mut client = RespConn::open(addr).expect("it listens");
         assert_eq!(run(&mut client, &["SET", "before", "1"]), "OK");
-        assert_eq!(run(&mut client, &["WAIT", "2", "20000"]), "2");
+        assert_eq!(run(&mut client, &["WAIT", "2", "0"]), "2");
         client
     });
 
@@ -40,9 +38,7 @@ fn an_isolated_primary_serves_its_clients_and_another_one_is_elected(how: Partit
         assert_eq!(run(client, &["SET", "during", "lost"]), "OK");
         assert_eq!(acknowledged(client), "0");
     }
-    let start = Instant::now();
     let new = group.await_new_primary(old);
-    eprintln!("{how:?}: new primary within {:?}", start.elapsed());
     assert_ne!(port(new), port(old));
     group.await_settled();
     assert_eq!(new.cli(&["MGET", "before", "during"]), "1\n(nil)");
@@ -58,10 +54,8 @@ fn an_isolated_primary_serves_its_clients_and_another_one_is_elected(how: Partit
     }
     new.cli(&["SET", "after", "1"]);
 
-    let start = Instant::now();
     group.heal();
     group.await_replica(old);
-    eprintln!("{how:?}: demoted within {:?}", start.elapsed());
     assert_eq!(port(group.await_settled()), port(new));
     let found = old.cli(&["MGET", "before", "during", "late", "after"]);
     assert_eq!(found, "1\n(nil)\n(nil)\n1");
@@ -88,21 +82,19 @@ fn a_primary_that_needs_replicas_refuses_writes_when_its_links_are_cut() {
         .partitions()
         .start();
     let old = group.primary();
-    let start = Instant::now();
     // A busy machine may delay the replicas' acknowledgements.
-    while old.reply(&["SET", "before", "1"]).as_error().is_some() {
-        assert!(start.elapsed().as_secs() < 20, "it has no replicas");
-    }
+    eventually("it has replicas", || {
+        let reply = old.reply(&["SET", "before", "1"]);
+        reply.as_error().is_none()
+    });
     group.isolate(old, Partition::Cut);
-    let start = Instant::now();
-    loop {
+    eventually("it refuses writes", || {
         let reply = old.reply(&["SET", "during", "1"]);
-        if let Some(error) = reply.as_error() {
+        reply.as_error().is_some_and(|error| {
             assert!(error.starts_with("NOREPLICAS"), "{error}");
-            break;
-        }
-        assert!(start.elapsed().as_secs() < 20, "it still writes");
-    }
+            true
+        })
+    });
     assert_eq!(old.cli(&["GET", "before"]), "1");
 }
 
@@ -117,14 +109,14 @@ fn a_replica_alone_misses_writes_and_catches_up() {
         group.isolate(replica, how);
         let mut client = RespConn::open(primary.addr()).unwrap();
         assert_eq!(run(&mut client, &["SET", &key, "1"]), "OK");
-        assert_eq!(run(&mut client, &["WAIT", "1", "20000"]), "1");
+        assert_eq!(run(&mut client, &["WAIT", "1", "0"]), "1");
         assert_eq!(acknowledged(&mut client), "1");
         assert_eq!(other.cli(&["EXISTS", &key]), "1");
         assert_eq!(replica.cli(&["EXISTS", &key]), "0");
         assert_eq!(port(group.await_settled()), port(primary));
         group.heal();
         group.await_settled();
-        assert_eq!(run(&mut client, &["WAIT", "2", "20000"]), "2");
+        assert_eq!(run(&mut client, &["WAIT", "2", "0"]), "2");
         assert_eq!(replica.cli(&["EXISTS", &key]), "1");
     }
 }
@@ -145,6 +137,6 @@ fn a_group_with_a_network_between_replaces_a_killed_primary() {
     group.isolate(old, Partition::Silent);
     let mut client = RespConn::open(group.announced_addr(new)).unwrap();
     assert_eq!(run(&mut client, &["SET", "key", "1"]), "OK");
-    assert_eq!(run(&mut client, &["WAIT", "1", "20000"]), "1");
+    assert_eq!(run(&mut client, &["WAIT", "1", "0"]), "1");
     assert_eq!(acknowledged(&mut client), "1");
 }

@@ -1,11 +1,9 @@
-//! Worker processes, and the children of a killed one.
+//! Worker processes.
 
-use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::time::Duration;
 
-use idem_harness::{RespConn, Worker, eventually as until};
+use idem_harness::Worker;
 
 #[test]
 fn a_worker_answers_line_by_line_and_ends_with_its_input() {
@@ -20,14 +18,6 @@ fn a_worker_answers_line_by_line_and_ends_with_its_input() {
     assert_eq!(worker.line(), "echo two");
     assert_eq!(worker.wait().code(), Some(7));
     assert_eq!(worker.rest(), [""; 0]);
-}
-
-#[test]
-fn a_worker_is_run_by_its_path_as_well() {
-    let mut worker = Worker::program(env!("CARGO_BIN_EXE_harness-worker"))
-        .arg("echo")
-        .spawn();
-    assert_eq!(worker.line_after("hello"), "");
 }
 
 #[test]
@@ -57,8 +47,9 @@ fn a_killed_worker_is_gone() {
 
 #[test]
 fn a_paused_worker_is_silent_until_it_is_resumed() {
-    let mut worker = Worker::sibling("harness-worker").arg("echo").spawn();
-    worker.line();
+    let path = env!("CARGO_BIN_EXE_harness-worker");
+    let mut worker = Worker::program(path).arg("echo").spawn();
+    assert_eq!(worker.line_after("hello"), "");
     worker.pause();
     worker.send("late");
     assert_eq!(worker.line_within(Duration::from_millis(50)), None);
@@ -70,46 +61,4 @@ fn a_paused_worker_is_silent_until_it_is_resumed() {
 #[should_panic(expected = "cargo builds the binaries of the package under test only")]
 fn a_missing_worker_names_the_build() {
     let _ = Worker::sibling("no-such-worker");
-}
-
-#[test]
-fn a_server_dies_with_the_process_that_started_it() {
-    let (mut worker, addr, dir) = worker_with_a_server(&[]);
-    worker.kill9();
-    until("the server is gone", || RespConn::open(addr).is_err());
-    until("its directory is gone", || !dir.exists());
-}
-
-#[test]
-fn a_paused_server_dies_with_the_process_that_started_it() {
-    let (mut worker, addr, _) = worker_with_a_server(&["paused"]);
-    worker.kill9();
-    until("the server is gone", || RespConn::open(addr).is_err());
-}
-
-#[test]
-fn everything_dies_when_a_process_between_is_killed() {
-    // The worker's server depends on the worker, not on this process.
-    let (first, first_addr, _) = worker_with_a_server(&[]);
-    let (mut second, second_addr, _) = worker_with_a_server(&[]);
-    second.kill9();
-    until("the second server is gone", || {
-        RespConn::open(second_addr).is_err()
-    });
-    assert!(RespConn::open(first_addr).is_ok());
-    drop(first);
-    until("the first server is gone", || {
-        RespConn::open(first_addr).is_err()
-    });
-}
-
-fn worker_with_a_server(args: &[&str]) -> (Worker, SocketAddr, PathBuf) {
-    let mut worker = Worker::sibling("harness-worker")
-        .arg("server")
-        .args(args.iter().copied())
-        .spawn();
-    let addr = worker.line_after("addr").parse().expect("an address");
-    let dir = PathBuf::from(worker.line_after("dir"));
-    assert!(RespConn::open(addr).is_ok() && dir.exists());
-    (worker, addr, dir)
 }

@@ -1,19 +1,11 @@
 //! Both database servers as one, and a client that programs use too.
 
-#![allow(
-    dead_code,
-    unused_imports,
-    unused_macros,
-    reason = "each test uses a part of it"
-)]
-
+use std::io;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard};
-use std::time::{Duration, Instant};
-use std::{io, thread};
+use std::time::Duration;
 
-pub(crate) use idem_harness::eventually as until;
 use idem_harness::{
     DatabaseServer, DatabaseServerBuilder, HANG_LIMIT, MariaDbServer, PostgresServer,
 };
@@ -21,28 +13,12 @@ use sqlx::Connection as _;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-/// Runs each of these functions as a test with either server.
-macro_rules! on_both {
-    ($($test:ident)*) => {
-        mod postgres {
-            $(#[test] fn $test() { super::$test::<idem_harness::PostgresServer>(); })*
-        }
-        mod mariadb {
-            $(#[test] fn $test() { super::$test::<idem_harness::MariaDbServer>(); })*
-        }
-    };
-}
-pub(crate) use on_both;
-
 pub(crate) trait Server:
     Deref<Target = DatabaseServer> + Send + Sync + Sized + 'static
 {
     type Connection: Connection;
 
-    const NAME: &'static str;
     const SCHEME: &'static str;
-    /// Log message of a server that is up.
-    const READY: &'static str;
     /// Log message after an unclean stop.
     const RECOVERS: &'static str;
     const IS_DURABLE: &'static str;
@@ -56,9 +32,7 @@ pub(crate) trait Server:
 impl Server for PostgresServer {
     type Connection = sqlx::PgConnection;
 
-    const NAME: &'static str = "postgres";
     const SCHEME: &'static str = "postgres";
-    const READY: &'static str = "ready to accept connections";
     const RECOVERS: &'static str = "not properly shut down";
     const IS_DURABLE: &'static str = "SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings \
          WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes')";
@@ -74,9 +48,7 @@ impl Server for PostgresServer {
 impl Server for MariaDbServer {
     type Connection = sqlx::MySqlConnection;
 
-    const NAME: &'static str = "mariadb";
     const SCHEME: &'static str = "mysql";
-    const READY: &'static str = "ready for connections";
     const RECOVERS: &'static str = "Starting crash recovery";
     const IS_DURABLE: &'static str = "SELECT @@innodb_flush_log_at_trx_commit, @@innodb_doublewrite, \
          @@innodb_flush_method <> 'nosync'";
@@ -147,12 +119,8 @@ impl<S: Server> Client<S> {
     }
 
     pub(crate) fn try_ask(&self, sql: &str) -> sqlx::Result<String> {
-        self.try_ask_within(sql, HANG_LIMIT)
-    }
-
-    pub(crate) fn try_ask_within(&self, sql: &str, patience: Duration) -> sqlx::Result<String> {
         let mut connection = self.lock();
-        let asked = async { timeout(patience, connection.ask(sql)).await };
+        let asked = async { timeout(HANG_LIMIT, connection.ask(sql)).await };
         let asked = self.runtime.block_on(asked);
         asked.unwrap_or_else(|_| Err(too_late()))
     }

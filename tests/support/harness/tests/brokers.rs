@@ -1,9 +1,9 @@
-//! The NATS harness against a real server.
+//! What brokers have beside the life of every server: logins of NATS, virtual hosts of `RabbitMQ`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
-use idem_harness::NatsServer;
+use idem_harness::{NatsServer, RabbitServer};
 
 /// The server's answer to a login.
 fn login(server: &NatsServer, user: &str, password: &str) -> String {
@@ -17,28 +17,7 @@ fn login(server: &NatsServer, user: &str, password: &str) -> String {
 }
 
 #[test]
-fn a_started_server_listens_until_it_is_killed_and_comes_back_on_its_port() {
-    let server = NatsServer::start();
-    let addr = server.addr();
-    assert!(server.is_running());
-    assert!(TcpStream::connect(addr).is_ok());
-    assert!(
-        server.log().contains("Starting JetStream"),
-        "{}",
-        server.log()
-    );
-
-    server.kill();
-    assert!(!server.is_running());
-    assert!(TcpStream::connect(addr).is_err());
-
-    server.restart();
-    assert_eq!(server.addr(), addr);
-    assert!(TcpStream::connect(addr).is_ok());
-}
-
-#[test]
-fn a_server_with_a_login_refuses_another_one() {
+fn a_nats_server_with_a_login_refuses_another_one() {
     let server = NatsServer::start_with_login("bills", "first");
     assert_eq!(login(&server, "bills", "first"), "PONG");
     assert_eq!(
@@ -52,11 +31,12 @@ fn a_server_with_a_login_refuses_another_one() {
 }
 
 #[test]
-fn servers_are_independent_and_are_stopped_when_dropped() {
-    let (one, two) = (NatsServer::start(), NatsServer::start());
-    assert_ne!(one.addr(), two.addr());
-    let addr = one.addr();
-    drop(one);
-    assert!(TcpStream::connect(addr).is_err());
-    assert!(two.is_running());
+fn a_killed_rabbit_comes_back_with_its_own_data() {
+    let (one, two) = (RabbitServer::start(), RabbitServer::start());
+    assert_eq!(one.ctl(&["add_vhost", "of-one"]), "");
+    one.kill();
+    one.restart();
+    let [of_one, of_two] = [&one, &two].map(|server| server.ctl(&["list_vhosts", "name"]));
+    assert!(of_one.lines().any(|name| name == "of-one"), "{of_one}");
+    assert!(!of_two.contains("of-one"), "{of_two}");
 }
