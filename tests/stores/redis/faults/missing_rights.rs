@@ -37,7 +37,7 @@ async fn each_missing_right_is_named() {
     ] {
         let store = store(&user(&server, &rules)).await;
         let expected =
-            format!("all that idem needs under `idem:`; {saving} would reduce the server's load");
+            format!("all that idem needs under `idem:`; `{saving}` would reduce the server's load");
         assert_eq!(facts(&store, "rights"), [expected]);
         assert_eq!(store.warnings(), [""; 0]);
     }

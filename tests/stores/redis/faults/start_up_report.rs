@@ -13,7 +13,13 @@ pub(crate) async fn store(url: &str) -> RedisStore {
     let texts = [store.report().to_string(), format!("{store:?}")];
     let addr = url.rsplit('@').next().unwrap();
     let addr = addr.trim_start_matches("redis://");
-    for secret in MARKERS.iter().chain(&[addr, "127.0.0.1"]) {
+    // The report of a cluster distinguishes nodes by their addresses.
+    let addresses = if texts[0].contains(", cluster") {
+        &[][..]
+    } else {
+        &[addr, "127.0.0.1"]
+    };
+    for secret in MARKERS.iter().chain(addresses) {
         for text in &texts {
             assert!(!text.contains(secret), "{secret} is in {text}");
         }
@@ -145,7 +151,7 @@ async fn a_server_that_lets_writes_wait_is_connected_to_all_the_same() {
     let server = healthy().start();
     server.cli(&["CLIENT", "PAUSE", "60000", "WRITE"]);
     let warning = warning(&server.url()).await;
-    assert!(warning.contains("failed (no reply in time)"), "{warning}");
+    assert_starts(&warning, "Redis rights: not known (no reply in time)");
 }
 
 #[tokio::test]
