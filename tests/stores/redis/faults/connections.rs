@@ -27,76 +27,57 @@ async fn assert_answered_once(shop: &Shop, key: &str, answer: Result<Receipt, Fa
     assert_eq!(shop.events.count("unsaved"), 0);
 }
 
+type Fault = fn(&RedisServer, &TcpProxy);
+
+/// A first call behind these faults, one before it and one while its body runs, is answered as without them.
 #[tokio::test]
-async fn scripts_that_the_server_forgot_are_sent_again() {
+async fn a_first_call_does_not_notice_a_broken_connection() {
+    const NOTHING: Fault = |_, _| {};
+    const FORGETS: Fault = |server, _| assert_eq!(server.cli(&["SCRIPT", "FLUSH"]), "OK");
+    const LOSES: Fault = |_, proxy| proxy.drop_next_reply_to("EVALSHA");
+    const LOSES_THREE: Fault = |_, proxy| (0..3).for_each(|_| proxy.drop_next_reply_to("EVALSHA"));
+    const CUTS: Fault = |_, proxy| assert_eq!(proxy.cut(), 1);
+    const KILLS: Fault = |server, _| {
+        assert_eq!(server.cli(&["CLIENT", "KILL", "TYPE", "normal"]), "1");
+    };
+    const LOSES_SOURCE: Fault = |server, proxy| {
+        FORGETS(server, proxy);
+        proxy.drop_next_reply_to("EVAL\r\n");
+    };
+    let rows: [(&str, Fault, Fault, usize); 7] = [
+        ("forgotten scripts", FORGETS, FORGETS, 0),
+        ("a killed connection", NOTHING, KILLS, 0),
+        ("a cut connection", CUTS, NOTHING, 0),
+        ("a lost reply to the claim", LOSES, NOTHING, 1),
+        ("a lost reply to its source", LOSES_SOURCE, NOTHING, 1),
+        ("a lost reply to the completion", NOTHING, LOSES, 1),
+        ("three lost replies to each", LOSES_THREE, LOSES_THREE, 6),
+    ];
+    for (fault, before, during, lost) in rows {
+        let (server, proxy, shop) = behind_a_proxy().await;
+        let completed = shop.events.count("completed");
+        before(&server, &proxy);
+        let answer = shop.pay_while("a", || during(&server, &proxy)).await;
+        assert_eq!(proxy.stats().dropped_replies, lost, "{fault}");
+        assert_answered_once(&shop, "a", answer).await;
+        let stored = shop.events.count("completed") - completed;
+        assert_eq!(stored, 1, "{fault}");
+        assert_eq!(shop.events.count("completed value late"), 0, "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn a_release_loads_forgotten_scripts() {
     let (server, _proxy, shop) = behind_a_proxy().await;
     server.cli(&["SCRIPT", "FLUSH"]);
-    let change = || server.cli(&["SCRIPT", "FLUSH"]);
-    let answer = shop.pay_while("a", change).await;
-    server.cli(&["SCRIPT", "FLUSH"]);
-    assert_answered_once(&shop, "a", answer).await;
-    server.cli(&["SCRIPT", "FLUSH"]);
     let answer = shop
-        .pay_by("b", async |_| {
+        .pay_by("a", async |_| {
             server.cli(&["SCRIPT", "FLUSH"]);
             Err(Failure::Down)
         })
         .await;
     assert_eq!(answer, Err(Failure::Down));
-    assert_eq!(shop.pay("b").await.unwrap().attempt, 1);
-}
-
-#[tokio::test]
-async fn connections_killed_during_a_body_are_made_again() {
-    let (server, _proxy, shop) = behind_a_proxy().await;
-    let answer = shop
-        .pay_by("a", async |_| {
-            let killed = server.cli(&["CLIENT", "KILL", "TYPE", "normal"]);
-            assert_eq!(killed, "1");
-            Ok(())
-        })
-        .await;
-    assert_answered_once(&shop, "a", answer).await;
-}
-
-#[tokio::test]
-async fn connections_cut_between_calls_are_made_again() {
-    let (_server, proxy, shop) = behind_a_proxy().await;
-    assert_eq!(proxy.cut(), 1);
-    let answer = shop.pay("a").await;
-    assert_eq!(proxy.cut(), 1);
-    assert_answered_once(&shop, "a", answer).await;
-}
-
-#[tokio::test]
-async fn a_claim_whose_reply_is_lost_is_the_callers_all_the_same() {
-    let (_server, proxy, shop) = behind_a_proxy().await;
-    proxy.drop_next_reply_to("EVALSHA");
-    let answer = shop.pay("a").await;
-    assert_eq!(proxy.stats().dropped_replies, 1);
-    assert_answered_once(&shop, "a", answer).await;
-}
-
-#[tokio::test]
-async fn a_claim_by_source_whose_reply_is_lost_is_the_callers_all_the_same() {
-    let (server, proxy, shop) = behind_a_proxy().await;
-    server.cli(&["SCRIPT", "FLUSH"]);
-    proxy.drop_next_reply_to("EVAL\r\n");
-    let answer = shop.pay("a").await;
-    assert_eq!(proxy.stats().dropped_replies, 1);
-    assert_answered_once(&shop, "a", answer).await;
-}
-
-#[tokio::test]
-async fn a_completion_whose_reply_is_lost_is_stored_once() {
-    let (_server, proxy, shop) = behind_a_proxy().await;
-    let completed = shop.events.count("completed");
-    let drops = || proxy.drop_next_reply_to("EVALSHA");
-    let answer = shop.pay_while("a", drops).await;
-    assert_eq!(proxy.stats().dropped_replies, 1);
-    assert_answered_once(&shop, "a", answer).await;
-    assert_eq!(shop.events.count("completed"), completed + 1);
-    assert_eq!(shop.events.count("completed value late"), 0);
+    assert_eq!(shop.pay("a").await.unwrap().attempt, 1);
 }
 
 #[tokio::test]
@@ -140,24 +121,6 @@ async fn replies_to_plain_claims_that_are_lost_change_nothing_twice() {
         assert_eq!(shop.runs(), runs + 1);
     }
     assert_eq!(proxy.stats().dropped_replies, 1 + 2);
-}
-
-#[tokio::test]
-async fn several_lost_replies_in_a_row_are_as_good_as_one() {
-    let (_server, proxy, shop) = behind_a_proxy().await;
-    for _ in 0..3 {
-        proxy.drop_next_reply_to("EVALSHA");
-    }
-    let answer = shop
-        .pay_by("a", async |_| {
-            for _ in 0..3 {
-                proxy.drop_next_reply_to("EVALSHA");
-            }
-            Ok(())
-        })
-        .await;
-    assert_eq!(proxy.stats().dropped_replies, 6);
-    assert_answered_once(&shop, "a", answer).await;
 }
 
 #[tokio::test]
