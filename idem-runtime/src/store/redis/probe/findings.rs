@@ -6,6 +6,10 @@ use super::server::{OLDEST, Server};
 use crate::store::Finding;
 use crate::store::redis::durability::Durability;
 
+/// The consequence of Redis's default `appendfsync`, which a report has and no start-up log repeats.
+pub(super) const FORGETS_A_SECOND: &str =
+    "a crash of the machine forgets up to a second: those bodies run again";
+
 /// What the engine uses a Redis for, on which the consequence of a fact depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
@@ -225,8 +229,8 @@ impl Server {
                         "a power loss forgets the last claims and answers: their bodies run again",
                     )
                     .remedy("set `appendfsync everysec`, or `always` where no answer may be lost"),
-                _ => Finding::ok(TOPIC, fact)
-                    .means("a crash of the machine forgets up to a second: those bodies run again")
+                _ => Finding::warn(TOPIC, fact)
+                    .means(FORGETS_A_SECOND)
                     .remedy("set `appendfsync always` where no answer may be lost"),
             };
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::findings::Use;
+use super::findings::{FORGETS_A_SECOND, Use};
 use super::server::Server;
 use crate::store::redis::address::Address;
 use crate::store::{Finding, FindingLevel, StoreError, StoreErrorKind};
@@ -105,7 +105,7 @@ impl Report {
     pub(crate) fn warnings_as(&self, used: Use) -> Vec<String> {
         let mut warnings: Vec<(Finding, Vec<String>)> = Vec::new();
         for (at, finding) in self.findings_as(used) {
-            if finding.level == FindingLevel::Ok {
+            if finding.level == FindingLevel::Ok || finding.meaning == FORGETS_A_SECOND {
                 continue;
             }
             match warnings.iter_mut().find(|(known, _)| *known == finding) {

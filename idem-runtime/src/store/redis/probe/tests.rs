@@ -116,7 +116,7 @@ fn a_report_has_a_line_for_each_finding() {
         "ok   role: primary",
         "ok   memory: 12.2 MiB of 1.0 GiB (1 %)",
         "ok   eviction: noeviction",
-        "ok   persistence: append-only file (to disk once a second",
+        "warn persistence: append-only file (to disk once a second",
         "ok   replicas: 2: online (lag 0 s), online (lag 1 s)",
         "warn clock: 2.500 s ahead of this machine",
         "ok   rights: all that idem needs under `idem:`",
