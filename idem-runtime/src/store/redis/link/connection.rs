@@ -77,3 +77,6 @@ impl Connection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

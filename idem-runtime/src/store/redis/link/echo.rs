@@ -1,10 +1,13 @@
-//! A server of tests, which echoes.
+//! A server that echoes, and helpers of the tests of connections.
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use redis::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
+use tokio::runtime::Runtime;
 
 use super::Words;
 
@@ -44,4 +47,25 @@ pub(super) fn said(word: &str) -> impl Fn(&mut Words<'_>) + Send + Sync {
 
 pub(super) fn bulk(word: &str) -> Value {
     Value::BulkString(word.as_bytes().to_vec())
+}
+
+pub(super) fn timed_runtime() -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_time().build().unwrap()
+}
+
+/// Lets every task run as far as it can.
+pub(super) async fn settle() {
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Polls once, whatever else the task has polled.
+pub(super) async fn poll_once<F: Future + ?Sized>(mut future: Pin<&mut F>) -> Option<F::Output> {
+    let once = std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    });
+    tokio::task::unconstrained(once).await
 }

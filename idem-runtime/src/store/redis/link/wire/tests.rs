@@ -1,5 +1,7 @@
-//! A wire and a server that replies only when it is allowed to, or with bytes of the test.
+//! A wire and a server that replies with bytes of the test.
 
+use std::any::Any;
+use std::collections::HashMap;
 use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -10,12 +12,13 @@ use redis::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadBuf};
 use tokio::runtime;
 
+use super::frame::{self, Frame};
 use super::output::Output;
 use super::state::EARLY_FLUSH;
 use super::wakers::Wakers;
 use super::*;
 use crate::store::redis::failure::breaks_connection;
-use crate::store::redis::link::echo::{bulk, said, server};
+use crate::store::redis::link::echo::{bulk, poll_once, said, settle, timed_runtime};
 
 mod ends;
 mod schedules;
@@ -27,56 +30,16 @@ const LONG: Duration = Duration::from_hours(1);
 /// Bound of a wait that must end by itself.
 const BOUND: Duration = Duration::from_secs(20);
 
-struct Echo {
-    wire: Arc<Wire>,
-    received: Arc<Mutex<Vec<String>>>,
-    may: Arc<AtomicBool>,
-}
-
-impl Echo {
-    fn start() -> Self {
-        Self::with_buffer(1 << 16)
+/// For the tests of both connections.
+impl Wire {
+    pub(in crate::store::redis::link) fn counts(&self) -> [usize; 3] {
+        let state = self.0.lock();
+        let users = Arc::strong_count(&self.0);
+        [state.in_flight.len(), state.queue.len(), users]
     }
 
-    /// `bytes`: what the connection holds in each direction.
-    fn with_buffer(bytes: usize) -> Self {
-        let (here, there) = tokio::io::duplex(bytes);
-        let received = Arc::new(Mutex::new(Vec::new()));
-        let may = Arc::new(AtomicBool::new(true));
-        tokio::spawn(server(there, Arc::clone(&received), Arc::clone(&may)));
-        let wire = Arc::new(over(here, LONG));
-        Self {
-            wire,
-            received,
-            may,
-        }
-    }
-
-    fn allow(&self, may: bool) {
-        self.may.store(may, Ordering::SeqCst);
-    }
-
-    fn received(&self) -> Vec<String> {
-        self.received.lock().unwrap().clone()
-    }
-
-    /// Sends one word, or two at once, in a task of its own.
-    fn send(&self, words: &[String]) -> tokio::task::JoinHandle<RedisResult<Vec<Value>>> {
-        let (words, wire) = (words.to_vec(), Arc::clone(&self.wire));
-        tokio::spawn(async move {
-            let second = words.get(1).map(|word| said(word));
-            let second = second.as_ref().map(|second| second as &WriteCommand<'_>);
-            let replies = wire.send(&said(&words[0]), second, false).await?;
-            Ok([replies.first].into_iter().chain(replies.second).collect())
-        })
-    }
-
-    /// Claims, most of them queued while the server is not allowed to reply.
-    async fn claims(&self, count: usize) -> Vec<PendingReplies> {
-        let claims = (0..count).map(|_| self.wire.begin(&said("claim"), None, true).unwrap());
-        let claims = claims.collect();
-        settle().await;
-        claims
+    pub(in crate::store::redis::link) fn shared(&self) -> Arc<dyn Any> {
+        Arc::clone(&self.0) as _
     }
 }
 
@@ -94,18 +57,6 @@ fn within(response: Duration) -> Limits {
 fn over(stream: DuplexStream, response: Duration) -> Wire {
     let (read, write) = tokio::io::split(stream);
     Wire::new(read, write, within(response))
-}
-
-fn timed_runtime() -> runtime::Runtime {
-    let mut builder = runtime::Builder::new_current_thread();
-    builder.enable_time().build().unwrap()
-}
-
-/// Lets every task run as far as it can.
-async fn settle() {
-    for _ in 0..1_000 {
-        tokio::task::yield_now().await;
-    }
 }
 
 /// Lets the tasks run until it holds.
@@ -136,12 +87,47 @@ async fn arrived(server: &mut DuplexStream) -> String {
     String::from_utf8(bytes[..length].to_vec()).unwrap()
 }
 
-async fn poll_once<T>(mut future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
-    std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => Poll::Ready(None),
-    })
-    .await
+/// Takes the complete commands out of these bytes: their words.
+fn take_commands(received: &mut Vec<u8>) -> Vec<Vec<String>> {
+    let text = |word| match word {
+        Value::BulkString(word) => String::from_utf8(word).unwrap(),
+        word => panic!("{word:?}"),
+    };
+    let (mut commands, mut at) = (Vec::new(), 0);
+    while let Frame::Reply(Value::Array(words), length) = frame::first(&received[at..]).unwrap() {
+        commands.push(words.into_iter().map(text).collect());
+        at += length;
+    }
+    received.drain(..at);
+    commands
+}
+
+fn batch_script() -> Arc<BatchScript> {
+    let (one, many) = ("one".to_owned(), "many".to_owned());
+    Arc::new(BatchScript { one, many })
+}
+
+/// The reply of a script of batches that does not execute each key.
+fn batch_reply(keys: &[String], is_executed: impl Fn(&str) -> bool) -> String {
+    let left = keys.iter().zip(1..).filter(|(key, _)| !is_executed(key));
+    let left: Vec<_> = left.map(|(_, at)| format!(":{at}\r\n")).collect();
+    match (&left[..], keys.len()) {
+        ([], _) => ":1\r\n".to_owned(),
+        (_, 1) => ":0\r\n".to_owned(),
+        _ => format!("*{}\r\n{}", left.len(), left.concat()),
+    }
+}
+
+/// `first_of`: the first command of the pair whose second one this is.
+fn assert_executed_once(executed: &[String], first_of: impl Fn(&str) -> Option<String>) {
+    let mut times = HashMap::new();
+    for (at, word) in executed.iter().enumerate() {
+        *times.entry(word).or_insert(0) += 1;
+        if let Some(first) = first_of(word) {
+            assert_eq!(executed[at - 1], first, "a pair is together");
+        }
+    }
+    assert!(times.values().all(|times| *times == 1), "executed twice");
 }
 
 /// The written half of a connection, and what happens before a write.
@@ -170,70 +156,6 @@ impl<F: FnMut() -> io::Result<()> + Unpin> AsyncWrite for Hooked<F> {
 }
 
 #[tokio::test]
-async fn each_sender_receives_its_own_replies_and_pairs_stay_together() {
-    // The smaller buffer cuts commands and replies at every byte.
-    for buffer in [1 << 16, 7] {
-        let echo = Echo::with_buffer(buffer);
-        for round in 0..20 {
-            let sent: Vec<_> = (0..200)
-                .map(|n| {
-                    let words = [format!("{round}/{n}/a"), format!("{round}/{n}/b")];
-                    let words = &words[..=n % 2];
-                    let replies: Vec<_> = words.iter().map(|word| bulk(word)).collect();
-                    (replies, echo.send(words))
-                })
-                .collect();
-            for (replies, task) in sent {
-                assert_eq!(task.await.unwrap().unwrap(), replies);
-            }
-        }
-        let received = echo.received();
-        assert_eq!(received.len(), 20 * 300);
-        for (at, command) in received.iter().enumerate() {
-            if let Some(first) = command.strip_suffix("/b") {
-                assert_eq!(received[at - 1], format!("{first}/a"));
-            }
-        }
-        let state = echo.wire.0.lock();
-        assert_eq!(state.slots.used(), 0);
-        assert!(state.in_flight.is_empty() && state.queue.len() == 0);
-    }
-}
-
-#[tokio::test]
-async fn threads_share_a_wire() {
-    for early_flush in [EARLY_FLUSH, usize::MAX] {
-        let runtime = runtime::Builder::new_multi_thread()
-            .worker_threads(4)
-            .enable_time()
-            .build()
-            .unwrap();
-        let all = runtime.spawn(async move {
-            let echo = Arc::new(Echo::start());
-            echo.wire.0.lock().early_flush = early_flush;
-            let mut senders = tokio::task::JoinSet::new();
-            for sender in 0..32 {
-                let echo = Arc::clone(&echo);
-                senders.spawn(async move {
-                    for n in 0..200 {
-                        let word = format!("{sender}/{n}");
-                        // One in eight leaves before its reply.
-                        let pending = begin(&echo.wire, &word);
-                        if n % 8 != 0 {
-                            assert_eq!(first_of(pending).await.unwrap(), bulk(&word));
-                        }
-                    }
-                });
-            }
-            let ended = tokio::time::timeout(BOUND, senders.join_all()).await;
-            ended.expect("all have their replies");
-        });
-        all.await.unwrap();
-        runtime.shutdown_background();
-    }
-}
-
-#[tokio::test]
 async fn a_lone_command_is_written_by_its_sender() {
     let (here, mut server) = tokio::io::duplex(1 << 16);
     let wire = over(here, LONG);
@@ -251,108 +173,19 @@ async fn a_lone_command_is_written_by_its_sender() {
     assert!(arrived.contains("two") && arrived.contains("three"));
 }
 
-#[tokio::test]
-async fn a_command_whose_sender_leaves_in_the_queue_is_not_sent() {
-    let echo = Echo::start();
-    echo.allow(false);
-    let (one, gone, two) = (
-        begin(&echo.wire, "one"),
-        begin(&echo.wire, "gone"),
-        begin(&echo.wire, "two"),
-    );
-    drop(gone);
-    echo.allow(true);
-    assert_eq!(first_of(one).await.unwrap(), bulk("one"));
-    assert_eq!(first_of(two).await.unwrap(), bulk("two"));
-    assert_eq!(echo.received(), ["ECHO one", "ECHO two"]);
-    assert_eq!(echo.wire.0.lock().slots.used(), 0);
-}
-
-#[tokio::test]
-async fn the_reply_of_a_sender_that_has_left_is_given_to_no_other() {
-    let echo = Echo::start();
-    echo.allow(false);
-    let mut gone = begin(&echo.wire, "gone");
-    assert!(poll_once(Pin::new(&mut gone)).await.is_none());
-    drop(gone);
-    let next = begin(&echo.wire, "next");
-    settle().await;
-    echo.allow(true);
-    assert_eq!(first_of(next).await.unwrap(), bulk("next"));
-    assert_eq!(echo.wire.0.lock().slots.used(), 0);
-}
-
-#[tokio::test]
-async fn the_number_of_commands_in_flight_is_bounded_and_completions_overtake_claims() {
-    let echo = Echo::start();
-    let hurried = Admission::new(Duration::ZERO);
-    assert!(echo.wire.crowded(&hurried).is_none(), "no claim is queued");
-    echo.allow(false);
-    let claims = echo.claims(MAX_IN_FLIGHT + 200).await;
-    assert_eq!(echo.wire.0.lock().in_flight.len(), MAX_IN_FLIGHT);
-    assert_eq!(echo.wire.0.lock().queue.claims(), 200);
-    let crowded = echo.wire.crowded(&hurried).expect("many are queued");
-    assert!(crowded.waiting == 200 && !crowded.retry_after.is_zero());
-    assert!(echo.wire.crowded(&Admission::new(LONG)).is_none());
-
-    let ending = begin(&echo.wire, "ending");
-    echo.allow(true);
-    assert_eq!(first_of(ending).await.unwrap(), bulk("ending"));
-    for claim in claims {
-        assert_eq!(first_of(claim).await.unwrap(), bulk("claim"));
-    }
-    let received = echo.received();
-    let at = received.iter().position(|word| word == "ECHO ending");
-    assert!(
-        at.is_some_and(|at| (MAX_IN_FLIGHT..MAX_IN_FLIGHT + 200).contains(&at)),
-        "{at:?}"
-    );
-    assert!(echo.wire.crowded(&hurried).is_none(), "no claim is queued");
-}
-
 /// Claims that arrive while no reply does, after a flush that has left none.
 #[tokio::test]
 async fn claims_behind_a_silent_server_are_a_crowd() {
-    let echo = Echo::start();
-    echo.allow(false);
-    let _in_flight = echo.claims(MAX_IN_FLIGHT).await;
+    let (here, _server) = tokio::io::duplex(1 << 16);
+    let wire = over(here, LONG);
     let hurried = Admission::new(Duration::ZERO);
-    assert!(echo.wire.crowded(&hurried).is_none());
-    let _queued = echo.claims(1).await;
-    assert!(echo.wire.crowded(&hurried).is_some());
-}
-
-#[tokio::test]
-async fn a_closed_wire_fails_its_queue_and_still_receives_replies() {
-    let echo = Echo::start();
-    echo.allow(false);
-    let mut claims = echo.claims(MAX_IN_FLIGHT + 10).await;
-    echo.wire.close();
-    for queued in claims.drain(MAX_IN_FLIGHT..) {
-        let error = first_of(queued).await.unwrap_err();
-        assert!(error.is_connection_dropped());
-    }
-    assert!(echo.wire.begin(&said("late"), None, true).is_err());
-    echo.allow(true);
-    for claim in claims {
-        assert_eq!(first_of(claim).await.unwrap(), bulk("claim"));
-    }
+    let claim = |_| wire.begin(&said("claim"), None, true).unwrap();
+    let mut claims: Vec<_> = (0..MAX_IN_FLIGHT).map(claim).collect();
     settle().await;
-    assert_eq!(Arc::strong_count(&echo.wire.0), 1, "the task has ended");
-    assert!(echo.wire.0.lock().output.is_none());
-}
-
-#[tokio::test]
-async fn the_task_ends_with_its_wire() {
-    for commands in [0, 1, 2, MAX_IN_FLIGHT + 1] {
-        let echo = Echo::start();
-        echo.allow(false);
-        drop(echo.claims(commands).await);
-        let shared = Arc::clone(&echo.wire.0);
-        drop(echo);
-        settle().await;
-        assert_eq!(Arc::strong_count(&shared), 1, "{commands} commands");
-    }
+    assert!(wire.crowded(&hurried).is_none());
+    claims.push(claim(MAX_IN_FLIGHT));
+    settle().await;
+    assert!(wire.crowded(&hurried).is_some());
 }
 
 #[tokio::test]
@@ -544,36 +377,6 @@ fn a_sender_knows_how_long_a_stalled_runtime_took() {
     assert_eq!(queued.waited(), None);
     stalled.block_on(settle());
     assert!(queued.waited().is_some(), "it is in flight");
-}
-
-#[tokio::test]
-async fn a_stream_cut_at_any_byte_gives_each_sender_its_reply_or_an_error() {
-    let replies = b"$3\r\none\r\n*2\r\n$1\r\na\r\n$-1\r\n:3\r\n-ERR four\r\n+five\r\n";
-    // The lone command has one of the replies, each pair two.
-    let ends = [9, 29, 47];
-    for cut in 0..=replies.len() {
-        let (here, mut server) = tokio::io::duplex(1 << 16);
-        let wire = over(here, LONG);
-        let one = begin(&wire, "one");
-        let pair = |first: &str| {
-            let (first, second) = (said(first), said("second"));
-            wire.begin(&first, Some(&second), false).unwrap()
-        };
-        let (two, four) = (pair("two"), pair("four"));
-        settle().await;
-        server.write_all(&replies[..cut]).await.unwrap();
-        drop(server);
-        for (pending, end) in [one, two, four].into_iter().zip(ends) {
-            match pending.await {
-                Ok(_) => assert!(cut >= end, "{cut}"),
-                Err(error) => assert!(cut < end && breaks_connection(&error), "{cut}: {error}"),
-            }
-        }
-        settle().await;
-        let state = wire.0.lock();
-        assert_eq!(state.slots.used(), 0);
-        assert!(state.output.is_none());
-    }
 }
 
 /// A server whose reply is a text of zeros, and then another one; and the most room that a read of it had.

@@ -5,107 +5,6 @@ use std::task::Wake;
 
 use super::*;
 
-#[tokio::test]
-async fn a_lost_connection_fails_all_commands() {
-    let (here, mut server) = tokio::io::duplex(1 << 16);
-    let wire = over(here, LONG);
-    let sent = ["one", "two", "three"].map(|word| begin(&wire, word));
-    settle().await;
-    // One reply, and half of another.
-    server.write_all(b"$3\r\none\r\n$3\r\nt").await.unwrap();
-    drop(server);
-    let [one, two, three] = sent.map(first_of);
-    assert_eq!(one.await.unwrap(), bulk("one"));
-    for lost in [two, three] {
-        assert!(lost.await.unwrap_err().is_connection_dropped());
-    }
-    let error = wire.begin(&said("late"), None, false).err().unwrap();
-    assert!(error.is_connection_dropped());
-}
-
-#[tokio::test]
-async fn replies_without_a_command_end_the_connection() {
-    let busy = "-ERR max number of clients reached\r\n";
-    for (bytes, detail) in [
-        (busy, Some("max number of clients reached")),
-        ("$1\r\nx\r\n", None),
-    ] {
-        let (here, mut server) = tokio::io::duplex(1 << 16);
-        let wire = over(here, LONG);
-        server.write_all(bytes.as_bytes()).await.unwrap();
-        settle().await;
-        // The reply is not that of the next command.
-        let error = wire.begin(&said("one"), None, false).err().unwrap();
-        assert_eq!(error.detail(), detail);
-        assert!(detail.is_some() || error.is_connection_dropped());
-        assert_eq!(arrived(&mut server).await, "");
-    }
-}
-
-#[tokio::test]
-async fn the_last_words_of_a_server_are_the_reply_to_a_command_in_flight() {
-    let (here, mut server) = tokio::io::duplex(1 << 16);
-    let wire = over(here, LONG);
-    let (one, two) = (begin(&wire, "one"), begin(&wire, "two"));
-    server
-        .write_all(b"-ERR max number of clients reached\r\n")
-        .await
-        .unwrap();
-    drop(server);
-    let Ok(Value::ServerError(error)) = first_of(one).await else {
-        panic!("the words of the server");
-    };
-    assert_eq!(error.details(), Some("max number of clients reached"));
-    assert!(first_of(two).await.unwrap_err().is_connection_dropped());
-}
-
-#[tokio::test]
-async fn pushes_are_skipped_and_other_bytes_end_the_connection() {
-    let (here, mut server) = tokio::io::duplex(1 << 16);
-    let wire = over(here, LONG);
-    let one = begin(&wire, "one");
-    server
-        .write_all(b">2\r\n+invalidate\r\n_\r\n$3\r\none\r\n")
-        .await
-        .unwrap();
-    assert_eq!(first_of(one).await.unwrap(), bulk("one"));
-    let two = begin(&wire, "two");
-    server
-        .write_all(b"HTTP/1.1 400 Bad Request\r\n")
-        .await
-        .unwrap();
-    assert!(first_of(two).await.unwrap_err().is_connection_dropped());
-}
-
-#[test]
-fn senders_fail_when_the_runtime_of_the_wire_ends() {
-    let runtime = timed_runtime;
-    let connected = runtime();
-    let (wire, server) = connected.block_on(async {
-        let (here, there) = tokio::io::duplex(1 << 16);
-        (Arc::new(over(here, LONG)), there)
-    });
-    let sender = Arc::clone(&wire);
-    let waiting = std::thread::spawn(move || {
-        runtime().block_on(async {
-            tokio::join!(
-                first_of(begin(&sender, "one")),
-                first_of(begin(&sender, "two"))
-            )
-        })
-    });
-    while wire.0.lock().queue.len() == 0 {
-        std::thread::yield_now();
-    }
-    drop(connected);
-    let (one, two) = waiting.join().unwrap();
-    for lost in [one, two] {
-        assert!(lost.unwrap_err().is_connection_dropped());
-    }
-    assert!(wire.begin(&said("late"), None, false).is_err());
-    drop(server);
-}
-
 /// The owner of the connection replaces it on such an error only, so no other may come from a connection that has ended,
 /// and none after its owner has closed it.
 async fn assert_ended(wire: &Wire, reason: &str) {
@@ -114,39 +13,180 @@ async fn assert_ended(wire: &Wire, reason: &str) {
         let error = wire.begin(&said("late"), None, false).err().unwrap();
         assert!(breaks_connection(&error), "{error}");
         assert!(error.to_string().contains(reason), "{error}");
+        let is_dropped = error.is_connection_dropped();
+        assert!(is_dropped || !reason.is_empty(), "{error}");
         wire.close();
     }
 }
 
-#[tokio::test]
-async fn a_reply_that_the_client_library_refuses_ends_the_connection() {
-    let refused: [&[u8]; 4] = [b"#x\r\n", b",abc\r\n", b"-ERR \xff\r\n", b"=3\r\nabc\r\n"];
-    for bytes in refused {
-        let (here, mut server) = tokio::io::duplex(1 << 16);
-        let wire = over(here, LONG);
-        let one = begin(&wire, "one");
-        server.write_all(bytes).await.unwrap();
-        let error = first_of(one).await.unwrap_err();
-        assert!(breaks_connection(&error), "{error}");
-        assert_ended(&wire, "Parse error").await;
+/// A server whose bytes are cut anywhere.
+struct Script {
+    name: &'static str,
+    /// The number of replies that each command in flight has.
+    commands: &'static [u8],
+    /// The replies to the first of them.
+    replies: &'static [&'static [u8]],
+    /// What ends the connection, though the server does not.
+    end: &'static [u8],
+    /// The reason of that.
+    reason: &'static str,
+}
+
+const fn script(
+    name: &'static str,
+    commands: &'static [u8],
+    replies: &'static [&'static [u8]],
+    (end, reason): (&'static [u8], &'static str),
+) -> Script {
+    Script {
+        name,
+        commands,
+        replies,
+        end,
+        reason,
     }
 }
 
-#[tokio::test]
-async fn an_error_without_a_command_ends_the_connection() {
-    for words in [
-        "LOADING Redis is loading",
-        "NOAUTH Authentication required.",
-        "ERR Protocol error",
-        "ERR max number of clients reached",
-    ] {
-        let (here, mut server) = tokio::io::duplex(1 << 16);
-        let wire = over(here, LONG);
-        let line = format!("-{words}\r\n");
-        server.write_all(line.as_bytes()).await.unwrap();
-        let (_, words) = words.split_once(' ').unwrap();
-        assert_ended(&wire, words).await;
+const CLOSED: (&[u8], &str) = (b"", "");
+
+const SCRIPTS: [Script; 13] = [
+    script(
+        "all replies",
+        &[1, 2, 2],
+        &[
+            b"$3\r\none\r\n",
+            b"*2\r\n$1\r\na\r\n$-1\r\n:3\r\n",
+            b"-ERR four\r\n+five\r\n",
+        ],
+        CLOSED,
+    ),
+    script("a reply of three", &[1, 1, 1], &[b"$3\r\none\r\n"], CLOSED),
+    script(
+        "a push",
+        &[1, 1],
+        &[b">2\r\n+invalidate\r\n_\r\n$3\r\none\r\n", b":2\r\n"],
+        CLOSED,
+    ),
+    script(
+        "last words",
+        &[1, 1],
+        &[b"-ERR max number of clients reached\r\n"],
+        CLOSED,
+    ),
+    script(
+        "another protocol",
+        &[1, 1],
+        &[b":1\r\n"],
+        (b"HTTP/1.1 400 Bad Request\r\n", ""),
+    ),
+    // What the client library refuses.
+    script("no boolean", &[1], &[], (b"#x\r\n", "Parse error")),
+    script("no double", &[1], &[], (b",abc\r\n", "Parse error")),
+    script("no text", &[1], &[], (b"-ERR \xff\r\n", "Parse error")),
+    script("no format", &[1], &[], (b"=3\r\nabc\r\n", "Parse error")),
+    // What replies to no command.
+    script("a reply", &[], &[], (b"$1\r\nx\r\n", "")),
+    script(
+        "loading",
+        &[],
+        &[],
+        (b"-LOADING Redis is loading\r\n", "Redis is loading"),
+    ),
+    script(
+        "no password",
+        &[],
+        &[],
+        (
+            b"-NOAUTH Authentication required.\r\n",
+            "Authentication required.",
+        ),
+    ),
+    script(
+        "full",
+        &[],
+        &[],
+        (
+            b"-ERR max number of clients reached\r\n",
+            "max number of clients reached",
+        ),
+    ),
+];
+
+/// The replies of these bytes, without pushes.
+fn values(mut bytes: &[u8]) -> Vec<Value> {
+    let mut values = Vec::new();
+    while !bytes.is_empty() {
+        let length = match frame::first(bytes).unwrap() {
+            Frame::Reply(value, length) => {
+                values.push(value);
+                length
+            }
+            Frame::Push(length) => length,
+            other => panic!("{other:?}"),
+        };
+        bytes = &bytes[length..];
     }
+    values
+}
+
+#[tokio::test]
+async fn a_stream_cut_at_any_byte_gives_each_sender_its_replies_or_an_error() {
+    for script in SCRIPTS {
+        let bytes = [&script.replies.concat(), script.end].concat();
+        for cut in 0..=bytes.len() {
+            assert_cut(&script, &bytes, cut).await;
+        }
+    }
+}
+
+async fn assert_cut(script: &Script, bytes: &[u8], cut: usize) {
+    let name = format!("{}, cut at {cut}", script.name);
+    let (here, mut server) = tokio::io::duplex(1 << 16);
+    let wire = over(here, LONG);
+    let begin = |replies: &u8| {
+        let second = said("second");
+        let second = (*replies == 2).then_some(&second as &WriteCommand<'_>);
+        wire.begin(&said("first"), second, false).unwrap()
+    };
+    let sent: Vec<_> = script.commands.iter().map(begin).collect();
+    settle().await;
+    server.write_all(&bytes[..cut]).await.unwrap();
+    // The whole script may end the connection, and else the server does.
+    let mut server = Some(server);
+    let ends_itself = cut == bytes.len() && !script.end.is_empty();
+    if !ends_itself {
+        server = None;
+    }
+    let reason = if ends_itself { script.reason } else { "" };
+    let mut end = 0;
+    for (at, pending) in sent.into_iter().enumerate() {
+        let expected = script.replies.get(at).map(|reply| {
+            end += reply.len();
+            (end, values(reply))
+        });
+        let replies = pending.await;
+        match (replies, expected) {
+            (Ok(replies), Some((end, expected))) => {
+                let replies: Vec<_> = [replies.first].into_iter().chain(replies.second).collect();
+                assert_eq!(replies, expected, "{name}");
+                assert!(cut >= end, "{name}");
+            }
+            (Err(error), expected) => {
+                assert!(breaks_connection(&error), "{name}: {error}");
+                let is_dropped = error.is_connection_dropped();
+                assert!(is_dropped || !reason.is_empty(), "{name}: {error}");
+                assert!(expected.is_none_or(|(end, _)| cut < end), "{name}: {error}");
+            }
+            (Ok(_), None) => panic!("{name}: a reply of another"),
+        }
+    }
+    assert_ended(&wire, reason).await;
+    if let Some(server) = &mut server {
+        assert!(!arrived(server).await.contains("late"), "{name}");
+    }
+    let state = wire.0.lock();
+    assert_eq!(state.slots.used(), 0, "{name}");
+    assert!(state.output.is_none(), "{name}");
 }
 
 /// A socket whose keepalive probes have no reply.

@@ -1,15 +1,10 @@
 //! Random schedules of senders, a server and the task: each reply reaches its own sender or none.
 
-use std::collections::HashMap;
-
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
-use crate::store::redis::link::wire::frame::{self, Frame};
-use crate::store::redis::link::wire::output::Output;
-use crate::store::redis::link::wire::wakers::Wakers;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -134,14 +129,7 @@ impl Server {
             self.unsent.extend(b"-NOSCRIPT none\r\n");
             return;
         }
-        let left = keys.iter().zip(1..).filter(|(key, _)| !is_executed(key));
-        let left: Vec<_> = left.map(|(_, at)| format!(":{at}\r\n")).collect();
-        let reply = match (&left[..], keys.len()) {
-            ([], _) => ":1\r\n".to_owned(),
-            (_, 1) => ":0\r\n".to_owned(),
-            _ => format!("*{}\r\n{}", left.len(), left.concat()),
-        };
-        self.unsent.extend(reply.into_bytes());
+        self.unsent.extend(batch_reply(keys, is_executed).bytes());
     }
 
     async fn serve(&mut self, mut most: usize) {
@@ -152,13 +140,7 @@ impl Server {
                 _ => break,
             }
         }
-        while let Frame::Reply(Value::Array(words), length) = frame::first(&self.received).unwrap()
-        {
-            let words = words.into_iter().map(|word| match word {
-                Value::BulkString(word) => String::from_utf8(word).unwrap(),
-                word => panic!("{word:?}"),
-            });
-            let words: Vec<_> = words.collect();
+        for words in take_commands(&mut self.received) {
             match &words[..] {
                 [_, word] => {
                     self.unsent.extend(reply_to(word).1);
@@ -171,7 +153,6 @@ impl Server {
                 }
                 _ => panic!("{words:?}"),
             }
-            self.received.drain(..length);
         }
         while most > 0 && !self.unsent.is_empty() {
             let part = &self.unsent[..most.min(self.unsent.len())];
@@ -206,10 +187,7 @@ impl Sender {
         let replies = if let CommandKind::InBatch = kind {
             let [first, second] = arguments_of(&words[0]);
             wire.begin_in_batch(&BatchCommand {
-                script: &Arc::new(BatchScript {
-                    one: script_of(1).to_owned(),
-                    many: script_of(2).to_owned(),
-                }),
+                script: &batch_script(),
                 key: words[0].as_bytes(),
                 arguments: [first.as_bytes(), second.as_bytes()],
             })
@@ -250,19 +228,6 @@ fn may_fail(senders: &mut [Sender]) {
     for sender in senders {
         sender.may_fail = true;
     }
-}
-
-/// And the second command of a pair right after the first.
-fn assert_executed_once(executed: &[String]) {
-    let mut times = HashMap::new();
-    for (at, word) in executed.iter().enumerate() {
-        *times.entry(word).or_insert(0) += 1;
-        if let Some(number) = word.strip_suffix("/1") {
-            let first = number.parse::<usize>().unwrap() - 1;
-            assert_eq!(executed[at - 1], format!("{first}/0"));
-        }
-    }
-    assert!(times.values().all(|times| *times == 1));
 }
 
 /// Awaits all senders: nothing but the wakes of the wire let its task run.
@@ -382,7 +347,10 @@ async fn run(steps: Vec<Step>, buffer: usize, early_flush: usize) {
     assert_eq!(state.output.is_none(), closed);
     assert!(state.output.as_ref().is_none_or(Output::is_empty));
     drop(state);
-    assert_executed_once(&server.executed);
+    assert_executed_once(&server.executed, |word| {
+        let number: usize = word.strip_suffix("/1")?.parse().unwrap();
+        Some(format!("{}/0", number - 1))
+    });
 }
 
 proptest! {

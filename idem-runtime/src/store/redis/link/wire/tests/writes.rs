@@ -2,6 +2,17 @@
 
 use super::*;
 
+/// Queues commands, and takes the output if their sender flushes them.
+fn begin_write(shared: &Shared) -> Option<Output> {
+    let mut state = shared.lock();
+    for _ in 0..EARLY_FLUSH {
+        let slot = state.slots.add();
+        let ping = |out: &mut Vec<u8>| out.extend(b"*1\r\n$4\r\nPING\r\n");
+        state.queue.push(slot, 1, true, ping);
+    }
+    state.flush_early(shared)
+}
+
 /// Commands that a test sends before the task runs.
 struct Burst {
     wire: Wire,
@@ -26,10 +37,7 @@ impl Burst {
     }
 
     fn send_in_batch(&self, count: usize) -> Vec<PendingReplies> {
-        let script = Arc::new(BatchScript {
-            one: "one".to_owned(),
-            many: "many".to_owned(),
-        });
+        let script = batch_script();
         let send = |key: usize| {
             let command = BatchCommand {
                 script: &script,
@@ -41,15 +49,8 @@ impl Burst {
         (0..count).map(send).collect()
     }
 
-    /// Queues commands, and takes the output if their sender flushes them.
     fn begin_write(&self) -> Option<Output> {
-        let mut state = self.wire.0.lock();
-        for _ in 0..EARLY_FLUSH {
-            let slot = state.slots.add();
-            let ping = |out: &mut Vec<u8>| out.extend(b"*1\r\n$4\r\nPING\r\n");
-            state.queue.push(slot, 1, true, ping);
-        }
-        state.flush_early(&self.wire.0)
+        begin_write(&self.wire.0)
     }
 
     async fn arrived(&mut self) -> usize {
@@ -290,15 +291,7 @@ async fn a_task_that_waited_for_the_output_flushes_in_its_next_turn() {
     burst.wire.0.write(output);
     let shared = Arc::clone(&burst.wire.0);
     tokio::spawn(async move {
-        let mut state = shared.lock();
-        for _ in 0..EARLY_FLUSH {
-            let slot = state.slots.add();
-            let ping = |out: &mut Vec<u8>| out.extend(b"*1\r\n$4\r\nPING\r\n");
-            state.queue.push(slot, 1, true, ping);
-        }
-        let output = state.flush_early(&shared);
-        drop(state);
-        if let Some(output) = output {
+        if let Some(output) = begin_write(&shared) {
             shared.write(output);
         }
     });
