@@ -166,14 +166,18 @@ async fn commands_in_flight_are_bounded_and_completions_overtake_claims() {
         let hurried = Admission::new(Duration::ZERO);
         let patient = Admission::new(Duration::from_hours(1));
         let crowded = |admission| echo.connection.crowded(admission);
-        assert!(crowded(&hurried).is_none(), "no claim is queued");
+        assert!(crowded(&hurried).is_none(), "{kind:?}: no claim is queued");
         let claims = echo.claims(CLAIMS).await;
         settle().await;
         let [in_flight, queued, _] = echo.counts();
-        assert!(in_flight == most && queued > 100, "{in_flight} {queued}");
+        assert!(
+            in_flight == most && queued > 100,
+            "{kind:?}: {in_flight} {queued}"
+        );
         let crowd = crowded(&hurried).expect("many are queued");
-        assert!(crowd.waiting == queued && !crowd.retry_after.is_zero());
-        assert!(crowded(&patient).is_none());
+        assert_eq!(crowd.waiting, queued, "{kind:?}");
+        assert!(!crowd.retry_after.is_zero(), "{kind:?}");
+        assert!(crowded(&patient).is_none(), "{kind:?}");
 
         let ending = echo.send("ending", false).await;
         echo.allow(true);
@@ -185,7 +189,7 @@ async fn commands_in_flight_are_bounded_and_completions_overtake_claims() {
         let at = received.iter().position(|word| word == "ECHO ending");
         assert_eq!(at, Some(CLAIMS - queued), "{kind:?}");
         assert_eq!(echo.counts()[..2], [0, 0], "{kind:?}");
-        assert!(crowded(&hurried).is_none(), "no claim is queued");
+        assert!(crowded(&hurried).is_none(), "{kind:?}: no claim is queued");
     }
 }
 

@@ -7,14 +7,14 @@ use super::*;
 
 /// The owner of the connection replaces it on such an error only, so no other may come from a connection that has ended,
 /// and none after its owner has closed it.
-async fn assert_ended(wire: &Wire, reason: &str) {
+async fn assert_ended(wire: &Wire, case: &str, reason: &str) {
     settle().await;
     for _ in 0..2 {
         let error = wire.begin(&said("late"), None, false).err().unwrap();
-        assert!(breaks_connection(&error), "{error}");
-        assert!(error.to_string().contains(reason), "{error}");
+        assert!(breaks_connection(&error), "{case}: {error}");
+        assert!(error.to_string().contains(reason), "{case}: {error}");
         let is_dropped = error.is_connection_dropped();
-        assert!(is_dropped || !reason.is_empty(), "{error}");
+        assert!(is_dropped || !reason.is_empty(), "{case}: {error}");
         wire.close();
     }
 }
@@ -122,7 +122,7 @@ fn values(mut bytes: &[u8]) -> Vec<Value> {
                 length
             }
             Frame::Push(length) => length,
-            other => panic!("{other:?}"),
+            Frame::Partial => panic!("a reply is cut"),
         };
         bytes = &bytes[length..];
     }
@@ -180,7 +180,7 @@ async fn assert_cut(script: &Script, bytes: &[u8], cut: usize) {
             (Ok(_), None) => panic!("{name}: a reply of another"),
         }
     }
-    assert_ended(&wire, reason).await;
+    assert_ended(&wire, &name, reason).await;
     if let Some(server) = &mut server {
         assert!(!arrived(server).await.contains("late"), "{name}");
     }
@@ -205,7 +205,7 @@ impl AsyncRead for DeadPeer {
 #[tokio::test]
 async fn a_time_out_of_the_network_ends_the_connection() {
     let wire = Wire::new(DeadPeer, tokio::io::sink(), within(LONG));
-    assert_ended(&wire, "timed out").await;
+    assert_ended(&wire, "a dead peer", "timed out").await;
 }
 
 /// The server does not close its side when the output is dropped.
@@ -218,7 +218,7 @@ async fn a_panic_of_a_senders_write_ends_the_connection() {
     settle().await;
     let panic = catch_unwind(AssertUnwindSafe(|| begin(&wire, "one")));
     assert!(panic.is_err());
-    assert_ended(&wire, "panicked").await;
+    assert_ended(&wire, "a panic", "panicked").await;
     assert_eq!(Arc::strong_count(&wire.0), 1, "the task");
 }
 
@@ -236,7 +236,7 @@ async fn a_panic_of_a_command_ends_the_connection() {
             wire.begin(&panics, None, false).is_ok()
         }));
         assert!(panic.is_err());
-        assert_ended(&wire, "panicked").await;
+        assert_ended(&wire, "a panic", "panicked").await;
         for lost in sent {
             let lost = tokio::time::timeout(BOUND, first_of(lost)).await;
             let error = lost.expect("an error").unwrap_err();
