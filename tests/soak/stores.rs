@@ -78,6 +78,7 @@ async fn connect_once(store: &str, url: &str) -> Result<EngineBuilder, StoreErro
 
 /// The servers of a store.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a run has one")]
 pub(crate) enum Site {
     /// A file, or the memory of the process.
     Local(String),
