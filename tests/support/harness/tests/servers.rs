@@ -9,7 +9,7 @@ use idem_harness::{Worker, eventually};
 
 use crate::kinds::{KINDS, Kind};
 
-/// Runs a check with each kind of server at once, and names those that fail.
+/// Runs a check with each kind of server at once; the panic names the kinds that fail.
 fn with_each(check: fn(&Kind)) {
     let failed = thread::scope(|scope| {
         let runs = KINDS.each_ref().map(|kind| {
