@@ -27,7 +27,7 @@ impl Use {
         }
     }
 
-    pub(super) const fn without_replies(self) -> &'static str {
+    const fn without_replies(self) -> &'static str {
         match self {
             Self::Store => "calls are refused",
             Self::Cache => "no answer is copied to it or replayed from it",

@@ -96,7 +96,8 @@ impl Report {
 
     /// Warnings for an operator: the findings that are not in order, a sentence each.
     ///
-    /// A warning about several nodes of a cluster is listed once.
+    /// A warning about several nodes of a cluster is listed once. The second that a crash forgets with
+    /// `appendfsync everysec`, the default of Redis, is a finding only.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         self.warnings_as(Use::Store)
