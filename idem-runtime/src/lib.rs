@@ -24,6 +24,9 @@
 // Private features: what they guard names the public ones by hand.
 #![cfg_attr(docsrs, doc(auto_cfg(hide(feature = "_server", feature = "_sql"))))]
 
+#[macro_use]
+mod debug;
+
 mod call;
 mod engine;
 mod env;

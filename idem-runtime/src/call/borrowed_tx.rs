@@ -1,7 +1,5 @@
 //! A transaction passed from the caller to the body.
 
-use std::fmt;
-
 use crate::store::sql::{SqlConnection, SqlTransaction};
 
 /// A transaction of any type, with access to its connection.
@@ -44,8 +42,4 @@ impl<T: ?Sized + Send> SqlTransaction for BorrowedTx<'_, T> {
     }
 }
 
-impl<T: ?Sized> fmt::Debug for BorrowedTx<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BorrowedTx").finish_non_exhaustive()
-    }
-}
+debug_fields!([T: ?Sized] BorrowedTx<'_, T> {});

@@ -96,14 +96,7 @@ pub struct CallInTx<'t, T: ?Sized, P> {
     tx: &'t mut T,
 }
 
-impl<T: ?Sized, P: fmt::Debug> fmt::Debug for CallInTx<'_, T, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallInTx")
-            .field("call", &self.call)
-            .field("on_error", &self.on_error)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([T: ?Sized, P: fmt::Debug] CallInTx<'_, T, P> { call, on_error });
 
 impl<'t, T: SqlTransaction + ?Sized, P> CallInTx<'t, T, P> {
     pub(super) fn new(call: Call, on_error: P, tx: &'t mut T) -> Self {

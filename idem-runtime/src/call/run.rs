@@ -1,6 +1,5 @@
 //! The part of a call that depends on the types of its body and its output.
 
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::resume_unwind;
 use std::pin::{Pin, pin};
@@ -90,11 +89,7 @@ impl<O, P, F> OwnedBody for TypedBody<'_, O, P, F> {
     }
 }
 
-impl<O, P, F> fmt::Debug for Run<'_, O, P, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run").finish_non_exhaustive()
-    }
-}
+debug_fields!([O, P, F] Run<'_, O, P, F> {});
 
 /// As [`run`], with the body in a task of its own, which survives its caller.
 pub fn run_in_task<O, P, F>(

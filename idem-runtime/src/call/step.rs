@@ -1,6 +1,5 @@
 //! Steps: the parts of a body whose results outlive a failed attempt.
 
-use std::fmt;
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
@@ -644,17 +643,9 @@ pub(super) fn read(
     read.map_err(|undecodable| steps.undecodable(step, &undecodable.to_string()))
 }
 
-impl<F, R: Future, P, H> fmt::Debug for StepCall<F, R, P, H> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StepCall").finish_non_exhaustive()
-    }
-}
+debug_fields!([F, R: Future, P, H] StepCall<F, R, P, H> {});
 
-impl<A, G> fmt::Debug for Hook<A, G> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hook").finish_non_exhaustive()
-    }
-}
+debug_fields!([A, G] Hook<A, G> {});
 
 impl Error {
     /// The value of a [step](crate::step()) whose result the store has not confirmed.

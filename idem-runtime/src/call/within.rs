@@ -6,7 +6,6 @@
 mod ending;
 mod file_lock;
 
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -171,13 +170,7 @@ pub struct TxScope(Context, CallSpan);
 /// The end of a body.
 pub struct TxEnd<O>(Result<O, Panic>);
 
-impl<O, P, T: SqlTransaction + ?Sized> fmt::Debug for TxRun<'_, O, P, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TxRun")
-            .field("context", &self.context)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([O, P, T: SqlTransaction + ?Sized] TxRun<'_, O, P, T> { context });
 
 impl<O> TxEnd<O> {
     /// Whether the body has an output, and not a panic.
@@ -186,11 +179,7 @@ impl<O> TxEnd<O> {
     }
 }
 
-impl<O> fmt::Debug for TxEnd<O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TxEnd").finish_non_exhaustive()
-    }
-}
+debug_fields!([O] TxEnd<O> {});
 
 impl TxScope {
     /// Runs the body to its end, and drops it.

@@ -50,11 +50,7 @@ impl Credentials {
     }
 }
 
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials").finish_non_exhaustive()
-    }
-}
+debug_fields!(Credentials {});
 
 type Provided = Result<Credentials, Box<dyn Error + Send + Sync>>;
 type Providing = Pin<Box<dyn Future<Output = Provided> + Send>>;
@@ -155,12 +151,7 @@ impl CredentialsProvider {
     }
 }
 
-impl fmt::Debug for CredentialsProvider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CredentialsProvider")
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(CredentialsProvider {});
 
 /// The error of a provider that returned no credentials.
 ///

@@ -2,8 +2,6 @@
 
 mod handles;
 
-use std::fmt;
-
 use metrics::{
     Counter, Gauge, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
 };
@@ -104,11 +102,7 @@ impl Default for MetricsObserver {
     }
 }
 
-impl fmt::Debug for MetricsObserver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MetricsObserver").finish_non_exhaustive()
-    }
-}
+debug_fields!(MetricsObserver {});
 
 impl Observer for MetricsObserver {
     fn observe(&self, event: &Event<'_>) {

@@ -278,13 +278,7 @@ impl<'a> DerivedKey<'a> {
     }
 }
 
-impl fmt::Debug for DerivedKey<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DerivedKey")
-            .field("label", &self.label)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(DerivedKey<'_> { label });
 
 /// Observes the events of an engine.
 ///

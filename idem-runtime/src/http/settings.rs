@@ -1,7 +1,6 @@
 //! The settings that a layer and its services share.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -197,20 +196,16 @@ impl Settings {
     }
 }
 
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
-            .field("name", &self.name)
-            .field("scope", &self.scope)
-            .field("keys", &self.keys)
-            .field("required", &self.required)
-            .field("methods", &self.methods)
-            .field("rules", &self.rules)
-            .field("max_body_bytes", &self.max_body_bytes)
-            .field("body_timeout", &self.body_timeout)
-            .field("max_running", &self.max_running)
-            .field("max_running_per_scope", &self.max_running_per_scope)
-            .field("fingerprinter", &self.fingerprinter)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Settings {
+    name,
+    scope,
+    keys,
+    required,
+    methods,
+    rules,
+    max_body_bytes,
+    body_timeout,
+    max_running,
+    max_running_per_scope,
+    fingerprinter
+});

@@ -282,11 +282,7 @@ impl FingerprintBuilder {
     }
 }
 
-impl fmt::Debug for FingerprintBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FingerprintBuilder").finish_non_exhaustive()
-    }
-}
+debug_fields!(FingerprintBuilder {});
 
 /// A value in the fingerprint has no canonical encoding.
 ///

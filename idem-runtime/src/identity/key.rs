@@ -332,11 +332,7 @@ fn write_domain(encoder: &mut Encoder, domain: &str) {
     encoder.head(Major::Unsigned, FORMAT);
 }
 
-impl fmt::Debug for KeyBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyBuilder").finish_non_exhaustive()
-    }
-}
+debug_fields!(KeyBuilder {});
 
 /// The part of a key that an error refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

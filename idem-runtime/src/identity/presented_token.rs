@@ -1,7 +1,5 @@
 //! A token as a call presents it: content and text.
 
-use std::fmt;
-
 use crate::identity::key::{BASE64URL, KeyBuilder, KeyDigest, KeyError, ToKey};
 
 /// The only layout so far.
@@ -88,11 +86,7 @@ impl PresentedToken {
     }
 }
 
-impl fmt::Debug for PresentedToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PresentedToken").finish_non_exhaustive()
-    }
-}
+debug_fields!(PresentedToken {});
 
 /// The text of a token.
 pub(super) fn text(header: &TokenHeader, mac: &[u8; MAC]) -> String {

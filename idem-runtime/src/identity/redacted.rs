@@ -36,13 +36,7 @@ impl<T: fmt::Display + ?Sized> fmt::Display for Redacted<'_, T> {
     }
 }
 
-impl<T: ?Sized> fmt::Debug for Redacted<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redacted")
-            .field("last", &self.last)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([T: ?Sized] Redacted<'_, T> { last });
 
 /// Counts characters.
 struct Length(usize);

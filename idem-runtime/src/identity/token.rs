@@ -2,8 +2,6 @@
 
 mod issuer;
 
-use std::fmt;
-
 pub use self::issuer::TokenIssuer;
 pub(crate) use self::issuer::Tokens;
 use crate::identity::call_id::{CallKey, Inputs, KeyOfSubject};
@@ -68,12 +66,8 @@ impl<S> CallKey for Token<'_, S> {
 #[diagnostic::do_not_recommend]
 impl<S> KeyOfSubject for Token<'_, S> {}
 
-/// Leaves out both the text and the subject.
-impl<S> fmt::Debug for Token<'_, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Token").finish_non_exhaustive()
-    }
-}
+// Leaves out both the text and the subject.
+debug_fields!([S] Token<'_, S> {});
 
 #[cfg(test)]
 mod tests;

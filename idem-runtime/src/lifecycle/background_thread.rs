@@ -15,7 +15,6 @@ mod clock_steps;
 mod queue;
 mod renew;
 
-use std::fmt;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -229,11 +228,7 @@ impl Drop for BackgroundThread {
     }
 }
 
-impl fmt::Debug for BackgroundThread {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BackgroundThread").finish_non_exhaustive()
-    }
-}
+debug_fields!(BackgroundThread {});
 
 /// An answer that the store has not confirmed.
 pub(crate) struct Unstored(Arc<ThreadState>);

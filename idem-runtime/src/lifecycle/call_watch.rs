@@ -3,7 +3,6 @@
 //! [`Core::watches`] says whether any does; without one a call reads no clock for this and allocates nothing. An answer
 //! at hand in this process is reported at once, by [`Core::answered`]; any other call has a [`CallWatch`].
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -219,11 +218,7 @@ impl Drop for CallWatch {
     }
 }
 
-impl fmt::Debug for CallWatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallWatch").finish_non_exhaustive()
-    }
-}
+debug_fields!(CallWatch {});
 
 /// The result of a body, by the encoding that is to be stored.
 pub(crate) fn result_of(encoded: &Encoded) -> CallResult {

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::fmt;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
@@ -312,11 +311,4 @@ impl Entries {
     }
 }
 
-impl fmt::Debug for Entries {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entries")
-            .field("request", &self.request)
-            .field("page_size", &self.page_size)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Entries { request, page_size });

@@ -1,6 +1,5 @@
 //! The guard of a renewed lease.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,8 +29,4 @@ impl Drop for RenewalGuard {
     }
 }
 
-impl fmt::Debug for RenewalGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RenewalGuard").finish_non_exhaustive()
-    }
-}
+debug_fields!(RenewalGuard {});

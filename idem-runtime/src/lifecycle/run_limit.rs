@@ -130,11 +130,7 @@ pub(crate) struct Gate {
     pub(crate) quota: Option<Box<Quota>>,
 }
 
-impl fmt::Debug for Gate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gate").finish_non_exhaustive()
-    }
-}
+debug_fields!(Gate {});
 
 /// The permit of one running body, until it is dropped.
 #[derive(Default)]

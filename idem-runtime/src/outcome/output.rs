@@ -1,6 +1,5 @@
 //! The output of a call: its value, encoder and decoder.
 
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -139,8 +138,4 @@ impl dyn AnyOutput + '_ {
     }
 }
 
-impl<O, P> fmt::Debug for Output<O, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Output").finish_non_exhaustive()
-    }
-}
+debug_fields!([O, P] Output<O, P> {});

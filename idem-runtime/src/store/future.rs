@@ -1,6 +1,5 @@
 //! The pending reply of a store.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -43,8 +42,4 @@ impl<T: Unpin> Future for StoreFuture<'_, T> {
     }
 }
 
-impl<T> fmt::Debug for StoreFuture<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreFuture").finish_non_exhaustive()
-    }
-}
+debug_fields!([T] StoreFuture<'_, T> {});

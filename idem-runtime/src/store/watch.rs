@@ -250,13 +250,7 @@ impl Drop for Watch {
     }
 }
 
-impl fmt::Debug for Watch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch")
-            .field("key", &self.key)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Watch { key });
 
 impl fmt::Debug for Watchers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,6 +1,5 @@
 //! Issue and verification of tokens.
 
-use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use hmac::{Hmac, KeyInit, Mac};
@@ -194,14 +193,8 @@ impl TokenIssuer {
     }
 }
 
-/// Leaves out the secrets and everything derived from them.
-impl fmt::Debug for TokenIssuer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenIssuer")
-            .field("life", &self.life)
-            .finish_non_exhaustive()
-    }
-}
+// Leaves out the secrets and everything derived from them.
+debug_fields!(TokenIssuer { life });
 
 fn since_1970(time: SystemTime) -> Duration {
     time.duration_since(SystemTime::UNIX_EPOCH)

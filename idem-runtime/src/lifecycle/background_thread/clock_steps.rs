@@ -1,6 +1,5 @@
 //! Renewals after a step of the server's clock.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -27,8 +26,4 @@ impl Observer for ThreadState {
     }
 }
 
-impl fmt::Debug for ThreadState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ThreadState").finish_non_exhaustive()
-    }
-}
+debug_fields!(ThreadState {});

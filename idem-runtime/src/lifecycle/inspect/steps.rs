@@ -1,6 +1,5 @@
 //! The steps of an entry, and the keys that its call derives for other parties.
 
-use std::fmt;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -50,14 +49,8 @@ pub struct SentKey {
     pub digest: KeyDigest,
 }
 
-/// Without the key, with which a reader could confirm guesses.
-impl fmt::Debug for SentKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SentKey")
-            .field("digest", &self.digest)
-            .finish_non_exhaustive()
-    }
-}
+// Without the key, with which a reader could confirm guesses.
+debug_fields!(SentKey { digest });
 
 /// The last entries of steps that an operator may settle: begun without an end, of unknown outcome, or with a value by
 /// hand.

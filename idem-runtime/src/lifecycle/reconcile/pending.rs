@@ -1,6 +1,5 @@
 //! A reconciliation that is due: the earlier attempt, and what became of it.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -56,8 +55,4 @@ impl PendingReconcile {
     }
 }
 
-impl fmt::Debug for PendingReconcile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingReconcile").finish_non_exhaustive()
-    }
-}
+debug_fields!(PendingReconcile {});

@@ -119,11 +119,7 @@ pub(super) struct SourceOptions {
     pub(super) tls: super::tls::Tls,
 }
 
-impl fmt::Debug for SourceOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SourceOptions").finish_non_exhaustive()
-    }
-}
+debug_fields!(SourceOptions {});
 
 impl RedisSource {
     pub(super) fn resolve(self, options: &SourceOptions) -> Result<Deployment, StoreError> {

@@ -1,6 +1,5 @@
 //! Settings of a SQL store.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,15 +42,7 @@ pub struct SqlStoreBuilder<B: Backend> {
     max_record_bytes: usize,
 }
 
-impl<B: Backend> fmt::Debug for SqlStoreBuilder<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqlStoreBuilder")
-            .field("table", &self.table)
-            .field("connections", &self.connections)
-            .field("response_timeout", &self.response_timeout)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([B: Backend] SqlStoreBuilder<B> { table, connections, response_timeout });
 
 impl<B: Backend> SqlStore<B> {
     /// Connects with the default settings.

@@ -3,7 +3,6 @@
 //! Not a pool of sqlx, because that pings a connection whenever it is returned, a round trip for each operation; and a
 //! pool shared with bodies can run dry while every body waits for its claim to be completed.
 
-use std::fmt;
 use std::future::{pending, poll_fn};
 use std::ops::ControlFlow;
 use std::pin::pin;
@@ -75,14 +74,7 @@ pub(crate) struct ConnectionPool<B: SqlDriver> {
     group_commit: Option<Arc<GroupCommit>>,
 }
 
-impl<B: SqlDriver> fmt::Debug for ConnectionPool<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectionPool")
-            .field("most", &self.most)
-            .field("response_timeout", &self.response_timeout)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([B: SqlDriver] ConnectionPool<B> { most, response_timeout });
 
 impl<B: SqlDriver> ConnectionPool<B> {
     /// `reserved` of at most `most` connections are for statements that end or keep a claim.

@@ -1,7 +1,5 @@
 //! The caller's transaction.
 
-use std::fmt;
-
 use sqlx::Transaction;
 use sqlx::pool::PoolConnection;
 
@@ -55,11 +53,7 @@ pub enum SqlConnection<'a> {
     Sqlite(&'a mut sqlx::SqliteConnection),
 }
 
-impl fmt::Debug for SqlConnection<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqlConnection").finish_non_exhaustive()
-    }
-}
+debug_fields!(SqlConnection<'_> {});
 
 macro_rules! transactions {
     ($($feature:literal $variant:ident $db:ident $conn:ident;)*) => {

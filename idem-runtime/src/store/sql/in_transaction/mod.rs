@@ -12,7 +12,6 @@ mod savepoint;
 mod session;
 mod store;
 
-use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -83,8 +82,4 @@ pub(crate) trait TransactionalStore: Send + Sync {
 #[derive(Clone, Copy)]
 pub struct Sql<'a>(pub(crate) &'a dyn TransactionalStore);
 
-impl fmt::Debug for Sql<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sql").finish_non_exhaustive()
-    }
-}
+debug_fields!(Sql<'_> {});

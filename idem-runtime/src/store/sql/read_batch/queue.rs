@@ -6,7 +6,6 @@
 //! There is no task and no thread for it: each statement is sent by a caller. If that caller's future is dropped,
 //! another caller gets the turn.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
@@ -217,11 +216,7 @@ impl Drop for ReadTurn {
     }
 }
 
-impl fmt::Debug for ReadBatcher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadBatcher").finish_non_exhaustive()
-    }
-}
+debug_fields!(ReadBatcher {});
 
 #[cfg(test)]
 mod tests {

@@ -15,7 +15,6 @@ mod queue;
 mod queued_statement;
 mod writer_thread;
 
-use std::fmt;
 use std::sync::Arc;
 
 use sqlx::sqlite::SqliteConnectOptions;
@@ -96,11 +95,7 @@ impl Drop for GroupCommit {
     }
 }
 
-impl fmt::Debug for GroupCommit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GroupCommit").finish_non_exhaustive()
-    }
-}
+debug_fields!(GroupCommit {});
 
 #[cfg(test)]
 mod tests {
