@@ -7,12 +7,31 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use public_api::PublicItem;
 use serde_json::Value;
 
-/// Documents the crate, and returns the path of the JSON.
+const PUBLISHED: [&str; 5] = [
+    "idem-cli",
+    "idem-conformance",
+    "idem-consumers",
+    "idem-macros",
+    "idem-runtime",
+];
+
+/// Path of the JSON of a crate.
+///
+/// All crates are documented at once, with the packages and features of the step `doc`: with others, cargo would check
+/// most dependencies again.
 fn rustdoc_json(package: &str) -> PathBuf {
+    static DOCUMENTED: LazyLock<()> = LazyLock::new(document);
+    LazyLock::force(&DOCUMENTED);
+    let docs = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("doc");
+    docs.join(package.replace('-', "_")).with_extension("json")
+}
+
+fn document() {
     // By its name: rustup's `cargo` keeps the compilers of dependencies from following their own `rust-toolchain.toml`.
     let mut cargo = Command::new("cargo");
     // Build scripts of dependencies run again for other values of what cargo sets for this test.
@@ -22,29 +41,16 @@ fn rustdoc_json(package: &str) -> PathBuf {
             cargo.env_remove(&name);
         }
     }
-    let output = cargo
-        .args([
-            "rustdoc",
-            "--quiet",
-            "--locked",
-            "--lib",
-            "--all-features",
-            "--package",
-            package,
-        ])
-        .env(
-            "RUSTDOC",
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("rustdoc_json.sh"),
-        )
-        .output()
-        .expect("cargo starts");
+    let json = Path::new(env!("CARGO_MANIFEST_DIR")).join("rustdoc_json.sh");
+    cargo
+        .args(["doc", "--quiet", "--locked", "--all-features", "--no-deps"])
+        .env("RUSTDOC", json);
+    for package in PUBLISHED {
+        cargo.args(["--package", package]);
+    }
+    let output = cargo.output().expect("cargo starts");
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "no documentation of {package}:\n{errors}"
-    );
-    let docs = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("doc");
-    docs.join(package.replace('-', "_")).with_extension("json")
+    assert!(output.status.success(), "no documentation:\n{errors}");
 }
 
 /// The derive macros with helper attributes: the end of their line, and the attributes.
