@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use idem_harness::{Partition, until};
 use idem_runtime::store::redis::Durability;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 
 pub use self::calls::{Call, Calls};
 pub use self::outcome::{Seen, Tally};
@@ -31,63 +31,11 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All faults under test.
-    pub const ALL: [Self; 5] = [
-        Self::Parted(Partition::Cut),
-        Self::Parted(Partition::Silent),
-        Self::Killed,
-        Self::Stopped,
-        Self::PartedWithReplica(Partition::Cut),
-    ];
-
     /// Partition of its links, if the fault is one.
-    #[must_use]
     pub fn partition(self) -> Option<Partition> {
         match self {
             Self::Parted(how) | Self::PartedWithReplica(how) => Some(how),
             Self::Killed | Self::Stopped => None,
-        }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Parted(Partition::Cut) => "partition, links cut",
-            Self::Parted(Partition::Silent) => "partition, silent",
-            Self::PartedWithReplica(Partition::Cut) => "partition, links cut, one replica inside",
-            Self::PartedWithReplica(Partition::Silent) => "partition, silent, one replica inside",
-            Self::Killed => "primary `kill -9`",
-            Self::Stopped => "primary `SIGSTOP`",
-        })
-    }
-}
-
-/// Durability of the writes, and the servers' requirements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// On servers without requirements.
-    Plain(Durability),
-    /// [`Durability::Acknowledged`], on servers with `min-replicas-to-write 1` and
-    /// `min-replicas-max-lag 2`.
-    MinReplicas,
-}
-
-impl Mode {
-    /// All modes under test.
-    pub const ALL: [Self; 4] = [
-        Self::Plain(Durability::Acknowledged),
-        Self::MinReplicas,
-        Self::Plain(Durability::Replicated(1)),
-        Self::Plain(Durability::Replicated(2)),
-    ];
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Plain(durability) => write!(f, "`{durability:?}`"),
-            Self::MinReplicas => f.write_str("`min-replicas-to-write 1`"),
         }
     }
 }
@@ -105,48 +53,37 @@ pub enum Client {
 
 impl fmt::Display for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Stays => "stays",
-            Self::Follows => "follows",
-            Self::CutOff => "cut off",
-        })
+        fmt::Debug::fmt(self, f)
     }
 }
 
 /// Minimum number of bodies of each client, so that a count of zero is significant.
 pub const ENOUGH: usize = 100;
 
-/// One fault in one mode.
+/// One fault at one durability.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial {
     /// Fault that loses the primary.
     pub fault: Fault,
     /// Durability of the writes.
-    pub mode: Mode,
+    pub durability: Durability,
     /// Concurrent calls of one client.
     pub tasks: usize,
-    /// Pause of a caller after each call.
-    pub pause: Duration,
-    /// Minimum time of calls before the fault. Each client then has [`ENOUGH`] answers.
-    pub before: Duration,
-    /// Time of calls after the election of another primary.
-    pub after: Duration,
-    /// Deadline of an engine's claims and completions.
-    pub patience: Duration,
 }
 
+/// Time of calls after the election of another primary.
+const AFTER: Duration = Duration::from_millis(1_500);
+/// Deadline of an engine's claims and completions.
+const PATIENCE: Duration = Duration::from_millis(500);
+
 impl Trial {
-    /// A short trial.
-    #[must_use]
-    pub fn new(fault: Fault, mode: Mode) -> Self {
+    /// A trial of 16 concurrent calls of each client.
+    pub fn new(fault: Fault, durability: Durability) -> Self {
+        let tasks = 16;
         Self {
             fault,
-            mode,
-            tasks: 16,
-            pause: Duration::from_millis(5),
-            before: Duration::ZERO,
-            after: Duration::from_millis(1_500),
-            patience: Duration::from_millis(500),
+            durability,
+            tasks,
         }
     }
 
@@ -159,37 +96,33 @@ impl Trial {
     }
 
     /// Calls, injects the fault, waits for another primary, and continues to call.
-    #[must_use]
     pub fn run(self) -> Seen {
-        let topology = Topology::start(self.mode);
-        let runtime = runtime();
+        let topology = Topology::start();
+        let runtime = Builder::new_multi_thread().enable_all().build();
+        let runtime = runtime.expect("threads can be started");
         let engines = self.clients().iter().map(|&client| {
-            let store = topology.connect(client, self.mode);
-            let store = runtime.block_on(store);
-            (client, calls::engine(store, self.patience))
+            let store = runtime.block_on(topology.connect(client, self.durability));
+            (client, calls::engine(store, PATIENCE))
         });
         let engines: Vec<_> = engines.collect();
         let going = engines.into_iter().map(|(client, engine)| {
-            let calls = Calls::start(&runtime, engine, self.tasks, self.pause);
+            let calls = Calls::start(&runtime, engine, self.tasks);
             (client, calls)
         });
         let mut going: Vec<_> = going.collect();
-        thread::sleep(self.before);
         for (client, calls) in &going {
             until("each client has answers", || match calls.answered() {
                 answered if answered < ENOUGH => Err(format!("{client}: only {answered}")),
                 _ => Ok(()),
             });
         }
-        let striking = Instant::now();
         topology.strike(self.fault);
         let struck = Instant::now();
         let new = topology.await_new_primary();
-        let elected = Instant::now();
         if self.fault == Fault::Stopped {
             topology.resume();
         }
-        thread::sleep(self.after);
+        thread::sleep(AFTER);
         for (_, calls) in &mut going {
             calls.stop();
         }
@@ -201,14 +134,7 @@ impl Trial {
             runtime,
             topology,
             new,
-            striking,
             struck,
-            elected,
         }
     }
-}
-
-fn runtime() -> Runtime {
-    let runtime = Builder::new_multi_thread().enable_all().build();
-    runtime.expect("threads can be started")
 }

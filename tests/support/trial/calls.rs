@@ -14,11 +14,14 @@ use tokio::task::JoinSet;
 /// A lease that does not end here, so that a body that runs again has not been allowed to.
 const LEASE: Duration = Duration::from_mins(1);
 
-/// There is much to tell, and all of it is counted here.
-#[derive(Debug)]
-struct Nobody;
+/// Pause of a caller after each call.
+const PAUSE: Duration = Duration::from_millis(5);
 
-impl Observer for Nobody {
+/// Prints no event.
+#[derive(Debug)]
+struct Silent;
+
+impl Observer for Silent {
     fn observe(&self, _: &Event<'_>) {}
 }
 
@@ -27,7 +30,7 @@ pub(super) fn engine(store: RedisStore, patience: Duration) -> Engine {
     let engine = Engine::builder(store)
         .lease(LEASE)
         .on_running(OnRunning::Reject)
-        .observer(Nobody)
+        .observer(Silent)
         .claim_deadline(patience)
         .complete_deadline(patience);
     engine.build().expect("the settings agree")
@@ -40,8 +43,6 @@ pub struct Call {
     pub key: u64,
     /// When it was made.
     pub began: Instant,
-    /// When it returned.
-    pub ended: Instant,
     /// Whether its body ran.
     pub ran: bool,
     /// Its answer, or why it was refused.
@@ -54,7 +55,7 @@ impl Call {
         static ANSWERS: AtomicU64 = AtomicU64::new(0);
         let ran = AtomicBool::new(false);
         let began = Instant::now();
-        let call = engine.operation("bench.failover").key(&key);
+        let call = engine.operation("trial").key(&key);
         let answer = call
             .run(|_| async {
                 ran.store(true, Ordering::Relaxed);
@@ -64,14 +65,12 @@ impl Call {
         Self {
             key,
             began,
-            ended: Instant::now(),
             ran: ran.into_inner(),
             answer,
         }
     }
 
     /// Why it was refused, with the causes.
-    #[must_use]
     pub fn refusal(&self) -> Option<String> {
         let error = self.answer.as_ref().err()?;
         let mut text = error.to_string();
@@ -95,15 +94,15 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Calls and calls, so many at once.
-    pub(super) fn start(runtime: &Runtime, engine: Engine, tasks: usize, pause: Duration) -> Self {
+    /// Calls again and again, in this number of tasks.
+    pub(super) fn start(runtime: &Runtime, engine: Engine, tasks: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let answered = Arc::new(AtomicUsize::new(0));
         let mut going = JoinSet::new();
         for _ in 0..tasks {
             let (engine, stop, answered) =
                 (engine.clone(), Arc::clone(&stop), Arc::clone(&answered));
-            going.spawn_on(repeat(engine, stop, answered, pause), runtime.handle());
+            going.spawn_on(repeat(engine, stop, answered), runtime.handle());
         }
         Self {
             engine,
@@ -136,29 +135,23 @@ impl Calls {
     }
 
     /// All that were made.
-    #[must_use]
     pub fn made(&self) -> &[Call] {
         &self.made
     }
 }
 
-async fn repeat(
-    engine: Engine,
-    stop: Arc<AtomicBool>,
-    answered: Arc<AtomicUsize>,
-    pause: Duration,
-) -> Vec<Call> {
+async fn repeat(engine: Engine, stop: Arc<AtomicBool>, answered: Arc<AtomicUsize>) -> Vec<Call> {
     let mut made = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let call = Call::make(&engine, fresh()).await;
         answered.fetch_add(usize::from(call.answer.is_ok()), Ordering::Relaxed);
         made.push(call);
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(PAUSE).await;
     }
     made
 }
 
-/// A key that nobody has used.
+/// A key that no call has used.
 pub(super) fn fresh() -> u64 {
     static KEYS: AtomicU64 = AtomicU64::new(0);
     KEYS.fetch_add(1, Ordering::Relaxed)

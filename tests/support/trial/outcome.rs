@@ -26,11 +26,8 @@ pub struct Seen {
     pub(super) topology: Topology,
     /// The index of the new primary.
     pub(super) new: usize,
-    pub(super) striking: Instant,
-    /// The fault is there.
+    /// When the fault was there.
     pub struck: Instant,
-    /// All sentinels say that another server is the primary.
-    pub elected: Instant,
 }
 
 /// What one client had.
@@ -44,65 +41,39 @@ pub struct Tally {
     pub differ: usize,
     /// Those whose claim is on the new primary, and whose answer is not.
     pub held: usize,
-    /// Calls that were refused after the fault.
-    pub refused: usize,
-    /// The time from the fault to the first answer after the election, if there was one.
-    pub served: Option<Duration>,
 }
 
 impl Seen {
     /// The group.
-    #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
     /// Who called.
-    #[must_use]
     pub fn clients(&self) -> Vec<Client> {
         self.going.iter().map(|(client, _)| *client).collect()
     }
 
-    /// How long it took from the fault until there was another primary.
-    #[must_use]
-    pub fn election(&self) -> Duration {
-        self.elected - self.striking
-    }
-
     /// What this client called.
-    #[must_use]
     pub fn calls(&self, client: Client) -> &[Call] {
         self.of(client).made()
     }
 
     /// Calls once more with a fresh key, through the store of this client.
-    #[must_use]
     pub fn call(&self, client: Client) -> Call {
         let engine = self.of(client).engine();
         self.runtime.block_on(Call::make(engine, fresh()))
     }
 
     /// Calls everything that ran a second time, as another process does that knows the new primary.
-    #[must_use]
     pub fn tally(&self, client: Client) -> Tally {
         let calls = self.calls(client);
         let ran: Vec<_> = calls.iter().filter(|call| call.ran).cloned().collect();
-        let after = calls.iter().filter(|call| call.answer.is_ok());
-        let after = after.filter(|call| call.ended > self.elected);
-        let refused = calls
-            .iter()
-            .filter(|call| call.answer.is_err() && call.ended > self.struck);
-        Tally {
-            refused: refused.count(),
-            served: after.map(|call| call.ended - self.striking).min(),
-            ..self.runtime.block_on(self.again(ran))
-        }
+        self.runtime.block_on(self.again(ran))
     }
 
     async fn again(&self, ran: Vec<Call>) -> Tally {
         let new = self.topology.server(self.new);
-        // What counts is what it has; it may be alone now.
-        new.cli(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
         let store = connect(new.url()).await;
         let engine = engine(store.expect("it is elected"), PATIENCE);
         let ran = Arc::new(ran);

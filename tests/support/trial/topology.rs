@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use idem_harness::{RedisServer, SentinelSetup, TcpProxy};
 use idem_runtime::store::redis::{Durability, RedisStore};
 
-use super::{Client, Fault, Mode};
+use super::{Client, Fault};
 use crate::sentinel_url;
 
 /// A primary and two replicas, three sentinels, and a way to the sentinels that can be lost.
@@ -16,23 +16,14 @@ pub struct Topology {
 }
 
 impl Topology {
-    pub(super) fn start(mode: Mode) -> Self {
-        let group = SentinelSetup::builder()
-            .servers(|server| match mode {
-                Mode::Plain(_) => server,
-                Mode::MinReplicas => server
-                    .args(["--min-replicas-to-write", "1"])
-                    .args(["--min-replicas-max-lag", "2"]),
-            })
-            .partitions()
-            .start();
+    pub(super) fn start() -> Self {
+        let group = SentinelSetup::builder().partitions().start();
         let ways = group.sentinel_addrs().into_iter().map(TcpProxy::start);
         let ways = ways.collect();
         Self { group, ways }
     }
 
     /// The first primary.
-    #[must_use]
     pub fn old(&self) -> &RedisServer {
         &self.group.servers()[0]
     }
@@ -43,28 +34,18 @@ impl Topology {
     }
 
     /// The store of a client.
-    pub(super) async fn connect(&self, client: Client, mode: Mode) -> RedisStore {
+    pub(super) async fn connect(&self, client: Client, durability: Durability) -> RedisStore {
         let url = match client {
             Client::Stays => format!("redis://{}", self.group.announced_addr(self.old())),
             Client::Follows => sentinel_url(&self.group),
-            Client::CutOff => self.far_url(),
-        };
-        let durability = match mode {
-            Mode::Plain(durability) => durability,
-            Mode::MinReplicas => Durability::Acknowledged,
+            Client::CutOff => {
+                let ways: Vec<_> = self.ways.iter().map(|way| way.addr().to_string()).collect();
+                let (ways, name) = (ways.join(","), SentinelSetup::NAME);
+                format!("redis+sentinel://{ways}/{name}")
+            }
         };
         let store = RedisStore::builder(url).durability(durability).connect();
         store.await.expect("the group is well")
-    }
-
-    /// The sentinels, by the way that a partition cuts.
-    fn far_url(&self) -> String {
-        let ways: Vec<_> = self.ways.iter().map(|way| way.addr().to_string()).collect();
-        format!(
-            "redis+sentinel://{}/{}",
-            ways.join(","),
-            SentinelSetup::NAME
-        )
     }
 
     /// When this returns, the fault is there.

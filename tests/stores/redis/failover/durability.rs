@@ -5,13 +5,9 @@
 
 use idem_harness::{Partition, until};
 use idem_runtime::store::redis::Durability;
-use idem_tests::trial::{Call, Client, ENOUGH, Fault, Mode, Seen, Trial};
+use idem_tests::trial::{Call, Client, ENOUGH, Fault, Seen, Trial};
 
-const ACKNOWLEDGED: Mode = Mode::Plain(Durability::Acknowledged);
-
-fn replicated(replicas: u32) -> Mode {
-    Mode::Plain(Durability::Replicated(replicas))
-}
+const ONE: Durability = Durability::Replicated(1);
 
 fn nothing_is_forgotten(seen: &Seen) {
     for client in seen.clients() {
@@ -78,7 +74,7 @@ fn calls_work_again(seen: &Seen, client: Client) {
 }
 
 fn a_partition_forgets_nothing_that_is_replicated(how: Partition) {
-    let seen = Trial::new(Fault::Parted(how), replicated(1)).run();
+    let seen = Trial::new(Fault::Parted(how), ONE).run();
     nothing_is_forgotten(&seen);
     nothing_is_granted(&seen, Client::Stays, "0 of 1 replicas have it");
     nothing_is_granted(&seen, Client::CutOff, cut_off_from(how));
@@ -110,7 +106,7 @@ fn a_silent_partition_forgets_nothing_that_is_replicated() {
 
 #[test]
 fn a_killed_primary_forgets_nothing_that_is_replicated() {
-    let seen = Trial::new(Fault::Killed, replicated(1)).run();
+    let seen = Trial::new(Fault::Killed, ONE).run();
     nothing_is_forgotten(&seen);
     nothing_is_granted(&seen, Client::Stays, "the connection to Redis is lost");
     calls_work_again(&seen, Client::Follows);
@@ -120,7 +116,7 @@ fn a_killed_primary_forgets_nothing_that_is_replicated() {
 
 #[test]
 fn a_stopped_primary_that_comes_back_forgets_nothing_that_is_replicated() {
-    let seen = Trial::new(Fault::Stopped, replicated(1)).run();
+    let seen = Trial::new(Fault::Stopped, ONE).run();
     nothing_is_forgotten(&seen);
     nothing_is_granted(&seen, Client::Stays, "0 of 1 replicas have it");
     calls_work_again(&seen, Client::Follows);
@@ -131,7 +127,7 @@ fn a_partition_loses_acknowledged_records(how: Partition) {
     let seen = Trial {
         // These calls wait for no replica, and all of them are executed again.
         tasks: 4,
-        ..Trial::new(Fault::Parted(how), ACKNOWLEDGED)
+        ..Trial::new(Fault::Parted(how), Durability::Acknowledged)
     };
     let seen = seen.run();
     for client in seen.clients() {
@@ -155,7 +151,7 @@ fn a_silent_partition_loses_acknowledged_records() {
 #[test]
 fn a_replica_that_is_lost_with_the_primary_does_not_count() {
     let fault = Fault::PartedWithReplica(Partition::Cut);
-    let seen = Trial::new(fault, replicated(1)).run();
+    let seen = Trial::new(fault, ONE).run();
     let tally = seen.tally(Client::Stays);
     assert!(tally.again >= ENOUGH, "{tally:?}");
 }
@@ -163,7 +159,7 @@ fn a_replica_that_is_lost_with_the_primary_does_not_count() {
 #[test]
 fn all_replicas_forget_nothing_when_one_is_lost_with_the_primary() {
     let fault = Fault::PartedWithReplica(Partition::Cut);
-    let seen = Trial::new(fault, replicated(2)).run();
+    let seen = Trial::new(fault, Durability::Replicated(2)).run();
     nothing_is_forgotten(&seen);
     nothing_is_granted(&seen, Client::Stays, "1 of 2 replicas have it");
     nothing_is_granted(&seen, Client::CutOff, cut_off_from(Partition::Cut));
