@@ -117,13 +117,11 @@ impl History {
     }
 
     /// The keys that were called.
-    #[must_use]
     pub fn keys(&self) -> Vec<String> {
         self.keys.keys().cloned().collect()
     }
 
     /// Number of calls with an answer, and of bodies that began.
-    #[must_use]
     pub fn size(&self) -> (usize, usize) {
         let starts = self.keys.values().map(|key| key.starts.len());
         (self.returns, starts.sum())
@@ -194,118 +192,80 @@ impl History {
 mod tests {
     use super::*;
 
-    /// A call that runs its body and has an answer, another that replays it.
-    const GOOD: &[(usize, &str)] = &[
-        (0, "invoke 1 k 100"),
-        (0, "start 1 k 111 110 1"),
-        (0, "effect 1 k"),
-        (0, "return 1 k 120 x"),
-        (1, "invoke 1 k 130"),
-        (1, "return 1 k 140 x"),
+    /// A call that begins its body, and has an answer that another call replays.
+    const BEGUN: &str = "0 invoke 1 k 100|0 start 1 k 111 110 1|0 effect 1 k";
+    const REPLAYED: &str = "0 return 1 k 120 x|1 invoke 1 k 130|1 return 1 k 140 x";
+    /// Another body begins meanwhile.
+    const TWICE: &str =
+        "1 invoke 1 k 105|1 start 1 k 116 115 2|1 return 1 k 120 x|0 return 1 k 121 x";
+    const UNEXPLAINED: &str = "start 115 is not explained";
+
+    /// Further lines of a history, the effects that were counted, and the violation.
+    const ROWS: [(&str, &str, u64, &str); 17] = [
+        (REPLAYED, "", 1, ""),
+        (
+            REPLAYED,
+            "1 invoke 2 k 150|1 return 2 k 160 y",
+            1,
+            "different answers",
+        ),
+        (
+            REPLAYED,
+            "lapsed 125 126|1 invoke 2 k 150|1 start 2 k 161 160 2|1 return 2 k 170 x",
+            1,
+            "started with fence 160 after an answer",
+        ),
+        (
+            "",
+            "lapsed 105 115|1 invoke 1 k 105|1 start 1 k 112 110 2",
+            1,
+            "fence 110 twice",
+        ),
+        (
+            "",
+            "1 invoke 1 k 115|1 start 1 k 121 109 2",
+            1,
+            "a later call has the lower fence 109",
+        ),
+        (TWICE, "", 1, UNEXPLAINED),
+        (TWICE, "killed 0 0", 1, UNEXPLAINED),
+        (TWICE, "lapsed 117 118", 1, UNEXPLAINED),
+        (TWICE, "lapsed 112 113", 2, ""),
+        (TWICE, "0 failed 1 k", 2, ""),
+        (REPLAYED, "", 2, "2 effects, 1 of them told, of 1 starts"),
+        (REPLAYED, "", 0, "0 effects, 1 of them told, of 1 starts"),
+        (REPLAYED, "2 invoke 9 k 150", 1, "call 2/9 never ended"),
+        (REPLAYED, "2 invoke 9 k 150|killed 2 0", 1, ""),
+        (REPLAYED, "0 event unsaved: no reply", 1, "unsaved"),
+        ("", "", 1, "no answer"),
+        (REPLAYED, "0 nonsense", 1, "not understood"),
     ];
 
-    fn history(lines: &[(usize, &str)]) -> History {
-        let mut history = History::default();
-        for (process, line) in lines {
-            history.line(*process, line);
-        }
-        history
-    }
-
-    fn assert_found(history: &History, effects: u64, part: &str) {
-        let found = history.violations(|_| effects);
-        assert!(found.iter().any(|text| text.contains(part)), "{found:?}");
-    }
-
     #[test]
-    fn a_good_history_is_good() {
-        let history = history(GOOD);
-        assert_eq!(history.violations(|_| 1), [""; 0]);
-        assert_eq!(
-            (history.keys(), history.size()),
-            (vec!["k".to_owned()], (2, 1))
-        );
-    }
-
-    #[test]
-    fn two_answers_are_found() {
-        let mut history = history(GOOD);
-        history.line(1, "invoke 2 k 150");
-        history.line(1, "return 2 k 160 y");
-        assert_found(&history, 1, "different answers");
-    }
-
-    #[test]
-    fn a_start_after_an_answer_is_found() {
-        let mut history = history(GOOD);
-        history.lapsed(125, 126);
-        history.line(1, "invoke 2 k 150");
-        history.line(1, "start 2 k 161 160 2");
-        history.line(1, "return 2 k 170 x");
-        assert_found(&history, 1, "started with fence 160 after an answer");
-    }
-
-    #[test]
-    fn fences_that_do_not_grow_are_found() {
-        let mut same = history(&GOOD[..3]);
-        same.lapsed(105, 115);
-        same.line(1, "invoke 1 k 105");
-        same.line(1, "start 1 k 112 110 2");
-        assert_found(&same, 1, "fence 110 twice");
-        let mut lower = history(&GOOD[..3]);
-        lower.line(1, "invoke 1 k 115");
-        lower.line(1, "start 1 k 121 109 2");
-        assert_found(&lower, 1, "a later call has the lower fence 109");
-    }
-
-    #[test]
-    fn a_second_start_needs_an_error_or_a_lapse() {
-        let second = [(1, "invoke 1 k 105"), (1, "start 1 k 116 115 2")];
-        let twice = || {
-            let mut history = history(&GOOD[..3]);
-            for (process, line) in second {
-                history.line(process, line);
+    fn each_history_has_its_violation() {
+        for (lines, further, effects, expected) in ROWS {
+            let mut history = History::default();
+            let lines = [BEGUN, lines, further].map(|lines| lines.split('|'));
+            for line in lines.into_iter().flatten().filter(|line| !line.is_empty()) {
+                let (first, rest) = line.split_once(' ').expect("two words");
+                let number = |text: &str| text.parse().expect("a number");
+                match (first, rest.split_once(' ')) {
+                    ("lapsed", Some((from, to))) => history.lapsed(number(from), number(to)),
+                    ("killed", Some((process, _))) => {
+                        history.killed(process.parse().expect("a number"));
+                    }
+                    _ => history.line(first.parse().expect("a process"), rest),
+                }
             }
-            history.line(1, "return 1 k 120 x");
-            history.line(0, "return 1 k 121 x");
-            history
-        };
-        assert_found(&twice(), 1, "start 115 is not explained");
-        let mut killed = twice();
-        killed.killed(0);
-        assert_found(&killed, 1, "start 115 is not explained");
-        let mut lapsed = twice();
-        lapsed.lapsed(112, 113);
-        assert_eq!(lapsed.violations(|_| 2), [""; 0]);
-        let mut too_late = twice();
-        too_late.lapsed(117, 118);
-        assert_found(&too_late, 1, "start 115 is not explained");
-        let mut failed = twice();
-        failed.line(0, "failed 1 k");
-        assert_eq!(failed.violations(|_| 2), [""; 0]);
-    }
-
-    #[test]
-    fn effects_and_starts_that_do_not_match_are_found() {
-        assert_found(&history(GOOD), 2, "2 effects, 1 of them told, of 1 starts");
-        assert_found(&history(GOOD), 0, "0 effects, 1 of them told, of 1 starts");
-    }
-
-    #[test]
-    fn calls_that_never_end_are_found_unless_killed() {
-        let mut history = history(GOOD);
-        history.line(2, "invoke 9 k 150");
-        assert_found(&history, 1, "call 2/9 never ended");
-        history.killed(2);
-        assert_eq!(history.violations(|_| 1), [""; 0]);
-    }
-
-    #[test]
-    fn an_answer_that_was_not_stored_and_a_key_without_one_are_found() {
-        let mut unsaved = history(GOOD);
-        unsaved.line(0, "event unsaved: the store did not answer");
-        assert_found(&unsaved, 1, "unsaved");
-        assert_found(&history(&GOOD[..3]), 1, "no answer");
-        assert_found(&history(&[(0, "nonsense")]), 0, "not understood");
+            let found = history.violations(|_| effects);
+            let as_expected = match expected {
+                "" => found.is_empty(),
+                part => found.iter().any(|text| text.contains(part)),
+            };
+            assert!(
+                as_expected,
+                "{further}, {effects} effects: {expected:?} is not in {found:?}"
+            );
+        }
     }
 }

@@ -1,474 +1,256 @@
 //! Histories made by hand: each violation is found, and each exception is one.
 
 use super::*;
+use crate::books::Ledger;
 use crate::faults::{Fault, Target};
 
-/// A body that runs, its answer, and a replay in another process.
-const FIRST: &str = "\
-1000000 call 1 p1 0
-1001000 start 1 p1 1 digest
-1001500 fence 1 p1 100
-1002000 end 1 p1 ok 0.1/0
-1003000 told 1 p1 ok 0.1/0";
-const REPLAY: &str = "\
-1100000 call 1 p1 0
-1101000 told 1 p1 ok 0.1/0";
+/// Groups of a line for each process, and of cases: `name: findings + further line ! fault`, second starts in brackets.
+///
+/// Events are those of a journal, with milliseconds, and short words for several: `open <call> <key> <fence>` begins a
+/// call and its body, `ran … <answer>` also ends both, and `got <call> <key> <answer>` is a call that runs no body.
+const CASES: &str = "\
+0 1000 ran 1 p1 100 ok 0.1/0
+- a replay: good + 1 1100 got 1 p1 ok 0.1/0
+- another answer in a replay: Differing + 1 1100 got 1 p1 ok 7.7/0
+- an outcome that is unknown later: Lost + 1 1100 got 1 p1 Unknown
+- no attempt is left though there is an answer: Lost + 1 1100 got 1 p1 Exhausted
+- the call began before the answer was told: good + 1 1002 call 1 p1 0 | 1101 told 1 p1 Exhausted
+- an unavailable store says nothing of the answer: good + 1 1100 got 1 p1 StoreUnavailable
+- the answer to another request: Payload + 1 1100 call 1 p1 1 | 1101 told 1 p1 ok 0.1/0
+- a mismatch of none: Lost, Payload + 1 1100 got 1 p1 Mismatch
+- a call of a process that was killed has no end: good + 1 1100 call 1 p1 0
+- one of a process that ended in order: NeverEnded + 1 1100 call 1 p1 0 | 9000 stopped 0 - in order
 
-/// A body that runs in another process two seconds later, and has another answer.
-const SECOND: &str = "\
-3000000 call 9 p1 0
-3001000 start 9 p1 2 digest
-3001500 fence 9 p1 200
-3002000 end 9 p1 ok 1.9/0
-3003000 told 9 p1 ok 1.9/0";
+0 1000 ran 1 p1 100 ok 0.1/0
+1 3000 ran 9 p1 200 ok 1.9/0
+- a start after the answer: Differing, StartedAfterAnswer, Unexplained
+- a fault does not excuse the loss: Differing, StartedAfterAnswer, (killed) ! 1500-1500 kill 0
+- a failover that may forget is counted: (failover-asked), 2 forgotten ! 1500-2500 failover-asked -
 
-const LASTS: Promise = Promise {
-    lease: 1_000_000,
-    forgets: &[],
-};
-const FORGETS: Promise = Promise {
-    forgets: &["failover-asked"],
-    ..LASTS
-};
+0 1000 open 1 p1 100
+1 3000 ran 9 p1 200 ok 1.9/0
+- no explanation: Unexplained
+- a body that failed: (system error) + 0 1500 end 1 p1 down
+- a body that panicked: (panic) + 0 1500 end 1 p1 panic
+- a body that was dropped: (dropped) + 0 1500 end 1 p1 dropped
+- an error of class unknown gives nothing back: Unexplained + 0 1500 end 1 p1 unknown
+- a body that failed after the second start: Unexplained + 0 3500 end 1 p1 down
+- its process was killed: (killed) ! 1500-1500 kill 0
+- its process was killed after the second start: Unexplained ! 3500-3500 kill 0
+- another process was killed: Unexplained ! 1500-1500 kill 1
+- its process was paused: (pause) ! 1500-2900 pause 0
+- another process was paused: Unexplained ! 1500-2900 pause 2
+- its process was paused for less than half a lease: Unexplained ! 2000-2400 pause 0
+- its process was paused before: Unexplained ! 0-600 pause 0
+- its process was paused before and meanwhile: (pause) ! 0-600 pause 0 ! 2200-2900 pause 0
+- the server was down: (server-kill) ! 1500-2900 server-kill -
+- three faults are one outage: (black-hole) ! 1800-1800 cut 0 ! 2000-2200 black-hole 0 ! 2300-2500 server-pause -
 
-fn fault(kind: &str, target: Target, from: u64, to: u64) -> Fault {
+0 2500 ran 1 p1 250 ok 0.1/0
+1 1000 call 9 p1 0 | 3001 start 9 p1 1 d | 3002 end 9 p1 ok 1.9/0 | 3004 told 9 p1 ok 0.1/0
+- paused between its claim and its body: (late: pause) ! 1200-3000 pause 1
+- not paused: Unexplained
+
+1 3000 ran 9 b1 - ok 1.9/0
+- a transaction that was rolled back: (rolled back) + 0 1000 open 1 b1 - | 1002 end 1 b1 ok 0.1/0 | 1003 told 1 b1 down
+- no outage excuses a commit: Differing, StartedAfterAnswer, Unexplained + 0 1000 ran 1 b1 - ok 0.1/0 ! 1002-4000 cut 0
+
+0 1000 ran 1 b1 - ok 0.1/0
+1 990 call 9 b1 0 | 1002 start 9 b1 1 d
+- a cut of an instant ends its claim: (late: cut) + 1 1100 end 9 b1 down | 1101 told 9 b1 down ! 995-996 cut 1
+- no cut: Unexplained + 1 1100 end 9 b1 down | 1101 told 9 b1 down
+- a commit had its connection: Differing, Unexplained + 1 1100 end 9 b1 ok 1/0 | 1101 told 9 b1 ok 1/0 ! 995-996 cut 1
+
+0 1000 ran 1 p1 100 down
+- a lower fence: Fence, (system error) + 1 3000 ran 9 p1 99 ok 1.9/0
+- the same fence: Fence, (system error) + 1 3000 ran 9 p1 100 ok 1.9/0
+
+0 1000 open 1 o1 100 | 1002 end 1 o1 down
+1 3000 ran 9 o1 200 ok 1.9/0
+- one attempt is one start, whatever happened: Twice, (system error) ! 1500-1500 kill 0
+
+0 1000 open 1 p1 100 | 2100 end 1 p1 ok 0.1/0
+1 3000 ran 9 p1 200 ok 1.9/0
+- told within its lease: (black-hole), 2 unstored + 0 2200 told 1 p1 ok 0.1/0 ! 1500-4000 black-hole 0
+- told after its lease: LateSuccess, (black-hole) + 0 2950 told 1 p1 ok 0.1/0 ! 1500-4000 black-hole 0
+
+0 1000 open 1 p1 100 | 2100 end 1 p1 ok 0.1/0 | 2200 told 1 p1 ok 0.1/0
+1 3000 ran 9 p1 200 ok 1.9/0
+2 2300 got 3 p1 ok 0.1/0
+- told to another, so that it was stored: Differing, StartedAfterAnswer, (black-hole) ! 1500-4000 black-hole 0
+
+0 1000 open 1 o1 100 | 2100 end 1 o1 ok 0.1/0 | 2200 told 1 o1 ok 0.1/0
+2 2500 call 4 o1 0 | 4900 told 4 o1 Exhausted
+- a caller may be refused until it is stored: 1 unstored + 1 5000 got 3 o1 ok 0.1/0 ! 1500-4000 black-hole 0
+- and not afterwards: Lost + 1 2300 got 3 o1 ok 0.1/0 ! 1500-4000 black-hole 0
+
+0 1000 ran 1 s1 100 ok 0.1/0
+1 3000 ran 9 s1 200 ok 1.9/0
+- a reset makes the key new: (reset) + 2 2000 reset 5 s1 begin | 2001 reset 5 s1 done
+- one that failed may have landed: (reset told as failed) + 2 2000 reset 5 s1 begin | 2001 reset 5 s1 failed
+- one came later: Differing, StartedAfterAnswer, Unexplained + 2 3500 reset 5 s1 begin | 3501 reset 5 s1 done
+
+0 1000 open 1 s1 100 | 1002 end 1 s1 ok 0.1/0
+1 3000 ran 9 s1 200 ok 1.9/0
+2 2000 reset 5 s1 begin | 2001 reset 5 s1 done
+4 4500 got 8 s1 ok 1.9/0
+- an old answer after the new one: Stale, (reset) + 0 1003 told 1 s1 ok 0.1/0 + 3 3500 got 7 s1 ok 0.1/0
+- its call began before the reset: (reset) + 0 1003 told 1 s1 ok 0.1/0 + 3 1999 call 7 s1 0 | 4000 told 7 s1 ok 0.1/0
+- its owner stood still: (reset) + 0 4000 told 1 s1 ok 0.1/0
+
+0 1000 ran 1 u1 100 unknown
+- another body starts: Unexplained, StartedAfterUnknown + 1 3000 ran 9 u1 200 ok 1.9/0
+
+0 1000 ran 1 u1 100 unknown
+2 2000 resolve 5 u1 begin 2.5/0 | 2001 resolve 5 u1 done 2.5/0
+- a resolution is the answer: good + 1 3000 got 9 u1 ok 2.5/0
+- another answer than that of the resolution: Differing + 1 3000 got 9 u1 ok 8.8/0
+
+0 1000 ran 1 p1 100 down | 1100 ran 2 p1 150 down | 1200 ran 3 p1 200 ok 0.3/0
+- a record has each end: (system error) + 1 9000 recorded 0 p1 100:system-error 150:system-error 200:value
+- a lost release lapses: (system error) + 1 9000 recorded 0 p1 100:lapsed 150:system-error 200:value
+- the first is forgotten: (system error) + 1 9000 recorded 0 p1 150:system-error 200:value
+- another end: Recorded, (system error) + 1 9000 recorded 0 p1 100:system-error 150:panicked 200:value
+- one is left out: Recorded, (system error) + 1 9000 recorded 0 p1 100:system-error 200:value";
+
+/// The lines of a journal of an event.
+fn lines(event: &str) -> String {
+    let (time, event) = event.split_once(' ').expect("a time");
+    let time: u64 = time.parse().expect("milliseconds");
+    let (word, rest) = event.split_once(' ').expect("a word");
+    let at = |after: u64, words: String| format!("{}000 {words}\n", time + after);
+    let mut words = rest.splitn(4, ' ');
+    let mut next = || words.next().unwrap_or_default();
+    let (id, key) = (next(), next());
+    let call = at(0, format!("call {id} {key} 0"));
+    let body = |fence| {
+        let fence = match fence {
+            "-" => String::new(),
+            fence => at(1, format!("fence {id} {key} {fence}")),
+        };
+        format!("{call}{}{fence}", at(1, format!("start {id} {key} 1 d")))
+    };
+    match word {
+        "open" => body(next()),
+        "ran" => {
+            let (body, answer) = (body(next()), next());
+            let [end, told] = [(2, "end"), (3, "told")]
+                .map(|(after, word)| at(after, format!("{word} {id} {key} {answer}")));
+            body + &end + &told
+        }
+        "got" => format!("{call}{}", at(1, format!("told {rest}"))),
+        _ => at(0, event.to_owned()),
+    }
+}
+
+/// `<from>-<to> <kind> <seat, or - for the store>`
+fn fault(line: &str) -> Fault {
+    let words: Vec<_> = line.split(' ').collect();
+    let [times, kind, seat] = words[..] else {
+        panic!("not a fault: {line}");
+    };
+    let (from, to) = times.split_once('-').expect("two times");
+    let [from, to] = [from, to].map(|time| time.parse::<u64>().expect("a time") * 1_000);
+    let seat: Option<u32> = seat.parse().ok();
     Fault {
         kind: kind.to_owned(),
-        target,
+        target: seat.map_or(Target::Store, Target::Seat),
         from,
         to,
-        killed: None,
+        killed: seat.filter(|_| kind == "kill"),
     }
 }
 
-fn killed(process: u32, at: u64) -> Fault {
-    Fault {
-        killed: Some(process),
-        ..fault("kill", Target::Seat(process % 4), at, at)
-    }
-}
-
+/// The journals of these processes, of which one may have several lines.
 fn history(processes: &[&str]) -> History {
-    let mut history = History::default();
-    for (process, lines) in (0..).zip(processes) {
-        history.take(process, lines);
+    let (mut history, mut journals) = (History::default(), BTreeMap::<u32, String>::new());
+    for line in processes {
+        let (process, events) = line.split_once(' ').expect("a process");
+        let journal = journals
+            .entry(process.parse().expect("a number"))
+            .or_default();
+        journal.extend(events.split(" | ").map(lines));
+    }
+    for (process, lines) in &journals {
+        history.take(*process, lines);
     }
     assert_eq!(history.torn, 0, "lines that are none");
     history
 }
 
-fn run(processes: &[&str], faults: Vec<Fault>) -> Findings {
-    check(&history(processes), &Faults::new(faults), LASTS)
-}
-
-fn kinds(findings: &Findings) -> Vec<What> {
-    let mut kinds: Vec<_> = findings.violations.iter().map(|one| one.what).collect();
-    kinds.dedup();
-    kinds
-}
-
-#[track_caller]
-fn assert_found(processes: &[&str], faults: Vec<Fault>, what: &[What]) {
-    let findings = run(processes, faults);
-    assert_eq!(kinds(&findings), what, "{:?}", findings.violations);
-}
-
-#[track_caller]
-fn assert_good(processes: &[&str], faults: Vec<Fault>) -> Findings {
-    let findings = run(processes, faults);
-    assert_eq!(kinds(&findings), [], "{:?}", findings.violations);
-    findings
-}
-
-/// Without the lines that contain this.
-fn without(lines: &str, part: &str) -> String {
-    let rest = lines.lines().filter(|line| !line.contains(part));
-    rest.collect::<Vec<_>>().join("\n")
-}
-
-#[test]
-fn a_good_history_is_good() {
-    let findings = assert_good(&[FIRST, REPLAY], Vec::new());
-    assert_eq!((findings.starts, findings.answered), (1, 1));
-    assert!(findings.second_starts.is_empty());
-}
-
-#[test]
-fn another_answer_and_a_start_after_the_answer_are_found() {
-    // Nothing explains the start, either.
-    let all = [What::Differing, What::StartedAfterAnswer, What::Unexplained];
-    assert_found(&[FIRST, SECOND], Vec::new(), &all);
-}
-
-#[test]
-fn a_fault_excuses_a_second_start_and_not_the_loss_of_the_answer() {
-    let kill = vec![killed(0, 1_500_000)];
-    let both = [What::Differing, What::StartedAfterAnswer];
-    assert_found(&[FIRST, SECOND], kill, &both);
-}
-
-#[test]
-fn another_answer_in_a_replay_is_found() {
-    let replay = REPLAY.replace("0.1/0", "7.7/0");
-    assert_found(&[FIRST, &replay], Vec::new(), &[What::Differing]);
-}
-
-#[test]
-fn an_answer_that_is_unknown_later_is_lost() {
-    for kind in [
-        "Unknown",
-        "Exhausted",
-        "NotStored",
-        "UnknownRecord",
-        "Undecodable",
-    ] {
-        let replay = format!("1100000 call 1 p1 0\n1101000 told 1 p1 {kind}");
-        assert_found(&[FIRST, &replay], Vec::new(), &[What::Lost]);
-        let before = format!("1000500 call 1 p1 0\n1101000 told 1 p1 {kind}");
-        assert_good(&[FIRST, &before], Vec::new());
-    }
-    let unavailable = "1100000 call 1 p1 0\n1101000 told 1 p1 StoreUnavailable";
-    assert_good(&[FIRST, unavailable], Vec::new());
-}
-
-#[test]
-fn a_second_start_needs_a_named_explanation() {
-    let unanswered = without(&without(FIRST, "told"), "end");
-    let start = |end: &str| format!("{unanswered}\n{end}");
-    assert_found(&[&unanswered, SECOND], Vec::new(), &[What::Unexplained]);
-    let named = |end: &str, faults: Vec<Fault>| {
-        let findings = assert_good(&[&start(end), SECOND], faults);
-        let names: Vec<_> = findings.second_starts.into_iter().collect();
-        assert_eq!(names.len(), 1);
-        names[0].0.clone()
-    };
-    assert_eq!(named("1500000 end 1 p1 down", Vec::new()), "system error");
-    assert_eq!(named("1500000 end 1 p1 panic", Vec::new()), "panic");
-    assert_eq!(named("1500000 end 1 p1 dropped", Vec::new()), "dropped");
-    assert_eq!(named("", vec![killed(0, 1_500_000)]), "killed");
-    let pause = |from, to| vec![fault("pause", Target::Seat(0), from, to)];
-    assert_eq!(named("", pause(1_500_000, 2_900_000)), "pause");
-    let server = vec![fault("server-kill", Target::Store, 1_500_000, 2_900_000)];
-    assert_eq!(named("", server), "server-kill");
-    let unexplained = |end: &str, faults: Vec<Fault>| {
-        assert_found(&[&start(end), SECOND], faults, &[What::Unexplained]);
-    };
-    // It comes after the second start.
-    unexplained("3500000 end 1 p1 down", Vec::new());
-    unexplained("", vec![killed(0, 3_500_000)]);
-    // Another process's, one that is too short, one that is over for long, one that was before.
-    unexplained("", vec![killed(1, 1_500_000)]);
-    unexplained(
-        "",
-        vec![fault("pause", Target::Seat(2), 1_500_000, 2_900_000)],
-    );
-    unexplained("", pause(2_000_000, 2_400_000));
-    unexplained("", vec![fault("pause", Target::Seat(0), 0, 900_000)]);
-    // An error of class unknown gives nothing back.
-    unexplained("1500000 end 1 p1 unknown", Vec::new());
-}
-
-#[test]
-fn short_faults_that_follow_each_other_are_one_outage() {
-    let unanswered = without(&without(FIRST, "told"), "end");
-    let faults = vec![
-        fault("cut", Target::Seat(0), 1_800_000, 1_800_000),
-        fault("black-hole", Target::Seat(0), 2_000_000, 2_200_000),
-        fault("server-pause", Target::Store, 2_300_000, 2_500_000),
+fn summary(findings: &Findings) -> String {
+    let kinds = findings
+        .violations
+        .iter()
+        .map(|one| format!("{:?}", one.what));
+    let mut words: Vec<_> = kinds.collect();
+    words.dedup();
+    let counts = [
+        (findings.unstored, "unstored"),
+        (findings.forgotten, "forgotten"),
     ];
-    let findings = assert_good(&[&unanswered, SECOND], faults);
-    assert_eq!(findings.second_starts.len(), 1);
+    let starts = findings.second_starts.keys().map(|why| format!("({why})"));
+    words.extend(starts);
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    words.extend(counts.map(|(count, what)| format!("{count} {what}")));
+    if words.is_empty() {
+        "good".to_owned()
+    } else {
+        words.join(", ")
+    }
 }
 
 #[test]
-fn an_outage_explains_though_another_one_was_over_before() {
-    let unanswered = without(&without(FIRST, "told"), "end");
-    let [before, now] = [(0, 600_000), (2_200_000, 2_900_000)];
-    let pause = |(from, to)| fault("pause", Target::Seat(0), from, to);
-    assert_good(&[&unanswered, SECOND], vec![pause(before), pause(now)]);
-    assert_found(
-        &[&unanswered, SECOND],
-        vec![pause(before)],
-        &[What::Unexplained],
-    );
-}
-
-#[test]
-fn a_process_that_was_paused_between_its_claim_and_its_body_starts_late() {
-    let late = "\
-1000000 call 9 p1 0
-3000900 start 9 p1 1 digest
-3000950 end 9 p1 ok 1.9/0
-3004000 told 9 p1 ok 0.1/0";
-    let first = FIRST.replace("100", "250");
-    let pause = vec![fault("pause", Target::Seat(1), 1_200_000, 3_000_500)];
-    let findings = assert_good(&[&first, late], pause);
-    let names: Vec<_> = findings.second_starts.keys().map(String::as_str).collect();
-    assert_eq!(names, ["late: pause"]);
-    assert_found(&[&first, late], Vec::new(), &[What::Unexplained]);
-}
-
-/// Its transaction ends with its connection, however short the outage, and another process claims the key.
-#[test]
-fn a_transaction_whose_connection_was_cut_starts_its_body_late() {
-    let first = without(&FIRST.replace("p1", "b1"), "fence");
-    let late = "\
-990000 call 9 b1 0
-1001800 start 9 b1 1 digest
-1100000 end 9 b1 down
-1101000 told 9 b1 down";
-    let cut = vec![fault("cut", Target::Seat(1), 995_000, 996_000)];
-    let findings = assert_good(&[&first, late], cut.clone());
-    let names: Vec<_> = findings.second_starts.keys().map(String::as_str).collect();
-    assert_eq!(names, ["late: cut"]);
-    assert_found(&[&first, late], Vec::new(), &[What::Unexplained]);
-    // One that was committed had its connection.
-    let committed = late.replace("down", "ok 1.9/0");
-    let findings = run(&[&first, &committed], cut);
-    assert!(kinds(&findings).contains(&What::Unexplained));
-}
-
-#[test]
-fn fences_grow() {
-    let down = FIRST.replace("ok 0.1/0", "down");
-    let low = SECOND.replace("p1 200", "p1 99");
-    assert_found(&[&down, &low], Vec::new(), &[What::Fence]);
-    let same = SECOND.replace("p1 200", "p1 100");
-    assert_found(&[&down, &same], Vec::new(), &[What::Fence]);
-    assert_good(&[&down, SECOND], Vec::new());
-}
-
-#[test]
-fn one_attempt_is_one_start_in_every_case() {
-    let first = without(FIRST, "told")
-        .replace("p1", "o1")
-        .replace("ok 0.1/0", "down");
-    let second = SECOND.replace("p1", "o1");
-    assert_found(
-        &[&first, &second],
-        vec![killed(0, 1_500_000)],
-        &[What::Twice],
-    );
-}
-
-/// The first caller receives its answer at 2.2 s, and its process is cut off from the store all the time.
-fn unstored(told: u64) -> String {
-    without(FIRST, "told").replace("1002000 end", &format!("{} end", told - 100_000))
-        + &format!("\n{told} told 1 p1 ok 0.1/0")
-}
-
-#[test]
-fn a_success_returned_within_its_lease_in_an_outage_may_be_unstored() {
-    let hole = |to| vec![fault("black-hole", Target::Seat(0), 1_500_000, to)];
-    let findings = assert_good(&[&unstored(2_200_000), SECOND], hole(4_000_000));
-    // Another answer, and a start after it.
-    assert_eq!(findings.unstored, 2);
-    // Without the outage it is lost; received later than its lease, it is named as such.
-    let lost = [What::Differing, What::StartedAfterAnswer, What::Unexplained];
-    assert_found(&[&unstored(2_200_000), SECOND], Vec::new(), &lost);
-    let late = unstored(2_950_000);
-    assert_found(&[&late, SECOND], hole(4_000_000), &[What::LateSuccess]);
-    // Another process has seen it: it was stored.
-    let seen = "2300000 call 3 p1 0\n2301000 told 3 p1 ok 0.1/0";
-    let all = [What::Differing, What::StartedAfterAnswer];
-    assert_found(&[&unstored(2_200_000), SECOND, seen], hole(4_000_000), &all);
-    // Stored in the end, it is the one answer; until then a caller may be refused because no attempt is left.
-    let once = |lines: &str| lines.replace("p1", "o1");
-    let replay = once("5000000 call 3 p1 0\n5001000 told 3 p1 ok 0.1/0");
-    let exhausted = |begun| format!("{begun}000 call 4 o1 0\n4900000 told 4 o1 Exhausted");
-    let first = once(&unstored(2_200_000));
-    let findings = assert_good(&[&first, &replay, &exhausted(2_500)], hole(4_000_000));
-    assert_eq!(findings.unstored, 1);
-    let later = replay.replace("500", "230");
-    assert_found(
-        &[&first, &later, &exhausted(2_500)],
-        hole(4_000_000),
-        &[What::Lost],
-    );
-}
-
-#[test]
-fn no_outage_excuses_a_commit_that_was_none() {
-    let [first, second] = [&*unstored(2_200_000), SECOND].map(|lines| lines.replace("p1", "b1"));
-    let [first, second] = [first, second].map(|lines| without(&lines, "fence"));
-    let hole = vec![fault("black-hole", Target::Seat(0), 1_500_000, 4_000_000)];
-    let all = [What::Differing, What::StartedAfterAnswer, What::Unexplained];
-    assert_found(&[&first, &second], hole, &all);
-}
-
-#[test]
-fn a_reset_makes_the_key_new() {
-    let [first, second] = [FIRST, SECOND].map(|lines| lines.replace("p1", "s1"));
-    let reset = "2000000 reset 5 s1 begin\n2001000 reset 5 s1 done";
-    let findings = assert_good(&[&first, &second, reset], Vec::new());
-    assert_eq!(findings.second_starts["reset"], 1);
-    let failed = reset.replace("done", "failed");
-    let findings = assert_good(&[&first, &second, &failed], Vec::new());
-    assert_eq!(findings.second_starts["reset told as failed"], 1);
-    let later = "3500000 reset 5 s1 begin\n3501000 reset 5 s1 done";
-    let all = [What::Differing, What::StartedAfterAnswer, What::Unexplained];
-    let only_later = run(&[&first, &second, later], Vec::new());
-    assert!(
-        all[1..]
-            .iter()
-            .all(|what| kinds(&only_later).contains(what))
-    );
-}
-
-#[test]
-fn an_old_answer_after_a_new_one_is_found() {
-    let [first, second] = [FIRST, SECOND].map(|lines| lines.replace("p1", "s1"));
-    let reset = "2000000 reset 5 s1 begin\n2001000 reset 5 s1 done";
-    let stale = "3500000 call 7 s1 0\n3501000 told 7 s1 ok 0.1/0";
-    assert_found(&[&first, &second, reset, stale], Vec::new(), &[What::Stale]);
-    // It began before a caller received the new one.
-    let early = stale.replace("3500000", "3002500");
-    assert_good(&[&first, &second, reset, &early], Vec::new());
-}
-
-#[test]
-fn an_old_answer_to_a_call_from_before_the_reset_is_good() {
-    let [first, second] = [FIRST, SECOND].map(|lines| lines.replace("p1", "s1"));
-    let reset = "2000000 reset 5 s1 begin\n2001000 reset 5 s1 done";
-    let again = "4500000 call 8 s1 0\n4501000 told 8 s1 ok 1.9/0";
-    // A follower whose reply was on its way, or the owner, that stood still.
-    let follower = "1999000 call 7 s1 0\n4000000 told 7 s1 ok 0.1/0";
-    assert_good(&[&first, &second, reset, follower, again], Vec::new());
-    let owner = first.replace("1003000 told", "4000000 told");
-    assert_good(&[&owner, &second, reset, again], Vec::new());
-    // It began after a caller received the new one.
-    let late = follower.replace("1999000", "3500000");
-    assert_found(
-        &[&first, &second, reset, &late, again],
-        Vec::new(),
-        &[What::Stale],
-    );
-}
-
-#[test]
-fn unknown_stays_unknown_until_it_is_resolved() {
-    let [first, second] = [FIRST, SECOND].map(|lines| lines.replace("p1", "u1"));
-    let unknown = first.replace("ok 0.1/0", "unknown");
-    let both = [What::Unexplained, What::StartedAfterUnknown];
-    assert_found(&[&unknown, &second], Vec::new(), &both);
-    let resolved = "2000000 resolve 5 u1 begin 2.5/0\n2001000 resolve 5 u1 done 2.5/0";
-    let replay = "3000000 call 9 u1 0\n3003000 told 9 u1 ok 2.5/0";
-    assert_good(&[&unknown, replay, resolved], Vec::new());
-    let other = replay.replace("2.5/0", "8.8/0");
-    assert_found(
-        &[&unknown, &other, resolved],
-        Vec::new(),
-        &[What::Differing],
-    );
-}
-
-#[test]
-fn an_answer_to_another_request_is_found() {
-    let replay = REPLAY.replace("call 1 p1 0", "call 1 p1 1");
-    assert_found(&[FIRST, &replay], Vec::new(), &[What::Payload]);
-    let mismatch = "1100000 call 1 p1 0\n1101000 told 1 p1 Mismatch";
-    let both = [What::Lost, What::Payload];
-    assert_found(&[FIRST, mismatch], Vec::new(), &both);
-}
-
-#[test]
-fn a_call_of_an_orderly_process_that_never_ended_is_found() {
-    let open = "1100000 call 1 p1 0";
-    assert_good(&[FIRST, open], Vec::new());
-    let stopped = format!("{open}\n9000000 stopped 0 - in order");
-    assert_found(&[FIRST, &stopped], Vec::new(), &[What::NeverEnded]);
-}
-
-#[test]
-fn a_failover_that_may_forget_is_counted() {
-    let faults = Faults::new(vec![fault(
-        "failover-asked",
-        Target::Store,
-        1_500_000,
-        2_500_000,
-    )]);
-    let findings = check(&history(&[FIRST, SECOND]), &faults, FORGETS);
-    assert_eq!(kinds(&findings), []);
-    // The answer, the start, and where the start has an outage to explain it, not that.
-    assert_eq!(findings.forgotten, 2);
-    let findings = check(&history(&[FIRST, SECOND]), &Faults::default(), FORGETS);
-    assert!(kinds(&findings).contains(&What::Differing));
+fn each_history_has_its_findings() {
+    let promise = Promise {
+        lease: 1_000_000,
+        forgets: &["failover-asked"],
+    };
+    let cases = CASES.split("\n\n").flat_map(|group| {
+        let (lines, cases): (Vec<_>, Vec<_>) =
+            group.lines().partition(|line| !line.starts_with('-'));
+        cases.into_iter().map(move |case| (lines.clone(), case))
+    });
+    for (lines, case) in cases {
+        let mut parts = case.split(" ! ");
+        let (head, faults) = (
+            parts.next().expect("a head"),
+            Faults::new(parts.clone().map(fault).collect()),
+        );
+        let mut parts = head.split(" + ");
+        let expected = parts
+            .next()
+            .and_then(|head| head.split_once(": "))
+            .expect("findings")
+            .1;
+        let history = history(&lines.into_iter().chain(parts).collect::<Vec<_>>());
+        let findings = check(&history, &faults, promise);
+        assert_eq!(
+            summary(&findings),
+            expected,
+            "{case}: {:?}",
+            findings.violations
+        );
+    }
 }
 
 #[test]
 fn the_ledger_has_one_row_of_each_answer() {
-    let [first, down] = [FIRST, SECOND].map(|lines| without(&lines.replace("p1", "b1"), "fence"));
-    let down = down.replace("b1", "b2").replace("ok 1.9/0", "down");
-    let history = history(&[&first, &down]);
-    let check = |rows: &[(&str, &str)]| {
-        let mut ledger = crate::books::Ledger::default();
-        for (key, answer) in rows {
+    let history = history(&["0 1000 ran 1 b1 - ok 0.1/0", "1 3000 ran 9 b2 - down"]);
+    for (rows, violations) in [
+        ("b1 0.1/0", 0),
+        // A commit may have been done without its caller having received it.
+        ("b1 0.1/0, b2 1.9/0", 0),
+        ("", 1),
+        ("b1 7.7/0", 1),
+        ("b1 0.1/0, b1 0.1/0", 1),
+        ("b1 0.1/0, b2 1.9/0, b2 1.9/0", 1),
+    ] {
+        let (mut ledger, mut findings) = (Ledger::default(), Findings::default());
+        for (key, answer) in rows.split(", ").filter_map(|row| row.split_once(' ')) {
             ledger.add(key, answer);
         }
-        let mut findings = Findings::default();
         check_ledger(&history, &ledger, &mut findings);
-        findings.violations.len()
-    };
-    assert_eq!(check(&[("b1", "0.1/0")]), 0);
-    // Its commit may have been done without its caller having received it.
-    assert_eq!(check(&[("b1", "0.1/0"), ("b2", "1.9/0")]), 0);
-    assert_eq!(check(&[]), 1);
-    assert_eq!(check(&[("b1", "7.7/0")]), 1);
-    assert_eq!(check(&[("b1", "0.1/0"), ("b1", "0.1/0")]), 1);
-    assert_eq!(
-        check(&[("b1", "0.1/0"), ("b2", "1.9/0"), ("b2", "1.9/0")]),
-        1
-    );
-}
-
-#[test]
-fn a_second_body_in_a_transaction_needs_a_first_that_was_not_committed() {
-    let [first, second] = [FIRST, SECOND].map(|lines| without(&lines.replace("p1", "b1"), "fence"));
-    let rolled_back = first.replace("told 1 b1 ok 0.1/0", "told 1 b1 down");
-    let findings = assert_good(&[&rolled_back, &second], Vec::new());
-    assert_eq!(findings.second_starts["rolled back"], 1);
-    let all = [What::Differing, What::StartedAfterAnswer, What::Unexplained];
-    assert_found(&[&first, &second], Vec::new(), &all);
-    // The claim of the second is older, and its transaction is gone; it learns of that at the end.
-    let late = second
-        .replace("3000000 call", "1000500 call")
-        .replace("ok 1.9/0", "down");
-    let pause = vec![fault("pause", Target::Seat(1), 1_000_700, 3_000_500)];
-    let findings = assert_good(&[&first, &late], pause);
-    assert_eq!(findings.second_starts["late: pause"], 1);
-    assert_found(&[&first, &late], Vec::new(), &[What::Unexplained]);
-}
-
-/// A body that fails, one that fails again, and one that succeeds.
-const TWO_FAIL: &str = "\
-1000000 call 1 p1 0
-1001000 start 1 p1 1 digest
-1001500 fence 1 p1 100
-1002000 end 1 p1 down
-1003000 told 1 p1 down
-1100000 call 2 p1 0
-1101000 start 2 p1 1 digest
-1101500 fence 2 p1 150
-1102000 end 2 p1 down
-1103000 told 2 p1 down
-1200000 call 3 p1 0
-1201000 start 3 p1 1 digest
-1201500 fence 3 p1 200
-1202000 end 3 p1 ok 0.3/0
-1203000 told 3 p1 ok 0.3/0";
-
-#[test]
-fn a_record_remembers_each_end_as_it_was() {
-    for (recorded, found) in [
-        ("100:system-error 150:system-error 200:value", &[][..]),
-        // A release that did not arrive.
-        ("100:lapsed 150:system-error 200:value", &[]),
-        ("150:system-error 200:value", &[]),
-        ("100:system-error 150:panicked 200:value", &[What::Recorded]),
-        ("100:system-error 200:value", &[What::Recorded]),
-        ("100:value 150:system-error 200:value", &[What::Recorded]),
-    ] {
-        let audit = format!("9000000 recorded 0 p1 {recorded}");
-        assert_found(&[TWO_FAIL, &audit], Vec::new(), found);
+        assert_eq!(findings.violations.len(), violations, "{rows}");
     }
 }
