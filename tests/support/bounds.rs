@@ -3,13 +3,11 @@
 use std::env;
 
 /// Whether this is a full run, which `IDEM_TEST_FULL` asks for.
-#[must_use]
 pub fn is_full() -> bool {
     env::var_os("IDEM_TEST_FULL").is_some()
 }
 
 /// `ordinary`, or `full` in a full run.
-#[must_use]
 pub fn bound<T>(ordinary: T, full: T) -> T {
     if is_full() { full } else { ordinary }
 }

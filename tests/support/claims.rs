@@ -6,7 +6,6 @@ use idem_runtime::store::{
 };
 
 /// Header of the claim that this request was granted.
-#[must_use]
 pub fn granted(request: &ClaimRequest, reply: &ClaimReply) -> Header {
     let ClaimReply::Granted { fence, attempt, .. } = reply else {
         panic!("no other owner has the key, and the store replied {reply:?}");
@@ -25,7 +24,6 @@ pub async fn take(store: &dyn Store, key: &RecordKey, request: &ClaimRequest) ->
 }
 
 /// The record of a finished call.
-#[must_use]
 pub fn finished(claim: &Header, outcome: OutcomeKind, answer: &[u8]) -> Bytes {
     let mut done = *claim;
     done.state = State::Done { outcome, schema: 1 };

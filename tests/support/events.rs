@@ -20,14 +20,12 @@ struct Inner {
 
 impl Events {
     /// All events so far.
-    #[must_use]
     pub fn all(&self) -> Vec<String> {
         let seen = self.0.seen.lock();
         seen.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Number of events whose words start with this text.
-    #[must_use]
     pub fn count(&self, start: &str) -> usize {
         let seen = self.0.seen.lock();
         let seen = seen.unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +46,6 @@ impl Events {
 
 impl Events {
     /// An event in words.
-    #[must_use]
     pub fn words(event: &Event<'_>) -> String {
         match &event.kind {
             EventKind::Claimed { attempt, .. } => format!("claimed {attempt}"),

@@ -54,7 +54,6 @@ pub fn redis() -> &'static RedisServer {
 
 impl Fixture {
     /// A fixture on the memory store.
-    #[must_use]
     pub fn memory() -> Self {
         let time = ManualClock::new();
         let store = MemoryStore::builder().clock(time.clone()).build();
@@ -91,7 +90,6 @@ impl Fixture {
     }
 
     /// The same fixture with other settings of the engine.
-    #[must_use]
     pub fn with(mut self, set: impl Fn(EngineBuilder) -> EngineBuilder) -> Self {
         let [engine, far] = [(); 2].map(|()| {
             let builder = Engine::builder(self.store.clone()).prefix(self.prefix.clone());
@@ -117,7 +115,6 @@ impl Fixture {
     }
 
     /// The place of the record of [`pay`](Self::pay).
-    #[must_use]
     pub fn key(&self) -> RecordKey {
         let digest = KeyBuilder::new("pay", 1024).key(&7).expect("a good key");
         RecordKey::new(self.prefix.clone().into(), Operation::new("pay"), digest)
@@ -129,16 +126,11 @@ impl Fixture {
     }
 
     /// The number of operations of this kind so far.
-    #[must_use]
     pub fn count(&self, operation: StoreOperation) -> usize {
         self.store.count(operation)
     }
 
     /// Waits for a task, and advances the engines' time whenever a task sleeps for it.
-    ///
-    /// # Panics
-    ///
-    /// With the task.
     pub async fn finished<T>(&self, mut task: JoinHandle<T>) -> T {
         // Shorter than any deadline of a command in flight.
         let pause = Duration::from_secs(1);

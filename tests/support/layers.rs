@@ -23,7 +23,6 @@ pub struct InLayers {
 
 impl InLayers {
     /// `front` is the store of `fast`, whose prefix the durable one uses as well.
-    #[must_use]
     pub fn new(
         front: Arc<dyn ReadCache>,
         fast: Arc<dyn Fixture>,

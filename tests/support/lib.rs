@@ -1,8 +1,11 @@
 //! Parts that the tests share.
 
 #![allow(
+    clippy::missing_errors_doc,
     clippy::missing_panics_doc,
-    reason = "a part of a test panics when it does not get what it needs"
+    clippy::must_use_candidate,
+    clippy::return_self_not_must_use,
+    reason = "a part of a test panics when it does not get what it needs, and its callers are tests"
 )]
 
 pub mod bounds;

@@ -37,14 +37,12 @@ impl Clock for Running {
 
 impl InMemory {
     /// A store with room for `max_entries` records.
-    #[must_use]
     pub fn new(max_entries: usize) -> Self {
         let clock = ManualClock::new();
         Self::by(clock.clone(), clock, Duration::ZERO, max_entries)
     }
 
     /// The same with a running clock, like that of a server.
-    #[must_use]
     pub fn running(max_entries: usize) -> Self {
         let clock = ManualClock::new();
         let drift = Duration::from_secs(20);
@@ -64,7 +62,6 @@ impl InMemory {
     }
 
     /// The store itself.
-    #[must_use]
     pub fn memory(&self) -> MemoryStore {
         self.store.clone()
     }

@@ -41,11 +41,6 @@ impl From<idem_runtime::Error> for PayError {
 
 impl PayError {
     /// Kind of idem's refusal.
-    ///
-    /// # Panics
-    ///
-    /// If the error is the bank's.
-    #[must_use]
     pub fn kind(&self) -> &idem_runtime::ErrorKind {
         match self {
             Self::Idem(error) => error.kind(),
@@ -60,13 +55,11 @@ pub struct Runs(Arc<AtomicU32>);
 
 impl Runs {
     /// Counts a run, and returns its number.
-    #[must_use]
     pub fn start(&self) -> u32 {
         self.0.fetch_add(1, Ordering::SeqCst) + 1
     }
 
     /// Number of runs.
-    #[must_use]
     pub fn count(&self) -> u32 {
         self.0.load(Ordering::SeqCst)
     }

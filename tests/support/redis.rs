@@ -111,7 +111,6 @@ impl Redis {
     }
 
     /// The server, or the first of them.
-    #[must_use]
     pub fn server(&self) -> &RedisServer {
         match &self.back {
             Back::Server(server) => server,
@@ -121,13 +120,11 @@ impl Redis {
     }
 
     /// The store.
-    #[must_use]
     pub fn store(&self) -> &RedisStore {
         &self.store
     }
 
     /// A fixture with a prefix of its own.
-    #[must_use]
     pub fn fixture(&self, name: &str) -> InRedis {
         InRedis {
             redis: self.clone(),
@@ -195,7 +192,6 @@ impl Back {
 }
 
 /// The URL of a service that sentinels watch.
-#[must_use]
 pub fn sentinel_url(setup: &SentinelSetup) -> String {
     let sentinels: Vec<_> = setup
         .sentinel_addrs()

@@ -58,11 +58,7 @@ impl io::Write for Log {
     }
 }
 
-/// The current password of a user, and the provider of it. Clones share both.
-///
-/// # Panics
-///
-/// When the last one is dropped, if a library has logged the password.
+/// The current password of a user, and its provider. The last clone panics when dropped if a library logged the password.
 #[derive(Clone)]
 pub struct ChangingSecret(Arc<Inner>);
 
@@ -99,7 +95,6 @@ impl Drop for Inner {
 
 impl ChangingSecret {
     /// The password of this moment.
-    #[must_use]
     pub fn password(&self) -> String {
         Self::numbered(self.0.number.load(Ordering::SeqCst))
     }
@@ -109,13 +104,11 @@ impl ChangingSecret {
     }
 
     /// How often its provider was called.
-    #[must_use]
     pub fn provided(&self) -> usize {
         self.0.provided.load(Ordering::SeqCst)
     }
 
     /// A provider of the current password of this user.
-    #[must_use]
     pub fn provider(&self, user: &'static str) -> CredentialsProvider {
         let secret = self.clone();
         CredentialsProvider::from(move || {

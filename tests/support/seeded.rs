@@ -9,13 +9,11 @@ pub struct Seeded(u64);
 
 impl Seeded {
     /// Generator with this seed.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// The seed in `IDEM_TEST_SEED`, or a new one, printed on standard error.
-    #[must_use]
     pub fn from_env() -> (u64, Self) {
         let given = env::var("IDEM_TEST_SEED").ok();
         let seed = given.map_or_else(

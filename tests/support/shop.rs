@@ -38,7 +38,6 @@ const ANSWER: &str = "answer-marker";
 pub const MARKERS: [&str; 5] = [PASSWORD, KEY, SCOPE, PAYLOAD, ANSWER];
 
 /// An ordinary claim, for a minute.
-#[must_use]
 pub fn asks(owner: Owner) -> ClaimRequest {
     ClaimRequest::new(owner, Duration::from_mins(1), Duration::from_mins(2))
 }
@@ -72,7 +71,6 @@ impl From<Error> for Failure {
 
 impl Failure {
     /// idem's own refusal. Any other error is a failure of the test.
-    #[must_use]
     pub fn refused(self) -> Error {
         match self {
             Self::Idem(error) => error,
@@ -159,7 +157,6 @@ impl Shop {
     }
 
     /// A shop on this store.
-    #[must_use]
     pub fn on(store: RedisStore, settings: impl Fn(EngineBuilder) -> EngineBuilder) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let prefix = format!("idem:{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -167,7 +164,6 @@ impl Shop {
     }
 
     /// A shop among the records of this prefix.
-    #[must_use]
     pub fn with_prefix(
         prefix: &str,
         store: RedisStore,
@@ -195,7 +191,6 @@ impl Shop {
     }
 
     /// The same shop in another process.
-    #[must_use]
     pub fn far(&self) -> Self {
         Self {
             engine: self.far.clone(),
@@ -226,31 +221,21 @@ impl Shop {
     }
 
     /// The prefix of its records.
-    #[must_use]
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
     /// Number of bodies that have begun.
-    #[must_use]
     pub fn runs(&self) -> usize {
         self.runs.load(Ordering::SeqCst)
     }
 
     /// Calls with a body that succeeds at once.
-    ///
-    /// # Errors
-    ///
-    /// The refusal of the call.
     pub async fn pay(&self, key: &str) -> Result<Receipt, Failure> {
         self.pay_for(key, 1, async |_| Ok(())).await
     }
 
     /// Calls with this body.
-    ///
-    /// # Errors
-    ///
-    /// The error of the body, or the refusal of the call.
     pub async fn pay_by<F>(&self, key: &str, body: F) -> Result<Receipt, Failure>
     where
         F: AsyncFnOnce(Context) -> Result<(), Failure>,
@@ -259,10 +244,6 @@ impl Shop {
     }
 
     /// Calls with a body that makes this change, and succeeds.
-    ///
-    /// # Errors
-    ///
-    /// The refusal of the call.
     pub async fn pay_while<T>(
         &self,
         key: &str,
@@ -281,10 +262,6 @@ impl Shop {
     }
 
     /// Calls with this amount as the payload.
-    ///
-    /// # Errors
-    ///
-    /// The error of the body, or the refusal of the call.
     pub async fn pay_for<F>(&self, key: &str, amount: u32, body: F) -> Result<Receipt, Failure>
     where
         F: AsyncFnOnce(Context) -> Result<(), Failure>,
@@ -294,10 +271,6 @@ impl Shop {
     }
 
     /// Calls with this text in the answer.
-    ///
-    /// # Errors
-    ///
-    /// The error of the body, or the refusal of the call.
     pub async fn pay_with_memo<F>(
         &self,
         key: &str,
@@ -338,7 +311,6 @@ impl Shop {
     }
 
     /// The name of its only record.
-    #[must_use]
     pub fn record(&self, server: &RedisServer) -> String {
         let found = server.reply(&["KEYS", &format!("{}:shop.pay:*", self.prefix)]);
         match found {

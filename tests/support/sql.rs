@@ -16,10 +16,6 @@ pub struct InSql<B: Backend>(SqlStore<B>);
 
 impl<B: Backend> InSql<B> {
     /// A fixture whose records are in a table named after the case.
-    ///
-    /// # Panics
-    ///
-    /// If the database is missing.
     pub async fn new(store: SqlStoreBuilder<B>, shape: &str, case: &str) -> Self {
         let store = store.table(table(shape, case)).connections(4);
         let store = store.response_timeout(PATIENCE);

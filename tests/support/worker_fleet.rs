@@ -19,7 +19,6 @@ pub struct WorkerFleet<'a> {
 
 impl<'a> WorkerFleet<'a> {
     /// Workers with a lease of a minute, whose duplicates wait for half of one.
-    #[must_use]
     pub fn new(server: &'a RedisServer, prefix: &str) -> Self {
         Self {
             server,
@@ -31,14 +30,12 @@ impl<'a> WorkerFleet<'a> {
     }
 
     /// Refuses duplicates of a running call at once.
-    #[must_use]
     pub fn impatient(mut self) -> Self {
         self.wait = Duration::ZERO;
         self
     }
 
     /// Starts a worker, and waits until it is ready.
-    #[must_use]
     pub fn spawn(&self) -> Worker {
         let mut worker = self.send_for();
         assert_eq!(worker.line(), "ready");
@@ -46,7 +43,6 @@ impl<'a> WorkerFleet<'a> {
     }
 
     /// Starts workers, and waits until they are ready.
-    #[must_use]
     pub fn spawn_many(&self, count: usize) -> Vec<Worker> {
         let mut workers: Vec<_> = (0..count).map(|_| self.send_for()).collect();
         for worker in &mut workers {
@@ -64,7 +60,6 @@ impl<'a> WorkerFleet<'a> {
     }
 
     /// Number of effects of a key.
-    #[must_use]
     pub fn effects(&self, key: &str) -> u64 {
         let name = format!("{}:effects:{key}", self.prefix);
         // A missing counter is an empty line.
@@ -77,7 +72,6 @@ impl<'a> WorkerFleet<'a> {
     }
 
     /// The name of the only record, and its bytes.
-    #[must_use]
     pub fn record(&self) -> (String, String) {
         let names = self
             .server
@@ -88,7 +82,6 @@ impl<'a> WorkerFleet<'a> {
     }
 
     /// Microseconds of the server's clock.
-    #[must_use]
     pub fn time(&self) -> u64 {
         let time = self.server.cli(&["TIME"]);
         let (seconds, micros) = time.split_once('\n').expect("two numbers");

@@ -73,13 +73,14 @@ impl Provider {
         let service = Router::new().route("/v1/payment_intents", charge);
         let server = Server::start(service.layer(layer)).await;
         let proxy = TcpProxy::start(server.addr);
-        let sdk = PaymentSdk::builder(format!("http://{}", proxy.addr()));
-        let sdk = sdk.retries(3).timeout(HANG_LIMIT);
+        let base = format!("http://{}", proxy.addr());
         Self {
             charges,
             arrived,
             go_on,
-            sdk: tokio::task::spawn_blocking(|| sdk.start()).await.unwrap(),
+            sdk: tokio::task::spawn_blocking(move || PaymentSdk::start(&base))
+                .await
+                .unwrap(),
             proxy,
             _server: server,
         }

@@ -2,12 +2,9 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::ops::Deref;
 use std::sync::Arc;
 
-use idem_harness::{
-    DatabaseServer, Edition, FakeClock, MariaDbServer, PostgresServer, RedisServer,
-};
+use idem_harness::{Edition, FakeClock, MariaDbServer, PostgresServer, RedisServer};
 use idem_runtime::store::Store;
 use idem_runtime::store::sql::{Backend, MySql, Postgres, SqlStore};
 use idem_tests::shop::{PATIENCE, connect};
@@ -100,15 +97,15 @@ macro_rules! in_database {
             }
 
             fn pause(&self) {
-                DatabaseServer::pause(self.0.deref());
+                self.0.pause();
             }
 
             fn resume(&self) {
-                DatabaseServer::resume(self.0.deref());
+                self.0.resume();
             }
 
             fn restart(&self) {
-                DatabaseServer::restart(self.0.deref());
+                self.0.restart();
             }
         }
     };

@@ -46,7 +46,6 @@ impl std::fmt::Debug for Kafka {
 }
 
 /// The text of a header.
-#[must_use]
 pub fn header<'a>(message: &'a OwnedMessage, name: &str) -> Option<&'a str> {
     let mut headers = message.headers()?.iter();
     let found = headers.find(|header| header.key == name)?;
@@ -55,7 +54,6 @@ pub fn header<'a>(message: &'a OwnedMessage, name: &str) -> Option<&'a str> {
 
 impl Kafka {
     /// A cluster whose topic has this number of partitions.
-    #[must_use]
     pub fn with_partitions(partitions: u32) -> Self {
         let cluster = KafkaCluster::start();
         cluster.create_topic(TOPIC, partitions);

@@ -43,7 +43,6 @@ pub trait Broker: Sized + Send + Sync + 'static {
     fn start() -> impl Future<Output = Self> + Send;
 
     /// A queue of its own, on a server that others may use at the same time.
-    #[must_use]
     fn shared() -> impl Future<Output = Self> + Send {
         Self::start()
     }
@@ -84,7 +83,6 @@ pub trait Subscribed: Broker {
     const NAMES: [&'static str; 2];
 
     /// Sets where the source continues.
-    #[must_use]
     fn on_lost(source: Self::Source, on_lost: OnLostSubscription) -> Self::Source;
 
     /// Deletes the subscription.

@@ -79,7 +79,6 @@ pub struct Link {
 }
 
 /// The text of a header.
-#[must_use]
 pub fn header(letter: &BasicGetMessage, name: &str) -> Option<String> {
     let headers = letter.properties.headers().as_ref()?;
     let text = headers.inner().get(name)?.as_long_string()?;

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::{env, fmt, io};
 
 use crate::role::Role;
-use crate::server::launched;
+use crate::server::started;
 use crate::{Certificates, Edition, FakeClock, RedisServer};
 
 const BINARY: &str = "IDEM_REDIS_SERVER";
 
 /// A server that did not start, with the reason and the server's output.
 #[derive(Debug)]
-pub struct StartError {
+pub(crate) struct StartError {
     message: String,
     /// Whether the port was taken in the meantime.
     pub(crate) port_taken: bool,
@@ -54,7 +54,6 @@ pub struct RedisServerBuilder {
     pub(crate) certificates: Option<Certificates>,
     pub(crate) tls_client_auth: bool,
     pub(crate) clock: Option<FakeClock>,
-    binary: Option<PathBuf>,
     edition: Option<Edition>,
 }
 
@@ -110,21 +109,17 @@ impl RedisServerBuilder {
     /// Listens on a TLS port as well, with certificates of its own: see [`RedisServer::tls_url`]
     /// and [`RedisServer::certificates`].
     pub fn tls(self) -> Self {
-        self.tls_with(Certificates::new())
-    }
-
-    /// Like [`tls`](RedisServerBuilder::tls), with certificates shared with other servers.
-    pub fn tls_with(mut self, certificates: Certificates) -> Self {
-        self.certificates = Some(certificates);
-        self
+        Self {
+            certificates: Some(Certificates::new()),
+            ..self
+        }
     }
 
     /// Like [`tls`](RedisServerBuilder::tls), and only for clients with a certificate of the same
     /// authority.
     pub fn tls_client_auth(mut self) -> Self {
         self.tls_client_auth = true;
-        self.certificates.get_or_insert_default();
-        self
+        self.tls()
     }
 
     /// Gives the server a clock that the test can step. For an [`Edition`].
@@ -139,52 +134,19 @@ impl RedisServerBuilder {
         self
     }
 
-    /// The server to run, instead of one of an edition, `IDEM_REDIS_SERVER` or `redis-server`.
-    pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
-        self.binary = Some(path.into());
-        self
-    }
-
-    /// Starts the server and waits until it answers.
-    ///
-    /// # Panics
-    ///
-    /// When it does not start; the message has the reason and the remedy.
-    #[must_use]
+    /// Starts the server and waits until it answers; the panic has the reason and the remedy.
     pub fn start(self) -> RedisServer {
-        match self.try_start() {
-            Ok(server) => server,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// Starts the server and waits until it answers.
-    ///
-    /// # Errors
-    ///
-    /// When it does not start.
-    pub fn try_start(self) -> Result<RedisServer, StartError> {
-        let binary = self.find_binary()?;
-        launched(|| RedisServer::launch(&self, binary.clone()))
-    }
-
-    fn find_binary(&self) -> Result<PathBuf, StartError> {
-        let wanted = match (&self.binary, self.edition) {
-            (Some(path), _) => path.clone(),
-            (None, Some(edition)) => return edition.find(),
-            (None, None) => match env::var_os(BINARY) {
-                Some(path) => PathBuf::from(path),
-                None => PathBuf::from("redis-server"),
-            },
+        let binary = match self.edition {
+            Some(edition) => edition.find(),
+            None => find(BINARY, env::var_os(BINARY), ["redis-server"], || {
+                format!(
+                    "no Redis; install it (Debian, Ubuntu: `apt-get install redis-server`, macOS: `brew install \
+                     redis`) or set {BINARY} to the path of a redis-server or valkey-server"
+                )
+            }),
         };
-        find_program(&wanted).ok_or_else(|| {
-            StartError::new(format!(
-                "no program `{}`; install Redis (Debian, Ubuntu: `apt-get install redis-server`, \
-                 macOS: `brew install redis`) or set {BINARY} to the path of a redis-server or \
-                 valkey-server",
-                wanted.display()
-            ))
-        })
+        let binary = binary.unwrap_or_else(|error| panic!("{error}"));
+        started(|| RedisServer::launch(&self, binary.clone()))
     }
 }
 
@@ -219,27 +181,4 @@ pub(crate) fn find_program(wanted: &Path) -> Option<PathBuf> {
 fn is_program(path: &Path) -> bool {
     path.metadata()
         .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_named_program_comes_first_and_must_exist_and_a_missing_one_gives_the_advice() {
-        let find = |named: Option<&str>, places: &[&str]| {
-            let named = named.map(OsString::from);
-            let found = find("IDEM_IT", named, places, || "install it".to_owned());
-            found.map_err(|error| error.to_string())
-        };
-        assert!(find(Some("sh"), &["cat"]).unwrap().ends_with("sh"));
-        assert!(
-            find(None, &["no-such-program", "sh"])
-                .unwrap()
-                .ends_with("sh")
-        );
-        let missing = "IDEM_IT is no program: `/nowhere/it`".to_owned();
-        assert_eq!(find(Some("/nowhere/it"), &["sh"]), Err(missing));
-        assert_eq!(find(None, &["/nowhere/it"]), Err("install it".to_owned()));
-    }
 }

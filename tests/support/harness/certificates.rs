@@ -35,33 +35,23 @@ impl fmt::Debug for Certificates {
     }
 }
 
-impl Default for Certificates {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Certificates {
     /// Generates the certificates, in a few milliseconds.
-    #[must_use]
     pub fn new() -> Self {
         Self::make().expect("what is signed here can be signed")
     }
 
     /// The certificate of the authority.
-    #[must_use]
     pub fn ca_pem(&self) -> &str {
         &self.ca
     }
 
     /// The certificate of a client.
-    #[must_use]
     pub fn client_cert_pem(&self) -> &str {
         &self.client.cert
     }
 
     /// The key of the client's certificate.
-    #[must_use]
     pub fn client_key_pem(&self) -> &str {
         &self.client.key
     }

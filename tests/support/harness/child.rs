@@ -42,21 +42,11 @@ pub(crate) struct Guarded {
 }
 
 impl Guarded {
-    /// Runs `program` with `args`. `setup` may add an environment and set stdout and stderr. When
-    /// this process dies without dropping the value, the watchdog also removes `dir`.
+    /// Runs `program` with `args`. `setup` may add an environment and set stdout and stderr.
+    ///
+    /// When this process dies without dropping the value, the watchdog stops the child, runs `will`, a shell script for
+    /// a child with processes of its own (`$pid` is the child, `$1` is `dir`), kills the child, and removes `dir`.
     pub(crate) fn spawn(
-        program: &Path,
-        args: &[OsString],
-        dir: Option<&Path>,
-        setup: impl FnOnce(&mut Command) -> &mut Command,
-    ) -> io::Result<Self> {
-        Self::spawn_with_will(program, args, dir, "", setup)
-    }
-
-    /// Like [`spawn`](Self::spawn), for a child with processes of its own. When this process dies
-    /// without dropping the value, the watchdog stops the child and runs `will`, a shell script,
-    /// before it kills the child. There, `$pid` is the child, and `$1` is `dir`.
-    pub(crate) fn spawn_with_will(
         program: &Path,
         args: &[OsString],
         dir: Option<&Path>,

@@ -38,11 +38,6 @@ pub struct ChromeDriver {
 
 impl ChromeDriver {
     /// Starts a driver, and waits until it listens. It starts no browser before a client requests one.
-    ///
-    /// # Panics
-    ///
-    /// When it does not start; the message has the reason and the remedy.
-    #[must_use]
     pub fn start() -> Self {
         started(|| {
             let advice = || {
@@ -93,7 +88,6 @@ impl ChromeDriver {
     }
 
     /// URL for clients.
-    #[must_use]
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port())
     }

@@ -65,7 +65,6 @@ impl Chromium {
     }
 
     /// Directory of the browser's profile.
-    #[must_use]
     pub fn profile(&self) -> &Path {
         &self.profile
     }
@@ -77,7 +76,6 @@ impl Chromium {
     }
 
     /// Capabilities for a client of the W3C's `WebDriver`, in `alwaysMatch`.
-    #[must_use]
     pub fn capabilities(&self) -> Map<String, Value> {
         let mut options = json!({
             "binary": self.program.to_string_lossy(),

@@ -24,11 +24,6 @@ pub struct FakeClock(Arc<TestDir>);
 
 impl FakeClock {
     /// A clock in agreement with the machine's.
-    ///
-    /// # Panics
-    ///
-    /// When its file cannot be written.
-    #[must_use]
     #[expect(clippy::new_without_default, reason = "it makes a directory")]
     pub fn new() -> Self {
         let dir = TestDir::new("clock").expect("there is room for a file");
@@ -38,10 +33,6 @@ impl FakeClock {
     }
 
     /// Steps the clock: from now on it is this many seconds ahead of the machine's, or behind it.
-    ///
-    /// # Panics
-    ///
-    /// When its file cannot be written.
     pub fn set(&self, seconds: i64) {
         let (file, next) = (self.file(), self.0.path().join("next"));
         // Replaced atomically, because processes read it whenever they read the time.
@@ -103,16 +94,4 @@ fn directories() -> impl Iterator<Item = PathBuf> {
         .map(PathBuf::from)
         .into_iter()
         .chain(of_each)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_library_that_is_named_must_be_there() {
-        let error = library(Some("/nowhere/libfaketimeMT.so.1".into())).unwrap_err();
-        let expected = "IDEM_FAKETIME_LIB is no file: `/nowhere/libfaketimeMT.so.1`";
-        assert_eq!(error.to_string(), expected);
-    }
 }

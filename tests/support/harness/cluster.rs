@@ -55,11 +55,6 @@ impl ClusterSetupBuilder {
     }
 
     /// Starts the nodes, joins them, and waits until all of them serve.
-    ///
-    /// # Panics
-    ///
-    /// When it does not start; the message has the reason and the remedy.
-    #[must_use]
     pub fn start(self) -> ClusterSetup {
         let user = MemberUser::new();
         let node = user
@@ -88,7 +83,6 @@ impl ClusterSetupBuilder {
 
 impl ClusterSetup {
     /// Starts an empty cluster.
-    #[must_use]
     pub fn start() -> Self {
         Self::builder().start()
     }
@@ -112,25 +106,21 @@ impl ClusterSetup {
 
     /// All nodes; at the start the first three are the primaries, in the order of their slots,
     /// and the others are their replicas in the same order.
-    #[must_use]
     pub fn nodes(&self) -> &[RedisServer] {
         &self.nodes
     }
 
     /// Addresses of the nodes.
-    #[must_use]
     pub fn addrs(&self) -> Vec<SocketAddr> {
-        self.nodes.iter().map(RedisServer::addr).collect()
+        self.nodes.iter().map(|node| node.addr()).collect()
     }
 
     /// The URLs of the nodes for the default user.
-    #[must_use]
     pub fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(RedisServer::url).collect()
     }
 
     /// The slot of a key.
-    #[must_use]
     pub fn slot_of(&self, key: impl AsRef<[u8]>) -> u16 {
         let node = self.awake().next().expect("a node is up");
         let slot = node.reply(&[b"CLUSTER", b"KEYSLOT", key.as_ref()]);
@@ -139,19 +129,11 @@ impl ClusterSetup {
     }
 
     /// The current primary of a slot. Waits until there is one.
-    #[must_use]
     pub fn node_of_slot(&self, slot: u16) -> &RedisServer {
         poll::until("a primary of a slot", || self.owner(slot))
     }
 
-    /// The current primary of a key. Waits until there is one.
-    #[must_use]
-    pub fn primary_of(&self, key: impl AsRef<[u8]>) -> &RedisServer {
-        self.node_of_slot(self.slot_of(key))
-    }
-
     /// The current replica of a primary. Waits until there is one that is up.
-    #[must_use]
     pub fn replica_of(&self, primary: &RedisServer) -> &RedisServer {
         poll::until("a replica", || {
             let id = myself(primary)?;
@@ -230,7 +212,7 @@ impl ClusterSetup {
     /// Runs a command on the node of `key`, and follows redirects. Returns its reply, errors
     /// included.
     pub fn reply<A: AsRef<[u8]>>(&self, key: impl AsRef<[u8]>, command: &[A]) -> Reply {
-        let mut connection = self.primary_of(key).connect();
+        let mut connection = self.node_of_slot(self.slot_of(key)).connect();
         let mut reply = run(&mut connection, command);
         for _ in 0..REDIRECTS {
             let error = reply.as_error().unwrap_or_default().to_owned();
@@ -252,10 +234,6 @@ impl ClusterSetup {
     }
 
     /// Runs a command on the node of `key` and returns its reply as text, see [`RedisServer::cli`].
-    ///
-    /// # Panics
-    ///
-    /// When the command is refused.
     pub fn cli<A: AsRef<[u8]>>(&self, key: impl AsRef<[u8]>, command: &[A]) -> String {
         match self.reply(key, command) {
             Reply::Error(error) => panic!("a command is refused: {error}"),

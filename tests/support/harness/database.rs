@@ -71,13 +71,11 @@ impl DatabaseServer {
     }
 
     /// The URL of the database `idem`, for the user `idem`, who has all rights.
-    #[must_use]
     pub fn url(&self) -> String {
         self.url_of("idem")
     }
 
     /// The URL of another database, for the user `idem`.
-    #[must_use]
     pub fn url_of(&self, database: &str) -> String {
         format!(
             "{}://idem@{}/{database}",
@@ -87,45 +85,23 @@ impl DatabaseServer {
     }
 
     /// Like [`url`](Self::url), for a server behind a [`TcpProxy`](crate::TcpProxy) at `addr`.
-    #[must_use]
     pub fn url_at(&self, addr: SocketAddr) -> String {
         format!("{}://idem@{addr}/idem", self.product.scheme())
     }
 
     /// The URL of the database `idem`, for the user `app`, who needs a password.
-    #[must_use]
     pub fn password_url(&self) -> String {
         self.url_as(APP.0, APP.1)
     }
 
     /// The URL of the database `idem` for another user.
-    #[must_use]
     pub fn url_as(&self, user: &str, password: &str) -> String {
         let login = credentials(user, password);
         format!("{}://{login}{}/idem", self.product.scheme(), self.addr())
     }
 
-    /// As [`Server::restart`].
-    pub fn restart(&self) {
-        self.server.restart();
-    }
-
-    /// As [`Server::pause`].
-    pub fn pause(&self) {
-        self.server.pause();
-    }
-
-    /// As [`Server::resume`].
-    pub fn resume(&self) {
-        self.server.resume();
-    }
-
     /// Runs SQL in the database `idem` and returns the values: rows in lines, of columns between
     /// `|` (Postgres) or tabs (`MariaDB`).
-    ///
-    /// # Panics
-    ///
-    /// When the server refuses it; see [`try_execute`](Self::try_execute) for that.
     pub fn execute(&self, sql: &str) -> String {
         self.execute_in("idem", sql)
     }
@@ -139,16 +115,11 @@ impl DatabaseServer {
     }
 
     /// Like [`execute`](Self::execute), for SQL that may fail.
-    ///
-    /// # Errors
-    ///
-    /// With the message of the server, or of the client that cannot reach it.
     pub fn try_execute(&self, sql: &str) -> Result<String, String> {
         self.ask("idem", sql)
     }
 
     /// Creates another, empty database, and returns its URL.
-    #[must_use]
     pub fn create_database(&self, name: &str) -> String {
         self.execute(&format!("CREATE DATABASE {}", self.product.quoted(name)));
         self.url_of(name)

@@ -1,13 +1,13 @@
 //! Builder of a database server.
 
 use std::ffi::OsString;
-use std::fmt;
 
 use crate::product::Product;
-use crate::server::launched;
+use crate::server::started;
 use crate::{DatabaseServer, FakeClock, StartError};
 
 /// Settings of a database server that becomes an `S`.
+#[derive(Debug)]
 #[must_use = "a builder does nothing until `start`"]
 pub struct DatabaseServerBuilder<S> {
     find: fn() -> Result<Box<dyn Product>, StartError>,
@@ -51,43 +51,16 @@ impl<S> DatabaseServerBuilder<S> {
         self
     }
 
-    /// Starts the server and waits until it answers.
-    ///
-    /// # Panics
-    ///
-    /// When it does not start; the message has the reason and the remedy.
-    #[must_use]
+    /// Starts the server and waits until it answers; the panic has the reason and the remedy.
     pub fn start(self) -> S {
-        match self.try_start() {
-            Ok(server) => server,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// Starts the server and waits until it answers.
-    ///
-    /// # Errors
-    ///
-    /// When it does not start; the message has the reason and the remedy.
-    pub fn try_start(self) -> Result<S, StartError> {
-        launched(|| self.launch())
-    }
-
-    fn launch(&self) -> Result<S, StartError> {
-        let product = (self.find)()?;
-        let settings = self.settings.iter();
-        let settings = settings.flat_map(|(name, value)| product.setting(name, value));
-        let settings: Vec<OsString> = settings.collect();
-        let clock = self.clock.clone();
-        DatabaseServer::launch(product, self.durable, clock, settings).map(self.wrap)
-    }
-}
-
-impl<S> fmt::Debug for DatabaseServerBuilder<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DatabaseServerBuilder")
-            .field("settings", &self.settings)
-            .field("durable", &self.durable)
-            .finish_non_exhaustive()
+        let server = started(|| {
+            let product = (self.find)()?;
+            let settings = self.settings.iter();
+            let settings = settings.flat_map(|(name, value)| product.setting(name, value));
+            let settings: Vec<OsString> = settings.collect();
+            let clock = self.clock.clone();
+            DatabaseServer::launch(product, self.durable, clock, settings)
+        });
+        (self.wrap)(server)
     }
 }

@@ -24,10 +24,6 @@ pub struct TestDir {
 
 impl TestDir {
     /// Creates a directory with this text in its name.
-    ///
-    /// # Errors
-    ///
-    /// As `std::fs::create_dir`.
     pub fn new(name: &str) -> io::Result<Self> {
         Self::below(&env::temp_dir(), name)
     }
@@ -56,7 +52,6 @@ impl TestDir {
     }
 
     /// Path of the directory.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -84,23 +79,5 @@ impl Drop for TestDir {
         } else {
             drop(fs::remove_dir_all(&self.path));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_file_system_with_room_is_taken() {
-        assert!(!has_room(Path::new("/nowhere")));
-        let dir = TestDir::in_memory("room").unwrap();
-        let (parent, memory) = (dir.path().parent(), Path::new(MEMORY));
-        let expected = if has_room(memory) {
-            memory
-        } else {
-            &env::temp_dir()
-        };
-        assert_eq!(parent, Some(expected));
     }
 }

@@ -24,7 +24,6 @@ pub struct KafkaCluster {
 
 impl KafkaCluster {
     /// Starts three brokers without a topic, and waits until they listen.
-    #[must_use]
     pub fn start() -> Self {
         let mut worker = Worker::sibling("idem-kafka")
             .arg("3")
@@ -38,7 +37,6 @@ impl KafkaCluster {
     }
 
     /// The addresses of the brokers, as clients take them.
-    #[must_use]
     pub fn brokers(&self) -> &str {
         &self.brokers
     }

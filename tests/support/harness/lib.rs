@@ -9,8 +9,11 @@
 //! killed with `kill -9`. Unix only.
 
 #![allow(
+    clippy::missing_errors_doc,
     clippy::missing_panics_doc,
-    reason = "every function panics when its server does not do as it is told"
+    clippy::must_use_candidate,
+    clippy::return_self_not_must_use,
+    reason = "every function panics when its server does not do as it is told, and its callers are tests"
 )]
 
 mod account;
@@ -56,7 +59,8 @@ mod url;
 mod worker;
 mod zookeeper;
 
-pub use builder::{RedisServerBuilder, StartError};
+pub use builder::RedisServerBuilder;
+pub(crate) use builder::StartError;
 pub use certificates::Certificates;
 pub use chrome_driver::ChromeDriver;
 pub use chromium::Chromium;
@@ -72,7 +76,7 @@ pub use monitor::{Command, Monitor};
 pub use nats::NatsServer;
 pub use pair::ReplicaPair;
 pub use partition::Partition;
-pub use payment_sdk::{PaymentSdk, PaymentSdkBuilder};
+pub use payment_sdk::PaymentSdk;
 pub use pgbouncer::PgBouncer;
 pub use poll::{HANG_LIMIT, eventually, until};
 pub use postgres::{PostgresServer, PostgresServerBuilder};

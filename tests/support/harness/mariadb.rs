@@ -30,7 +30,6 @@ pub type MariaDbServerBuilder = DatabaseServerBuilder<MariaDbServer>;
 
 impl MariaDbServer {
     /// Starts a server with an empty database.
-    #[must_use]
     pub fn start() -> Self {
         Self::builder().start()
     }
@@ -269,23 +268,4 @@ fn advice() -> String {
          mariadb-server`, macOS: `brew install mariadb`), or set {SERVER} to the path of a \
          mariadbd or mysqld"
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_missing_program_names_its_source() {
-        let error = required(Path::new("/nowhere/bin/mariadbd"), &["no-such-program"]).unwrap_err();
-        let message = error.to_string();
-        assert!(
-            message.contains("no program `no-such-program`"),
-            "{message}"
-        );
-        assert!(
-            message.contains("apt-get install mariadb-server"),
-            "{message}"
-        );
-    }
 }

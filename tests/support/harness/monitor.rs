@@ -18,7 +18,6 @@ pub struct Command {
 
 impl Command {
     /// Whether a script issued it.
-    #[must_use]
     pub fn is_from_script(&self) -> bool {
         self.client == "lua"
     }
@@ -126,30 +125,4 @@ fn words(text: &str) -> Option<Vec<String>> {
         words.push(String::from_utf8_lossy(&word).into_owned());
     }
     Some(words)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_is_taken_apart() {
-        let command =
-            parse(r#"1700000000.123456 [0 127.0.0.1:5000] "set" "k\"1" "a b\\\n\x00" """#);
-        assert_eq!(
-            command,
-            Some(Command {
-                client: "127.0.0.1:5000".to_owned(),
-                name: "SET".to_owned(),
-                args: vec!["k\"1".to_owned(), "a b\\\n\0".to_owned(), String::new()],
-            })
-        );
-    }
-
-    #[test]
-    fn a_command_of_a_script_is_marked() {
-        let command = parse(r#"1.5 [3 lua] "get" "k""#).unwrap();
-        assert!(command.is_from_script());
-        assert_eq!(command.to_string(), "GET k");
-    }
 }

@@ -30,21 +30,11 @@ pub struct NatsServer {
 
 impl NatsServer {
     /// Starts an empty server without a password, and waits until it is ready.
-    ///
-    /// # Panics
-    ///
-    /// When it does not start; the message has the reason and the remedy.
-    #[must_use]
     pub fn start() -> Self {
         Self::start_with(None)
     }
 
     /// Starts an empty server that demands this user and password.
-    ///
-    /// # Panics
-    ///
-    /// As [`start`](Self::start).
-    #[must_use]
     pub fn start_with_login(user: &str, password: &str) -> Self {
         Self::start_with(Some((user, password)))
     }
@@ -68,7 +58,6 @@ impl NatsServer {
     }
 
     /// The URL, with user and password if there are any.
-    #[must_use]
     pub fn url(&self) -> String {
         match &*lock(&self.login) {
             Some((user, password)) => format!("nats://{user}:{password}@{}", self.addr()),

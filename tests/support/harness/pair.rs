@@ -14,7 +14,6 @@ pub struct ReplicaPair {
 
 impl ReplicaPair {
     /// Starts both, and waits until the replica is in sync.
-    #[must_use]
     pub fn start() -> Self {
         let primary = RedisServer::builder()
             .arg("--repl-diskless-sync-delay", "0")

@@ -23,11 +23,6 @@ pub struct PgBouncer(Server);
 
 impl PgBouncer {
     /// Starts one in front of the server, with settings of its section `[pgbouncer]`.
-    ///
-    /// # Panics
-    ///
-    /// When it does not start; the message has the reason and the remedy.
-    #[must_use]
     pub fn start(server: &DatabaseServer, settings: &[(&str, &str)]) -> Self {
         started(|| Self::launch(server, settings))
     }

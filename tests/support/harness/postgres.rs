@@ -38,7 +38,6 @@ pub type PostgresServerBuilder = DatabaseServerBuilder<PostgresServer>;
 
 impl PostgresServer {
     /// Starts a server with an empty database.
-    #[must_use]
     pub fn start() -> Self {
         Self::builder().start()
     }
@@ -262,43 +261,4 @@ fn versions(debian: &Path) -> Vec<PathBuf> {
         .collect();
     found.sort_by(|one, two| two.cmp(one));
     found.into_iter().map(|(_, dir)| dir).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::dir::TestDir;
-    use std::os::unix::fs::symlink;
-
-    #[test]
-    fn programs_that_are_chosen_must_all_be_there() {
-        let error = find_programs(Some(Path::new("/nowhere")), Path::new("/nowhere")).unwrap_err();
-        let message = error.to_string();
-        assert_eq!(
-            message,
-            "IDEM_POSTGRES_BIN has no `postgres` in it: `/nowhere`"
-        );
-    }
-
-    #[test]
-    fn the_newest_package_counts() {
-        let dir = TestDir::new("packages").unwrap();
-        for version in ["9", "15", "16", "README"] {
-            fs::create_dir_all(dir.path().join(version).join("bin")).unwrap();
-        }
-        let found = versions(dir.path());
-        let expected = ["16", "15", "9"].map(|version| dir.path().join(version).join("bin"));
-        assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn a_link_in_a_directory_of_ones_own_will_do() {
-        let dir = TestDir::new("programs").unwrap();
-        let there = find_programs(None, Path::new(DEBIAN)).unwrap();
-        for path in &there {
-            symlink(path, dir.path().join(path.file_name().unwrap())).unwrap();
-        }
-        let found = find_programs(Some(dir.path()), Path::new("/nowhere")).unwrap();
-        assert!(found.iter().all(|path| path.starts_with(dir.path())));
-    }
 }

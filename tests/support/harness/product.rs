@@ -49,7 +49,7 @@ pub(crate) trait Product: Debug + Send + Sync {
     /// Signal that ends the server in order, in spite of connected clients.
     fn stop_signal(&self) -> Signal;
 
-    /// Script that runs when the tests die before the server, see `Guarded::spawn_with_will`.
+    /// Script that runs when the tests die before the server, see `Guarded::spawn`.
     fn will(&self) -> &'static str {
         ""
     }

@@ -76,7 +76,6 @@ struct Link {
 
 impl TcpProxy {
     /// Starts a proxy in front of `target`, which need not be up yet.
-    #[must_use]
     pub fn start(target: SocketAddr) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a port");
         let addr = listener.local_addr().expect("a listener has an address");
@@ -105,19 +104,16 @@ impl TcpProxy {
     }
 
     /// Where clients connect.
-    #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
     /// The URL of a Redis behind the proxy, for its default user without a password.
-    #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}", self.addr)
     }
 
     /// The URL of a Redis whose TLS port is behind the proxy.
-    #[must_use]
     pub fn tls_url(&self) -> String {
         format!("rediss://{}", self.addr)
     }
@@ -128,10 +124,6 @@ impl TcpProxy {
     }
 
     /// Cuts all live connections; new ones are accepted. Returns the number of cut connections.
-    #[expect(
-        clippy::must_use_candidate,
-        reason = "cutting is the point, not the count"
-    )]
     pub fn cut(&self) -> usize {
         self.shared.cut(|_| true)
     }
@@ -201,16 +193,11 @@ impl TcpProxy {
     }
 
     /// Statistics so far.
-    #[must_use]
     pub fn stats(&self) -> ProxyStats {
         self.shared.lock().now()
     }
 
     /// Waits until the statistics meet a condition: `wait_until(|seen| seen.swallowed_bytes > 0)`.
-    ///
-    /// # Panics
-    ///
-    /// When it does not happen within the [limit](HANG_LIMIT).
     pub fn wait_until(&self, mut seen: impl FnMut(ProxyStats) -> bool) -> ProxyStats {
         let state = self.shared.lock();
         let changed = &self.shared.changed;

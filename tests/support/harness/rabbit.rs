@@ -38,11 +38,6 @@ pub struct RabbitServer {
 
 impl RabbitServer {
     /// Starts a broker without queues, and waits until it is complete.
-    ///
-    /// # Panics
-    ///
-    /// When it does not start; the message has the reason and the remedy.
-    #[must_use]
     pub fn start() -> Self {
         started(|| {
             let mapper = find_program(Path::new("epmd")).ok_or_else(no_server)?;
@@ -82,7 +77,7 @@ impl RabbitServer {
         file("enabled_plugins", "[].\n")?;
         // The broker would start a port mapper that outlives it.
         let args = ["-port", &mapper_port.number().to_string()].map(OsString::from);
-        let mapper = Guarded::spawn(mapper, &args, None, |command| {
+        let mapper = Guarded::spawn(mapper, &args, None, "", |command| {
             command
                 .env("ERL_EPMD_ADDRESS", "127.0.0.1")
                 .stdout(Stdio::null())
@@ -111,42 +106,32 @@ impl RabbitServer {
     }
 
     /// The URL of the broker for its user, who has every permission.
-    #[must_use]
     pub fn url(&self) -> String {
         self.url_with(&self.password)
     }
 
     /// The URL of the broker with another password.
-    #[must_use]
     pub fn url_with(&self, password: &str) -> String {
         format!("amqp://{USER}:{password}@{}/%2f", self.addr())
     }
 
     /// The URL of the TLS port for its user.
-    #[must_use]
     pub fn tls_url(&self) -> String {
         self.tls_url_with(&self.password)
     }
 
     /// The URL of the TLS port with another password.
-    #[must_use]
     pub fn tls_url_with(&self, password: &str) -> String {
         let port = self.tls_port.number();
         format!("amqps://{USER}:{password}@127.0.0.1:{port}/%2f")
     }
 
     /// The authority of the broker's certificate, and the client certificate that it accepts.
-    #[must_use]
     pub fn certificates(&self) -> &Certificates {
         &self.certificates
     }
 
     /// Runs `rabbitmqctl`, which takes about a second, and returns its output.
-    ///
-    /// # Panics
-    ///
-    /// When it fails.
-    #[must_use]
     pub fn ctl(&self, args: &[&str]) -> String {
         let ports = [&self.distribution, &self.mapper_port].map(Port::number);
         let ports = [self.port(), ports[0], ports[1]];

@@ -35,7 +35,6 @@ pub struct RedisServer {
 
 impl RedisServer {
     /// Starts an empty server.
-    #[must_use]
     pub fn start() -> Self {
         Self::builder().start()
     }
@@ -109,14 +108,7 @@ impl RedisServer {
         })
     }
 
-    /// As [`Server::addr`].
-    #[must_use]
-    pub fn addr(&self) -> SocketAddr {
-        self.server.addr()
-    }
-
     /// The URL for the default user, with its password if there is one.
-    #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}{}", self.login(), self.addr())
     }
@@ -128,46 +120,18 @@ impl RedisServer {
     }
 
     /// The URL for another user.
-    #[must_use]
     pub fn url_as(&self, user: &str, password: &str) -> String {
         format!("redis://{}{}", credentials(user, password), self.addr())
     }
 
     /// The URL of the socket file, for a server built with `unix_socket`.
-    #[must_use]
     pub fn unix_url(&self) -> String {
         let socket = self.socket.as_deref();
         let socket = socket.expect("the server is built with `unix_socket()`");
         format!("redis+unix://{}", socket.display())
     }
 
-    /// As [`Server::kill`].
-    pub fn kill(&self) {
-        self.server.kill();
-    }
-
-    /// As [`Server::stop`].
-    pub fn shutdown(&self) {
-        self.server.stop();
-    }
-
-    /// As [`Server::restart`].
-    pub fn restart(&self) {
-        self.server.restart();
-    }
-
-    /// As [`Server::pause`].
-    pub fn pause(&self) {
-        self.server.pause();
-    }
-
-    /// As [`Server::resume`].
-    pub fn resume(&self) {
-        self.server.resume();
-    }
-
     /// A connection with all rights.
-    #[must_use]
     pub fn connect(&self) -> RespConn {
         match self.open() {
             Ok(connection) => connection,
@@ -189,10 +153,6 @@ impl RedisServer {
     }
 
     /// Runs a command and returns its reply as text: `cli(&["GET", "key"])`.
-    ///
-    /// # Panics
-    ///
-    /// When the server refuses the command; see [`RedisServer::reply`] for that.
     pub fn cli<A: AsRef<[u8]>>(&self, command: &[A]) -> String {
         match self.reply(command) {
             Reply::Error(error) => panic!("`{}` is refused: {error}", joined(command)),
@@ -201,7 +161,6 @@ impl RedisServer {
     }
 
     /// Watches every command from now on.
-    #[must_use]
     pub fn monitor(&self) -> Monitor {
         Monitor::new(self.connect(), self.connect())
     }

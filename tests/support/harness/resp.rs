@@ -47,7 +47,6 @@ impl Reply {
     }
 
     /// The number, if it is one.
-    #[must_use]
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Self::Int(number) => Some(*number),
@@ -56,7 +55,6 @@ impl Reply {
     }
 
     /// The bytes of a string or a status.
-    #[must_use]
     pub fn as_bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Bulk(bytes) => Some(bytes),
@@ -66,7 +64,6 @@ impl Reply {
     }
 
     /// The text of an error.
-    #[must_use]
     pub fn as_error(&self) -> Option<&str> {
         match self {
             Self::Error(text) => Some(text),
@@ -103,10 +100,6 @@ pub struct RespConn {
 
 impl RespConn {
     /// Connects without authenticating.
-    ///
-    /// # Errors
-    ///
-    /// When there is no listener.
     pub fn open(addr: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&addr, HANG_LIMIT)?;
         stream.set_nodelay(true)?;
@@ -118,7 +111,6 @@ impl RespConn {
     }
 
     /// A connection that a client has opened: [`read`](Self::read) reads its commands.
-    #[must_use]
     pub fn accepted(stream: TcpStream) -> Self {
         Self {
             stream: BufReader::new(stream),
@@ -126,10 +118,6 @@ impl RespConn {
     }
 
     /// Sends a reply.
-    ///
-    /// # Errors
-    ///
-    /// When the connection breaks.
     pub fn reply(&mut self, reply: &Reply) -> io::Result<()> {
         let mut bytes = Vec::new();
         reply.encode(&mut bytes);
@@ -137,29 +125,17 @@ impl RespConn {
     }
 
     /// Changes the reply timeout; the [limit](HANG_LIMIT) by default.
-    ///
-    /// # Errors
-    ///
-    /// When the system refuses, as it does for zero.
     pub fn set_read_timeout(&mut self, timeout: Duration) -> io::Result<()> {
         self.stream.get_ref().set_read_timeout(Some(timeout))
     }
 
     /// Sends a command and reads its reply. An error of the server is a [`Reply::Error`].
-    ///
-    /// # Errors
-    ///
-    /// When the connection breaks or no reply comes in time.
     pub fn command<A: AsRef<[u8]>>(&mut self, args: &[A]) -> io::Result<Reply> {
         self.send(args)?;
         self.read()
     }
 
     /// Sends a command without waiting for its reply.
-    ///
-    /// # Errors
-    ///
-    /// When the connection breaks.
     pub fn send<A: AsRef<[u8]>>(&mut self, args: &[A]) -> io::Result<()> {
         let mut bytes = format!("*{}\r\n", args.len()).into_bytes();
         for arg in args.iter().map(AsRef::as_ref) {
@@ -171,10 +147,6 @@ impl RespConn {
     }
 
     /// Reads the next reply.
-    ///
-    /// # Errors
-    ///
-    /// When the connection breaks or no reply comes in time.
     pub fn read(&mut self) -> io::Result<Reply> {
         let line = self.line()?;
         let (kind, rest) = line.split_at_checked(1).unwrap_or_default();

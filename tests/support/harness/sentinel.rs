@@ -20,7 +20,6 @@ pub struct SentinelSetupBuilder {
     server: RedisServerBuilder,
     sentinel: RedisServerBuilder,
     down_after: Duration,
-    failover_timeout: Duration,
     partitions: bool,
 }
 
@@ -60,12 +59,6 @@ impl SentinelSetupBuilder {
         self
     }
 
-    /// Time after which a failover is retried; 3 s by default.
-    pub fn failover_timeout(mut self, timeout: Duration) -> Self {
-        self.failover_timeout = timeout;
-        self
-    }
-
     /// Puts a network between the members that [`SentinelSetup::isolate`] can partition. The
     /// sentinels then announce the addresses of proxies to clients, which are never blocked.
     ///
@@ -77,11 +70,6 @@ impl SentinelSetupBuilder {
     }
 
     /// Starts the group and waits until it could fail over.
-    ///
-    /// # Panics
-    ///
-    /// When it does not start; the message has the reason and the remedy.
-    #[must_use]
     pub fn start(self) -> SentinelSetup {
         let user = MemberUser::new();
         let servers = (0..SERVERS).map(|index| self.server(&user, index).start());
@@ -122,7 +110,6 @@ impl SentinelSetupBuilder {
         let (host, port) = (primary.ip().to_string(), primary.port().to_string());
         let quorum = (SENTINELS / 2 + 1).to_string();
         let down_after = self.down_after.as_millis().to_string();
-        let failover_timeout = self.failover_timeout.as_millis().to_string();
         let name = SentinelSetup::NAME;
         let settings: [&[&str]; 9] = [
             &["announce-ip", "127.0.0.1"],
@@ -130,7 +117,7 @@ impl SentinelSetupBuilder {
             &["sentinel-pass", user.secret()],
             &["monitor", name, &host, &port, &quorum],
             &["down-after-milliseconds", name, &down_after],
-            &["failover-timeout", name, &failover_timeout],
+            &["failover-timeout", name, "3000"],
             &["parallel-syncs", name, "1"],
             &["auth-user", name, MemberUser::NAME],
             &["auth-pass", name, user.secret()],
@@ -148,7 +135,6 @@ impl SentinelSetup {
     pub const NAME: &str = "idem";
 
     /// Starts a group with empty servers.
-    #[must_use]
     pub fn start() -> Self {
         Self::builder().start()
     }
@@ -159,37 +145,29 @@ impl SentinelSetup {
             server: RedisServer::builder(),
             sentinel: RedisServer::builder(),
             down_after: Duration::from_millis(1_500),
-            failover_timeout: Duration::from_secs(3),
             partitions: false,
         }
     }
 
     /// Addresses of the sentinels.
-    #[must_use]
     pub fn sentinel_addrs(&self) -> Vec<SocketAddr> {
-        self.sentinels.iter().map(RedisServer::addr).collect()
-    }
-
-    /// The URLs of the sentinels, for their default user.
-    #[must_use]
-    pub fn sentinel_urls(&self) -> Vec<String> {
-        self.sentinels.iter().map(RedisServer::url).collect()
+        self.sentinels
+            .iter()
+            .map(|sentinel| sentinel.addr())
+            .collect()
     }
 
     /// The sentinels.
-    #[must_use]
     pub fn sentinels(&self) -> &[RedisServer] {
         &self.sentinels
     }
 
     /// The primary and the replicas; the first one was the primary at the start.
-    #[must_use]
     pub fn servers(&self) -> &[RedisServer] {
         &self.servers
     }
 
     /// The current primary according to all sentinels that are up. Waits until they agree.
-    #[must_use]
     pub fn primary(&self) -> &RedisServer {
         &self.servers[poll::until("a primary", || self.agreed_primary())]
     }
@@ -263,7 +241,6 @@ impl SentinelSetup {
 
     /// Announced address of a server; its own address, unless the group is built with
     /// [`partitions`](SentinelSetupBuilder::partitions).
-    #[must_use]
     pub fn announced_addr(&self, server: &RedisServer) -> SocketAddr {
         self.announced(self.index(server))
     }

@@ -51,7 +51,7 @@ pub(crate) struct Description {
     /// Ends it in order, in spite of connected clients. A server without such a signal is killed for a restart.
     pub(crate) stop: Option<Signal>,
     pub(crate) family: Family,
-    /// Script for its death with the tests, see `Guarded::spawn_with_will`.
+    /// Script for its death with the tests, see `Guarded::spawn`.
     pub(crate) will: &'static str,
 }
 
@@ -113,38 +113,32 @@ impl Server {
     }
 
     /// The address of the server, the same after a restart.
-    #[must_use]
     pub fn addr(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port()).into()
     }
 
     /// The port on 127.0.0.1, the same after a restart.
-    #[must_use]
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 
     /// The directory of the server's files.
-    #[must_use]
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
     /// The server's log so far.
-    #[must_use]
     pub fn log(&self) -> String {
         let bytes = fs::read(self.log_path()).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// The process id of the running server.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.running(|child| child.pid())
     }
 
     /// Whether the process is alive; a paused one is.
-    #[must_use]
     pub fn is_running(&self) -> bool {
         match self.lock().as_mut() {
             Some(child) => child.try_wait().is_ok_and(|status| status.is_none()),
@@ -289,11 +283,10 @@ impl Server {
         let Description { program, args, .. } = &self.description;
         let (errors, dir) = (log.try_clone()?, self.dir.disposable());
         let mut set_up = Ok(());
-        let child =
-            Guarded::spawn_with_will(program, args, dir, self.description.will, |command| {
-                set_up = (self.description.set_up)(command);
-                command.stdout(log).stderr(errors)
-            });
+        let child = Guarded::spawn(program, args, dir, self.description.will, |command| {
+            set_up = (self.description.set_up)(command);
+            command.stdout(log).stderr(errors)
+        });
         set_up.and(child)
     }
 
@@ -319,20 +312,17 @@ impl Drop for Server {
     }
 }
 
+/// A started server, or a panic with the reason and the remedy.
+///
 /// Launches again while another process takes a port between the check and the server's start.
-pub(crate) fn launched<T>(launch: impl Fn() -> Result<T, StartError>) -> Result<T, StartError> {
+pub(crate) fn started<T>(launch: impl Fn() -> Result<T, StartError>) -> T {
     for _ in 0..9 {
         match launch() {
             Err(error) if error.port_taken => {}
-            outcome => return outcome,
+            outcome => return outcome.unwrap_or_else(|error| panic!("{error}")),
         }
     }
-    launch()
-}
-
-/// A started server, or a panic with the reason and the remedy.
-pub(crate) fn started<T>(launch: impl Fn() -> Result<T, StartError>) -> T {
-    launched(launch).unwrap_or_else(|error| panic!("{error}"))
+    launch().unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn tail(log: &str) -> String {

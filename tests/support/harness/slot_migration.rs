@@ -35,13 +35,11 @@ impl<'a> SlotMigration<'a> {
     }
 
     /// The node that has the slot.
-    #[must_use]
     pub fn source(&self) -> &'a RedisServer {
         self.source
     }
 
     /// The node that the slot moves to.
-    #[must_use]
     pub fn target(&self) -> &'a RedisServer {
         self.target
     }

@@ -41,20 +41,17 @@ impl TlsPort {
 
 /// For a server built with [`tls`](RedisServerBuilder::tls) or a variant of it.
 impl RedisServer {
-    /// The address of the TLS port; [`addr`](RedisServer::addr) is without TLS.
-    #[must_use]
+    /// The address of the TLS port; [`addr`](crate::Server::addr) is without TLS.
     pub fn tls_addr(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.tls_port().port.number()).into()
     }
 
     /// The URL for the default user over TLS, with its password if there is one.
-    #[must_use]
     pub fn tls_url(&self) -> String {
         format!("rediss://{}{}", self.login(), self.tls_addr())
     }
 
     /// The URL for another user over TLS.
-    #[must_use]
     pub fn tls_url_as(&self, user: &str, password: &str) -> String {
         format!(
             "rediss://{}{}",
@@ -64,7 +61,6 @@ impl RedisServer {
     }
 
     /// The authority of the server's certificate, and the client certificate that it accepts.
-    #[must_use]
     pub fn certificates(&self) -> &Certificates {
         &self.tls_port().certificates
     }

@@ -23,7 +23,7 @@ pub(crate) fn run(
     let said = dir.path().join("tool.log");
     let log = File::create(&said)?;
     let errors = log.try_clone()?;
-    let mut child = Guarded::spawn(program, args, dir.disposable(), |command| {
+    let mut child = Guarded::spawn(program, args, dir.disposable(), "", |command| {
         command
             .env("LC_ALL", "C")
             .current_dir(dir.path())

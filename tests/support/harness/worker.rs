@@ -63,10 +63,9 @@ impl WorkerBuilder {
     }
 
     /// Runs the worker.
-    #[must_use]
     pub fn spawn(self) -> Worker {
         let name = self.program.display().to_string();
-        let spawned = Guarded::spawn(&self.program, &self.args, None, |command| {
+        let spawned = Guarded::spawn(&self.program, &self.args, None, "", |command| {
             let command = command.envs(self.envs);
             command.stdout(Stdio::piped()).stderr(Stdio::piped())
         });
@@ -150,20 +149,12 @@ impl Worker {
     }
 
     /// The next line.
-    ///
-    /// # Panics
-    ///
-    /// When the worker ends or is silent for the [limit](HANG_LIMIT).
     pub fn line(&mut self) -> String {
         let line = self.line_within(HANG_LIMIT);
         line.unwrap_or_else(|| panic!("{} says nothing for {HANG_LIMIT:?}", self.name))
     }
 
     /// The next line, or `None` when the worker is silent for `patience`.
-    ///
-    /// # Panics
-    ///
-    /// When the worker ends.
     pub fn line_within(&mut self, patience: Duration) -> Option<String> {
         match self.lines.recv_timeout(patience) {
             Ok(line) => Some(line),
@@ -194,10 +185,6 @@ impl Worker {
     }
 
     /// Reads lines up to one that begins with `start`, and returns its remainder.
-    ///
-    /// # Panics
-    ///
-    /// When the worker ends or is silent for the [limit](HANG_LIMIT).
     pub fn line_after(&mut self, start: &str) -> String {
         loop {
             if let Some(rest) = self.line().strip_prefix(start) {
@@ -212,7 +199,6 @@ impl Worker {
     }
 
     /// The process id.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.pid()
     }
@@ -233,10 +219,6 @@ impl Worker {
     }
 
     /// Closes the worker's stdin and waits for its end.
-    ///
-    /// # Panics
-    ///
-    /// When it does not end within the [limit](HANG_LIMIT).
     pub fn wait(&mut self) -> ExitStatus {
         self.close();
         let deadline = Instant::now() + HANG_LIMIT;

@@ -34,11 +34,6 @@ pub struct ZooKeeperServer(Server);
 
 impl ZooKeeperServer {
     /// Starts an empty server, and waits until it answers.
-    ///
-    /// # Panics
-    ///
-    /// When it does not start; the message has the reason and the remedy.
-    #[must_use]
     pub fn start() -> Self {
         started(|| {
             let java = find_program(Path::new("java")).ok_or_else(no_server)?;

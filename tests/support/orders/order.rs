@@ -31,7 +31,6 @@ impl Account {
     pub const ALL: [Self; 3] = [Self::Stock, Self::Coupons, Self::Points];
 
     /// The table of the balances.
-    #[must_use]
     pub fn table(self) -> &'static str {
         match self {
             Self::Stock => "stock",
@@ -41,7 +40,6 @@ impl Account {
     }
 
     /// Its number in the journal.
-    #[must_use]
     pub fn number(self) -> i64 {
         match self {
             Self::Stock => 1,
@@ -51,7 +49,6 @@ impl Account {
     }
 
     /// How many balances there are, and what each begins with.
-    #[must_use]
     pub fn beginning(self) -> (u64, i64) {
         match self {
             Self::Stock => (ORDERS / GROUP * ITEMS_OF_A_GROUP, STOCK),
@@ -83,7 +80,6 @@ pub struct Order {
 
 impl Order {
     /// The order of this number.
-    #[must_use]
     pub fn of(number: u64) -> Self {
         let mut seeded = Seeded::new(number);
         let item = number / GROUP * ITEMS_OF_A_GROUP + number % ITEMS_OF_A_GROUP;

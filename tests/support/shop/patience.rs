@@ -19,10 +19,6 @@ pub fn patient(store: RedisStoreBuilder) -> RedisStoreBuilder {
 }
 
 /// A patient store at this URL.
-///
-/// # Errors
-///
-/// What it was refused with.
 pub async fn connect(url: impl AsRef<str>) -> Result<RedisStore, StoreError> {
     patient(RedisStore::builder(url.as_ref())).connect().await
 }
@@ -35,7 +31,6 @@ pub async fn started() -> (RedisServer, RedisStore) {
 }
 
 /// A server, and a proxy in front of it.
-#[must_use]
 pub fn proxied() -> (RedisServer, TcpProxy) {
     let server = RedisServer::start();
     let proxy = TcpProxy::start(server.addr());

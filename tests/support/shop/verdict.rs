@@ -25,10 +25,6 @@ pub fn assert_no_marker(text: &str) {
 }
 
 /// The kind and the message of a store that could not be connected to.
-///
-/// # Errors
-///
-/// Never; a store that connects is a panic.
 pub async fn refused(builder: RedisStoreBuilder) -> (StoreErrorKind, String) {
     let outcome: Result<RedisStore, StoreError> = patient(builder).connect().await;
     let error = outcome.expect_err("the store must not connect");

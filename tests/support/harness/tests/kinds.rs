@@ -11,59 +11,16 @@ use idem_harness::{
 /// A server of one kind.
 pub(crate) type Started = Box<dyn Deref<Target = Server> + Send>;
 
-/// One kind of server.
-pub(crate) struct Kind {
-    pub(crate) name: &'static str,
-    pub(crate) start: fn() -> Started,
-    /// Words in the log of a server that is up.
-    pub(crate) ready: &'static str,
-}
-
-const fn kind(name: &'static str, start: fn() -> Started, ready: &'static str) -> Kind {
-    Kind { name, start, ready }
-}
-
-pub(crate) static KINDS: [Kind; 8] = [
-    kind(
-        "redis",
-        || Box::new(RedisServer::start()),
-        "Ready to accept connections",
-    ),
-    kind(
-        "nats",
-        || Box::new(NatsServer::start()),
-        "Starting JetStream",
-    ),
-    kind(
-        "rabbit",
-        || Box::new(RabbitServer::start()),
-        "Server startup complete",
-    ),
-    kind(
-        "zookeeper",
-        || Box::new(ZooKeeperServer::start()),
-        "binding to port",
-    ),
-    kind(
-        "postgres",
-        || Box::new(Database(PostgresServer::start())),
-        "ready to accept connections",
-    ),
-    kind(
-        "mariadb",
-        || Box::new(Database(MariaDbServer::start())),
-        "ready for connections",
-    ),
-    kind(
-        "pgbouncer",
-        || Box::new(PgBouncer::start(database(), &[])),
-        "process up",
-    ),
-    kind(
-        "chromedriver",
-        || Box::new(ChromeDriver::start()),
-        "was started successfully",
-    ),
+/// The name and the start of each kind.
+pub(crate) static KINDS: [(&str, fn() -> Started); 8] = [
+    ("redis", || Box::new(RedisServer::start())),
+    ("nats", || Box::new(NatsServer::start())),
+    ("rabbit", || Box::new(RabbitServer::start())),
+    ("zookeeper", || Box::new(ZooKeeperServer::start())),
+    ("postgres", || Box::new(Database(PostgresServer::start()))),
+    ("mariadb", || Box::new(Database(MariaDbServer::start()))),
+    ("pgbouncer", || Box::new(PgBouncer::start(database(), &[]))),
+    ("chromedriver", || Box::new(ChromeDriver::start())),
 ];
 
 /// A database server, which is a [`Server`] at one remove.

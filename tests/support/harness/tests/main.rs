@@ -1,16 +1,9 @@
-//! The harness against real servers.
+//! The harness against real servers: what tests that use it would not show.
+//!
+//! A proxy, a partition, a setting or a client that does nothing makes the tests that use it fail.
 
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
 
-mod brokers;
-mod cluster;
-mod database;
-mod databases;
 mod kinds;
-mod partition;
-mod proxy;
-mod redis;
-mod sentinel;
+mod postgres;
 mod servers;
-mod tls;
-mod worker;

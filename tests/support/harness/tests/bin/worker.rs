@@ -1,42 +1,53 @@
-//! The worker of the harness's own tests.
+//! The worker of the harness's own tests: a process with one server, to be killed.
 
-use std::io::{self, BufRead, Write};
-use std::process::ExitCode;
+use std::io::{self, Write};
 use std::{env, thread};
+
+use idem_harness::{PostgresServer, Server, until};
 
 #[path = "../kinds.rs"]
 mod kinds;
 
-fn main() -> ExitCode {
-    let mut out = io::stdout();
-    let mut say = |line: &str| writeln!(out, "{line}").expect("stdout is read");
-    match env::args().nth(1).as_deref() {
-        Some("echo") => {
-            let name = env::var("WORKER_NAME").unwrap_or_default();
-            say(&format!("hello {name}"));
-            for line in io::stdin().lock().lines().map_while(Result::ok) {
-                say(&format!("echo {line}"));
-            }
-            ExitCode::from(7)
-        }
-        Some("fail") => panic!("the reason\n  left: 1\n right: 2"),
-        Some(name) => {
-            let mut kinds = kinds::KINDS.iter();
-            let kind = kinds.find(|kind| kind.name == name);
-            let kind = kind.expect("a kind of server");
-            let server = (kind.start)();
-            assert!(server.log().contains(kind.ready), "{}", server.log());
-            say(&format!("addr {}", server.addr()));
-            say(&format!("dir {}", server.dir().display()));
-            // Blocks until the test sends the command to pause the server.
-            let mut line = String::new();
-            io::stdin().read_line(&mut line).expect("stdin is text");
-            server.pause();
-            say("paused");
-            loop {
-                thread::park();
-            }
-        }
-        None => ExitCode::FAILURE,
+/// Keeps the process of a connection busy: it reacts only to signals.
+const BUSY: &str = "DO $$ BEGIN LOOP END LOOP; END $$";
+const PID: &str =
+    "SELECT pid::text FROM pg_stat_activity WHERE query LIKE 'DO%' AND state = 'active'";
+
+fn say(line: &str) {
+    writeln!(io::stdout(), "{line}").expect("stdout is read");
+}
+
+fn main() {
+    let name = env::args().nth(1).expect("a kind of server, or `busy`");
+    if name == "busy" {
+        let server = PostgresServer::start();
+        thread::scope(|scope| {
+            scope.spawn(|| server.try_execute(BUSY));
+            let pid = until("a connection is busy", || {
+                Some(server.execute(PID))
+                    .filter(|pid| !pid.is_empty())
+                    .ok_or("none is")
+            });
+            say(&format!("busy {pid}"));
+            serve(&server);
+        });
+    }
+    let mut kinds = kinds::KINDS.iter();
+    let (_, start) = kinds
+        .find(|(kind, _)| *kind == name)
+        .expect("a kind of server");
+    serve(&start());
+}
+
+/// Prints the address and the directory of the server, and pauses it at the first line of the input.
+fn serve(server: &Server) -> ! {
+    say(&format!("addr {}", server.addr()));
+    say(&format!("dir {}", server.dir().display()));
+    let mut line = String::new();
+    io::stdin().read_line(&mut line).expect("stdin is text");
+    server.pause();
+    say("paused");
+    loop {
+        thread::park();
     }
 }
