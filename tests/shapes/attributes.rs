@@ -123,32 +123,6 @@ async fn traced_inside(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
     Ok(runs.hit())
 }
 
-struct Service {
-    sold: u64,
-    engine: Engine,
-    runs: Runs,
-}
-
-impl Service {
-    #[idempotent(key = order, engine = self.engine)]
-    async fn pay(&mut self, order: u64) -> Answer {
-        self.sold += order;
-        Ok(self.runs.hit())
-    }
-}
-
-#[tokio::test]
-async fn the_engine_may_be_a_field() {
-    let mut service = Service {
-        sold: 0,
-        engine: engine(),
-        runs: Runs::default(),
-    };
-    assert_eq!(service.pay(1).await, Ok(1));
-    assert_eq!(service.pay(1).await, Ok(1));
-    assert_eq!((service.runs.count(), service.sold), (1, 1));
-}
-
 fn token(order: u64) -> String {
     format!("order {order}")
 }
@@ -160,23 +134,9 @@ async fn own_token(order: u64, tenant: &str, #[idem(skip)] runs: &Runs) -> Answe
     Ok(runs.hit())
 }
 
-// Almost the word, and a function all the same.
-const fn reclassify(failure: &Failure) -> Class {
-    judge(failure)
-}
-
-#[idempotent(on_error = reclassify)]
-async fn reclassified(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
-    let _ = order;
-    runs.hit();
-    Err(Failure::Declined)
-}
-
 #[tokio::test]
 async fn arguments_and_attributes_beside_them() {
     once("traced_outside", async |runs| traced_outside(1, runs).await).await;
     once("traced_inside", async |runs| traced_inside(1, runs).await).await;
     once("own_token", async |runs| own_token(1, "eu", runs).await).await;
-    let declined = twice(async |runs| reclassified(1, runs).await).await;
-    assert_eq!(declined, Err(Failure::Declined));
 }

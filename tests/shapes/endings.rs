@@ -4,10 +4,7 @@
 use super::{Runs, engine};
 use idem_runtime::{Engine, Error, ErrorKind, idempotent};
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -61,19 +58,19 @@ async fn drop_half_way(engine: &Engine, gate: &Gate, call: impl Future<Output = 
     }
 }
 
-#[idempotent(key = order, on_error = release, on_cancel = hold, on_running = reject)]
+#[idempotent(key = order, on_error = release, on_cancel = hold, on_running = reject, on_panic = release)]
 async fn held(order: u64, #[idem(skip)] gate: &Gate) -> Answer {
     let _ = order;
     gate.pass().await
 }
 
-#[idempotent(key = order, on_error = release, on_cancel = release)]
+#[idempotent(key = order, on_error = release, on_cancel = release, max_attempts = unlimited)]
 async fn given_back(order: u64, #[idem(skip)] gate: &Gate) -> Answer {
     let _ = order;
     gate.pass().await
 }
 
-#[idempotent(key = order, on_error = release, on_cancel = unknown)]
+#[idempotent(key = order, on_error = release, on_cancel = unknown, on_panic = unknown)]
 async fn kept_as_unknown(order: u64, #[idem(skip)] gate: &Gate) -> Answer {
     let _ = order;
     gate.pass().await
@@ -123,19 +120,10 @@ impl Till {
         assert!(judge(note));
         self.0.pass().await
     }
-
-    #[idempotent(on_error = release, on_cancel = finish)]
-    async fn owned(self, order: u64) -> Answer {
-        let _ = order;
-        self.0.pass().await
-    }
 }
 
 #[tokio::test]
 async fn a_body_of_its_own_may_own_anything() {
-    let till = Till(Gate::default());
-    till.0.on.notify_one();
-    assert_eq!(engine().scope(till.owned(1)).await, Ok(1));
     let till = Arc::new(Till(Gate::default()));
     till.0.on.notify_one();
     let judge = Box::new(|note: &str| note == "note");
@@ -143,56 +131,6 @@ async fn a_body_of_its_own_may_own_anything() {
         .scope(Arc::clone(&till).shared(1, judge, "note"))
         .await;
     assert_eq!(answer, Ok(1));
-}
-
-/// The answer, or `None` if the call panics.
-async fn caught(call: impl Future<Output = Answer>) -> Option<Answer> {
-    let mut call = pin!(call);
-    std::future::poll_fn(|cx| {
-        let poll = AssertUnwindSafe(|| call.as_mut().poll(cx));
-        std::panic::catch_unwind(poll).map_or(Poll::Ready(None), |poll| poll.map(Some))
-    })
-    .await
-}
-
-fn panic_until(runs: &Runs, last: usize) -> usize {
-    let run = runs.hit();
-    assert!(run > last, "a bug");
-    run
-}
-
-#[idempotent(key = order, on_error = release, on_panic = unknown)]
-async fn panics_unknown(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
-    let _ = order;
-    Ok(panic_until(runs, 1))
-}
-
-#[idempotent(key = order, on_error = release, on_panic = release, max_attempts = 1)]
-async fn panics_once(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
-    let _ = order;
-    Ok(panic_until(runs, 1))
-}
-
-#[idempotent(key = order, on_error = release, max_attempts = unlimited, max_run = "1h")]
-async fn panics_often(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
-    let _ = order;
-    Ok(panic_until(runs, 9))
-}
-
-#[tokio::test]
-async fn a_panic_ends_as_its_words_say() {
-    let (engine, runs) = (engine(), Runs::default());
-    assert_eq!(caught(engine.scope(panics_unknown(1, &runs))).await, None);
-    assert_unknown(&engine.scope(panics_unknown(1, &runs)).await);
-    let runs = Runs::default();
-    assert_eq!(caught(engine.scope(panics_once(1, &runs))).await, None);
-    let exhausted = Failure::Refused(ErrorKind::Exhausted { attempts: 1 });
-    assert_eq!(engine.scope(panics_once(1, &runs)).await, Err(exhausted));
-    let runs = Runs::default();
-    for _ in 0..9 {
-        assert_eq!(caught(engine.scope(panics_often(1, &runs))).await, None);
-    }
-    assert_eq!(engine.scope(panics_often(1, &runs)).await, Ok(10));
 }
 
 const RUN: Duration = Duration::from_mins(10);
@@ -222,23 +160,4 @@ async fn errors_are_counted() {
         Err(Failure::Refused(ErrorKind::Exhausted { attempts: 2 }))
     );
     assert_eq!(runs.count(), 2);
-}
-
-/// Written by hand: the code before its future is body as well.
-#[idempotent(op = "endings.boxed", key = order, on_error = release)]
-fn boxed<'a>(
-    order: u64,
-    #[idem(skip)] runs: &'a Runs,
-) -> std::pin::Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
-    let _ = order;
-    let run = runs.hit();
-    Box::pin(async move { Ok(run) })
-}
-
-#[tokio::test]
-async fn nothing_of_a_boxed_body_runs_on_a_replay() {
-    let (engine, runs) = (engine(), Runs::default());
-    assert_eq!(engine.scope(boxed(1, &runs)).await, Ok(1));
-    assert_eq!(engine.scope(boxed(1, &runs)).await, Ok(1));
-    assert_eq!(runs.count(), 1);
 }

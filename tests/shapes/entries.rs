@@ -3,7 +3,6 @@
 #![allow(clippy::unused_async, clippy::many_single_char_names)]
 
 use super::{Answer, Failure, Runs, engine};
-use async_trait::async_trait;
 use idem_runtime::{
     Engine, Error,
     admin::{Entry, EntryState},
@@ -139,64 +138,6 @@ async fn a_receiver_is_the_same() -> Result<(), Failure> {
     Ok(())
 }
 
-trait Refunds {
-    async fn refund(&self, order: u64) -> Answer<u64>;
-    async fn refund_entry(&self, order: u64) -> Result<Option<Entry>, Error>;
-
-    #[idempotent(op = "refunds.twice", key = order, entry = twice_entry)]
-    async fn twice(&self, order: u64) -> Answer<u64> {
-        Ok(order * 2)
-    }
-}
-
-impl Refunds for Shop {
-    #[idempotent(op = "refunds.refund", key = order, engine = self.engine, entry = refund_entry)]
-    async fn refund(&self, order: u64) -> Answer<u64> {
-        Ok(order)
-    }
-}
-
-#[async_trait]
-trait Behind: Sync {
-    async fn pay(&self, order: u64, note: &str) -> Answer<u64>;
-    async fn pay_entry(&self, order: u64, note: &str) -> Result<Option<Entry>, Error>;
-}
-
-#[async_trait]
-impl Behind for Shop {
-    #[idempotent(op = "behind.pay", key = order, engine = self.engine, entry = pay_entry)]
-    async fn pay(&self, order: u64, note: &str) -> Answer<u64> {
-        Ok(order + note.len() as u64)
-    }
-}
-
-#[tokio::test]
-async fn a_trait_may_declare_it() -> Result<(), Failure> {
-    let shop = Shop::new();
-    shop.refund(7).await?;
-    assert!(shop.refund_entry(7).await?.is_some());
-    let call = async || shop.twice(7).await;
-    assert_eq!(
-        found(async || shop.twice_entry(7).await, call).await,
-        Ok(14)
-    );
-    let behind: &dyn Behind = &shop;
-    behind.pay(7, "note").await?;
-    assert!(behind.pay_entry(7, "note").await?.is_some());
-    assert!(behind.pay_entry(8, "note").await?.is_none());
-    Ok(())
-}
-
-// A lint attribute of the function also holds for the items generated beside it.
-#[idempotent(op = "shapes.entry.quiet", key = a, entry = quiet_entry)]
-#[expect(clippy::too_many_arguments, reason = "as many as there are")]
-async fn quiet(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8, g: u8, h: u8) -> Answer<u8> {
-    Ok([a, b, c, d, e, f, g, h]
-        .into_iter()
-        .max()
-        .unwrap_or_default())
-}
-
 #[tokio::test]
 async fn the_entry_takes_what_its_function_takes() {
     let runs = Runs::default();
@@ -210,7 +151,4 @@ async fn the_entry_takes_what_its_function_takes() {
     let entry = async || generic_entry(7, 1_u8, "note").await;
     let call = async || generic(7, 1_u8, "note").await;
     assert_eq!(found(entry, call).await, Ok(11));
-    let entry = async || quiet_entry(1, 2, 3, 4, 5, 6, 7, 8).await;
-    let call = async || quiet(1, 2, 3, 4, 5, 6, 7, 8).await;
-    assert_eq!(found(entry, call).await, Ok(8));
 }

@@ -19,15 +19,6 @@ async fn question_mark(number: &str, #[idem(skip)] runs: &Runs) -> Answer<u64> {
     Ok(number)
 }
 
-#[idempotent(key = order)]
-async fn early(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
-    if order > 0 {
-        return Ok(runs.hit());
-    }
-    runs.hit();
-    Err(Failure::Declined)
-}
-
 #[allow(clippy::todo)]
 #[idempotent]
 async fn unfinished(_order: u64) -> Answer {
@@ -59,13 +50,6 @@ async fn the_value_may_be_opaque() {
     };
     assert_eq!(engine().scope(both).await, "Ok([1])");
     assert_eq!(runs.count(), 1);
-}
-
-#[idempotent(key = order)]
-async fn inner_attributes(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
-    #![allow(unused_variables)]
-    let unused = order;
-    Ok(runs.hit())
 }
 
 /// A documented, public function keeps its documentation and its attributes.
@@ -126,15 +110,6 @@ async fn bodies_and_return_types_of_every_kind() {
 
     once("inner", async |runs| inner(1, runs).await).await;
     once("plain", async |runs| plain(1, runs).await).await;
-    once("early", async |runs| early(1, runs).await).await;
-    assert_eq!(
-        twice(async |runs| early(0, runs).await).await,
-        Err(Failure::Declined)
-    );
-    once("inner_attributes", async |runs| {
-        inner_attributes(1, runs).await
-    })
-    .await;
     once("decorated", async |runs| decorated(1, runs).await).await;
     assert_eq!(
         twice(async |runs| question_mark("17", runs).await).await,

@@ -5,7 +5,6 @@ use async_trait::async_trait;
 use idem_harness::TestDir;
 use idem_runtime::store::sql::{SqlTransaction, SqliteStore};
 use idem_runtime::{Engine, ErrorKind, idempotent};
-use sqlx::pool::PoolConnection;
 use sqlx::sqlite::SqlitePoolOptions;
 use sqlx::{Sqlite, SqliteConnection, SqlitePool, SqliteTransaction, Transaction};
 use std::future::Future;
@@ -147,25 +146,9 @@ where
     insert(tx.beneath(), order).await
 }
 
-#[idempotent(op = "shapes.opaque", key = order, tx = tx)]
-async fn opaque(order: u32, tx: &mut impl Orders) -> Answer {
-    insert(tx.beneath(), order).await
-}
-
 #[idempotent(key = order, tx = tx)]
 async fn dynamic(order: u32, tx: &mut dyn Orders) -> Answer {
     insert(tx.beneath(), order).await
-}
-
-#[idempotent(key = order, tx = conn)]
-async fn pooled(order: u32, conn: &mut PoolConnection<Sqlite>) -> Answer {
-    insert(conn, order).await
-}
-
-#[idempotent(key = order, tx = tx)]
-async fn mutable(order: u32, mut tx: &mut SqliteConnection) -> Answer {
-    tx = std::convert::identity(tx);
-    insert(tx, order).await
 }
 
 // Shadowed by a name that the expansion uses, and back.
@@ -174,30 +157,6 @@ async fn hygienic(call: u32, end: &str, turn: &mut SqliteConnection, scope: u8) 
     let (tx, out) = (turn, call);
     let _ = (end, scope);
     insert(tx, out).await
-}
-
-#[idempotent(key = order, tx = r#try)]
-async fn raw(order: u32, r#try: &mut SqliteConnection) -> Answer {
-    insert(r#try, order).await
-}
-
-#[idempotent(key = order, tx = tx)]
-async fn conditional(
-    order: u32,
-    #[cfg(test)] tx: &mut SqliteConnection,
-    #[cfg(not(test))] tx: &mut sqlx::PgConnection,
-) -> Answer {
-    insert(tx, order).await
-}
-
-#[idempotent(key = order, tx = tx)]
-async fn unused(order: usize, tx: &mut SqliteConnection) -> Answer {
-    Ok(order)
-}
-
-#[idempotent(key = order, tx = _tx)]
-async fn underscored(order: usize, _tx: &mut SqliteConnection) -> Answer {
-    Ok(order)
 }
 
 struct Till(u32);
@@ -225,13 +184,6 @@ impl Desugared for Till {
 #[async_trait]
 trait Boxed: Sync {
     async fn boxed(&self, tx: &mut SqliteTransaction<'_>) -> Answer;
-
-    async fn mutable(&self, tx: &mut SqliteTransaction<'_>) -> Answer;
-
-    #[idempotent(op = "shapes.by_default", key = order, tx = _tx)]
-    async fn by_default(&self, order: usize, _tx: &mut SqliteConnection) -> Answer {
-        Ok(order)
-    }
 }
 
 #[async_trait]
@@ -244,39 +196,11 @@ impl Boxed for Till {
         tokio::task::yield_now().await;
         insert(tx, self.0).await
     }
-
-    #[idempotent(op = "shapes.boxed.mutable", key = self.0, tx = tx)]
-    async fn mutable(&self, mut tx: &mut SqliteTransaction<'_>) -> Answer {
-        tx = std::convert::identity(tx);
-        insert(tx, self.0).await
-    }
-}
-
-#[async_trait(?Send)]
-trait Local {
-    async fn local(&self, tx: &mut SqliteConnection) -> Answer;
-}
-
-#[async_trait(?Send)]
-impl Local for Till {
-    #[idempotent(op = "shapes.local", key = self.0, tx = tx)]
-    async fn local(&self, tx: &mut SqliteConnection) -> Answer {
-        let order = std::rc::Rc::new(self.0);
-        let answer = insert(tx, *order).await;
-        drop(order);
-        answer
-    }
-}
-
-#[tracing::instrument(skip(tx))]
-#[idempotent(key = order, tx = tx)]
-async fn traced_above(order: u32, tx: &mut SqliteConnection) -> Answer {
-    insert(tx, order).await
 }
 
 #[idempotent(key = order, tx = tx)]
 #[tracing::instrument(skip(tx))]
-async fn traced_below(order: u32, tx: &mut SqliteConnection) -> Answer {
+async fn traced(order: u32, tx: &mut SqliteConnection) -> Answer {
     insert(tx, order).await
 }
 
@@ -292,69 +216,25 @@ macro_rules! of_a_macro {
 of_a_macro!(generated, tx, tx, &mut SqliteConnection, forever);
 
 #[tokio::test]
-async fn the_call_future_is_send() {
-    let shop = Shop::open().await;
-    let (engine, pool) = (shop.engine.clone(), shop.pool.clone());
-    let task = tokio::spawn(async move {
-        let mut tx = pool.begin().await?;
-        let answer = engine.scope(plain(1, &mut tx)).await?;
-        let boxed = engine.scope(Till(1).boxed(&mut tx)).await?;
-        tx.commit().await?;
-        Ok((answer, boxed))
-    });
-    assert_eq!(task.await.expect("no panic"), Ok::<_, Failure>((1, 2)));
-}
-
-#[allow(non_upper_case_globals)]
-const forever: std::time::Duration = std::time::Duration::ZERO;
-
-#[idempotent(key = order, tx = tx, ttl = forever, error_ttl = forever)]
-async fn kept(order: u32, tx: &mut SqliteConnection) -> Answer {
-    insert(tx, order).await
-}
-
-#[tokio::test]
 async fn it_is_of_any_type_that_is_a_transaction_and_has_any_name() {
     let shop = Shop::open().await;
     assert_eq!(shop.twice(async |tx| plain(1, tx).await).await, Ok(1));
     // It takes no part in the fingerprint.
     assert_eq!(shop.twice(async |tx| compared(tx, 1).await).await, Ok(2));
     assert_eq!(shop.twice(async |tx| named(1, tx).await).await, Ok(3));
-    assert_eq!(shop.twice(async |tx| connection(1, tx).await).await, Ok(4));
-    assert_eq!(shop.twice(async |tx| opaque(1, tx).await).await, Ok(5));
-    assert_eq!(shop.twice(async |tx| dynamic(1, tx).await).await, Ok(6));
-    assert_eq!(shop.twice(async |tx| generic(1, tx).await).await, Ok(7));
+    assert_eq!(shop.twice(async |tx| dynamic(1, tx).await).await, Ok(4));
+    assert_eq!(shop.twice(async |tx| generic(1, tx).await).await, Ok(5));
     let call = async |tx: &mut SqliteTransaction<'_>| generic::<dyn Orders>(2, tx).await;
-    assert_eq!(shop.twice(call).await, Ok(8));
-    assert_eq!(shop.twice(async |tx| mutable(1, tx).await).await, Ok(9));
+    assert_eq!(shop.twice(call).await, Ok(6));
     let call = async |tx: &mut SqliteTransaction<'_>| hygienic(1, "", tx, 1).await;
-    assert_eq!(shop.twice(call).await, Ok(10));
-    assert_eq!(shop.twice(async |tx| raw(1, tx).await).await, Ok(11));
-    assert_eq!(
-        shop.twice(async |tx| conditional(1, tx).await).await,
-        Ok(12)
-    );
-    assert_eq!(shop.twice(async |tx| unused(1, tx).await).await, Ok(12));
-    assert_eq!(
-        shop.twice(async |tx| underscored(1, tx).await).await,
-        Ok(12)
-    );
-    assert_eq!(
-        shop.twice(async |tx| traced_above(1, tx).await).await,
-        Ok(13)
-    );
-    assert_eq!(
-        shop.twice(async |tx| traced_below(1, tx).await).await,
-        Ok(14)
-    );
-    assert!(forever.is_zero(), "a constant; the argument is a word");
-    assert_eq!(shop.twice(async |tx| generated(1, tx).await).await, Ok(15));
-    assert_eq!(shop.twice(async |tx| kept(1, tx).await).await, Ok(16));
+    assert_eq!(shop.twice(call).await, Ok(7));
+    assert_eq!(shop.twice(async |tx| traced(1, tx).await).await, Ok(8));
+    assert_eq!(shop.twice(async |tx| generated(1, tx).await).await, Ok(9));
     for _ in 0..2 {
         // A connection without a transaction gets one.
         let mut conn = shop.pool.acquire().await.expect("a connection");
-        let answer = shop.engine.scope(pooled(1, &mut conn)).await;
-        assert_eq!(answer, Ok(17));
+        let answer = shop.engine.scope(connection(1, &mut conn)).await;
+        assert_eq!(answer, Ok(10));
     }
 }
 
@@ -365,10 +245,4 @@ async fn methods_take_one_too() {
     assert_eq!(shop.twice(async |tx| Till(1).method(tx).await).await, Ok(1));
     assert_eq!(shop.twice(async |tx| Till(1).send(tx).await).await, Ok(2));
     assert_eq!(shop.twice(async |tx| till.boxed(tx).await).await, Ok(3));
-    assert_eq!(shop.twice(async |tx| till.mutable(tx).await).await, Ok(4));
-    assert_eq!(
-        shop.twice(async |tx| till.by_default(1, tx).await).await,
-        Ok(4)
-    );
-    assert_eq!(shop.twice(async |tx| Till(1).local(tx).await).await, Ok(5));
 }
