@@ -28,15 +28,6 @@ impl Observer for Ends {
     }
 }
 
-#[derive(Debug)]
-struct Panics;
-
-impl Observer for Panics {
-    fn observe(&self, _: &Event<'_>) {
-        std::panic::panic_any("a broken observer");
-    }
-}
-
 async fn call(observer: impl Observer) {
     let engine = Engine::builder(MemoryStore::new()).observer(observer);
     let call = engine
@@ -58,13 +49,6 @@ async fn each_of_several_observers_gets_each_event() {
     call(list).await;
     assert_eq!(first.count("claimed"), 2);
     assert_eq!(first.all(), second.all());
-}
-
-#[tokio::test]
-async fn a_panic_of_one_observer_keeps_no_event_from_another() {
-    let events = Events::default();
-    call((Panics, events.clone())).await;
-    assert_eq!(events.count("completed"), 1);
 }
 
 #[tokio::test]

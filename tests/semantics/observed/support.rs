@@ -16,8 +16,6 @@ pub(crate) type Answer = Result<Receipt, PayError>;
 /// An engine that is observed, and the operation of its test.
 pub(crate) struct Shop {
     pub(crate) engine: Engine,
-    /// Another engine on the same store, as in another process. Nobody observes it.
-    pub(crate) far: Engine,
     pub(crate) clock: ManualClock,
     pub(crate) store: Faulty,
     pub(crate) events: Events,
@@ -41,11 +39,8 @@ impl Shop {
         let engine = Engine::builder(store.clone()).clock(clock.clone());
         let observers = (MetricsObserver::new(), TracingObserver, events.clone());
         let engine = set(engine.observer(observers)).build().unwrap();
-        let far = Engine::builder(store.clone()).clock(clock.clone());
-        let far = far.observer(Events::default()).build().unwrap();
         Self {
             engine,
-            far,
             clock,
             store,
             events,
@@ -57,10 +52,6 @@ impl Shop {
     /// A call with key 7.
     pub(crate) fn pay(&self) -> CallBuilder<Classified> {
         self.engine.operation(self.operation).key(&7)
-    }
-
-    pub(crate) fn pay_far(&self) -> CallBuilder<Classified> {
-        self.far.operation(self.operation).key(&7)
     }
 
     /// Waits until so many calls have been seen, all of them closed.
