@@ -14,7 +14,6 @@ on_every_store![
     a_resolution_is_replayed,
     a_resolution_lives_for_the_ttl_of_its_operation,
     a_record_reset_without_the_operations_ttl_keeps_its_fence_as_long_as_before,
-    a_late_success_does_not_replace_a_resolution,
     a_reset_key_runs_again_with_a_higher_fence,
     a_running_call_cannot_be_settled,
     a_record_in_reconciliation_cannot_be_settled,
@@ -31,10 +30,6 @@ fn declined() -> PayError {
 
 async fn entry_of(call: Pay) -> Entry {
     call.entry().await.unwrap().expect("there is a record")
-}
-
-async fn entry(fixture: &Fixture) -> Entry {
-    entry_of(fixture.pay()).await
 }
 
 /// Resolves with a value or an error, and returns what every call then gets.
@@ -60,10 +55,8 @@ async fn an_entry_shows_where_a_call_stands(fixture: Fixture) {
         panic!("{running:?}")
     };
     assert!(lease_left > Duration::from_secs(25) && lease_left <= Duration::from_secs(30));
-    assert_eq!(
-        (running.attempts(), running.key()),
-        (1, fixture.key().digest())
-    );
+    assert_eq!(running.attempts(), 1);
+    assert_eq!(running.key(), fixture.key().digest());
     assert!(running.fence() > Fence::default());
     assert!(running.left() > Duration::from_hours(23));
     body.end().await.unwrap_err();
@@ -135,50 +128,27 @@ enum By {
 
 async fn a_resolution_lives_for_the_ttl_of_its_operation(fixture: Fixture) {
     let (minutes, day) = (Duration::from_mins(10), Duration::from_hours(24));
-    for (name, by, ttl, error_ttl, is_error, life) in [
-        ("a value", By::Call, minutes, None, false, minutes),
-        (
-            "a longer error",
-            By::Call,
-            day,
-            Some(2 * day),
-            true,
-            2 * day,
-        ),
-        ("a shorter error", By::Call, day, Some(minutes), true, day),
-        (
-            "a value by its key",
-            By::Key,
-            30 * day,
-            None,
-            false,
-            30 * day,
-        ),
+    for (name, by, [ttl, error_ttl], is_error, life) in [
+        ("a value", By::Call, [minutes, day], false, minutes),
+        ("a longer error", By::Call, [day, 2 * day], true, 2 * day),
+        ("a shorter error", By::Call, [day, minutes], true, day),
         (
             "an error by its key",
             By::Key,
-            30 * day,
-            None,
+            [30 * day; 2],
             true,
             30 * day,
         ),
         (
             "a value by its digest",
             By::Digest,
-            7 * day,
-            None,
+            [7 * day; 2],
             false,
             7 * day,
         ),
     ] {
         let key = || fixture.engine.operation("pay").key(name);
-        let call = || {
-            let call = key().ttl(ttl);
-            match error_ttl {
-                Some(error_ttl) => call.error_ttl(error_ttl),
-                None => call,
-            }
-        };
+        let call = || key().ttl(ttl).error_ttl(error_ttl);
         timed_out(call()).await;
         let entry = match by {
             By::Call => {
@@ -207,23 +177,15 @@ async fn a_record_reset_without_the_operations_ttl_keeps_its_fence_as_long_as_be
 ) {
     let days = Duration::from_hours(30 * 24);
     timed_out(fixture.pay().ttl(days)).await;
-    let entry = entry(&fixture).await;
-    let fence = entry.fence();
-    entry.reset().await.unwrap();
+    let seen = entry(&fixture).await;
+    let fence = seen.fence();
+    seen.reset().await.unwrap();
     fixture.pass_in_store(days.saturating_sub(Duration::from_secs(2)));
     let (state, attempts) = stands(&fixture).await;
     assert_eq!((state, attempts), (EntryState::Released, 0));
     let body = Body::start(fixture.pay(), receipt(7)).await;
-    assert!(self::entry(&fixture).await.fence() > fence);
+    assert!(entry(&fixture).await.fence() > fence);
     body.end().await.unwrap();
-}
-
-async fn a_late_success_does_not_replace_a_resolution(fixture: Fixture) {
-    let late = Body::start(fixture.pay(), receipt(7)).await;
-    fixture.pass_in_store(LEASE_OVER);
-    entry(&fixture).await.resolve(&FOUND).await.unwrap();
-    assert_eq!(late.end().await, receipt(9), "what was stored is final");
-    assert_eq!(answered(fixture.pay_far()).await, receipt(9));
 }
 
 async fn a_reset_key_runs_again_with_a_higher_fence(fixture: Fixture) {
@@ -300,21 +262,10 @@ async fn a_value_that_cannot_be_stored_or_read_back_resolves_nothing(fixture: Fi
 
 async fn a_stale_entry_changes_nothing(fixture: Fixture) {
     let minute = Duration::from_mins(1);
-    for row in [
-        "a resolution",
-        "a late success",
-        "a claim",
-        "a failure",
-        "its time",
-    ] {
+    for row in ["a resolution", "a failure", "its time"] {
         let _row = Row::new(&fixture, ("after", row));
-        let mut other = None;
-        if row == "a late success" {
-            other = Some(Body::start(fixture.pay(), receipt(7)).await);
-            fixture.pass_in_store(LEASE_OVER);
-        }
         timed_out(fixture.pay_far().ttl(minute)).await;
-        if let "a claim" | "a failure" = row {
+        if row == "a failure" {
             entry(&fixture).await.reset().await.unwrap();
             crashed(&fixture, fixture.pay_far()).await;
         }
@@ -325,13 +276,6 @@ async fn a_stale_entry_changes_nothing(fixture: Fixture) {
         ];
         match row {
             "a resolution" => entry(&fixture).await.resolve(&FOUND).await.unwrap(),
-            "a late success" => {
-                let late = other.take().expect("it runs");
-                assert_eq!(late.end().await, receipt(7));
-            }
-            "a claim" => {
-                other = Some(Body::start(fixture.pay_far(), Err(PayError::Down)).await);
-            }
             // As it was, but for the fence.
             "a failure" => down(fixture.pay_far()).await,
             _ => fixture.pass_in_store(minute),
@@ -347,13 +291,8 @@ async fn a_stale_entry_changes_nothing(fixture: Fixture) {
         }
         let now = fixture.pay().entry().await.unwrap();
         assert_eq!(now.map(|it| (it.attempts(), it.fence())), before);
-        match row {
-            "a resolution" => assert_eq!(answered(fixture.pay()).await, Ok(FOUND)),
-            "a late success" => assert_eq!(answered(fixture.pay()).await, receipt(7)),
-            _ => {}
-        }
-        if let Some(claim) = other {
-            assert_eq!(claim.end().await, Err(PayError::Down));
+        if row == "a resolution" {
+            assert_eq!(answered(fixture.pay()).await, Ok(FOUND));
         }
     }
 }

@@ -1,11 +1,10 @@
 //! Which request a key takes after its first attempt ended without an answer.
 
+use idem_runtime::step;
+
 use crate::prelude::*;
 
-on_every_store![
-    a_key_keeps_the_request_that_another_system_may_know,
-    a_resolved_key_answers_its_request_only,
-];
+on_every_store![a_key_keeps_the_request_that_another_system_may_know,];
 
 /// What the first attempt did before it failed.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +14,7 @@ enum Did {
     DerivedAKey,
     MadeACall,
     ClaimedACall,
+    BeganAStep,
     LostItsCaller,
     Panicked,
     CountedItsError,
@@ -48,6 +48,11 @@ async fn fails(fixture: &Fixture, call: Pay, did: Did) {
             };
             call.run(body).await
         }
+        // Nothing of it is kept, and the other side may know its key.
+        Did::BeganAStep => {
+            let part = async |_| Err(PayError::Down);
+            call.run(|_| step("charge", part)).await
+        }
         Did::ClaimedACall => {
             let body = |_| async move {
                 claimed(inner).await.complete(Receipt { run: 1 }).await?;
@@ -67,6 +72,7 @@ async fn a_key_keeps_the_request_that_another_system_may_know(mut fixture: Fixtu
         (Did::DerivedAKey, 2, true),
         (Did::MadeACall, 0, true),
         (Did::ClaimedACall, 0, true),
+        (Did::BeganAStep, 0, true),
         (Did::LostItsCaller, 0, true),
         (Did::Panicked, 1, true),
         (Did::CountedItsError, 0, true),
@@ -96,12 +102,4 @@ async fn a_key_keeps_the_request_that_another_system_may_know(mut fixture: Fixtu
         assert_eq!(error.kind(), &ErrorKind::Mismatch, "{row}");
         fixture = fixture.with(|engine| engine);
     }
-}
-
-async fn a_resolved_key_answers_its_request_only(fixture: Fixture) {
-    let call = |asked: &'static str| fixture.pay().fingerprint(&asked);
-    down(call("first")).await;
-    let entry = call("first").entry().await.unwrap();
-    entry.unwrap().resolve(&Receipt { run: 1 }).await.unwrap();
-    assert_refusal(answered(call("other")).await, &ErrorKind::Mismatch);
 }

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use idem_runtime::key::{KeyBuilder, Operation};
+use idem_runtime::store::{ReadReply, Record, RecordKey, Store as _};
 use idem_runtime::{
     CallBuilder, Error, ErrorKind, OnRunning,
-    admin::EntryState,
+    admin::{Entry, EntryState},
     claim::{Acquired, Claim},
 };
 use idem_tests::faulty::StoreOperation;
@@ -348,6 +350,27 @@ pub(crate) async fn followers(number: usize, fixture: &Fixture) -> (Runs, JoinSe
     let tasks = duplicates(number, || fixture.pay(), &runs);
     others().await;
     (runs, tasks)
+}
+
+/// The record of a key of `pay`.
+pub(crate) async fn record(fixture: &Fixture, key: u32) -> Record {
+    let digest = KeyBuilder::new("pay", 1024).key(&key).unwrap();
+    let place = RecordKey::new(fixture.key().prefix().into(), Operation::new("pay"), digest);
+    match fixture.store.read(&place).await.unwrap() {
+        ReadReply::Found { record, .. } => record,
+        other => panic!("no record: {other:?}"),
+    }
+}
+
+/// The bytes of that record.
+pub(crate) async fn stored(fixture: &Fixture, key: u32) -> Vec<u8> {
+    record(fixture, key).await.as_bytes().to_vec()
+}
+
+/// The entry of the key of [`Fixture::pay`], which has a record.
+pub(crate) async fn entry(fixture: &Fixture) -> Entry {
+    let entry = until(fixture, fixture.pay().entry()).await.unwrap();
+    entry.expect("there is a record")
 }
 
 /// How many claims were sent so far.
