@@ -9,17 +9,12 @@ use crate::rows::Row;
 
 on_every_store![
     each_attempt_without_an_answer_counts,
-    a_key_given_back_takes_its_attempt_along,
     a_system_error_counts_if_the_operation_is_set_so,
     the_engine_and_the_operation_set_the_limit,
     an_exhausted_key_reports_its_attempts,
-    an_answer_counts_more_than_the_limit,
     one_attempt_is_over_however_it_ended,
-    an_overtaken_attempt_counts_once,
-    the_last_attempt_is_waited_for_and_heals_the_key_late,
     the_last_attempt_is_resolved_by_a_landed_effect,
     the_last_attempt_is_not_repeated_because_it_did_not_land,
-    a_call_with_a_hook_does_not_share_the_refusal_of_one_without,
 ];
 
 fn limited(call: Pay, attempts: u16) -> Pay {
@@ -48,15 +43,6 @@ async fn each_attempt_without_an_answer_counts(fixture: Fixture) {
     panicked(fixture.pay()).await;
     assert_eq!(stands(&fixture).await, (EntryState::Released, 4));
     assert_eq!(attempt(fixture.pay()).await, receipt(5));
-}
-
-async fn a_key_given_back_takes_its_attempt_along(fixture: Fixture) {
-    crashed(&fixture, fixture.pay()).await;
-    for _ in 0..10 {
-        down(fixture.pay()).await;
-    }
-    assert_eq!(stands(&fixture).await, (EntryState::Released, 1));
-    assert_eq!(attempt(fixture.pay()).await, receipt(2));
 }
 
 async fn a_system_error_counts_if_the_operation_is_set_so(fixture: Fixture) {
@@ -100,15 +86,6 @@ async fn an_exhausted_key_reports_its_attempts(fixture: Fixture) {
     assert_eq!(stands(&fixture).await, (EntryState::Abandoned, 5));
 }
 
-async fn an_answer_counts_more_than_the_limit(fixture: Fixture) {
-    panicked(fixture.pay()).await;
-    let declined: Answer = Err(PayError::Declined { run: 2 });
-    let call = fixture.pay().run(|_| async { declined.clone() });
-    assert_eq!(call.await, declined);
-    let again = answered(once(fixture.pay())).await;
-    assert_eq!(again, declined, "two attempts");
-}
-
 async fn one_attempt_is_over_however_it_ended(fixture: Fixture) {
     for end in ["a system error", "a release by hand", "a panic", "a drop"] {
         let _row = Row::new(&fixture, end);
@@ -131,29 +108,6 @@ async fn one_attempt_is_over_however_it_ended(fixture: Fixture) {
     }
 }
 
-async fn an_overtaken_attempt_counts_once(fixture: Fixture) {
-    let first = Body::start(fixture.pay(), Err(PayError::Down)).await;
-    fixture.pass_in_store(LEASE_OVER);
-    let second = Body::start(fixture.pay_far(), Err(PayError::Down)).await;
-    assert_eq!(first.end().await, Err(PayError::Down));
-    let (state, attempts) = stands(&fixture).await;
-    assert!(matches!(state, EntryState::Running { .. }), "{state:?}");
-    assert_eq!(attempts, 2);
-    assert_eq!(second.end().await, Err(PayError::Down));
-    assert_eq!(stands(&fixture).await, (EntryState::Released, 1));
-}
-
-async fn the_last_attempt_is_waited_for_and_heals_the_key_late(fixture: Fixture) {
-    let only = Body::start(once(fixture.pay()), receipt(7)).await;
-    let far = once(fixture.pay_far()).on_running(OnRunning::Reject);
-    assert_running(&refusal(answered(far).await));
-    fixture.pass_in_store(LEASE_OVER);
-    exhausted(once(fixture.pay_far()), 1).await;
-    assert_eq!(only.end().await, receipt(7));
-    assert_eq!(fixture.events.count("completed value"), 1);
-    assert_eq!(answered(once(fixture.pay_far())).await, receipt(7));
-}
-
 async fn the_last_attempt_is_resolved_by_a_landed_effect(fixture: Fixture) {
     let counts = Counts::default();
     crashed(&fixture, once(fixture.pay())).await;
@@ -174,21 +128,4 @@ async fn the_last_attempt_is_not_repeated_because_it_did_not_land(fixture: Fixtu
         assert_eq!(counts.both(), (asked, 0), "a body starts at most once");
     }
     assert_eq!(stands(&fixture).await.1, 1);
-}
-
-/// A function was given a hook while the other one still runs, or two share an operation.
-async fn a_call_with_a_hook_does_not_share_the_refusal_of_one_without(fixture: Fixture) {
-    let fixture = fixture.with(|engine| engine.max_attempts(NonZeroU16::new(1)));
-    abandon(&fixture).await;
-    fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld]);
-    let without = tokio::spawn(answered(fixture.pay()));
-    others().await;
-    let counts = Counts::default();
-    let (call, of_call) = (fixture.pay(), counts.clone());
-    let with = tokio::spawn(async move { reconciled(call, LANDED, &of_call).await });
-    others().await;
-    fixture.store.deliver();
-    let refused = refusal(without.await.unwrap());
-    assert_eq!(refused.kind(), &ErrorKind::Exhausted { attempts: 1 });
-    assert_eq!(with.await.unwrap(), receipt(7), "the hook knows");
 }

@@ -1,18 +1,12 @@
 //! What goes wrong around a body that ran, or is about to: none of it may run the body again.
 
-use std::sync::{MutexGuard, PoisonError};
-
-use idem_runtime::{
-    Observer,
-    observe::{Event, EventKind},
-};
+use idem_runtime::{Observer, observe::Event};
 
 use crate::prelude::*;
 
 on_every_store![
     a_grant_that_comes_after_its_lease_runs_nothing,
     an_observer_that_panics_costs_no_answer_and_no_lease,
-    a_renewal_asked_for_runs_on_the_engines_thread,
 ];
 
 /// Starts a call whose claim is granted and whose reply is on its way.
@@ -43,66 +37,28 @@ async fn a_grant_that_comes_after_its_lease_runs_nothing(fixture: Fixture) {
     assert_eq!(runs.count(), 1, "the late grant ran a second body");
 }
 
-/// Records the events that it saw, and panics every time.
-#[derive(Clone, Debug, Default)]
-struct Fragile(Arc<Mutex<Vec<&'static str>>>);
+/// Panics at every event.
+#[derive(Clone, Debug)]
+struct Fragile;
 
 impl Observer for Fragile {
-    fn observe(&self, event: &Event<'_>) {
-        let name = match event.kind {
-            EventKind::Renewed => "renewed",
-            EventKind::Completed { .. } => "completed",
-            _ => "other",
-        };
-        self.seen().push(name);
+    fn observe(&self, _: &Event<'_>) {
         panic!("a bug in somebody's observer");
     }
 }
 
-impl Fragile {
-    fn seen(&self) -> MutexGuard<'_, Vec<&'static str>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn count(&self, name: &str) -> usize {
-        self.seen().iter().filter(|seen| **seen == name).count()
-    }
-}
-
 async fn an_observer_that_panics_costs_no_answer_and_no_lease(fixture: Fixture) {
-    let observer = Fragile::default();
-    let fixture = fixture.with(|engine| engine.observer(observer.clone()));
+    let events = fixture.events.clone();
+    let fixture = fixture.with(|engine| engine.observer((Fragile, events.clone())));
     let runs = Runs::default();
     let answer = fixture.pay().run(|_| async {
         for renewals in 1..=3 {
-            let third = Duration::from_secs(10);
-            wakes(&fixture, third).await;
-            while observer.count("renewed") < renewals {
-                tokio::task::yield_now().await;
-            }
+            wakes(&fixture, THIRD).await;
+            fixture.events.wait_for("renewed", renewals).await;
         }
         receipt(runs.start())
     });
     assert_eq!(answer.await, receipt(1));
-    assert_eq!(observer.count("completed"), 1);
+    assert_eq!(fixture.events.count("completed"), 1);
     assert_eq!(paid(fixture.pay(), &runs).await, receipt(1));
-}
-
-async fn a_renewal_asked_for_runs_on_the_engines_thread(fixture: Fixture) {
-    let claim = claimed(fixture.pay()).await;
-    claim.renew().await.unwrap();
-    let log = fixture.store.log();
-    let mut renewals = log
-        .iter()
-        .filter(|sent| sent.operation == StoreOperation::Renew);
-    assert_eq!(
-        renewals.next().expect("it was renewed").thread,
-        "idem-background"
-    );
-    fixture.fail(StoreOperation::Renew, [Fault::Refused]);
-    let error = claim.renew().await.unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
-    claim.release().await;
-    let lost = fixture.pay().on_running(OnRunning::Reject);
-    assert_eq!(lost.run(|_| async { Ok::<_, PayError>(1) }).await, Ok(1));
 }

@@ -50,16 +50,6 @@ async fn first_calls_take_turns() {
 }
 
 #[tokio::test]
-async fn calls_that_give_their_key_back_take_turns() {
-    let engine = Engine::new(MemoryStore::new());
-    take_turns(move |_| {
-        let call = pay(&engine, 7).run(|_| async { Err::<u32, _>(PayError::Down) });
-        async move { assert_eq!(call.await, Err(PayError::Down)) }
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn replays_take_turns() {
     let engine = Engine::new(MemoryStore::new());
     take_turns(move |_| pays(pay(&engine, 7))).await;
@@ -80,36 +70,6 @@ async fn replays_of_the_local_cache_take_turns() {
     let local = engine.clone();
     take_turns(move |_| pays(pay(&local))).await;
     assert_eq!(store.log().len(), sent, "all of them are local");
-}
-
-#[tokio::test]
-async fn refused_duplicates_take_turns() {
-    let engine = Engine::new(MemoryStore::new());
-    let first = pay(&engine, 7).run(|_| async { receipt(1) });
-    assert_eq!(first.await, receipt(1));
-    take_turns(move |_| {
-        let call = pay(&engine, 7).on_duplicate(OnDuplicate::Reject);
-        async move {
-            let error = refusal(answered(call).await);
-            assert!(matches!(error.kind(), ErrorKind::Duplicate { .. }));
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn claims_completed_by_hand_take_turns() {
-    let engine = Engine::new(MemoryStore::new());
-    take_turns(move |number| {
-        // A claim, and replays of its answer.
-        let call = pay(&engine, number / 4);
-        async move {
-            if let Acquired::Run(claim) = call.begin().await.unwrap() {
-                claim.complete(1).await.unwrap();
-            }
-        }
-    })
-    .await;
 }
 
 /// Without a runtime there is no other task.

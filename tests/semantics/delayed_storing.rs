@@ -10,19 +10,12 @@ on_every_store![
     an_answer_whose_key_another_request_has_is_not_stored,
     an_answer_is_not_stored_over_an_unreadable_record,
     an_overtaken_call_whose_winner_cannot_be_read_does_not_return_its_own_answer,
-    an_overtaken_call_is_refused_when_the_store_falls_silent,
     an_overtaken_call_outlasts_an_outage_while_it_waits,
     a_business_error_is_not_stored_behind_a_successor_that_gave_up,
-    a_business_error_of_a_caller_that_went_is_not_stored_behind_a_successor,
     a_short_deadline_is_the_callers_and_not_the_stores,
     a_caller_waits_for_its_ending_until_the_deadline_and_no_longer,
     a_release_that_is_refused_is_not_sent_again,
-    a_lease_is_not_reported_lost_after_its_caller_has_gone,
 ];
-
-fn declined() -> Answer {
-    Err(PayError::Declined { run: 1 })
-}
 
 async fn a_success_is_returned_although_it_cannot_be_stored_yet(fixture: Fixture) {
     fixture.fail(StoreOperation::Complete, [Fault::Hangs]);
@@ -31,7 +24,7 @@ async fn a_success_is_returned_although_it_cannot_be_stored_yet(fixture: Fixture
     sent(&fixture, StoreOperation::Complete, 1).await;
     fixture.clock.advance(Duration::from_secs(2));
     assert_eq!(first.join().await, receipt(1));
-    unsaved(&fixture, "the store did not answer in time");
+    assert_eq!(fixture.events.count("unsaved: the store did not answer"), 1);
     // The engine's thread sends it again.
     fixture.events.wait_for("completed value", 1).await;
     assert_eq!(answered(fixture.pay()).await, receipt(1));
@@ -40,8 +33,8 @@ async fn a_success_is_returned_although_it_cannot_be_stored_yet(fixture: Fixture
 async fn a_completion_that_is_refused_is_reported_and_tried_again(fixture: Fixture) {
     fixture.fail(StoreOperation::Complete, [Fault::Refused; 3]);
     assert_eq!(paid(fixture.pay(), &Runs::default()).await, receipt(1));
-    let reason = "an injected fault; storing goes on in the background";
-    unsaved(&fixture, reason);
+    let reason = "unsaved: an injected fault; storing goes on in the background";
+    assert_eq!(fixture.events.count(reason), 1);
     // The missing right is granted: the engine's thread notices.
     until(&fixture, fixture.events.wait_for("completed value", 1)).await;
     assert_eq!(fixture.count(StoreOperation::Complete), 4);
@@ -59,18 +52,6 @@ async fn an_answer_is_given_up_when_it_would_have_expired(fixture: Fixture) {
     assert!(tried >= Duration::from_mins(3), "given up after {tried:?}");
 }
 
-/// One answer was not stored, for this reason.
-fn unsaved(fixture: &Fixture, reason: &str) {
-    let events = fixture.events.all();
-    let told = events.iter().filter(|event| event.starts_with("unsaved"));
-    let told: Vec<_> = told.collect();
-    let expected = format!("unsaved: {reason}");
-    assert!(
-        matches!(told[..], [one] if one.starts_with(&expected)),
-        "{told:?}"
-    );
-}
-
 async fn an_answer_whose_key_another_request_has_is_not_stored(fixture: Fixture) {
     let fixture = fixture.with(|engine| engine.ttl(Duration::from_mins(1)));
     let first = Body::start(fixture.pay().fingerprint(&1), receipt(1)).await;
@@ -79,7 +60,7 @@ async fn an_answer_whose_key_another_request_has_is_not_stored(fixture: Fixture)
     let other = || fixture.pay_far().fingerprint(&2);
     let second = Body::start(other(), receipt(2)).await;
     assert_eq!(first.end().await, receipt(1), "it did happen");
-    unsaved(&fixture, "the record was lost");
+    assert_eq!(fixture.events.count("unsaved: the record was lost"), 1);
     assert_eq!(fixture.count(StoreOperation::Complete), 1);
     assert_eq!(second.end().await, receipt(2));
     assert_eq!(answered(other()).await, receipt(2));
@@ -89,7 +70,7 @@ async fn an_answer_is_not_stored_over_an_unreadable_record(fixture: Fixture) {
     let body = Body::start(fixture.pay(), receipt(1)).await;
     fixture.plant(b"what another program keeps under this name");
     assert_eq!(body.end().await, receipt(1), "it did happen");
-    unsaved(&fixture, "");
+    assert_eq!(fixture.events.count("unsaved"), 1);
     assert_eq!(fixture.count(StoreOperation::Complete), 1);
 }
 
@@ -113,22 +94,6 @@ async fn pass(fixture: &Fixture, time: Duration) {
     }
 }
 
-async fn an_overtaken_call_is_refused_when_the_store_falls_silent(fixture: Fixture) {
-    let (first, second) = overtaken(&fixture, fixture.pay(), receipt(1)).await;
-    fixture.fail(StoreOperation::Complete, [Fault::None, Fault::Hangs]);
-    first.let_end();
-    // Its completion is refused as overtaken, and it sleeps until it completes again.
-    fixture.clock.sleeper_within(Duration::from_secs(1)).await;
-    fixture.clock.advance(Duration::from_millis(20));
-    sent(&fixture, StoreOperation::Complete, 2).await;
-    wakes(&fixture, Duration::from_secs(2)).await;
-    let error = refusal(patiently("its caller waits no longer", first.join()).await);
-    let left = assert_running(&error);
-    assert!(left > Duration::from_secs(20), "of the other: {left:?}");
-    assert_eq!(fixture.events.count("unsaved"), 0, "it need not be saved");
-    assert_eq!(second.end().await, receipt(2));
-}
-
 async fn an_overtaken_call_outlasts_an_outage_while_it_waits(fixture: Fixture) {
     let patience = OnRunning::Wait(Duration::from_secs(20));
     let call = fixture.pay().on_running(patience);
@@ -145,30 +110,14 @@ async fn an_overtaken_call_outlasts_an_outage_while_it_waits(fixture: Fixture) {
 
 async fn a_business_error_is_not_stored_behind_a_successor_that_gave_up(fixture: Fixture) {
     let call = fixture.pay().on_running(OnRunning::Reject);
-    let (first, second) = overtaken(&fixture, call, declined()).await;
+    let (first, second) = overtaken(&fixture, call, Err(PayError::Declined { run: 1 })).await;
     assert_running(&refusal(first.end().await));
-    leaves_no_refusal(&fixture, second).await;
-}
-
-async fn a_business_error_of_a_caller_that_went_is_not_stored_behind_a_successor(fixture: Fixture) {
-    let (first, second) = overtaken(&fixture, fixture.pay(), declined()).await;
-    fixture.fail(StoreOperation::Complete, [Fault::Hangs]);
-    first.let_end();
-    sent(&fixture, StoreOperation::Complete, 1).await;
-    first.drop_caller().await;
-    // The engine's thread completes again, and has the reply: a completion that arrives behind the release is stored.
-    comes_to_rest(&fixture).await;
-    assert_eq!(fixture.count(StoreOperation::Complete), 2);
-    leaves_no_refusal(&fixture, second).await;
-}
-
-/// The second of two attempts releases the key, and the first does not report its result any more.
-async fn leaves_no_refusal(fixture: &Fixture, second: Body) {
+    // The second of two attempts releases the key, and the first does not report its result any more.
     second.drop_caller().await;
     fixture.pass_in_store(LEASE_OVER);
     down(fixture.pay_far()).await;
-    comes_to_rest(fixture).await;
-    assert_eq!(stands(fixture).await.0, EntryState::Released);
+    comes_to_rest(&fixture).await;
+    assert_eq!(stands(&fixture).await.0, EntryState::Released);
     assert_eq!(paid(fixture.pay_far(), &Runs::default()).await, receipt(1));
 }
 
@@ -223,25 +172,4 @@ async fn a_release_that_is_refused_is_not_sent_again(fixture: Fixture) {
     comes_to_rest(&fixture).await;
     assert_eq!(fixture.count(StoreOperation::Release), 1);
     assert_running(&refused_far(&fixture).await);
-}
-
-async fn a_lease_is_not_reported_lost_after_its_caller_has_gone(fixture: Fixture) {
-    fixture.fail(StoreOperation::Renew, [Fault::Held]);
-    fixture.fail(StoreOperation::Release, [Fault::ReplyHeld]);
-    let call = fixture.pay().on_cancel(OnCancel::Release);
-    let body = Body::start(call, receipt(1)).await;
-    wakes(&fixture, THIRD).await;
-    sent(&fixture, StoreOperation::Renew, 1).await;
-    let other = Body::start(fixture.engine.operation("other").key(&1), receipt(2)).await;
-    body.drop_caller().await;
-    comes_to_stand(&fixture, |state| matches!(state, EntryState::Released)).await;
-    // The renewal was sent first and arrives now, behind the release.
-    fixture.store.deliver();
-    fixture.store.deliver();
-    fixture.events.wait_for("released", 1).await;
-    // The engine's thread reported on the first lease before it renewed the second one.
-    wakes(&fixture, THIRD).await;
-    fixture.events.wait_for("renewed", 1).await;
-    assert_eq!(fixture.events.count("lease lost"), 0);
-    assert_eq!(other.end().await, receipt(2));
 }

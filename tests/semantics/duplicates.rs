@@ -6,63 +6,37 @@ on_every_store![
     followers_here_get_what_the_body_ends_with,
     followers_elsewhere_get_what_the_body_ends_with,
     a_refusal_reaches_all_followers,
-    an_exhausted_key_is_refused_to_all_followers,
     a_duplicate_that_may_not_wait_is_refused_at_once,
     another_request_is_refused_while_the_first_one_runs_and_after_it,
     calls_of_which_one_does_not_compare_wait_for_each_other,
-    calls_of_another_key_scope_or_operation_are_others,
     a_cool_down_refuses_repeats_with_the_time_that_is_left,
     a_cool_down_that_waits_is_refused_in_the_end,
     each_follower_waits_for_its_own_time,
     followers_ask_the_store_when_the_local_lease_expires,
     a_body_that_is_renewed_is_waited_for_longer_than_its_lease,
     a_remote_follower_takes_over_an_expired_lease,
-    a_remote_follower_gets_the_remaining_lease,
     a_remote_follower_without_a_store_is_refused,
     a_follower_of_a_lost_record_runs_at_once,
-    the_last_follower_leaves_no_watch,
-    a_thousand_concurrent_duplicates_run_the_body_once,
-    ten_thousand_duplicates_claim_twice_at_most,
 ];
 
-fn declined() -> Answer {
-    Err(PayError::Declined { run: 1 })
-}
+/// How a body ends: a name, its answer, what every follower gets, and how many of them run.
+type Ending = (&'static str, Answer, fn(&Answer) -> bool, u32);
 
-fn kind(answer: &Answer) -> Option<&ErrorKind> {
-    match answer {
-        Err(PayError::Idem(error)) => Some(error.kind()),
-        _ => None,
-    }
-}
-
-/// How a body ends: a name, the most bytes that are stored, its answer, what every follower gets, and how many of
-/// them run.
-type Ending = (&'static str, usize, Answer, fn(&Answer) -> bool, u32);
-
-fn endings() -> [Ending; 5] {
-    let unknown = |it: &Answer| matches!(kind(it), Some(ErrorKind::Unknown { .. }));
-    let not_stored = |it: &Answer| kind(it) == Some(&ErrorKind::NotStored);
+fn endings() -> [Ending; 4] {
+    let declined = || Err(PayError::Declined { run: 1 });
+    let unknown: fn(&Answer) -> bool =
+        |it| matches!(it, Err(PayError::Idem(e)) if matches!(e.kind(), ErrorKind::Unknown { .. }));
     [
-        ("a success", 99, receipt(7), |it| *it == receipt(7), 0),
+        ("a success", receipt(7), |it| *it == receipt(7), 0),
         (
             "a business error",
-            99,
             declined(),
-            |it| *it == declined(),
+            |it| matches!(it, Err(PayError::Declined { run: 1 })),
             0,
         ),
-        (
-            "an unknown outcome",
-            99,
-            Err(PayError::TimedOut),
-            unknown,
-            0,
-        ),
-        ("an answer that is too large", 1, receipt(7), not_stored, 0),
+        ("an unknown outcome", Err(PayError::TimedOut), unknown, 0),
         (
             "a system error",
-            99,
             Err(PayError::Down),
             |it| *it == receipt(1),
             1,
@@ -71,9 +45,8 @@ fn endings() -> [Ending; 5] {
 }
 
 /// The body runs here or elsewhere, and one call of each process that waits claims for all of them.
-async fn followers_get_what_the_body_ends_with(mut fixture: Fixture, elsewhere: bool) {
-    for (name, fits, ends, gets, runs) in endings() {
-        fixture = fixture.with(|engine| engine.max_value_bytes(fits));
+async fn followers_get_what_the_body_ends_with(fixture: Fixture, elsewhere: bool) {
+    for (name, ends, gets, runs) in endings() {
         let call = || patient(fixture.engine.operation("pay").key(name));
         let (before, ran) = (claims(&fixture), Runs::default());
         let watches = fixture.count(StoreOperation::Watch);
@@ -127,19 +100,6 @@ async fn a_refusal_reaches_all_followers(fixture: Fixture) {
     assert_eq!((claims(&fixture), runs.count()), (1, 0));
 }
 
-async fn an_exhausted_key_is_refused_to_all_followers(fixture: Fixture) {
-    for _ in 0..5 {
-        panicked(fixture.pay()).await;
-    }
-    fixture.fail(StoreOperation::Claim, [Fault::ReplyHeld]);
-    let (runs, tasks) = followers(10, &fixture).await;
-    fixture.store.deliver();
-    for answer in tasks.join_all().await {
-        assert_refusal(answer, &ErrorKind::Exhausted { attempts: 5 });
-    }
-    assert_eq!((claims(&fixture), runs.count()), (6, 0));
-}
-
 async fn a_duplicate_that_may_not_wait_is_refused_at_once(fixture: Fixture) {
     let first = Body::start(fixture.pay(), receipt(1)).await;
     fixture.pass_in_store(Duration::from_secs(10));
@@ -181,27 +141,6 @@ async fn calls_of_which_one_does_not_compare_wait_for_each_other(fixture: Fixtur
         assert_eq!(first.end().await, receipt(7));
         assert_eq!(until(&fixture, second).await, receipt(7));
     }
-}
-
-async fn calls_of_another_key_scope_or_operation_are_others(fixture: Fixture) {
-    let first = Body::start(fixture.pay(), receipt(7)).await;
-    let runs = Runs::default();
-    let call = |operation: &'static str| fixture.engine.operation(operation);
-    for _ in 0..2 {
-        let calls = [
-            call("pay").key(&8),
-            call("pay").scope("a").key(&7),
-            call("pay").scope("b").key(&7),
-            call("refund").key(&7),
-            // Without a key, the fingerprint is the key.
-            call("sms").fingerprint(&"hello"),
-            call("sms").fingerprint(&"other"),
-        ];
-        for (run, call) in (1..).zip(calls) {
-            assert_eq!(paid(call, &runs).await, receipt(run));
-        }
-    }
-    assert_eq!(first.end().await, receipt(7));
 }
 
 async fn a_cool_down_refuses_repeats_with_the_time_that_is_left(fixture: Fixture) {
@@ -290,44 +229,17 @@ async fn a_remote_follower_takes_over_an_expired_lease(fixture: Fixture) {
     assert_eq!(until(&fixture, second).await.unwrap(), receipt(1));
 }
 
-async fn a_remote_follower_gets_the_remaining_lease(fixture: Fixture) {
-    let first = Body::start(fixture.pay_far(), receipt(7)).await;
-    fixture.pass_in_store(Duration::from_secs(10));
-    let patience = OnRunning::Wait(Duration::from_secs(2));
-    let call = fixture.pay().on_running(patience);
-    let second = waiting(&fixture, call, &Runs::default()).await;
-    fixture.clock.advance(Duration::from_secs(2));
-    let left = assert_running(&refusal(second.await.unwrap()));
-    let expected = Duration::from_secs(15)..=Duration::from_secs(20);
-    assert!(expected.contains(&left), "{left:?}");
-    assert_eq!(first.end().await, receipt(7));
-}
-
 /// The refusal of its claim is the last reply that it gets.
 async fn a_remote_follower_without_a_store_is_refused(mut fixture: Fixture) {
     let second = Duration::from_secs(1);
     let at_once = Duration::ZERO..second;
     // The store may be silent for two seconds to the polls, and once more to the claim.
     let in_time = second * 4..second * 6;
-    for (name, watch, fault, retryable, expected) in [
-        (
-            "refuses all",
-            Fault::Refused,
-            Fault::Refused,
-            false,
-            &at_once,
-        ),
-        (
-            "refuses reads",
-            Fault::None,
-            Fault::Refused,
-            false,
-            &at_once,
-        ),
-        ("is silent", Fault::None, Fault::Lost, true, &in_time),
+    for (name, fault, retryable, expected) in [
+        ("refuses", Fault::Refused, false, at_once),
+        ("is silent", Fault::Lost, true, in_time),
     ] {
         let first = Body::start(fixture.far.operation("pay").key(name), receipt(7)).await;
-        fixture.fail(StoreOperation::Watch, [watch; 10]);
         fixture.fail(StoreOperation::Read, [fault; 1_000]);
         fixture.fail(StoreOperation::Claim, [Fault::None]);
         fixture.fail(StoreOperation::Claim, [fault; 1_000]);
@@ -366,55 +278,4 @@ async fn a_follower_of_a_lost_record_runs_at_once(fixture: Fixture) {
     let after = fixture.clock.now().saturating_sub(begun);
     assert!(after < Duration::from_millis(1_500), "{after:?}");
     assert_eq!(first.end().await, receipt(1));
-}
-
-async fn the_last_follower_leaves_no_watch(fixture: Fixture) {
-    let first = Body::start(fixture.pay_far(), receipt(7)).await;
-    let second = waiting(&fixture, patient(fixture.pay()), &Runs::default()).await;
-    second.abort();
-    assert!(second.await.unwrap_err().is_cancelled());
-    comes_to_rest(&fixture).await;
-    // The aborted follower does not poll again.
-    let mut look = Box::pin(until(&fixture, std::future::pending::<()>()));
-    for _ in 0..50 {
-        assert!(poll_once(look.as_mut()).await.is_none());
-        tokio::task::yield_now().await;
-    }
-    drop(look);
-    assert_eq!(first.end().await, receipt(7));
-}
-
-async fn a_thousand_concurrent_duplicates_run_the_body_once(fixture: Fixture) {
-    // The real clock: this is about what meets at one moment.
-    let fixture = fixture.with(|engine| engine.clock(idem_runtime::clock::SystemClock));
-    let (runs, all_asked) = (Runs::default(), Arc::new(Semaphore::new(0)));
-    let mut tasks = tokio::task::JoinSet::new();
-    for _ in 0..1_000 {
-        let (call, runs) = (fixture.pay(), runs.clone());
-        let (asked, gate) = (Arc::clone(&all_asked), Arc::clone(&all_asked));
-        tasks.spawn(async move {
-            asked.add_permits(1);
-            let body = |_| async move {
-                // Ends when every duplicate has been started.
-                gate.acquire_many(1_000).await.unwrap().forget();
-                receipt(runs.start())
-            };
-            call.run(body).await
-        });
-    }
-    assert_each(tasks.join_all().await, &receipt(1));
-    assert_eq!(runs.count(), 1);
-    assert_eq!(fixture.events.count("replayed value"), 999);
-}
-
-async fn ten_thousand_duplicates_claim_twice_at_most(fixture: Fixture) {
-    let first = Body::start(fixture.pay_far(), receipt(7)).await;
-    let runs = Runs::default();
-    let tasks = duplicates(10_000, || patient(fixture.pay()), &runs);
-    others().await;
-    assert_eq!(first.end().await, receipt(7));
-    assert_each(until(&fixture, tasks.join_all()).await, &receipt(7));
-    let claims = claims(&fixture);
-    assert!(claims <= 2, "{claims} claims of two processes");
-    assert_eq!(runs.count(), 0);
 }

@@ -1,15 +1,11 @@
 //! From an annotated function to the entry of a call of it, which is settled there.
 
-use idem_runtime::key::FormatKey;
-
 use crate::prelude::*;
 
 on_every_store![
     an_unknown_call_is_found_resolved_and_replayed,
     an_entry_has_the_fingerprint_of_its_call,
     an_entry_has_the_policy_of_its_function,
-    an_entry_that_cannot_be_named_is_refused,
-    a_key_of_several_placeholders_is_found_by_hand,
 ];
 
 const WEEK: Duration = Duration::from_hours(168);
@@ -77,34 +73,4 @@ async fn an_entry_has_the_policy_of_its_function(fixture: Fixture) {
         left > WEEK.saturating_sub(Duration::from_mins(1)),
         "{left:?}"
     );
-}
-
-async fn an_entry_that_cannot_be_named_is_refused(fixture: Fixture) {
-    let found = transfer_entry("", 7, 1_250, &fixture.engine, &Runs::default()).await;
-    assert_eq!(found.unwrap_err().kind(), &ErrorKind::InvalidKey);
-    fixture.engine.shutdown(Duration::ZERO).await.unwrap();
-}
-
-#[idempotent(op = "ship", scope = "tenant-{tenant}", key = "{house}/{order:>4}", engine = engine, entry = ship_entry)]
-async fn ship(tenant: &str, house: &str, order: u32, #[idem(skip)] engine: &Engine) -> Answer {
-    let _ = (tenant, house, order, engine);
-    receipt(1)
-}
-
-async fn a_key_of_several_placeholders_is_found_by_hand(fixture: Fixture) {
-    let engine = &fixture.engine;
-    assert_eq!(ship("acme", "north", 7, engine).await, receipt(1));
-    let scope = || engine.operation("ship");
-    let text = scope().scope("tenant-acme").key("north/   7");
-    assert!(text.entry().await.unwrap().is_none());
-    let (tenant, house, order) = ("acme", "north", 7);
-    let by_hand = scope()
-        .scope(&FormatKey::new("tenant-{}", &[format_args!("{tenant}")]))
-        .key(&FormatKey::new(
-            "{}/{}",
-            &[format_args!("{house}"), format_args!("{order:>4}")],
-        ));
-    assert!(by_hand.entry().await.unwrap().is_some());
-    let found = ship_entry("acme", "north", 7, engine).await.unwrap();
-    assert!(found.is_some());
 }

@@ -2,8 +2,6 @@
 
 use idem_runtime::EngineBuilder;
 use idem_runtime::clock::SystemClock;
-use idem_runtime::store::redis::RedisStore;
-use idem_tests::events::Events;
 
 use crate::prelude::*;
 
@@ -73,59 +71,6 @@ async fn a_store_that_answers_later_works_with_the_longest_deadlines() {
         let answer = fixture.pay().run(|_| async { Ok::<_, PayError>(1) }).await;
         assert_eq!(answer, Ok(1));
     }
-    assert_eq!(fixture.events.count("claimed"), 1);
-    let store = RedisStore::builder(idem_tests::fixture::redis().url())
-        .connect_timeout(Duration::MAX)
-        .response_timeout(Duration::MAX)
-        .connect()
-        .await
-        .unwrap();
-    let engine = Engine::builder(store).prefix("extremes").build().unwrap();
-    let call = engine.operation("pay").key(&1);
-    assert_eq!(call.run(|_| async { Ok::<_, PayError>(1) }).await, Ok(1));
-}
-
-/// A call that does not wait for the storing returns its answer at once, and it is stored.
-#[tokio::test]
-async fn without_a_complete_deadline_answers_are_stored_in_the_background() {
-    let events = Events::default();
-    let fixture = Fixture::redis().await.with(|engine| {
-        engine
-            .clock(SystemClock)
-            .observer(events.clone())
-            .complete_deadline(Duration::ZERO)
-    });
-    let pay = || fixture.pay().run(|_| async { receipt(1) });
-    assert_eq!(pay().await, receipt(1));
-    events.wait_for("completed value", 1).await;
-    assert_eq!(pay().await, receipt(1));
-    assert_eq!(events.count("claimed"), 1);
-}
-
-#[tokio::test]
-async fn lives_out_of_bounds_are_refused() {
-    for time in ENDS {
-        let builder = || Engine::builder(MemoryStore::new());
-        for engine in [
-            builder().ttl(time),
-            builder().error_ttl(time),
-            builder().lease(time),
-        ] {
-            let error = engine.build().unwrap_err();
-            assert_eq!(error.kind(), &ErrorKind::InvalidPolicy, "{time:?}");
-        }
-        let fixture = Fixture::memory();
-        for call in [
-            fixture.pay().ttl(time),
-            fixture.pay().error_ttl(time),
-            fixture.pay().lease(time),
-        ] {
-            let answer = call.run(|_| async { unreachable!() as Result<Receipt, PayError> });
-            let error = answer.await.unwrap_err();
-            assert_eq!(error.kind(), &ErrorKind::InvalidPolicy, "{time:?}");
-        }
-        assert!(fixture.store.sent(StoreOperation::Claim).is_empty());
-    }
 }
 
 #[tokio::test]
@@ -152,19 +97,4 @@ async fn a_call_that_waits_for_ever_waits() {
             }
         }
     }
-}
-
-#[tokio::test]
-async fn an_overtaken_call_that_waits_for_ever_waits() {
-    let fixture =
-        Fixture::memory().with(|engine| engine.on_running(OnRunning::Wait(Duration::MAX)));
-    fixture.clock.advance(Duration::from_secs(1));
-    fixture.fail(StoreOperation::Complete, [Fault::Lost]);
-    let call = tokio::spawn(fixture.pay().run(|_| async { Ok::<_, PayError>(1) }));
-    fixture
-        .clock
-        .sleeper_within(Duration::from_millis(20))
-        .await;
-    fixture.clock.advance(Duration::from_millis(20));
-    assert_eq!(call.await.unwrap(), Ok(1));
 }

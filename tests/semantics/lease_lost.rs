@@ -8,8 +8,6 @@ on_every_store![
     a_body_is_notified_when_its_renewal_is_refused,
     a_body_is_notified_when_its_lease_expires,
     a_body_is_notified_at_max_run,
-    a_long_lease_is_not_cut_short,
-    a_body_is_not_notified_while_its_lease_is_renewed,
     the_remaining_lease_is_counted_from_the_last_renewal,
     the_deadline_is_the_end_of_renewing,
     a_lease_is_not_reported_lost_after_its_body_has_ended,
@@ -62,7 +60,7 @@ pub(crate) async fn third(fixture: &Fixture) {
 }
 
 /// Another process takes the key over.
-pub(crate) async fn taken_over(fixture: &Fixture) {
+async fn taken_over(fixture: &Fixture) {
     fixture.pass_in_store(LEASE_OVER);
     assert_eq!(paid(fixture.pay_far(), &Runs::default()).await, receipt(1));
 }
@@ -115,50 +113,6 @@ async fn a_body_is_notified_at_max_run(fixture: Fixture) {
     watching.told.await.unwrap();
     let why = "lease lost: the body ran for longer";
     fixture.events.wait_for(why, 1).await;
-    assert_eq!(watching.body.end().await, receipt(7));
-}
-
-async fn a_long_lease_is_not_cut_short(fixture: Fixture) {
-    let hour = Duration::from_hours(1);
-    let of_the_engine = fixture.with(|engine| engine.lease(hour));
-    let contexts = Arc::new(Mutex::new(Vec::new()));
-    let call = |call: Pay| {
-        let contexts = Arc::clone(&contexts);
-        call.run(move |cx| async move {
-            contexts.lock().unwrap().push(cx);
-            receipt(7)
-        })
-    };
-    call(of_the_engine.pay()).await.unwrap();
-    let fixture = of_the_engine.with(|engine| engine.max_run(Duration::from_mins(20)));
-    let of_the_call = fixture.engine.operation("other").key(&7).lease(hour);
-    call(of_the_call).await.unwrap();
-    let of_both = fixture.engine.operation("third").key(&7);
-    call(of_both.lease(hour).max_run(hour * 2)).await.unwrap();
-    let contexts = contexts.lock().unwrap();
-    let runs = contexts.iter().map(|cx| cx.deadline() - Instant::now());
-    let minutes: Vec<_> = runs.map(|run| run.as_secs().div_ceil(60)).collect();
-    assert_eq!(minutes, [60, 60, 120]);
-}
-
-async fn a_body_is_not_notified_while_its_lease_is_renewed(fixture: Fixture) {
-    // Most renewals fail, and one in time is enough.
-    let lost = [Fault::Lost, Fault::ReplyLost, Fault::None];
-    fixture.fail(StoreOperation::Renew, lost.repeat(5));
-    let watching = Watching::start(&fixture).await;
-    // Only renewals move time here.
-    watching.told.abort();
-    for tries in 1..=15 {
-        let pause = match tries % 3 {
-            1 => THIRD,
-            _ => THIRD / 4,
-        };
-        wakes(&fixture, pause).await;
-        // Renewed, or a renewal that failed.
-        fixture.events.wait_for("renew", tries).await;
-        watching.has_its_lease().await;
-    }
-    assert_eq!(fixture.events.count("renewal failed"), 10);
     assert_eq!(watching.body.end().await, receipt(7));
 }
 

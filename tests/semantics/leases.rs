@@ -5,17 +5,11 @@ use crate::rows::Row;
 
 on_every_store![
     renewing_stops_when_the_body_ends_or_its_caller_leaves,
-    a_body_that_hangs_loses_its_lease,
-    an_overtaken_call_returns_the_winners_answer,
-    an_overtaken_failure_changes_nothing,
     an_overtaken_call_does_not_wait_for_ever,
     the_answer_of_an_overtaken_call_that_gave_up_saves_a_third_run,
-    an_overtaken_refusal_is_not_stored_over_a_successor_that_may_succeed,
     a_lost_record_is_written_again,
     a_renewal_without_reply_is_tried_again,
     claims_of_one_moment_are_all_renewed,
-    a_renewal_by_hand_starts_the_lease_anew,
-    a_renewal_by_hand_waits_for_its_reply_however_short_the_deadline,
     a_renewal_that_outlives_its_body_is_the_last_one,
     a_body_that_starts_because_nothing_landed_has_a_whole_lease,
 ];
@@ -43,41 +37,6 @@ async fn renewing_stops_when_the_body_ends_or_its_caller_leaves(fixture: Fixture
     assert_eq!(fixture.events.count("lease lost"), 0);
 }
 
-async fn a_body_that_hangs_loses_its_lease(fixture: Fixture) {
-    let fixture = fixture.with(|engine| engine.max_run(Duration::from_secs(25)));
-    let hanging = Body::start(fixture.pay(), receipt(1)).await;
-    renewed(&fixture, THIRD, 1).await;
-    renewed(&fixture, THIRD, 2).await;
-    wakes(&fixture, Duration::from_secs(10)).await;
-    fixture
-        .events
-        .wait_for("lease lost: the body ran for longer", 1)
-        .await;
-    fixture.pass_in_store(LEASE);
-    let second = Body::start(fixture.pay(), receipt(2)).await;
-    assert_eq!(second.end().await, receipt(2));
-    assert_eq!(hanging.end().await, receipt(2));
-}
-
-async fn an_overtaken_call_returns_the_winners_answer(fixture: Fixture) {
-    for ends in [receipt(1), Err(PayError::Declined { run: 1 })] {
-        let _row = Row::new(&fixture, &ends);
-        let (first, second) = overtaken(&fixture, fixture.pay(), ends).await;
-        assert_eq!(second.end().await, receipt(2));
-        assert_eq!(first.end().await, receipt(2));
-        assert_eq!(answered(fixture.pay()).await, receipt(2));
-    }
-    assert_eq!(fixture.events.count("adopted"), 2);
-}
-
-async fn an_overtaken_failure_changes_nothing(fixture: Fixture) {
-    let (first, second) = overtaken(&fixture, fixture.pay(), Err(PayError::Down)).await;
-    assert_eq!(first.end().await, Err(PayError::Down));
-    assert_eq!(fixture.events.count("released"), 0);
-    assert_running(&refused(&fixture).await);
-    assert_eq!(second.end().await, receipt(2));
-}
-
 async fn an_overtaken_call_does_not_wait_for_ever(fixture: Fixture) {
     let (first, second) = overtaken(&fixture, fixture.pay(), receipt(1)).await;
     first.let_end();
@@ -102,18 +61,6 @@ async fn the_answer_of_an_overtaken_call_that_gave_up_saves_a_third_run(fixture:
     let late = fixture.events.wait_for("completed value late", 1);
     until(&fixture, late).await;
     assert_eq!(answered(fixture.pay()).await, receipt(1), "no third run");
-}
-
-async fn an_overtaken_refusal_is_not_stored_over_a_successor_that_may_succeed(fixture: Fixture) {
-    let (first, second) =
-        overtaken(&fixture, fixture.pay(), Err(PayError::Declined { run: 1 })).await;
-    // The second process is paused as well: its body lives, and its lease has lapsed.
-    fixture.pass_in_store(LEASE);
-    first.let_end();
-    fixture.clock.sleeper_within(Duration::from_secs(1)).await;
-    assert_eq!(second.end().await, receipt(2), "the money moved");
-    fixture.clock.advance(Duration::from_secs(1));
-    assert_eq!(first.join().await, receipt(2));
 }
 
 async fn a_lost_record_is_written_again(fixture: Fixture) {
@@ -164,33 +111,6 @@ async fn claims_of_one_moment_are_all_renewed(fixture: Fixture) {
         assert_eq!(claim.context().lease_remaining(), LEASE);
         claim.release().await;
     }
-}
-
-async fn a_renewal_by_hand_starts_the_lease_anew(fixture: Fixture) {
-    let claim = claimed(fixture.pay()).await;
-    fixture.clock.advance(Duration::from_secs(4));
-    assert_eq!(claim.context().lease_remaining(), Duration::from_secs(26));
-    claim.renew().await.unwrap();
-    assert_eq!(claim.context().lease_remaining(), LEASE);
-    claim.release().await;
-}
-
-async fn a_renewal_by_hand_waits_for_its_reply_however_short_the_deadline(fixture: Fixture) {
-    let fixture = fixture.with(|engine| engine.complete_deadline(Duration::from_millis(100)));
-    let claim = claimed(fixture.pay()).await;
-    fixture.fail(StoreOperation::Renew, [Fault::ReplyHeld]);
-    let renewed = async {
-        let renewed = claim.renew().await;
-        claim.release().await;
-        renewed
-    };
-    let delivers = async {
-        sent(&fixture, StoreOperation::Renew, 1).await;
-        fixture.clock.advance(Duration::from_millis(1_900));
-        fixture.store.deliver();
-    };
-    let (renewed, ()) = tokio::join!(renewed, delivers);
-    renewed.unwrap();
 }
 
 async fn a_renewal_that_outlives_its_body_is_the_last_one(fixture: Fixture) {

@@ -3,35 +3,13 @@
 use crate::prelude::*;
 
 on_every_store![
-    a_finished_body_answers_its_caller_and_the_next_one,
-    a_finished_body_survives_its_caller,
     a_finished_body_survives_its_caller_at_every_poll,
     a_finished_body_may_end_in_every_way_after_its_caller_is_gone,
     a_panic_of_a_finished_body_reaches_its_caller,
-    a_finished_body_is_renewed_after_its_caller_is_gone,
     a_finished_body_has_its_context_and_its_engine,
     a_finished_body_may_not_call_itself,
     a_runtime_that_shuts_down_ends_a_finished_body,
 ];
-
-async fn a_finished_body_answers_its_caller_and_the_next_one(fixture: Fixture) {
-    let finish = fixture.pay().finish(|_| async { receipt(7) });
-    assert_eq!(finish.await, receipt(7));
-    let replay = fixture.pay().finish(|_| async { never() });
-    assert_eq!(replay.await, receipt(7));
-    assert_eq!(fixture.events.count("replayed"), 1);
-}
-
-async fn a_finished_body_survives_its_caller(fixture: Fixture) {
-    let body = Body::start_finished(fixture.pay(), receipt(7)).await;
-    let gate = body.leave().await;
-    assert_eq!(fixture.events.count("dropped"), 0);
-    assert_running(&refused_far(&fixture).await);
-    let waits = tokio::spawn(answered(fixture.pay()));
-    gate.add_permits(1);
-    assert_eq!(waits.await.unwrap(), receipt(7));
-    assert_eq!(answered(fixture.pay_far()).await, receipt(7));
-}
 
 async fn a_finished_body_survives_its_caller_at_every_poll(mut fixture: Fixture) {
     for polls in 0..1_000 {
@@ -107,18 +85,6 @@ async fn a_panic_of_a_finished_body_reaches_its_caller(fixture: Fixture) {
     assert_eq!(stands(&fixture).await, (EntryState::Released, 1));
 }
 
-async fn a_finished_body_is_renewed_after_its_caller_is_gone(fixture: Fixture) {
-    let body = Body::start_finished(fixture.pay(), receipt(7)).await;
-    let gate = body.leave().await;
-    for renewals in 1..=6 {
-        renewed(&fixture, THIRD, renewals).await;
-        assert_running(&refused_far(&fixture).await);
-    }
-    gate.add_permits(1);
-    comes_to_rest(&fixture).await;
-    assert_eq!(answered(fixture.pay_far()).await, receipt(7));
-}
-
 async fn a_finished_body_has_its_context_and_its_engine(fixture: Fixture) {
     let key = *fixture.key().digest();
     let body = move |cx: Context| async move {
@@ -140,14 +106,6 @@ async fn a_finished_body_may_not_call_itself(fixture: Fixture) {
         receipt(7)
     };
     assert_eq!(fixture.pay().finish(body).await, receipt(7));
-    // Nor may a finished call inside a body of the same key.
-    let again = fixture.engine.operation("pay").key(&8);
-    let outer = fixture.engine.operation("pay").key(&8).run(|_| async move {
-        let answer = again.finish(|_| async { never() }).await;
-        assert_refusal(answer, &ErrorKind::Reentered);
-        receipt(8)
-    });
-    assert_eq!(outer.await, receipt(8));
 }
 
 async fn a_runtime_that_shuts_down_ends_a_finished_body(fixture: Fixture) {

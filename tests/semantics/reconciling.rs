@@ -7,16 +7,12 @@ use crate::rows::Row;
 
 on_every_store![
     the_hook_is_asked_unless_no_earlier_body_can_have_had_its_effect,
-    an_effect_that_did_not_land_runs_once_and_counts,
     an_undecided_hook_leaves_the_key_unknown,
     a_hook_that_takes_too_long_leaves_it_unknown,
-    an_undecided_key_is_asked_about_again,
-    one_hook_at_a_time_and_the_others_get_its_answer,
     followers_of_an_undecided_hook_share_its_verdict,
     a_call_without_a_hook_waits_for_one_that_is_asking,
     a_caller_that_is_gone_during_the_hook_leaves_it_unknown,
     the_hook_sees_the_call_and_the_attempts_before_it,
-    a_body_after_the_hook_may_fail_like_any_other,
 ];
 
 /// How often a hook and a body ran.
@@ -53,8 +49,7 @@ pub(crate) type Says = Reconciled<Receipt>;
 pub(crate) const LANDED: Says = Reconciled::Landed(Receipt { run: 7 });
 
 async fn reset(fixture: &Fixture) {
-    let entry = fixture.pay().entry().await.unwrap().unwrap();
-    entry.reset().await.unwrap();
+    entry(&fixture).await.reset().await.unwrap();
 }
 
 /// A body that may have had its effect makes the next call ask; any other record does not.
@@ -94,74 +89,35 @@ async fn the_hook_is_asked_unless_no_earlier_body_can_have_had_its_effect(fixtur
     assert_eq!(fixture.events.count("landed"), 4);
 }
 
-async fn an_effect_that_did_not_land_runs_once_and_counts(fixture: Fixture) {
-    let counts = Counts::default();
-    timed_out(fixture.pay()).await;
-    let hook = |_| async { Reconciled::<Receipt>::NotLanded };
-    let body = |cx: Context| async move {
-        assert_eq!(cx.attempt(), 2, "the one before counts");
-        receipt(counts.runs.start())
-    };
-    assert_eq!(fixture.pay().run_reconciled(hook, body).await, receipt(1));
-    assert_eq!(answered(fixture.pay_far()).await, receipt(1));
-    assert_eq!(stands(&fixture).await.1, 2);
-    let told = [
-        "reconciling after 1",
-        "not landed",
-        "claimed 2",
-        "completed value",
-    ];
-    assert_eq!(fixture.events.all()[2..6], told);
-}
-
 /// The outcome stays unknown, the body does not run, and this was the reason.
-async fn stays_unknown<H, R>(fixture: &Fixture, why: &str, hook: impl FnOnce(Runs) -> H)
+async fn stays_unknown<H, R>(fixture: &Fixture, why: &str, hook: impl FnOnce() -> H)
 where
     H: Future<Output = R>,
     R: IntoReconciled<Receipt>,
 {
     let _row = Row::new(fixture, why);
     timed_out(fixture.pay()).await;
-    let (asked, before) = (Runs::default(), fixture.events.count("undecided"));
-    let hook = |_| hook(asked.clone());
-    let call = fixture.pay().run_reconciled(hook, |_| async { never() });
+    let before = fixture.events.count(why);
+    let call = fixture
+        .pay()
+        .run_reconciled(|_| hook(), |_| async { never() });
     assert_unknown(&refusal(call.await));
-    assert_eq!(asked.count(), 1);
-    let events = fixture.events.all();
-    let undecided = events.iter().filter(|event| event.starts_with("undecided"));
-    assert_eq!(undecided.skip(before).collect::<Vec<_>>(), [why]);
+    assert_eq!(fixture.events.count(why), before + 1);
     assert_eq!(stands(fixture).await, (EntryState::Unknown, 1));
     assert_unknown(&refused_far(fixture).await);
 }
 
 async fn an_undecided_hook_leaves_the_key_unknown(fixture: Fixture) {
     let cannot_say = "undecided: the hook cannot say";
-    stays_unknown(&fixture, cannot_say, async |asked: Runs| {
-        let _ = asked.start();
-        Says::Unknown
-    })
-    .await;
-    stays_unknown(&fixture, cannot_say, async |asked: Runs| {
-        let _ = asked.start();
-        Err::<Says, _>(PayError::Down)
-    })
-    .await;
+    stays_unknown(&fixture, cannot_say, async || Says::Unknown).await;
+    let fails = async || Err::<Says, _>(PayError::Down);
+    stays_unknown(&fixture, cannot_say, fails).await;
     let panicked = "undecided: the hook panicked";
-    stays_unknown(&fixture, panicked, async |asked: Runs| {
-        let _ = asked.start();
-        std::panic::panic_any("no ink") as Says
-    })
-    .await;
+    let panics = async || std::panic::panic_any("no ink") as Says;
+    stays_unknown(&fixture, panicked, panics).await;
     // Before it begins.
-    stays_unknown(
-        &fixture,
-        panicked,
-        |asked: Runs| -> std::future::Ready<Says> {
-            let _ = asked.start();
-            std::panic::panic_any("no ink")
-        },
-    )
-    .await;
+    let panics = || -> std::future::Ready<Says> { std::panic::panic_any("no ink") };
+    stays_unknown(&fixture, panicked, panics).await;
 }
 
 async fn a_hook_that_takes_too_long_leaves_it_unknown(fixture: Fixture) {
@@ -175,17 +131,6 @@ async fn a_hook_that_takes_too_long_leaves_it_unknown(fixture: Fixture) {
     let why = "undecided: the hook took longer than 10 s";
     assert_eq!(fixture.events.count(why), 1);
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
-}
-
-async fn an_undecided_key_is_asked_about_again(fixture: Fixture) {
-    let counts = Counts::default();
-    timed_out(fixture.pay()).await;
-    for asked in 1..=9 {
-        let error = refusal(reconciled(fixture.pay(), Says::Unknown, &counts).await);
-        assert_unknown(&error);
-        assert_eq!(counts.both(), (asked, 0), "asking uses no attempts up");
-    }
-    assert_eq!(reconciled(fixture.pay(), LANDED, &counts).await, receipt(7));
 }
 
 /// A call whose hook returns its verdict when the test opens the gate.
@@ -219,19 +164,6 @@ impl Asking {
         self.gate.add_permits(1);
         self.task.await.unwrap()
     }
-}
-
-async fn one_hook_at_a_time_and_the_others_get_its_answer(fixture: Fixture) {
-    timed_out(fixture.pay()).await;
-    let asking = Asking::start(&fixture, fixture.pay()).await;
-    let (near, far) = (Counts::default(), Counts::default());
-    let second = reconciled(fixture.pay(), Reconciled::NotLanded, &near);
-    let third = reconciled(fixture.pay_far(), Reconciled::NotLanded, &far);
-    let rest = Box::pin(async { tokio::join!(second, third) });
-    let (first, (second, third)) =
-        until(&fixture, async { tokio::join!(asking.end(), rest) }).await;
-    assert_eq!([first, second, third], [receipt(7), receipt(7), receipt(7)]);
-    assert_eq!((near.both(), far.both()), ((0, 0), (0, 0)));
 }
 
 /// The provider was asked a moment ago: ten duplicates of an unknown key do not ask it again.
@@ -311,19 +243,4 @@ async fn the_hook_sees_the_call_and_the_attempts_before_it(fixture: Fixture) {
         .pay()
         .run_reconciled(hook, |cx| async move { receipt(cx.attempt().into()) });
     assert_eq!(answer.await, receipt(3));
-}
-
-async fn a_body_after_the_hook_may_fail_like_any_other(fixture: Fixture) {
-    timed_out(fixture.pay()).await;
-    let call = |answer: Answer| {
-        let hook = |_| async { Says::NotLanded };
-        fixture.pay().run_reconciled(hook, |_| async { answer })
-    };
-    assert_eq!(call(Err(PayError::Down)).await, Err(PayError::Down));
-    assert_eq!(stands(&fixture).await, (EntryState::Released, 1));
-    assert_eq!(call(Err(PayError::TimedOut)).await, Err(PayError::TimedOut));
-    assert_eq!(stands(&fixture).await, (EntryState::Unknown, 2));
-    let declined: Answer = Err(PayError::Declined { run: 3 });
-    assert_eq!(call(declined.clone()).await, declined);
-    assert_eq!(answered(fixture.pay_far()).await, declined);
 }

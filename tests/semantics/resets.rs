@@ -44,21 +44,6 @@ async fn an_answer_that_was_read_before_is_not_replayed() {
 }
 
 #[tokio::test]
-async fn a_refusal_that_was_read_before_is_not_repeated() {
-    let (fixture, runs) = (Fixture::memory(), Runs::default());
-    for _ in 0..5 {
-        panicked(fixture.pay_far()).await;
-    }
-    let before = claim_held(&fixture, fixture.pay()).await;
-    reset_far(&fixture).await;
-    let after = joins(&fixture, &runs).await;
-    fixture.store.deliver();
-    let error = refusal(until(&fixture, before).await.unwrap());
-    assert_eq!(error.kind(), &ErrorKind::Exhausted { attempts: 5 });
-    assert_eq!(until(&fixture, after).await.unwrap(), receipt(1));
-}
-
-#[tokio::test]
 async fn an_answer_that_was_stored_before_is_not_handed_on() {
     let (fixture, runs) = (Fixture::memory(), Runs::default());
     let body = Body::start(fixture.pay(), receipt(7)).await;

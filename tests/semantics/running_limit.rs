@@ -3,7 +3,6 @@
 use idem_runtime::Classify as _;
 
 use crate::prelude::*;
-use crate::rows::Row;
 
 on_every_store![
     callers_that_leave_start_no_more_bodies_than_may_run,
@@ -16,7 +15,6 @@ on_every_store![
     a_claim_by_hand_holds_a_place,
     a_body_may_call_on_at_the_limit,
     a_body_that_calls_on_is_not_refused_with_the_call_that_it_follows,
-    bodies_without_protection_count,
 ];
 
 fn limited(fixture: Fixture, max: usize) -> Fixture {
@@ -53,46 +51,29 @@ async fn runs_or_is_refused(call: impl Future<Output = Answer>, runs: impl Fn() 
     }
 }
 
-/// Also as inner calls: the outer body goes with its caller, and the inner one, which outlives it, keeps a place.
-async fn callers_that_leave_start_no_more_bodies_than_may_run(mut fixture: Fixture) {
-    for is_inner in [false, true] {
-        let _row = Row::new(&fixture, ("as inner calls", is_inner));
-        fixture = limited(fixture, 2);
-        let (gate, runs) = (Arc::new(Semaphore::new(0)), Runs::default());
-        let completed = fixture.events.count("completed value");
-        for key in 0..40 {
-            let before = runs.count();
-            let (gate, body) = (Arc::clone(&gate), runs.clone());
-            let finishes = other(&fixture, 1_000 + key).finish(move |_| gated(gate, body));
-            if is_inner {
-                let outer = other(&fixture, key).run(|_| finishes);
-                runs_or_is_refused(outer, || runs.count() > before).await;
-            } else {
-                runs_or_is_refused(finishes, || runs.count() > before).await;
-            }
-        }
-        assert_eq!(runs.count(), 2, "bodies without callers");
-        gate.add_permits(2);
-        fixture
-            .events
-            .wait_for("completed value", completed + 2)
-            .await;
-        others().await;
-        let next = other(&fixture, 9).finish(|_| async { receipt(9) });
-        assert_eq!(next.await, receipt(9));
+/// The outer body goes with its caller, and the inner one, which outlives it, keeps a place.
+async fn callers_that_leave_start_no_more_bodies_than_may_run(fixture: Fixture) {
+    let fixture = limited(fixture, 2);
+    let (gate, runs) = (Arc::new(Semaphore::new(0)), Runs::default());
+    for key in 0..40 {
+        let before = runs.count();
+        let (gate, body) = (Arc::clone(&gate), runs.clone());
+        let inner = other(&fixture, 1_000 + key).finish(move |_| gated(gate, body));
+        let outer = other(&fixture, key).run(|_| inner);
+        runs_or_is_refused(outer, || runs.count() > before).await;
     }
+    assert_eq!(runs.count(), 2, "bodies without callers");
+    gate.add_permits(2);
+    fixture.events.wait_for("completed value", 2).await;
+    others().await;
+    let next = other(&fixture, 9).finish(|_| async { receipt(9) });
+    assert_eq!(next.await, receipt(9));
 }
 
 async fn nothing_is_claimed_at_the_limit(fixture: Fixture) {
     let fixture = limited(fixture, 1);
     let body = Body::start(other(&fixture, 1), receipt(1)).await;
-    let error = refusal(answered(fixture.pay()).await);
-    assert_eq!(
-        error.to_string(),
-        "`pay`: as many bodies run as may at once, so nothing was run; call again later, and if it goes on find out \
-         why bodies take so long or raise the limit (`EngineBuilder::max_running` is 1)"
-    );
-    assert_full(Err(error.into()));
+    assert_full(answered(fixture.pay()).await);
     assert!(fixture.pay().entry().await.unwrap().is_none());
     assert_eq!(fixture.events.count("refused TooManyRunning"), 1);
     // The limit is that of one process.
@@ -184,8 +165,6 @@ async fn each_end_of_a_call_gives_the_place_back(fixture: Fixture) {
         assert_eq!(answer.await, Err(failure));
         free(10 + number).await;
     }
-    panicked(other(&fixture, 3)).await;
-    free(13).await;
     let panics = other(&fixture, 4).finish(|_| async { panic!("as it was told to") });
     let panicked: Result<Answer, _> = tokio::spawn(panics).await;
     assert!(panicked.unwrap_err().is_panic());
@@ -275,26 +254,4 @@ async fn a_body_that_calls_on_is_not_refused_with_the_call_that_it_follows(fixtu
     assert_full(outside.await.unwrap());
     assert_eq!(body.await.unwrap(), receipt(1));
     assert_eq!(runs.count(), 1);
-}
-
-async fn bodies_without_protection_count(fixture: Fixture) {
-    let fixture = limited(fixture, 1).with(|engine| engine.max_running(1).on_outage(OnOutage::Run));
-    fixture.fail(StoreOperation::Claim, [Fault::Lost; 10_000]);
-    let starting = Body::start(other(&fixture, 1), receipt(1));
-    let body = fixture.finished(tokio::spawn(starting)).await;
-    let second = tokio::spawn(answered(other(&fixture, 2)));
-    assert_full(fixture.finished(second).await);
-    assert_eq!(fixture.events.count("unprotected: "), 1);
-    assert_eq!(body.end().await, receipt(1));
-    let call = other(&fixture, 2);
-    let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
-    assert_eq!(fixture.finished(call).await, receipt(1));
-}
-
-#[test]
-fn a_limit_of_none_is_refused() {
-    let store = MemoryStore::new();
-    let error = Engine::builder(store).max_running(0).build().unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::InvalidPolicy);
-    assert!(error.to_string().contains("`max_running` is 0"), "{error}");
 }

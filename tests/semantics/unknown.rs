@@ -10,21 +10,14 @@ use crate::rows::Row;
 on_every_store![
     an_outcome_becomes_unknown_for_a_reason,
     no_policy_runs_an_unknown_key_again,
-    an_unknown_outcome_does_not_reveal_its_error,
     since_is_the_end_of_the_attempt,
-    another_request_is_still_a_mismatch,
     an_unknown_outcome_expires_with_its_ttl,
     a_late_success_heals_it_and_a_late_failure_does_not,
     a_nested_unknown_makes_the_outer_one_unknown,
-    an_unknown_outcome_of_an_overtaken_attempt_stays_unknown,
 ];
 
 async fn an_outcome_becomes_unknown_for_a_reason(fixture: Fixture) {
     for (row, cause) in [
-        (
-            "its class",
-            "attempt 1 ended with an error of class unknown",
-        ),
         ("on_error", "attempt 1 ended with an error of class unknown"),
         ("on_cancel", "attempt 1 was cancelled half-way"),
         ("on_panic", "attempt 1 panicked"),
@@ -32,10 +25,6 @@ async fn an_outcome_becomes_unknown_for_a_reason(fixture: Fixture) {
     ] {
         let _row = Row::new(&fixture, row);
         match row {
-            "its class" => {
-                timed_out(fixture.pay()).await;
-                assert_eq!(fixture.events.count("completed unknown"), 1);
-            }
             "on_error" => {
                 let call = fixture.pay().on_error(idem_runtime::on_error::Unknown);
                 let declined: Answer = Err(PayError::Declined { run: 1 });
@@ -84,39 +73,6 @@ async fn no_policy_runs_an_unknown_key_again(fixture: Fixture) {
     assert_eq!(stands(&fixture).await, (EntryState::Unknown, 1));
 }
 
-/// An error with contents that no other party may read.
-#[derive(Clone, Debug, PartialEq)]
-enum Leaky {
-    Secret(String),
-    Idem(Error),
-}
-
-impl From<Error> for Leaky {
-    fn from(error: Error) -> Self {
-        Self::Idem(error)
-    }
-}
-
-async fn an_unknown_outcome_does_not_reveal_its_error(fixture: Fixture) {
-    let secret = "card 4111-1111";
-    let call = || {
-        fixture
-            .pay()
-            .fingerprint(secret)
-            .on_error(idem_runtime::on_error::Unknown)
-    };
-    let body = |_| async { Err::<Receipt, _>(Leaky::Secret(secret.to_owned())) };
-    call().run(body).await.unwrap_err();
-    let again = call().run(|_| async { unreachable!("it is unknown") as Result<Receipt, Leaky> });
-    let Err(Leaky::Idem(error)) = again.await else {
-        unreachable!("idem has the answer")
-    };
-    assert_unknown(&error);
-    let entry = fixture.pay().entry().await.unwrap().unwrap();
-    let all = format!("{error} {error:?} {entry:?} {:?}", fixture.events.all());
-    assert!(!all.contains("4111"), "{all}");
-}
-
 async fn since_is_the_end_of_the_attempt(fixture: Fixture) {
     let ended = fixture.clock.calendar();
     timed_out(fixture.pay()).await;
@@ -138,13 +94,6 @@ async fn since_is_the_end_of_the_attempt(fixture: Fixture) {
 
 fn distance(a: SystemTime, b: SystemTime) -> Duration {
     a.duration_since(b).unwrap_or_else(|error| error.duration())
-}
-
-async fn another_request_is_still_a_mismatch(fixture: Fixture) {
-    timed_out(fixture.pay().fingerprint(&"ten")).await;
-    let other = refusal(answered(fixture.pay().fingerprint(&"eleven")).await);
-    assert_eq!(other.kind(), &ErrorKind::Mismatch);
-    assert_unknown(&refusal(answered(fixture.pay().fingerprint(&"ten")).await));
 }
 
 async fn an_unknown_outcome_expires_with_its_ttl(fixture: Fixture) {
@@ -181,18 +130,4 @@ async fn a_nested_unknown_makes_the_outer_one_unknown(fixture: Fixture) {
     let outer = fixture.pay().run(|_| answered(inner()));
     assert_unknown(&refusal(outer.await));
     assert_unknown(&refused_far(&fixture).await);
-}
-
-/// The time-out comes after the lease was lost; the successor releases the key.
-async fn an_unknown_outcome_of_an_overtaken_attempt_stays_unknown(fixture: Fixture) {
-    let fixture = fixture.with(|engine| engine.on_running(OnRunning::Reject));
-    let overtaken = Body::start(fixture.pay(), Err(PayError::TimedOut)).await;
-    fixture.pass_in_store(LEASE_OVER);
-    let successor = Body::start(fixture.pay_far(), Err(PayError::Down)).await;
-    overtaken.end().await.unwrap_err();
-    assert_eq!(successor.end().await, Err(PayError::Down));
-    // It was refused because another call runs, and offers its own result in the background.
-    let offered = fixture.events.wait_for("completed unknown", 1);
-    until(&fixture, offered).await;
-    assert_unknown(&refusal(paid(fixture.pay(), &Runs::default()).await));
 }
