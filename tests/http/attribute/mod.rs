@@ -1,6 +1,5 @@
 //! `#[idempotent]` on axum handlers.
 
-mod endings;
 mod extractors;
 mod handlers;
 mod orders;

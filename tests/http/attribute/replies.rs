@@ -5,12 +5,11 @@ use http::{HeaderValue, StatusCode};
 use idem_runtime::http::Reply;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{
-    Answer, AnswerSource, Engine, Error, ErrorKind, OnOtherType,
+    Answer, Engine, Error, ErrorKind, OnOtherType,
     codec::{AnswerFormat, Replay},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 
 fn engines() -> [Engine; 2] {
     [AnswerFormat::Json, AnswerFormat::MessagePack].map(|format| {
@@ -150,31 +149,6 @@ async fn an_answer_of_a_reply_is_both() {
         let back = read::<Answer<Reply<i32>>>(&engine).await.unwrap();
         assert!(!back.was_executed() && back.was_replayed());
         assert_eq!(read::<Reply<i32>>(&engine).await.unwrap().into_value(), 1);
-    }
-}
-
-/// For the client that waited it is a replay as well.
-#[tokio::test]
-async fn the_answer_of_another_call_is_replayed() {
-    for engine in engines() {
-        let end = Semaphore::new(0);
-        let call = engine.operation("orders.create").key(&7);
-        let first = call.run(|_| async {
-            let _ = end.acquire().await;
-            Ok::<_, Error>(Reply::ok(1))
-        });
-        let second = read::<Answer<Reply<i32>>>(&engine);
-        let later = async {
-            // Each goes as far as it can: in this test there is one thread and nothing outside it.
-            for _ in 0..100 {
-                tokio::task::yield_now().await;
-            }
-            end.add_permits(1);
-        };
-        let (first, second, ()) = tokio::join!(biased; first, second, later);
-        let second = second.unwrap();
-        assert_eq!(second.how(), AnswerSource::Waited);
-        assert!(second.was_replayed() && !first.unwrap().was_replayed());
     }
 }
 

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Json, Request, State};
-use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::StatusCode;
@@ -15,7 +14,6 @@ use http::header::LOCATION;
 use http::request::Parts;
 use idem_runtime::http::{IdempotencyKey, MarkReplays, Reply};
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::testing::Faulty;
 use idem_runtime::{Classify, Engine, Error, HasEngine, idempotent};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -46,11 +44,9 @@ pub(crate) struct Shop(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     engine: Engine,
-    store: Faulty,
     runs: AtomicUsize,
     begun: Semaphore,
     end: Semaphore,
-    left: Semaphore,
 }
 
 impl HasEngine for Shop {
@@ -61,22 +57,11 @@ impl HasEngine for Shop {
 
 impl Shop {
     pub(crate) fn new() -> Self {
-        Self::on(Faulty::new(MemoryStore::new()))
-    }
-
-    /// The next instance, on the same store.
-    pub(crate) fn successor(&self) -> Self {
-        Self::on(self.0.store.clone())
-    }
-
-    fn on(store: Faulty) -> Self {
         Self(Arc::new(Inner {
-            engine: Engine::new(store.clone()),
-            store,
+            engine: Engine::new(MemoryStore::new()),
             runs: AtomicUsize::new(0),
             begun: Semaphore::new(0),
             end: Semaphore::new(0),
-            left: Semaphore::new(0),
         }))
     }
 
@@ -105,17 +90,10 @@ impl Shop {
         self.0.end.add_permits(1);
     }
 
-    /// Waits until the server has dropped a handler half-way.
-    pub(crate) async fn left(&self) {
-        let left = patiently("a handler is dropped", self.0.left.acquire()).await;
-        left.unwrap().forget();
-    }
-
     pub(crate) fn routes(&self) -> Router {
         Router::new()
             .route("/orders", post(create))
             .route("/impatient", post(create_or_reject))
-            .layer(from_fn_with_state(self.clone(), notify_on_drop))
             .layer(MarkReplays::new())
             .with_state(self.clone())
     }
@@ -128,21 +106,6 @@ impl Shop {
     ) {
         client::walk(routes, || self.runs(), rows).await;
     }
-}
-
-async fn notify_on_drop(State(shop): State<Shop>, request: Request, next: Next) -> Response {
-    struct Left(Option<Shop>);
-    impl Drop for Left {
-        fn drop(&mut self) {
-            if let Some(shop) = &self.0 {
-                shop.0.left.add_permits(1);
-            }
-        }
-    }
-    let mut left = Left(Some(shop));
-    let response = next.run(request).await;
-    left.0 = None;
-    response
 }
 
 /// The requesting user, by a header of the gateway.

@@ -7,7 +7,7 @@ use idem_runtime::http::{IdempotencyKey, Reply};
 use idem_runtime::{Error, idempotent};
 
 use super::shop::{NewOrder, Shop, User, by, order};
-use crate::client::{REUSED, Refused, ran, replayed};
+use crate::client::{Refused, ran, replayed};
 
 /// A name under which the attribute does not know the type.
 type ClientKey = IdempotencyKey;
@@ -75,17 +75,6 @@ async fn scoped_by_text(
     Ok(Reply::ok(format!("{} of {id}: {kind}", shop.run())))
 }
 
-// What the word says: one namespace for all clients.
-#[idempotent(op = "tenants.public", scope = public, key = idempotency_key, engine = shop, on_error = release)]
-async fn public(
-    #[idem(skip)] State(shop): State<Shop>,
-    #[idem(skip)] user: User,
-    idempotency_key: IdempotencyKey,
-    Json(order): Json<NewOrder>,
-) -> Result<Reply<String>, Error> {
-    Ok(secret(&shop, &user, &order))
-}
-
 /// An answer that only this user may read.
 fn secret(shop: &Shop, user: &User, order: &NewOrder) -> Reply<String> {
     Reply::ok(format!("{} of {}: {}", shop.run(), user.id, order.item))
@@ -97,8 +86,7 @@ fn routes(shop: &Shop) -> Router {
         .route("/nested", post(nested))
         .route("/compared", post(compared))
         .route("/scoped", post(scoped))
-        .route("/scoped_by_text", post(scoped_by_text))
-        .route("/public", post(public));
+        .route("/scoped_by_text", post(scoped_by_text));
     routes.with_state(shop.clone())
 }
 
@@ -146,17 +134,4 @@ async fn a_scope_separates_clients_that_send_one_key() {
         ];
         shop.walk(&routes(&shop), rows).await;
     }
-}
-
-/// What the word means, and why it has to be written.
-#[tokio::test]
-async fn public_keys_are_shared_by_all_clients() {
-    let shop = Shop::new();
-    let acme = "\"1 of acme: tea\"";
-    let rows = [
-        ("acme", of("/public", "acme", "tea"), ran(acme)),
-        ("other", of("/public", "other", "tea"), replayed(acme)),
-        ("another order", of("/public", "other", "rum"), REUSED),
-    ];
-    shop.walk(&routes(&shop), rows).await;
 }

@@ -1,13 +1,9 @@
 //! A browser with one session.
 
-use std::collections::BTreeSet;
-use std::fs;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use idem_harness::{ChromeDriver, Chromium, HANG_LIMIT};
-use serde_json::Value;
 use thirtyfour::{By, Capabilities, WebDriver};
 
 /// Between two reads of a page.
@@ -20,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub struct Browser {
     session: WebDriver,
-    driver: ChromeDriver,
+    _driver: ChromeDriver,
 }
 
 impl Browser {
@@ -40,54 +36,12 @@ impl Browser {
         let chromium = set(driver.chromium());
         let capabilities = Capabilities::from(chromium.capabilities());
         match WebDriver::new(driver.url(), capabilities).await {
-            Ok(session) => Self { session, driver },
+            Ok(session) => Self {
+                session,
+                _driver: driver,
+            },
             Err(error) => panic!("no browser: {error}"),
         }
-    }
-
-    /// Starts one that logs its network traffic into this file.
-    pub async fn logging() -> (Self, PathBuf) {
-        let mut log = PathBuf::new();
-        let browser = Self::start_with(|chromium| {
-            log = chromium.profile().with_extension("net.json");
-            chromium.arg(format!("--log-net-log={}", log.display()))
-        });
-        (browser.await, log)
-    }
-
-    /// Ends the browser; the addresses that it has connected to, by its log.
-    ///
-    /// # Panics
-    ///
-    /// If it has looked up a name, or has sent anything without a connection.
-    pub async fn connected(self, log: &Path) -> BTreeSet<String> {
-        // The log is whole when the browser has gone of its own accord.
-        let quit = self.session.clone().quit().await;
-        quit.expect("the browser quits");
-        let log = whole(log).await;
-        let kinds = &log["constants"]["logEventTypes"];
-        let events = log["events"].as_array().expect("a log has events");
-        let all = |kind: &str| {
-            let kind = &kinds[kind];
-            assert!(kind.is_number(), "a kind of event: {kind}");
-            events.iter().filter(move |event| &event["type"] == kind)
-        };
-        for kind in [
-            "HOST_RESOLVER_DNS_TASK",
-            "HOST_RESOLVER_SYSTEM_TASK",
-            "UDP_BYTES_SENT",
-        ] {
-            assert_eq!(all(kind).next(), None, "{kind}");
-        }
-        all("TCP_CONNECT_ATTEMPT")
-            .filter_map(|event| event["params"]["address"].as_str().map(str::to_owned))
-            .collect()
-    }
-
-    /// The driver of the browser.
-    #[must_use]
-    pub fn driver(&self) -> &ChromeDriver {
-        &self.driver
     }
 
     /// The text of the first element that this CSS selector finds, or `None` when there is none.
@@ -140,23 +94,6 @@ impl Browser {
             );
             tokio::time::sleep(PAUSE).await;
         }
-    }
-}
-
-/// A file of JSON that a process is about to finish.
-async fn whole(path: &Path) -> Value {
-    let deadline = Instant::now() + HANG_LIMIT;
-    loop {
-        let text = fs::read(path).unwrap_or_default();
-        match serde_json::from_slice(&text) {
-            Ok(value) => return value,
-            Err(error) => assert!(
-                Instant::now() < deadline,
-                "not whole within {HANG_LIMIT:?}: {error} in {} bytes",
-                text.len()
-            ),
-        }
-        tokio::time::sleep(PAUSE).await;
     }
 }
 

@@ -7,18 +7,17 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use axum::routing::post;
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderValue};
 use http_body::{Body as _, Frame};
-use idem_harness::{MariaDbServer, PostgresServer, RedisServer, TestDir};
-use idem_runtime::http::{Buffered, IdempotencyLayer, KeyVerdict, StatusPolicy};
+use idem_harness::{MariaDbServer, RedisServer};
+use idem_runtime::http::{IdempotencyLayer, KeyVerdict, StatusPolicy};
 use idem_runtime::store::Store;
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqliteStore};
-use idem_runtime::{Engine, EngineBuilder, codec::EncryptionKeys};
-use tower::{Layer as _, ServiceExt as _};
+use idem_runtime::store::sql::MySqlStore;
+use idem_runtime::{Engine, EngineBuilder};
 
 use crate::client::{
-    Fixture, KEY, LOST, call, data, frames, keyed, order, patiently, routed, send, with_key,
+    Fixture, KEY, LOST, call, data, frames, order, patiently, routed, send, with_key,
 };
 use crate::server::Server;
 
@@ -121,61 +120,6 @@ async fn a_response_up_to_the_limit_is_stored() {
     }
 }
 
-/// Compressed and encrypted, too: a response written under the limit is read, whatever the engine keeps of
-/// values.
-#[tokio::test]
-async fn a_response_of_many_mib_comes_back_however_it_is_stored() {
-    let random: Vec<u8> = (0..9_u32 << 18)
-        .flat_map(|number| number.wrapping_mul(0x9e37_79b9).to_be_bytes())
-        .collect();
-    let keys = || EncryptionKeys::new(1, [7; 32]);
-    for whole in [vec![7; 9 << 20], random] {
-        let fixture = Fixture::with(|engine| engine.compress_above(100).encrypt(keys()));
-        let response = Response::new(Body::from(whole.clone()));
-        let limit = whole.len() + 100;
-        let shop = behind(
-            fixture.layer().max_response_bytes(limit),
-            &fixture,
-            response,
-        );
-        send(&shop, order("")).await;
-        let again = send(&shop, order("")).await;
-        assert!(again.is_replayed(), "{:?}", again.headers);
-        assert!(again.body == whole);
-    }
-}
-
-/// The largest response that is stored by default, in a database as it is installed.
-async fn fits<S: Store>(store: S) {
-    let (fixture, engine) = (Fixture::new(), Engine::new(store));
-    let layer = IdempotencyLayer::public(&engine, "shop.api");
-    // With its status, the counts of headers and trailers, and a tag.
-    let whole = vec![7; (4 << 20) - 20];
-    let response = Response::new(Body::from(whole.clone()));
-    let shop = behind(layer, &fixture, response);
-    send(&shop, order("")).await;
-    let again = send(&shop, order("")).await;
-    assert!(again.is_replayed(), "{:?}", again.headers);
-    assert!(again.body == whole);
-}
-
-#[tokio::test]
-async fn each_database_takes_a_response_of_some_mib() {
-    let dir = TestDir::new("large").unwrap();
-    let url = format!("sqlite:{}", dir.path().join("shop.db").display());
-    let store = SqliteStore::connect(&url).await.unwrap();
-    store.migrate().await.unwrap();
-    fits(store).await;
-    let server = PostgresServer::start();
-    let store = PostgresStore::connect(&server.url()).await.unwrap();
-    store.migrate().await.unwrap();
-    fits(store).await;
-    let server = MariaDbServer::start();
-    let store = MySqlStore::connect(&server.url()).await.unwrap();
-    store.migrate().await.unwrap();
-    fits(store).await;
-}
-
 /// A response that the store would not read back is not written.
 #[tokio::test]
 async fn redis_may_take_less() {
@@ -236,15 +180,6 @@ async fn a_stream_reaches_its_client_bit_by_bit() {
 }
 
 #[tokio::test]
-async fn an_upgrade_is_not_repeated() {
-    let fixture = Fixture::new();
-    let upgrade = Response::builder().status(101).body(Body::empty());
-    let shop = behind(fixture.layer(), &fixture, upgrade.unwrap());
-    assert_eq!(send(&shop, order("")).await.status, 101);
-    is_lost(&fixture, &shop).await;
-}
-
-#[tokio::test]
 async fn a_response_that_is_not_stored_is_not_read() {
     let fixture = Fixture::new();
     let (source, body) = frames();
@@ -282,30 +217,6 @@ async fn a_response_that_breaks_off_is_unknown() {
     let bold = StatusPolicy::careful().ambiguous(KeyVerdict::Release);
     let (fixture, _) = breaks_off(bold).await;
     assert_eq!(fixture.events.count("released"), 1);
-}
-
-/// `HEAD`, of a service that is not axum's: its response has a length and no body.
-#[tokio::test]
-async fn the_length_of_a_response_to_head_is_not_that_of_its_body() {
-    let fixture = Fixture::new();
-    let service = tower::service_fn(|_: http::Request<Buffered<Body>>| async {
-        let response = Response::builder().header("content-length", "7");
-        Ok::<_, std::convert::Infallible>(response.body(Body::empty()).unwrap())
-    });
-    let service = fixture.layer().methods([Method::HEAD]).layer(service);
-    for replayed in [false, true] {
-        let request = keyed("/orders").method(Method::HEAD);
-        let request = request.body(Body::empty()).unwrap();
-        let response = service.clone().oneshot(request).await.unwrap();
-        let headers = response.headers();
-        assert_eq!(headers.contains_key("idempotent-replayed"), replayed);
-        assert!(
-            headers
-                .get("content-length")
-                .is_none_or(|length| length == "7"),
-            "{headers:?}"
-        );
-    }
 }
 
 /// Over HTTP/1.1 trailers come after a body in chunks, and only announced ones.

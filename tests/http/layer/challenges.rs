@@ -5,7 +5,7 @@ use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::{HeaderMap, HeaderName, Request, StatusCode};
-use idem_runtime::http::{Fingerprinter, IdempotencyLayer, KeyVerdict, StatusPolicy};
+use idem_runtime::http::{Fingerprinter, IdempotencyLayer, StatusPolicy};
 
 use crate::client::{Fixture, REUSED, Ran, Replayed, Seen, keyed, ran, replayed, routed};
 
@@ -81,14 +81,6 @@ fn asked(header: Option<(&str, &str)>) -> Request<Body> {
     request
 }
 
-fn policies() -> [StatusPolicy; 3] {
-    [
-        StatusPolicy::careful(),
-        StatusPolicy::draft(),
-        StatusPolicy::stripe(),
-    ]
-}
-
 /// What a client sees of the challenge itself.
 fn challenged((status, _, body, _): Challenge) -> Seen {
     Ran(status, body)
@@ -96,8 +88,13 @@ fn challenged((status, _, body, _): Challenge) -> Seen {
 
 #[tokio::test]
 async fn the_request_that_meets_a_challenge_runs_and_is_the_one_that_is_replayed() {
+    let [careful, draft, stripe] = [
+        StatusPolicy::careful,
+        StatusPolicy::draft,
+        StatusPolicy::stripe,
+    ];
     for challenge in CHALLENGES {
-        for policy in policies() {
+        for policy in [careful(), draft(), stripe()] {
             let row = format!("{challenge:?} {policy:?}");
             let fixture = Fixture::new();
             let layer = fixture.layer().status_policy(policy);
@@ -114,39 +111,27 @@ async fn the_request_that_meets_a_challenge_runs_and_is_the_one_that_is_replayed
     }
 }
 
+/// Unless the fingerprint ignores the payment.
 #[tokio::test]
 async fn a_paid_response_is_for_its_payment_alone() {
-    let in_a_header = |name: &str| ["payment-signature", "x-payment"].contains(&name);
-    for challenge in CHALLENGES
-        .iter()
-        .filter(|challenge| in_a_header(challenge.3))
-    {
+    let in_a_header = [&CHALLENGES[9], &CHALLENGES[11]];
+    for (challenge, ignores) in in_a_header.map(|it| [(it, false), (it, true)]).concat() {
         let fixture = Fixture::new();
-        let service = service(&fixture, fixture.layer(), challenge);
+        let (rules, seen) = if ignores {
+            (Fingerprinter::new().ignore_payment(), replayed("run 2"))
+        } else {
+            (Fingerprinter::new(), REUSED)
+        };
+        let service = service(&fixture, fixture.layer().fingerprint(rules), challenge);
         let with = |sum| asked(Some((challenge.3, sum)));
         let rows = [
             ("no payment", asked(None), challenged(*challenge)),
             ("paid", with("paid"), ran("run 2")),
-            ("no payment again", asked(None), REUSED),
-            ("another payment", with("other"), REUSED),
+            ("no payment again", asked(None), seen),
+            ("another payment", with("other"), seen),
         ];
         fixture.walk(&service, rows).await;
     }
-}
-
-#[tokio::test]
-async fn a_service_may_ignore_the_payment() {
-    let fixture = Fixture::new();
-    let rules = Fingerprinter::new().ignore_payment();
-    let challenge = &CHALLENGES[9];
-    let service = service(&fixture, fixture.layer().fingerprint(rules), challenge);
-    let paid = asked(Some(("payment-signature", "paid")));
-    let rows = [
-        ("no payment", asked(None), challenged(*challenge)),
-        ("paid", paid, ran("run 2")),
-        ("no payment again", asked(None), replayed("run 2")),
-    ];
-    fixture.walk(&service, rows).await;
 }
 
 /// Finds a second run of a handler whose payment was settled after it, and failed: the response asks for another one.
@@ -170,17 +155,4 @@ async fn a_402_for_a_request_with_a_payment_is_an_answer() {
             fixture.walk(&service, rows).await;
         }
     }
-}
-
-#[tokio::test]
-async fn a_verdict_that_is_set_holds_for_a_challenge() {
-    let fixture = Fixture::new();
-    let stored = StatusPolicy::careful().on(StatusCode::PAYMENT_REQUIRED, KeyVerdict::Store);
-    let layer = fixture.layer().status_policy(stored);
-    let service = service(&fixture, layer, &CHALLENGES[9]);
-    let rows = [
-        ("first", asked(None), Ran(402, "{}")),
-        ("again", asked(None), Replayed(402, "{}")),
-    ];
-    fixture.walk(&service, rows).await;
 }

@@ -153,21 +153,6 @@ async fn a_client_that_hangs_up_within_its_request_has_asked_for_nothing() {
     }
 }
 
-#[tokio::test]
-async fn a_request_that_is_not_all_there_keeps_no_other_waiting() {
-    let (fixture, shop) = numbered(|layer| layer);
-    let (source, body) = frames();
-    source.send(data("half of ")).unwrap();
-    let mut first = Box::pin(shop.clone().oneshot(order(body)));
-    assert!(is_pending(&mut first).await, "it is not all there");
-    let other = ("another", order("tea"), ran("1"));
-    fixture.walk(&shop, [other]).await;
-    drop(first);
-    assert!(source.is_closed());
-    let repeat = ("its repeat", order("tea"), replayed("1"));
-    fixture.walk(&shop, [repeat]).await;
-}
-
 async fn is_pending<F: Future + Unpin>(future: &mut F) -> bool {
     std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut *future).poll(cx).is_pending())).await
 }
@@ -330,10 +315,12 @@ async fn a_panic_before_the_handler_leaves_the_key_as_it_was() {
     let scope = IdempotencyLayer::scoped(&fixture.engine, "shop.api", |_| panic!("no scope"));
     let accept = KeyRules::default().accept(|_| panic!("no rule"));
     let accept = fixture.layer().keys(accept);
+    let quota = fixture.layer().quota(|_, _| panic!("no quota"));
     let bomb = order(Body::new(Bomb));
     for (shop, request, panic) in [
         (&shop(scope), order(""), "no scope"),
         (&shop(accept), order(""), "no rule"),
+        (&shop(quota), order(""), "no quota"),
         (&plain, bomb, "this body cannot be read"),
     ] {
         assert_eq!(panic_of(shop, request).await.as_deref(), Some(panic));
@@ -341,24 +328,4 @@ async fn a_panic_before_the_handler_leaves_the_key_as_it_was() {
     fixture
         .walk(&plain, [("afterwards", order(""), ran("1"))])
         .await;
-}
-
-#[tokio::test]
-async fn a_panic_in_the_body_of_a_response_is_a_panic_of_the_handler() {
-    let fixture = Fixture::new();
-    let shop = fixture.orders(fixture.layer(), |_| Body::new(Bomb));
-    assert!(panic_of(&shop, order("")).await.is_some());
-    fixture.walk(&shop, [("again", order(""), UNKNOWN)]).await;
-}
-
-#[tokio::test]
-async fn a_panic_over_a_refusal_changes_nothing() {
-    let (fixture, shop) =
-        numbered(|layer| layer.on_problem(|_| -> Response<Bytes> { panic!("no words") }));
-    let first = ("first", order("tea"), ran("1"));
-    fixture.walk(&shop, [first]).await;
-    let panic = panic_of(&shop, order("rum")).await;
-    assert_eq!(panic.as_deref(), Some("no words"));
-    let again = ("again", order("tea"), replayed("1"));
-    fixture.walk(&shop, [again]).await;
 }

@@ -9,7 +9,7 @@ use idem_runtime::store::HEADER;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Engine, Error};
 
-use crate::client::{Fixture, UNKNOWN, bare, order, send};
+use crate::client::{Fixture, LOST, UNKNOWN, bare, order, send};
 
 /// An answer as the layer lays it out: tag, version, status, headers, trailers, body.
 fn laid_out(headers: &[(&str, &str)], trailers: &[(&str, &str)], body: &str) -> Vec<u8> {
@@ -140,22 +140,13 @@ async fn a_damaged_answer_does_not_run_the_handler_again() {
     });
     assert_eq!(send(&shop, order("")).await.body, "1");
     let (name, whole) = record(&server);
-    let mut damaged: Vec<Vec<u8>> = vec![whole[..HEADER].to_vec(), [&whole[..], b"more"].concat()];
-    for at in HEADER..whole.len() {
-        damaged.push(whole[..at].to_vec());
-        for byte in [0, 1, 8, 0x0a, 0x0d, 0x3a, 0x7f, 0x80, 0xff, whole[at] ^ 1] {
-            let mut record = whole.clone();
-            record[at] = byte;
-            damaged.push(record);
-        }
-    }
-    for record in damaged {
-        put(&server, &name, &record);
-        let answer = send(&shop, order("")).await;
-        if !answer.is_replayed() {
-            assert_eq!(answer.problem(), (500, "answer-lost"), "{record:?}");
-        }
-        assert_eq!(self::record(&server).1, record, "it is left as it is");
+    // Its layout has unit tests.
+    let mut version = whole.clone();
+    version[HEADER + 1] ^= 0x7f;
+    for damaged in [&whole[..HEADER], &whole[..HEADER + 9], &version] {
+        put(&server, &name, damaged);
+        fixture.walk(&shop, [("damaged", order(""), LOST)]).await;
+        assert_eq!(record(&server).1, damaged, "it is left as it is");
     }
     // Values that are no record at all.
     for record in [&b""[..], b"0", b"2D", &[0xff; 200], &whole[..HEADER - 1]] {

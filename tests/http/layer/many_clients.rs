@@ -9,8 +9,6 @@ use axum::routing::post;
 use http::{HeaderMap, StatusCode};
 use idem_harness::HANG_LIMIT;
 use idem_runtime::http::IdempotencyLayer;
-use idem_runtime::store::Store;
-use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Engine, OnRunning};
 use idem_tests::fixture;
@@ -34,11 +32,11 @@ struct Shops {
 
 impl Shops {
     /// Each has a handle of its own on the store.
-    async fn open<S: Store + Clone>(stores: [S; 2], on_running: OnRunning, prefix: &str) -> Self {
+    async fn open(stores: [RedisStore; 2], on_running: OnRunning, prefix: &str) -> Self {
         let (arrivals, arrived) = watch::channel(0);
         let (runs, go_on) = (Arc::new(AtomicUsize::new(0)), watch::Sender::new(false));
         let arrivals = Arc::new(arrivals);
-        let open = async |store: S| {
+        let open = async |store: RedisStore| {
             let engine = Engine::builder(store).prefix(prefix).lease(LEASE);
             let engine = engine.claim_deadline(HANG_LIMIT).build().unwrap();
             let arrivals = Arc::clone(&arrivals);
@@ -114,7 +112,7 @@ fn is_the_one(answer: &Answer) -> bool {
 }
 
 /// They wait, and all of them get the answer of the one that ran.
-async fn waits<S: Store + Clone>(stores: [S; 2], prefix: &str) {
+async fn waits(stores: [RedisStore; 2], prefix: &str) {
     let shops = Shops::open(stores, OnRunning::Wait(HANG_LIMIT), prefix).await;
     let clients = shops.ask_all().await;
     // No client can have an answer before all have sent their request.
@@ -131,7 +129,7 @@ async fn waits<S: Store + Clone>(stores: [S; 2], prefix: &str) {
 }
 
 /// All but one are refused with a `Retry-After`, and when they come back they get its answer.
-async fn come_back<S: Store + Clone>(stores: [S; 2], prefix: &str) {
+async fn come_back(stores: [RedisStore; 2], prefix: &str) {
     let shops = Shops::open(stores, OnRunning::Reject, prefix).await;
     let mut clients = shops.ask_all().await;
     let told = async |clients: &mut JoinSet<_>| {
@@ -160,23 +158,13 @@ async fn come_back<S: Store + Clone>(stores: [S; 2], prefix: &str) {
     assert_eq!(shops.runs(), 1);
 }
 
-/// Both, each with records of its own.
-async fn wait_and_come_back<S: Store + Clone>(stores: [S; 2]) {
-    waits(stores.clone(), "waits").await;
-    come_back(stores, "comes").await;
-}
-
-#[tokio::test]
-async fn memory_500_clients_get_one_answer() {
-    let store = MemoryStore::new();
-    wait_and_come_back([store.clone(), store]).await;
-}
-
 #[tokio::test]
 async fn redis_500_clients_get_one_answer() {
     let connect = async || {
         let store = RedisStore::builder(fixture::redis().url());
         store.response_timeout(HANG_LIMIT).connect().await.unwrap()
     };
-    wait_and_come_back([connect().await, connect().await]).await;
+    let stores = [connect().await, connect().await];
+    waits(stores.clone(), "waits").await;
+    come_back(stores, "comes").await;
 }

@@ -1,10 +1,9 @@
 //! The queries of a layer to its quota, and the effects of a refusal.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::extract::Request;
-use http::StatusCode;
 use http::request::Parts;
 use idem_harness::RedisServer;
 use idem_runtime::Engine;
@@ -14,8 +13,8 @@ use idem_runtime::store::redis::RedisStore;
 use tokio::task::JoinSet;
 
 use crate::client::{
-    Fixture, KEY, REUSED, Ran, Refused, Seen, gated, of_tenant, order, patiently, ran, replayed,
-    send, spawn, tenant, with_key,
+    Fixture, REUSED, Refused, Seen, gated, of_tenant, patiently, ran, replayed, send, spawn,
+    tenant, with_key,
 };
 
 const EXCEEDED: Seen = Refused(429, "quota-exceeded");
@@ -120,50 +119,6 @@ async fn a_request_that_waits_for_another_asks_no_quota() {
     assert_eq!(patiently("the first", first).await.unwrap().body, "1");
     assert!(patiently("its repeat", repeat).await.unwrap().is_replayed());
     assert_eq!(records.asked(), ["acme: a"]);
-}
-
-#[tokio::test]
-async fn a_public_layer_has_one_scope_for_its_quota() {
-    let (fixture, records) = (Fixture::new(), Records::left(1));
-    let take = records.clone();
-    let layer = fixture.layer();
-    let layer = layer.quota(move |scope, request| take.take(scope, request));
-    let shop = fixture.orders(layer, |run| run.to_string());
-    assert_eq!(send(&shop, order("tea")).await.body, "1");
-    assert_eq!(records.asked(), [format!(": {}", KEY.trim_matches('"'))]);
-}
-
-/// A released record holds no answer: the next request with its key would write, and queries the quota.
-#[tokio::test]
-async fn a_released_request_asks_again() {
-    let (fixture, records) = (Fixture::new(), Records::left(2));
-    let shop = fixture.orders(limited(&fixture.engine, &records), |run| {
-        (StatusCode::UNPROCESSABLE_ENTITY, run.to_string())
-    });
-    for seen in [Ran(422, "1"), Ran(422, "2"), EXCEEDED] {
-        fixture
-            .walk(&shop, [("a", of("acme", "a", "tea"), seen)])
-            .await;
-    }
-    assert_eq!(records.asked().len(), 3);
-}
-
-#[tokio::test]
-async fn a_panic_of_a_quota_leaves_nothing_behind() {
-    let fixture = Fixture::new();
-    let panics = Arc::new(Mutex::new(true));
-    let next = Arc::clone(&panics);
-    let layer = fixture.layer().max_running(1).quota(move |_, _| {
-        let panics = std::mem::take(&mut *next.lock().unwrap_or_else(PoisonError::into_inner));
-        assert!(!panics, "as it was told to");
-        Ok(())
-    });
-    let shop = fixture.orders(layer.clone(), |run| run.to_string());
-    let first = spawn(&shop, order("tea"));
-    assert!(patiently("a panic", first).await.unwrap_err().is_panic());
-    let entry = layer.entry(None, KEY.trim_matches('"')).await;
-    assert!(entry.unwrap().is_none());
-    assert_eq!(send(&shop, order("tea")).await.body, "1");
 }
 
 /// With a quota each request reads before it claims, under both of its names.

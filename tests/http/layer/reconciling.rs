@@ -5,18 +5,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
-use axum::routing::post;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use idem_runtime::admin::{Entry, EntryState};
 use idem_runtime::http::{IdempotencyKey, IdempotencyLayer, StatusPolicy};
 use idem_runtime::key::redacted;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Engine, ErrorKind, OnRunning, Reconciled, context};
+use idem_runtime::{Engine, ErrorKind, OnRunning, Reconciled};
 
 use crate::client::{
-    Fixture, Gate, REUSED, RUNNING, Ran, Refused, Replayed, Seen, UNKNOWN, gated, leave, of_tenant,
-    order, ran, replayed, routed, send, spawn,
+    Fixture, REUSED, RUNNING, Ran, Refused, Replayed, Seen, UNKNOWN, gated, of_tenant, order, ran,
+    replayed, send, spawn,
 };
 
 /// The text of the usual key.
@@ -57,36 +56,21 @@ fn paid() -> Response<&'static str> {
 const PAID: Seen = Replayed(201, "{\"id\":7}");
 
 #[tokio::test]
-async fn an_operator_recognizes_a_request_by_its_label() {
+async fn an_operator_writes_the_response_of_a_request_that_was_done() {
     let fixture = Fixture::new();
-    let layer = fixture.layer().label(|request| {
+    let layer = fixture.layer().store_header("x-node");
+    let layer = layer.never_store(["x-node"]).label(|request| {
         let key = request.extensions.get::<IdempotencyKey>()?;
         let key = redacted(key.as_str(), 4);
         Some(format!("{} {key}", request.uri.path()))
     });
     let shop = unlucky(&fixture, layer.clone());
     fails(&fixture, &shop).await;
-    let entry = entry_of(&layer).await;
-    assert_eq!(entry.label().as_deref(), Some("/orders …9324"));
-    // It stays with the attempts.
-    entry.reset().await.unwrap();
-    assert_eq!(send(&shop, order("tea")).await.status, 200);
-    let entry = entry_of(&layer).await;
-    assert_eq!(entry.label().as_deref(), Some("/orders …9324"));
-}
-
-#[tokio::test]
-async fn an_operator_writes_the_response_of_a_request_that_was_done() {
-    let fixture = Fixture::new();
-    let layer = fixture.layer().store_header("x-node");
-    let layer = layer.never_store(["x-node"]);
-    let shop = unlucky(&fixture, layer.clone());
-    fails(&fixture, &shop).await;
-    fixture
-        .walk(&shop, [("unknown", order("tea"), UNKNOWN)])
-        .await;
+    let unknown = ("unknown", order("tea"), UNKNOWN);
+    fixture.walk(&shop, [unknown]).await;
     let entry = entry_of(&layer).await;
     assert_eq!(entry.state(), EntryState::Unknown);
+    assert_eq!(entry.label().as_deref(), Some("/orders …9324"));
     entry.resolve_response(paid()).await.unwrap();
     // The record remembers the request.
     let rows = [
@@ -100,51 +84,6 @@ async fn an_operator_writes_the_response_of_a_request_that_was_done() {
     assert_eq!(again.header("set-cookie"), None);
     assert_eq!(again.header("x-node"), None);
     assert_eq!(fixture.events.count("resolved value"), 1);
-}
-
-#[tokio::test]
-async fn the_digest_of_an_event_leads_to_the_record_too() {
-    let fixture = Fixture::new();
-    let digests = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&digests);
-    let handler = post(move || async move {
-        told.lock().unwrap().push(context().key().to_string());
-        StatusCode::BAD_GATEWAY
-    });
-    let layer = fixture.layer().store_header("x-node");
-    let shop = routed(handler, layer);
-    send(&shop, order("")).await;
-    let digest = digests.lock().unwrap()[0].clone();
-    let entry = fixture.engine.entry("shop.api", &digest).await;
-    let entry = entry.unwrap().unwrap();
-    entry.resolve_response(paid()).await.unwrap();
-    let again = send(&shop, order("")).await;
-    assert!(again.is_replayed());
-    assert_eq!(again.headers["location"], "/payments/7");
-    // The entry knows nothing of the layer's list.
-    assert_eq!(again.header("x-node"), None);
-}
-
-#[tokio::test]
-async fn a_refusal_is_a_response_too_and_lives_as_long_as_one() {
-    let fixture = Fixture::new();
-    let layer = fixture.layer().ttl(Duration::from_mins(2));
-    let layer = layer.error_ttl(Duration::from_mins(3));
-    let shop = unlucky(&fixture, layer.clone());
-    fails(&fixture, &shop).await;
-    let refused = Response::builder().status(402).body("no funds").unwrap();
-    let entry = entry_of(&layer).await;
-    entry.resolve_response(refused).await.unwrap();
-    assert_eq!(fixture.events.count("resolved error"), 1);
-    fixture.clock.advance(Duration::from_secs(179));
-    let refused = Replayed(402, "no funds");
-    fixture
-        .walk(&shop, [("alive", order("tea"), refused)])
-        .await;
-    fixture.clock.advance(Duration::from_secs(1));
-    fixture
-        .walk(&shop, [("expired", order("tea"), ran("2"))])
-        .await;
 }
 
 #[tokio::test]
@@ -271,29 +210,6 @@ async fn a_hook_decides_what_a_repeat_gets_and_whether_it_is_asked_again() {
             assert_eq!(unknown.json()["retryable"], true, "{row}");
         }
     }
-}
-
-/// A client that leaves while the hook runs leaves the outcome as it was.
-#[tokio::test]
-async fn a_hook_goes_on_without_its_client() {
-    let (fixture, gate) = (Fixture::new(), Arc::new(Gate::default()));
-    let through = Arc::clone(&gate);
-    let layer = fixture.layer().reconcile(move |_, _| {
-        let gate = Arc::clone(&through);
-        async move {
-            gate.started.notify_one();
-            gate.go_on.notified().await;
-            Reconciled::Landed(paid())
-        }
-    });
-    let shop = unlucky(&fixture, layer);
-    fails(&fixture, &shop).await;
-    let client = spawn(&shop, order("tea"));
-    gate.runs().await;
-    leave(client).await;
-    gate.go_on.notify_one();
-    fixture.saw("completed value", 1).await;
-    fixture.walk(&shop, [("again", order("tea"), PAID)]).await;
 }
 
 /// The server of the first request is killed: its lease is not renewed, and runs out.

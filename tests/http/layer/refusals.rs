@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::StatusCode;
 use idem_runtime::http::{IdempotencyLayer, StatusPolicy};
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Engine, OnDuplicate, OnOutage, OnRunning};
+use idem_runtime::{Engine, OnDuplicate, OnOutage};
 use idem_tests::faulty::{Fault, Faulty, StoreOperation};
 
 use crate::client::{
@@ -83,32 +83,6 @@ async fn a_request_that_was_refused_may_be_corrected_under_its_key() {
         ];
         fixture.walk(&shop, rows).await;
     }
-}
-
-#[tokio::test]
-async fn a_repeat_of_a_running_request_gets_retry_after() {
-    let fixture =
-        Fixture::with(|engine| engine.on_running(OnRunning::Wait(Duration::from_mins(1))));
-    let layer = fixture.layer().lease(Duration::from_mins(1));
-    // Not renewed; the layer overrides `on_running` of the engine.
-    let layer = layer.max_run(Duration::ZERO).on_running(OnRunning::Reject);
-    let (gate, shop) = gated(&fixture, layer);
-    let first = spawn(&shop, order(""));
-    gate.runs().await;
-    // The rest of the lease, rounded up, and 2 s at most.
-    for (passed, seconds) in [(0, "2"), (57_900, "2"), (1_200, "1"), (800, "1")] {
-        fixture.clock.advance(Duration::from_millis(passed));
-        let refused = send(&shop, order("")).await;
-        assert_eq!(refused.problem(), (409, "request-running"));
-        assert_eq!(refused.headers["retry-after"], seconds, "after {passed} ms");
-    }
-    let other = ("another request", order("other"), REUSED);
-    fixture.walk(&shop, [other]).await;
-    gate.go_on.notify_one();
-    let first = patiently("the first response", first).await.unwrap();
-    assert_eq!(first.body, "1");
-    assert!(send(&shop, order("")).await.is_replayed());
-    assert_eq!(fixture.runs(), 1);
 }
 
 /// For 5 s. Renewals of the lease are due every 20 s.

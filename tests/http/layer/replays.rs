@@ -5,7 +5,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Extension, Path};
 use axum::routing::post;
 use http::{Request, Response};
-use idem_runtime::http::{Buffered, IdempotencyKey, IdempotencyLayer};
+use idem_runtime::http::{Buffered, IdempotencyKey};
 use idem_runtime::{AnswerSource, ErrorKind, claim::Acquired, codec::StoredAnswer};
 use tower::{Layer as _, ServiceExt as _};
 
@@ -65,27 +65,6 @@ async fn nested_routers_differ_by_the_path_of_the_request() {
     assert!(send(&shop, of("/teas/1")).await.is_replayed());
     let other = send(&shop, of("/coffees/1")).await;
     assert_eq!(other.problem(), (422, "key-reused"));
-}
-
-#[tokio::test]
-async fn it_goes_around_routes_and_method_routers() {
-    let fixture = Fixture::new();
-    let counted = || {
-        let fixture = fixture.clone();
-        move || async move { fixture.run().to_string() }
-    };
-    let shop = Router::new()
-        .route("/by-method", post(counted()).layer(fixture.layer()))
-        .route("/by-route", post(counted()))
-        .route_layer(IdempotencyLayer::public(&fixture.engine, "shop.routes"));
-    for (run, path) in [("1", "/by-method"), ("2", "/by-route")] {
-        for is_replayed in [false, true] {
-            let key = format!("{path:?}");
-            let request = Request::post(path).header("idempotency-key", key);
-            let answer = send(&shop, request.body(Body::empty()).unwrap()).await;
-            assert_eq!(answer.replay(), (is_replayed, run), "{path}");
-        }
-    }
 }
 
 /// A service of tower that is not `Unpin`, nor are its bodies.

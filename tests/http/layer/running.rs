@@ -9,10 +9,8 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use bytes::Bytes;
 use http::StatusCode;
+use idem_runtime::Reconciled;
 use idem_runtime::http::{IdempotencyLayer, KeyVerdict};
-use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Engine, OnOutage, Reconciled};
-use idem_tests::faulty::{Fault, Faulty, StoreOperation};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tower::limit::GlobalConcurrencyLimitLayer;
@@ -258,26 +256,6 @@ async fn a_tenant_takes_no_more_than_its_places() {
     );
 }
 
-/// Nothing protects these bodies, and they count all the same.
-#[tokio::test]
-async fn handlers_without_protection_count() {
-    let fixture = Fixture::new();
-    let store = Faulty::new(MemoryStore::new());
-    store.fail(StoreOperation::Claim, [Fault::Unreachable; 100]);
-    let engine = Engine::builder(store).claim_deadline(Duration::from_millis(1));
-    let engine = engine.on_outage(OnOutage::Run).build().unwrap();
-    let layer = IdempotencyLayer::public(engine, "shop.api").max_running(1);
-    let shop = Shop::with(fixture, layer, |handlers| handlers);
-    let first = shop.begin(order("first", "tea")).await;
-    assert_full(&send(&shop.service, order("second", "tea")).await);
-    shop.let_go(2);
-    assert_eq!(patiently("the first", first).await.unwrap().body, "tea");
-    assert_eq!(
-        send(&shop.service, order("second", "tea")).await.body,
-        "tea"
-    );
-}
-
 /// A hook that finds out takes a place, as the handler would.
 #[tokio::test]
 async fn a_reconcile_hook_takes_a_place() {
@@ -318,16 +296,4 @@ async fn a_time_out_inside_ends_a_handler_whose_client_has_left() {
     assert_eq!(send(&shop.service, order("next", "tea")).await.body, "tea");
     let repeat = send(&shop.service, order("hangs", "tea")).await;
     assert_eq!(repeat.problem(), (500, "outcome-unknown"));
-}
-
-#[tokio::test]
-async fn a_limit_of_none_is_a_mistake() {
-    for set in [
-        IdempotencyLayer::max_running,
-        IdempotencyLayer::max_running_per_scope,
-    ] {
-        let layer = Fixture::new().layer();
-        let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| set(layer, 0)));
-        assert!(made.is_err());
-    }
 }

@@ -23,19 +23,6 @@ fn here() -> Option<(&'static str, u64)> {
 }
 
 #[tokio::test]
-async fn a_handler_is_in_the_span_of_its_request() {
-    let _watched = watched();
-    let fixture = Fixture::new();
-    let handler = post(async || format!("{:?}", here().map(|(name, _)| name)));
-    let shop = routed(handler, fixture.layer()).layer(TraceLayer::new_for_http());
-    let first = send(&shop, order("")).await;
-    assert_eq!(first.body, "Some(\"request\")");
-    // The span of the repeat is another one, in which nothing runs.
-    assert_eq!(send(&shop, order("")).await.body, first.body);
-    assert_eq!(here(), None);
-}
-
-#[tokio::test]
 async fn a_handler_is_in_the_span_of_its_request_when_the_client_has_left() {
     let _watched = watched();
     let (fixture, gate) = (Fixture::new(), Arc::new(Gate::default()));

@@ -5,7 +5,7 @@ use idem_tests_browser::thirtyfour::WindowHandle;
 
 use super::shop::Shop;
 use super::visitor::{
-    SLOW, arrive, begin, buy, click, element, notice, open_impatient, order, token,
+    SLOW, arrive, begin, buy, click, element, impatient_visitor, notice, order, token,
 };
 
 /// Opens the shop in this tab.
@@ -23,7 +23,8 @@ async fn order_seven(browser: &Browser) {
 
 #[tokio::test]
 async fn two_tabs_of_one_cart_are_one_order() {
-    let (shop, visitor) = open_impatient(SLOW).await;
+    let shop = Shop::start(SLOW);
+    let visitor = impatient_visitor(&shop).await;
     let first = visitor.window().await.unwrap();
     let second = visitor.new_tab().await.unwrap();
     let form = token(&visitor).await;

@@ -39,20 +39,6 @@ pub(crate) async fn impatient_visitor(shop: &Shop) -> Browser {
     browser
 }
 
-/// A shop whose payments take so long, and a visitor in it.
-pub(crate) async fn open(slow: Duration) -> (Shop, Browser) {
-    let shop = Shop::start(slow);
-    let visitor = visitor(&shop).await;
-    (shop, visitor)
-}
-
-/// The same with a visitor that waits for no page.
-pub(crate) async fn open_impatient(slow: Duration) -> (Shop, Browser) {
-    let shop = Shop::start(slow);
-    let visitor = impatient_visitor(&shop).await;
-    (shop, visitor)
-}
-
 /// Opens the shop, here or behind something, and waits for its form.
 pub(crate) async fn arrive(browser: &Browser, addr: SocketAddr) {
     browser.goto(format!("http://{addr}/")).await.unwrap();
