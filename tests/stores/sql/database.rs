@@ -23,7 +23,7 @@ pub(crate) trait Database: Backend + Copy {
 
     /// Number of sessions that wait for a lock; `None` for a file.
     const WAITING: Option<&'static str>;
-    /// The session's setting for lock waits, as a text.
+    /// The session's setting for lock waits.
     const SETTING: &'static str;
     /// Changes that setting for the session.
     const SET_SESSION: &'static str;
@@ -77,11 +77,6 @@ pub(crate) trait Database: Backend + Copy {
         conn: &'c mut Self::Conn,
         sql: &str,
     ) -> impl Future<Output = Result<i64, sqlx::Error>> + Send + 'c;
-    /// The text in the first column of the only row.
-    fn text<'c>(
-        conn: &'c mut Self::Conn,
-        sql: &str,
-    ) -> impl Future<Output = Result<String, sqlx::Error>> + Send + 'c;
 
     /// A connection that has executed this, if the database has one left.
     async fn connection_after(url: &str, sql: &str) -> Option<Self::Conn> {
@@ -178,13 +173,25 @@ macro_rules! database {
                 let sql = sqlx::query(AssertSqlSafe(sql.to_owned()));
                 async move { conn.fetch_one(sql).await?.try_get(0) }
             }
+        }
+    };
+}
 
-            fn text<'c>(
-                conn: &'c mut $conn,
-                sql: &str,
-            ) -> impl Future<Output = Result<String, sqlx::Error>> + Send + 'c {
-                let sql = sqlx::query(AssertSqlSafe(sql.to_owned()));
-                async move { conn.fetch_one(sql).await?.try_get(0) }
+macro_rules! server {
+    ($name:ident, $server:ident { $($own:tt)* }) => {
+        impl Server for $name {
+            $($own)*
+
+            fn serve(settings: &[(&str, &str)]) -> Served {
+                let server = settings.iter();
+                let server = server.fold($server::builder(), |server, (name, value)| {
+                    server.setting(*name, *value)
+                });
+                Box::new(server.start())
+            }
+
+            fn provided(store: SqlStoreBuilder<Self>, provider: CredentialsProvider) -> SqlStoreBuilder<Self> {
+                store.credentials(provider)
             }
         }
     };
@@ -192,7 +199,7 @@ macro_rules! database {
 
 database!(Sqlite, SqliteConnection {
     const WAITING: Option<&'static str> = None;
-    const SETTING: &'static str = "SELECT CAST(timeout AS TEXT) FROM pragma_busy_timeout";
+    const SETTING: &'static str = "SELECT timeout FROM pragma_busy_timeout";
     const SET_SESSION: &'static str = "PRAGMA busy_timeout = 7700";
     const COLLISIONS: &'static [&'static str] = &["5", "261", "517"];
     const LEVELS: &'static [&'static str] = &["BEGIN", "BEGIN IMMEDIATE"];
@@ -221,7 +228,8 @@ database!(Postgres, PgConnection {
         "SELECT count(*) FROM pg_stat_activity \
          WHERE datname = current_database() AND wait_event_type = 'Lock'",
     );
-    const SETTING: &'static str = "SELECT current_setting('lock_timeout')";
+    const SETTING: &'static str =
+        "SELECT setting::bigint FROM pg_settings WHERE name = 'lock_timeout'";
     const SET_SESSION: &'static str = "SET lock_timeout = '77s'";
     const COLLISIONS: &'static [&'static str] = &["40001", "40P01"];
     const LEVELS: &'static [&'static str] = &[
@@ -256,7 +264,7 @@ database!(Postgres, PgConnection {
     }
 });
 
-impl Server for Postgres {
+server!(Postgres, PostgresServer {
     const POSTGRES: bool = true;
     const SET_LOCAL: Option<&'static str> = Some("SET LOCAL lock_timeout = '88s'");
     const SURVIVE_DEADLOCKS: Option<&'static str> = Some("SET LOCAL deadlock_timeout = '1h'");
@@ -269,15 +277,6 @@ impl Server for Postgres {
         format!("SELECT pg_terminate_backend({id})")
     }
 
-    fn serve(settings: &[(&str, &str)]) -> Served {
-        let server = settings
-            .iter()
-            .fold(PostgresServer::builder(), |server, (name, value)| {
-                server.setting(*name, *value)
-            });
-        Box::new(server.start())
-    }
-
     fn statements(server: &DatabaseServer) -> Vec<String> {
         let log = server.log();
         let lines = log.lines().filter(|line| line.contains("LOG:  "));
@@ -285,14 +284,7 @@ impl Server for Postgres {
         let lines = lines.filter(|line| sent.iter().any(|how| line.contains(how)));
         lines.map(str::to_owned).collect()
     }
-
-    fn provided(
-        store: SqlStoreBuilder<Self>,
-        provider: CredentialsProvider,
-    ) -> SqlStoreBuilder<Self> {
-        store.credentials(provider)
-    }
-}
+});
 
 database!(MySql, MySqlConnection {
     const WAITING: Option<&'static str> = Some(
@@ -300,7 +292,7 @@ database!(MySql, MySqlConnection {
          JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id \
          WHERE t.trx_state = 'LOCK WAIT' AND p.db = database()",
     );
-    const SETTING: &'static str = "SELECT CAST(@@innodb_lock_wait_timeout AS CHAR)";
+    const SETTING: &'static str = "SELECT CAST(@@innodb_lock_wait_timeout AS SIGNED)";
     const SET_SESSION: &'static str = "SET innodb_lock_wait_timeout = 77";
     const COLLISIONS: &'static [&'static str] = &["40001"];
     const LEVELS: &'static [&'static str] = &[
@@ -343,7 +335,7 @@ database!(MySql, MySqlConnection {
     }
 });
 
-impl Server for MySql {
+server!(MySql, MariaDbServer {
     const POSTGRES: bool = false;
     const SET_LOCAL: Option<&'static str> = None;
     const SURVIVE_DEADLOCKS: Option<&'static str> = None;
@@ -358,15 +350,6 @@ impl Server for MySql {
         format!("KILL CONNECTION {id}")
     }
 
-    fn serve(settings: &[(&str, &str)]) -> Served {
-        let server = settings
-            .iter()
-            .fold(MariaDbServer::builder(), |server, (name, value)| {
-                server.setting(*name, *value)
-            });
-        Box::new(server.start())
-    }
-
     fn statements(server: &DatabaseServer) -> Vec<String> {
         let log = server.execute(
             "SELECT concat(thread_id, ' ', command_type, ' ', argument) FROM mysql.general_log \
@@ -375,14 +358,7 @@ impl Server for MySql {
         );
         log.lines().map(str::to_owned).collect()
     }
-
-    fn provided(
-        store: SqlStoreBuilder<Self>,
-        provider: CredentialsProvider,
-    ) -> SqlStoreBuilder<Self> {
-        store.credentials(provider)
-    }
-}
+});
 
 /// An empty database; a file is deleted with the value.
 #[derive(Debug)]

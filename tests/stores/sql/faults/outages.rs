@@ -9,7 +9,6 @@ use super::prelude::*;
 on_each_server!(
     each_outage_is_reported_and_waited_for,
     idle_connections_that_the_server_has_closed_are_replaced_at_once,
-    connections_that_a_firewall_forgot_cost_one_call_a_part_of_its_time,
 );
 
 /// Response time-out of an impatient store.
@@ -182,34 +181,4 @@ async fn idle_connections_that_the_server_has_closed_are_replaced_at_once<B: Ser
         until("the server has closed them", || server.execute(seen) == "0").await;
         claim(&store).await.unwrap();
     }
-}
-
-async fn connections_that_a_firewall_forgot_cost_one_call_a_part_of_its_time<B: Server>() {
-    let server = B::serve(&[]);
-    let proxy = TcpProxy::start(server.addr());
-    // One statement may take as long as a call may.
-    let deadline = Duration::from_secs(8);
-    let url = server.url_at(proxy.addr());
-    let store = open_hasty::<B>(&url, deadline, |store| store).await;
-    let fixture = Fixture::with(&store, |engine| {
-        engine.claim_deadline(deadline).complete_deadline(deadline)
-    });
-    warm(&fixture).await;
-    assert!(proxy.stats().live > 4, "{:?}", proxy.stats());
-    proxy.forget_live();
-    fixture.pay("0").await.unwrap();
-    let lost = proxy.stats().swallowed_bytes;
-    assert!(lost > 0);
-    for number in 1..4 {
-        fixture.pay(&number.to_string()).await.unwrap();
-    }
-    assert_eq!(proxy.stats().swallowed_bytes, lost);
-    // Nor does it cost an answer.
-    let forgotten = async |_| {
-        proxy.forget_live();
-        Ok(())
-    };
-    fixture.pay_by("answer", forgotten).await.unwrap();
-    assert_eq!(fixture.events.count("unsaved"), 0);
-    assert_eq!(fixture.all_effects(), 64 + 5);
 }

@@ -16,7 +16,6 @@ pub(crate) use idem_runtime::{Engine, Error, ErrorKind};
 pub(crate) use idem_tests::shop::{Failure, PATIENCE, asks, patiently, until};
 pub(crate) use sqlx::Connection;
 pub(crate) use tokio::task::JoinSet;
-pub(crate) use tokio::time::sleep;
 
 pub(crate) use super::fixture::*;
 pub(crate) use crate::database::{Database, Served, Server, TestDatabase};

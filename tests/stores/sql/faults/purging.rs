@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use idem_harness::Worker;
 use idem_runtime::FOREVER;
+use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::sql::PurgeTask;
 use sqlx::MySqlConnection;
 use tokio::runtime::Handle;
@@ -13,15 +13,15 @@ use super::prelude::*;
 on_each_database!(
     expired_records_are_deleted,
     one_at_a_time_purges,
-    a_purger_that_dies_is_followed,
     a_failed_purge_is_reported_and_the_next_one_runs,
-    a_purge_ends_with_its_task,
+    a_dropped_purge_ends_and_is_followed,
 );
 
 const EXPIRED: i64 = -60_000_000;
 const ALIVE: i64 = 3_600_000_000;
 const ROWS: &str = "SELECT count(*) FROM idem_records WHERE op = 'filled'";
 const SECOND: Duration = Duration::from_secs(1);
+const YEAR: Duration = Duration::from_hours(24 * 365);
 
 fn alive() -> usize {
     Handle::current().metrics().num_alive_tasks()
@@ -47,7 +47,16 @@ async fn expired_records_are_deleted<B: Database>() {
     assert_eq!(test_database.sql(ROWS).await, "100");
     assert_eq!(fixture.pay("running").await.unwrap(), running);
     assert_eq!(kept.pay("kept").await.unwrap(), forever);
+    store.age(YEAR * 20).await.unwrap();
+    assert_eq!(store.purge(Purge::default()).await.unwrap(), 101);
+    assert_eq!(kept.pay("kept").await.unwrap(), forever);
     assert_eq!((fixture.effects("running"), kept.effects("kept")), (1, 1));
+}
+
+#[test]
+fn a_store_that_drops_records_refuses_an_eternal_one() {
+    let built = Engine::builder(MemoryStore::new()).ttl(FOREVER).build();
+    assert_eq!(built.unwrap_err().kind(), &ErrorKind::InvalidPolicy);
 }
 
 async fn deletes(task: &PurgeTask, records: u64) {
@@ -89,24 +98,6 @@ async fn one_at_a_time_purges<B: Database>() {
     assert!(next.error().is_none());
 }
 
-async fn a_purger_that_dies_is_followed<B: Database>() {
-    let (test_database, store) = opened::<B>().await;
-    test_database.sql(&B::filled(100, EXPIRED)).await;
-    let worker = Worker::sibling("idem-sql-faults-worker");
-    let mut worker = worker.args(["purge", &test_database.url]).spawn();
-    worker.line_after("begun");
-    test_database.until("99", ROWS).await;
-    worker.kill9();
-    let early = store.spawn_purge(Purge::default());
-    a_moment(&store).await;
-    assert_eq!(early.deleted(), 0);
-    drop(early);
-    store.age(Duration::from_secs(31)).await.unwrap();
-    let task = store.spawn_purge(Purge::default());
-    deletes(&task, 99).await;
-    assert_eq!(test_database.sql(ROWS).await, "0");
-}
-
 async fn a_failed_purge_is_reported_and_the_next_one_runs<B: Database>() {
     let (test_database, store) = opened::<B>().await;
     test_database
@@ -124,13 +115,24 @@ async fn a_failed_purge_is_reported_and_the_next_one_runs<B: Database>() {
     until("it is well", || task.error().is_none()).await;
 }
 
-async fn a_purge_ends_with_its_task<B: Database>() {
-    let (_test_database, store) = opened::<B>().await;
+/// Its claim of the purge is not released, as after the death of its process.
+async fn a_dropped_purge_ends_and_is_followed<B: Database>() {
+    let (test_database, store) = opened::<B>().await;
+    test_database.sql(&B::filled(100, EXPIRED)).await;
     let before = alive();
-    let task = store.spawn_purge(Purge::default());
-    assert_eq!(alive(), before + 1);
+    let slow = Purge::default().batch(1).pause(Duration::from_secs(10));
+    let task = store.spawn_purge(slow);
+    test_database.until("99", ROWS).await;
     drop(task);
     until("it has ended", || alive() == before).await;
+    let early = store.spawn_purge(Purge::default());
+    a_moment(&store).await;
+    assert_eq!(early.deleted(), 0);
+    drop(early);
+    store.age(Duration::from_secs(31)).await.unwrap();
+    let task = store.spawn_purge(Purge::default());
+    deletes(&task, 99).await;
+    assert_eq!(test_database.sql(ROWS).await, "0");
 }
 
 /// Of 100,000 records, the expired ones are found by the index.

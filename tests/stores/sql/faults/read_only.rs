@@ -57,46 +57,33 @@ async fn fill(fixture: &Fixture) -> Vec<String> {
     panic!("the file has no end");
 }
 
+/// Answers are replayed, an answer without room reaches its caller, and is stored as soon as there is room.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_file_refuses_claims_and_replays_answers() {
     let test_database = TestDatabase::new::<Sqlite>();
     let store = that_cannot_grow(&test_database, 12).await;
-    let fixture = Fixture::hasty(&store);
-    let done = fill(&fixture).await;
+    let (fixture, others) = (Fixture::hasty(&store), Fixture::hasty(&store));
+    let large = "an answer of several pages ".repeat(400);
+    let call = || fixture.engine.operation("large").key(&1);
+    let mut done = Vec::new();
+    let body = async |_| {
+        // In another engine, because a body must not wait for its own.
+        done = fill(&others).await;
+        Ok(large.clone())
+    };
+    let answer: Result<String, Error> = call().run(body).await;
+    assert_eq!(answer.as_ref(), Ok(&large));
+    assert_eq!(fixture.events.count("unsaved"), 1);
     assert!(done.len() > 3, "{}", done.len());
     assert_says(claim(&store).await, Full, &["a claim", "room", "purge"]);
     for (key, answer) in done.iter().enumerate() {
-        assert_eq!(&fixture.pay(&key.to_string()).await.unwrap(), answer);
+        assert_eq!(&others.pay(&key.to_string()).await.unwrap(), answer);
     }
-    assert_eq!(fixture.all_effects(), done.len());
-    test_database.sql("DELETE FROM idem_records").await;
-    fixture.pay("more").await.unwrap();
-}
-
-/// There is no room for the answer; its caller gets it, and it is stored as soon as there is room.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_large_answer_waits_for_room_in_a_full_file() {
-    let test_database = TestDatabase::new::<Sqlite>();
-    let store = that_cannot_grow(&test_database, 12).await;
-    let fixture = Fixture::hasty(&store);
-    let large = "an answer of several pages ".repeat(400);
-    let call = || fixture.engine.operation("large").key(&1);
-    let answer: Result<String, Error> = call()
-        .run(async |_| {
-            // Of another engine: a body is not to wait for its own.
-            fill(&Fixture::hasty(&store)).await;
-            Ok(large.clone())
-        })
-        .await;
-    assert_eq!(answer.as_ref(), Ok(&large));
-    assert_eq!(fixture.events.count("unsaved"), 1);
-    test_database
-        .sql("DELETE FROM idem_records WHERE op = 'fixture.pay'")
-        .await;
-    test_database
-        .sql("DELETE FROM idem_records WHERE op = 'elsewhere'")
-        .await;
+    assert_eq!(others.all_effects(), done.len());
+    let delete = "DELETE FROM idem_records WHERE op <> 'large'";
+    test_database.sql(delete).await;
     happened(&fixture.events, "completed", 1).await;
     let again: Result<String, Error> = call().run(async |_| unreachable!("answered")).await;
     assert_eq!(again, answer);
+    others.pay("more").await.unwrap();
 }

@@ -1,12 +1,9 @@
 //! The table: its creation, its place, and the errors for a wrong table.
 
-use idem_runtime::store::sql::MySqlStore;
-
 use super::prelude::*;
 
 on_each_database!(
     ten_may_create_the_table_at_once,
-    a_table_may_have_another_name,
     a_bad_name_of_a_table_is_refused,
     a_missing_table_is_reported,
     a_table_of_another_layout_is_refused,
@@ -16,6 +13,7 @@ on_each_server!(
     a_table_may_be_in_a_schema,
     each_right_is_needed_but_that_to_create,
     a_server_that_does_not_wait_for_its_disk_is_reported,
+    a_wrong_login_is_reported_without_its_password,
 );
 
 /// A call on the store runs once.
@@ -53,26 +51,12 @@ async fn ten_may_create_the_table_at_once<B: Database>() {
     assert_eq!(records.await, "1");
 }
 
-async fn a_table_may_have_another_name<B: Database>() {
-    let test_database = TestDatabase::new::<B>();
-    for table in ["_", "Orders_2", &"a".repeat(48)] {
-        let store = of_table::<B>(&test_database.url, table).await.unwrap();
-        store.migrate().await.unwrap();
-        store.migrate().await.unwrap();
-        assert_works(&store).await;
-        let count = format!("SELECT count(*) FROM {table}");
-        assert_eq!(test_database.sql(&count).await, "1");
-    }
-}
-
 async fn a_bad_name_of_a_table_is_refused<B: Database>() {
     let test_database = TestDatabase::new::<B>();
     let long = "a".repeat(200);
-    let names = [
-        "", " ", "a b", "a;drop", &long, "\"a\"", "'a'", "`a`", "1a", "a-b", "é", "a.", ".a",
-        "a.b.c", "a\0", "a\n",
-    ];
-    for name in names {
+    for name in [
+        "", "a;drop", &long, "\"a\"", "'a'", "`a`", "1a", "é", "a.", ".a", "a.b.c", "a\0",
+    ] {
         let store = of_table::<B>(&test_database.url, name).await;
         assert_says(store, Refused, &["name of the table"]);
     }
@@ -112,7 +96,8 @@ async fn a_table_of_another_layout_is_refused<B: Database>() {
 
 async fn the_schema_runs_by_hand<B: Database>() {
     let test_database = TestDatabase::new::<B>();
-    let store = of_table::<B>(&test_database.url, "by_hand").await.unwrap();
+    // A name whose case some databases fold.
+    let store = of_table::<B>(&test_database.url, "Orders_2").await.unwrap();
     let schema = store.schema();
     let mut code = schema.lines().filter(|line| !line.starts_with("--"));
     assert!(code.all(|line| !line.contains("idem_records")), "{schema}");
@@ -199,23 +184,14 @@ async fn each_right_is_needed_but_that_to_create<B: Server>() {
     assert_eq!(fixture.effects("a"), 1);
 }
 
-#[tokio::test]
-async fn a_wrong_login_is_reported_without_its_password() {
-    let (postgres, mariadb) = (Postgres::serve(&[]), MySql::serve(&[]));
-    let login: &[&str] = &["connecting", "user", "password"];
-    for (url, parts) in [
-        (postgres.url_as("app", "password-marker"), login),
-        (postgres.url_of("no_such_database"), &["database"]),
-        ("no url at all with password-marker".to_owned(), &["URL"]),
+async fn a_wrong_login_is_reported_without_its_password<B: Server>() {
+    let server = B::serve(&[]);
+    for (url, part) in [
+        (server.url_as("app", "password-marker"), "password"),
+        (server.url_of("no_such_database"), "database"),
+        ("no url at all with password-marker".to_owned(), "URL"),
     ] {
-        assert_says(PostgresStore::connect(url).await, Refused, parts);
-    }
-    for (url, parts) in [
-        (mariadb.url_as("app", "password-marker"), login),
-        (mariadb.url_of("no_such_database"), &["database"]),
-        ("no url at all with password-marker".to_owned(), &["URL"]),
-    ] {
-        assert_says(MySqlStore::connect(url).await, Refused, parts);
+        assert_says(SqlStore::<B>::connect(url).await, Refused, &[part]);
     }
 }
 

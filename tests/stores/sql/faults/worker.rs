@@ -1,15 +1,12 @@
-//! A process of the tests of SQL stores.
+//! `worker clock <url>`: a process with an engine on a file, which prints the clock events that it observes.
 //!
-//! `worker purge <url>`: purges one record in ten seconds until it is killed.
-//!
-//! `worker clock <url>`: prints the clock events that it observes. Then reads lines: `call <key>`, and `hold <key>`,
-//! whose body never ends. Prints `effect <key>` for each body that begins, and `called <key>`.
+//! It reads lines: `call <key>`, and `hold <key>`, whose body never ends. It prints `effect <key>` for each body that
+//! begins, and `called <key>`.
 
 use std::env;
 use std::io::{self, Write as _};
-use std::time::Duration;
 
-use idem_runtime::store::sql::{Backend, MySql, Postgres, Purge, SqlStore, Sqlite};
+use idem_runtime::store::sql::SqliteStore;
 use idem_runtime::{Engine, Error, Observer, observe::Event};
 use idem_tests::events::Events;
 use tokio::sync::mpsc;
@@ -17,34 +14,6 @@ use tokio::sync::mpsc;
 fn say(line: &str) {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}").expect("somebody listens");
-}
-
-#[tokio::main(worker_threads = 2)]
-async fn main() {
-    let arguments: Vec<_> = env::args().skip(1).collect();
-    let url = arguments[1].as_str();
-    match url.split_once(':') {
-        Some(("sqlite", _)) => work::<Sqlite>(&arguments).await,
-        Some(("postgres", _)) => work::<Postgres>(&arguments).await,
-        Some(("mysql", _)) => work::<MySql>(&arguments).await,
-        _ => panic!("no URL of a database"),
-    }
-}
-
-async fn work<B: Backend>(arguments: &[String]) {
-    let store = SqlStore::<B>::builder(&arguments[1]).response_timeout(Duration::from_secs(20));
-    let store = store.connect().await.expect("the database is there");
-    store.migrate().await.expect("the table is created");
-    match arguments[0].as_str() {
-        "purge" => {
-            let slow = Purge::default().batch(1).pause(Duration::from_secs(10));
-            let _task = store.spawn_purge(slow);
-            say("begun");
-            std::future::pending::<()>().await;
-        }
-        "clock" => clock(store).await,
-        other => panic!("not understood: {other}"),
-    }
 }
 
 #[derive(Debug)]
@@ -59,7 +28,11 @@ impl Observer for Told {
     }
 }
 
-async fn clock<B: Backend>(store: SqlStore<B>) {
+#[tokio::main(worker_threads = 2)]
+async fn main() {
+    let url = env::args().nth(2).expect("the URL of a file");
+    let store = SqliteStore::connect(url).await.expect("a file");
+    store.migrate().await.expect("the table is created");
     let engine = Engine::builder(store).prefix("worker").observer(Told);
     let engine = engine.build().expect("the settings agree");
     let (lines, mut line) = mpsc::unbounded_channel();

@@ -12,14 +12,12 @@ use sqlx::Pool;
 
 use crate::{random, say};
 
-/// The place of the record.
+/// The place of the record of a burst.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Manner {
-    /// In the transaction of the order, as idem intends.
+    /// In the transaction of the order.
     Inside,
-    /// In a separate transaction, around that of the order. Wrong, to show that the check finds it.
-    Apart,
-    /// Outside of any transaction: a lease, and every statement is committed alone. Wrong as well.
+    /// Outside of any transaction: a lease, and every statement is committed alone.
     Lease,
 }
 
@@ -119,26 +117,11 @@ impl<D: Database> Clerk<D> {
 
     async fn once(&self, order: &Order, steps: &Steps) -> Result<Receipt, Refusal> {
         let call = self.engine.operation("orders.place").key(&order.number);
-        if let Manner::Lease = self.manner {
-            let answer = call.run(async |_| {
-                let mut conn = self.pool.acquire().await?;
-                body::<D>(&mut conn, order, steps).await
-            });
-            return answer.await;
-        }
         let mut tx = self.pool.begin().await?;
         steps.tell("begun");
         let answer = call.in_tx(&mut *tx);
-        let answer = answer.run(async |conn: &mut D::Connection, _| match self.manner {
-            Manner::Apart => {
-                let mut apart = self.pool.begin().await?;
-                let receipt = body::<D>(&mut apart, order, steps).await?;
-                apart.commit().await?;
-                steps.tell("apart");
-                Ok(receipt)
-            }
-            _ => body::<D>(conn, order, steps).await,
-        });
+        let answer =
+            answer.run(async |conn: &mut D::Connection, _| body::<D>(conn, order, steps).await);
         let answer: Result<Receipt, Refusal> = answer.await;
         match &answer {
             Err(Refusal::Idem(error)) if *error.kind() == ErrorKind::TransactionAborted => {

@@ -23,7 +23,6 @@ const LAST: usize = 2;
 pub(crate) struct Lives<'a> {
     pub(crate) database: &'static str,
     pub(crate) url: &'a str,
-    pub(crate) manner: &'static str,
     pub(crate) kills: u64,
     /// A server that is killed as well, once in so many kills of a worker.
     pub(crate) server: Option<(&'a DatabaseServer, u64)>,
@@ -48,12 +47,11 @@ pub(crate) struct Heard {
 type Doing = BTreeMap<String, String>;
 
 impl<'a> Lives<'a> {
-    pub(crate) fn new(database: &'static str, url: &'a str, manner: &'static str) -> Self {
+    pub(crate) fn new(database: &'static str, url: &'a str) -> Self {
         let (seed, _) = Seeded::from_env();
         Self {
             database,
             url,
-            manner,
             kills: bound(80, 200),
             server: None,
             seed,
@@ -91,7 +89,7 @@ impl<'a> Lives<'a> {
 
     fn hire(&self) -> Worker {
         let worker = Worker::sibling("idem-orders");
-        worker.args([self.database, self.url, self.manner]).spawn()
+        worker.args([self.database, self.url, "inside"]).spawn()
     }
 
     /// Runs one worker after the other, until there were enough.
@@ -195,7 +193,7 @@ impl<'a> Lives<'a> {
 
 /// Whether a step lies between the start of a body and the commit of its transaction.
 fn is_inside(step: &str) -> bool {
-    let steps = ["claimed", "ordered", "apart", "recorded"];
+    let steps = ["claimed", "ordered", "recorded"];
     let tables = || Account::ALL.iter().map(|account| account.table());
     steps.contains(&step)
         || tables().any(|table| step.strip_suffix("-journal").unwrap_or(step) == table)

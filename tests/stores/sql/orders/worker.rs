@@ -1,7 +1,7 @@
 //! A process of the shop, which prints its steps.
 //!
-//! `idem-orders <database> <url> <manner>`: `sqlite`, `postgres` or `mariadb`, and the place of a call's record:
-//! `inside` the transaction of the order, or wrongly `apart` or under a `lease`. It prints `waits` while the server is
+//! `idem-orders <database> <url> <manner>`: `sqlite`, `postgres` or `mariadb`, and the place of the record of a burst:
+//! `inside` the transaction of the order, or under a `lease`. It prints `waits` while the server is
 //! down, then `ready`, and then reads lines:
 //!
 //! ```text
@@ -46,7 +46,6 @@ async fn main() {
     };
     let manner = match &**manner {
         "inside" => Manner::Inside,
-        "apart" => Manner::Apart,
         "lease" => Manner::Lease,
         other => panic!("not a manner: {other}"),
     };

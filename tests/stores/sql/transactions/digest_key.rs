@@ -5,7 +5,6 @@ use idem_tests::shop::assert_contains;
 use super::prelude::*;
 
 on_each_database!(
-    a_call_has_one_record_under_its_keyed_name,
     an_answer_from_before_the_secret_was_changed_is_replayed,
     an_unfinished_record_from_before_is_not_taken_over,
 );
@@ -22,37 +21,6 @@ fn changed<D: Database>(fixture: &Fixture<D>) -> [Engine; 3] {
 fn call(engine: &Engine, cents: u32) -> CallBuilder<Classified> {
     let call = engine.operation("orders.create").key("order-7");
     call.fingerprint(&cents)
-}
-
-async fn a_call_has_one_record_under_its_keyed_name<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let [keyed, ..] = changed(&fixture);
-    // Without the secret it is another call, whose derived key is the same.
-    let mut derived = Vec::new();
-    for engine in [&keyed, &fixture.engine] {
-        let mut tx = fixture.begin().await;
-        let first = call(engine, 5)
-            .in_tx(&mut tx)
-            .run(async |tx: &mut D::Tx, cx| {
-                make::<D>(tx, &fixture.runs, "order").await?;
-                Ok::<_, OrderError>(cx.derive_key("charge"))
-            });
-        derived.push(first.await.unwrap());
-        D::commit(tx).await.done();
-        let mut tx = fixture.begin().await;
-        let again = call(engine, 5)
-            .in_tx(&mut tx)
-            .run(async |_: &mut D::Tx, _| unreachable!("it is replayed"));
-        assert_eq!(again.await, Ok::<_, OrderError>(derived[0].clone()));
-        let other = refusal(answered(call(engine, 6), &mut tx).await);
-        assert_eq!(*other.kind(), ErrorKind::Mismatch, "{other}");
-        D::rollback(tx).await.done();
-        let records = i64::try_from(derived.len()).unwrap();
-        assert_eq!(fixture.kept("order").await, (records, records));
-        let answered = Some(EntryState::Answered(OutcomeKind::Value));
-        assert_eq!(state(call(engine, 5)).await, answered);
-    }
-    assert_eq!((derived[0].len(), &derived[1]), (43, &derived[0]));
 }
 
 async fn an_answer_from_before_the_secret_was_changed_is_replayed<D: Database>() {

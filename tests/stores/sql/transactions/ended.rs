@@ -1,7 +1,5 @@
 //! Transactions that are over before the body that runs in them.
 
-use std::fmt::Write as _;
-
 use tokio::sync::{Barrier, Notify};
 
 use super::prelude::*;
@@ -14,10 +12,8 @@ on_each_database!(
 );
 on_each_server!(
     no_end_of_a_body_whose_session_has_ended_is_acknowledged,
-    a_zombie_cannot_finish,
     a_body_that_swallows_a_deadlock,
 );
-on!(sqlite_only Sqlite: an_ended_transaction_is_not_reported_as_a_missing_table);
 
 /// The ways in which a body ends. `None`: it is dropped.
 const BODIES: [Option<Answer>; 4] = [
@@ -176,36 +172,6 @@ async fn no_body_runs_without_the_transaction_that_sqlx_counts<D: Database>() {
     }
 }
 
-/// The session is ended while the body runs; another caller runs, and then the body ends.
-async fn a_zombie_cannot_finish<D: Server>() {
-    for own in [false, true] {
-        let fixture = Arc::new(Fixture::<D>::new().await);
-        let body = async |conn: &mut D::Conn| -> Answer {
-            insert::<D>(conn, "zombie").await?;
-            end_session(&fixture, conn).await;
-            let fixture = Arc::clone(&fixture);
-            let other = tokio::spawn(async move { fixture.committed(fixture.order()).await });
-            assert_eq!(patiently("another runs", other).await.unwrap(), Ok(1));
-            Ok(666)
-        };
-        let mut conn = fixture.alone().await;
-        let answer = if own {
-            let call = fixture.order().in_tx(&mut conn);
-            call.run(async |conn: &mut D::Conn, _| body(conn).await)
-                .await
-        } else {
-            let mut tx = fixture.begin().await;
-            let call = fixture.order().in_tx(&mut tx);
-            let answer = call.run(async |tx: &mut D::Tx, _| body(tx).await).await;
-            D::commit(tx).await.expect_err("the session is gone");
-            answer
-        };
-        assert_aborted(&refusal(answer));
-        assert_eq!(fixture.orders_of(["zombie", "mine"]).await, [0, 1]);
-        assert_eq!(fixture.replayed(fixture.order()).await, Ok(1));
-    }
-}
-
 /// A database that detects a deadlock may undo the whole transaction, not the statement alone. A caller that then
 /// commits the rest must not believe that the transaction is complete.
 async fn a_body_that_swallows_a_deadlock<D: Server>() {
@@ -287,24 +253,4 @@ async fn an_error_of_the_caller_after_the_call<D: Database>() {
     let there = fixture.kept("mine").await;
     assert_eq!(there, (kept, 2 * kept));
     assert_usable("an error of the caller", &fixture, &pool).await;
-}
-
-/// SQLite's error about a missing savepoint must not be taken for a missing table.
-async fn an_ended_transaction_is_not_reported_as_a_missing_table<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let mut tx = fixture.begin().await;
-    let commits = async |_: &Fixture<D>, conn: &mut D::Conn| {
-        D::execute(conn, "COMMIT").await.done();
-    };
-    let answer = call(&fixture, &mut tx, |tx| tx, commits, Some(&Ok(1))).await;
-    let error = refusal(answer.expect("it is not dropped"));
-    assert_aborted(&error);
-    let mut texts = format!("{error} {error:?}");
-    let mut source = std::error::Error::source(&error);
-    while let Some(error) = source {
-        write!(texts, " {error} {error:?}").expect("a string takes any text");
-        source = error.source();
-    }
-    assert!(!texts.contains("migrate"), "{texts}");
-    assert!(texts.contains("ended the transaction"), "{texts}");
 }

@@ -342,8 +342,8 @@ pub(crate) async fn is_victim<D: Database>(
 }
 
 /// The settings of a session that a call must restore.
-pub(crate) async fn settings<D: Database>(conn: &mut D::Conn) -> String {
-    D::text(conn, D::SETTING).await.done()
+pub(crate) async fn settings<D: Database>(conn: &mut D::Conn) -> i64 {
+    D::number(conn, D::SETTING).await.done()
 }
 
 /// Waits until the session with this id is gone.

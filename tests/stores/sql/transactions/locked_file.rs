@@ -14,7 +14,6 @@ on!(sqlite Sqlite:
     a_repeat_waits_for_a_running_body_as_set
     a_repeat_waits_a_moment_for_the_commit_after_a_body
     another_writer_is_waited_for_until_the_claim_deadline
-    a_repeat_that_waits_gets_the_committed_answer
     committed_answers_need_no_lock
     a_transaction_that_has_read_is_aborted
     a_claim_that_is_undone_is_no_running_call
@@ -185,26 +184,6 @@ async fn another_engine<D: Database>(fixture: &Fixture<D>, clock: &ManualClock) 
 
 fn order_by(engine: &Engine) -> CallBuilder<Classified> {
     engine.operation("orders.create").key("order-7")
-}
-
-async fn a_repeat_that_waits_gets_the_committed_answer<D: Database>() {
-    for by_another in [false, true] {
-        let (clock, fixture) = fixture::<D>().await;
-        let engine = if by_another {
-            another_engine(&fixture, &clock).await
-        } else {
-            fixture.engine.clone()
-        };
-        let mut first = fixture.begin().await;
-        assert_eq!(fixture.ordered(&mut first).await, Ok(1));
-        let mut tx = fixture.begin().await;
-        let call = order_by(&engine).on_running(WAIT);
-        let repeat = answered(call, &mut tx);
-        let answer = after(&clock, repeat, async { D::commit(first).await.done() }).await;
-        assert_eq!(answer, Ok(1));
-        D::commit(tx).await.done();
-        assert_eq!(fixture.orders("mine").await, 1);
-    }
 }
 
 async fn committed_answers_need_no_lock<D: Database>() {

@@ -17,5 +17,4 @@ mod shutdown;
 mod steps;
 mod texts;
 mod tokens;
-mod traffic;
 mod waiting;

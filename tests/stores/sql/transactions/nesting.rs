@@ -3,31 +3,9 @@
 use super::prelude::*;
 
 on_each_database!(
-    calls_of_one_transaction_are_committed_together,
     each_end_of_an_inner_call_in_each_of_an_outer_one,
     a_body_that_calls_itself_is_refused,
 );
-
-async fn calls_of_one_transaction_are_committed_together<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let mut tx = fixture.begin().await;
-    assert_eq!(fixture.ordered_as("a", &mut tx).await, Ok(1));
-    let answer = failed(&fixture, fixture.call("b"), &mut tx, OrderError::Down).await;
-    assert_eq!(answer, Err(OrderError::Down));
-    let sold_out = OrderError::SoldOut { run: 3 };
-    let answer = failed(&fixture, fixture.call("c"), &mut tx, sold_out.clone()).await;
-    assert_eq!(answer, Err(sold_out.clone()));
-    assert_eq!(fixture.ordered_as("d", &mut tx).await, Ok(4));
-    assert_eq!(answered(fixture.call("a"), &mut tx).await, Ok(1));
-    D::commit(tx).await.done();
-    assert_eq!(fixture.orders_of(["a", "d", "undone"]).await, [1, 1, 0]);
-    let mut tx = fixture.begin().await;
-    assert_eq!(answered(fixture.call("c"), &mut tx).await, Err(sold_out));
-    assert_eq!(answered(fixture.call("d"), &mut tx).await, Ok(4));
-    assert_eq!(fixture.ordered_as("b", &mut tx).await, Ok(5));
-    D::rollback(tx).await.done();
-    assert_eq!(fixture.kept("b").await, (0, 3));
-}
 
 /// `None`: the inner call is replayed.
 const INNER: [Option<Answer>; 4] = [

@@ -12,4 +12,4 @@ pub(crate) use idem_tests::shop::{PATIENCE, patiently};
 pub(crate) use sqlx::Connection;
 
 pub(crate) use super::fixture::*;
-pub(crate) use crate::database::{Database, Server, TestDatabase};
+pub(crate) use crate::database::{Database, Server};

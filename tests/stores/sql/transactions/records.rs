@@ -1,6 +1,6 @@
 //! Records left by calls with leases, and records left to them by calls in transactions.
 
-use idem_runtime::{Context, FOREVER};
+use idem_runtime::Context;
 use tokio::sync::Notify;
 
 use super::prelude::*;
@@ -8,7 +8,6 @@ use super::prelude::*;
 on_each_database!(
     each_state_of_a_record_that_a_call_with_a_lease_has_left,
     a_lapsed_lease_is_not_counted_by_a_rollback,
-    the_context_of_a_body,
 );
 
 /// A call with a lease, whose body ends like this. `None`: it is dropped.
@@ -97,42 +96,4 @@ async fn a_lapsed_lease_is_not_counted_by_a_rollback<D: Database>() {
     let mut tx = fixture.begin().await;
     assert_eq!(fixture.order().in_tx(&mut tx).run(attempt).await, Ok(2));
     D::rollback(tx).await.done();
-}
-
-async fn the_context_of_a_body<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    // A call with a lease derives the same key.
-    let first = fixture.order().run(|cx| async move {
-        let fence = cx.fence().await?;
-        Err::<u32, _>(OrderError::Database(format!(
-            "{} {fence:?}",
-            cx.derive_key("stripe")
-        )))
-    });
-    let Err(OrderError::Database(told)) = first.await else {
-        panic!("it has told")
-    };
-    let mut keys = vec![told.split_once(' ').expect("two words").0.to_owned()];
-    let mut fences = Vec::new();
-    for ttl in [Duration::from_hours(1), FOREVER] {
-        let mut tx = fixture.begin().await;
-        let call = fixture.order().ttl(ttl).in_tx(&mut tx);
-        let answer = call.run(async |tx: &mut D::Tx, cx: Context| {
-            assert_eq!(cx.operation().as_str(), "orders.create");
-            assert_eq!(cx.attempt(), 1);
-            assert!(cx.lease_remaining() > Duration::from_hours(24 * 365));
-            assert_eq!(cx.key(), idem_runtime::context().key());
-            keys.push(cx.derive_key("stripe"));
-            fences.push(cx.fence().await?);
-            make::<D>(tx, &fixture.runs, "mine").await
-        });
-        answer.await.expect("it runs");
-        D::rollback(tx).await.done();
-    }
-    assert!(
-        keys.iter().all(|key| *key == keys[0] && key.len() == 43),
-        "{keys:?}"
-    );
-    assert_eq!((keys.len(), fences.len()), (3, 2));
-    assert!(fences.is_sorted(), "{fences:?}");
 }

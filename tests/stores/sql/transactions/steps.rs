@@ -2,6 +2,7 @@
 
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{EngineBuilder, OnDuplicate, OnLeaseLost, step, step_in_tx};
+use idem_tests::payment::Runs;
 use tokio::sync::Notify;
 
 use super::prelude::*;
@@ -12,7 +13,6 @@ on_each_database!(
     the_errors_of_a_step_undo_its_rows,
     a_reset_and_a_later_call_forget_the_step,
     a_connection_is_committed_for_the_step,
-    steps_in_one_transaction_and_steps_without_one,
     a_step_is_refused_where_it_cannot_be_kept,
     no_step_begins_after_the_lease_is_lost,
     a_body_in_a_transaction_does_not_repeat_steps,
@@ -20,7 +20,6 @@ on_each_database!(
     a_step_of_class_unknown_can_be_freed_without_the_other_steps,
 );
 on_each_server!(attempts_that_overlap_book_once);
-on!(sqlite_only Sqlite: a_step_in_a_transaction_that_began_with_the_lock);
 
 /// Longer than a lease.
 const LEASE_OVER: Duration = Duration::from_secs(31);
@@ -72,7 +71,7 @@ async fn a_step_and_its_rows_are_committed_together<D: Database>() {
         ("cool-down", cools_down, "book", hours(24), Duration::ZERO),
     ] {
         let fixture = Fixture::<D>::with(settings).await;
-        let charge = idem_tests::payment::Runs::default();
+        let charge = Runs::default();
         for (ends, answer) in [(FAILS, FAILS), (FAILS, FAILS), (Ok(0), Ok(1))] {
             let order = fixture.order().ttl(ttl).run(|_| async {
                 step("charge", async |_| Ok::<_, OrderError>(charge.start())).await?;
@@ -81,14 +80,21 @@ async fn a_step_and_its_rows_are_committed_together<D: Database>() {
                     make::<D>(tx, &fixture.runs, "mine").await
                 });
                 let run = book.await?;
+                // Its record is claimed while the transaction has written.
+                let ship = step_in_tx(("ship", 7), &mut tx, async |tx: &mut D::Tx, step| {
+                    assert_eq!((step.name(), step.key().len()), ("ship", 43));
+                    make::<D>(tx, &fixture.runs, "shipped").await
+                });
+                assert_eq!(ship.await, Ok(2));
                 D::commit(tx).await.done();
                 ends.map(|_| run)
             });
             assert_eq!(order.await, answer, "{case}");
-            assert_eq!(fixture.orders("mine").await, 1, "{case}");
+            let orders = fixture.orders_of(["mine", "shipped"]).await;
+            assert_eq!(orders, [1, 1], "{case}");
             fixture.age(age).await;
         }
-        assert_eq!((charge.count(), fixture.runs.count()), (1, 1), "{case}");
+        assert_eq!((charge.count(), fixture.runs.count()), (1, 2), "{case}");
     }
 }
 
@@ -189,31 +195,6 @@ async fn a_connection_is_committed_for_the_step<D: Database>() {
         assert_eq!(order.await, answer);
         assert_eq!(fixture.orders("mine").await, 1);
     }
-}
-
-async fn steps_in_one_transaction_and_steps_without_one<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let charged = idem_tests::payment::Runs::default();
-    for ends in [FAILS, Ok(9)] {
-        let order = fixture.order().run(|_| async {
-            let charge = step("charge", async |_| Ok::<_, OrderError>(charged.start()));
-            assert_eq!(charge.await, Ok(1));
-            let mut tx = fixture.begin().await;
-            assert_eq!(booked(&fixture, &mut tx, "one").await, Ok(1));
-            let ship = step_in_tx(("ship", 7), &mut tx, async |tx: &mut D::Tx, step| {
-                assert_eq!((step.name(), step.key().len()), ("ship", 43));
-                make::<D>(tx, &fixture.runs, "two").await
-            });
-            assert_eq!(ship.await, Ok(2));
-            let twice = refusal(booked(&fixture, &mut tx, "three").await);
-            assert_eq!(*twice.kind(), ErrorKind::InvalidStep, "{twice}");
-            D::commit(tx).await.done();
-            ends.clone()
-        });
-        assert_eq!(order.await, ends);
-    }
-    assert_eq!(fixture.orders_of(["one", "two", "three"]).await, [1, 1, 0]);
-    assert_eq!((charged.count(), fixture.runs.count()), (1, 2));
 }
 
 async fn a_step_is_refused_where_it_cannot_be_kept<D: Database>() {
@@ -320,18 +301,6 @@ async fn a_body_in_a_transaction_does_not_repeat_steps<D: Database>() {
     assert_eq!(order.await, Ok(1));
 }
 
-/// As is recommended for files: with the lock for writing from the beginning.
-async fn a_step_in_a_transaction_that_began_with_the_lock<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let order = fixture.order().run(|_| async {
-        let mut tx = D::begin(&fixture.pool, "BEGIN IMMEDIATE").await.done();
-        let run = booked(&fixture, &mut tx, "mine").await?;
-        D::commit(tx).await.done();
-        Ok::<_, OrderError>(run)
-    });
-    assert_eq!(order.await, Ok(1));
-}
-
 async fn a_disabled_engine_begins_a_transaction_for_the_step<D: Database>() {
     let fixture = Fixture::<D>::with(EngineBuilder::disabled).await;
     let order = fixture.order().run(|_| async {
@@ -352,7 +321,7 @@ async fn a_disabled_engine_begins_a_transaction_for_the_step<D: Database>() {
 
 async fn a_step_of_class_unknown_can_be_freed_without_the_other_steps<D: Database>() {
     let fixture = Fixture::<D>::new().await;
-    let charge = idem_tests::payment::Runs::default();
+    let charge = Runs::default();
     let attempt = async |book: Answer| {
         let order = fixture.order().run(|_| async {
             step("charge", async |_| Ok::<_, OrderError>(charge.start())).await?;
@@ -384,84 +353,4 @@ async fn a_step_of_class_unknown_can_be_freed_without_the_other_steps<D: Databas
     }
     let told = attempt(Ok(2)).await;
     assert_eq!((told, charge.count()), (Ok(2), 1));
-}
-
-/// Compiles only if the futures can be sent to another thread, where they are written as in the docs.
-#[allow(dead_code, reason = "it is compiled, and needs no database")]
-mod spawned {
-    use std::time::Duration;
-
-    use idem_runtime::store::sql::SqlTransaction;
-    use idem_runtime::{Engine, Error, HasEngine, Reconciled, idempotent, step, step_in_tx};
-    use sqlx::{PgConnection, PgPool};
-
-    use super::{Answer, OrderError};
-
-    struct Shop {
-        engine: Engine,
-        pool: PgPool,
-    }
-
-    impl HasEngine for Shop {
-        fn engine(&self) -> Engine {
-            self.engine.clone()
-        }
-    }
-
-    #[allow(clippy::unused_async, reason = "it stands for a request")]
-    async fn pay(_: &str) -> Result<String, OrderError> {
-        Ok("ch-1".into())
-    }
-
-    async fn generic<T: SqlTransaction>(tx: &mut T) -> Answer {
-        step_in_tx("book", tx, async |_: &mut T, _| Ok::<_, OrderError>(5)).await
-    }
-
-    #[idempotent(engine = shop, op = "orders.place", key = no, fingerprint = none)]
-    async fn place(shop: &Shop, no: &str, items: &[u32]) -> Result<i64, OrderError> {
-        let charge = step("charge", async |s| pay(&s.key()).await);
-        let charge = tokio::time::timeout(Duration::from_secs(1), charge.once())
-            .await
-            .map_err(|_| OrderError::Down)??;
-        for item in items {
-            step(("ship", item), async |s| pay(&s.key()).await).await?;
-        }
-        // Without these blocks the call cannot be spawned: "one type is more general than the other".
-        let (one, two) = tokio::join!(
-            async { step("one", async |_| pay(&charge).await).await },
-            async {
-                step("two", async |_| pay(&charge).await)
-                    .reconcile(async |s| {
-                        let _ = s.key();
-                        Ok::<_, Error>(Reconciled::<String>::Unknown)
-                    })
-                    .await
-            },
-        );
-        let late = tokio::select! {
-            late = step("late", async |_| pay(&one?).await) => late?,
-            () = tokio::time::sleep(Duration::from_secs(1)) => two?,
-        };
-        let mut tx = shop.pool.begin().await?;
-        generic(&mut tx).await?;
-        let row = step_in_tx("row", &mut *tx, async |conn: &mut PgConnection, _| {
-            let insert = sqlx::query_scalar("INSERT INTO bookings VALUES ($1) RETURNING id");
-            Ok::<i64, OrderError>(insert.bind(&late).fetch_one(conn).await?)
-        });
-        let row = row.await?;
-        tx.commit().await?;
-        Ok(row)
-    }
-
-    fn spawned(shop: &'static Shop) {
-        drop(tokio::spawn(async move { place(shop, "7", &[1]).await }));
-        drop(tokio::spawn(async move {
-            let mut tx = shop.pool.begin().await?;
-            let call = shop.engine.operation("a").key("b").in_tx(&mut *tx);
-            let body = async |_: &mut PgConnection, _| Ok::<_, OrderError>(1);
-            let answer = call.run(body).await;
-            tx.commit().await?;
-            answer
-        }));
-    }
 }

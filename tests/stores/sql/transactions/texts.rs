@@ -1,17 +1,13 @@
 //! SQL sent as text: any bytes in its values, and any dialect of the session.
 
+use idem_runtime::Error;
 use idem_runtime::store::sql::PostgresStore;
-use idem_runtime::{
-    EngineBuilder, Error,
-    codec::{AnswerFormat, EncryptionKeys},
-};
 use sqlx::PgConnection;
 
 use super::prelude::*;
 
 on_each_database!(
     operations_with_any_name,
-    large_answers_with_all_bytes,
     settings_of_a_session_that_change_the_meaning_of_a_text,
 );
 on!(postgres_only Postgres: no_answer_is_in_the_text_of_a_statement);
@@ -49,41 +45,6 @@ async fn operations_with_any_name<D: Database>() {
     }
     let all = i64::try_from(names.len()).unwrap();
     assert_eq!(fixture.kept("mine").await, (all, all));
-}
-
-/// 200 KiB with every byte in it.
-fn large() -> Vec<u8> {
-    (0..200 * 1024_u32)
-        .map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()[1])
-        .collect()
-}
-
-async fn large_answer<D: Database>(fixture: &Fixture<D>, body: bool) -> Vec<u8> {
-    let mut tx = fixture.begin().await;
-    let call = fixture.order().in_tx(&mut tx);
-    let answer = call.run(async |tx: &mut D::Tx, _| {
-        assert!(body, "this body must not run");
-        insert::<D>(tx, "mine").await?;
-        Ok::<_, OrderError>(large())
-    });
-    let answer = answer.await.unwrap();
-    D::commit(tx).await.done();
-    answer
-}
-
-async fn large_answers_with_all_bytes<D: Database>() {
-    let plain = |engine: EngineBuilder| engine.answer_format(AnswerFormat::MessagePack);
-    let sealed = |engine: EngineBuilder| {
-        let engine = engine.compress_above(100);
-        engine.encrypt(EncryptionKeys::new(1, [7; 32]))
-    };
-    let formats: [fn(EngineBuilder) -> EngineBuilder; 2] = [plain, sealed];
-    for format in formats {
-        let fixture = Fixture::<D>::with(|engine| format(engine.max_value_bytes(1 << 20))).await;
-        assert_eq!(large_answer(&fixture, true).await, large());
-        assert_eq!(large_answer(&fixture, false).await, large());
-        assert_eq!(fixture.orders("mine").await, 1);
-    }
 }
 
 async fn settings_of_a_session_that_change_the_meaning_of_a_text<D: Database>() {

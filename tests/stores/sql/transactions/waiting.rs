@@ -4,10 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::prelude::*;
 
-on_each_database!(
-    a_duplicate_waits_for_the_end_of_the_transaction,
-    a_session_keeps_its_settings,
-);
+on_each_database!(a_duplicate_waits_for_the_end_of_the_transaction,);
 on_each_server!(
     a_caller_that_does_not_wait_gets_running_and_continues,
     a_dropped_claim_leaves_a_usable_connection,
@@ -82,33 +79,6 @@ async fn a_caller_that_does_not_wait_gets_running_and_continues<D: Server>() {
             assert_ne!(session, local);
         }
     }
-}
-
-/// A session's settings are unchanged, whatever the outcome of the calls.
-async fn a_session_keeps_its_settings<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let mut conn = fixture.connection().await;
-    D::execute(&mut conn, D::SET_SESSION).await.done();
-    let before = settings::<D>(&mut conn).await;
-    let run = async |conn: &mut D::Conn, key: &str| -> Answer {
-        let call = fixture.call(key).on_running(OnRunning::Reject).in_tx(conn);
-        call.run(async |conn: &mut D::Conn, _| {
-            insert::<D>(conn, "mine").await?;
-            Ok(1)
-        })
-        .await
-    };
-    for when in ["first call", "replay"] {
-        assert_eq!(run(&mut conn, "a").await, Ok(1), "{when}");
-        assert_eq!(settings::<D>(&mut conn).await, before, "{when}");
-    }
-    let mut first = fixture.begin().await;
-    assert_eq!(fixture.ordered_as("b", &mut first).await, Ok(1));
-    assert_running(&refusal(run(&mut conn, "b").await));
-    assert_eq!(settings::<D>(&mut conn).await, before, "refusal");
-    D::rollback(first).await.done();
-    assert_eq!(run(&mut conn, "b").await, Ok(1));
-    assert_eq!(settings::<D>(&mut conn).await, before, "at last");
 }
 
 /// A claim that is dropped while it waits: the server grants it later, or ends its statement with no client listening.
