@@ -1,4 +1,4 @@
-//! Concurrent writes to a file: one commit for all, and no reply before that commit.
+//! Concurrent writes to a file share a commit: no reply before it, and none for a write that fails.
 
 use super::crowds::{
     Request, claim_all, claiming, hold_file, is_granted, narrow, owner, replies, sent,
@@ -11,17 +11,6 @@ use idem_runtime::store::StoreErrorKind::Full;
 fn spoilt(number: u64) -> RecordKey {
     let digest = KeyBuilder::new("spoilt", 64).key(&number).unwrap();
     RecordKey::new("fixture".into(), Operation::new("spoilt"), digest)
-}
-
-/// How many transactions the log of the file holds.
-fn commits(test_database: &TestDatabase) -> usize {
-    let log = std::fs::read(format!("{}-wal", test_database.path())).unwrap();
-    let number = |at: usize| u32::from_be_bytes(log[at..at + 4].try_into().unwrap());
-    // https://sqlite.org/fileformat2.html#the_write_ahead_log
-    let frame = 24 + usize::try_from(number(8)).unwrap();
-    let frames = (32..=log.len() - frame).step_by(frame);
-    let of_now = frames.take_while(|at| log[at + 8..at + 16] == log[16..24]);
-    of_now.filter(|at| number(at + 4) != 0).count()
 }
 
 /// Panics unless exactly the owners recorded in the file were granted their claims.
@@ -45,19 +34,6 @@ async fn spoil(test_database: &TestDatabase) {
     ] {
         test_database.sql(sql).await;
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn concurrent_writes_are_one_commit() {
-    let test_database = TestDatabase::new::<Sqlite>();
-    let store = narrow::<Sqlite>(&test_database).await;
-    let before = commits(&test_database);
-    let claims = claim_all(&test_database, &store, (0..200).map(elsewhere)).await;
-    assert!(claims.iter().all(is_granted));
-    assert_report(&test_database, &claims).await;
-    // The first claim is committed alone; claims that arrive while the group waits for the file follow it.
-    let claimed = commits(&test_database) - before;
-    assert!((1..=3).contains(&claimed), "{claimed} commits");
 }
 
 /// Includes a claim committed alone, whose row exists before its commit.

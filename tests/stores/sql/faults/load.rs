@@ -95,6 +95,9 @@ async fn each_isolation_level_serves_many_calls_beside_a_purge<B: Server>() {
         many_calls(&stores, 900).await;
         over.store(true, Ordering::SeqCst);
         let deleted = purges.await.unwrap();
-        assert!(deleted > 0 && deleted.is_multiple_of(300), "{level}: {deleted}");
+        assert!(
+            deleted > 0 && deleted.is_multiple_of(300),
+            "{level}: {deleted}"
+        );
     }
 }

@@ -2,10 +2,7 @@
 
 use super::prelude::*;
 
-on_each_database!(
-    each_end_of_an_inner_call_in_each_of_an_outer_one,
-    a_body_that_calls_itself_is_refused,
-);
+on_each_database!(each_end_of_an_inner_call_in_each_of_an_outer_one,);
 
 /// `None`: the inner call is replayed.
 const INNER: [Option<Answer>; 4] = [
@@ -81,18 +78,4 @@ async fn each_end_of_an_inner_call_in_each_of_an_outer_one<D: Database>() {
             }
         }
     }
-}
-
-async fn a_body_that_calls_itself_is_refused<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let mut tx = fixture.begin().await;
-    let call = fixture.order().in_tx(&mut tx);
-    let answer = call.run(async |tx: &mut D::Tx, _| {
-        let error = refusal(answered(fixture.order(), tx).await);
-        assert_eq!(*error.kind(), ErrorKind::Reentered);
-        make::<D>(tx, &fixture.runs, "mine").await
-    });
-    assert_eq!(answer.await, Ok(1));
-    D::commit(tx).await.done();
-    assert_eq!(fixture.orders("mine").await, 1);
 }

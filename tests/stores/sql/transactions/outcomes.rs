@@ -5,16 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use super::prelude::*;
 
-on_each_database!(
-    the_lives_of_a_record,
-    a_mismatch_leaves_the_transaction_usable,
-    the_first_caller_gets_what_is_stored,
-);
+on_each_database!(the_lives_of_a_record, the_first_caller_gets_what_is_stored,);
 
 /// A value and a kept error have lives of their own, and a cool-down ends.
 async fn the_lives_of_a_record<D: Database>() {
     let fixture = Fixture::<D>::new().await;
-    let forever = || fixture.call("forever").ttl(FOREVER);
+    let forever = || fixture.call("forever").ttl(FOREVER).fingerprint("a book");
     assert_eq!(fixture.committed(forever()).await, Ok(1));
 
     let short = || fixture.order().error_ttl(Duration::from_mins(10));
@@ -37,24 +33,8 @@ async fn the_lives_of_a_record<D: Database>() {
 
     fixture.age(Duration::from_hours(24 * 365 * 50)).await;
     assert_eq!(fixture.replayed(forever()).await, Ok(1));
-}
-
-async fn a_mismatch_leaves_the_transaction_usable<D: Database>() {
-    let fixture = Fixture::<D>::new().await;
-    let call = |text: &'static str| fixture.order().fingerprint(text);
-    let book = fixture.committed(call("a book")).await;
-    // In a transaction that idem begins, and then in one of the caller.
-    let mut conn = fixture.alone().await;
-    let error = refusal(answered(call("a pen"), &mut conn).await);
-    assert_eq!(*error.kind(), ErrorKind::Mismatch, "on a connection");
-    insert::<D>(&mut conn, "after").await.done();
-    let mut tx = fixture.begin().await;
-    let error = refusal(answered(call("a pen"), &mut tx).await);
-    assert_eq!(*error.kind(), ErrorKind::Mismatch);
-    assert_eq!(answered(call("a book"), &mut tx).await, book);
-    insert::<D>(&mut tx, "after").await.done();
-    D::commit(tx).await.done();
-    assert_eq!(fixture.orders_of(["mine", "after"]).await, [1, 2]);
+    let other = refusal(fixture.replayed(forever().fingerprint("a pen")).await);
+    assert_eq!(*other.kind(), ErrorKind::Mismatch, "{other}");
 }
 
 /// Its trace is not stored; without its number it is not read back.
