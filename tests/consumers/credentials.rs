@@ -41,11 +41,18 @@ async fn every_message_has_one_body<B: Broker>(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_password_of_rabbitmq_ends_no_source() {
     let (broker, secret) = (Rabbit::<false>::shared().await, ChangingSecret::default());
-    let ctl = |args: &[&str]| drop(broker.server.ctl(args));
-    block_in_place(|| {
-        ctl(&["add_user", "app", &secret.password()]);
-        ctl(&["set_permissions", "app", ".*", ".*", ".*"]);
-    });
+    let eval = |expressions: &str| drop(block_in_place(|| broker.server.eval(expressions)));
+    let password = secret.password();
+    eval(&format!(
+        r#"rabbit_auth_backend_internal:add_user(<<"app">>, <<"{password}">>, <<"test">>),
+        All = <<".*">>,
+        rabbit_auth_backend_internal:set_permissions(<<"app">>, <<"/">>, All, All, All, <<"test">>)."#
+    ));
+    let change = |password: &str| {
+        eval(&format!(
+            r#"rabbit_auth_backend_internal:change_password(<<"app">>, <<"{password}">>, <<"test">>)."#
+        ));
+    };
     let builder = || RabbitQueue::builder(&broker.server.url(), &broker.queue);
     let source = builder()
         .credentials(secret.provider("app"))
@@ -54,11 +61,11 @@ async fn a_changed_password_of_rabbitmq_ends_no_source() {
         .unwrap();
     assert_no_marker(&format!("{source:?}"));
     every_message_has_one_body(&broker, &secret, source, |password| {
-        ctl(&["change_password", "app", password]);
-        ctl(&["close_all_user_connections", "app", "by the test"]);
+        change(password);
+        broker.close_connections();
     })
     .await;
-    block_in_place(|| ctl(&["change_password", "app", "of the broker alone"]));
+    change("of the broker alone");
     let refused = builder()
         .credentials(secret.provider("app"))
         .connect()

@@ -126,28 +126,6 @@ async fn a_handler_that_is_dropped_at_shutdown_commits_nothing() {
     assert_eq!(desk.bodies_and_rows().await, (1, 1));
 }
 
-#[tokio::test]
-async fn a_handler_that_takes_too_long_is_rolled_back_and_retried() {
-    let desk = Desk::new().await;
-    let bodies = Arc::clone(&desk.bodies);
-    let second = Duration::from_secs(1);
-    let shortest = Policy::new().lease(second).max_run(second);
-    let consumer = desk.consumer().policy(shortest).in_tx(desk.pool.clone());
-    let handled = consumer.run(desk.queue.clone(), move |Raw(id), db, _| {
-        let body = bodies.fetch_add(1, Ordering::Relaxed);
-        Box::pin(async move {
-            write(db, &id).await;
-            if body == 0 {
-                std::future::pending::<()>().await;
-            }
-            Collected::Ok(())
-        })
-    });
-    let summary = handled.await.unwrap();
-    assert_eq!((summary.retried, summary.acknowledged), (1, 1));
-    assert_eq!(desk.bodies_and_rows().await, (2, 1));
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_is_down_gives_the_message_back_and_uses_up_no_attempt() {
     let mut desk = Desk::new().await;
@@ -164,30 +142,6 @@ async fn a_database_that_is_down_gives_the_message_back_and_uses_up_no_attempt()
         tokio::task::block_in_place(|| server.restart());
     };
     let (summary, ()) = tokio::join!(run, back);
-    assert_eq!((summary.acknowledged, summary.dead_letters), (1, 0));
-    assert_eq!(desk.bodies_and_rows().await, (1, 1));
-}
-
-/// A pool that the rest of the service uses up.
-#[tokio::test]
-async fn a_pool_that_is_exhausted_gives_the_message_back_and_uses_up_no_attempt() {
-    let mut desk = Desk::new().await;
-    let small = PgPoolOptions::new().max_connections(1);
-    let small = small.acquire_timeout(Duration::from_millis(100));
-    desk.pool = small.connect(&desk.server.url()).await.unwrap();
-    let source = Adapter::new(desk.queue.clone(), Fault::None);
-    let settlements = Arc::clone(&source.settlements);
-    let service = desk.pool.acquire().await;
-    let consumer = desk.consumer().dead_letter_after(1);
-    let run = desk.run(source, consumer, Ok(()));
-    let freed = async {
-        for _ in 0..3 {
-            settlements.taken.notified().await;
-        }
-        drop(service);
-    };
-    let (summary, ()) = tokio::join!(run, freed);
-    assert!(summary.retried >= 3, "{summary:?}");
     assert_eq!((summary.acknowledged, summary.dead_letters), (1, 0));
     assert_eq!(desk.bodies_and_rows().await, (1, 1));
 }

@@ -9,11 +9,11 @@ use idem_runtime::clock::ManualClock;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Context, Engine};
 use idem_tests::brokers::redis_streams::{GROUP, STREAM};
-use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams, nats};
+use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams, Subscribed as _};
 use idem_tests::events::Events;
 use lapin::options::{QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::FieldTable;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::{JoinHandle, block_in_place};
 
 use super::adapter::{Adapter, Fault};
@@ -70,22 +70,34 @@ impl Observed {
     }
 }
 
-/// Finds an adapter that retries in silence, or that takes the end of its retries for no event.
+/// Finds an adapter that retries in silence, that takes the end of its retries for no event, or that loses a message.
 pub(crate) async fn a_broker_that_is_away<B: Broker>() {
     let broker = B::start().await;
-    let observed = Observed::run(source(&broker).await);
+    let may_run = Arc::new(Semaphore::new(20));
+    let permits = Arc::clone(&may_run);
+    let handler = move |_, _| {
+        let permits = Arc::clone(&permits);
+        async move {
+            permits.acquire().await.unwrap().forget();
+            Ok(())
+        }
+    };
+    let observed = Observed::with(source(&broker).await, handler);
     let events = observed.events.clone();
-    broker.send(&ids([1])).await;
-    events.wait_for("completed", 1).await;
+    broker.send(&ids(0..100)).await;
+    events.wait_for("completed", 20).await;
     block_in_place(|| broker.kill());
     events.wait_for("broker lost: ", 1).await;
     let away = Duration::from_secs(7);
     observed.clock.advance(away);
     block_in_place(|| broker.revive());
+    may_run.add_permits(81);
     events.wait_for("broker regained after 7s", 1).await;
-    broker.send(&ids([2])).await;
-    events.wait_for("completed", 2).await;
+    broker.send(&ids([100])).await;
+    events.wait_for("completed", 101).await;
+    until_settled(&broker).await;
     observed.end().await.unwrap();
+    assert_eq!(broker.dead_letters().await, []);
     assert_eq!(events.count("consuming "), 1, "{:?}", events.all());
     let (lost, regained) = (events.count("broker lost"), events.count("broker regained"));
     assert_eq!(lost, regained, "{:?}", events.all());
@@ -110,51 +122,51 @@ async fn a_consumer_that_stops_while_its_broker_is_away_leaves_it() {
     );
 }
 
-/// Finds a source that ends with an error, or goes elsewhere, and leaves the observer out.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_subscription_that_is_gone_is_lost_with_where_the_consumer_continues() {
-    let redis = RedisStreams::start().await;
-    let nats = Nats::start().await;
-    let rabbit = Quorum::shared().await;
-    let redis_source = source(&redis).await;
-    let nats_source = source(&nats).await;
-    let nats_source = nats_source.on_lost_subscription(OnLostSubscription::FromNow);
-    let observed = [
-        Observed::run(redis_source),
-        Observed::run(nats_source),
-        Observed::run(source(&rabbit).await),
-    ];
-    redis.send(&ids([1])).await;
-    nats.send(&ids([1])).await;
-    rabbit.send(&ids([1])).await;
-    for observed in &observed {
-        observed.events.wait_for("completed", 1).await;
+/// Consumes a message, and then loses the subscription, as the event says.
+async fn loses<B: Broker>(
+    broker: &B,
+    source: B::Source,
+    unsubscribed: impl Future<Output = ()>,
+    lost: &str,
+) -> Result<Summary, ConsumerError> {
+    let observed = Observed::run(source);
+    broker.send(&ids([1])).await;
+    observed.events.wait_for("completed", 1).await;
+    unsubscribed.await;
+    let lost = format!("subscription lost: {lost}");
+    observed.events.wait_for(&lost, 1).await;
+    if lost.ends_with(": fail") {
+        return observed.ended().await;
     }
-    redis.0.cli(&["XGROUP", "DESTROY", STREAM, GROUP]);
-    let client = nats.client().await;
-    let deleted = client
-        .delete_consumer_from_stream(nats::DURABLE, nats::STREAM)
-        .await;
-    assert!(deleted.unwrap().success);
-    let queue = rabbit.queue.as_str();
-    let link = rabbit.link().await;
+    observed.end().await
+}
+
+async fn delete_queue<const CLASSIC: bool>(broker: &Rabbit<CLASSIC>) {
+    let (link, queue) = (broker.link().await, broker.queue.as_str());
     let deleted = link
         .channel
         .queue_delete(queue.into(), QueueDeleteOptions::default());
     deleted.await.unwrap();
-    let [redis, nats, rabbit] = observed;
-    redis
-        .events
-        .wait_for("subscription lost: redis:bills/collectors: fail", 1)
-        .await;
-    nats.events
-        .wait_for("subscription lost: nats:bills/collectors: from-now", 1)
-        .await;
-    let lost = format!("subscription lost: rabbitmq:%2F/{queue}: fail");
-    rabbit.events.wait_for(&lost, 1).await;
-    redis.ended().await.unwrap_err();
-    nats.end().await.unwrap();
-    rabbit.ended().await.unwrap_err();
+}
+
+/// Finds a source that ends with an error, or goes elsewhere, and leaves the observer out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_that_is_gone_is_lost_with_where_the_consumer_continues() {
+    let redis = RedisStreams::start().await;
+    let lost = "redis:bills/collectors: fail";
+    let end = loses(&redis, source(&redis).await, redis.unsubscribe(), lost).await;
+    end.unwrap_err();
+    let nats = Nats::start().await;
+    let from_now = source(&nats)
+        .await
+        .on_lost_subscription(OnLostSubscription::FromNow);
+    let lost = "nats:bills/collectors: from-now";
+    let end = loses(&nats, from_now, nats.unsubscribe(), lost).await;
+    end.unwrap();
+    let rabbit = Quorum::shared().await;
+    let lost = format!("rabbitmq:%2F/{}: fail", rabbit.queue);
+    let end = loses(&rabbit, source(&rabbit).await, delete_queue(&rabbit), &lost).await;
+    end.unwrap_err();
 }
 
 /// Finds a queue with other messages that is reported as a lost broker.
@@ -171,10 +183,8 @@ async fn a_queue_that_is_declared_anew_is_a_lost_subscription_and_is_consumed() 
     events.wait_for("completed", 1).await;
     // The cancellation arrives when the queue is there again.
     proxy.delay(Duration::from_millis(300));
+    delete_queue(&broker).await;
     let (link, queue) = (broker.link().await, broker.queue.as_str());
-    let options = QueueDeleteOptions::default();
-    let deleted = link.channel.queue_delete(queue.into(), options);
-    deleted.await.unwrap();
     let (options, table) = (QueueDeclareOptions::durable(), FieldTable::default());
     let declared = link.channel.queue_declare(queue.into(), options, table);
     declared.await.unwrap();
@@ -211,104 +221,88 @@ async fn an_entry_that_is_trimmed_before_it_is_taken_over_is_skipped() {
     }
 }
 
-/// What happens to the entry `7-0` while it is handled, and what becomes of it.
-struct Trim {
-    name: &'static str,
-    /// Commands of another client.
-    commands: &'static [&'static [&'static str]],
-    /// The delivery is extended before it is settled: since Redis 7 that removes a trimmed entry from its group.
-    is_extended: bool,
-    /// The reply to the extension is lost.
-    has_no_reply: bool,
-    end: fn() -> Result<(), BillError>,
-    /// Skipped, retried, acknowledged, dead letters.
-    expected: [u64; 4],
-}
-
 const TRIM: &[&str] = &["XTRIM", STREAM, "MAXLEN", "0"];
 const ACKNOWLEDGE: &[&str] = &["XACK", STREAM, GROUP, "7-0"];
 
-const TRIMMED: Trim = Trim {
-    name: "trimmed, and given back",
-    commands: &[TRIM],
-    is_extended: false,
-    has_no_reply: false,
-    end: || Err(BankDown),
-    expected: [1, 1, 0, 0],
-};
+/// Whether a delivery is extended before it is settled: since Redis 7 that removes a trimmed entry from its group.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extended {
+    No,
+    Yes,
+    WithoutReply,
+}
 
-/// Finds a failed message that is gone in silence, an alarm about one that was handled, and a dead letter that is left
-/// out.
+/// Another client sends these commands while an entry is handled. Finds a failed message that is gone in silence, an
+/// alarm about one that was handled, and a dead letter that is left out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_entry_that_is_trimmed_while_it_is_handled_is_skipped_unless_it_is_settled() {
-    for trim in [
-        TRIMMED,
-        Trim {
-            name: "settled by another process, then trimmed",
-            commands: &[ACKNOWLEDGE, TRIM],
-            expected: [0, 1, 0, 0],
-            ..TRIMMED
-        },
-        Trim {
-            name: "trimmed, extended, and given back",
-            is_extended: true,
-            ..TRIMMED
-        },
-        Trim {
-            name: "trimmed, extended without a reply, and given back",
-            is_extended: true,
-            has_no_reply: true,
-            ..TRIMMED
-        },
-        Trim {
-            name: "trimmed, extended, and acknowledged",
-            is_extended: true,
-            end: || Ok(()),
-            expected: [0, 0, 1, 0],
-            ..TRIMMED
-        },
-        Trim {
-            name: "trimmed, extended, and a dead letter",
-            is_extended: true,
-            end: || Err(NoSuchAccount),
-            expected: [0, 0, 0, 1],
-            ..TRIMMED
-        },
+    use Extended::{No, WithoutReply, Yes};
+    // The numbers of messages that are skipped, retried, acknowledged, dead letters.
+    for (name, commands, extended, end, expected) in [
+        ("given back", &[TRIM][..], No, Err(BankDown), [1, 1, 0, 0]),
+        (
+            "settled elsewhere",
+            &[ACKNOWLEDGE, TRIM],
+            No,
+            Err(BankDown),
+            [0, 1, 0, 0],
+        ),
+        (
+            "extended, given back",
+            &[TRIM],
+            Yes,
+            Err(BankDown),
+            [1, 1, 0, 0],
+        ),
+        (
+            "no reply, given back",
+            &[TRIM],
+            WithoutReply,
+            Err(BankDown),
+            [1, 1, 0, 0],
+        ),
+        ("extended, acknowledged", &[TRIM], Yes, Ok(()), [0, 0, 1, 0]),
+        (
+            "extended, a dead letter",
+            &[TRIM],
+            Yes,
+            Err(NoSuchAccount),
+            [0, 0, 0, 1],
+        ),
     ] {
         let broker = Arc::new(RedisStreams::start().await);
         let proxy = Arc::new(TcpProxy::start(broker.0.addr()));
-        broker
-            .0
-            .cli(&["XADD", STREAM, "7-0", "id", "m-1", "payload", "m-1"]);
+        let entry = ["XADD", STREAM, "7-0", "id", "m-1", "payload", "m-1"];
+        broker.0.cli(&entry);
         let (other, cuts) = (Arc::clone(&broker), Arc::clone(&proxy));
         let handler = move |_, _| {
-            for command in trim.commands {
+            for command in commands {
                 other.0.cli(command);
             }
-            if trim.has_no_reply {
+            if extended == WithoutReply {
                 cuts.drop_next_reply_to("XCLAIM");
             }
-            async move { (trim.end)() }
+            async move { end }
         };
         let source = RedisStreams::source(&proxy.url(), LEASE).await.unwrap();
-        let fault = if trim.is_extended {
-            Fault::Extended
-        } else {
-            Fault::None
+        let fault = match extended {
+            No => Fault::None,
+            Yes | WithoutReply => Fault::Extended,
         };
         let observed = Observed::with(Adapter::new(source, fault), handler);
         let events = observed.events.clone();
-        let fails = (trim.end)() == Err(BankDown);
-        let ended = if fails { "released" } else { "completed" };
-        events.wait_for(ended, 1).await;
+        let fails = end == Err(BankDown);
+        events
+            .wait_for(if fails { "released" } else { "completed" }, 1)
+            .await;
         let it = observed.end().await.unwrap();
         let found = [it.skipped, it.retried, it.acknowledged, it.dead_letters];
-        assert_eq!(found, trim.expected, "{}", trim.name);
+        assert_eq!(found, expected, "{name}");
         let skipped = events.count("skipped as trimmed: 7-0") as u64;
-        assert_eq!(skipped, it.skipped, "{}", trim.name);
+        assert_eq!(skipped, it.skipped, "{name}");
         let letters = u64::try_from(broker.letters().await.len()).unwrap();
-        assert_eq!(letters, it.dead_letters, "{}", trim.name);
+        assert_eq!(letters, it.dead_letters, "{name}");
         let lost = proxy.stats().dropped_replies;
-        assert_eq!(lost, usize::from(trim.has_no_reply), "{}", trim.name);
+        assert_eq!(lost, usize::from(extended == WithoutReply), "{name}");
     }
 }

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_consumers::{
-    BrokerError, Consumer, ConsumerError, DeadLetterReason, Delivery, MemoryDelivery, MemoryQueue,
-    Message, MessageId, Raw, Summary,
+    BrokerError, Consumer, ConsumerError, DeadLetterReason, MemoryDelivery, MemoryQueue, Message,
+    MessageId, Raw, Summary,
 };
 use idem_runtime::clock::ManualClock;
 use idem_runtime::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, redacted};
@@ -175,13 +175,6 @@ async fn an_id_that_is_missing_empty_too_long_or_panics_is_a_dead_letter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_id_may_be_a_function_of_the_delivery() {
-    let payload = |it: &MemoryDelivery| String::from_utf8(it.payload().to_vec()).ok();
-    let (_, bodies) = run(&queue(&["m-1", "m-2"]), consumer().id(payload), |_| Ok(())).await;
-    assert_eq!(bodies, 1);
-}
-
-#[tokio::test(start_paused = true)]
 async fn settings_out_of_range_stop_the_consumer_and_lose_no_message() {
     let queue = queue(&["m-1"]);
     let consumer = consumer().policy(Policy::new().ttl(Duration::ZERO));
@@ -192,18 +185,6 @@ async fn settings_out_of_range_stop_the_consumer_and_lose_no_message() {
     };
     assert_eq!(*error.kind(), ErrorKind::InvalidPolicy);
     assert_eq!((queue.len(), queue.dead_letters()), (1, Vec::new()));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_handler_longer_than_the_broker_s_deadline_keeps_its_delivery() {
-    let queue = queue(&["m-1"]);
-    queue.close();
-    let handler = async |_: Raw, _: Context| {
-        sleep(Duration::from_mins(5)).await;
-        Ok::<(), BillError>(())
-    };
-    let summary = consumer().run(queue, handler).await.unwrap();
-    assert_eq!((summary.acknowledged, summary.retried), (1, 0));
 }
 
 /// Of two messages, one at a time; the consumer stops while the first is handled.

@@ -74,20 +74,6 @@ async fn a_message_without_an_id_is_a_dead_letter_that_stays_in_its_queue() {
     assert_eq!(properties.content_type(), &Some("text/plain".into()));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_id_may_come_from_a_header() {
-    let broker = Classic::shared().await;
-    let mut headers = FieldTable::default();
-    headers.insert("bill".into(), AMQPValue::LongLongInt(7));
-    let properties = BasicProperties::default().with_headers(headers);
-    broker.publish("m", properties).await;
-    let delivery = next(&mut source(&broker).await).await;
-    let found = (delivery.id(), delivery.header("bill").unwrap().into_owned());
-    assert_eq!(found, (None, "7".to_owned()));
-    assert_eq!(delivery.payload(), b"m");
-    assert_eq!(delivery.routing_key(), broker.queue);
-}
-
 /// Messages that wait for their next attempt are held by the source.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_source_that_is_dropped_gives_back_what_it_holds_and_keeps_what_is_handled() {
@@ -178,7 +164,7 @@ async fn a_handler_that_takes_longer_than_the_broker_allows_costs_no_channel_and
     let broker = Quorum::start().await;
     let settings = "application:set_env(rabbit, consumer_timeout, 2000), \
                     application:set_env(rabbit, channel_tick_interval, 100).";
-    let _ = block_in_place(|| broker.server.ctl(&["eval", settings]));
+    let _ = block_in_place(|| broker.server.eval(settings));
     broker.send(&ids([1])).await;
     let source = source(&broker).await;
     let source = source.consumer_timeout(Duration::from_secs(2));
@@ -199,33 +185,6 @@ async fn a_handler_that_takes_longer_than_the_broker_allows_costs_no_channel_and
     );
 }
 
-/// Finds a time after which each delivery is given back at once.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[should_panic(expected = "at least a second")]
-async fn a_consumer_timeout_below_a_second_is_refused() {
-    let source = source(&Classic::shared().await).await;
-    let _ = source.consumer_timeout(Duration::from_millis(999));
-}
-
-async fn a_lost_connection_is_made_anew<const CLASSIC: bool>() {
-    let broker = Rabbit::<CLASSIC>::start().await;
-    broker.send(&ids([1])).await;
-    let mut source = source(&broker).await;
-    let lost = next(&mut source).await;
-    let _ = block_in_place(|| broker.server.ctl(&["close_all_connections", "by the test"]));
-    let again = next(&mut source).await;
-    assert_eq!(again.id().as_deref(), Some("m-1"));
-    assert!(lost.settle(Verdict::Acknowledge).await.is_err());
-    again.settle(Verdict::Acknowledge).await.unwrap();
-    until_settled(&broker).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_the_broker_closes_is_made_anew() {
-    a_lost_connection_is_made_anew::<false>().await;
-    a_lost_connection_is_made_anew::<true>().await;
-}
-
 /// Finds the broker's own heartbeat of a minute, with which a silent connection is lost after two.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_url_without_a_heartbeat_gets_one_of_ten_seconds() {
@@ -235,9 +194,9 @@ async fn a_url_without_a_heartbeat_gets_one_of_ten_seconds() {
         .await
         .unwrap();
     let delivery = next(&mut source).await;
-    let columns = ["list_connections", "timeout", "client_properties"];
-    let connections = block_in_place(|| broker.server.ctl(&columns));
-    let negotiated = connections.lines().any(|line| line.starts_with("10\t"));
+    let timeouts = "rabbit_networking:connection_info_all([timeout]).";
+    let connections = block_in_place(|| broker.server.eval(timeouts));
+    let negotiated = connections.contains("{timeout,10}");
     assert!(negotiated, "{connections}");
     delivery.settle(Verdict::Acknowledge).await.unwrap();
 }

@@ -11,7 +11,7 @@ type Quorum = Rabbit<false>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_are_consumed_over_tls_and_after_a_lost_connection_again() {
-    let broker = Quorum::start().await;
+    let broker = Quorum::shared().await;
     let own = broker.server.certificates();
     broker.send(&ids([1, 2])).await;
     let builder = RabbitQueue::builder(&broker.server.tls_url(), broker.queue.as_str())
@@ -23,18 +23,21 @@ async fn messages_are_consumed_over_tls_and_after_a_lost_connection_again() {
         "{shown}"
     );
     let mut source = builder.connect().await.unwrap();
-    let first = next(&mut source).await;
-    first.settle(Verdict::Acknowledge).await.unwrap();
-    let is_tls = || block_in_place(|| broker.server.ctl(&["list_connections", "ssl", "name"]));
-    assert!(is_tls().contains("true"), "{}", is_tls());
-    let _ = block_in_place(|| broker.server.ctl(&["close_all_connections", "by the test"]));
-    // The prefetched delivery of the lost connection cannot be settled.
-    let mut second = next(&mut source).await;
-    while second.attempt() == Some(1) {
-        second = next(&mut source).await;
+    let lost = next(&mut source).await;
+    let is_tls = "rabbit_networking:connection_info_all([ssl]).";
+    let is_tls = block_in_place(|| broker.server.eval(is_tls));
+    assert!(is_tls.contains("{ssl,true}"), "{is_tls}");
+    broker.close_connections();
+    // The prefetched delivery of the lost connection cannot be settled either.
+    let mut again = next(&mut source).await;
+    while again.attempt() == Some(1) {
+        again = next(&mut source).await;
     }
+    lost.settle(Verdict::Acknowledge).await.unwrap_err();
     let reason = DeadLetterReason::Business;
-    second.settle(Verdict::DeadLetter(reason)).await.unwrap();
+    again.settle(Verdict::DeadLetter(reason)).await.unwrap();
+    let second = next(&mut source).await;
+    second.settle(Verdict::Acknowledge).await.unwrap();
     until_settled(&broker).await;
     assert_eq!(broker.letters().await.len(), 1);
 }

@@ -6,10 +6,8 @@ use idem_consumers::{DeadLetterReason, Delivery as _, RedisStream, Verdict};
 use idem_harness::{RedisServer, ReplicaPair, TcpProxy};
 use idem_tests::brokers::redis_streams::{GROUP, STREAM};
 use idem_tests::brokers::{Broker as _, RedisStreams};
-use idem_tests::shop;
-use tokio::time::Instant;
 
-use super::desk::{BillError, Desk, LEASE, error, ids, next, source, until, until_settled};
+use super::desk::{Desk, LEASE, error, ids, next, source, until, until_settled};
 
 const EXHAUSTED: Verdict = Verdict::DeadLetter(DeadLetterReason::Exhausted);
 
@@ -96,35 +94,6 @@ async fn each_group_runs_each_message_once() {
     assert_eq!((desk.bodies().len(), &*bodies), (5, &[5, 5, 10, 10][..]));
 }
 
-/// The connections of the source are lost, and another client has the only place.
-#[tokio::test]
-async fn a_server_without_a_place_for_another_client_is_asked_again() {
-    let broker = RedisStreams(RedisServer::builder().password("open").start());
-    let mut source = source(&broker).await;
-    broker.send(&ids([1])).await;
-    let mut operator = broker.0.connect();
-    for command in [
-        &["CONFIG", "SET", "maxclients", "1"][..],
-        &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"],
-    ] {
-        let reply = operator.command(command).unwrap();
-        assert_eq!(reply.as_error(), None);
-    }
-    let waiting = tokio::spawn(async move { next(&mut source).await });
-    let asks_again = || {
-        let stats = operator.command(&["INFO", "stats"]).unwrap();
-        let stats = String::from_utf8_lossy(stats.as_bytes().unwrap()).into_owned();
-        let refused = stats
-            .lines()
-            .find_map(|line| line.strip_prefix("rejected_connections:"));
-        refused.unwrap().parse::<u32>().unwrap() > 5 || waiting.is_finished()
-    };
-    shop::until("it asks again", asks_again).await;
-    let reply = operator.command(&["CONFIG", "SET", "maxclients", "100"]);
-    assert_eq!(reply.unwrap().as_error(), None);
-    assert_eq!(waiting.await.unwrap().field("id"), Some(&b"m-1"[..]));
-}
-
 #[tokio::test]
 async fn a_consumer_is_told_that_the_server_has_no_place_and_connects_when_a_client_leaves() {
     for builder in [
@@ -162,20 +131,6 @@ async fn a_delivery_and_its_source_show_neither_payload_nor_password() {
     assert!(shown.contains(STREAM), "{shown}");
     let secret = shown.contains("4242424242") || shown.contains("redis://");
     assert!(!secret, "{shown}");
-}
-
-#[tokio::test]
-async fn failed_messages_are_taken_over_as_fast_as_they_are_handled() {
-    let broker = RedisStreams::start().await;
-    broker.send(&ids(0..160)).await;
-    let (since, mut desk) = (Instant::now(), Desk::new());
-    desk.open(&broker, 1, async |_| Err(BillError::BankDown))
-        .await;
-    until_settled(&broker).await;
-    desk.close().await;
-    // A batch of 16 in each second would take 20 s for the 320 retries.
-    let elapsed = since.elapsed();
-    assert!(elapsed < Duration::from_secs(18), "{elapsed:?}");
 }
 
 /// Finds a retry or a dead letter that is lost in silence: another process has created the group anew, behind the entry.

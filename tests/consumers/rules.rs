@@ -1,7 +1,6 @@
 //! What holds of every broker.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use idem_consumers::{DeadLetterReason, Delivery as _, OnLostSubscription, Source as _, Verdict};
@@ -9,8 +8,7 @@ use idem_harness::{HANG_LIMIT, TcpProxy};
 use idem_runtime::Context;
 use idem_tests::brokers::{Broker, Nats, Rabbit, RedisStreams, Subscribed};
 use idem_tests::shop::patiently;
-use tokio::sync::{Semaphore, watch};
-use tokio::task::block_in_place;
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::desk::{BillError, Desk, LEASE, ids, next, source, until, until_settled};
@@ -54,26 +52,6 @@ async fn a_dead_letter_after_n_bodies<B: Broker>() {
     assert_eq!((desk.bodies().len(), desk.bodies()["m-7"]), (20, 3));
     let reason = DeadLetterReason::Exhausted.to_string();
     assert_eq!(broker.dead_letters().await, [("m-7".to_owned(), reason)]);
-}
-
-async fn an_unreadable_payload_is_a_dead_letter<B: Broker>() {
-    let (broker, desk) = (B::shared().await, Desk::new());
-    // The second one is JSON.
-    broker.send(&["none".to_owned(), "17".to_owned()]).await;
-    let (read, mut numbers) = watch::channel(0);
-    let handler = move |number: u64, _: Context| {
-        read.send_modify(|sum| *sum += number);
-        async { Ok::<(), BillError>(()) }
-    };
-    let settled = until_settled(&broker);
-    let consumer = desk.consumer();
-    let summary = consumer
-        .run_until(source(&broker).await, handler, settled)
-        .await;
-    assert_eq!(*numbers.borrow_and_update(), 17);
-    assert_eq!(summary.unwrap().dead_letters, 1);
-    let reason = DeadLetterReason::InvalidPayload.to_string();
-    assert_eq!(broker.dead_letters().await, [("none".to_owned(), reason)]);
 }
 
 /// A consumer of one message at a time stops while it handles one. The others are not waited for.
@@ -148,34 +126,6 @@ async fn a_long_handler_keeps_its_delivery<B: Broker>() {
     desk.close().await;
     desk.assert_one_body_for_each_of(1);
     assert_eq!(desk.deliveries(), 1);
-}
-
-async fn a_restart_repeats_no_body<B: Broker>() {
-    let (broker, mut desk) = (B::start().await, Desk::new());
-    broker.send(&ids(0..500)).await;
-    let may_run = Arc::new(Semaphore::new(200));
-    let permits = Arc::clone(&may_run);
-    let body = move |_| {
-        let permits = Arc::clone(&permits);
-        async move {
-            permits.acquire().await.unwrap().forget();
-            Ok(())
-        }
-    };
-    desk.open(&broker, 3, body).await;
-    until("some bodies have run", async || desk.bodies().len() >= 100).await;
-    block_in_place(|| {
-        broker.kill();
-        broker.revive();
-    });
-    assert!(desk.bodies().len() < 500, "it restarted in the middle");
-    may_run.add_permits(300);
-    // A queue that is being recovered may count no message.
-    until("all bodies have run", async || desk.bodies().len() == 500).await;
-    until_settled(&broker).await;
-    desk.close().await;
-    desk.assert_one_body_for_each_of(500);
-    assert_eq!(broker.dead_letters().await, []);
 }
 
 /// Receives and acknowledges `m-1`, and receives `m-2`; then the subscription is gone, and `m-3` is sent.
@@ -276,7 +226,6 @@ macro_rules! rules {
             @ $module: $broker:
             three_consumers_run_one_body_for_each_id = one_body_for_each_id;
             a_message_that_always_fails_is_a_dead_letter = a_dead_letter_after_n_bodies;
-            a_payload_that_cannot_be_decoded_is_a_dead_letter = an_unreadable_payload_is_a_dead_letter;
             a_consumer_that_stops_gives_back_what_it_has_not_begun = a_stop_gives_back;
             a_delivery_that_is_dropped_unsettled_comes_again = a_dropped_delivery_comes_again;
             a_delivery_that_is_given_back_comes_again_after_its_pause = a_retry_comes_after_its_pause;
@@ -289,27 +238,21 @@ macro_rules! rules {
 
 rules!(
     redis_streams: RedisStreams,
-    a_server_that_is_away_is_lost_and_regained = a_broker_that_is_away,
-    a_subscription_that_is_gone_ends_the_source_unless_on_lost_is_set = a_lost_subscription_ends_the_source,
-    a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body
+    a_server_that_restarts_is_lost_and_regained_and_loses_no_message = a_broker_that_is_away,
+    a_subscription_that_is_gone_ends_the_source_unless_on_lost_is_set = a_lost_subscription_ends_the_source
 );
 rules!(
     nats: Nats,
-    a_server_that_is_away_is_lost_and_regained = a_broker_that_is_away,
-    a_subscription_that_is_gone_ends_the_source_unless_on_lost_is_set = a_lost_subscription_ends_the_source,
-    a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body
+    a_server_that_restarts_is_lost_and_regained_and_loses_no_message = a_broker_that_is_away,
+    a_subscription_that_is_gone_ends_the_source_unless_on_lost_is_set = a_lost_subscription_ends_the_source
 );
 rules!(
     quorum_queues: Rabbit<false>,
-    a_server_that_is_away_is_lost_and_regained = a_broker_that_is_away,
-    a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body
+    a_server_that_restarts_is_lost_and_regained_and_loses_no_message = a_broker_that_is_away
 );
-rules!(
-    classic_queues: Rabbit<true>,
-    a_server_that_restarts_repeats_no_body = a_restart_repeats_no_body
-);
+rules!(classic_queues: Rabbit<true>);
 #[cfg(feature = "kafka")]
 rules!(
     kafka: idem_tests::brokers::Kafka,
-    a_server_that_is_away_is_lost_and_regained = a_broker_that_is_away
+    a_server_that_restarts_is_lost_and_regained_and_loses_no_message = a_broker_that_is_away
 );

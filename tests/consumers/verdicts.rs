@@ -51,138 +51,90 @@ fn case(name: &'static str, messages: Vec<(String, &'static str)>, end: End) -> 
     }
 }
 
+impl Case {
+    fn with(self, consumer: fn(Consumer) -> Consumer) -> Self {
+        Self { consumer, ..self }
+    }
+
+    /// The broker's count of deliveries is another one.
+    fn counted(self, attempt: fn(u32) -> Option<u32>) -> Self {
+        Self { attempt, ..self }
+    }
+
+    fn is(self, bodies: u32, rows: i64, settled: [u64; 3], dead: &[Reason]) -> Self {
+        let dead = dead.to_vec();
+        Self {
+            bodies,
+            rows,
+            settled,
+            dead,
+            ..self
+        }
+    }
+}
+
 /// One message, sent so often.
 fn copies(count: usize) -> Vec<(String, &'static str)> {
     vec![("m-1".to_owned(), "7"); count]
 }
 
-/// Two messages of one id, one after the other.
-fn two_payloads() -> Vec<(String, &'static str)> {
-    [copies(1), vec![("m-1".to_owned(), "8")]].concat()
-}
-
 fn cases() -> Vec<Case> {
-    [results(), repeats()].concat()
-}
-
-/// A message by the result of its handler.
-fn results() -> Vec<Case> {
     let down_twice: End = |body| if body < 3 { Err(BankDown) } else { Ok(()) };
-    vec![
-        Case {
-            bodies: 3,
-            rows: 1,
-            settled: [1, 2, 0],
-            ..case("a system error is retried", copies(1), down_twice)
-        },
-        Case {
-            consumer: |it| it.dead_letter_after(3),
-            bodies: 3,
-            settled: [0, 3, 0],
-            dead: vec![Reason::Exhausted],
-            ..case("attempts are used up", copies(1), |_| Err(BankDown))
-        },
-        Case {
-            consumer: |it| it.dead_letter_after(3),
-            attempt: |_| None,
-            bodies: 3,
-            settled: [0, 3, 0],
-            dead: vec![Reason::Exhausted],
-            ..case("the broker counts no attempts", copies(1), |_| {
-                Err(BankDown)
-            })
-        },
-        Case {
-            consumer: |it| it.dead_letter_after(2),
-            bodies: 2,
-            settled: [0, 2, 0],
-            dead: vec![Reason::Exhausted],
-            ..case("a panic uses up an attempt", copies(1), |it| panic!("{it}"))
-        },
-        Case {
-            dead: vec![Reason::Business; 2],
-            ..case("a business error", copies(2), |_| Err(NoSuchAccount))
-        },
-        Case {
-            consumer: |it| it.on_business_error(OnBusinessError::Acknowledge),
-            settled: [1, 0, 0],
-            ..case("a business error is acknowledged", copies(1), |_| {
-                Err(NoSuchAccount)
-            })
-        },
-        Case {
-            consumer: |it| it.policy(Policy::new().on_duplicate(OnDuplicate::Reject)),
-            fault: Fault::LosesVerdict,
-            settled: [0, 0, 1],
-            dead: vec![Reason::Business],
-            ..case("a business error whose verdict is lost", copies(1), |_| {
-                Err(NoSuchAccount)
-            })
-        },
-        Case {
-            dead: vec![Reason::Unknown; 2],
-            ..case("an unknown outcome", copies(2), |_| Err(TimedOut))
-        },
-    ]
-}
-
-/// Messages of one id.
-fn repeats() -> Vec<Case> {
+    let (down, done): (End, End) = (|_| Err(BankDown), |_| Ok(()));
+    let (refused, silent): (End, End) = (|_| Err(NoSuchAccount), |_| Err(TimedOut));
+    let two_payloads = || [copies(1), vec![("m-1".to_owned(), "8")]].concat();
     let often = (0..200).map(|message| (format!("m-{}", message % 20), "7"));
+    let no_message = vec![("m-1".to_owned(), "not JSON")];
     vec![
+        // By the result of the handler.
+        case("a system error is retried", copies(1), down_twice).is(3, 1, [1, 2, 0], &[]),
+        case("attempts are used up", copies(1), down)
+            .with(|it| it.dead_letter_after(3))
+            .is(3, 0, [0, 3, 0], &[Reason::Exhausted]),
+        case("the broker counts no attempts", copies(1), down)
+            .with(|it| it.dead_letter_after(3))
+            .counted(|_| None)
+            .is(3, 0, [0, 3, 0], &[Reason::Exhausted]),
+        case("a panic uses up an attempt", copies(1), |it| panic!("{it}"))
+            .with(|it| it.dead_letter_after(2))
+            .is(2, 0, [0, 2, 0], &[Reason::Exhausted]),
+        case("a business error", copies(2), refused).is(1, 0, [0; 3], &[Reason::Business; 2]),
+        case("a business error is acknowledged", copies(1), refused)
+            .with(|it| it.on_business_error(OnBusinessError::Acknowledge))
+            .is(1, 0, [1, 0, 0], &[]),
         Case {
-            bodies: 20,
-            rows: 20,
-            settled: [200, 0, 0],
-            ..case("sent often", often.collect(), |_| Ok(()))
+            fault: Fault::LosesVerdict,
+            ..case("a business error whose verdict is lost", copies(1), refused)
+                .with(|it| it.policy(Policy::new().on_duplicate(OnDuplicate::Reject)))
+                .is(1, 0, [0, 0, 1], &[Reason::Business])
         },
-        Case {
-            consumer: |it| it.concurrency(1),
-            rows: 1,
-            settled: [1, 0, 0],
-            dead: vec![Reason::Mismatch],
-            ..case("another message of the id", two_payloads(), |_| Ok(()))
-        },
-        Case {
-            consumer: |it| it.concurrency(1).compare_payload(false),
-            rows: 1,
-            settled: [2, 0, 0],
-            ..case(
-                "another payload that is not compared",
-                two_payloads(),
-                |_| Ok(()),
-            )
-        },
-        Case {
-            bodies: 0,
-            dead: vec![Reason::InvalidPayload],
-            ..case(
-                "a payload that is no message",
-                vec![("m-1".to_owned(), "not JSON")],
-                |_| Ok(()),
-            )
-        },
+        case("an unknown outcome", copies(2), silent).is(1, 0, [0; 3], &[Reason::Unknown; 2]),
+        // Messages of one id.
+        case("sent often", often.collect(), done).is(20, 20, [200, 0, 0], &[]),
+        case("another message of the id", two_payloads(), done)
+            .with(|it| it.concurrency(1))
+            .is(1, 1, [1, 0, 0], &[Reason::Mismatch]),
+        case("another payload that is not compared", two_payloads(), done)
+            .with(|it| it.concurrency(1).compare_payload(false))
+            .is(1, 1, [2, 0, 0], &[]),
+        case("a payload that is no message", no_message, done).is(
+            0,
+            0,
+            [0; 3],
+            &[Reason::InvalidPayload],
+        ),
         // As after acknowledgements that were lost.
-        Case {
-            consumer: |it| it.concurrency(1).dead_letter_after(2),
-            attempt: |_| None,
-            rows: 1,
-            settled: [10, 0, 0],
-            ..case("deliveries of a finished message", copies(10), |_| Ok(()))
-        },
+        case("deliveries of a finished message", copies(10), done)
+            .with(|it| it.concurrency(1).dead_letter_after(2))
+            .counted(|_| None)
+            .is(1, 1, [10, 0, 0], &[]),
         // One runs, the others wait for it, whatever the broker knows of their deliveries.
-        Case {
-            attempt: |_| None,
-            rows: 1,
-            settled: [12, 0, 0],
-            ..case("copies at once", copies(12), |_| Ok(()))
-        },
-        Case {
-            attempt: |count| Some(count + 1),
-            rows: 1,
-            settled: [12, 0, 0],
-            ..case("copies at once, delivered before", copies(12), |_| Ok(()))
-        },
+        case("copies at once", copies(12), done)
+            .counted(|_| None)
+            .is(1, 1, [12, 0, 0], &[]),
+        case("copies at once, delivered before", copies(12), done)
+            .counted(|count| Some(count + 1))
+            .is(1, 1, [12, 0, 0], &[]),
     ]
 }
 

@@ -1,7 +1,6 @@
 //! A consumer process, to be killed and stalled.
 //!
-//! It prints `ready`, then `delivery` for each one, and ends in order when its stdin is closed, with the line
-//! `settled <acknowledged> <retried> <dead letters> <unsettled> <abandoned>`.
+//! It prints `ready`, and ends in order when its stdin is closed.
 
 #[path = "worker/handler.rs"]
 mod handler;
@@ -13,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
-use idem_consumers::{Consumer, Delivery, Raw, Source};
+use idem_consumers::{Consumer, Raw};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::PostgresStore;
 use idem_runtime::{Context, Engine, Policy};
@@ -70,10 +69,6 @@ async fn main() {
     }
 }
 
-fn say(line: &str) {
-    writeln!(io::stdout().lock(), "{line}").expect("the test reads");
-}
-
 async fn engine(url: &str) -> Engine {
     if url.starts_with("redis:") {
         Engine::new(RedisStore::connect(url).await.expect("the store is up"))
@@ -96,17 +91,13 @@ async fn work<B: Broker>(options: Options) {
         .retry_after(Duration::from_millis(50))
         // The test waits for its end, and meanwhile no stalled process goes on, whose transaction may hold a row.
         .drain(Duration::from_secs(5))
-        .policy(Policy::new().lease(lease))
-        .id(|delivery: &<B::Source as Source>::Delivery| {
-            say("delivery");
-            delivery.id().map(std::borrow::Cow::into_owned)
-        });
+        .policy(Policy::new().lease(lease));
     let (closed, shutdown) = oneshot::channel();
     thread::spawn(move || {
         drop(io::stdin().lock().read_to_end(&mut Vec::new()));
         let _ = closed.send(());
     });
-    say("ready");
+    writeln!(io::stdout(), "ready").expect("the test reads");
     let shutdown = async { drop(shutdown.await) };
     let end = if options.tx {
         let pool = PgPoolOptions::new().max_connections(8);
@@ -130,9 +121,5 @@ async fn work<B: Broker>(options: Options) {
         };
         consumer.run_until(source, handle, shutdown).await
     };
-    let it = end.expect("neither broker nor store refuses");
-    say(&format!(
-        "settled {} {} {} {} {}",
-        it.acknowledged, it.retried, it.dead_letters, it.unsettled, it.abandoned
-    ));
+    end.expect("neither broker nor store refuses");
 }

@@ -51,8 +51,6 @@ pub(super) struct Fleet<'a> {
     settings: &'a Settings,
     seats: Vec<Seat>,
     names: u32,
-    /// The number of deliveries to consumers that are gone.
-    deliveries: usize,
 }
 
 impl<'a> Fleet<'a> {
@@ -70,7 +68,6 @@ impl<'a> Fleet<'a> {
             settings,
             seats: Vec::new(),
             names: 0,
-            deliveries: 0,
         };
         for _ in 0..SEATS {
             let seat = fleet.seat();
@@ -134,7 +131,6 @@ impl<'a> Fleet<'a> {
         match fault {
             Fault::Kill => {
                 seat.consumer.kill9();
-                self.deliveries += deliveries(&seat.consumer.rest()).0;
                 self.seats[victim] = self.seat();
             }
             Fault::Stall => {
@@ -147,7 +143,6 @@ impl<'a> Fleet<'a> {
                 seat.consumer.close();
                 self.bank.leaves(seat.name);
                 assert!(seat.consumer.wait().success(), "it ends in order");
-                self.deliveries += deliveries(&seat.consumer.rest()).0;
                 self.seats[victim] = self.seat();
             }
             Fault::RestartBroker => unreachable!("no consumer is at fault"),
@@ -166,33 +161,13 @@ impl<'a> Fleet<'a> {
         self.seats.iter().any(|seat| seat.stalled.is_some())
     }
 
-    /// Ends all in order. Returns the number of all deliveries, and what the last consumers settled: acknowledged,
-    /// retried, dead letters, unsettled, abandoned.
-    pub(super) fn end(mut self) -> (usize, Vec<[u64; 5]>) {
+    /// Ends all in order.
+    pub(super) fn end(mut self) {
         for seat in &mut self.seats {
             seat.consumer.close();
         }
-        let mut settled = Vec::new();
         for seat in &mut self.seats {
             assert!(seat.consumer.wait().success(), "it ends in order");
-            let (delivered, ends) = deliveries(&seat.consumer.rest());
-            self.deliveries += delivered;
-            settled.extend(ends);
         }
-        (self.deliveries, settled)
     }
-}
-
-/// The number of deliveries in the lines of a consumer, and what it settled.
-fn deliveries(lines: &[String]) -> (usize, Option<[u64; 5]>) {
-    let delivered = lines.iter().filter(|line| *line == "delivery").count();
-    let settled = lines.iter().find_map(|line| line.strip_prefix("settled "));
-    let settled = settled.map(|line| {
-        let numbers: Vec<u64> = line
-            .split(' ')
-            .map(|word| word.parse().expect("a number"))
-            .collect();
-        numbers.try_into().expect("five numbers")
-    });
-    (delivered, settled)
 }

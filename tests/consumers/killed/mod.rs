@@ -118,7 +118,7 @@ async fn trial<B: Broker>(store: &str, tx: bool) {
     let sent = messages(sizes.ids, &mut seeded);
     broker.send(&sent).await;
     let (end, ended) = watch::channel(());
-    let audits = tokio::spawn(audit(Arc::clone(&broker), bank.clone(), ended));
+    let audit = tokio::spawn(audit(Arc::clone(&broker), bank.clone(), ended));
     let mut fleet = Fleet::start(&*broker, store, &bank, &settings);
     for (fault, number) in faults.iter().zip(2..) {
         strike(*fault, &*broker, &mut fleet, &mut seeded, began).await;
@@ -135,48 +135,22 @@ async fn trial<B: Broker>(store: &str, tx: bool) {
         assert!(!late, "{unsettled} messages are not settled");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let (deliveries, settled) = fleet.end();
+    fleet.end();
     assert_eq!(broker.unsettled().await, 0, "nothing is pending");
     drop(end);
-    let audits = audits.await.expect("no message was settled early");
+    audit.await.expect("no message was settled early");
 
     let mut letters = Letters::new();
     for (id, reason) in broker.dead_letters().await {
         letters.entry(id).or_default().push(reason);
     }
     let books = bank.books();
-    eprintln!(
-        "| broker | messages | ids | deliveries | redeliveries | bodies | second bodies | effects | dead letters | kills \
-         | stalls | replaced | restarts | audits | seconds |"
-    );
-    eprintln!(
-        "| {}{} | {} | {} | {deliveries} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {audits} | {:.1} |",
-        B::NAME,
-        if tx { ", tx" } else { "" },
-        sent.len(),
-        sizes.ids,
-        deliveries.saturating_sub(sent.len()),
-        books.total(),
-        books.total() - books.bodies.len() as u64,
-        books.effects.values().map(BTreeSet::len).sum::<usize>(),
-        letters.values().map(Vec::len).sum::<usize>(),
-        sizes.kills,
-        sizes.stalls,
-        sizes.leaves,
-        u8::from(B::RESTARTS),
-        began.elapsed().as_secs_f64(),
-    );
-    eprintln!(
-        "settled by the last consumers (acknowledged, retried, dead, unsettled, abandoned): {settled:?}"
-    );
     check::<B>(sizes, &settings, &books, letters);
 }
 
-/// Checks while the trial runs that no message is settled whose effect has not happened. Returns the number of checks.
-async fn audit<B: Broker>(broker: Arc<B>, bank: Bank, mut ended: watch::Receiver<()>) -> usize {
-    let mut audits = 0;
+/// Checks while the trial runs that no message is settled whose effect has not happened.
+async fn audit<B: Broker>(broker: Arc<B>, bank: Bank, mut ended: watch::Receiver<()>) {
     while let Some(settled) = broker.settled().await {
-        audits += 1;
         // What was settled before has happened by now.
         let early = {
             let books = bank.books();
@@ -194,7 +168,6 @@ async fn audit<B: Broker>(broker: Arc<B>, bank: Bank, mut ended: watch::Receiver
             break;
         }
     }
-    audits
 }
 
 async fn strike<B: Broker>(

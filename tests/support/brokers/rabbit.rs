@@ -1,10 +1,7 @@
 //! Queues of `RabbitMQ`.
 
-use std::collections::BTreeMap;
-use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use idem_consumers::{BrokerError, RabbitQueue};
@@ -22,44 +19,29 @@ use super::Broker;
 /// Of the tests that do not disturb it, each with queues of its own.
 static SHARED: LazyLock<Arc<RabbitServer>> = LazyLock::new(|| Arc::new(RabbitServer::start()));
 
-/// The counters of brokers, by the address of the broker. One that was restarted has none.
-static COUNTERS: Mutex<BTreeMap<SocketAddr, SocketAddr>> = Mutex::new(BTreeMap::new());
+/// The number of messages of a queue: that of a quorum queue from its state, because its statistics are of its last tick.
+const COUNT: &str = r#"
+    {ok, Queue} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<"QUEUE">>)),
+    case amqqueue:get_type(Queue) of
+        rabbit_quorum_queue ->
+            Total = fun rabbit_fifo:query_messages_total/1,
+            case ra:leader_query(amqqueue:get_pid(Queue), Total) of
+                {ok, {_, Messages}, _} -> Messages;
+                Starts -> Starts
+            end;
+        _ ->
+            [{messages, Messages}] = rabbit_amqqueue:info(Queue, [messages]),
+            Messages
+    end."#;
 
-/// Starts a process within the broker that answers the name of a queue with the number of its messages: those of a
-/// quorum queue from its state, because its statistics are of its last tick.
-const COUNTER: &str = r#"
-    Parent = self(),
-    Count = fun(Name) ->
-        {ok, Queue} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, Name)),
-        case amqqueue:get_type(Queue) of
-            rabbit_quorum_queue ->
-                Total = fun rabbit_fifo:query_messages_total/1,
-                {ok, {_, Messages}, _} = ra:leader_query(amqqueue:get_pid(Queue), Total),
-                Messages;
-            _ ->
-                [{messages, Messages}] = rabbit_amqqueue:info(Queue, [messages]),
-                Messages
-        end
+/// Closes the connections of a queue's consumers.
+const CLOSE: &str = r#"
+    {ok, Queue} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<"QUEUE">>)),
+    Close = fun(Channel) ->
+        [{connection, Connection}] = rabbit_channel:info(Channel, [connection]),
+        rabbit_networking:close_connection(Connection, "by the test")
     end,
-    spawn(fun() ->
-        Options = [binary, {ip, {127, 0, 0, 1}}, {packet, line}, {active, false}],
-        {ok, Listener} = gen_tcp:listen(0, Options),
-        {ok, Port} = inet:port(Listener),
-        Parent ! {port, Port},
-        Serve = fun Next() ->
-            {ok, Client} = gen_tcp:accept(Listener),
-            case gen_tcp:recv(Client, 0) of
-                {ok, Line} ->
-                    Answer = try integer_to_binary(Count(string:trim(Line))) catch _:_ -> <<"unknown">> end,
-                    gen_tcp:send(Client, Answer);
-                _ -> closed
-            end,
-            gen_tcp:close(Client),
-            Next()
-        end,
-        Serve()
-    end),
-    receive {port, Port} -> Port end."#;
+    [Close(element(1, Consumer)) || Consumer <- rabbit_amqqueue:consumers(Queue)]."#;
 
 /// A quorum queue, or a classic one, and that of its dead letters.
 #[derive(Debug)]
@@ -145,6 +127,16 @@ impl<const CLASSIC: bool> Rabbit<CLASSIC> {
         assert!(sent.await.expect("a confirmation").is_ack());
     }
 
+    /// Closes the connections of the queue's consumers, as an operator does.
+    pub fn close_connections(&self) {
+        let _ = self.eval(CLOSE);
+    }
+
+    fn eval(&self, expressions: &str) -> String {
+        let expressions = expressions.replace("QUEUE", &self.queue);
+        block_in_place(|| self.server.eval(&expressions))
+    }
+
     /// Takes the dead letters.
     pub async fn letters(&self) -> Vec<BasicGetMessage> {
         let (link, options) = (self.link().await, BasicGetOptions { no_ack: true });
@@ -157,33 +149,6 @@ impl<const CLASSIC: bool> Rabbit<CLASSIC> {
             letters.push(letter);
         }
     }
-}
-
-impl<const CLASSIC: bool> Rabbit<CLASSIC> {
-    /// The number of messages, by a process within the broker: `rabbitmqctl` takes a second of the processor each time.
-    fn count(&self) -> Option<usize> {
-        let addr = self.server.addr();
-        let mut counters = COUNTERS.lock().expect("no panic while it is held");
-        let known = counters.get(&addr).copied();
-        let answer = known.and_then(|counter| ask(counter, &self.queue).ok());
-        let answer = answer.unwrap_or_else(|| {
-            let port = self.server.ctl(&["eval", COUNTER]);
-            let port: u16 = port.trim().parse().expect("the port of the counter");
-            let counter = (Ipv4Addr::LOCALHOST, port).into();
-            counters.insert(addr, counter);
-            ask(counter, &self.queue).expect("the counter answers")
-        });
-        answer.parse().ok()
-    }
-}
-
-/// The answer of a counter.
-fn ask(counter: SocketAddr, queue: &str) -> io::Result<String> {
-    let mut counter = TcpStream::connect(counter)?;
-    counter.write_all(format!("{queue}\n").as_bytes())?;
-    let mut answer = String::new();
-    counter.read_to_string(&mut answer)?;
-    Ok(answer)
 }
 
 impl<const CLASSIC: bool> Broker for Rabbit<CLASSIC> {
@@ -203,8 +168,7 @@ impl<const CLASSIC: bool> Broker for Rabbit<CLASSIC> {
         let this = Self::on(Arc::new(block_in_place(RabbitServer::start))).await;
         // RabbitMQ 3.10 writes the last queues after seconds, and the name of a quorum queue, without which it has no
         // leader: a kill before that loses them.
-        let sync = "ok = mnesia:sync_log(), [ok = dets:sync(Table) || Table <- dets:all()].";
-        let _ = block_in_place(|| this.server.ctl(&["eval", sync]));
+        this.eval("ok = mnesia:sync_log(), [ok = dets:sync(Table) || Table <- dets:all()].");
         this
     }
 
@@ -238,7 +202,7 @@ impl<const CLASSIC: bool> Broker for Rabbit<CLASSIC> {
 
     async fn unsettled(&self) -> usize {
         // Unknown while the queue starts.
-        block_in_place(|| self.count()).unwrap_or(1)
+        self.eval(COUNT).parse().unwrap_or(1)
     }
 
     async fn dead_letters(&self) -> Vec<(String, String)> {

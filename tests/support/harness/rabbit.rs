@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
@@ -10,6 +12,7 @@ use crate::builder::find_program;
 use crate::certificates::Certificates;
 use crate::child::Guarded;
 use crate::dir::TestDir;
+use crate::poll::until;
 use crate::port::Port;
 use crate::server::{Description, Ready, started};
 use crate::{Server, StartError};
@@ -20,6 +23,29 @@ const PROGRAMS: &str = "/usr/lib/rabbitmq/bin";
 /// The only user of the broker.
 const USER: &str = "idem";
 
+/// Serves evaluations within the broker, one in each connection: `rabbitmqctl` takes a second of the processor each time.
+const EVALUATOR: &str = r#"spawn(fun() ->
+    Options = [binary, {ip, {127, 0, 0, 1}}, {packet, line}, {buffer, 65536}, {active, false}, {reuseaddr, true}],
+    {ok, Listener} = gen_tcp:listen(PORT, Options),
+    Serve = fun Next() ->
+        {ok, Client} = gen_tcp:accept(Listener),
+        {ok, Line} = gen_tcp:recv(Client, 0),
+        Reply = try
+            {ok, Tokens, _} = erl_scan:string(binary_to_list(Line)),
+            {ok, Expressions} = erl_parse:parse_exprs(Tokens),
+            {value, Value, _} = erl_eval:exprs(Expressions, []),
+            io_lib:format("ok ~0p", [Value])
+        catch
+            _:Reason -> io_lib:format("failed ~0p", [Reason])
+        end,
+        gen_tcp:send(Client, Reply),
+        gen_tcp:close(Client),
+        Next()
+    end,
+    Serve()
+end).
+"#;
+
 /// A `RabbitMQ` broker on a loopback port, stopped when the value is dropped.
 ///
 /// It has a node name, ports (one of them for TLS), data and a port mapper (`epmd`) of its own. Its data survives
@@ -29,8 +55,8 @@ pub struct RabbitServer {
     // Dropped in this order: first the broker, then its port mapper, then their ports.
     server: Server,
     _mapper: Guarded,
-    distribution: Port,
-    mapper_port: Port,
+    _reserved: [Port; 2],
+    evaluator: Port,
     password: String,
     tls_port: Port,
     certificates: Certificates,
@@ -48,6 +74,7 @@ impl RabbitServer {
 
     fn launch(mapper: &Path) -> Result<Self, StartError> {
         let (port, distribution, mapper_port) = (Port::take()?, Port::take()?, Port::take()?);
+        let evaluator = Port::take()?;
         let dir = TestDir::new("rabbitmq")?;
         let password = format!("secret-{}-{}", process::id(), port.number());
         let (tls_port, certificates) = (Port::take()?, Certificates::new());
@@ -75,6 +102,8 @@ impl RabbitServer {
             "[{rabbit, [{quorum_tick_interval, 200}]}].\n",
         )?;
         file("enabled_plugins", "[].\n")?;
+        let number = evaluator.number().to_string();
+        file("evaluator.erl", &EVALUATOR.replace("PORT", &number))?;
         // The broker would start a port mapper that outlives it.
         let args = ["-port", &mapper_port.number().to_string()].map(OsString::from);
         let mapper = Guarded::spawn(mapper, &args, None, "", |command| {
@@ -97,8 +126,8 @@ impl RabbitServer {
         Ok(Self {
             server: Server::start(description, port, dir)?,
             _mapper: mapper,
-            distribution,
-            mapper_port,
+            _reserved: [distribution, mapper_port],
+            evaluator,
             password,
             tls_port,
             certificates,
@@ -131,26 +160,19 @@ impl RabbitServer {
         &self.certificates
     }
 
-    /// Runs `rabbitmqctl`, which takes about a second, and returns its output.
-    pub fn ctl(&self, args: &[&str]) -> String {
-        let ports = [&self.distribution, &self.mapper_port].map(Port::number);
-        let ports = [self.port(), ports[0], ports[1]];
-        let output = environment(&mut Command::new(program("rabbitmqctl")), self.dir(), ports)
-            .arg("--quiet")
-            .args(args)
-            .stdin(Stdio::null())
-            .output()
-            .expect("`rabbitmqctl` is there, as the broker is");
-        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        assert!(
-            output.status.success(),
-            "`rabbitmqctl {}` {}: {}{}",
-            args.join(" "),
-            output.status,
-            said(&output.stdout),
-            said(&output.stderr)
-        );
-        said(&output.stdout)
+    /// The value of Erlang expressions within the broker.
+    pub fn eval(&self, expressions: &str) -> String {
+        let addr = (Ipv4Addr::LOCALHOST, self.evaluator.number());
+        // It is started last.
+        let mut evaluator = until("the evaluator", || TcpStream::connect(addr));
+        let (sent, mut reply) = (expressions.replace('\n', " "), String::new());
+        writeln!(evaluator, "{sent}").expect("the broker is up");
+        let read = evaluator.read_to_string(&mut reply);
+        read.expect("the broker is up");
+        let value = reply.strip_prefix("ok ");
+        value
+            .unwrap_or_else(|| panic!("{sent}: {reply}"))
+            .to_owned()
     }
 }
 
@@ -162,21 +184,15 @@ impl Deref for RabbitServer {
     }
 }
 
-/// The environment of the broker and its tools, in place of the files of the service.
-fn environment<'a>(
-    command: &'a mut Command,
-    dir: &Path,
-    [port, distribution, mapper]: [u16; 3],
-) -> &'a mut Command {
+/// The environment of the broker, in place of the files of the service.
+fn environment(command: &mut Command, dir: &Path, [port, distribution, mapper]: [u16; 3]) {
+    let evaluator = dir.join("evaluator.erl");
     command
-        // The place of the cookie by which the tools are let in.
+        // The place of its cookie.
         .env("HOME", dir)
         .env("ERL_EPMD_PORT", mapper.to_string())
         .env("ERL_EPMD_ADDRESS", "127.0.0.1")
-        .env(
-            "RABBITMQ_NODENAME",
-            format!("idem-{port}@localhost"),
-        )
+        .env("RABBITMQ_NODENAME", format!("idem-{port}@localhost"))
         .env("RABBITMQ_DIST_PORT", distribution.to_string())
         .env("RABBITMQ_CONF_ENV_FILE", "/dev/null")
         .env("RABBITMQ_CONFIG_FILE", dir.join("rabbitmq.conf"))
@@ -187,15 +203,18 @@ fn environment<'a>(
         .env("RABBITMQ_LOG_BASE", dir.join("log"))
         .env("RABBITMQ_LOGS", "-")
         .env("RABBITMQ_PID_FILE", dir.join("pid"))
-        .env("RABBITMQ_CTL_ERL_ARGS", "-start_epmd false +S 1:1 +sbwt none")
         // Two schedulers, where the default is one for each core, which sleep when they have nothing to do.
         .env(
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
-            "-start_epmd false +S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}",
+            format!(
+                "-start_epmd false +S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none \
+                 -kernel inet_dist_use_interface {{127,0,0,1}} -eval file:eval(\"{}\").",
+                evaluator.display()
+            ),
         )
         // The script becomes the broker: its pid is that of the child.
         .env("RUNNING_UNDER_SYSTEMD", "true")
-        .env_remove("NOTIFY_SOCKET")
+        .env_remove("NOTIFY_SOCKET");
 }
 
 fn program(name: &str) -> PathBuf {
