@@ -1,7 +1,6 @@
 //! Two ends of the line between engine and store: the store's end, which records what truly happens, and the
 //! engine's end, where a test checks whether the engine's thread is through.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -50,6 +49,7 @@ impl Drop for Sent {
 }
 
 /// The store's end.
+#[derive(Debug)]
 pub(crate) struct Tap {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) history: History,
@@ -243,12 +243,6 @@ impl Tap {
             }
             rest = behind;
         }
-    }
-}
-
-impl fmt::Debug for Tap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tap").finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The processes of a trial, one after the other, and what they said.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 
 use idem_harness::Worker;
@@ -131,24 +131,6 @@ impl Fleet {
             }
             if said.is_end() || *stops && *left == 0 {
                 moving.remove(&key);
-            }
-        }
-    }
-
-    /// Reads until each of these calls has ended.
-    pub(crate) fn ends(&mut self, process: &mut Process, keys: impl IntoIterator<Item = String>) {
-        let number = process.number;
-        let has_ended = |(of, key, said): &(usize, String, Said)| {
-            (*of == number && said.is_end()).then(|| key.clone())
-        };
-        let mut open: BTreeSet<_> = keys.into_iter().collect();
-        for key in self.said.iter().filter_map(has_ended) {
-            open.remove(&key);
-        }
-        while !open.is_empty() {
-            let (key, said) = self.line(process);
-            if said.is_end() {
-                open.remove(&key);
             }
         }
     }

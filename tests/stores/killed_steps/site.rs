@@ -4,40 +4,24 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use idem_harness::{
-    ClusterSetup, MariaDbServer, PostgresServer, RedisServer, RedisServerBuilder, TestDir, Worker,
-};
-use idem_runtime::store::sql::{Backend, MySql, Postgres, SqlStore, Sqlite};
-use idem_tests::orders::database::{Database, InMariaDb, InPostgres, InSqlite};
+use idem_harness::{PostgresServer, RedisServer, TestDir, Worker};
+use idem_runtime::store::sql::{Backend, Postgres, SqlStore, Sqlite};
+use idem_tests::orders::database::{Database, InPostgres, InSqlite};
 use tokio::runtime::Runtime;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Sqlite,
     Redis,
-    Cluster,
     Postgres,
-    MariaDb,
     Layered,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 6] = [
-        Self::Sqlite,
-        Self::Redis,
-        Self::Cluster,
-        Self::Postgres,
-        Self::MariaDb,
-        Self::Layered,
-    ];
+    pub(crate) const ALL: [Self; 4] = [Self::Sqlite, Self::Redis, Self::Postgres, Self::Layered];
 
     pub(crate) fn name(self) -> String {
         format!("{self:?}").to_lowercase()
-    }
-
-    /// Whether calls write rows in the database of their records.
-    pub(crate) fn has_rows(self) -> bool {
-        !matches!(self, Self::Redis | Self::Cluster)
     }
 }
 
@@ -59,10 +43,8 @@ pub(crate) enum Leases {
     /// The test ages the claims in the store: a stalled process wakes up and does not know it, as after the suspension
     /// of a machine, and the store alone refuses it.
     Aged,
-    /// The leases lapse. A stalled process finds out when it wakes up, and its bodies are cancelled.
-    LapseAndCancel,
-    /// The same, and its bodies continue.
-    LapseAndContinue,
+    /// The leases lapse. A stalled process finds out when it wakes up.
+    Lapse,
 }
 
 // The servers of all trials. They end with the process.
@@ -73,25 +55,9 @@ fn redis() -> &'static RedisServer {
     SERVER.get_or_init(|| RedisServer::builder().append_only_every_second().start())
 }
 
-fn cluster() -> &'static ClusterSetup {
-    static SETUP: OnceLock<ClusterSetup> = OnceLock::new();
-    // A long time-out, so that a busy machine that delays a node causes no failover.
-    SETUP.get_or_init(|| {
-        ClusterSetup::builder()
-            .node_timeout(Duration::from_mins(1))
-            .nodes(RedisServerBuilder::append_only_every_second)
-            .start()
-    })
-}
-
 fn postgres() -> &'static PostgresServer {
     static SERVER: OnceLock<PostgresServer> = OnceLock::new();
     SERVER.get_or_init(PostgresServer::start)
-}
-
-fn mariadb() -> &'static MariaDbServer {
-    static SERVER: OnceLock<MariaDbServer> = OnceLock::new();
-    SERVER.get_or_init(MariaDbServer::start)
 }
 
 impl Leases {
@@ -100,7 +66,7 @@ impl Leases {
         match self {
             Self::Aged => Duration::from_mins(1),
             // Long enough for a process that a busy machine delays.
-            Self::LapseAndCancel | Self::LapseAndContinue => Duration::from_secs(3),
+            Self::Lapse => Duration::from_secs(3),
         }
     }
 }
@@ -118,8 +84,7 @@ impl Site {
         match kind {
             Kind::Sqlite => site.migrate::<Sqlite>(),
             Kind::Postgres | Kind::Layered => site.migrate::<Postgres>(),
-            Kind::MariaDb => site.migrate::<MySql>(),
-            Kind::Redis | Kind::Cluster => {}
+            Kind::Redis => {}
         }
         site
     }
@@ -137,9 +102,7 @@ impl Site {
                 (format!("sqlite:{}?mode=rwc", file.display()), None)
             }
             Kind::Redis => (redis().url(), None),
-            Kind::Cluster => (cluster().urls().swap_remove(0), None),
             Kind::Postgres => (postgres().url(), None),
-            Kind::MariaDb => (mariadb().url(), None),
             Kind::Layered => (redis().url(), Some(postgres().url())),
         }
     }
@@ -170,9 +133,7 @@ impl Site {
         match self.kind {
             Kind::Sqlite => self.age_sql::<Sqlite>(by),
             Kind::Postgres => self.age_sql::<Postgres>(by),
-            Kind::MariaDb => self.age_sql::<MySql>(by),
             Kind::Redis => drop(redis().advance(by, &names)),
-            Kind::Cluster => drop(cluster().advance(by, &names)),
             Kind::Layered => {
                 self.age_sql::<Postgres>(by);
                 redis().advance(by, &names);
@@ -188,7 +149,6 @@ impl Site {
         );
         match self.kind {
             Kind::Sqlite => drop(self.query::<InSqlite>(create)),
-            Kind::MariaDb => drop(self.query::<InMariaDb>(create)),
             _ => drop(self.query::<InPostgres>(create)),
         }
     }
@@ -201,7 +161,6 @@ impl Site {
         );
         let rows = match self.kind {
             Kind::Sqlite => self.query::<InSqlite>(select),
-            Kind::MariaDb => self.query::<InMariaDb>(select),
             _ => self.query::<InPostgres>(select),
         };
         rows.into_iter().map(|row| row[0]).collect()
@@ -237,9 +196,6 @@ impl Site {
             .args(["--lease", &millis(leases.lease()), "--wait", &millis(wait)]);
         if let Some(durable) = durable {
             worker = worker.args(["--durable", &durable]);
-        }
-        if leases != Leases::LapseAndCancel {
-            worker = worker.arg("--continues");
         }
         let mut worker = worker.spawn();
         assert_eq!(worker.line(), "ready");

@@ -302,7 +302,6 @@ impl Story {
     /// store refuses to record it.
     fn check_effects(&self, leases: Leases, mut new: Vec<&str>, at: &BTreeSet<String>) {
         let expected: Vec<_> = (at.iter())
-            .filter(|at| !is_cancelled(leases, at))
             .filter_map(|at| at.strip_suffix("/begun").or(at.strip_suffix("/part")))
             .collect();
         if expected.is_empty() && leases == Leases::Aged && new.len() == 1 {
@@ -315,11 +314,6 @@ impl Story {
     }
 }
 
-/// Whether a body that stopped there ends by itself when its process wakes up after its lease.
-fn is_cancelled(leases: Leases, at: &str) -> bool {
-    leases == Leases::LapseAndCancel && (at == "start" || at.contains('/'))
-}
-
 /// Stories of calls with five steps. Their keys are their own: the fleet has had processes with other calls.
 pub(crate) fn five(fleet: &Fleet, plans: Vec<Plan>) -> Vec<Story> {
     let named = plans.into_iter().enumerate();
@@ -330,10 +324,11 @@ pub(crate) fn five(fleet: &Fleet, plans: Vec<Plan>) -> Vec<Story> {
 }
 
 /// Stories of calls with parallel steps, some of which run at most once in every other one.
-pub(crate) fn parallel(of_each: usize, plan: &Plan) -> Vec<Story> {
+pub(crate) fn parallel(of_each: usize, faults: usize) -> Vec<Story> {
     let numbers = 0..of_each;
     let keys = numbers.flat_map(|number| ["many", "once"].map(|kind| format!("{kind}{number}")));
-    keys.map(|key| Story::new(key, plan.clone())).collect()
+    keys.map(|key| Story::new(key, Plan::Parallel(faults)))
+        .collect()
 }
 
 /// Interrupts the calls of each story until none stops any more, with these faults in turn; then calls each key again,
@@ -378,7 +373,7 @@ pub(crate) fn tell(
 }
 
 /// Calls each key again, in this process, which may have the answers, and in one that has not. Nothing happens.
-pub(crate) fn duplicates(
+fn duplicates(
     fleet: &mut Fleet,
     process: &mut Process,
     stories: &mut [Story],
@@ -424,9 +419,7 @@ fn wake(fleet: &mut Fleet, zombie: &mut Process, stories: &mut [Story]) {
         if at.is_empty() {
             continue;
         }
-        if !at.iter().any(|at| is_cancelled(fleet.leases, at)) {
-            zombie.send(&format!("go {}", story.key));
-        }
+        zombie.send(&format!("go {}", story.key));
         woken.push((story, at));
     }
     fleet.rests(zombie, woken.iter().map(|(story, _)| (&story.key, 1)));
@@ -444,43 +437,4 @@ fn wake(fleet: &mut Fleet, zombie: &mut Process, stories: &mut [Story]) {
         story.wakes(zombie.number, &said, &at);
     }
     fleet.kill(zombie);
-}
-
-/// Kills each process when so many steps have been recorded in it, until all calls have ended.
-pub(crate) fn kill_at_random(fleet: &mut Fleet, mut stories: Vec<Story>, seeded: &mut Seeded) {
-    let mut process = fleet.spawn(false);
-    while stories.iter().any(|story| story.end.is_none()) {
-        let mut open = BTreeSet::new();
-        for story in stories.iter().filter(|story| story.end.is_none()) {
-            story.call(&mut process, &[], seeded);
-            open.insert(story.key.clone());
-        }
-        let mut left = seeded.below(8);
-        while !open.is_empty() {
-            let (key, said) = fleet.line(&mut process);
-            if said.is_end() {
-                open.remove(&key);
-            }
-            match said {
-                Said::Kept(..) if left == 0 => break,
-                Said::Kept(..) => left -= 1,
-                _ => {}
-            }
-        }
-        fleet.kill(&mut process);
-        for story in &mut stories {
-            let said = process.said_of(&story.key);
-            // A call is not over when another one seems to run: the last command of a killed process may have been
-            // executed after its lease was ended.
-            let is_end = |said: &Said| said.is_end() && *said != Said::End("Running".to_owned());
-            let end = said.into_iter().find(is_end);
-            if end == Some(Said::End("Unknown".to_owned())) {
-                story.open.extend(once(&story.key));
-            }
-            story.end = story.end.take().or(end);
-        }
-        fleet.site.age();
-        process = fleet.spawn(false);
-    }
-    duplicates(fleet, &mut process, &mut stories, seeded);
 }

@@ -39,9 +39,9 @@ use idem_runtime::key::KeyBuilder;
 use idem_runtime::store::Store;
 use idem_runtime::store::layered::LayeredStore;
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::sql::{Backend, MySql, Postgres, SqlStore, Sqlite};
+use idem_runtime::store::sql::{Backend, Postgres, SqlStore, Sqlite};
 use idem_runtime::{Engine, OnLeaseLost, OnRunning};
-use idem_tests::orders::database::{Database as _, InMariaDb, InPostgres, InSqlite};
+use idem_tests::orders::database::{Database as _, InPostgres, InSqlite};
 use idem_tests::seeded::Seeded;
 use tokio::sync::mpsc;
 
@@ -89,9 +89,6 @@ struct Options {
     /// How long a duplicate waits, in milliseconds
     #[arg(long)]
     wait: u64,
-    /// A body whose lease is lost continues
-    #[arg(long)]
-    continues: bool,
 }
 
 struct Process {
@@ -126,8 +123,7 @@ async fn store(options: &Options) -> Arc<dyn Store> {
     match &*options.store {
         "sqlite" => Arc::new(sql::<Sqlite>(url, table).await),
         "postgres" => Arc::new(sql::<Postgres>(url, table).await),
-        "mariadb" => Arc::new(sql::<MySql>(url, table).await),
-        "redis" | "cluster" => Arc::new(redis(url).await),
+        "redis" => Arc::new(redis(url).await),
         "layered" => {
             let durable = options.durable.as_deref().expect("a layered store has two");
             let durable = sql::<Postgres>(durable, table).await;
@@ -143,7 +139,6 @@ fn bookings(options: &Options) -> Option<Bookings> {
     match (&*options.store, options.durable.as_deref()) {
         ("sqlite", _) => Some(Bookings::Sqlite(rows, InSqlite::pool(url, CONNECTIONS))),
         ("postgres", _) => Some(Bookings::Postgres(rows, InPostgres::pool(url, CONNECTIONS))),
-        ("mariadb", _) => Some(Bookings::MariaDb(rows, InMariaDb::pool(url, CONNECTIONS))),
         (_, Some(url)) => Some(Bookings::Postgres(rows, InPostgres::pool(url, CONNECTIONS))),
         _ => None,
     }
@@ -155,16 +150,11 @@ async fn main() {
     let calls = Arc::new(Calls::default());
     let renewals = Renewals::default();
     let store = GatedStore::new(store(&options).await, Arc::clone(&calls), renewals.clone());
-    let on_lease_lost = if options.continues {
-        OnLeaseLost::Continue
-    } else {
-        OnLeaseLost::Cancel
-    };
     let engine = Engine::builder(store)
         .prefix(&*options.prefix)
         .lease(Duration::from_millis(options.lease))
         .on_running(OnRunning::Wait(Duration::from_millis(options.wait)))
-        .on_lease_lost(on_lease_lost)
+        .on_lease_lost(OnLeaseLost::Continue)
         .max_attempts(None)
         .claim_deadline(PATIENCE)
         .complete_deadline(PATIENCE);

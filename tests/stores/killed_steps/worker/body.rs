@@ -9,10 +9,10 @@ use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use idem_runtime::{Classify, Error, Reconciled, Step, step, step_in_tx};
-use idem_tests::orders::database::{Database, InMariaDb, InPostgres, InSqlite};
+use idem_tests::orders::database::{Database, InPostgres, InSqlite};
 use idem_tests::seeded::Seeded;
 use serde::{Deserialize, Serialize};
-use sqlx::{MySql, Pool, Postgres, Sqlite};
+use sqlx::{Pool, Postgres, Sqlite};
 
 use crate::call::{Call, kind};
 use crate::ledger::Ledger;
@@ -59,7 +59,6 @@ impl From<sqlx::Error> for Failure {
 pub(crate) enum Bookings {
     Sqlite(String, Pool<Sqlite>),
     Postgres(String, Pool<Postgres>),
-    MariaDb(String, Pool<MySql>),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -152,9 +151,6 @@ impl Steps<'_> {
                 ("book", Bookings::Sqlite(table, pool)) => self.row::<InSqlite>(table, pool).await,
                 ("book", Bookings::Postgres(table, pool)) => {
                     self.row::<InPostgres>(table, pool).await
-                }
-                ("book", Bookings::MariaDb(table, pool)) => {
-                    self.row::<InMariaDb>(table, pool).await
                 }
                 _ => self.step(name, "book", Manner::Plain).await,
             };

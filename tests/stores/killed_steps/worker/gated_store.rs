@@ -1,7 +1,6 @@
 //! A store at whose operations a call stops: before they are sent, and before their replies are delivered.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -32,6 +31,7 @@ impl Calls {
     }
 }
 
+#[derive(Debug)]
 pub(crate) struct GatedStore {
     store: Arc<dyn Store>,
     calls: Arc<Calls>,
@@ -48,14 +48,6 @@ impl GatedStore {
             calls,
             renewals,
         }
-    }
-}
-
-impl fmt::Debug for GatedStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GatedStore")
-            .field("store", &self.store)
-            .finish_non_exhaustive()
     }
 }
 
