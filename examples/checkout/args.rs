@@ -16,8 +16,6 @@ header, and a live page of executed and replayed calls.
 The books (orders, charges) and the records of idem survive the process, unless stated otherwise.";
 
 const AFTER: &str = "\
-URLs: postgres://user:password@127.0.0.1/database, redis://127.0.0.1:6379
-
 Exit code: 0 after SIGTERM or Ctrl-C, 1 if calls were still running then, 2 if it cannot start.";
 
 /// The command line.
@@ -33,11 +31,8 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
     /// Records in Redis, books in the SQLite file
-    #[arg(long, value_name = "URL", conflicts_with_all = ["postgres", "store"])]
+    #[arg(long, value_name = "URL", conflicts_with = "store")]
     pub redis: Option<String>,
-    /// Records and books in PostgreSQL
-    #[arg(long, value_name = "URL", conflicts_with_all = ["file", "store"])]
-    pub postgres: Option<String>,
     /// sqlite (the default), or memory, where both end with the process
     #[arg(long, value_name = "NAME", hide_possible_values = true)]
     pub store: Option<Local>,
@@ -73,8 +68,6 @@ pub enum Store<'a> {
     Memory,
     /// The records in Redis, the books in a file.
     Redis(&'a str),
-    /// Both in PostgreSQL.
-    Postgres(&'a str),
 }
 
 impl Args {
@@ -98,10 +91,9 @@ impl Args {
     /// Location of the records and the books.
     #[must_use]
     pub fn store(&self) -> Store<'_> {
-        match (&self.redis, &self.postgres, self.store) {
-            (Some(url), ..) => Store::Redis(url),
-            (_, Some(url), _) => Store::Postgres(url),
-            (.., Some(Local::Memory)) => Store::Memory,
+        match (&self.redis, self.store) {
+            (Some(url), _) => Store::Redis(url),
+            (_, Some(Local::Memory)) => Store::Memory,
             _ => Store::Sqlite,
         }
     }

@@ -1,4 +1,4 @@
-//! The shop's books in a database: carts, orders, and the charges of the payment provider.
+//! The shop's books in SQLite: carts, orders, and the charges of the payment provider.
 
 use std::fmt;
 use std::path::Path;
@@ -7,7 +7,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use sqlx::Connection as _;
-use sqlx::postgres::{PgPool, PgPoolOptions};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
 };
@@ -15,14 +14,9 @@ use sqlx::sqlite::{
 use super::random::random_text;
 use super::sql;
 
-/// The books in one of the databases. Clones share the books.
+/// The books, in a file or in this process. Clones share them.
 #[derive(Clone, Debug)]
-pub(crate) enum Books {
-    /// In a file, or in this process.
-    Sqlite(SqlitePool),
-    /// In PostgreSQL.
-    Postgres(PgPool),
-}
+pub(crate) struct Books(SqlitePool);
 
 /// Identity of the books.
 #[derive(Clone)]
@@ -104,16 +98,6 @@ pub(crate) struct Sold {
     pub(crate) of_no_order: u64,
 }
 
-/// Runs the same work on the pool of each database, because each has types of its own.
-macro_rules! each {
-    ($books:expr, $pool:ident => $work:expr) => {
-        match $books {
-            Books::Sqlite($pool) => $work,
-            Books::Postgres($pool) => $work,
-        }
-    };
-}
-
 type Columns = (String, i64, i64, String, String);
 
 impl Books {
@@ -125,7 +109,7 @@ impl Books {
             // Same mode as the store: readers do not wait for the writer.
             .journal_mode(SqliteJournalMode::Wal);
         let pool = SqlitePoolOptions::new().max_connections(4);
-        Ok(Self::Sqlite(pool.connect_with(options).await?))
+        Ok(Self(pool.connect_with(options).await?))
     }
 
     /// Books that end with the process.
@@ -141,26 +125,18 @@ impl Books {
                 let _ = &open;
                 Box::pin(async { Ok(()) })
             });
-        Ok(Self::Sqlite(pool.connect_with(options).await?))
-    }
-
-    /// Connects to PostgreSQL.
-    pub(crate) async fn postgres(url: &str) -> Result<Self, sqlx::Error> {
-        let pool = PgPoolOptions::new().max_connections(8);
-        Ok(Self::Postgres(pool.connect(url).await?))
+        Ok(Self(pool.connect_with(options).await?))
     }
 
     /// Creates missing tables, with `fresh` after dropping all of them; returns the owner of the books.
     pub(crate) async fn open(&self, fresh: bool) -> Result<Owner, sqlx::Error> {
-        let forget = if fresh { &sql::FORGET[..] } else { &[] };
-        for statement in forget.iter().chain(&sql::TABLES) {
-            each!(self, pool => sqlx::query(*statement).execute(pool).await.map(drop))?;
+        if fresh {
+            sqlx::raw_sql(sql::FORGET).execute(&self.0).await?;
         }
-        let (prefix, secret): (String, String) = each!(self, pool => {
-            let open = sqlx::query_as(sql::OPEN);
-            let open = open.bind(format!("checkout-{}", random_text(4))).bind(random_text(32));
-            open.fetch_one(pool).await
-        })?;
+        sqlx::raw_sql(sql::TABLES).execute(&self.0).await?;
+        let open = sqlx::query_as(sql::OPEN).bind(format!("checkout-{}", random_text(4)));
+        let open = open.bind(random_text(32)).fetch_one(&self.0);
+        let (prefix, secret) = open.await?;
         Ok(Owner { prefix, secret })
     }
 
@@ -171,11 +147,9 @@ impl Books {
         new: &str,
         ends_s: u64,
     ) -> Result<Cart, sqlx::Error> {
-        let (token, tried, quantity, card): (_, i64, _, _) = each!(self, pool => {
-            let cart = sqlx::query_as(sql::CART).bind(session).bind(new);
-            let cart = cart.bind(ends_s.cast_signed()).bind(now().cast_signed());
-            cart.fetch_one(pool).await
-        })?;
+        let cart = sqlx::query_as(sql::CART).bind(session).bind(new);
+        let cart = cart.bind(ends_s.cast_signed()).bind(now().cast_signed());
+        let (token, tried, quantity, card): (_, i64, _, _) = cart.fetch_one(&self.0).await?;
         Ok(Cart {
             token,
             tried: tried != 0,
@@ -193,18 +167,16 @@ impl Books {
         quantity: i64,
         card: &str,
     ) -> Result<(), sqlx::Error> {
-        each!(self, pool => {
-            let tried = sqlx::query(sql::TRY_CART).bind(session).bind(token);
-            tried.bind(quantity).bind(card).execute(pool).await.map(drop)
-        })
+        let tried = sqlx::query(sql::TRY_CART).bind(session).bind(token);
+        tried.bind(quantity).bind(card).execute(&self.0).await?;
+        Ok(())
     }
 
     /// Removes the token from the cart: the next form has a new one.
     pub(crate) async fn close_cart(&self, session: &str, token: &str) -> Result<(), sqlx::Error> {
-        each!(self, pool => {
-            let close = sqlx::query(sql::CLOSE_CART).bind(session).bind(token);
-            close.execute(pool).await.map(drop)
-        })
+        let close = sqlx::query(sql::CLOSE_CART).bind(session).bind(token);
+        close.execute(&self.0).await?;
+        Ok(())
     }
 
     /// Inserts an order that is not yet paid. Repeats with the same number change nothing.
@@ -215,36 +187,31 @@ impl Books {
         quantity: i64,
         amount: i64,
     ) -> Result<(), sqlx::Error> {
-        each!(self, pool => {
-            let order = sqlx::query(sql::ORDER).bind(id).bind(buyer).bind(quantity);
-            let order = order.bind(amount).bind(now().cast_signed());
-            order.execute(pool).await.map(drop)
-        })
+        let order = sqlx::query(sql::ORDER).bind(id).bind(buyer).bind(quantity);
+        let order = order.bind(amount).bind(now().cast_signed());
+        order.execute(&self.0).await?;
+        Ok(())
     }
 
     /// Writes the final state of the order. Once: a final state never changes.
     pub(crate) async fn end_order(&self, id: &str, charged: &Charged) -> Result<(), sqlx::Error> {
-        let state = state(charged.paid);
-        each!(self, pool => {
-            let end = sqlx::query(sql::ORDER_ENDS).bind(id).bind(state).bind(&charged.id);
-            end.execute(pool).await.map(drop)
-        })
+        let end = sqlx::query(sql::ORDER_ENDS).bind(id);
+        let end = end.bind(state(charged.paid)).bind(&charged.id);
+        end.execute(&self.0).await?;
+        Ok(())
     }
 
     /// This buyer's order of this number.
     pub(crate) async fn order(&self, id: &str, buyer: &str) -> Result<Option<Order>, sqlx::Error> {
-        let found: Option<Columns> = each!(self, pool => {
-            let find = sqlx::query_as(sql::FIND_ORDER).bind(id).bind(buyer);
-            find.fetch_optional(pool).await
-        })?;
+        let find = sqlx::query_as::<_, Columns>(sql::FIND_ORDER).bind(id);
+        let found = find.bind(buyer).fetch_optional(&self.0).await?;
         Ok(found.map(Order::from))
     }
 
     /// The latest orders of this buyer.
     pub(crate) async fn orders_of(&self, buyer: &str) -> Result<Vec<Order>, sqlx::Error> {
-        let found: Vec<Columns> = each!(self, pool => {
-            sqlx::query_as(sql::ORDERS_OF).bind(buyer).fetch_all(pool).await
-        })?;
+        let find = sqlx::query_as::<_, Columns>(sql::ORDERS_OF).bind(buyer);
+        let found = find.fetch_all(&self.0).await?;
         Ok(found.into_iter().map(Order::from).collect())
     }
 
@@ -256,11 +223,10 @@ impl Books {
         currency: &str,
         paid: bool,
     ) -> Result<Charged, sqlx::Error> {
-        let (id, state): (String, String) = each!(self, pool => {
-            let charge = sqlx::query_as(sql::CHARGE).bind(name);
-            let charge = charge.bind(format!("ch_{}", random_text(12))).bind(amount);
-            charge.bind(currency).bind(state(paid)).fetch_one(pool).await
-        })?;
+        let charge = sqlx::query_as(sql::CHARGE).bind(name);
+        let charge = charge.bind(format!("ch_{}", random_text(12))).bind(amount);
+        let charge = charge.bind(currency).bind(state(paid));
+        let (id, state): (_, String) = charge.fetch_one(&self.0).await?;
         Ok(Charged {
             id,
             paid: state == "paid",
@@ -269,10 +235,10 @@ impl Books {
 
     /// Counts the orders and charges.
     pub(crate) async fn sold(&self) -> Result<Sold, sqlx::Error> {
-        let (orders, paid, declined): (i64, i64, i64) =
-            each!(self, pool => sqlx::query_as(sql::ORDERS).fetch_one(pool).await)?;
-        let (charges, of_paid, of_other): (i64, i64, i64) =
-            each!(self, pool => sqlx::query_as(sql::CHARGES).fetch_one(pool).await)?;
+        let orders = sqlx::query_as(sql::ORDERS).fetch_one(&self.0);
+        let (orders, paid, declined): (i64, i64, i64) = orders.await?;
+        let charges = sqlx::query_as(sql::CHARGES).fetch_one(&self.0);
+        let (charges, of_paid, of_other): (i64, i64, i64) = charges.await?;
         // Counts are never negative.
         let count = |count: i64| count.cast_unsigned();
         Ok(Sold {

@@ -43,8 +43,7 @@ Each twice, and there is one order, one charge, and a replay of a refusal:
   curl -i {address}/v1/charges -H 'Authorization: Bearer ada' -H 'Idempotency-Key: 1b9d6bcd' -d amount=1250 -d currency=eur -d source=tok_visa
   curl -i {address}/api/orders -H 'Authorization: Bearer ada' -H 'Idempotency-Key: \"c2a1\"' --json '{{\"quantity\": 1, \"card\": \"tok_chargeDeclined\"}}'
 
-The form of the page has a one-time token: posted again, it leads to the same order. The token by itself, with 200
-users who click three times, and this page at the end: cargo run --example form_token
+The form of the page has a one-time token: posted again, it leads to the same order.
 
 Ctrl-C ends it when everything that was begun is done.
 "

@@ -6,7 +6,7 @@ use std::time::Duration;
 use idem_runtime::store::Store as Records;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::sql::{PostgresStore, SqliteStore};
+use idem_runtime::store::sql::SqliteStore;
 use idem_runtime::{Engine, token::TokenIssuer};
 
 use super::args::{Args, Store};
@@ -76,16 +76,6 @@ impl Shop {
                 let store = store.map_err(cannot("use Redis"))?;
                 let books = in_file(&file).await?;
                 let place = format!("records are in Redis, the books in {}", file.display());
-                Self::on(args, store, books, place).await
-            }
-            Store::Postgres(url) => {
-                let store = PostgresStore::builder(url);
-                let store = store.response_timeout(PATIENCE).connect().await;
-                let store = store.map_err(cannot("use PostgreSQL"))?;
-                store.migrate().await.map_err(cannot("use PostgreSQL"))?;
-                let books = Books::postgres(url).await;
-                let books = books.map_err(cannot("use PostgreSQL"))?;
-                let place = "records and books are in PostgreSQL".to_owned();
                 Self::on(args, store, books, place).await
             }
         }

@@ -1,24 +1,20 @@
-//! SQL statements of the books, in syntax that SQLite and PostgreSQL share.
+//! SQL statements of the books.
 
 /// The shop itself, the carts, the orders; and the charges of the payment provider, which a real shop would not have.
-pub(super) const TABLES: [&str; 4] = [
-    "CREATE TABLE IF NOT EXISTS checkout_shop (one BIGINT NOT NULL PRIMARY KEY, prefix TEXT NOT NULL, \
-     secret TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS checkout_carts (session TEXT NOT NULL PRIMARY KEY, token TEXT NOT NULL, \
-     ends_s BIGINT NOT NULL, tried BIGINT NOT NULL, quantity BIGINT NOT NULL, card TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS checkout_orders (id TEXT NOT NULL PRIMARY KEY, buyer TEXT NOT NULL, \
-     quantity BIGINT NOT NULL, amount BIGINT NOT NULL, state TEXT NOT NULL, charge TEXT NOT NULL, \
-     made_s BIGINT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS checkout_charges (name TEXT NOT NULL PRIMARY KEY, id TEXT NOT NULL, \
-     amount BIGINT NOT NULL, currency TEXT NOT NULL, state TEXT NOT NULL)",
-];
+pub(super) const TABLES: &str = "
+CREATE TABLE IF NOT EXISTS checkout_shop (one BIGINT NOT NULL PRIMARY KEY, prefix TEXT NOT NULL, secret TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS checkout_carts (session TEXT NOT NULL PRIMARY KEY, token TEXT NOT NULL,
+    ends_s BIGINT NOT NULL, tried BIGINT NOT NULL, quantity BIGINT NOT NULL, card TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS checkout_orders (id TEXT NOT NULL PRIMARY KEY, buyer TEXT NOT NULL,
+    quantity BIGINT NOT NULL, amount BIGINT NOT NULL, state TEXT NOT NULL, charge TEXT NOT NULL, made_s BIGINT NOT NULL);
+CREATE TABLE IF NOT EXISTS checkout_charges (name TEXT NOT NULL PRIMARY KEY, id TEXT NOT NULL,
+    amount BIGINT NOT NULL, currency TEXT NOT NULL, state TEXT NOT NULL)";
 
-pub(super) const FORGET: [&str; 4] = [
-    "DROP TABLE IF EXISTS checkout_shop",
-    "DROP TABLE IF EXISTS checkout_carts",
-    "DROP TABLE IF EXISTS checkout_orders",
-    "DROP TABLE IF EXISTS checkout_charges",
-];
+pub(super) const FORGET: &str = "
+DROP TABLE IF EXISTS checkout_shop;
+DROP TABLE IF EXISTS checkout_carts;
+DROP TABLE IF EXISTS checkout_orders;
+DROP TABLE IF EXISTS checkout_charges";
 
 /// The first process to open new books names them; every other process reads that row.
 pub(super) const OPEN: &str = "INSERT INTO checkout_shop (one, prefix, secret) VALUES (1, $1, $2) \

@@ -15,9 +15,6 @@ Records and books survive the process, unless stated otherwise: a second run rep
 and after a kill -9 half-way the next run continues.";
 
 const AFTER: &str = "\
-URLs: postgres://user:password@127.0.0.1/database, mysql://user:password@127.0.0.1/database,
-redis://127.0.0.1:6379
-
 Exit code: 0 if the books agree with the log, 1 if they do not, 2 if the run cannot start.";
 
 /// The command line.
@@ -32,14 +29,8 @@ pub struct Args {
     /// The SQLite file of records and books [default: idem-payments.db beside the program]
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
-    /// Records and books in PostgreSQL
-    #[arg(long, value_name = "URL", group = "server", conflicts_with_all = ["file", "store"])]
-    pub postgres: Option<String>,
-    /// Records and books in MySQL or MariaDB
-    #[arg(long, value_name = "URL", group = "server", conflicts_with_all = ["file", "store"])]
-    pub mysql: Option<String>,
     /// Records in Redis; the books end with the process
-    #[arg(long, value_name = "URL", group = "server", conflicts_with_all = ["file", "store"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["file", "store"])]
     pub redis: Option<String>,
     /// sqlite (the default), or memory, where records and books end with the process
     #[arg(long, value_name = "NAME", hide_possible_values = true)]
@@ -47,14 +38,8 @@ pub struct Args {
     /// Forget the earlier run, and begin new books
     #[arg(long, conflicts_with = "redis")]
     pub fresh: bool,
-    /// The file of the provider's double [default: beside the SQLite file or the program]
-    #[arg(long, value_name = "FILE", conflicts_with = "redis")]
-    pub notes: Option<PathBuf>,
-    /// Name of the records in Redis [default: a new one]; the same name again replays the earlier run
-    #[arg(long, value_name = "NAME", requires = "redis")]
-    pub prefix: Option<String>,
     /// Call the same functions without the attribute, and count the damage
-    #[arg(long, conflicts_with_all = ["server", "file", "store", "fresh", "notes"])]
+    #[arg(long, conflicts_with_all = ["redis", "file", "store", "fresh"])]
     pub without: bool,
     /// Another log [default: the one beside this example]
     #[arg(long, value_name = "FILE")]
@@ -86,10 +71,6 @@ pub enum Store<'a> {
     Memory,
     /// In Redis; the books in this process.
     Redis(&'a str),
-    /// In PostgreSQL, the books too.
-    Postgres(&'a str),
-    /// In MySQL or MariaDB, the books too.
-    MySql(&'a str),
 }
 
 impl Args {
@@ -103,9 +84,9 @@ impl Args {
         T: Into<OsString> + Clone,
     {
         let args = Self::try_parse_from(line)?;
-        let durable = args.file.is_some() || args.fresh || args.notes.is_some();
+        let durable = args.file.is_some() || args.fresh;
         if args.store == Some(Local::Memory) && durable {
-            let message = "--file, --fresh and --notes are for books that survive the process";
+            let message = "--file and --fresh are for books that survive the process";
             return Err(Self::command().error(ErrorKind::ArgumentConflict, message));
         }
         Ok(args)
@@ -114,12 +95,10 @@ impl Args {
     /// Location of the records.
     #[must_use]
     pub fn store(&self) -> Store<'_> {
-        match (&self.postgres, &self.mysql, &self.redis, self.store) {
-            (Some(url), ..) => Store::Postgres(url),
-            (_, Some(url), ..) => Store::MySql(url),
-            (_, _, Some(url), _) => Store::Redis(url),
+        match (&self.redis, self.store) {
+            (Some(url), _) => Store::Redis(url),
             _ if self.without => Store::Memory,
-            (.., Some(Local::Memory)) => Store::Memory,
+            (_, Some(Local::Memory)) => Store::Memory,
             _ => Store::Sqlite(self.file.as_deref()),
         }
     }

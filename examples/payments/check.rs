@@ -21,8 +21,6 @@ pub struct Evidence<'a> {
     pub movements: Vec<Movement>,
     /// Messages of the gateway.
     pub sent: Vec<NotifyRequest>,
-    /// Whether answers may come from an earlier run, whose books are gone.
-    pub rerun: bool,
 }
 
 /// One line of the check.
@@ -78,14 +76,13 @@ type Cases<'a> = BTreeMap<(Kind, &'a str, &'a str), Case<'a>>;
 impl<'a> Evidence<'a> {
     /// Evidence of a `run`.
     #[must_use]
-    pub fn of(log: &'a Log, run: &Run, rerun: bool) -> Self {
+    pub fn of(log: &'a Log, run: &Run) -> Self {
         Self {
             log,
             endings: run.endings.clone(),
             books: run.books.clone(),
             movements: run.service.provider.movements(),
             sent: run.service.gateway.sent(),
-            rerun,
         }
     }
 
@@ -169,7 +166,7 @@ impl<'a> Evidence<'a> {
     }
 
     fn once(&self, title: &'static str, kind: Kind, cases: &Cases<'_>) -> Finding {
-        let (mut all, mut earlier, mut declined) = (0, 0, 0);
+        let (mut all, mut declined) = (0, 0);
         let (mut moved, mut wrong) = (Vec::new(), Vec::new());
         for ((_, merchant, id), case) in cases.iter().filter(|((of, ..), _)| *of == kind) {
             let answered = case.ended(|ending| matches!(ending, Ending::Answered(_)));
@@ -177,7 +174,6 @@ impl<'a> Evidence<'a> {
             all += 1;
             match (case.moved.len(), case.booked.len()) {
                 (1, 1) if answered => moved.push(case.booked[0]),
-                (0, 0) if answered && self.rerun => earlier += 1,
                 (0, 0) if refused => declined += 1,
                 (0, 0) => wrong.push(format!("{id} of {merchant} was lost")),
                 (1, 1) => wrong.push(format!("{id} of {merchant} moved, and nobody was told")),
@@ -189,21 +185,11 @@ impl<'a> Evidence<'a> {
         Finding {
             title,
             text: format!(
-                "{all} = {} moved once ({}){} + {declined} refused, nothing moved",
+                "{all} = {} moved once ({}) + {declined} refused, nothing moved",
                 moved.len(),
                 sums(&moved),
-                self.earlier(earlier, "answered from")
             ),
             wrong,
-        }
-    }
-
-    /// What an earlier run did, where there may have been one.
-    fn earlier(&self, number: usize, how: &str) -> String {
-        if self.rerun {
-            format!(" + {number} {how} an earlier run")
-        } else {
-            String::new()
         }
     }
 
@@ -217,21 +203,19 @@ impl<'a> Evidence<'a> {
         for message in &self.sent {
             messages.entry((&message.to, &message.text)).or_default().0 += 1;
         }
-        let (mut once, mut earlier, mut unknown, mut wrong) = (0, 0, 0, Vec::new());
+        let (mut once, mut unknown, mut wrong) = (0, 0, Vec::new());
         for ((to, _), (sent, unclear)) in &messages {
             match (sent, unclear) {
                 (0 | 1, true) => unknown += 1,
                 (1, false) => once += 1,
-                (0, false) if self.rerun => earlier += 1,
                 (sent, _) => wrong.push(format!("a message to {to} was sent {sent} times")),
             }
         }
         Finding {
             title: "messages",
             text: format!(
-                "{} = {once} sent once{} + {unknown} sent once or not at all, and reported",
+                "{} = {once} sent once + {unknown} sent once or not at all, and reported",
                 messages.len(),
-                self.earlier(earlier, "by")
             ),
             wrong,
         }

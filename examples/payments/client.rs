@@ -72,20 +72,8 @@ pub enum Ending {
 pub struct Traffic {
     /// Calls made.
     pub calls: u64,
-    /// Calls whose answer did not reach the client in time; counted below all the same.
+    /// Calls whose answer did not reach the client in time.
     pub lost: u64,
-    /// Retryable errors.
-    pub retryable: u64,
-    /// Receipts.
-    pub receipts: u64,
-    /// Business errors.
-    pub declined: u64,
-    /// Refusals because of other content.
-    pub mismatched: u64,
-    /// Repeats that were refused.
-    pub repeats: u64,
-    /// Unknown outcomes.
-    pub unknown: u64,
 }
 
 /// Sends deliveries to the service.
@@ -97,7 +85,7 @@ struct Client {
     tasks: Semaphore,
     ended: AtomicUsize,
     traffic: Mutex<[Traffic; 3]>,
-    lost: Mutex<Vec<(Operation, JoinHandle<Answer>)>>,
+    lost: Mutex<Vec<JoinHandle<Answer>>>,
 }
 
 /// Delivers every delivery until it has ended.
@@ -171,9 +159,7 @@ impl Client {
 
     async fn call(&self, request: &Request) -> Answer {
         self.count(request.operation(), |traffic| traffic.calls += 1);
-        let answer = self.service.handle(request.clone(), self.protection).await;
-        self.note(request.operation(), &answer);
-        answer
+        self.service.handle(request.clone(), self.protection).await
     }
 
     /// A time-out: the request reaches the service, which continues; its answer comes too late.
@@ -187,31 +173,16 @@ impl Client {
         let call = tokio::spawn(async move { service.handle(sent, protection).await });
         // The first time-out comes while the call still runs, the second when it is over.
         sleep(Duration::from_millis(if nth == 1 { 8 } else { 80 })).await;
-        lock(&self.lost).push((request.operation(), call));
+        lock(&self.lost).push(call);
     }
 
     /// Waits for the calls that timed out, and returns the counts of each operation.
     async fn finish(&self) -> [Traffic; 3] {
         let lost = std::mem::take(&mut *lock(&self.lost));
-        for (operation, call) in lost {
-            self.note(operation, &call.await.expect("a call does not panic"));
+        for call in lost {
+            let _ = call.await.expect("a call does not panic");
         }
         *lock(&self.traffic)
-    }
-
-    fn note(&self, operation: Operation, answer: &Answer) {
-        self.count(operation, |traffic| {
-            *match answer {
-                Ok(_) => &mut traffic.receipts,
-                Err(error) if error.is_retryable() => &mut traffic.retryable,
-                Err(error) => match ending(error.clone()) {
-                    Ending::Declined(_) => &mut traffic.declined,
-                    Ending::Mismatched => &mut traffic.mismatched,
-                    Ending::DoneBefore => &mut traffic.repeats,
-                    _ => &mut traffic.unknown,
-                },
-            } += 1;
-        });
     }
 
     fn count(&self, operation: Operation, count: impl FnOnce(&mut Traffic)) {

@@ -1,39 +1,35 @@
-//! The service's books in a database: movements and balances.
+//! The service's books in SQLite: movements and balances.
 //!
 //! On purpose they have no unique key and no check for repeats: each row that is written is money. Where idem's
-//! records are in the same database, [`Ledger::book`] is idempotent itself: row, balances and the record of the call
-//! are committed together or not at all, so that a booking is written once, whenever the process dies. Elsewhere the
-//! books are in memory, and the attribute of the caller has to ensure that money moves once.
+//! records are in the same file, [`Ledger::book`] is idempotent itself: row, balances and the record of the call are
+//! committed together or not at all, so that a booking is written once, whenever the process dies. Elsewhere the books
+//! are in memory, and the attribute of the caller has to ensure that money moves once.
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use idem_runtime::{Engine, FOREVER};
-use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
 use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgPool, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions};
+use sqlx::{Sqlite, SqliteConnection};
 
 use super::error::PayError;
 use super::provider::{Kind, Movement};
-use super::sql::{self, Dialect};
 
-/// Number of concurrent bookings. The records have connections of their own.
-const CONNECTIONS: u32 = 8;
+/// The tables: the run of the books, the journal, the balances, and the refusals.
+const SCHEMA: &str = "
+CREATE TABLE IF NOT EXISTS runs (prefix text NOT NULL, begun_s integer NOT NULL);
+CREATE TABLE IF NOT EXISTS journal (
+    position integer PRIMARY KEY, kind text NOT NULL, merchant text NOT NULL, id text NOT NULL, number text NOT NULL,
+    charge text NOT NULL, card text NOT NULL, amount integer NOT NULL, currency text NOT NULL);
+CREATE TABLE IF NOT EXISTS balances (
+    account text NOT NULL, currency text NOT NULL, cents integer NOT NULL, PRIMARY KEY (account, currency));
+CREATE TABLE IF NOT EXISTS refusals (merchant text NOT NULL, payment text NOT NULL)";
 
-/// A pool of one of the databases.
-#[derive(Clone, Debug)]
-pub enum AnyPool {
-    /// A file, or memory.
-    Sqlite(SqlitePool),
-    /// PostgreSQL.
-    Postgres(PgPool),
-    /// MySQL or MariaDB.
-    MySql(MySqlPool),
-}
+const DROP: &str =
+    "DROP TABLE IF EXISTS runs; DROP TABLE IF EXISTS journal; DROP TABLE IF EXISTS balances;
+DROP TABLE IF EXISTS refusals";
 
 /// State of a payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,140 +49,63 @@ pub struct Books {
     pub journal: Vec<Movement>,
     /// Balance of each account, by account and currency.
     pub balances: BTreeMap<(String, String), i64>,
-    /// Number of rows that an earlier run wrote.
-    pub earlier: u64,
-    /// Bookings of this run whose row existed already: replays of [`Ledger::book`].
-    pub again: u64,
 }
 
 /// The books, and the pool to reach them.
 #[derive(Debug)]
 pub struct Ledger {
-    pool: AnyPool,
+    pool: SqlitePool,
     /// The prefix of the records of the run that the books belong to. It may continue in many processes.
     pub prefix: String,
     /// Time since the run began.
     pub age: Duration,
     /// Number of rows when it was opened.
     pub earlier: u64,
-    again: AtomicU64,
 }
 
-/// A future that is declared `Send`: the compiler cannot prove that of the code shared by
-/// three databases (<https://github.com/rust-lang/rust/issues/100013>).
-type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// Opens or creates a file.
+///
+/// # Errors
+///
+/// sqlx's.
+pub async fn file(path: &Path) -> Result<SqlitePool, sqlx::Error> {
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        // Same mode as the store: readers do not wait for the writer.
+        .journal_mode(SqliteJournalMode::Wal);
+    // A file has one writer at a time anyway.
+    let pool = SqlitePoolOptions::new().max_connections(2);
+    pool.connect_with(options).await
+}
 
-/// Runs the same work on the pool of each database, because each has types of its own.
-macro_rules! each {
-    ($any:expr, $pool:ident => $work:expr) => {
-        match $any {
-            AnyPool::Sqlite($pool) => $work,
-            AnyPool::Postgres($pool) => $work,
-            AnyPool::MySql($pool) => $work,
-        }
-    };
+/// Books that end with the process, and with their only connection, which therefore stays.
+///
+/// # Errors
+///
+/// sqlx's.
+pub async fn memory() -> Result<SqlitePool, sqlx::Error> {
+    let pool = SqlitePoolOptions::new().max_connections(1);
+    let pool = pool.idle_timeout(None).max_lifetime(None);
+    pool.connect("sqlite::memory:").await
 }
 
 /// Inserts a row, and updates the two accounts. Returns the number of the row.
-macro_rules! insert {
-    ($tx:ident, $dialect:ident, $row:ident) => {{
-        let insert = sqlx::query($dialect.sql(sql::ROW)).bind(word($row.kind));
-        let insert = insert.bind(&$row.merchant).bind(&$row.id).bind(&$row.number);
-        let insert = insert.bind(&$row.charge).bind(&$row.card);
-        let insert = insert.bind($row.amount.cast_signed()).bind(&$row.currency);
-        insert.execute(&mut **$tx).await?;
-        // Ordered by name: two transactions that lock the same accounts in different orders wait for each other,
-        // until the database aborts one of them.
-        for (account, change) in $row.changes() {
-            let add = sqlx::query($dialect.sql(sql::ADD)).bind(account);
-            let add = add.bind(&$row.currency).bind(change);
-            add.execute(&mut **$tx).await?;
-        }
-        let number = sqlx::query_scalar($dialect.sql(sql::NUMBER)).bind(&$row.number);
-        let number: i64 = number.fetch_one(&mut **$tx).await?;
-        number.unsigned_abs()
-    }};
-}
-
-impl AnyPool {
-    /// Opens or creates a file.
-    ///
-    /// # Errors
-    ///
-    /// sqlx's.
-    pub async fn sqlite(file: &Path) -> Result<Self, sqlx::Error> {
-        let options = SqliteConnectOptions::new()
-            .filename(file)
-            .create_if_missing(true)
-            // Same mode as the store: readers do not wait for the writer.
-            .journal_mode(SqliteJournalMode::Wal);
-        // A file has one writer at a time anyway.
-        let pool = SqlitePoolOptions::new().max_connections(2);
-        Ok(Self::Sqlite(pool.connect_with(options).await?))
+async fn insert(tx: &mut SqliteConnection, row: &Movement) -> Result<u64, PayError> {
+    let insert = "INSERT INTO journal (kind, merchant, id, number, charge, card, amount, currency) \
+                  VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING position";
+    let insert = sqlx::query_scalar(insert).bind(word(row.kind));
+    let insert = insert.bind(&row.merchant).bind(&row.id).bind(&row.number);
+    let insert = insert.bind(&row.charge).bind(&row.card);
+    let insert = insert.bind(row.amount.cast_signed()).bind(&row.currency);
+    let position: i64 = insert.fetch_one(&mut *tx).await?;
+    for (account, change) in row.changes() {
+        let add = "INSERT INTO balances VALUES (?, ?, ?) \
+                   ON CONFLICT (account, currency) DO UPDATE SET cents = cents + excluded.cents";
+        let add = sqlx::query(add).bind(account).bind(&row.currency);
+        add.bind(change).execute(&mut *tx).await?;
     }
-
-    /// Books that end with the process.
-    ///
-    /// # Errors
-    ///
-    /// sqlx's.
-    pub async fn memory() -> Result<Self, sqlx::Error> {
-        // They end with their only connection, which therefore stays.
-        let pool = SqlitePoolOptions::new()
-            .max_connections(1)
-            .idle_timeout(None)
-            .max_lifetime(None);
-        Ok(Self::Sqlite(pool.connect("sqlite::memory:").await?))
-    }
-
-    /// Connects to PostgreSQL.
-    ///
-    /// # Errors
-    ///
-    /// sqlx's.
-    pub async fn postgres(url: &str) -> Result<Self, sqlx::Error> {
-        let pool = PgPoolOptions::new().max_connections(CONNECTIONS);
-        Ok(Self::Postgres(pool.connect(url).await?))
-    }
-
-    /// Connects to MySQL or MariaDB.
-    ///
-    /// # Errors
-    ///
-    /// sqlx's.
-    pub async fn mysql(url: &str) -> Result<Self, sqlx::Error> {
-        let pool = MySqlPoolOptions::new().max_connections(CONNECTIONS);
-        Ok(Self::MySql(pool.connect(url).await?))
-    }
-
-    fn dialect(&self) -> Dialect {
-        match self {
-            Self::Sqlite(_) => sql::SQLITE,
-            Self::Postgres(_) => sql::POSTGRES,
-            Self::MySql(_) => sql::MYSQL,
-        }
-    }
-
-    async fn create(&self, anew: bool) -> Result<(), sqlx::Error> {
-        let drop = Dialect::drop().filter(|_| anew);
-        for statement in drop.chain(self.dialect().create()) {
-            each!(self, pool => sqlx::query(statement).execute(pool).await.map(|_| ()))?;
-        }
-        Ok(())
-    }
-
-    /// The prefix of the run of these books, and its age.
-    async fn run(&self) -> Result<Option<(String, Duration)>, sqlx::Error> {
-        let text = self.dialect().sql(sql::RUN);
-        let begun: Option<(String, i64)> =
-            each!(self, pool => sqlx::query_as(text).fetch_optional(pool).await)?;
-        Ok(begun.map(|(prefix, begun)| {
-            (
-                prefix,
-                Duration::from_secs(now().saturating_sub(begun.unsigned_abs())),
-            )
-        }))
-    }
+    Ok(position.unsigned_abs())
 }
 
 impl Ledger {
@@ -197,89 +116,70 @@ impl Ledger {
     ///
     /// sqlx's.
     pub async fn open(
-        pool: AnyPool,
+        pool: SqlitePool,
         new: String,
         fresh: bool,
         lapse: Duration,
     ) -> Result<Self, sqlx::Error> {
-        pool.create(fresh).await?;
-        let mut run = pool.run().await?;
-        if run.as_ref().is_some_and(|(_, age)| *age > lapse) {
-            pool.create(true).await?;
-            run = None;
-        }
-        let dialect = pool.dialect();
-        let (prefix, age) = if let Some(run) = run {
-            run
-        } else {
-            let text = dialect.sql(sql::BEGIN_RUN);
-            each!(&pool, pool => {
-                let insert = sqlx::query(text).bind(&new).bind(now().cast_signed());
-                insert.execute(pool).await.map(drop)
-            })?;
-            (new, Duration::ZERO)
+        sqlx::raw_sql(SCHEMA).execute(&pool).await?;
+        let run = sqlx::query_as("SELECT prefix, begun_s FROM runs");
+        let run: Option<(String, i64)> = run.fetch_optional(&pool).await?;
+        let age = |begun: i64| Duration::from_secs(now().saturating_sub(begun.unsigned_abs()));
+        let run = run.map(|(prefix, begun)| (prefix, age(begun)));
+        let (prefix, age) = match run.filter(|(_, age)| !fresh && *age <= lapse) {
+            Some(run) => run,
+            None => {
+                sqlx::raw_sql(DROP).execute(&pool).await?;
+                sqlx::raw_sql(SCHEMA).execute(&pool).await?;
+                let insert = sqlx::query("INSERT INTO runs VALUES (?, ?)").bind(&new);
+                insert.bind(now().cast_signed()).execute(&pool).await?;
+                (new, Duration::ZERO)
+            }
         };
-        let rows: i64 =
-            each!(&pool, pool => sqlx::query_scalar(dialect.sql(sql::ROWS)).fetch_one(pool).await)?;
+        let rows = sqlx::query_scalar("SELECT count(*) FROM journal");
+        let rows: i64 = rows.fetch_one(&pool).await?;
         Ok(Self {
             pool,
             prefix,
             age,
             earlier: rows.unsigned_abs(),
-            again: AtomicU64::new(0),
         })
     }
 
-    /// Moves money, and returns the number of the row. With an engine, whose records are in the same database, it does
-    /// so once for each movement: a repeat, in this process or after a crash, gets the number of the same row. With
+    /// Moves money, and returns the number of the row. With an engine, whose records are in the same file, it does so
+    /// once for each movement: a repeat, in this process or after a crash, gets the number of the same row. With
     /// `fails` it fails after all is written.
     ///
     /// # Errors
     ///
     /// [`PayError::Database`] and idem's own; nothing was written, unless the reply to the commit was
     /// lost, and then the next call detects that.
-    #[must_use]
-    pub fn book<'a>(
-        &'a self,
-        engine: Option<&'a Engine>,
-        row: &'a Movement,
+    pub async fn book(
+        &self,
+        engine: Option<&Engine>,
+        row: &Movement,
         fails: bool,
-    ) -> Boxed<'a, Result<usize, PayError>> {
-        Box::pin(async move {
-            let dialect = self.pool.dialect();
-            let mut now = false;
-            let number: u64 = each!(&self.pool, pool => if let Some(engine) = engine {
-                let mut conn = pool.acquire().await?;
-                // A connection without a transaction: idem begins one, and commits it.
-                engine
-                    .operation("payments.book")
-                    .key(&row.number)
-                    .fingerprint(row)
-                    .ttl(FOREVER)
-                    .in_tx(&mut conn)
-                    .run(async |tx: &mut PoolConnection<_>, _| {
-                        now = true;
-                        let number = insert!(tx, dialect, row);
-                        if fails {
-                            return Err(PayError::Database);
-                        }
-                        Ok(number)
-                    })
-                    .await
-            } else {
-                now = true;
-                let mut tx = pool.begin().await?;
-                let open = &mut tx;
-                let number = insert!(open, dialect, row);
-                if fails {
-                    return Err(PayError::Database);
-                }
-                tx.commit().await?;
-                Ok(number)
-            })?;
-            self.again.fetch_add(u64::from(!now), Ordering::Relaxed);
-            Ok(usize::try_from(number).unwrap_or_default())
-        })
+    ) -> Result<usize, PayError> {
+        let number = if let Some(engine) = engine {
+            let mut conn = self.pool.acquire().await?;
+            // A connection without a transaction: idem begins one, and commits it.
+            let call = engine.operation("payments.book").key(&row.number);
+            let call = call.fingerprint(row).ttl(FOREVER).in_tx(&mut conn);
+            call.run(async |tx: &mut PoolConnection<Sqlite>, _| {
+                let number = insert(tx, row).await?;
+                (!fails).then_some(number).ok_or(PayError::Database)
+            })
+            .await?
+        } else {
+            let mut tx = self.pool.begin().await?;
+            let number = insert(&mut tx, row).await?;
+            if fails {
+                return Err(PayError::Database);
+            }
+            tx.commit().await?;
+            number
+        };
+        Ok(usize::try_from(number).unwrap_or_default())
     }
 
     /// Stores that a payment was refused. Repeats change nothing.
@@ -287,16 +187,10 @@ impl Ledger {
     /// # Errors
     ///
     /// sqlx's.
-    #[must_use]
-    pub fn refuse<'a>(
-        &'a self,
-        merchant: &'a str,
-        payment: &'a str,
-    ) -> Boxed<'a, Result<(), sqlx::Error>> {
-        Box::pin(async move {
-            let text = self.pool.dialect().sql(sql::REFUSE);
-            each!(&self.pool, pool => sqlx::query(text).bind(merchant).bind(payment).execute(pool).await.map(drop))
-        })
+    pub async fn refuse(&self, merchant: &str, payment: &str) -> Result<(), sqlx::Error> {
+        let refuse = sqlx::query("INSERT INTO refusals VALUES (?, ?)").bind(merchant);
+        refuse.bind(payment).execute(&self.pool).await?;
+        Ok(())
     }
 
     /// Finds a payment.
@@ -304,30 +198,18 @@ impl Ledger {
     /// # Errors
     ///
     /// sqlx's.
-    #[must_use]
-    pub fn find<'a>(
-        &'a self,
-        merchant: &'a str,
-        payment: &'a str,
-    ) -> Boxed<'a, Result<Found, sqlx::Error>> {
-        Box::pin(async move {
-            let dialect = self.pool.dialect();
-            let paid: Option<String> = each!(&self.pool, pool => {
-                let paid = sqlx::query_scalar(dialect.sql(sql::PAID)).bind(merchant).bind(payment);
-                paid.fetch_optional(pool).await
-            })?;
-            if let Some(charge) = paid {
-                return Ok(Found::Paid(charge));
-            }
-            let refused: i64 = each!(&self.pool, pool => {
-                let refused = sqlx::query_scalar(dialect.sql(sql::REFUSED)).bind(merchant).bind(payment);
-                refused.fetch_one(pool).await
-            })?;
-            Ok(if refused == 0 {
-                Found::Nothing
-            } else {
-                Found::Refused
-            })
+    pub async fn find(&self, merchant: &str, payment: &str) -> Result<Found, sqlx::Error> {
+        let paid = "SELECT number FROM journal WHERE kind = 'payment' AND merchant = ? AND id = ?";
+        let paid = sqlx::query_scalar(paid).bind(merchant).bind(payment);
+        if let Some(charge) = paid.fetch_optional(&self.pool).await? {
+            return Ok(Found::Paid(charge));
+        }
+        let refused = "SELECT count(*) FROM refusals WHERE merchant = ? AND payment = ?";
+        let refused = sqlx::query_scalar(refused).bind(merchant).bind(payment);
+        let refused: i64 = refused.fetch_one(&self.pool).await?;
+        Ok(match refused {
+            0 => Found::Nothing,
+            _ => Found::Refused,
         })
     }
 
@@ -338,11 +220,10 @@ impl Ledger {
     /// sqlx's.
     pub async fn books(&self) -> Result<Books, sqlx::Error> {
         type Columns = (String, String, String, String, String, String, i64, String);
-        let dialect = self.pool.dialect();
-        let (rows, balances): (Vec<Columns>, Vec<(String, String, i64)>) = each!(&self.pool, pool => (
-            sqlx::query_as(dialect.sql(sql::JOURNAL)).fetch_all(pool).await?,
-            sqlx::query_as(dialect.sql(sql::BALANCES)).fetch_all(pool).await?,
-        ));
+        let journal = "SELECT kind, merchant, id, number, charge, card, amount, currency FROM journal ORDER BY position";
+        let journal: Vec<Columns> = sqlx::query_as(journal).fetch_all(&self.pool).await?;
+        let balances = sqlx::query_as("SELECT account, currency, cents FROM balances");
+        let balances: Vec<(String, String, i64)> = balances.fetch_all(&self.pool).await?;
         let row =
             |(kind, merchant, id, number, charge, card, amount, currency): Columns| Movement {
                 kind: if kind == word(Kind::Payment) {
@@ -360,12 +241,10 @@ impl Ledger {
             };
         let balances = balances.into_iter();
         Ok(Books {
-            journal: rows.into_iter().map(row).collect(),
+            journal: journal.into_iter().map(row).collect(),
             balances: balances
                 .map(|(account, currency, sum)| ((account, currency), sum))
                 .collect(),
-            earlier: self.earlier,
-            again: self.again.load(Ordering::Relaxed),
         })
     }
 }

@@ -73,8 +73,8 @@ fn conclude(args: &Args, log: &Log, counts: &Counts, run: &Run) -> bool {
         run.elapsed.as_secs_f64(),
         report::calls(log, &run.traffic)
     ));
-    let evidence = Evidence::of(log, run, args.prefix.is_some());
-    let mut findings = evidence.check();
+    let evidence = Evidence::of(log, run);
+    let findings = evidence.check();
     if args.without {
         say(&format!(
             "Bodies that ran: {}, one for each call.\n\n",
@@ -82,7 +82,6 @@ fn conclude(args: &Args, log: &Log, counts: &Counts, run: &Run) -> bool {
         ));
     } else {
         say(&format!("{}\n", report::table(counts)));
-        findings.push(report::add_up(counts, &run.traffic, &evidence.books));
         say(&format!(
             "When a body runs again after a system error, its call of the provider is a repeat too.\n\
              {} were, and the provider knew them by `context().derive_key(\"provider\")`.\n\n",
@@ -90,12 +89,6 @@ fn conclude(args: &Args, log: &Log, counts: &Counts, run: &Run) -> bool {
         ));
     }
     say("The books against the log\n");
-    if evidence.rerun {
-        say(
-            "  (`--prefix`: an answer may come from an earlier run, whose books are gone; then \
-             nothing may move now)\n",
-        );
-    }
     for finding in &findings {
         say(&format!("{finding}\n"));
     }
@@ -103,10 +96,7 @@ fn conclude(args: &Args, log: &Log, counts: &Counts, run: &Run) -> bool {
     if args.without {
         say(&format!("\nWhat the repeats cost\n{}", evidence.damage()));
     }
-    say(if !well && evidence.rerun {
-        "\nWRONG: the books do not agree with the log. Did an earlier run under this prefix break off?\n\
-         Its books were in its memory, so what it had begun cannot be checked or finished here.\n"
-    } else if !well {
+    say(if !well {
         "\nWRONG: the books do not agree with the log\n"
     } else if run.service.bodies() == 0 {
         "\nok: everything was answered from the earlier run, and nothing moved again\n"

@@ -17,4 +17,3 @@ pub mod provider;
 pub mod report;
 pub mod request;
 pub mod service;
-mod sql;

@@ -43,7 +43,7 @@ impl Notes {
     pub fn open(path: &Path) -> Result<(Self, Vec<Note>), String> {
         let failed = |error: io::Error| {
             let path = path.display();
-            format!("cannot use {path}: {error}; `--file` and `--notes` name other files")
+            format!("cannot use {path}: {error}; `--file` names another")
         };
         let mut file = OpenOptions::new()
             .create(true)

@@ -3,18 +3,18 @@
 use std::collections::hash_map::RandomState;
 use std::fmt::Write as _;
 use std::hash::BuildHasher as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use idem_runtime::Engine;
 use idem_runtime::store::Store as Records;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqliteStore};
+use idem_runtime::store::sql::SqliteStore;
 
 use super::args::{Args, Store};
 use super::counts::Counts;
-use super::ledger::{AnyPool, Ledger};
+use super::ledger::{self, Ledger};
 use super::notes::{Note, Notes};
 use crate::kept::{beside_the_program, cannot};
 
@@ -46,7 +46,7 @@ impl Place {
     ///
     /// A sentence for the person who started this.
     pub async fn here(engine: Engine) -> Result<Self, String> {
-        let pool = AnyPool::memory().await.map_err(cannot("keep books"))?;
+        let pool = ledger::memory().await.map_err(cannot("keep books"))?;
         let ledger = Ledger::open(pool, new_prefix(), false, LAPSE).await;
         Ok(Self {
             engine,
@@ -69,25 +69,24 @@ impl Place {
                 let place = "records and books end with this process".to_owned();
                 Ok((Self::here(engine).await?, place))
             }
-            Store::Redis(url) => Self::redis(args, url, counts).await,
+            Store::Redis(url) => Self::redis(url, counts).await,
             Store::Sqlite(file) => Self::sqlite(args, file, counts).await,
-            Store::Postgres(url) => Self::postgres(args, url, counts).await,
-            Store::MySql(url) => Self::mysql(args, url, counts).await,
         }
     }
 
-    async fn redis(args: &Args, url: &str, counts: &Counts) -> Result<(Self, String), String> {
+    async fn redis(url: &str, counts: &Counts) -> Result<(Self, String), String> {
         let store = RedisStore::connect(url)
             .await
             .map_err(cannot("use Redis"))?;
-        let prefix = args.prefix.clone().unwrap_or_else(new_prefix);
-        let place = format!(
-            "records are in Redis under the prefix {prefix}, for up to 24 hours; the books end with \
-             this process"
-        );
-        Ok((Self::here(engine(store, &prefix, counts)?).await?, place))
+        let prefix = new_prefix();
+        let place = "records are in Redis, for up to 24 hours; the books end with this process";
+        Ok((
+            Self::here(engine(store, &prefix, counts)?).await?,
+            place.to_owned(),
+        ))
     }
 
+    /// Records and books in one file.
     async fn sqlite(
         args: &Args,
         file: Option<&Path>,
@@ -99,51 +98,21 @@ impl Place {
         };
         let mut beside = file.clone().into_os_string();
         beside.push(".provider.jsonl");
-        let (notes, past) = noted(args, beside.into())?;
-        let pool = AnyPool::sqlite(&file).await;
+        let (notes, past) = Notes::open(beside.as_ref())?;
+        let pool = ledger::file(&file).await;
         let pool = pool.map_err(cannot(&format!("open {}", file.display())))?;
         let store = SqliteStore::builder(format!("sqlite:{}", file.display()));
         let store = store.response_timeout(PATIENCE).connect().await;
         let store = store.map_err(cannot("use SQLite"))?;
         store.migrate().await.map_err(cannot("use SQLite"))?;
-        let place = format!("the SQLite file {}", file.display());
-        Self::durable(args, store, pool, (notes, past), &place, counts).await
-    }
-
-    async fn postgres(args: &Args, url: &str, counts: &Counts) -> Result<(Self, String), String> {
-        let noted = noted(args, beside_the_program("idem-payments-postgres.jsonl"))?;
-        let store = PostgresStore::connect(url).await;
-        let store = store.map_err(cannot("use PostgreSQL"))?;
-        store.migrate().await.map_err(cannot("use PostgreSQL"))?;
-        let pool = AnyPool::postgres(url).await;
-        let pool = pool.map_err(cannot("use PostgreSQL"))?;
-        Self::durable(args, store, pool, noted, "PostgreSQL", counts).await
-    }
-
-    async fn mysql(args: &Args, url: &str, counts: &Counts) -> Result<(Self, String), String> {
-        let noted = noted(args, beside_the_program("idem-payments-mysql.jsonl"))?;
-        let store = MySqlStore::connect(url).await;
-        let store = store.map_err(cannot("use MySQL"))?;
-        store.migrate().await.map_err(cannot("use MySQL"))?;
-        let pool = AnyPool::mysql(url).await;
-        let pool = pool.map_err(cannot("use MySQL"))?;
-        Self::durable(args, store, pool, noted, "MySQL", counts).await
-    }
-
-    /// Records and books in one database.
-    async fn durable(
-        args: &Args,
-        store: impl Records,
-        pool: AnyPool,
-        (notes, past): (Notes, Vec<Note>),
-        place: &str,
-        counts: &Counts,
-    ) -> Result<(Self, String), String> {
         let ledger = Ledger::open(pool, new_prefix(), args.fresh, LAPSE).await;
         let ledger = ledger.map_err(cannot("open the books"))?;
         let past = notes.belong_to(&ledger.prefix, ledger.earlier == 0, past)?;
         let engine = engine(store, &ledger.prefix, counts)?;
-        let mut words = format!("records and books are in {place}");
+        let mut words = format!(
+            "records and books are in the SQLite file {}",
+            file.display()
+        );
         if ledger.earlier > 0 {
             let minutes = ledger.age.as_secs() / 60;
             let _ = write!(
@@ -162,10 +131,6 @@ impl Place {
         };
         Ok((opened, words))
     }
-}
-
-fn noted(args: &Args, path: PathBuf) -> Result<(Notes, Vec<Note>), String> {
-    Notes::open(&args.notes.clone().unwrap_or(path))
 }
 
 fn engine(store: impl Records, prefix: &str, counts: &Counts) -> Result<Engine, String> {

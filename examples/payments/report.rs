@@ -1,11 +1,9 @@
-//! The tables of a run, and whether their numbers add up.
+//! The tables of a run.
 
 use std::fmt::Write as _;
 
-use super::check::Finding;
 use super::client::Traffic;
-use super::counts::{CLAIMED, Counts, TROUBLE, rows};
-use super::ledger::Books;
+use super::counts::{Counts, TROUBLE, rows};
 use super::request::{Log, Operation};
 
 /// Summary of the log, in a few lines.
@@ -90,84 +88,4 @@ pub fn table(counts: &Counts) -> String {
         row(&mut text, TROUBLE, of(TROUBLE), note);
     }
     text
-}
-
-/// Compares the engine's counts with the client's, which are independent.
-#[must_use]
-pub fn add_up(counts: &Counts, traffic: &[Traffic; 3], books: &Books) -> Finding {
-    let mut wrong = Vec::new();
-    for (operation, traffic) in Operation::ALL.into_iter().zip(traffic) {
-        for (what, engine, client) in pairs(counts, operation, traffic) {
-            if engine != client {
-                wrong.push(format!(
-                    "{}: {what}: {engine} and {client}",
-                    operation.name()
-                ));
-            }
-        }
-    }
-    let money = [Operation::Pay, Operation::Refund].into_iter();
-    let executed: u64 = money.map(|money| counts.of(money, "executed")).sum();
-    let written = (books.journal.len() as u64).saturating_sub(books.earlier);
-    let again = books.again;
-    if executed != written + again {
-        wrong.push(format!(
-            "executed bodies and booked rows: {executed} and {written}, with {again} booked before"
-        ));
-    }
-    let again = match again {
-        0 => String::new(),
-        again => format!(" ({again} were booked by an earlier attempt)"),
-    };
-    let calls: u64 = traffic.iter().map(|traffic| traffic.calls).sum();
-    Finding {
-        title: "counts",
-        text: format!(
-            "idem and the client agree on {calls} calls; as many new rows as executed bodies{again}"
-        ),
-        wrong,
-    }
-}
-
-/// Pairs of numbers that must be equal: what they are, the engine's, and the client's.
-fn pairs(
-    counts: &Counts,
-    operation: Operation,
-    traffic: &Traffic,
-) -> [(&'static str, u64, u64); 7] {
-    let sum = |rows: &[&'static str]| -> u64 {
-        let counts = rows.iter().map(|row| counts.of(operation, row));
-        counts.sum()
-    };
-    let (kept, released) = ("business errors kept", "system errors, key given back");
-    let unknown = "unknown outcome kept";
-    // A waiting call gets a receipt or a business error, so those two are compared together.
-    let replayed = ["replayed", "waited", "business errors replayed"];
-    let answers = sum(&["executed", kept]) + sum(&replayed);
-    let retryable = sum(&[released, "refused, still running", "refused, other"]);
-    [
-        ("calls", counts.calls(operation), traffic.calls),
-        (
-            "bodies begun and ended",
-            sum(&[CLAIMED]),
-            sum(&["executed", kept, unknown, released]),
-        ),
-        (
-            "receipts and business errors",
-            answers,
-            traffic.receipts + traffic.declined,
-        ),
-        ("retryable answers", retryable, traffic.retryable),
-        ("mismatches", sum(&["mismatched"]), traffic.mismatched),
-        (
-            "repeats refused",
-            sum(&["refused, done before"]),
-            traffic.repeats,
-        ),
-        (
-            "unknown outcomes",
-            sum(&[unknown, "refused, outcome unknown"]),
-            traffic.unknown,
-        ),
-    ]
 }

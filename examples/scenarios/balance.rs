@@ -1,6 +1,6 @@
 //! Money goes in and out of accounts: once for each business number, never below zero, and the journal explains it.
 //!
-//! `cargo run --example balance` books 2,000 movements of 20 accounts on `PostgreSQL` (`DATABASE_URL`, or one of its
+//! `cargo run --example balance` books 500 movements of 20 accounts on `PostgreSQL` (`DATABASE_URL`, or one of its
 //! own), each sent two to four times, by 100 callers on a pool of 10 connections. The account's row is locked (`FOR
 //! UPDATE`), and balance, journal row and idem's record are one transaction. Bodies fail half-way, commits fail, and
 //! calls are dropped in the middle; each is repeated until there is an answer. `--unprotected` (debug builds) shows the
@@ -20,7 +20,7 @@ use sqlx::postgres::PgPoolOptions;
 use sqlx::{PgPool, PgTransaction};
 use tokio::time::timeout;
 
-const MOVEMENTS: i64 = 2_000;
+const MOVEMENTS: i64 = 500;
 const ACCOUNTS: i64 = 20;
 
 /// A journal without a unique index on the number, so that the books show what idem does. A bank has one, as the last
@@ -171,7 +171,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
                        (SELECT coalesce(sum(cents), 0) FROM idem_bank.journal WHERE account = a.number)";
     let below = "SELECT count(*) FROM idem_bank.journal WHERE balance < 0";
     let unexplained = count(&pool, unexplained).await?;
-    let mut books = Books::new("balance: 2,000 movements of 20 accounts, each sent 2 to 4 times");
+    let mut books = Books::new("balance: 500 movements of 20 accounts, each sent 2 to 4 times");
     books
         .check("journal rows: confirmed movements", rows, confirmed)
         .check(

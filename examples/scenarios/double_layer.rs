@@ -1,6 +1,6 @@
 //! Redis answers repeats, the database decides, and a Redis that is killed costs neither an answer nor a second charge.
 //!
-//! `cargo run --example double_layer` makes 1,600 payments, each sent several times by 64 callers, on a layered store:
+//! `cargo run --example double_layer` makes 400 payments, each sent several times by 64 callers, on a layered store:
 //! a Redis of its own in front of `PostgreSQL` (`DATABASE_URL`, or one of its own). One of 30 requests to the gateway
 //! fails. Redis is killed in the middle of the load, stays away, and comes back in the middle of the load. The
 //! first table has the phases, and how many requests Redis answered; concurrent calls of a payment share one, and
@@ -153,12 +153,12 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     run(
         "payments, each twice at once",
         nothing,
-        twice(0..400).collect(),
+        twice(0..100).collect(),
     )
     .await;
-    run("their repeats", nothing, twice(0..400).collect()).await;
-    let mixed = twice(400..800)
-        .zip(0..800)
+    run("their repeats", nothing, twice(0..100).collect()).await;
+    let mixed = twice(100..200)
+        .zip(0..200)
         .flat_map(|(new, old)| [new, old]);
     run(
         "new ones and repeats; Redis is killed",
@@ -166,17 +166,12 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         mixed.collect(),
     )
     .await;
-    run("repeats without Redis", nothing, (0..800).collect()).await;
-    run(
-        "new ones without Redis",
-        nothing,
-        twice(800..1_200).collect(),
-    )
-    .await;
+    run("repeats without Redis", nothing, (0..200).collect()).await;
+    run("new ones without Redis", nothing, twice(200..300).collect()).await;
     run(
         "new ones; Redis comes back",
         restart,
-        twice(1_200..1_600).collect(),
+        twice(300..400).collect(),
     )
     .await;
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -184,8 +179,8 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         drop(shop.engine.scope(pay(shop.clone(), 0)).await); // calls probe for its return
     }
     let restored = Instant::now() < deadline;
-    run("repeats of all", nothing, (0..1_600).collect()).await;
-    run("once more", nothing, (0..1_600).collect()).await;
+    run("repeats of all", nothing, (0..400).collect()).await;
+    run("once more", nothing, (0..400).collect()).await;
     println!("{phases}");
 
     let mut told = HashMap::new();
@@ -202,10 +197,10 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         "SELECT count(DISTINCT payment) FROM idem_layers.charges",
     )
     .await?;
-    let mut books = Books::new("double layer: 1,600 payments");
+    let mut books = Books::new("double layer: 400 payments");
     books
-        .check("payments with a charge", paid, 1_600)
-        .check("charges", charges, 1_600)
+        .check("payments with a charge", paid, 400)
+        .check("charges", charges, 400)
         .check("repeats with another answer", others, 0)
         .check("calls without an answer", errors, 0)
         .check("Redis is used again", restored, true);

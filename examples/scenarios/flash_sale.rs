@@ -130,11 +130,11 @@ fn calls(buyers: i64) -> Vec<i64> {
 struct Args {
     #[command(flatten)]
     options: Options,
-    /// A tenth of it in debug builds.
-    #[arg(long, default_value_t = if cfg!(debug_assertions) { 10_000 } else { 100_000 })]
+    /// A fiftieth of it in debug builds.
+    #[arg(long, default_value_t = if cfg!(debug_assertions) { 2_000 } else { 100_000 })]
     buyers: i64,
-    /// A tenth of it in debug builds.
-    #[arg(long, default_value_t = if cfg!(debug_assertions) { 1_000 } else { 10_000 })]
+    /// A fiftieth of it in debug builds.
+    #[arg(long, default_value_t = if cfg!(debug_assertions) { 200 } else { 10_000 })]
     items: i64,
 }
 

@@ -1,10 +1,11 @@
-//! A text message and a mail are sent once, however often they are asked for and however the gateway fails.
+//! A message is sent once, however often it is asked for and however the gateway fails, and a captcha once in 60 s.
 //!
 //! `cargo run --example notifications` sends 200 text messages and 100 mails, each for four callers at once, with its
 //! records in Redis (`REDIS_URL`, or one of its own). A text message has no number: the same text to the same phone is
 //! the same message for an hour. A mail has a business number, which is the key for a day. A gateway that refuses the
 //! connection has sent nothing, and the call is repeated. After a time-out only the gateway knows: the next call asks
-//! it for the message (`reconcile`), and sends it only if it is not there.
+//! it for the message (`reconcile`), and sends it only if it is not there. A captcha is asked for 1,000 times for 20
+//! phones: a second one within the minute is refused, and the refusal says how many seconds remain.
 //! `--unprotected` shows the same without idem, and exits with 1.
 
 use std::collections::{BTreeMap, HashSet};
@@ -24,6 +25,8 @@ const TEXTS: u32 = 200;
 const MAILS: u32 = 100;
 const CALLERS: u32 = 4;
 const ATTEMPTS: u32 = 30;
+const CAPTCHAS: u32 = 20;
+const REQUESTS: u32 = 1_000;
 
 #[derive(Debug, Serialize, Deserialize, Classify)]
 enum SendError {
@@ -62,6 +65,12 @@ async fn send_mail(number: String, to: String) -> Result<usize, SendError> {
 
 async fn find_mail(_: &String, _: &String, cx: &Context) -> Result<Reconciled<usize>, SendError> {
     find(cx).await
+}
+
+// A second code within the minute is refused, not replayed: the code is in the first message.
+#[idempotent(op = "captcha.send", key = phone, on_duplicate = reject, on_running = reject, ttl = "60s")]
+async fn send_captcha(phone: String) -> Result<(), SendError> {
+    Ok(())
 }
 
 /// An error leaves the outcome unknown, and the next call asks again.
@@ -173,6 +182,22 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         }
     }
 
+    let mut calls = JoinSet::new();
+    for n in 0..REQUESTS {
+        calls.spawn(send_captcha(format!("{run}-{}", n % CAPTCHAS)));
+    }
+    let (mut captchas, mut early, mut longest) = (0, 0, 0);
+    for answer in calls.join_all().await {
+        match answer {
+            Ok(()) => captchas += 1,
+            Err(SendError::Idempotency(error)) => {
+                early += u32::from(error.retry_after().is_some());
+                longest = longest.max(error.retry_after().map_or(0, |time| time.as_secs()));
+            }
+            Err(_) => {}
+        }
+    }
+
     let mut sent: BTreeMap<String, u32> = BTreeMap::new();
     let outbox = gateway::OUTBOX
         .lock()
@@ -196,6 +221,9 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         .check("messages named in answers", told.len(), all)
         .check("callers with an answer", answered, all * CALLERS as usize)
         .check("mails to others refused", refused, MAILS)
+        .check("captchas", captchas, CAPTCHAS)
+        .check("  refused within the minute", early, REQUESTS - CAPTCHAS)
+        .note("  longest pause that a refusal named, s", longest)
         .note("the gateway was down", count(&gateway::DOWN))
         .note("time-outs of sent messages", count(&gateway::LOST_REPLIES))
         .note(

@@ -1,9 +1,10 @@
 //! An order is created once, and every repeat gets the receipt of that order.
 //!
-//! `cargo run --example order` creates orders in `PostgreSQL` (`DATABASE_URL`, or a server of its own): one that
-//! 1,000 callers send at once, then 200 that five callers send each. Order, stock and answer are one transaction; a
-//! fifth of the transactions is lost before its commit, and a seventh of the bodies fails. The same runs on the unique
-//! index alone: the index protects the rows as well, but the answer to a repeat is read from the rows of that moment,
+//! `cargo run --example order` creates orders of two partners in `PostgreSQL` (`DATABASE_URL`, or a server of its own).
+//! Partners number their orders themselves: the partner is the scope, and the same number of two partners is two orders.
+//! First each partner sends one order 500 times at once, then each of 50 orders ten times. Order, stock and answer
+//! are one transaction; a fifth of the transactions is lost before its commit, and a seventh of the bodies fails. The
+//! same runs on the unique index alone: the index protects the rows as well, but the answer to a repeat is read from the rows of that moment,
 //! also for another amount.
 //! `--unprotected` is a plain insert, and the program exits with 1. It loses no money, because the unique index keeps
 //! the rows right: the loss is the answer. A repeat of an order that was created gets an error, and a customer who
@@ -29,10 +30,14 @@ CREATE SCHEMA idem_order;
 CREATE TABLE idem_order.stock (pieces bigint NOT NULL);
 INSERT INTO idem_order.stock VALUES (1000);
 CREATE TABLE idem_order.orders (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, number text NOT NULL UNIQUE, cents bigint NOT NULL)";
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, partner text NOT NULL, number text NOT NULL,
+    cents bigint NOT NULL, UNIQUE (partner, number))";
+
+/// The identity behind a credential. It stays when the partner gets a new credential, and so do its numbers.
+const PARTNERS: [&str; 2] = ["north", "south"];
 
 const CALLERS: u32 = 1_000;
-const ORDERS: u32 = 200;
+const ORDERS: u32 = 100;
 const PRICE: i64 = 1_250;
 const ATTEMPTS: u32 = 20;
 
@@ -47,6 +52,7 @@ enum Way {
 
 #[derive(Clone, Debug, Serialize)]
 struct NewOrder {
+    partner: &'static str,
     number: String,
     cents: i64,
 }
@@ -56,7 +62,7 @@ type Receipt = (i64, i64);
 
 #[derive(Debug, Serialize, Deserialize, Classify)]
 enum OrderError {
-    /// The last line of defence, the unique index: another order has this number.
+    /// The last line of defence, the unique index: another order of the partner has this number.
     #[class(business)]
     NumberTaken,
     /// Nothing is committed, and the next call runs the body.
@@ -82,24 +88,29 @@ impl From<sqlx::Error> for OrderError {
 }
 
 // An order number is never used again: the record stays.
-#[idempotent(op = "orders.create", key = order.number, ttl = forever, tx = tx)]
+#[idempotent(op = "orders.create", scope = order.partner, key = order.number, ttl = forever, tx = tx)]
 async fn create(tx: &mut PgTransaction<'_>, order: NewOrder) -> Result<Receipt, OrderError> {
-    let insert = "INSERT INTO idem_order.orders (number, cents) VALUES ($1, $2) RETURNING id";
-    let insert = sqlx::query_scalar(insert).bind(order.number);
+    let insert =
+        "INSERT INTO idem_order.orders (partner, number, cents) VALUES ($1, $2, $3) RETURNING id";
+    let insert = sqlx::query_scalar(insert)
+        .bind(order.partner)
+        .bind(order.number);
     let id = insert.bind(order.cents).fetch_one(&mut **tx).await?;
     Ok((id, take_piece(tx).await?))
 }
 
 /// The same by the unique index alone.
 async fn create_plain(tx: &mut PgTransaction<'_>, order: NewOrder) -> Result<Receipt, OrderError> {
-    let insert = "INSERT INTO idem_order.orders (number, cents) VALUES ($1, $2) \
-                  ON CONFLICT (number) DO NOTHING RETURNING id";
-    let insert = sqlx::query_scalar(insert).bind(&order.number);
+    let insert = "INSERT INTO idem_order.orders (partner, number, cents) VALUES ($1, $2, $3) \
+                  ON CONFLICT (partner, number) DO NOTHING RETURNING id";
+    let insert = sqlx::query_scalar(insert)
+        .bind(order.partner)
+        .bind(&order.number);
     if let Some(id) = insert.bind(order.cents).fetch_optional(&mut **tx).await? {
         return Ok((id, take_piece(tx).await?));
     }
-    let find = "SELECT id, pieces FROM idem_order.orders, idem_order.stock WHERE number = $1";
-    let find = sqlx::query_as(find).bind(&order.number);
+    let find = "SELECT id, pieces FROM idem_order.orders, idem_order.stock WHERE partner = $1 AND number = $2";
+    let find = sqlx::query_as(find).bind(order.partner).bind(&order.number);
     Ok(find.fetch_one(&mut **tx).await?)
 }
 
@@ -136,7 +147,8 @@ async fn request(pool: &PgPool, order: NewOrder, way: Way) -> Result<Receipt, Or
 /// All callers at once, then late repeats. The books get the callers' answers.
 async fn hammer(pool: &PgPool, orders: u32, way: Way, books: &mut Books) -> sqlx::Result<()> {
     let order = |caller: u32, cents| NewOrder {
-        number: format!("{orders} {way:?} {}", caller % orders),
+        partner: PARTNERS[(caller % 2) as usize],
+        number: format!("{orders} {way:?} {}", caller % orders / 2),
         cents,
     };
     let bar = progress("orders", (CALLERS + ORDERS).into());
@@ -201,7 +213,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     options.engine(store).install()?;
 
     let mut books = Books::new("order: PostgreSQL, in one transaction");
-    for orders in [1, ORDERS] {
+    for orders in [2, ORDERS] {
         hammer(&pool, orders, Way::Idem, &mut books).await?;
         hammer(&pool, orders, Way::Index, &mut books).await?;
     }
@@ -210,7 +222,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     books.check(
         "pieces taken from stock",
         1_000 - left,
-        2 + 2 * i64::from(ORDERS),
+        4 + 2 * i64::from(ORDERS),
     );
     books.remark_if(
         options.unprotected,

@@ -5,7 +5,7 @@
 //! process aborts at the next point; the one after it gets the results of the finished steps, and runs the others. Order
 //! and stock are rows of this database, and are committed together with their step. The bank and the printer are other
 //! systems that guard nothing: after an interruption they are asked (`reconcile`). A mail cannot be looked for (`once`).
-//! `--unprotected` shows the same without idem, and exits with 1. `cargo run --example steps` needs no server.
+//! `--unprotected` shows the same without idem, and exits with 1.
 
 use std::process::{Command, ExitCode};
 use std::sync::OnceLock;

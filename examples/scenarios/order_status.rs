@@ -1,6 +1,6 @@
 //! An order's status changes in allowed steps only, each step once, and every repeat gets the first answer.
 //!
-//! `cargo run --example order_status` pays, cancels and ships 300 orders on `PostgreSQL` (`DATABASE_URL`, or one of its
+//! `cargo run --example order_status` pays, cancels and ships 80 orders on `PostgreSQL` (`DATABASE_URL`, or one of its
 //! own): every request is sent three times, payment and cancellation of an order at once, by 100 callers on a pool of
 //! 10 connections, and one commit of 40 fails. The status is changed by compare-and-set (`SET status = new WHERE status
 //! = old`), in the transaction of idem's record. The compare-and-set alone lets no step happen twice: `--unprotected`
@@ -17,14 +17,14 @@ use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{PgPool, PgTransaction};
 
-const ORDERS: i64 = 300;
+const ORDERS: i64 = 80;
 
 const SCHEMA: &str = "
 DROP SCHEMA IF EXISTS idem_status CASCADE;
 CREATE SCHEMA idem_status;
 CREATE TABLE idem_status.orders (number bigint PRIMARY KEY, status text NOT NULL);
 CREATE TABLE idem_status.steps (number bigint NOT NULL, status text NOT NULL);
-INSERT INTO idem_status.orders SELECT number, 'new' FROM generate_series(1, 300) number";
+INSERT INTO idem_status.orders SELECT number, 'new' FROM generate_series(1, 80) number";
 
 static BODIES: AtomicI64 = AtomicI64::new(0);
 static COMMITS: AtomicI64 = AtomicI64::new(0);
@@ -153,7 +153,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let forbidden = |answer: &Result<_, _>| *answer == Err(StepError::Forbidden);
     let loads = [&early, &race, &late, &sent];
     let others = loads.map(Load::contradictions).iter().sum();
-    let mut books = Books::new("order status: 300 orders, each request 3 times");
+    let mut books = Books::new("order status: 80 orders, each request 3 times");
     books
         .check("steps of orders paid or cancelled", rows - shipped, ORDERS)
         .check("steps that happened twice", twice, 0)

@@ -1,6 +1,6 @@
 //! A payment provider repeats its notifications, and each of them is booked once and answered with SUCCESS.
 //!
-//! `cargo run --example payment_callback` sends the notifications of 200 payments and 50 refunds five times each, at
+//! `cargo run --example payment_callback` sends the notifications of 80 payments and 20 refunds five times each, at
 //! once and out of order, to a handler on `PostgreSQL` (`DATABASE_URL`, or a server of its own), which fails now and
 //! then. What was not answered with SUCCESS is sent again later, and in the end everything once more.
 //!
@@ -27,10 +27,10 @@ CREATE TABLE idem_callback.orders (number text PRIMARY KEY, cents bigint NOT NUL
 CREATE TABLE idem_callback.payments (
     payment_id text, event text, number text NOT NULL REFERENCES idem_callback.orders, cents bigint NOT NULL,
     PRIMARY KEY (payment_id, event));
-INSERT INTO idem_callback.orders SELECT 'order-' || n, 1000 + n, 'WAIT_PAY' FROM generate_series(0, 199) n";
+INSERT INTO idem_callback.orders SELECT 'order-' || n, 1000 + n, 'WAIT_PAY' FROM generate_series(0, 79) n";
 
-const ORDERS: u32 = 200;
-const REFUNDS: u32 = 50;
+const ORDERS: u32 = 80;
+const REFUNDS: u32 = 20;
 const REPEATS: usize = 5;
 const ROUNDS: u32 = 8;
 

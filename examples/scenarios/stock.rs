@@ -1,6 +1,6 @@
 //! Stock without oversell, three ways.
 //!
-//! `cargo run --example stock` sells 400 pieces to 600 orders, each placed three times, on `PostgreSQL` (`DATABASE_URL`,
+//! `cargo run --example stock` sells 100 pieces to 150 orders, each placed three times, on `PostgreSQL` (`DATABASE_URL`,
 //! or one of its own), with 100 callers on a pool of 10 connections: by a lock on the row (`FOR UPDATE`), by a version
 //! that is compared, and by one conditional update. Stock, order and idem's record are one transaction, and one commit
 //! of 40 fails. No way oversells without idem either: `--unprotected` (debug builds) shows that the repeats are then
@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{PgPool, PgTransaction};
 
-const PIECES: i64 = 400;
-const ORDERS: i64 = 600;
+const PIECES: i64 = 100;
+const ORDERS: i64 = 150;
 const CALLERS: usize = 100;
 
 /// No unique index on the number, so that the books show what idem does.
@@ -156,7 +156,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let store = store.connect().await?;
     store.migrate().await?;
     let engine = options.engine(store);
-    let mut books = Books::new("stock: 400 pieces, 600 orders, each placed 3 times");
+    let mut books = Books::new("stock: 100 pieces, 150 orders, each placed 3 times");
     for (what, way) in [
         ("lock", Way::Lock),
         ("version", Way::Version),

@@ -31,11 +31,6 @@ fn names_its_server(example: &str, variable: &str, server: &str) {
 }
 
 #[test]
-fn steps() {
-    prints_its_comment("steps", None);
-}
-
-#[test]
 fn redis() {
     names_its_server("redis", "REDIS_URL", "redis-server");
     let server = RedisServer::start();

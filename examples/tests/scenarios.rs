@@ -33,11 +33,6 @@ fn balances(scenario: &str) {
 }
 
 #[test]
-fn a_captcha_is_sent_once_a_minute() {
-    balances("captcha");
-}
-
-#[test]
 fn a_flash_sale_sells_each_item_once_and_one_to_a_buyer() {
     balances("flash_sale");
 }
@@ -68,7 +63,7 @@ fn a_licence_is_issued_once_by_engines_that_share_a_lock_service() {
 }
 
 #[test]
-fn every_repeat_of_an_order_gets_its_receipt() {
+fn every_repeat_of_an_order_of_a_partner_gets_its_receipt() {
     balances("order");
 }
 
@@ -78,18 +73,8 @@ fn every_notification_of_a_payment_is_answered_with_success() {
 }
 
 #[test]
-fn each_notification_is_sent_once_by_a_gateway_that_fails() {
+fn each_notification_is_sent_once_and_a_captcha_once_a_minute() {
     balances("notifications");
-}
-
-#[test]
-fn two_partners_with_one_serial_number_are_two_calls() {
-    balances("partner");
-}
-
-#[test]
-fn a_form_is_submitted_once_by_its_user() {
-    balances("form_token");
 }
 
 #[test]

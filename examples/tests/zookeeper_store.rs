@@ -1,15 +1,13 @@
-//! The example's store in cases beyond the conformance suite: errors, restarts, waiting
-//! calls, and the program.
+//! The example's store in cases beyond the conformance suite: errors, restarts and waiting calls.
 
 #![allow(
     clippy::unwrap_used,
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-mod support;
-
+use std::net::SocketAddr;
 use std::num::NonZeroU16;
-use std::process::{Command, Output};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,21 +23,26 @@ use tokio::runtime::Builder;
 use tokio::time::timeout;
 use zookeeper_client::{Acls, Client, CreateMode};
 
-const ROOT: &str = "/idem";
 const OWNER: Owner = Owner::from_bytes([1; 16]);
 /// Deadline of events that happen at once, or never.
 const PATIENCE: Duration = Duration::from_secs(20);
 const HOUR: Duration = Duration::from_hours(1);
 
-async fn start() -> (ZooKeeperServer, ZooKeeperStore) {
-    let server = ZooKeeperServer::start();
-    let store = connect(&server).await;
-    (server, store)
+/// Of all tests but the one that kills it, each under a root of its own.
+static SERVER: LazyLock<ZooKeeperServer> = LazyLock::new(ZooKeeperServer::start);
+
+async fn connect(addr: SocketAddr, root: &str) -> ZooKeeperStore {
+    let store = ZooKeeperStore::connect(&addr.to_string()).await;
+    store.unwrap().under(root)
 }
 
-async fn connect(server: &ZooKeeperServer) -> ZooKeeperStore {
-    let servers = server.addr().to_string();
-    ZooKeeperStore::connect(&servers).await.unwrap()
+async fn shared(root: &str) -> ZooKeeperStore {
+    connect(SERVER.addr(), root).await
+}
+
+async fn client() -> Client {
+    let client = Client::connect(&SERVER.addr().to_string()).await;
+    client.unwrap()
 }
 
 fn key(number: u8) -> RecordKey {
@@ -70,7 +73,7 @@ fn answer(bytes: usize) -> Bytes {
 
 #[tokio::test]
 async fn the_largest_record_is_taken_and_a_larger_one_refused() {
-    let (_server, store) = start().await;
+    let store = shared("/largest").await;
     let stored = store.complete(&key(1), &answer(LARGEST)).await.unwrap();
     assert_eq!(stored, CompleteReply::Stored { late: true });
     let ReadReply::Found { record, .. } = store.read(&key(1)).await.unwrap() else {
@@ -86,9 +89,9 @@ async fn the_largest_record_is_taken_and_a_larger_one_refused() {
 
 #[tokio::test]
 async fn a_node_that_may_not_be_written_is_a_refusal() {
-    let (server, store) = start().await;
-    let client = Client::connect(&server.addr().to_string()).await.unwrap();
-    let place = Place::of(ROOT, &key(1));
+    let (root, client) = ("/refused", client().await);
+    let store = shared(root).await;
+    let place = Place::of(root, &key(1));
     let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
     let closed = CreateMode::Persistent.with_acls(Acls::anyone_read());
     client.mkdir(&place.shard, &open).await.unwrap();
@@ -105,7 +108,8 @@ async fn a_node_that_may_not_be_written_is_a_refusal() {
 
 #[tokio::test]
 async fn a_server_that_is_down_is_unavailable_and_found_again() {
-    let (server, store) = start().await;
+    let server = ZooKeeperServer::start();
+    let store = connect(server.addr(), "/idem").await;
     let claimed = store.claim(&key(1), &ask()).await.unwrap();
     server.kill();
     let error = store.claim(&key(2), &ask()).await.unwrap_err();
@@ -117,15 +121,16 @@ async fn a_server_that_is_down_is_unavailable_and_found_again() {
 
 #[tokio::test]
 async fn a_sweep_goes_through_all_shards_and_leaves_what_is_alive() {
-    let (server, store) = start().await;
+    // The one that a connection creates; no other test uses it.
+    let (root, client) = ("/idem", client().await);
+    let store = shared(root).await;
     assert_eq!(store.sweep().await.unwrap(), 0);
     for number in 0..6 {
         store.complete(&key(number), &answer(100)).await.unwrap();
     }
-    let client = Client::connect(&server.addr().to_string()).await.unwrap();
     for number in 0..3 {
         let expired = place::data(&answer(100), Duration::ZERO);
-        let node = Place::of(ROOT, &key(number)).node;
+        let node = Place::of(root, &key(number)).node;
         client.set_data(&node, &expired, None).await.unwrap();
     }
     assert_eq!(store.sweep().await.unwrap(), 3);
@@ -136,10 +141,10 @@ async fn a_sweep_goes_through_all_shards_and_leaves_what_is_alive() {
 
 #[tokio::test]
 async fn who_watches_is_told_what_another_client_did() {
-    let (server, store) = start().await;
+    let store = shared("/watched").await;
     let mut watch = store.watch(&key(1)).await.unwrap().unwrap();
     let mut late = store.watch(&key(2)).await.unwrap().unwrap();
-    let other = connect(&server).await;
+    let other = shared("/watched").await;
     other.complete(&key(1), &answer(100)).await.unwrap();
     told(&mut watch).await;
     other.complete(&key(2), &answer(100)).await.unwrap();
@@ -148,26 +153,20 @@ async fn who_watches_is_told_what_another_client_did() {
 
 #[tokio::test]
 async fn who_watches_on_a_connection_that_breaks_is_told_to_look() {
-    let server = ZooKeeperServer::start();
-    let proxy = TcpProxy::start(server.addr());
-    let store = ZooKeeperStore::connect(&proxy.addr().to_string())
-        .await
-        .unwrap();
+    let proxy = TcpProxy::start(SERVER.addr());
+    let store = connect(proxy.addr(), "/cut").await;
     let mut watch = store.watch(&key(1)).await.unwrap().unwrap();
     proxy.cut();
     told(&mut watch).await;
-    let other = connect(&server).await;
+    let other = shared("/cut").await;
     other.complete(&key(1), &answer(100)).await.unwrap();
     told(&mut watch).await;
 }
 
 #[tokio::test]
 async fn a_claim_whose_reply_was_lost_is_one_attempt() {
-    let server = ZooKeeperServer::start();
-    let proxy = TcpProxy::start(server.addr());
-    let store = ZooKeeperStore::connect(&proxy.addr().to_string())
-        .await
-        .unwrap();
+    let proxy = TcpProxy::start(SERVER.addr());
+    let store = connect(proxy.addr(), "/lost_reply").await;
     let mark = place::data(&[], HOUR);
     proxy.drop_next_reply_to(&mark);
     let error = store.claim(&key(1), &ask()).await.unwrap_err();
@@ -191,14 +190,15 @@ fn in_a_runtime<T>(work: impl Future<Output = T>) -> T {
 
 #[test]
 fn a_store_outlives_the_runtime_in_which_it_connected() {
-    let (server, store) = in_a_runtime(start());
+    let root = "/outlives";
+    let store = in_a_runtime(shared(root));
     let other = in_a_runtime(async {
         // The session has ended with its runtime, which the first call detects.
         let error = store.read(&key(1)).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Unavailable);
         assert_eq!(store.read(&key(1)).await.unwrap(), ReadReply::Absent);
         let mut watch = store.watch(&key(1)).await.unwrap().unwrap();
-        let other = connect(&server).await;
+        let other = shared(root).await;
         other.complete(&key(1), &answer(100)).await.unwrap();
         told(&mut watch).await;
         other
@@ -214,7 +214,7 @@ fn a_store_outlives_the_runtime_in_which_it_connected() {
 
 #[tokio::test]
 async fn renewals_do_not_wait_for_the_calls() {
-    let (_server, store) = start().await;
+    let store = shared("/renewed").await;
     let ClaimReply::Granted { fence, attempt, .. } = store.claim(&key(1), &ask()).await.unwrap()
     else {
         panic!("nothing stands there")
@@ -241,50 +241,4 @@ async fn renewals_do_not_wait_for_the_calls() {
         RenewReply::Renewed
     );
     renewing.join().unwrap().unwrap();
-}
-
-fn zookeeper_store(args: &[&str]) -> Output {
-    let mut command = Command::new(support::built("zookeeper_store"));
-    command.args(args).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("the example prints UTF-8")
-}
-
-#[test]
-fn the_program_runs_a_function_once() {
-    let server = ZooKeeperServer::start();
-    let run = zookeeper_store(&[&server.addr().to_string()]);
-    let printed = text(&run.stdout);
-    assert_eq!(run.status.code(), Some(0), "{printed}");
-    assert!(
-        printed.contains("       again  receipt 1 for 1250 cents"),
-        "{printed}"
-    );
-    assert!(printed.ends_with("      bodies  1\n\nok\n"), "{printed}");
-}
-
-#[test]
-fn the_program_says_what_it_needs() {
-    // Port 1 is reserved, and has no listener.
-    for (args, reason) in [
-        (&["127.0.0.1:1"][..], "no server answers at the address"),
-        (&["not an address:x"], "is no address"),
-    ] {
-        let run = zookeeper_store(args);
-        let printed = text(&run.stderr);
-        assert_eq!(run.status.code(), Some(2), "{printed}");
-        assert!(printed.contains(reason), "{printed}");
-        assert!(
-            printed.contains("zkServer.sh start-foreground"),
-            "{printed}"
-        );
-    }
-    let none = zookeeper_store(&[]);
-    assert_eq!(none.status.code(), Some(2));
-    assert!(text(&none.stderr).contains("<HOST:PORT>"));
-    let help = zookeeper_store(&["--help"]);
-    assert_eq!(help.status.code(), Some(0));
-    assert!(text(&help.stdout).contains("zkServer.sh start-foreground"));
 }

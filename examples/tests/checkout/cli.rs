@@ -40,13 +40,9 @@ fn arguments_are_read_and_contradictions_are_named() {
     assert_eq!(args.store(), Store::Redis("redis://r"));
     assert_eq!((args.port, args.slow.as_millis(), args.fresh), (0, 5, true));
     for (line, reason) in [
-        ("--redis a --postgres b", "cannot be used with"),
-        ("--store redis", "invalid value"),
+        ("--redis a --store memory", "cannot be used with"),
         ("--store memory --file f", "books that survive"),
-        ("--postgres a --file f", "cannot be used with"),
         ("--port x", "invalid digit"),
-        ("--port", "a value is required for '--port <N>'"),
-        ("--fresh=1", "unexpected value '1' for '--fresh'"),
     ] {
         let refused = read(line).unwrap_err().to_string();
         assert!(refused.contains(reason), "{line}: {refused}");

@@ -48,19 +48,6 @@ fn two_tabs_of_a_cart_have_one_form_until_it_is_ordered() {
 }
 
 #[test]
-fn a_new_visitors_tabs_opened_at_once_have_one_form() {
-    let shop = shop();
-    let (visitor, form) = Visitor::arrives(&shop);
-    visitor.submit(&form);
-    let forms: HashSet<_> = thread::scope(|scope| {
-        let tabs: Vec<_> = (0..8).map(|_| scope.spawn(|| visitor.form())).collect();
-        let tabs = tabs.into_iter().map(|it| it.join().unwrap());
-        tabs.map(|form| form.token).collect()
-    });
-    assert_eq!(forms.len(), 1);
-}
-
-#[test]
 fn a_form_of_somebody_else_or_of_nobody_buys_nothing() {
     let shop = shop();
     let (_, theirs) = Visitor::arrives(&shop);

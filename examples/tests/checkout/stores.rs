@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use idem_harness::{PostgresServer, RedisServer, TestDir};
+use idem_harness::{RedisServer, TestDir};
 
 use super::api::{assert_same, order};
 use super::browser::{Visitor, order_of};
@@ -22,12 +22,6 @@ fn in_redis() {
     let (redis, dir) = (RedisServer::start(), TestDir::new("checkout").unwrap());
     let (url, file) = (redis.url(), dir.path().join("shop.db"));
     story(&["--redis", &url, "--file", file.to_str().unwrap()]);
-}
-
-#[test]
-fn in_postgres() {
-    let postgres = PostgresServer::start();
-    story(&["--postgres", &postgres.url()]);
 }
 
 fn story(place: &[&str]) {
