@@ -106,11 +106,8 @@ async fn an_answer_by_hand_is_for_the_request_of_its_entry(fixture: Fixture) {
     assert_eq!(stored(&fixture, 7).await, changed, "nothing was changed");
     // An entry obtained without a request settles the stored record.
     fixture.plant(&genuine);
-    entry(&fixture)
-        .await
-        .resolve(&MEMO.to_owned())
-        .await
-        .unwrap();
+    let seen = entry(&fixture).await;
+    seen.resolve(&MEMO.to_owned()).await.unwrap();
     let again = pay(1_250).run(|_| async { never::<String>() }).await;
     assert_eq!(again.as_deref(), Ok(MEMO));
 }
@@ -122,11 +119,8 @@ async fn an_answer_without_a_body_and_one_by_hand_are_sealed(fixture: Fixture) {
         let claim = claimed(fixture.pay()).await;
         if by_hand {
             claim.release().await;
-            entry(&fixture)
-                .await
-                .resolve(&MEMO.to_owned())
-                .await
-                .unwrap();
+            let seen = entry(&fixture).await;
+            seen.resolve(&MEMO.to_owned()).await.unwrap();
         } else {
             claim.complete(MEMO.to_owned()).await.unwrap();
         }

@@ -74,11 +74,8 @@ async fn a_record_has_the_first_label_of_its_calls(fixture: Fixture) {
         if stands(&fixture).await.0 == EntryState::Unknown {
             let refusal = refused_far(&fixture).await;
             assert!(!format!("{refusal} {refusal:?}").contains("4711"));
-            entry(&fixture)
-                .await
-                .resolve(&Receipt { run: 9 })
-                .await
-                .unwrap();
+            let seen = entry(&fixture).await;
+            seen.resolve(&Receipt { run: 9 }).await.unwrap();
             assert_eq!(label(&fixture).await.as_deref(), expected);
             entry(&fixture).await.reset().await.unwrap();
             assert_eq!(label(&fixture).await.as_deref(), expected);

@@ -49,7 +49,7 @@ pub(crate) type Says = Reconciled<Receipt>;
 pub(crate) const LANDED: Says = Reconciled::Landed(Receipt { run: 7 });
 
 async fn reset(fixture: &Fixture) {
-    entry(&fixture).await.reset().await.unwrap();
+    entry(fixture).await.reset().await.unwrap();
 }
 
 /// A body that may have had its effect makes the next call ask; any other record does not.

@@ -37,6 +37,7 @@ async fn a_first_call_and_its_replay_are_a_span_each() {
     let shop = Shop::new("first.pay");
     let body = |_| async {
         info!("the body runs");
+        let _ = idem_runtime::context().derive_key("bank.charge");
         shop.clock.advance(Duration::from_millis(25));
         receipt(1)
     };
@@ -53,6 +54,7 @@ async fn a_first_call_and_its_replay_are_a_span_each() {
     assert_eq!(first.field("idem.store_ms"), "0.0");
     assert_eq!(first.field("idem.key").len(), 43, "{first:?}");
     assert_has(first, &["claimed", "the body runs", "completed"]);
+    assert_eq!(first.level("key derived"), Some(Level::DEBUG));
     assert_eq!(first.level("claimed"), Some(Level::DEBUG));
     assert_eq!(end(replay), ("replayed", "value"));
     assert_eq!(replay.field("idem.local"), "false");
