@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{fmt, fs, io};
+use std::{fs, io};
 
 use idem_runtime::{CallBuilder, ErrorKind};
 use idem_tests::orders::database::{Database, InMariaDb, InPostgres, InSqlite};
@@ -26,12 +26,6 @@ pub(crate) enum Books {
     Sqlite(Pool<sqlx::Sqlite>, PathBuf),
     Postgres(Pool<sqlx::Postgres>),
     MariaDb(Pool<sqlx::MySql>),
-}
-
-impl fmt::Debug for Books {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Books")
-    }
 }
 
 /// While there is a file of this name, that of SQLite cannot grow.

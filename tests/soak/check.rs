@@ -98,12 +98,12 @@ pub(crate) struct Findings {
 }
 
 /// Whether a caller received an answer without its having been stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Unstored {
     No,
+    AfterLease,
     /// As the guarantee names it.
     WithinLease,
-    AfterLease,
 }
 
 /// An answer that was acknowledged.
@@ -201,6 +201,15 @@ impl<'a> Checker<'a, '_> {
             self.findings.forgotten += 1;
         } else {
             self.found(what, why);
+        }
+    }
+
+    /// An answer that another event contradicts.
+    fn contradicted(&mut self, what: What, unstored: Unstored, from: u64, to: u64, why: String) {
+        match unstored {
+            Unstored::No => self.broken(what, from, to, why),
+            Unstored::WithinLease => self.findings.unstored += 1,
+            Unstored::AfterLease => self.broken(What::LateSuccess, from, to, why),
         }
     }
 
@@ -311,15 +320,7 @@ impl<'a> Checker<'a, '_> {
                 // An answer that another caller received was stored.
                 let [how, other] = [(earlier, *how), (later, unstored[at])]
                     .map(|(answer, how)| answer.at(u64::MAX, how));
-                match (how, other) {
-                    (Unstored::WithinLease, _) | (_, Unstored::WithinLease) => {
-                        self.findings.unstored += 1;
-                    }
-                    (Unstored::AfterLease, _) | (_, Unstored::AfterLease) => {
-                        self.broken(What::LateSuccess, from, to, why);
-                    }
-                    _ => self.broken(What::Differing, from, to, why),
-                }
+                self.contradicted(What::Differing, how.max(other), from, to, why);
             }
         }
         self.stale(answers, unstored);
@@ -351,13 +352,8 @@ impl<'a> Checker<'a, '_> {
                     "call {}/{} got `{text}` again, long after `{}` was told",
                     call.process, call.id, newest.text
                 );
-                match newest.at(call.begun, *how) {
-                    Unstored::No => self.broken(What::Stale, first.told, *told, why),
-                    Unstored::WithinLease => self.findings.unstored += 1,
-                    Unstored::AfterLease => {
-                        self.broken(What::LateSuccess, first.told, *told, why);
-                    }
-                }
+                let how = newest.at(call.begun, *how);
+                self.contradicted(What::Stale, how, first.told, *told, why);
             }
         }
     }
@@ -396,11 +392,8 @@ impl<'a> Checker<'a, '_> {
                 answer.text,
                 (start.begun - answer.told) / 1_000
             );
-            match answer.at(start.begun, unstored) {
-                Unstored::No => self.broken(What::StartedAfterAnswer, from, start.at, why),
-                Unstored::WithinLease => self.findings.unstored += 1,
-                Unstored::AfterLease => self.broken(What::LateSuccess, from, start.at, why),
-            }
+            let how = answer.at(start.begun, unstored);
+            self.contradicted(What::StartedAfterAnswer, how, from, start.at, why);
         }
         for call in &self.key.calls {
             let Some((told, Told::Error(kind))) = &call.told else {
@@ -428,11 +421,8 @@ impl<'a> Checker<'a, '_> {
                 "call {}/{} is told {kind}, and `{}` was told before",
                 call.process, call.id, answer.text
             );
-            match answer.at(call.begun, unstored) {
-                Unstored::No => self.broken(What::Lost, from, *told, why),
-                Unstored::WithinLease => self.findings.unstored += 1,
-                Unstored::AfterLease => self.broken(What::LateSuccess, from, *told, why),
-            }
+            let how = answer.at(call.begun, unstored);
+            self.contradicted(What::Lost, how, from, *told, why);
         }
     }
 }

@@ -42,34 +42,33 @@ impl Family {
         }
     }
 
-    /// The letter that a key of the family begins with.
-    pub(crate) fn letter(self) -> char {
-        match self {
-            Self::Plain => 'p',
-            Self::Once => 'o',
-            Self::Finished => 'f',
-            Self::Unknown => 'u',
-            Self::Reconciled => 'r',
-            Self::Reset => 's',
-            Self::Corrected => 'c',
-            Self::Booked => 'b',
-        }
-    }
-
     /// The family of a key.
     pub(crate) fn of_key(key: &str) -> Self {
-        match key.bytes().next() {
-            Some(b'o') => Self::Once,
-            Some(b'f') => Self::Finished,
-            Some(b'u') => Self::Unknown,
-            Some(b'r') => Self::Reconciled,
-            Some(b's') => Self::Reset,
-            Some(b'c') => Self::Corrected,
-            Some(b'b') => Self::Booked,
-            _ => Self::Plain,
-        }
+        let letter = key.chars().next();
+        let found = FAMILIES.iter().find(|(_, of, _)| Some(*of) == letter);
+        found.map_or(Self::Plain, |(family, ..)| *family)
+    }
+
+    /// The letter that a key of the family begins with, and the name of the operation.
+    pub(crate) fn names(self) -> (char, &'static str) {
+        let mut all = FAMILIES.iter();
+        let found = all.find(|(family, ..)| *family == self);
+        found
+            .map(|(_, letter, name)| (*letter, *name))
+            .expect("each has a row")
     }
 }
+
+const FAMILIES: [(Family, char, &str); 8] = [
+    (Family::Plain, 'p', "soak.plain"),
+    (Family::Once, 'o', "soak.once"),
+    (Family::Finished, 'f', "soak.finished"),
+    (Family::Unknown, 'u', "soak.unknown"),
+    (Family::Reconciled, 'r', "soak.reconciled"),
+    (Family::Reset, 's', "soak.reset"),
+    (Family::Corrected, 'c', "soak.corrected"),
+    (Family::Booked, 'b', "soak.booked"),
+];
 
 /// How a body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +121,7 @@ pub(crate) fn key(seeded: &mut Seeded, now: u64, books: bool) -> (Family, String
         (number, format!("d-{number:x}"))
     };
     let family = Family::of(number, books);
-    (family, format!("{}{name}", family.letter()))
+    (family, format!("{}{name}", family.names().0))
 }
 
 /// The plan of a call of this key.
@@ -159,21 +158,5 @@ pub(crate) fn plan(seeded: &mut Seeded, family: Family, key: String) -> Plan {
         fence: seeded.percent(25),
         ending,
         leaves,
-    }
-}
-
-impl Family {
-    /// The name of the operation.
-    pub(crate) fn operation(self) -> &'static str {
-        match self {
-            Self::Plain => "soak.plain",
-            Self::Once => "soak.once",
-            Self::Finished => "soak.finished",
-            Self::Unknown => "soak.unknown",
-            Self::Reconciled => "soak.reconciled",
-            Self::Reset => "soak.reset",
-            Self::Corrected => "soak.corrected",
-            Self::Booked => "soak.booked",
-        }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use idem_harness::{DatabaseServer, RedisServer, SentinelSetup};
+use idem_harness::{DatabaseServer, RedisServer, SentinelSetup, Server};
 use idem_tests::seeded::Seeded;
 use sqlx::{Connection as _, Executor as _, SqliteConnection};
 
@@ -141,11 +141,7 @@ impl<'a> Nemesis<'a> {
         }
         let from = now();
         let kind = match kind {
-            _ if self.gentle => {
-                proxy.cut();
-                "cut"
-            }
-            0..=3 => {
+            _ if self.gentle || kind < 4 => {
                 proxy.cut();
                 "cut"
             }
@@ -239,45 +235,50 @@ fn lock_file(url: &str, length: u64) -> &'static str {
     "file-lock"
 }
 
+fn kill(server: &Server, length: u64) {
+    server.kill();
+    sleep(length / 2);
+    server.restart();
+}
+
+fn pause(server: &Server, length: u64) {
+    server.pause();
+    sleep(length);
+    server.resume();
+}
+
 fn redis(server: &RedisServer, kind: u64, length: u64) -> &'static str {
+    let set = |name, value| {
+        server.cli(&["CONFIG", "SET", name, value]);
+        sleep(length);
+        server.cli(&["CONFIG", "SET", name, "0"]);
+    };
     match kind {
         0..=39 => {
-            server.kill();
-            sleep(length / 2);
-            server.restart();
+            kill(server, length);
             "server-kill"
         }
         40..=69 => {
-            server.pause();
-            sleep(length);
-            server.resume();
+            pause(server, length);
             "server-pause"
         }
         70..=84 => {
-            server.cli(&["CONFIG", "SET", "maxmemory", "1mb"]);
-            sleep(length);
-            server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+            set("maxmemory", "1mb");
             "memory-full"
         }
         _ => {
-            server.cli(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
-            sleep(length);
-            server.cli(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+            set("min-replicas-to-write", "1");
             "read-only"
         }
     }
 }
 
-fn kill_or_pause(server: &DatabaseServer, kills: bool, length: u64) -> &'static str {
+fn kill_or_pause(server: &Server, kills: bool, length: u64) -> &'static str {
     if kills {
-        server.kill();
-        sleep(length / 2);
-        server.restart();
+        kill(server, length);
         "server-kill"
     } else {
-        server.pause();
-        sleep(length);
-        server.resume();
+        pause(server, length);
         "server-pause"
     }
 }
@@ -343,15 +344,11 @@ fn layered(fast: &RedisServer, durable: &DatabaseServer, kind: u64, length: u64)
     match kind {
         0..=24 => {
             // It comes back with nothing in it.
-            fast.kill();
-            sleep(length / 2);
-            fast.restart();
+            kill(fast, length);
             "cache-kill"
         }
         25..=44 => {
-            fast.pause();
-            sleep(length);
-            fast.resume();
+            pause(fast, length);
             "cache-pause"
         }
         45..=59 => {

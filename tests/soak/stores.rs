@@ -11,7 +11,9 @@ use idem_harness::{
 use idem_runtime::store::layered::LayeredStore;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::{Durability, RedisStore};
-use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqliteStore};
+use idem_runtime::store::sql::{
+    Backend, MySql, MySqlStore, Postgres, PostgresStore, SqlStore, Sqlite, SqliteStore,
+};
 use idem_runtime::store::{StoreError, StoreErrorKind};
 use idem_runtime::{Engine, EngineBuilder};
 use idem_tests::sentinel_url;
@@ -31,7 +33,6 @@ pub(crate) const ALL: [&str; 8] = [
 ];
 
 /// The connections of a process.
-#[derive(Debug)]
 pub(crate) struct Connected {
     pub(crate) engine: EngineBuilder,
     pub(crate) books: Books,
@@ -76,6 +77,13 @@ async fn connect_once(store: &str, url: &str) -> Result<EngineBuilder, StoreErro
     })
 }
 
+/// Makes the table of a store.
+async fn migrate<B: Backend>(url: &str) {
+    let store = SqlStore::<B>::connect(url).await;
+    let migrated = store.expect("the server is up").migrate().await;
+    migrated.expect("the server is up");
+}
+
 /// The servers of a store.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "a run has one")]
@@ -113,29 +121,16 @@ impl Site {
             .build();
         let url = site.url(None);
         let created = async {
-            let up = "the server is up";
             match &site {
                 Self::Local(url) if url.is_empty() => {}
-                Self::Local(url) => {
-                    let store = SqliteStore::connect(url).await.expect(up);
-                    store.migrate().await.expect(up);
-                }
-                Self::Postgres(_) => {
-                    let store = PostgresStore::connect(&url).await.expect(up);
-                    store.migrate().await.expect(up);
-                }
-                Self::Layered(_, server) => {
-                    let store = PostgresStore::connect(&server.url()).await.expect(up);
-                    store.migrate().await.expect(up);
-                }
-                Self::MariaDb(_) => {
-                    let store = MySqlStore::connect(&url).await.expect(up);
-                    store.migrate().await.expect(up);
-                }
+                Self::Local(url) => migrate::<Sqlite>(url).await,
+                Self::Postgres(_) => migrate::<Postgres>(&url).await,
+                Self::Layered(_, server) => migrate::<Postgres>(&server.url()).await,
+                Self::MariaDb(_) => migrate::<MySql>(&url).await,
                 Self::Redis(_) | Self::Sentinel(_) => {}
             }
             let books = Books::open(store, &url, dir);
-            books.create().await.expect(up);
+            books.create().await.expect("the server is up");
         };
         runtime.expect("a runtime starts").block_on(created);
         site

@@ -218,7 +218,7 @@ impl Worker {
 
     /// What the record of a key remembers of its attempts.
     async fn recorded(&self, key: &str) {
-        let call = self.engine.operation(Family::of_key(key).operation());
+        let call = self.engine.operation(Family::of_key(key).names().1);
         let Ok(Some(entry)) = call.key(key).entry().await else {
             return;
         };
@@ -255,7 +255,7 @@ impl Worker {
     }
 
     async fn made(self: Arc<Self>, id: u32, plan: Plan) -> Result<Receipt, Failure> {
-        let call = self.engine.operation(plan.family.operation());
+        let call = self.engine.operation(plan.family.names().1);
         let call = call.key(&plan.key).fingerprint(&plan.payload);
         let call = call.on_running(plan.on_running);
         match plan.family {
@@ -361,7 +361,7 @@ impl Worker {
     /// An operator reads the record of a key, and resets it, or resolves an unknown outcome.
     async fn operate(&self, key: &str, resolves: bool) {
         let family = Family::of_key(key);
-        let call = self.engine.operation(family.operation()).key(key);
+        let call = self.engine.operation(family.names().1).key(key);
         let Ok(Some(entry)) = call.entry().await else {
             return;
         };

@@ -52,6 +52,21 @@ pub fn redis() -> &'static RedisServer {
     SERVER.get_or_init(|| RedisServer::builder().append_only_every_second().start())
 }
 
+/// Engines of two processes on a store.
+fn engines(
+    store: &Faulty,
+    prefix: &str,
+    clock: &ManualClock,
+    events: &Events,
+    set: impl Fn(EngineBuilder) -> EngineBuilder,
+) -> [Engine; 2] {
+    [(); 2].map(|()| {
+        let builder = Engine::builder(store.clone()).prefix(prefix);
+        let builder = set(builder.clock(clock.clone()).observer(events.clone()));
+        builder.build().expect("the settings are within bounds")
+    })
+}
+
 impl Fixture {
     /// A fixture on the memory store.
     pub fn memory() -> Self {
@@ -73,11 +88,7 @@ impl Fixture {
         let prefix = format!("test-{}-{number}", std::process::id());
         let store = Faulty::over(store);
         let (clock, events) = (ManualClock::new(), Events::default());
-        let [engine, far] = [(); 2].map(|()| {
-            let builder = Engine::builder(store.clone()).prefix(prefix.clone());
-            let builder = builder.clock(clock.clone()).observer(events.clone());
-            builder.build().expect("the settings are within bounds")
-        });
+        let [engine, far] = engines(&store, &prefix, &clock, &events, |builder| builder);
         Self {
             engine,
             far,
@@ -91,16 +102,9 @@ impl Fixture {
 
     /// The same fixture with other settings of the engine.
     pub fn with(mut self, set: impl Fn(EngineBuilder) -> EngineBuilder) -> Self {
-        let [engine, far] = [(); 2].map(|()| {
-            let builder = Engine::builder(self.store.clone()).prefix(self.prefix.clone());
-            let builder = builder
-                .clock(self.clock.clone())
-                .observer(self.events.clone());
-            set(builder)
-                .build()
-                .expect("the settings are within bounds")
-        });
-        (self.engine, self.far) = (engine, far);
+        let (store, prefix) = (&self.store, &self.prefix);
+        let engines = engines(store, prefix, &self.clock, &self.events, set);
+        [self.engine, self.far] = engines;
         self
     }
 

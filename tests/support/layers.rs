@@ -1,6 +1,5 @@
 //! Two stores as one, as a fixture of the conformance suite.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,14 +42,6 @@ impl InLayers {
     /// Waits until all copies are made.
     async fn settle(&self) {
         until("the copies are made", || self.store.stats().writing == 0).await;
-    }
-}
-
-impl fmt::Debug for InLayers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InLayers")
-            .field("store", &self.store)
-            .finish_non_exhaustive()
     }
 }
 

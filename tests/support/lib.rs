@@ -5,6 +5,7 @@
     clippy::missing_panics_doc,
     clippy::must_use_candidate,
     clippy::return_self_not_must_use,
+    missing_debug_implementations,
     reason = "a part of a test panics when it does not get what it needs, and its callers are tests"
 )]
 

@@ -1,6 +1,5 @@
 //! The Redis store on real servers as a fixture of the conformance suite.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -209,15 +208,6 @@ pub fn sentinel_url(setup: &SentinelSetup) -> String {
 pub struct InRedis {
     redis: Redis,
     prefix: Arc<str>,
-}
-
-impl fmt::Debug for InRedis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InRedis")
-            .field("shape", &self.redis.shape)
-            .field("prefix", &self.prefix)
-            .finish_non_exhaustive()
-    }
 }
 
 impl InRedis {

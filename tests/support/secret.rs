@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError};
-use std::{fmt, io, str, thread};
+use std::{io, str, thread};
 
 use idem_harness::RedisServer;
 use idem_runtime::credentials::{Credentials, CredentialsProvider};
@@ -159,11 +159,5 @@ impl ChangingSecret {
             call(first + BESIDE).await;
         }
         CHANGES
-    }
-}
-
-impl fmt::Debug for ChangingSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChangingSecret").finish_non_exhaustive()
     }
 }

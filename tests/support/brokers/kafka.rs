@@ -39,12 +39,6 @@ pub struct Kafka {
     group: Arc<BaseConsumer>,
 }
 
-impl std::fmt::Debug for Kafka {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Kafka").field(&self.cluster).finish()
-    }
-}
-
 /// The text of a header.
 pub fn header<'a>(message: &'a OwnedMessage, name: &str) -> Option<&'a str> {
     let mut headers = message.headers()?.iter();

@@ -37,6 +37,7 @@ impl fmt::Debug for Certificates {
 
 impl Certificates {
     /// Generates the certificates, in a few milliseconds.
+    #[expect(clippy::new_without_default, reason = "each value is another one")]
     pub fn new() -> Self {
         Self::make().expect("what is signed here can be signed")
     }

@@ -3,7 +3,6 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -100,10 +99,4 @@ impl ChromeDriver {
     }
 }
 
-impl Deref for ChromeDriver {
-    type Target = Server;
-
-    fn deref(&self) -> &Server {
-        &self.server
-    }
-}
+is_a!(ChromeDriver.server: Server);

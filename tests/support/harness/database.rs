@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::ops::Deref;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -37,9 +36,9 @@ impl DatabaseServer {
         let template = product.template()?;
         let port = Port::take()?;
         let dir = if durable {
-            TestDir::new(product.scheme())
+            TestDir::new(product.facts().scheme)
         } else {
-            TestDir::in_memory(product.scheme())
+            TestDir::in_memory(product.facts().scheme)
         }?;
         template::copy(&template, &dir.path().join("data"), product.account())?;
         if let Some(account) = product.account() {
@@ -51,7 +50,7 @@ impl DatabaseServer {
         let addr = (Ipv4Addr::LOCALHOST, port.number()).into();
         let (this, there) = (product.clone(), place.clone());
         let ready = Ready::Answers(Box::new(move || answers(&*this, addr, &there)));
-        let mut description = Description::new(product.name(), product.server(), args, ready);
+        let mut description = Description::new(product.facts().name, product.server(), args, ready);
         let account = product.account();
         description.set_up = Box::new(move |command| {
             let clock = FakeClock::environment(clock.as_ref())?;
@@ -61,9 +60,9 @@ impl DatabaseServer {
             }
             Ok(())
         });
-        description.stop = Some(product.stop_signal());
+        description.stop = Some(product.facts().stop);
         description.family = Family::Children;
-        description.will = product.will();
+        description.will = product.facts().will;
         Ok(Self {
             server: Server::start(description, port, dir)?,
             product,
@@ -79,14 +78,14 @@ impl DatabaseServer {
     pub fn url_of(&self, database: &str) -> String {
         format!(
             "{}://idem@{}/{database}",
-            self.product.scheme(),
+            self.product.facts().scheme,
             self.addr()
         )
     }
 
     /// Like [`url`](Self::url), for a server behind a [`TcpProxy`](crate::TcpProxy) at `addr`.
     pub fn url_at(&self, addr: SocketAddr) -> String {
-        format!("{}://idem@{addr}/idem", self.product.scheme())
+        format!("{}://idem@{addr}/idem", self.product.facts().scheme)
     }
 
     /// The URL of the database `idem`, for the user `app`, who needs a password.
@@ -97,7 +96,11 @@ impl DatabaseServer {
     /// The URL of the database `idem` for another user.
     pub fn url_as(&self, user: &str, password: &str) -> String {
         let login = credentials(user, password);
-        format!("{}://{login}{}/idem", self.product.scheme(), self.addr())
+        format!(
+            "{}://{login}{}/idem",
+            self.product.facts().scheme,
+            self.addr()
+        )
     }
 
     /// Runs SQL in the database `idem` and returns the values: rows in lines, of columns between
@@ -121,7 +124,9 @@ impl DatabaseServer {
 
     /// Creates another, empty database, and returns its URL.
     pub fn create_database(&self, name: &str) -> String {
-        self.execute(&format!("CREATE DATABASE {}", self.product.quoted(name)));
+        let quote = self.product.facts().quote;
+        let quoted = name.replace(quote, &format!("{quote}{quote}"));
+        self.execute(&format!("CREATE DATABASE {quote}{quoted}{quote}"));
         self.url_of(name)
     }
 
@@ -130,19 +135,13 @@ impl DatabaseServer {
     }
 }
 
-impl Deref for DatabaseServer {
-    type Target = Server;
-
-    fn deref(&self) -> &Server {
-        &self.server
-    }
-}
+is_a!(DatabaseServer.server: Server);
 
 /// Whether this server, not another one on its port, is up and has recovered its data.
 fn answers(product: &dyn Product, addr: SocketAddr, dir: &Path) -> bool {
     // Cheaper than a client, which most of the time would come too early.
     let listens = TcpStream::connect(addr).is_ok();
-    let place = || ask(product, addr, "idem", product.data_query()).ok();
+    let place = || ask(product, addr, "idem", product.facts().data_query).ok();
     listens && place().is_some_and(|place| Path::new(&place).starts_with(dir))
 }
 

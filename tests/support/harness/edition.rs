@@ -23,36 +23,23 @@ impl Edition {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Redis62, Self::Redis8, Self::Valkey];
 
-    /// The variable that names another binary.
-    fn variable(self) -> &'static str {
-        match self {
-            Self::Redis62 => "IDEM_REDIS_62_SERVER",
-            Self::Redis8 => "IDEM_REDIS_8_SERVER",
-            Self::Valkey => "IDEM_VALKEY_SERVER",
-        }
-    }
-
-    /// Path at which `scripts/test tools` installs it, below the root of the workspace.
-    fn place(self) -> &'static str {
-        match self {
-            Self::Redis62 => "target/servers/redis-6.2.14/redis-server",
-            Self::Redis8 => "target/servers/redis-8.2.3/redis-server",
-            Self::Valkey => "target/servers/valkey-9.1.2/valkey-server",
-        }
-    }
-
     /// The named one, or the one fetched for the workspace.
     pub(crate) fn find(self) -> Result<PathBuf, StartError> {
-        let variable = self.variable();
+        // The variable that names another binary, and the path at which `scripts/test tools` installs it.
+        let (variable, place) = match self {
+            Self::Redis62 => ("IDEM_REDIS_62_SERVER", "redis-6.2.14/redis-server"),
+            Self::Redis8 => ("IDEM_REDIS_8_SERVER", "redis-8.2.3/redis-server"),
+            Self::Valkey => ("IDEM_VALKEY_SERVER", "valkey-9.1.2/valkey-server"),
+        };
+        let place = format!("target/servers/{place}");
         find(
             variable,
             env::var_os(variable),
-            in_workspace(self.place()),
+            in_workspace(&place),
             || {
                 format!(
-                    "no {self:?} at `{}` of the workspace; run `bash scripts/test tools`, or set \
-                 {variable} to the path of one",
-                    self.place()
+                    "no {self:?} at `{place}` of the workspace; run `bash scripts/test tools`, or set {variable} to the \
+                 path of one"
                 )
             },
         )

@@ -5,14 +5,13 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
-use std::{fs, io, thread};
+use std::{fmt, fs, io};
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-use crate::HANG_LIMIT;
+use crate::poll;
 
 #[derive(Debug, PartialEq, Eq)]
 struct Process {
@@ -71,36 +70,27 @@ pub(crate) fn resume_children(parent: u32) -> io::Result<()> {
 pub(crate) fn kill_group(leader: u32) -> io::Result<()> {
     let leader = i32::try_from(leader).map_err(io::Error::other)?;
     killpg(Pid::from_raw(leader), Signal::SIGKILL)?;
-    let deadline = Instant::now() + HANG_LIMIT;
-    loop {
+    poll::until("a group ends after SIGKILL", || {
         let mut all = all()?;
         all.retain(|process| process.group == leader && process.state != 'Z');
-        let Some(alive) = all.first() else {
-            return Ok(());
-        };
-        if Instant::now() > deadline {
-            return Err(io::Error::other(format!(
-                "process {} does not end within {HANG_LIMIT:?} of SIGKILL",
-                alive.pid
-            )));
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
+        no_more(&all)
+    });
+    Ok(())
 }
 
 /// Returns once no process is left with a path in this directory among its arguments.
-pub(crate) fn wait_for_those_of(dir: &Path) -> io::Result<()> {
+pub(crate) fn wait_for_those_of(dir: &Path) {
     let dir = dir.to_string_lossy();
-    let deadline = Instant::now() + HANG_LIMIT;
-    while let Some(line) = command_lines()?.iter().find(|line| line.contains(&*dir)) {
-        if Instant::now() > deadline {
-            return Err(io::Error::other(format!(
-                "not ended within {HANG_LIMIT:?}: {line}"
-            )));
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    Ok(())
+    poll::until("the other processes of a server end", || {
+        let mut lines = command_lines()?;
+        lines.retain(|line| line.contains(&*dir));
+        no_more(&lines)
+    });
+}
+
+fn no_more<T: fmt::Debug>(left: &[T]) -> io::Result<()> {
+    let left = left.first().map(|left| format!("{left:?} is left"));
+    left.map_or(Ok(()), |left| Err(io::Error::other(left)))
 }
 
 /// Command lines of all processes that have not ended.
@@ -129,19 +119,12 @@ fn signal_children(parent: u32, signal: Signal, until: &str) -> io::Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
-    let deadline = Instant::now() + HANG_LIMIT;
-    while !until.is_empty() {
-        let busy = children(parent)?;
-        let Some(busy) = busy.iter().find(|child| !until.contains(child.state)) else {
-            break;
-        };
-        if Instant::now() > deadline {
-            return Err(io::Error::other(format!(
-                "{signal} to process {} has no effect within {HANG_LIMIT:?}",
-                busy.pid
-            )));
-        }
-        thread::sleep(Duration::from_millis(1));
+    if !until.is_empty() {
+        poll::until("a signal has its effect on each child", || {
+            let mut children = children(parent)?;
+            children.retain(|child| !until.contains(child.state));
+            no_more(&children)
+        });
     }
     Ok(())
 }

@@ -16,6 +16,19 @@
     reason = "every function panics when its server does not do as it is told, and its callers are tests"
 )]
 
+/// Gives a server the methods of what it is at one remove.
+macro_rules! is_a {
+    ($server:ident.$field:tt: $target:ty) => {
+        impl std::ops::Deref for $server {
+            type Target = $target;
+
+            fn deref(&self) -> &$target {
+                &self.$field
+            }
+        }
+    };
+}
+
 mod account;
 mod builder;
 mod certificates;

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -11,7 +10,7 @@ use nix::sys::signal::Signal;
 
 use crate::account::Account;
 use crate::builder::{find, find_program};
-use crate::product::{APP, Product};
+use crate::product::{APP, Facts, Product};
 use crate::{DatabaseServer, DatabaseServerBuilder, StartError, template, tool};
 
 /// Variable that names another server.
@@ -40,13 +39,7 @@ impl MariaDbServer {
     }
 }
 
-impl Deref for MariaDbServer {
-    type Target = DatabaseServer;
-
-    fn deref(&self) -> &DatabaseServer {
-        &self.0
-    }
-}
+is_a!(MariaDbServer.0: DatabaseServer);
 
 /// The programs.
 #[derive(Debug)]
@@ -107,12 +100,15 @@ impl MariaDb {
 }
 
 impl Product for MariaDb {
-    fn name(&self) -> &'static str {
-        "MariaDB"
-    }
-
-    fn scheme(&self) -> &'static str {
-        "mysql"
+    fn facts(&self) -> &'static Facts {
+        &Facts {
+            name: "MariaDB",
+            scheme: "mysql",
+            data_query: "SELECT @@datadir",
+            quote: '`',
+            stop: Signal::SIGTERM,
+            will: "",
+        }
     }
 
     fn account(&self) -> Option<Account> {
@@ -216,18 +212,6 @@ impl Product for MariaDb {
             .arg(format!("--database={database}"))
             .env_remove("MYSQL_PWD");
         command
-    }
-
-    fn data_query(&self) -> &'static str {
-        "SELECT @@datadir"
-    }
-
-    fn quoted(&self, name: &str) -> String {
-        format!("`{}`", name.replace('`', "``"))
-    }
-
-    fn stop_signal(&self) -> Signal {
-        Signal::SIGTERM
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::env;
 use std::fs;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -74,13 +73,7 @@ impl NatsServer {
     }
 }
 
-impl Deref for NatsServer {
-    type Target = Server;
-
-    fn deref(&self) -> &Server {
-        &self.server
-    }
-}
+is_a!(NatsServer.server: Server);
 
 fn settings(store: &Path, port: u16, login: Option<(&str, &str)>) -> String {
     let login = login.map_or(String::new(), |(user, password)| {

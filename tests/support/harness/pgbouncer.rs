@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use crate::account::Account;
@@ -59,13 +58,7 @@ impl PgBouncer {
     }
 }
 
-impl Deref for PgBouncer {
-    type Target = Server;
-
-    fn deref(&self) -> &Server {
-        &self.0
-    }
-}
+is_a!(PgBouncer.0: Server);
 
 fn program() -> Result<PathBuf, StartError> {
     let mut found = PLACES

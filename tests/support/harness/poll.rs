@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 /// Longest wait for anything that must happen: only a hang reaches it, on a machine however busy.
 pub const HANG_LIMIT: Duration = Duration::from_mins(5);
 
-/// Pause between two polls, each of which queries several servers.
+/// Longest pause between two polls, each of which may query several servers.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Polls until there is a result, or panics with the reason of the last failure.
 pub fn until<T, E: Display>(what: &str, mut look: impl FnMut() -> Result<T, E>) -> T {
     let deadline = Instant::now() + HANG_LIMIT;
+    let mut pause = Duration::from_millis(1);
     loop {
         match look() {
             Ok(found) => return found,
@@ -21,7 +22,8 @@ pub fn until<T, E: Display>(what: &str, mut look: impl FnMut() -> Result<T, E>) 
                 "{what}: not within {HANG_LIMIT:?}; at last: {reason}"
             ),
         }
-        thread::sleep(PAUSE);
+        thread::sleep(pause);
+        pause = PAUSE.min(pause * 2);
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -11,7 +10,7 @@ use nix::sys::signal::Signal;
 
 use crate::account::Account;
 use crate::builder::find_program;
-use crate::product::{APP, Product};
+use crate::product::{APP, Facts, Product};
 use crate::{DatabaseServer, DatabaseServerBuilder, StartError, template, tool};
 
 /// Variable that names the directory of another Postgres's programs.
@@ -48,13 +47,7 @@ impl PostgresServer {
     }
 }
 
-impl Deref for PostgresServer {
-    type Target = DatabaseServer;
-
-    fn deref(&self) -> &DatabaseServer {
-        &self.0
-    }
-}
+is_a!(PostgresServer.0: DatabaseServer);
 
 /// The programs.
 #[derive(Debug)]
@@ -67,8 +60,7 @@ struct Postgres {
 
 impl Postgres {
     fn find() -> Result<Self, StartError> {
-        let named = env::var_os(BIN).map(PathBuf::from);
-        let [server, initdb, psql] = find_programs(named.as_deref(), Path::new(DEBIAN))?;
+        let [server, initdb, psql] = find_programs()?;
         Ok(Self {
             server,
             initdb,
@@ -79,12 +71,15 @@ impl Postgres {
 }
 
 impl Product for Postgres {
-    fn name(&self) -> &'static str {
-        "Postgres"
-    }
-
-    fn scheme(&self) -> &'static str {
-        "postgres"
+    fn facts(&self) -> &'static Facts {
+        &Facts {
+            name: "Postgres",
+            scheme: "postgres",
+            data_query: "SHOW data_directory",
+            quote: '"',
+            stop: Signal::SIGINT,
+            will: include_str!("postgres_will.sh"),
+        }
     }
 
     fn account(&self) -> Option<Account> {
@@ -189,22 +184,6 @@ impl Product for Postgres {
         command
     }
 
-    fn data_query(&self) -> &'static str {
-        "SHOW data_directory"
-    }
-
-    fn quoted(&self, name: &str) -> String {
-        format!("\"{}\"", name.replace('"', "\"\""))
-    }
-
-    fn stop_signal(&self) -> Signal {
-        Signal::SIGINT
-    }
-
-    fn will(&self) -> &'static str {
-        include_str!("postgres_will.sh")
-    }
-
     /// A small piece of shared memory marks a data directory as in use. Systems allow some thousands of them, and a
     /// killed server leaves its own behind.
     fn tidy(&self, dir: &Path) {
@@ -217,29 +196,21 @@ impl Product for Postgres {
     }
 }
 
-/// The programs in the named directory, in `PATH`, or of Debian's newest package.
-fn find_programs(chosen: Option<&Path>, debian: &Path) -> Result<[PathBuf; 3], StartError> {
+/// The programs in the named directory; otherwise in `PATH`, or of Debian's newest package.
+fn find_programs() -> Result<[PathBuf; 3], StartError> {
     let names = ["postgres", "initdb", "psql"];
-    if let Some(dir) = chosen {
-        for name in names {
-            if find_program(&dir.join(name)).is_none() {
-                let dir = dir.display();
-                return Err(StartError::new(format!(
-                    "{BIN} has no `{name}` in it: `{dir}`"
-                )));
-            }
-        }
-        return Ok(names.map(|name| dir.join(name)));
-    }
     // A link in `PATH` need not have the others beside it, nor be of the version of the others.
     let beside = find_program(Path::new("postgres")).and_then(|path| path.canonicalize().ok());
     let beside = beside.and_then(|path| path.parent().map(Path::to_owned));
-    let mut dirs: Vec<_> = beside.into_iter().chain(versions(debian)).collect();
-    dirs.retain(|dir| {
-        names
-            .iter()
-            .all(|name| find_program(&dir.join(name)).is_some())
-    });
+    let mut dirs: Vec<_> = match env::var_os(BIN) {
+        Some(dir) => vec![dir.into()],
+        None => beside
+            .into_iter()
+            .chain(versions(Path::new(DEBIAN)))
+            .collect(),
+    };
+    let is_there = |path: PathBuf| find_program(&path).is_some();
+    dirs.retain(|dir| names.iter().all(|name| is_there(dir.join(name))));
     let dir = dirs.first().ok_or_else(|| {
         StartError::new(format!(
             "no Postgres with `initdb` and `psql`; install it (Debian, Ubuntu: `apt-get install \

@@ -14,13 +14,26 @@ use crate::account::Account;
 /// A user with a password, who owns the database `idem` and nothing else.
 pub(crate) const APP: (&str, &str) = ("app", "pass@word");
 
+/// What does not depend on the installation.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    /// Name for messages.
+    pub(crate) name: &'static str,
+    /// Scheme of its URLs.
+    pub(crate) scheme: &'static str,
+    /// SQL for the place of the data.
+    pub(crate) data_query: &'static str,
+    /// The quote of names in SQL.
+    pub(crate) quote: char,
+    /// Signal that ends the server in order, in spite of connected clients.
+    pub(crate) stop: Signal,
+    /// Script that runs when the tests die before the server, see `Guarded::spawn`.
+    pub(crate) will: &'static str,
+}
+
 /// An installed database server.
 pub(crate) trait Product: Debug + Send + Sync {
-    /// Name for messages.
-    fn name(&self) -> &'static str;
-
-    /// Scheme of its URLs.
-    fn scheme(&self) -> &'static str;
+    fn facts(&self) -> &'static Facts;
 
     /// User that it runs as.
     fn account(&self) -> Option<Account>;
@@ -39,20 +52,6 @@ pub(crate) trait Product: Debug + Send + Sync {
 
     /// The program that runs SQL from its input, and prints bare values.
     fn client(&self, addr: SocketAddr, database: &str) -> Command;
-
-    /// SQL for the place of the data.
-    fn data_query(&self) -> &'static str;
-
-    /// A name in SQL.
-    fn quoted(&self, name: &str) -> String;
-
-    /// Signal that ends the server in order, in spite of connected clients.
-    fn stop_signal(&self) -> Signal;
-
-    /// Script that runs when the tests die before the server, see `Guarded::spawn`.
-    fn will(&self) -> &'static str {
-        ""
-    }
 
     /// Removes what a killed server leaves outside of its directory.
     fn tidy(&self, _dir: &Path) {}

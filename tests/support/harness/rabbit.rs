@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
 
@@ -176,13 +175,7 @@ impl RabbitServer {
     }
 }
 
-impl Deref for RabbitServer {
-    type Target = Server;
-
-    fn deref(&self) -> &Server {
-        &self.server
-    }
-}
+is_a!(RabbitServer.server: Server);
 
 /// The environment of the broker, in place of the files of the service.
 fn environment(command: &mut Command, dir: &Path, [port, distribution, mapper]: [u16; 3]) {

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::ops::Deref;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -197,13 +196,7 @@ impl RedisServer {
     }
 }
 
-impl Deref for RedisServer {
-    type Target = Server;
-
-    fn deref(&self) -> &Server {
-        &self.server
-    }
-}
+is_a!(RedisServer.server: Server);
 
 /// Whether this server, not another one on its port, is up and has loaded its data.
 fn answers(addr: SocketAddr, admin_password: &str) -> bool {

@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use crate::child::Guarded;
 use crate::dir::TestDir;
 use crate::port::Port;
-use crate::{HANG_LIMIT, StartError, family};
+use crate::{HANG_LIMIT, StartError, family, poll};
 
 /// Lines of the log that a failed test prints.
 const TAIL: usize = 40;
@@ -167,7 +167,7 @@ impl Server {
         drop(child);
         if self.description.family == Family::Group {
             // Crash reporters are not in the group, and end once the processes they report on have ended.
-            family::wait_for_those_of(self.dir()).expect("its other processes end");
+            family::wait_for_those_of(self.dir());
         }
     }
 
@@ -178,18 +178,10 @@ impl Server {
         let child = slot.as_mut().expect("the server runs");
         self.thaw(child);
         child.signal(signal).expect("the server runs");
-        let deadline = Instant::now() + HANG_LIMIT;
-        while child
-            .try_wait()
-            .expect("our child can be waited for")
-            .is_none()
-        {
-            if Instant::now() > deadline {
-                let tail = tail(&self.log());
-                panic!("the server does not stop within {HANG_LIMIT:?}; its log ends:\n{tail}");
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
+        poll::until("a server stops", || {
+            let status = child.try_wait().expect("our child can be waited for");
+            status.ok_or_else(|| format!("its log ends:\n{}", tail(&self.log())))
+        });
         *slot = None;
     }
 

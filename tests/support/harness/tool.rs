@@ -2,15 +2,13 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
-use std::time::{Duration, Instant};
-use std::{io, thread};
 
 use crate::account::Account;
 use crate::child::Guarded;
 use crate::dir::TestDir;
-use crate::{HANG_LIMIT, StartError};
+use crate::{StartError, poll};
 
 /// Runs a program in `dir` until it succeeds, or fails with its output.
 pub(crate) fn run(
@@ -42,19 +40,15 @@ pub(crate) fn run(
         return Err(error.into());
     }
     child.close_stdin();
-    let deadline = Instant::now() + HANG_LIMIT;
-    let what = loop {
-        match child.try_wait()? {
-            Some(status) if status.success() => return Ok(()),
-            Some(status) => break format!("ended with {status}"),
-            None if Instant::now() > deadline => {
-                break format!("does not end within {HANG_LIMIT:?}");
-            }
-            None => thread::sleep(Duration::from_millis(2)),
-        }
-    };
+    let status = poll::until("a program that prepares a server ends", || {
+        let status = child.try_wait()?;
+        status.ok_or_else(|| io::Error::other("it runs"))
+    });
+    if status.success() {
+        return Ok(());
+    }
     Err(StartError::new(format!(
-        "`{}` {what}; it says:\n{}",
+        "`{}` ended with {status}; it says:\n{}",
         program.display(),
         String::from_utf8_lossy(&fs::read(&said)?)
     )))

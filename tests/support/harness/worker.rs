@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use crate::child::Guarded;
-use crate::{FakeClock, HANG_LIMIT};
+use crate::{FakeClock, HANG_LIMIT, poll};
 
 /// Number of lines of a worker's stderr that its panic shows.
 const LAST_LINES: usize = 6;
@@ -221,14 +221,10 @@ impl Worker {
     /// Closes the worker's stdin and waits for its end.
     pub fn wait(&mut self) -> ExitStatus {
         self.close();
-        let deadline = Instant::now() + HANG_LIMIT;
-        loop {
-            let status = self.child.try_wait().expect("our child can be waited for");
-            if let Some(status) = status {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "{} does not end", self.name);
-            thread::sleep(Duration::from_millis(1));
-        }
+        let (child, name) = (&mut self.child, &self.name);
+        poll::until("a worker ends", || {
+            let status = child.try_wait().expect("our child can be waited for");
+            status.ok_or_else(|| format!("{name} runs"))
+        })
     }
 }

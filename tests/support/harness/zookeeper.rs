@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::ops::Deref;
 use std::path::Path;
 use std::time::Duration;
 
@@ -79,13 +78,7 @@ impl ZooKeeperServer {
     }
 }
 
-impl Deref for ZooKeeperServer {
-    type Target = Server;
-
-    fn deref(&self) -> &Server {
-        &self.0
-    }
-}
+is_a!(ZooKeeperServer.0: Server);
 
 /// Whether this server, not another one on its port, is up and has loaded its data: it reports
 /// the path of its data, and its mode.
