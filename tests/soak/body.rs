@@ -14,31 +14,24 @@ pub(crate) struct Body<'a> {
 }
 
 impl Body<'_> {
-    fn ended(mut self, how: &str) {
-        self.ended = true;
+    fn write(&self, how: &str) {
         let (id, key) = (self.id, self.key);
         self.journal.write(format_args!("end {id} {key} {how}"));
+    }
+
+    /// Reports how it ended.
+    pub(crate) fn ends(mut self, answer: Result<Receipt, Failure>) -> Result<Receipt, Failure> {
+        self.ended = true;
+        self.write(&told(&answer));
+        answer
     }
 }
 
 impl Drop for Body<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            let how = if thread::panicking() {
-                "panic"
-            } else {
-                "dropped"
-            };
-            let (id, key) = (self.id, self.key);
-            self.journal.write(format_args!("end {id} {key} {how}"));
+            let panics = thread::panicking();
+            self.write(if panics { "panic" } else { "dropped" });
         }
-    }
-}
-
-impl Body<'_> {
-    /// Reports how it ended.
-    pub(crate) fn ends(self, answer: Result<Receipt, Failure>) -> Result<Receipt, Failure> {
-        self.ended(&told(&answer));
-        answer
     }
 }

@@ -101,10 +101,7 @@ impl History {
             let mut places = Places::new();
             journal::read(&path, |line| history.line(number, line, &mut places))?;
         }
-        for key in history.keys.values_mut() {
-            key.starts.sort_by_key(|start| start.at);
-            key.calls.sort_by_key(|call| call.begun);
-        }
+        history.sort();
         Ok(history)
     }
 
@@ -115,6 +112,10 @@ impl History {
         for line in lines.lines().map(str::trim) {
             self.line(process, line, &mut places);
         }
+        self.sort();
+    }
+
+    fn sort(&mut self) {
         for key in self.keys.values_mut() {
             key.starts.sort_by_key(|start| start.at);
             key.calls.sort_by_key(|call| call.begun);

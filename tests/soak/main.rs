@@ -35,6 +35,7 @@ use clap::Parser as _;
 
 use crate::books::{Books, Ledger};
 use crate::check::{Promise, check, check_ledger};
+use crate::clock::block_on;
 use crate::faults::Faults;
 use crate::history::{History, Told};
 use crate::nemesis::Nemesis;
@@ -192,7 +193,7 @@ fn watch(fleet: &WorkerFleet, nemesis: &Nemesis<'_>, began: Instant, options: &O
             nemesis.count.load(std::sync::atomic::Ordering::Relaxed),
         );
         let enough = calls >= options.calls && faults >= options.faults;
-        let over = options.most().is_some_and(|most| began.elapsed() >= most);
+        let over = options.minutes.is_some_and(|most| began.elapsed() >= most);
         if told.elapsed() > Duration::from_secs(30) {
             told = Instant::now();
             eprintln!("  {:?}: {calls} calls, {faults} faults", began.elapsed());
@@ -217,12 +218,9 @@ fn acknowledged(history: &History) -> String {
 }
 
 fn ledger(store: &str, site: &Site) -> Ledger {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
     let read = async {
         let books = Books::open(store, &site.url(None), Path::new(""));
         books.ledger().await.expect("the ledger can be read")
     };
-    runtime.expect("a runtime starts").block_on(read)
+    block_on(read)
 }

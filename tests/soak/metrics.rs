@@ -13,6 +13,7 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 
+use crate::clock::block_on;
 use crate::stores;
 
 /// Time between two listings of unknown records.
@@ -46,10 +47,7 @@ pub(crate) async fn serve(port: u16) -> MetricsObserver {
 pub(crate) fn count_unknown(store: &str, url: &str, port: u16) {
     let (store, url) = (store.to_owned(), url.to_owned());
     thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        runtime.expect("a runtime starts").block_on(async {
+        block_on(async {
             serve(port).await;
             let connected = stores::connect(&store, &url, Path::new("")).await;
             let engine = connected.engine.prefix("soak").build();

@@ -16,7 +16,7 @@ use idem_tests::seeded::Seeded;
 use sqlx::{Connection as _, Executor as _, SqliteConnection};
 
 use crate::books;
-use crate::clock::now;
+use crate::clock::{block_on, now};
 use crate::options::Options;
 use crate::stores::Site;
 use crate::worker_fleet::WorkerFleet;
@@ -218,9 +218,6 @@ fn fill_disk(dir: &Path, length: u64) -> &'static str {
 }
 
 fn lock_file(url: &str, length: u64) -> &'static str {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
     let lock = async {
         let mut conn = SqliteConnection::connect(url).await?;
         conn.execute("PRAGMA busy_timeout = 20000").await?;
@@ -229,7 +226,7 @@ fn lock_file(url: &str, length: u64) -> &'static str {
         conn.execute("ROLLBACK").await?;
         conn.close().await
     };
-    let locked = runtime.expect("a runtime starts").block_on(lock);
+    let locked = block_on(lock);
     // A paused process may have it for longer.
     drop(locked);
     "file-lock"

@@ -28,7 +28,7 @@ pub(crate) struct Options {
     pub(crate) faults: usize,
     /// End of each store's run, whatever it has reached
     #[arg(long, value_name = "N", value_parser = minutes)]
-    minutes: Option<Duration>,
+    pub(crate) minutes: Option<Duration>,
     /// Schedule of the faults and content of the calls [default: another one each time]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
@@ -63,11 +63,6 @@ impl Options {
     /// The lease of all calls.
     pub(crate) fn lease(&self) -> Duration {
         Duration::from_secs(if self.gentle { 30 } else { 1 })
-    }
-
-    /// The end of a store's run.
-    pub(crate) fn most(&self) -> Option<Duration> {
-        self.minutes
     }
 }
 

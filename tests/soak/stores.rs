@@ -19,6 +19,7 @@ use idem_runtime::{Engine, EngineBuilder};
 use idem_tests::sentinel_url;
 
 use crate::books::Books;
+use crate::clock::block_on;
 
 /// All of them, in the order in which they are soaked.
 pub(crate) const ALL: [&str; 8] = [
@@ -116,9 +117,6 @@ impl Site {
             ),
             other => panic!("no store {other}; there are: {}", ALL.join(" ")),
         };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
         let url = site.url(None);
         let created = async {
             match &site {
@@ -132,7 +130,7 @@ impl Site {
             let books = Books::open(store, &url, dir);
             books.create().await.expect("the server is up");
         };
-        runtime.expect("a runtime starts").block_on(created);
+        block_on(created);
         site
     }
 

@@ -372,14 +372,11 @@ impl Worker {
         {
             return;
         }
-        let (word, mut answer) = if resolves {
-            ("resolve", String::new())
+        let (word, answer) = if resolves {
+            ("resolve", format!(" {}.{id}/0", self.number))
         } else {
             ("reset", String::new())
         };
-        if resolves {
-            write!(answer, " {}.{id}/0", self.number).expect("a string takes anything");
-        }
         self.journal
             .write(format_args!("{word} {id} {key} begin{answer}"));
         let done = if resolves {

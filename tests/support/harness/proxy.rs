@@ -113,11 +113,6 @@ impl TcpProxy {
         format!("redis://{}", self.addr)
     }
 
-    /// The URL of a Redis whose TLS port is behind the proxy.
-    pub fn tls_url(&self) -> String {
-        format!("rediss://{}", self.addr)
-    }
-
     /// Puts another server behind the proxy, as a name that is resolved anew; live connections stay with theirs.
     pub fn lead_to(&self, target: SocketAddr) {
         *self.shared.target() = target;

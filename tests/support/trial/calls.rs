@@ -86,11 +86,11 @@ impl Call {
 /// The calls of one client.
 #[derive(Debug)]
 pub struct Calls {
-    engine: Engine,
+    pub(super) engine: Engine,
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
     going: JoinSet<Vec<Call>>,
-    made: Vec<Call>,
+    pub(super) made: Vec<Call>,
 }
 
 impl Calls {
@@ -127,16 +127,6 @@ impl Calls {
         while let Some(made) = self.going.join_next().await {
             self.made.extend(made.expect("calls do not panic"));
         }
-    }
-
-    /// What calls.
-    pub(super) fn engine(&self) -> &Engine {
-        &self.engine
-    }
-
-    /// All that were made.
-    pub fn made(&self) -> &[Call] {
-        &self.made
     }
 }
 

@@ -56,12 +56,12 @@ impl Seen {
 
     /// What this client called.
     pub fn calls(&self, client: Client) -> &[Call] {
-        self.of(client).made()
+        &self.of(client).made
     }
 
     /// Calls once more with a fresh key, through the store of this client.
     pub fn call(&self, client: Client) -> Call {
-        let engine = self.of(client).engine();
+        let engine = &self.of(client).engine;
         self.runtime.block_on(Call::make(engine, fresh()))
     }
 
@@ -73,7 +73,7 @@ impl Seen {
     }
 
     async fn again(&self, ran: Vec<Call>) -> Tally {
-        let new = self.topology.server(self.new);
+        let new = &self.topology.group.servers()[self.new];
         let store = connect(new.url()).await;
         let engine = engine(store.expect("it is elected"), PATIENCE);
         let ran = Arc::new(ran);

@@ -11,7 +11,7 @@ use crate::sentinel_url;
 /// A primary and two replicas, three sentinels, and a way to the sentinels that can be lost.
 #[derive(Debug)]
 pub struct Topology {
-    group: SentinelSetup,
+    pub(super) group: SentinelSetup,
     ways: Vec<TcpProxy>,
 }
 
@@ -26,11 +26,6 @@ impl Topology {
     /// The first primary.
     pub fn old(&self) -> &RedisServer {
         &self.group.servers()[0]
-    }
-
-    /// The server at this index.
-    pub(super) fn server(&self, index: usize) -> &RedisServer {
-        &self.group.servers()[index]
     }
 
     /// The store of a client.
