@@ -213,45 +213,6 @@ async fn a_node_of_a_cluster_that_is_down_is_a_finding() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_that_took_over_in_a_cluster_is_found() {
-    let cluster = ClusterSetup::start();
-    let url = format!("redis+cluster://{}", list(&cluster.addrs()));
-    let store = RedisStore::connect(&url).await.unwrap();
-    let site = Site::new(url, Arc::new(store));
-    for number in 0..10 {
-        let key = format!("o-{number}");
-        site.pay(&key, Err(PayError::NoReply)).await.unwrap_err();
-    }
-    let old = &cluster.nodes()[0];
-    old.cli(&["WAIT", "1", "10000"]);
-    old.kill();
-    cluster.await_new_primary(0, old);
-    let report = site.idem(&["doctor", "--json"]).json();
-    assert_eq!(report["fail"], 0, "{report:#}");
-    let listed = site.idem(&["ls", "--json", PAY]).json();
-    assert_eq!(
-        listed["entries"].as_array().unwrap().len(),
-        10,
-        "{listed:#}"
-    );
-    let value = serde_json::to_string(&receipt("r")).unwrap();
-    for number in 0..10 {
-        let key = format!("\"o-{number}\"");
-        let resolve = [
-            "resolve",
-            PAY,
-            "--key",
-            &key,
-            "--yes",
-            "--unchecked",
-            "--value",
-            &value,
-        ];
-        assert!(site.idem(&resolve).done().contains("state now answered"));
-    }
-}
-
 /// Files of an authority and of a client, as an operator has them.
 struct Files {
     dir: TestDir,

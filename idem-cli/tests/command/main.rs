@@ -15,7 +15,7 @@ mod verbs;
 
 use std::sync::Arc;
 
-use idem_harness::{ClusterSetup, MariaDbServer, PostgresServer, RedisServer, TestDir};
+use idem_harness::{MariaDbServer, PostgresServer, RedisServer, TestDir};
 use idem_runtime::store::layered::LayeredStore;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqliteStore};
@@ -27,15 +27,6 @@ async fn every_verb_on_redis() {
     let server = RedisServer::start();
     let store = RedisStore::connect(server.url()).await.unwrap();
     verbs::all(Site::new(server.url(), Arc::new(store))).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_verb_on_a_redis_cluster() {
-    let cluster = ClusterSetup::start();
-    let hosts: Vec<_> = cluster.addrs().iter().map(ToString::to_string).collect();
-    let url = format!("redis+cluster://{}", hosts.join(","));
-    let store = RedisStore::connect(&url).await.unwrap();
-    verbs::all(Site::new(url, Arc::new(store))).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
