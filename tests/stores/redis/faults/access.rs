@@ -1,9 +1,10 @@
 //! Authentication and rights: users, passwords and sockets.
 
 use idem_harness::RedisServerBuilder;
-use idem_tests::shop::{assert_refused, assert_refused_by_store, assert_store_says};
+use idem_tests::shop::{assert_refused, assert_refused_by_store};
 
 use crate::prelude::*;
+use crate::start_up_report::user;
 
 /// Every kind of call: short and long answers, errors, refusals, renewals.
 async fn everything_works(url: &str) -> Shop {
@@ -49,82 +50,34 @@ pub(crate) const DOCUMENTED: &str = "~idem:* +eval +evalsha +get +getrange +set 
 
 #[tokio::test]
 async fn a_wrong_password_is_refused_without_repeating_it() {
-    let server = RedisServer::builder().password(PASSWORD).start();
+    let (open, server) = (
+        RedisServer::start(),
+        RedisServer::builder().password(PASSWORD).start(),
+    );
     let wrong = server.url_as("", "another-password-marker");
-    assert_refused(&wrong, "user or password").await;
-    assert_refused(format!("{wrong}?protocol=resp3"), "user or password").await;
-    everything_works(&server.url()).await;
-}
-
-#[tokio::test]
-async fn a_missing_password_is_refused() {
-    let server = RedisServer::builder().password(PASSWORD).start();
-    let bare = format!("redis://{}", server.addr());
-    assert_refused(&bare, "requires a password").await;
-}
-
-#[tokio::test]
-async fn a_wrong_user_is_refused() {
-    let server = RedisServer::start();
-    let wrong = server.url_as("nobody", PASSWORD);
-    assert_refused(&wrong, "user or password").await;
-}
-
-#[tokio::test]
-async fn an_unneeded_password_is_refused() {
-    let server = RedisServer::start();
-    let url = format!("redis://:{PASSWORD}@{}", server.addr());
-    match RedisStore::connect(&url).await {
-        // Where the default user has no password, the server accepts any.
-        Ok(_) => {}
-        Err(error) => assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}"),
+    for (url, part) in [
+        (format!("redis://{}", server.addr()), "requires a password"),
+        (format!("{wrong}?protocol=resp3"), "user or password"),
+        (wrong, "user or password"),
+        (open.url_as("stranger", PASSWORD), "user or password"),
+        (format!("{}/99", open.url()), "database"),
+    ] {
+        assert_refused(&url, part).await;
     }
 }
 
+/// Every way to a server: protocols, a socket, a database.
 #[tokio::test]
-async fn a_password_that_is_changed_during_a_body_costs_no_answer() {
+async fn everything_works_with_each_url() {
     let server = RedisServer::builder().password(PASSWORD).start();
-    let shop = Shop::open_hasty(&server.url()).await;
-    let change = |password| {
-        server.cli(&["CONFIG", "SET", "requirepass", password]);
-        server.cli(&["CLIENT", "KILL", "TYPE", "normal"]);
-    };
-    let answer = shop.pay_while("a", || change("changed")).await;
-    assert_eq!(shop.events.count("unsaved"), 1);
-    assert_unavailable(shop.pay("b").await);
-    shop.says_unavailable("user or password").await;
-    change(PASSWORD);
-    happened(&shop.events, "completed", 1).await;
-    assert_eq!(shop.pay("a").await, answer);
-    assert_eq!(shop.runs(), 1);
-}
-
-#[tokio::test]
-async fn an_unknown_database_is_refused() {
-    let server = RedisServer::start();
-    let url = format!("{}/99", server.url());
-    assert_refused(&url, "database").await;
+    everything_works(&format!("{}?protocol=resp3", server.url())).await;
     let shop = everything_works(&format!("{}/3", server.url())).await;
     let pattern = format!("{}:*", shop.prefix());
     assert_eq!(server.cli(&["KEYS", &pattern]), "");
-}
-
-#[tokio::test]
-async fn a_url_that_is_none_is_refused_without_repeating_it() {
-    for url in [
-        "",
-        "localhost",
-        "redis:/user:password-marker@",
-        "http://user:password-marker@localhost",
-        "redis://user:password-marker@localhost:password-marker",
-        "redis://user:password-marker@localhost/password-marker",
-        "redis://user:password-marker@localhost?protocol=password-marker",
-    ] {
-        let (kind, message) = refused(RedisStore::builder(url)).await;
-        assert_eq!(kind, StoreErrorKind::Refused, "{url}: {message}");
-        assert!(message.contains("URL"), "{url}: {message}");
-        assert!(!format!("{:?}", RedisStore::builder(url)).contains(PASSWORD));
-    }
+    let socket = RedisServerBuilder::unix_socket(RedisServer::builder()).start();
+    everything_works(&socket.unix_url()).await;
+    let unix = socket.unix_url().replace("redis+unix:", "unix:");
+    everything_works(&unix).await;
 }
 
 #[tokio::test]
@@ -158,66 +111,18 @@ async fn the_documented_rights_are_enough() {
     }
 }
 
+/// Without a right that every call needs, or the keys of another prefix.
 #[tokio::test]
 async fn each_documented_right_is_needed() {
-    let rights: Vec<_> = DOCUMENTED
-        .split(' ')
-        .filter(|right| right.starts_with('+'))
-        .collect();
     let server = RedisServer::start();
-    for right in rights {
-        // Commands that an ordinary call does not need: for large and empty values, for the start-up check, and to
-        // shorten waits.
-        if [
-            "+strlen",
-            "+get",
-            "+exists",
-            "+info",
-            "+hello",
-            "+pexpire",
-            "+eval",
-            "+publish",
-            "+subscribe",
-            "+unsubscribe",
-        ]
-        .contains(&right)
-        {
-            continue;
-        }
-        let rules = DOCUMENTED.replace(&format!("{right} "), " ");
-        let setting = format!("ACL SETUSER app reset on >{PASSWORD} {rules}");
-        server.cli(&setting.split_whitespace().collect::<Vec<_>>());
-        let shop = Shop::open_hasty(&server.url_as("app", PASSWORD)).await;
-        let first = shop.pay("a").await;
-        if right == "+pttl" {
-            // Only an existing record of another claim is queried for its expiry, not a new key or the owner's own
-            // claim.
-            first.expect("the call is like any other");
-            let down = shop.pay_by("b", async |_| Err(Failure::Down)).await;
-            assert_eq!(down, Err(Failure::Down));
-        } else {
-            assert_refused_by_store(first);
-            assert_eq!(shop.runs(), 0);
-        }
-        let key = if right == "+pttl" { "b" } else { "a" };
-        let again = shop.pay(key).await;
-        let refusal = again.expect_err("a right is missing").refused();
-        let refusal = refusal.to_string();
+    for right in ["+evalsha", "+getrange", "+set", "+time", "~idem:*"] {
+        let rules = DOCUMENTED.replace(&format!("{right} "), "");
+        let shop = Shop::open_hasty(&user(&server, &rules)).await;
+        let refused = shop.pay("a").await;
+        let refusal = refused.clone().unwrap_err().refused().to_string();
+        assert_refused_by_store(refused);
         assert!(refusal.contains("lacks a right"), "{right}: {refusal}");
-    }
-}
-
-#[tokio::test]
-async fn a_user_without_dangerous_commands_is_warned_about_the_policy() {
-    let (_server, url) = with_user("~idem:* +@all -@dangerous -@admin");
-    let shop = everything_works(&url).await;
-    // Nor may it use any channel, like any new user.
-    assert_eq!(shop.events.count("warning"), 2);
-    for warning in [
-        "warning: Redis settings: not shown to this user",
-        "warning: Redis rights: lacks &idem:* +publish +subscribe",
-    ] {
-        assert_eq!(shop.events.count(warning), 1, "{warning}");
+        assert_eq!(shop.runs(), 0, "{right}");
     }
 }
 
@@ -240,28 +145,4 @@ async fn a_server_that_hides_its_version_is_warned_about() {
     assert_unavailable(shop.pay("b").await);
     assert_eq!(shop.pay("a").await, answer);
     assert_eq!(shop.runs(), 1);
-}
-
-#[tokio::test]
-async fn a_prefix_that_the_user_may_not_touch_is_refused() {
-    let (_server, url) = with_user("~other:* +@all");
-    let shop = Shop::open(&url).await;
-    assert_refused_by_store(shop.pay("a").await);
-    assert_store_says(&shop, StoreErrorKind::Refused, "lacks a right").await;
-    assert_eq!(shop.runs(), 0);
-}
-
-#[tokio::test]
-async fn resp3_works() {
-    let server = RedisServer::builder().password(PASSWORD).start();
-    everything_works(&format!("{}?protocol=resp3", server.url())).await;
-}
-
-#[tokio::test]
-async fn a_unix_socket_works() {
-    let socket = RedisServerBuilder::unix_socket(RedisServer::builder());
-    let server = socket.start();
-    let url = server.unix_url();
-    everything_works(&url).await;
-    everything_works(&url.replace("redis+unix:", "unix:")).await;
 }

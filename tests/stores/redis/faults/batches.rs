@@ -1,5 +1,7 @@
 //! Completions that are sent together, which share a script.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use futures_util::future::join_all;
 use idem_harness::{Command, Monitor};
@@ -9,9 +11,9 @@ use idem_runtime::store::{
 use idem_tests::claims::{finished, take};
 use idem_tests::shop::{patiently, proxied};
 
-use crate::first_key_proxy::FirstKeyProxy;
 use crate::key;
 use crate::prelude::*;
+use crate::relay::Relay;
 
 const STORED: Result<CompleteReply, StoreErrorKind> = Ok(CompleteReply::Stored { late: false });
 
@@ -19,7 +21,7 @@ const STORED: Result<CompleteReply, StoreErrorKind> = Ok(CompleteReply::Stored {
 struct Claims(Vec<(RecordKey, Header, Bytes)>);
 
 impl Claims {
-    async fn of(store: &RedisStore, numbers: std::ops::Range<usize>) -> Self {
+    async fn of(store: &RedisStore, numbers: Range<usize>) -> Self {
         let claims = numbers.map(async |number| {
             let key = key(number);
             let claim = takes(store, &key).await;
@@ -72,6 +74,22 @@ async fn prepared(url: &str, first: usize) -> RedisStore {
     store
 }
 
+/// Completions of these keys that meet share one or two scripts.
+async fn assert_shared(server: &RedisServer, store: &RedisStore, numbers: Range<usize>) {
+    let count = numbers.len();
+    let claims = Claims::of(store, numbers).await;
+    let mut monitor = server.monitor();
+    assert_eq!(claims.complete(store).await, vec![STORED; count]);
+    let sizes = sizes(&monitor.commands());
+    assert_eq!(sizes.iter().sum::<usize>(), count);
+    let most = count.div_ceil(32) + 1;
+    assert!(
+        sizes.len() <= most && sizes.iter().all(|size| *size <= 32),
+        "{sizes:?}"
+    );
+    claims.assert_stored(store).await;
+}
+
 /// The numbers of keys of the completions that clients have sent.
 fn sizes(commands: &[Command]) -> Vec<usize> {
     let scripts = commands.iter().filter(|command| {
@@ -82,48 +100,31 @@ fn sizes(commands: &[Command]) -> Vec<usize> {
         .collect()
 }
 
+/// Also after a server has forgotten the script, has no memory left, or was sent answers again.
 #[tokio::test]
 async fn completions_that_meet_share_a_script_of_32_at_most() {
     let server = RedisServer::start();
     let store = prepared(&server.url(), 1_000).await;
-    let claims = Claims::of(&store, 0..100).await;
-    let mut monitor = server.monitor();
-    assert_eq!(claims.complete(&store).await, [STORED; 100]);
-    let sizes = sizes(&monitor.commands());
-    assert_eq!(sizes.iter().sum::<usize>(), 100);
-    assert!(
-        sizes.len() <= 5 && sizes.iter().all(|size| *size <= 32),
-        "{sizes:?}"
-    );
-    claims.assert_stored(&store).await;
-}
-
-#[tokio::test]
-async fn the_script_is_sent_by_its_source_on_a_busy_connection_only() {
-    let server = RedisServer::start();
-    let store = connect(server.url()).await.unwrap();
-    let (warm, one, two) = (
-        Claims::of(&store, 0..1).await,
-        Claims::of(&store, 1..2).await,
-        Claims::of(&store, 2..3).await,
-    );
-    assert_eq!(warm.complete(&store).await, [STORED]);
-    let mut monitor = server.monitor();
-    for alone in [one, two] {
-        assert_eq!(alone.complete(&store).await, [STORED]);
+    assert_shared(&server, &store, 0..100).await;
+    let claims = Claims::of(&store, 100..120).await;
+    for _ in 0..2 {
+        // As the owners do whose callers have left.
+        assert_eq!(claims.complete(&store).await, [STORED; 20]);
     }
-    assert_eq!(sizes(&monitor.commands()), [1; 2]);
-    let claims = Claims::of(&store, 10..20).await;
-    monitor.commands();
-    assert_eq!(claims.complete(&store).await, [STORED; 10]);
-    let commands = monitor.commands();
-    assert_eq!(sizes(&commands), [1; 10]);
-    let sources = commands.iter().filter(|command| command.name == "EVAL");
-    assert_eq!(sources.count(), 1);
-    let claims = Claims::of(&store, 20..30).await;
-    monitor.commands();
-    assert_eq!(claims.complete(&store).await, [STORED; 10]);
+    assert_shared(&server, &store, 120..140).await;
+    let claims = Claims::of(&store, 140..160).await;
+    server.cli(&["SCRIPT", "FLUSH"]);
+    assert_eq!(claims.complete(&store).await, [STORED; 20]);
+    claims.assert_stored(&store).await;
+    let warm = Claims::of(&store, 160..180).await;
+    assert_eq!(warm.complete(&store).await, [STORED; 20]);
+    assert_shared(&server, &store, 180..200).await;
+    let claims = Claims::of(&store, 200..220).await;
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    let mut monitor = server.monitor();
+    assert_eq!(claims.complete(&store).await, [STORED; 20]);
     assert!(sizes(&monitor.commands()).len() <= 2);
+    claims.assert_stored(&store).await;
 }
 
 /// Every other state of a record is decided as it would be alone.
@@ -181,24 +182,6 @@ async fn each_completion_has_its_own_outcome() {
 }
 
 #[tokio::test]
-async fn a_server_that_forgets_the_script_gets_it_again() {
-    let server = RedisServer::start();
-    let store = prepared(&server.url(), 1_000).await;
-    let claims = Claims::of(&store, 0..20).await;
-    server.cli(&["SCRIPT", "FLUSH"]);
-    assert_eq!(claims.complete(&store).await, [STORED; 20]);
-    claims.assert_stored(&store).await;
-    for numbers in [20..40, 40..60] {
-        let claims = Claims::of(&store, numbers).await;
-        assert_eq!(claims.complete(&store).await, [STORED; 20]);
-    }
-    let claims = Claims::of(&store, 60..80).await;
-    let mut monitor = server.monitor();
-    assert_eq!(claims.complete(&store).await, [STORED; 20]);
-    assert!(sizes(&monitor.commands()).len() <= 2);
-}
-
-#[tokio::test]
 async fn a_user_without_the_right_to_mget_completes_one_by_one() {
     let (server, url) = with_user(DOCUMENTED);
     let store = prepared(&url, 1_000).await;
@@ -210,10 +193,7 @@ async fn a_user_without_the_right_to_mget_completes_one_by_one() {
     let rules = format!("ACL SETUSER app reset on >{PASSWORD} {DOCUMENTED} +mget");
     server.cli(&rules.split_whitespace().collect::<Vec<_>>());
     let store = prepared(&url, 2_000).await;
-    let claims = Claims::of(&store, 100..120).await;
-    monitor.commands();
-    assert_eq!(claims.complete(&store).await, [STORED; 20]);
-    assert!(sizes(&monitor.commands()).len() <= 2);
+    assert_shared(&server, &store, 100..120).await;
     // The right is withdrawn, in the middle of the work.
     let claims = Claims::of(&store, 200..220).await;
     server.cli(&["ACL", "SETUSER", "app", "-mget"]);
@@ -228,8 +208,8 @@ async fn behind_a_proxy_that_routes_by_the_first_key_completions_soon_go_alone()
         // Both know the scripts.
         prepared(&server.url(), 1_000).await;
     }
-    let proxy = FirstKeyProxy::start(&servers);
-    let store = connect(proxy.url()).await.unwrap();
+    let relay = Relay::start(&[&servers[0], &servers[1]]);
+    let store = connect(format!("redis://{}", relay.addr())).await.unwrap();
     let mut monitors = [servers[0].monitor(), servers[1].monitor()];
     let mut sent = Vec::new();
     for first in [2_000, 3_000, 4_000] {
@@ -245,33 +225,6 @@ async fn behind_a_proxy_that_routes_by_the_first_key_completions_soon_go_alone()
     assert!(missed.concat().iter().any(|size| *size > 1), "{missed:?}");
     assert_eq!(alone.concat(), [1; 20]);
     assert!(alone.iter().all(|sizes| !sizes.is_empty()), "{alone:?}");
-}
-
-/// As the owners do whose callers have left.
-#[tokio::test]
-async fn answers_that_are_sent_again_do_not_end_batches() {
-    let server = RedisServer::start();
-    let store = prepared(&server.url(), 1_000).await;
-    let claims = Claims::of(&store, 0..20).await;
-    for _ in 0..2 {
-        assert_eq!(claims.complete(&store).await, [STORED; 20]);
-    }
-    let claims = Claims::of(&store, 100..120).await;
-    let mut monitor = server.monitor();
-    assert_eq!(claims.complete(&store).await, [STORED; 20]);
-    assert!(sizes(&monitor.commands()).len() <= 2);
-}
-
-#[tokio::test]
-async fn a_full_memory_takes_the_answers_of_a_batch() {
-    let server = RedisServer::start();
-    let store = prepared(&server.url(), 1_000).await;
-    let claims = Claims::of(&store, 0..20).await;
-    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
-    let mut monitor = server.monitor();
-    assert_eq!(claims.complete(&store).await, [STORED; 20]);
-    assert!(sizes(&monitor.commands()).len() <= 2);
-    claims.assert_stored(&store).await;
 }
 
 #[tokio::test]
@@ -360,8 +313,5 @@ async fn a_completion_that_the_server_refuses_fails_alone() {
     claims.0.remove(4);
     claims.assert_stored(&store).await;
     // Others still share a script.
-    let claims = Claims::of(&store, 20..40).await;
-    monitor.commands();
-    assert_eq!(claims.complete(&store).await, [STORED; 20]);
-    assert!(sizes(&monitor.commands()).len() <= 2);
+    assert_shared(&server, &store, 20..40).await;
 }

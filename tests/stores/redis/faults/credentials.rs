@@ -1,18 +1,14 @@
 //! A password that changes or expires, and its provider.
 
-use std::net::SocketAddr;
-
 use idem_harness::SentinelSetup;
 use idem_runtime::credentials::{Credentials, CredentialsProvider};
 use idem_tests::secret::{ChangingSecret, change_acl_user};
 use idem_tests::sentinel_url;
 use idem_tests::shop::{assert_contains, assert_no_marker, patiently};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio::task::block_in_place;
 
 use crate::prelude::*;
+use crate::relay::Relay;
 
 /// 200 calls while the password changes ten times.
 async fn calls_are_answered(
@@ -99,26 +95,22 @@ async fn a_changed_password_ends_no_notification() {
     }
 }
 
-/// As with tokens that expire while a connection lives. `RESET` is sent in the name of the client.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// As with tokens that expire while a connection lives.
+#[tokio::test]
 async fn a_login_that_expires_on_a_living_connection_refuses_no_call() {
     let (server, secret) = (RedisServer::start(), ChangingSecret::default());
     change_acl_user(&server, &secret.password());
     server.cli(&["ACL", "SETUSER", "default", "off"]);
-    let relay = Relay::start(server.addr()).await;
-    let store = RedisStore::builder(format!("redis://{}", relay.addr));
+    let relay = Relay::start(&[&server]);
+    let store = RedisStore::builder(format!("redis://{}", relay.addr()));
     let store = patient(store.credentials(secret.provider("app")));
     let shop = Shop::on(store.connect().await.unwrap(), persistent);
     for number in 0..5 {
-        let key = number.to_string();
         let provided = secret.provided();
         // Before the claim, and before the completion.
-        relay.expire().await;
-        let body = async |_| {
-            relay.expire().await;
-            Ok(())
-        };
-        shop.pay_by(&key, body).await.unwrap();
+        relay.expire();
+        let key = number.to_string();
+        shop.pay_while(&key, || relay.expire()).await.unwrap();
         assert!(secret.provided() >= provided + 2, "{}", secret.provided());
     }
     assert_eq!((shop.runs(), shop.events.count("unsaved")), (5, 0));
@@ -146,83 +138,4 @@ async fn a_provider_that_fails_or_is_refused_is_reported() {
     assert_eq!(wrong.provided(), 2);
     assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
     idem_tests::shop::assert_discreet(&error);
-}
-
-/// A relay that logs its clients out, on the connections that they have.
-struct Relay {
-    addr: SocketAddr,
-    expired: watch::Sender<usize>,
-    links: Arc<watch::Sender<Links>>,
-}
-
-/// Living connections, and how many of them have been logged out since the last order.
-#[derive(Clone, Copy, Default)]
-struct Links {
-    living: usize,
-    logged_out: usize,
-}
-
-impl Relay {
-    async fn start(server: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        let (expired, orders) = watch::channel(0);
-        let links = Arc::new(watch::Sender::new(Links::default()));
-        let of_all = Arc::clone(&links);
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let mut orders = orders.clone();
-                orders.mark_unchanged();
-                let links = Arc::clone(&of_all);
-                links.send_modify(|links| links.living += 1);
-                tokio::spawn(async move {
-                    let _ = relay(client, server, orders, &links).await;
-                    links.send_modify(|links| links.living -= 1);
-                });
-            }
-        });
-        Self {
-            addr,
-            expired,
-            links,
-        }
-    }
-
-    /// Logs out every living connection, and returns when all of them are.
-    async fn expire(&self) {
-        self.links.send_modify(|links| links.logged_out = 0);
-        self.expired.send_modify(|number| *number += 1);
-        let mut links = self.links.subscribe();
-        let all = links.wait_for(|links| links.logged_out >= links.living);
-        all.await.unwrap();
-    }
-}
-
-async fn relay(
-    mut client: TcpStream,
-    server: SocketAddr,
-    mut orders: watch::Receiver<usize>,
-    links: &watch::Sender<Links>,
-) -> std::io::Result<()> {
-    let mut server = TcpStream::connect(server).await?;
-    let (mut request, mut reply) = (vec![0; 1 << 16], vec![0; 1 << 16]);
-    loop {
-        tokio::select! {
-            read = client.read(&mut request) => match read? {
-                0 => return Ok(()),
-                read => server.write_all(&request[..read]).await?,
-            },
-            read = server.read(&mut reply) => match read? {
-                0 => return Ok(()),
-                read => client.write_all(&reply[..read]).await?,
-            },
-            Ok(()) = orders.changed() => {
-                server.write_all(b"RESET\r\n").await?;
-                let mut reset = [0; 8];
-                server.read_exact(&mut reset).await?;
-                assert_eq!(&reset, b"+RESET\r\n", "no other command is under way");
-                links.send_modify(|links| links.logged_out += 1);
-            }
-        }
-    }
 }

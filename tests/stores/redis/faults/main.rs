@@ -6,16 +6,15 @@
 mod access;
 mod background;
 mod batches;
-mod connection_rate;
 mod connections;
 mod credentials;
-mod first_key_proxy;
 mod large_answers;
 mod missing_rights;
 mod notifications;
 mod prelude;
 mod records;
 mod refusals;
+mod relay;
 mod replicated;
 mod restarts;
 mod silence;

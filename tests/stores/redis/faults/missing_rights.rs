@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use idem_tests::shop::{assert_starts, cluster_is_up};
+
 use crate::prelude::*;
 use crate::start_up_report::{facts, healthy, store, user};
-
-const PROBE: &str = include_str!("../../../../idem-runtime/src/store/redis/probe/probe.lua");
 
 #[tokio::test]
 async fn each_missing_right_is_named() {
@@ -64,128 +64,66 @@ fn objects(log: &str) -> impl Iterator<Item = &str> {
 #[tokio::test]
 async fn keys_and_channels_out_of_reach_are_named() {
     let server = healthy().start();
-    for (wrong, lacks) in [
+    for (right, other, lacks) in [
+        ("~idem:*", "~other:*", "lacks ~idem:* under `idem:`"),
+        ("~idem:*", "%R~idem:*", "lacks +set +pexpire under `idem:`"),
         (
-            ample().replace("~idem:*", "~other:*"),
-            "lacks ~idem:* under `idem:`",
-        ),
-        (
-            ample().replace("&idem:*", "resetchannels"),
+            "&idem:*",
+            "resetchannels",
             "lacks &idem:* +publish +subscribe",
         ),
-        ("-@all +hello +info".to_owned(), "lacks +eval under `idem:`"),
-        (
-            ample().replace("~idem:*", "%R~idem:*"),
-            "lacks +set +pexpire under `idem:`",
-        ),
     ] {
-        let store = store(&user(&server, &wrong)).await;
+        let store = store(&user(&server, &ample().replace(right, other))).await;
         assert_eq!(facts(&store, "rights"), [lacks]);
     }
     let url = user(&server, &ample().replace("idem:*", "shop:*"));
     let builder = patient(RedisStore::builder(&url)).checked_prefix("shop");
-    let store = builder.connect().await.unwrap();
-    assert_eq!(
-        facts(&store, "rights"),
-        ["all that idem needs under `shop:`"]
-    );
-    let warnings = self::store(&url).await.warnings();
+    assert_eq!(builder.connect().await.unwrap().warnings(), [""; 0]);
+    let warnings = store(&url).await.warnings();
     assert!(warnings[0].contains("checked_prefix"), "{warnings:?}");
 }
 
 #[tokio::test]
 async fn in_a_cluster_the_rights_of_a_shard_are_looked_at() {
     let server = healthy().arg("--cluster-enabled", "yes").start();
-    // The slot of the tag is served, and another is not.
-    server.cli(&["CLUSTER", "ADDSLOTSRANGE", "1", "16383"]);
-    until("the cluster has noticed", || {
-        let told = server.cli(&["CLUSTER", "INFO"]);
-        told.contains("cluster_slots_assigned:16383")
-    })
-    .await;
-    let builder = patient(RedisStore::builder(server.url())).checked_prefix("{a}");
-    let warnings = builder.connect().await.unwrap().warnings();
-    assert!(warnings[0].contains("its cluster is down"), "{warnings:?}");
-    server.cli(&["CLUSTER", "ADDSLOTS", "0"]);
-    until("the cluster is up", || {
-        let told = server.cli(&["CLUSTER", "INFO"]);
-        told.contains("cluster_state:ok")
-    })
-    .await;
+    server.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    cluster_is_up(&server).await;
     assert_eq!(store(&server.url()).await.warnings(), [""; 0]);
-    let url = user(&server, DOCUMENTED);
-    // Without a map of the cluster there is no store.
-    let (_, message) = refused(RedisStore::builder(&url)).await;
-    assert!(message.contains("lacks a right"), "{message}");
     let user = |rights: &str| user(&server, &format!("{DOCUMENTED} +cluster|slots {rights}"));
     let lacks = [
         "lacks +asking under `idem:`",
         "lacks &idem:* +spublish +ssubscribe +sunsubscribe",
     ];
-    let store = store(&user("")).await;
-    assert_eq!(facts(&store, "rights"), lacks);
+    assert_eq!(facts(&store(&user("")).await, "rights"), lacks);
     let all = user("+asking +spublish +ssubscribe +sunsubscribe");
-    assert_eq!(self::store(&all).await.warnings(), [""; 0]);
+    assert_eq!(store(&all).await.warnings(), [""; 0]);
 }
 
-/// Rights that a server cannot report are tried, with the same outcome.
+/// Redis 6 has no function that reports rights: they are tried, with the same outcome.
 #[tokio::test]
 async fn a_server_that_cannot_be_asked_is_tried() {
-    let server = healthy().start();
-    // Redis 6 has no such function.
-    let older = PROBE.replacen(
-        "redis.acl_check_cmd",
-        "({pcall = redis.pcall}).acl_check_cmd",
-        1,
-    );
-    assert_ne!(older, PROBE);
-    // `MGET` and `RENAME` are not tried, because idem does not send them to such a server.
-    let probe = |rules: &str, script: &str| {
-        user(&server, rules);
-        let mut app = server.connect();
-        assert_eq!(
-            app.command(&["AUTH", "app", PASSWORD]).unwrap().as_error(),
-            None
-        );
-        let names = ["idem:probe", "PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE"];
-        let reply = app.command(&[&["EVAL", script, "0"], &names[..]].concat());
-        let Reply::Array(parts) = reply.unwrap() else {
-            panic!("the script answers with a list")
-        };
-        let parts = parts.iter().map(ToString::to_string);
-        let is_untried = |part: &String| matches!(&**part, "MGET" | "RENAME");
-        parts
-            .filter(|part| script != PROBE || !is_untried(part))
-            .collect::<Vec<_>>()
-    };
-    for right in [
-        "+get",
-        "+getrange",
-        "+set",
-        "+time",
-        "+pttl",
-        "+pexpire",
-        "+strlen",
-        "+exists",
-        "+publish",
-    ] {
+    let server = healthy().version(Edition::Redis62).start();
+    let warnings = async |rules: &str| store(&user(&server, rules)).await.warnings();
+    let tried = "+get +getrange +set +time +pttl +pexpire +strlen +exists +publish";
+    for right in tried.split(' ') {
         let rules = DOCUMENTED.replace(&format!("{right} "), "");
-        let (asked, tried) = (probe(&rules, PROBE), probe(&rules, &older));
-        assert_eq!((&*asked[0], &*tried[0]), ("asked", "tried"));
-        assert_eq!(asked[3..], tried[3..], "{right}");
-        assert_eq!(asked[3..], [right[1..].to_uppercase()]);
+        let [warning] = warnings(&rules).await.try_into().expect(right);
+        let start = "Redis rights: lacks ";
+        assert!(
+            warning.starts_with(start) && warning.contains(right),
+            "{warning}"
+        );
     }
-    for rules in [
-        DOCUMENTED.to_owned(),
-        DOCUMENTED.replace("~idem:*", "~other:*"),
-    ] {
-        let (asked, tried) = (probe(&rules, PROBE), probe(&rules, &older));
-        assert_eq!(asked[3..], tried[3..], "{rules}");
-    }
+    let [warning] = warnings(&DOCUMENTED.replace("~idem:*", "~other:*"))
+        .await
+        .try_into()
+        .unwrap();
+    assert_starts(&warning, "Redis rights: lacks ~idem:* under `idem:`");
+    assert_eq!(warnings(DOCUMENTED).await, [""; 0]);
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
-    for script in [PROBE, &older] {
-        let told = probe(DOCUMENTED, script);
-        assert!(told[1].starts_with("OOM"), "{told:?}");
-        assert_eq!(told.len(), 3, "a full memory is no missing right: {told:?}");
-    }
+    let [warning] = warnings(DOCUMENTED)
+        .await
+        .try_into()
+        .expect("no missing right");
+    assert_starts(&warning, "Redis writes: out of memory");
 }

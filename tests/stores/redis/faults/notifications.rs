@@ -8,7 +8,7 @@ use idem_runtime::store::{
     ResolveReply, State,
 };
 use idem_tests::claims::{finished, take};
-use idem_tests::shop::{cluster_is_up, started};
+use idem_tests::shop::started;
 
 use crate::prelude::*;
 
@@ -31,9 +31,9 @@ struct Listener {
 }
 
 impl Listener {
-    fn new(server: &RedisServer, subscribe: &str, publish: &'static str) -> Self {
+    fn new(server: &RedisServer, publish: &'static str) -> Self {
         let mut listening = server.connect();
-        let reply = listening.command(&[subscribe, &key().name()]).unwrap();
+        let reply = listening.command(&["SUBSCRIBE", &key().name()]).unwrap();
         assert!(matches!(reply, Reply::Array(_)), "{reply}");
         let telling = server.connect();
         Self {
@@ -122,28 +122,13 @@ async fn each_end_is_notified(store: &RedisStore, listener: &mut Listener, often
     }
 }
 
-/// A completion of a claim whose record is gone is notified as well.
-async fn a_lost_claim_is_notified(
-    server: &RedisServer,
-    store: &RedisStore,
-    listener: &mut Listener,
-) {
-    server.cli(&["DEL", &key().name()]);
-    let lost = claim(store, 3).await;
-    server.cli(&["DEL", &key().name()]);
-    let answer = done(&lost, OutcomeKind::Value);
-    let stored = store.complete(&key(), &answer).await.unwrap();
-    assert_eq!(stored, CompleteReply::Stored { late: true });
-    assert_eq!(listener.told(), 1);
-}
-
 /// A notification without a subscriber costs the server as much as a write.
 #[tokio::test]
 async fn the_end_of_an_unwatched_claim_is_not_notified() {
     let compares_and_sets = RedisServer::builder().version(Edition::Valkey);
     for server in [RedisServer::start(), compares_and_sets.start()] {
         let store = connect(server.url()).await.unwrap();
-        let mut listener = Listener::new(&server, "SUBSCRIBE", "PUBLISH");
+        let mut listener = Listener::new(&server, "PUBLISH");
         let first = claim(&store, 1).await;
         store.renew(&key(), &first).await.unwrap();
         store.read(&key()).await.unwrap();
@@ -170,7 +155,7 @@ async fn the_end_of_an_unwatched_claim_is_not_notified() {
 #[tokio::test]
 async fn the_end_of_a_claim_with_a_journal_is_notified() {
     let (server, store) = started().await;
-    let mut listener = Listener::new(&server, "SUBSCRIBE", "PUBLISH");
+    let mut listener = Listener::new(&server, "PUBLISH");
     let attempts = |count| {
         let attempt: &[u8] = b"\0\0\0\x01a";
         Journal::new(attempt.repeat(count).into())
@@ -190,23 +175,6 @@ async fn the_end_of_a_claim_with_a_journal_is_notified() {
     }
 }
 
-/// The watch mark does not change the expiry of a claim, whichever way it ends.
-#[tokio::test]
-async fn a_watched_claim_expires_as_any_other() {
-    let (server, store) = started().await;
-    claim(&store, 1).await;
-    server.cli(&["PEXPIRE", &key().name(), "3540500"]);
-    wait(&store).await;
-    wait(&store).await;
-    let life: u64 = server.cli(&["PTTL", &key().name()]).parse().unwrap();
-    assert!((3_530_000..=3_540_500).contains(&life), "{life}");
-    let ReadReply::Found { record, left } = store.read(&key()).await.unwrap() else {
-        panic!("it is there");
-    };
-    assert_eq!(record.header.state, State::Pending { lease: LEASE });
-    assert!(record.header.lease_left(left) <= Duration::from_millis(500));
-}
-
 /// While a server fails over to its replica it answers reads only, and calls continue to wait.
 #[tokio::test]
 async fn watching_continues_while_writes_are_refused() {
@@ -223,30 +191,23 @@ async fn watching_continues_while_writes_are_refused() {
 #[tokio::test]
 async fn each_end_of_a_claim_is_notified_once() {
     let (server, store) = started().await;
-    let mut listener = Listener::new(&server, "SUBSCRIBE", "PUBLISH");
+    let mut listener = Listener::new(&server, "PUBLISH");
     each_end_is_notified(&store, &mut listener, 1).await;
-    a_lost_claim_is_notified(&server, &store, &mut listener).await;
+    // As is a completion of a claim whose record is gone.
+    server.cli(&["DEL", &key().name()]);
+    let lost = claim(&store, 3).await;
+    server.cli(&["DEL", &key().name()]);
+    let stored = store
+        .complete(&key(), &done(&lost, OutcomeKind::Value))
+        .await;
+    assert_eq!(stored.unwrap(), CompleteReply::Stored { late: true });
+    assert_eq!(listener.told(), 1);
 }
 
-#[tokio::test]
-async fn in_a_cluster_each_end_is_notified_in_the_shard_of_its_key() {
-    let server = RedisServer::builder()
-        .arg("--cluster-enabled", "yes")
-        .start();
-    server.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
-    cluster_is_up(&server).await;
-    let store = connect(server.url()).await.unwrap();
-    assert_eq!(
-        store.report().servers().next().unwrap().mode(),
-        Some("cluster")
-    );
-    let mut listener = Listener::new(&server, "SSUBSCRIBE", "SPUBLISH");
-    each_end_is_notified(&store, &mut listener, 1).await;
-    a_lost_claim_is_notified(&server, &store, &mut listener).await;
-}
-
+/// A server without the command is like one that denies it.
 #[tokio::test]
 async fn a_user_without_the_right_to_publish_loses_no_write() {
+    let (without, _) = DOCUMENTED.split_once(" &").expect("channels come last");
     for (rights, often) in [
         ("", 0),
         (" +publish", 0),
@@ -254,22 +215,17 @@ async fn a_user_without_the_right_to_publish_loses_no_write() {
         (" +publish &other:*", 0),
         (" +publish &idem:*", 1),
     ] {
-        let (without, _) = DOCUMENTED.split_once(" &").expect("channels come last");
         let (server, url) = with_user(&format!("resetchannels {without}{rights}"));
         let store = connect(&url).await.unwrap();
         let [warning] = store.warnings().try_into().unwrap();
         let lacks_it = warning.contains("+publish");
         assert!(warning.contains("+subscribe") && lacks_it == (often == 0));
-        let mut listener = Listener::new(&server, "SUBSCRIBE", "PUBLISH");
+        let mut listener = Listener::new(&server, "PUBLISH");
         each_end_is_notified(&store, &mut listener, often).await;
     }
-}
-
-#[tokio::test]
-async fn a_server_without_the_command_loses_no_write() {
     let hidden = ["--rename-command", "PUBLISH", "hidden"];
     let server = RedisServer::builder().args(hidden).start();
     let store = connect(server.url()).await.unwrap();
-    let mut listener = Listener::new(&server, "SUBSCRIBE", "hidden");
+    let mut listener = Listener::new(&server, "hidden");
     each_end_is_notified(&store, &mut listener, 0).await;
 }

@@ -1,7 +1,7 @@
 //! What most files of these tests use.
 
 pub(crate) use std::sync::Arc;
-pub(crate) use std::time::{Duration, Instant};
+pub(crate) use std::time::Duration;
 
 pub(crate) use idem_harness::{Edition, RedisServer, Reply, TcpProxy};
 pub(crate) use idem_runtime::key::Operation;

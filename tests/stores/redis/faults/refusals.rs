@@ -1,15 +1,211 @@
-//! A server that replies, and refuses to write.
+//! Servers that refuse commands: what their callers get, and the answer that is stored when the fault is over.
 
-use idem_harness::{ReplicaPair, RespConn};
+use std::sync::Mutex;
+
+use idem_harness::{RedisServerBuilder, ReplicaPair, RespConn, eventually};
 use idem_runtime::key::KeyBuilder;
-use idem_runtime::store::{Needs, Store as _};
+use idem_runtime::store::Needs;
 use idem_tests::shop::assert_store_says;
 
 use crate::prelude::*;
 
+/// A server, a proxy in front of it, and two connections to it made before any fault.
+struct Place {
+    server: RedisServer,
+    proxy: TcpProxy,
+    operator: Mutex<RespConn>,
+    client: Mutex<RespConn>,
+}
+
+impl Place {
+    fn reply(&self, command: &[&str]) -> Reply {
+        self.operator.lock().unwrap().command(command).unwrap()
+    }
+
+    /// Executes a command of words without spaces.
+    fn tell(&self, command: &str) {
+        let words: Vec<_> = command.split(' ').collect();
+        assert_eq!(self.reply(&words).as_error(), None, "{command}");
+    }
+
+    /// Refuses every client but the operator, and ends their connections.
+    fn allow_clients(&self, most: usize) {
+        self.tell(&format!("CONFIG SET maxclients {most}"));
+        self.tell("CLIENT KILL TYPE normal");
+    }
+
+    fn change_password(&self, password: &str) {
+        self.tell(&format!("CONFIG SET requirepass {password}"));
+        self.tell("CLIENT KILL TYPE normal");
+    }
+
+    fn runs_a_long_script(&self) {
+        let mut client = self.client.lock().unwrap();
+        client.send(&["EVAL", "while true do end", "0"]).unwrap();
+        let busy = |reply: Reply| {
+            reply
+                .as_error()
+                .is_some_and(|text| text.starts_with("BUSY"))
+        };
+        eventually("the script is slow", || busy(self.reply(&["PING"])));
+    }
+
+    fn cannot_write_its_snapshot(&self) {
+        // A directory has the name of the file.
+        std::fs::create_dir(self.server.dir().join("snapshot")).unwrap();
+        self.reply(&["CONFIG", "SET", "save", "3600 1"]);
+        self.tell("BGSAVE");
+        eventually("the snapshot has failed", || {
+            let info = self.server.cli(&["INFO", "persistence"]);
+            info.contains("rdb_last_bgsave_status:err")
+        });
+    }
+}
+
+/// A fault of a server: its beginning and its end.
+struct Fault {
+    name: &'static str,
+    server: fn(RedisServerBuilder) -> RedisServerBuilder,
+    begin: fn(&Place),
+    end: fn(&Place),
+    /// The reason that a claim is refused with.
+    says: &'static str,
+    /// Whether answers are replayed meanwhile.
+    replays: bool,
+}
+
+const PLAIN: fn(RedisServerBuilder) -> RedisServerBuilder = |server| server;
+const MAXCLIENTS: &str = "takes no more connections (`maxclients`)";
+
+const FAULTS: [Fault; 10] = [
+    Fault {
+        name: "killed",
+        server: RedisServerBuilder::append_only_always,
+        begin: |place| place.server.kill(),
+        end: |place| place.server.restart(),
+        says: "the connection to Redis is lost",
+        replays: false,
+    },
+    Fault {
+        name: "a black hole",
+        server: PLAIN,
+        begin: |place| place.proxy.black_hole(true),
+        end: |place| place.proxy.black_hole(false),
+        says: "Redis did not answer in time",
+        replays: false,
+    },
+    Fault {
+        name: "demoted, with a primary that does not listen, so that its data stay",
+        server: PLAIN,
+        begin: |place| place.tell("REPLICAOF 127.0.0.1 1"),
+        end: |place| place.tell("REPLICAOF NO ONE"),
+        says: "a replica; connect to the primary",
+        replays: true,
+    },
+    Fault {
+        name: "demoted, and without stale data",
+        server: |server| server.args(["--replica-serve-stale-data", "no"]),
+        begin: |place| place.tell("REPLICAOF 127.0.0.1 1"),
+        end: |place| place.tell("REPLICAOF NO ONE"),
+        says: "wait for the failover to finish",
+        replays: false,
+    },
+    Fault {
+        name: "too few replicas",
+        server: PLAIN,
+        begin: |place| place.tell("CONFIG SET min-replicas-to-write 1"),
+        end: |place| place.tell("CONFIG SET min-replicas-to-write 0"),
+        says: "too few replicas",
+        replays: true,
+    },
+    Fault {
+        name: "a snapshot that cannot be written",
+        server: |server| server.args(["--dbfilename", "snapshot"]),
+        begin: Place::cannot_write_its_snapshot,
+        end: |place| drop(place.reply(&["CONFIG", "SET", "save", ""])),
+        says: "cannot write its snapshot",
+        replays: true,
+    },
+    Fault {
+        name: "busy with a script",
+        server: |server| server.args(["--lua-time-limit", "20"]),
+        begin: Place::runs_a_long_script,
+        end: |place| place.tell("SCRIPT KILL"),
+        says: "somebody's long script",
+        replays: false,
+    },
+    Fault {
+        name: "no place for a client",
+        server: PLAIN,
+        begin: |place| place.allow_clients(1),
+        end: |place| place.allow_clients(100),
+        says: MAXCLIENTS,
+        replays: false,
+    },
+    Fault {
+        name: "no place for a client with a password",
+        server: |server| server.password(PASSWORD),
+        begin: |place| place.allow_clients(1),
+        end: |place| place.allow_clients(100),
+        says: MAXCLIENTS,
+        replays: false,
+    },
+    Fault {
+        name: "another password",
+        server: |server| server.password(PASSWORD),
+        begin: |place| place.change_password("changed"),
+        end: |place| place.change_password(PASSWORD),
+        says: "user or password",
+        replays: false,
+    },
+];
+
+/// The caller has its answer, no other body runs, and the answer is stored when the fault is over.
+async fn is_survived(fault: &Fault) {
+    let server = (fault.server)(RedisServer::builder()).start();
+    let place = Place {
+        operator: Mutex::new(server.connect()),
+        client: Mutex::new(server.connect()),
+        proxy: TcpProxy::start(server.addr()),
+        server,
+    };
+    let at = [place.server.addr(), place.proxy.addr()].map(|addr| addr.to_string());
+    let (name, url) = (fault.name, place.server.url().replace(&at[0], &at[1]));
+    let shop = Shop::open_hasty(&url).await;
+    let stored = shop.pay("a").await;
+    let answer = shop.pay_while("b", || (fault.begin)(&place)).await;
+    assert!(answer.is_ok(), "{name}: {answer:?}");
+    assert_eq!(shop.events.count("unsaved"), 1, "{name}");
+    if fault.replays {
+        assert_eq!(shop.pay("a").await, stored, "{name}");
+    } else {
+        assert_unavailable(shop.pay("a").await);
+    }
+    assert_unavailable(shop.pay("c").await);
+    assert_store_says(&shop, StoreErrorKind::Unavailable, fault.says).await;
+    if fault.says == MAXCLIENTS {
+        let (_, message) = refused(RedisStore::builder(&url)).await;
+        assert!(message.contains(fault.says), "{name}: {message}");
+    }
+    (fault.end)(&place);
+    happened(&shop.events, "completed", 2).await;
+    assert_eq!(shop.pay("a").await, stored, "{name}");
+    assert_eq!(shop.pay("b").await, answer, "{name}");
+    assert_eq!(shop.runs(), 2, "{name}");
+    assert_eq!(shop.pay("c").await.unwrap().attempt, 1, "{name}");
+}
+
+/// Each waits for the deadlines of its calls most of the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_answer_of_a_body_is_stored_when_the_fault_is_over() {
+    let mut faults: tokio::task::JoinSet<_> = FAULTS.iter().map(is_survived).collect();
+    while let Some(survived) = faults.join_next().await {
+        survived.unwrap();
+    }
+}
+
 /// Leaves the server without memory, or removes its limit.
-fn full(server: &RedisServer, is_full: bool) {
-    let bytes = if is_full { "1" } else { "0" };
+fn full(server: &RedisServer, bytes: &str) {
     server.cli(&["CONFIG", "SET", "maxmemory", bytes]);
 }
 
@@ -19,7 +215,7 @@ async fn a_full_memory_refuses_claims_and_nothing_else() {
     let stored = shop.pay("a").await;
     let mut completed = None;
     let released = shop.pay_by("released", async |_| {
-        completed = Some(shop.pay_while("b", || full(&server, true)).await);
+        completed = Some(shop.pay_while("b", || full(&server, "1")).await);
         Err(Failure::Down)
     });
     let released = released.await;
@@ -40,25 +236,9 @@ async fn a_full_memory_refuses_claims_and_nothing_else() {
     assert_eq!(Some(shop.pay("b").await), completed);
     assert_eq!(shop.events.count("unsaved"), 0);
     assert_eq!(shop.runs(), runs);
-    full(&server, false);
+    full(&server, "0");
     assert_eq!(shop.pay("c").await.unwrap().attempt, 1);
     assert_eq!(shop.pay("released").await.unwrap().attempt, 1);
-}
-
-#[tokio::test]
-async fn a_renewal_needs_no_memory() {
-    let server = RedisServer::start();
-    let lease = Duration::from_secs(3);
-    let settings = |engine| persistent(engine).lease(lease);
-    let shop = Shop::open_with(&server.url(), patient, settings).await;
-    let long = shop.pay_by("a", async |_| {
-        full(&server, true);
-        happened(&shop.events, "renewed", 2).await;
-        Ok(())
-    });
-    let receipt = long.await.unwrap();
-    assert_eq!(shop.events.count("renewal failed"), 0);
-    assert_eq!(shop.pay("a").await, Ok(receipt));
 }
 
 #[tokio::test]
@@ -85,147 +265,4 @@ async fn a_replica_replays_and_sends_claims_to_the_primary() {
     let absent = store.claim(&key, &request).await.unwrap_err();
     let said = absent.to_string();
     assert!(said.contains("a replica; connect to the primary"), "{said}");
-}
-
-#[tokio::test]
-async fn a_primary_that_is_demoted_during_a_body_gets_the_answer_when_it_is_back() {
-    let (server, shop) = Shop::alone_and_hasty().await;
-    let stored = shop.pay("a").await;
-    // No primary listens there, so the data stay.
-    let demote = || server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
-    let answer = shop.pay_while("b", demote).await;
-    assert_eq!(shop.events.count("unsaved"), 1);
-    assert_eq!(shop.pay("a").await, stored);
-    assert_unavailable(shop.pay("c").await);
-    shop.says_unavailable("a replica; connect to the primary")
-        .await;
-    server.cli(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);
-    assert_unavailable(shop.pay("a").await);
-    shop.says_unavailable("wait for the failover to finish")
-        .await;
-    server.cli(&["REPLICAOF", "NO", "ONE"]);
-    happened(&shop.events, "completed", 2).await;
-    assert_eq!(shop.pay("b").await, answer);
-    assert_eq!(shop.runs(), 2);
-}
-
-#[tokio::test]
-async fn too_few_replicas_refuse_claims_and_completions_but_no_replay() {
-    let (server, shop) = Shop::alone_and_hasty().await;
-    let stored = shop.pay("a").await;
-    let need = |replicas| server.cli(&["CONFIG", "SET", "min-replicas-to-write", replicas]);
-    let answer = shop.pay_while("b", || need("1")).await;
-    assert_eq!(shop.events.count("unsaved"), 1);
-    assert_eq!(shop.pay("a").await, stored);
-    assert_unavailable(shop.pay("c").await);
-    shop.says_unavailable("too few replicas").await;
-    need("0");
-    happened(&shop.events, "completed", 2).await;
-    assert_eq!(shop.pay("b").await, answer);
-    assert_eq!(shop.runs(), 2);
-}
-
-#[tokio::test]
-async fn a_snapshot_that_cannot_be_written_refuses_claims_but_no_replay() {
-    let server = RedisServer::builder()
-        .arg("--dbfilename", "snapshot")
-        .start();
-    let shop = Shop::open_hasty(&server.url()).await;
-    let stored = shop.pay("a").await;
-    // A directory has the name of the file.
-    std::fs::create_dir(server.dir().join("snapshot")).unwrap();
-    server.cli(&["CONFIG", "SET", "save", "3600 1"]);
-    server.cli(&["BGSAVE"]);
-    until("the snapshot has failed", || {
-        let told = server.cli(&["INFO", "persistence"]);
-        told.contains("rdb_last_bgsave_status:err")
-    })
-    .await;
-    assert_unavailable(shop.pay("b").await);
-    shop.says_unavailable("cannot write its snapshot").await;
-    assert_eq!(shop.pay("a").await, stored);
-    server.cli(&["CONFIG", "SET", "save", ""]);
-    shop.pay("b").await.unwrap();
-    assert_eq!(shop.runs(), 2);
-}
-
-#[tokio::test]
-async fn a_server_busy_with_a_script_is_named_and_retried() {
-    let server = RedisServer::builder().arg("--lua-time-limit", "20").start();
-    let shop = Shop::open_hasty(&server.url()).await;
-    let stored = shop.pay("a").await;
-    let mut busy = server.connect();
-    busy.send(&["EVAL", "while true do end", "0"]).unwrap();
-    let mut other = RespConn::open(server.addr()).unwrap();
-    until("the script is slow", || {
-        let reply = other.command(&["PING"]).unwrap();
-        reply
-            .as_error()
-            .is_some_and(|text| text.starts_with("BUSY"))
-    })
-    .await;
-    assert_unavailable(shop.pay("a").await);
-    shop.says_unavailable("somebody's long script").await;
-    assert_eq!(
-        other.command(&["SCRIPT", "KILL"]).unwrap().to_string(),
-        "OK"
-    );
-    assert!(matches!(busy.read().unwrap(), Reply::Error(_)));
-    assert_eq!(shop.pay("a").await, stored);
-}
-
-async fn stored_once_there_is_room_again(server: &RedisServer) {
-    let shop = Shop::open_hasty(&server.url()).await;
-    let stored = shop.pay("a").await;
-    let mut only = server.connect();
-    let mut limit = |clients| {
-        let reply = only.command(&["CONFIG", "SET", "maxclients", clients]);
-        assert_eq!(reply.unwrap().to_string(), "OK");
-        only.command(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
-    };
-    let answer = shop.pay_while("b", || limit("1")).await;
-    assert_eq!(shop.events.count("unsaved"), 1);
-    assert_unavailable(shop.pay("c").await);
-    shop.says_unavailable("(`maxclients`); ").await;
-    limit("100");
-    happened(&shop.events, "completed", 2).await;
-    assert_eq!(shop.pay("a").await, stored);
-    assert_eq!(shop.pay("b").await, answer);
-    assert_eq!(shop.runs(), 2);
-}
-
-#[tokio::test]
-async fn a_server_that_takes_no_more_connections_gets_the_answer_later() {
-    stored_once_there_is_room_again(&RedisServer::start()).await;
-}
-
-#[tokio::test]
-async fn a_store_is_told_that_the_server_has_no_place_and_connects_when_clients_leave() {
-    let of = RedisServer::builder;
-    for server in [of().start(), of().password(PASSWORD).start()] {
-        let (mut operator, others) = (server.connect(), [(); 9].map(|()| server.connect()));
-        let limited = operator.command(&["CONFIG", "SET", "maxclients", "10"]);
-        assert_eq!(limited.unwrap().to_string(), "OK");
-        let refused = RedisStore::connect(&server.url()).await.unwrap_err();
-        let said = refused.to_string();
-        assert!(
-            said.contains("takes no more connections (`maxclients`)"),
-            "{said}"
-        );
-        drop(others);
-        until("the clients have left", || {
-            let clients = operator.command(&["INFO", "clients"]).unwrap();
-            String::from_utf8_lossy(clients.as_bytes().unwrap()).contains("connected_clients:1\r")
-        })
-        .await;
-        let shop = Shop::open(&server.url()).await;
-        assert_eq!(shop.pay("a").await, shop.pay("a").await);
-        assert_eq!(shop.runs(), 1);
-    }
-}
-
-#[tokio::test]
-async fn a_server_that_refuses_logins_gets_the_answer_later() {
-    let server = RedisServer::builder().password(PASSWORD).start();
-    stored_once_there_is_room_again(&server).await;
 }

@@ -1,9 +1,7 @@
 //! The start-up check on real servers: its report of each state, and the absence of leftovers.
 
-use std::collections::BTreeSet;
-
 use idem_harness::RedisServerBuilder;
-use idem_tests::shop::{MARKERS, assert_contains, assert_refused, assert_starts};
+use idem_tests::shop::{MARKERS, assert_starts};
 
 use crate::prelude::*;
 
@@ -112,24 +110,10 @@ async fn the_loss_by_a_restart_is_reported() {
 }
 
 #[tokio::test]
-async fn a_user_without_the_right_to_read_settings_gets_a_partial_report() {
-    let (server, url) = with_user(DOCUMENTED);
-    let store = store(&url).await;
-    assert_eq!(
-        facts(&store, "persistence"),
-        ["append-only file (how soon on disk is not told), whether snapshots is not told"]
-    );
-    assert_eq!(store.warnings(), [""; 0]);
-    server.cli(&["CONFIG", "SET", "appendonly", "no"]);
-    let warning = warning(&url).await;
-    assert_starts(&warning, "Redis persistence: no append-only file");
-}
-
-#[tokio::test]
 async fn each_reason_to_refuse_writes_is_reported() {
     let server = healthy().start();
     let set = |name, value| server.cli(&["CONFIG", "SET", name, value]);
-    // A user without the right to read the settings gets the same warning.
+    // Without the right to read the settings there is the same warning.
     for url in [server.url(), user(&server, DOCUMENTED)] {
         set("maxmemory", "1");
         let full = warning(&url).await;
@@ -155,27 +139,6 @@ async fn a_server_that_lets_writes_wait_is_connected_to_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_disk_that_cannot_be_written_is_reported() {
-    let server = healthy().arg("--dbfilename", "snapshot").start();
-    // A directory has the name of the file.
-    std::fs::create_dir(server.dir().join("snapshot")).unwrap();
-    server.cli(&["CONFIG", "SET", "save", "3600 1"]);
-    server.cli(&["BGSAVE"]);
-    until("the snapshot has failed", || {
-        let told = server.cli(&["INFO", "persistence"]);
-        told.contains("rdb_last_bgsave_status:err")
-    })
-    .await;
-    let refuses = warning(&server.url()).await;
-    assert_contains(&refuses, "could not write its disk (MISCONF)");
-    server.cli(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
-    let may = warning(&server.url()).await;
-    assert_contains(&may, "it may soon refuse writes (MISCONF)");
-    server.cli(&["CONFIG", "SET", "save", ""]);
-    assert_eq!(store(&server.url()).await.warnings(), [""; 0]);
-}
-
-#[tokio::test]
 async fn a_nearly_full_memory_is_reported() {
     let server = healthy().start();
     // 5 % of it is more than the memory of the connections.
@@ -191,96 +154,9 @@ async fn a_nearly_full_memory_is_reported() {
     assert_starts(&warning, "Redis memory: ");
 }
 
-#[tokio::test]
-async fn an_evicting_policy_is_reported_with_and_without_a_limit() {
-    let server = healthy().arg("--maxmemory-policy", "allkeys-lru").start();
-    let will = warning(&server.url()).await;
-    assert_contains(&will, "once a `maxmemory` is set");
-    server.cli(&["CONFIG", "SET", "maxmemory", "1gb"]);
-    assert_refused(server.url(), "`maxmemory-policy allkeys-lru`").await;
-    let allowed = patient(RedisStore::builder(server.url())).allow_eviction();
-    let [allowed] = allowed
-        .connect()
-        .await
-        .unwrap()
-        .warnings()
-        .try_into()
-        .unwrap();
-    assert_contains(&allowed, "as soon as the memory is full");
-}
-
-#[tokio::test]
-async fn a_replica_is_reported_with_its_link() {
-    let primary = RedisServer::builder()
-        .arg("--repl-diskless-sync-delay", "0")
-        .start();
-    let port = primary.port().to_string();
-    let replica = healthy().args(["--replicaof", "127.0.0.1", &port]).start();
-    let link = |state: &str| {
-        let told = replica.cli(&["INFO", "replication"]);
-        told.contains(&format!("master_link_status:{state}"))
-    };
-    until("the replica follows", || link("up")).await;
-    let follows = warning(&replica.url()).await;
-    assert_starts(&follows, "Redis role: replica; claims");
-    let store = store(&replica.url()).await;
-    let link_up = "this is one; its link to the primary is up";
-    assert_eq!(facts(&store, "replicas"), [link_up]);
-    assert_eq!(
-        store.report().servers().next().unwrap().role(),
-        Some("replica")
-    );
-    primary.kill();
-    until("the link is down", || link("down")).await;
-    let alone = warning(&replica.url()).await;
-    assert_contains(&alone, "its link to the primary is down");
-    // It then refuses more commands, the script among them.
-    replica.cli(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);
-    let warnings = self::store(&replica.url()).await.warnings();
-    assert_contains(&warnings[0], "its link to the primary is down");
-}
-
-#[tokio::test]
-async fn a_loading_server_is_reported() {
-    let server = healthy()
-        .args(["--enable-debug-command", "yes"])
-        .args(["--loading-process-events-interval-bytes", "1024"])
-        .start();
-    server.cli(&["DEBUG", "POPULATE", "20000"]);
-    server.cli(&["CONFIG", "SET", "key-load-delay", "1000"]);
-    let mut admin = server.connect();
-    admin.send(&["DEBUG", "RELOAD"]).unwrap();
-    let mut other = server.connect();
-    until("it loads", || {
-        let reply = other.command(&["PING"]).unwrap();
-        reply
-            .as_error()
-            .is_some_and(|text| text.starts_with("LOADING"))
-    })
-    .await;
-    let warning = warning(&server.url()).await;
-    assert_starts(&warning, "Redis state: loading its data");
-}
-
-#[tokio::test]
-async fn nothing_is_left_behind() {
-    let server = healthy().start();
-    let mut monitor = server.monitor();
-    let _store = store(&server.url()).await;
-    let keys: BTreeSet<_> = monitor
-        .commands()
-        .iter()
-        .filter(|command| command.is_from_script())
-        .map(ToString::to_string)
-        .collect();
-    let [set] = Vec::from_iter(keys).try_into().expect("one command");
-    assert!(set.starts_with("SET idem:start-up-check-"), "{set}");
-    until("the key is gone", || server.cli(&["DBSIZE"]) == "0").await;
-}
-
 /// The URL of a user with these rules, instead of the one before.
 pub(crate) fn user(server: &RedisServer, rules: &str) -> String {
-    let setting = format!("ACL SETUSER app reset on >{PASSWORD} {rules}");
+    let setting = format!("ACL SETUSER app reset resetchannels on >{PASSWORD} {rules}");
     server.cli(&setting.split_whitespace().collect::<Vec<_>>());
     server.url_as("app", PASSWORD)
 }
