@@ -12,7 +12,6 @@ mod lost_replies;
 mod redirects;
 mod rights;
 mod setup;
-mod silence;
 mod start;
 mod waiting;
 mod waiting_through_changes;

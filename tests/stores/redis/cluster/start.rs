@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use idem_harness::{ClusterSetup, RedisServer, TcpProxy};
-use idem_runtime::store::redis::{RedisStore, Server};
+use idem_runtime::store::redis::Server;
 use idem_runtime::store::{Store, StoreErrorKind};
 use idem_tests::shop::{
-    Shop, assert_refused, assert_unreachable, cluster_is_up, connect, refused, until,
+    Shop, assert_refused, assert_unreachable, cluster_is_up, connect, patiently, until,
 };
 
 use crate::client::{Client, told};
@@ -37,16 +37,10 @@ async fn works(cluster: &ClusterSetup, url: &str) {
 
 #[tokio::test]
 async fn one_seed_that_is_up_is_enough() {
-    let cluster = shared();
-    let up = cluster.addrs()[2].to_string();
-    works(&cluster, &seeds(&[nowhere(), nowhere(), up])).await;
-}
-
-#[tokio::test]
-async fn many_dead_seeds_before_the_one_that_is_up_are_passed_over() {
+    assert_unreachable(seeds(&[nowhere(), nowhere()]), "nothing listens").await;
     let cluster = shared();
     let mut all: Vec<_> = (0..9).map(|_| nowhere()).collect();
-    all.push(cluster.addrs()[0].to_string());
+    all.push(cluster.addrs()[2].to_string());
     works(&cluster, &seeds(&all)).await;
 }
 
@@ -62,45 +56,6 @@ async fn a_replica_is_a_good_seed_and_no_reason_to_warn() {
         assert_eq!(report.servers().filter(|server| primary(server)).count(), 3);
         let replica = |warning: &String| warning.contains("Redis role");
         assert!(!store.warnings().iter().any(replica), "{url}: {report}");
-    }
-}
-
-#[tokio::test]
-async fn dead_seeds_are_reported() {
-    let url = seeds(&[nowhere(), nowhere()]);
-    assert_unreachable(&url, "nothing listens").await;
-}
-
-#[tokio::test]
-async fn a_server_that_is_no_cluster_is_refused() {
-    let server = RedisServer::start();
-    let url = seeds(&[server.addr().to_string()]);
-    let (kind, message) = refused(RedisStore::builder(&url)).await;
-    assert_eq!(kind, StoreErrorKind::Refused, "{message}");
-    assert!(
-        message.contains("no cluster") && message.contains("redis://"),
-        "{message}"
-    );
-}
-
-#[tokio::test]
-async fn a_cluster_without_slots_is_not_ready() {
-    let server = RedisServer::builder()
-        .arg("--cluster-enabled", "yes")
-        .start();
-    for url in [server.url(), seeds(&[server.addr().to_string()])] {
-        match RedisStore::connect(&url).await {
-            // The cluster may come up while the process runs.
-            Ok(store) => {
-                let error = store.read(&Keys::anywhere().key(1)).await.unwrap_err();
-                assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
-                assert!(error.to_string().contains("slot"), "{error}");
-            }
-            Err(error) => {
-                assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
-                assert!(error.to_string().contains("slot"), "{error}");
-            }
-        }
     }
 }
 
@@ -140,7 +95,7 @@ async fn a_slot_without_an_owner_is_reported() {
             }
         }
     };
-    idem_tests::shop::patiently("all slots", all).await;
+    patiently("all slots", all).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -179,22 +134,18 @@ async fn each_evicting_node_is_refused() {
 }
 
 #[tokio::test]
-async fn nodes_that_are_known_by_name_are_found() {
-    let cluster = ClusterSetup::builder()
-        .nodes(|node| {
-            node.arg("--cluster-announce-hostname", "localhost")
-                .arg("--cluster-preferred-endpoint-type", "hostname")
-        })
-        .start();
-    works(&cluster, &cluster.urls()[0]).await;
-}
-
-#[tokio::test]
-async fn nodes_without_a_name_are_found() {
-    for kind in ["unknown-endpoint", "hostname"] {
-        let cluster = ClusterSetup::builder()
-            .nodes(|node| node.arg("--cluster-preferred-endpoint-type", kind))
-            .start();
+async fn nodes_with_and_without_a_name_are_found() {
+    for (kind, name) in [
+        ("unknown-endpoint", ""),
+        ("hostname", ""),
+        ("hostname", "localhost"),
+    ] {
+        let named = ["--cluster-announce-hostname", name];
+        let cluster = ClusterSetup::builder().nodes(|node| {
+            node.arg("--cluster-preferred-endpoint-type", kind)
+                .args(named)
+        });
+        let cluster = cluster.start();
         works(&cluster, &cluster.urls()[0]).await;
         // A redirect may omit the address.
         let client = Client::of(&cluster.urls()[0]).await;
@@ -210,25 +161,6 @@ async fn nodes_without_a_name_are_found() {
         client.pass(&keys.key(1)).await;
         told(&mut watch).await;
     }
-}
-
-#[tokio::test]
-async fn a_password_and_the_newer_protocol_are_used_on_every_node() {
-    let cluster = ClusterSetup::builder()
-        .nodes(|node| {
-            node.password("password-marker")
-                .arg("--masterauth", "password-marker")
-        })
-        .start();
-    let url = &cluster.urls()[1];
-    works(&cluster, url).await;
-    works(&cluster, &format!("{url}?protocol=resp3")).await;
-    let shop = Shop::open(url).await;
-    for number in 0..20 {
-        shop.pay(&number.to_string()).await.unwrap();
-    }
-    let bare = format!("redis://{}", cluster.addrs()[0]);
-    assert_refused(&bare, "requires a password").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

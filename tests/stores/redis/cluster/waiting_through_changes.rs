@@ -54,29 +54,6 @@ async fn watchers_are_notified_when_a_replica_takes_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn watchers_are_notified_when_the_node_comes_back() {
-    let cluster = ClusterSetup::builder()
-        // Prevents a failover.
-        .node_timeout(std::time::Duration::from_mins(1))
-        .start();
-    let keys = Keys::new(&cluster, "back");
-    let node = cluster.node_of_slot(keys.slot);
-    let (mine, other) = two(&cluster, node.port()).await;
-    let mut watch = mine.watch(&keys.key(1)).await;
-    for _ in 0..2 {
-        node.kill();
-        told(&mut watch).await;
-        tokio::task::block_in_place(|| node.restart());
-        tokio::task::block_in_place(|| cluster.await_settled());
-        watch = mine.watch_in_the_end(&keys.key(1)).await;
-        while !untold(&mut watch) {}
-        until_answered(&*other.0, &keys.key(1)).await;
-        other.pass(&keys.key(1)).await;
-        while notified_or_redirected(&mine, &mut watch, &keys, 1).await {}
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_watchers_of_a_silent_node_are_woken() {
     let behind = Behind::a_proxy().await;
     let Behind { proxy, keys, .. } = &behind;
