@@ -8,9 +8,9 @@ use std::time::Duration;
 use idem_harness::HANG_LIMIT;
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
 use idem_runtime::{Context, Engine, OnRunning};
-use idem_tests::events::Events;
 use idem_tests::payment::{PayError, Receipt};
 use idem_tests::seeded::Seeded;
+use idem_tests::shop::patiently;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -23,9 +23,9 @@ use crate::shard::{OPERATION, PREFIX};
 /// Concurrent calls.
 const WORKERS: usize = 64;
 /// An unreleased claim blocks its key for this time.
-pub(crate) const LEASE: Duration = Duration::from_secs(8);
+const LEASE: Duration = Duration::from_secs(8);
 /// How long a duplicate waits for a running call.
-pub(crate) const WAIT: Duration = Duration::from_secs(4);
+const WAIT: Duration = Duration::from_secs(4);
 
 /// The load on a store.
 #[derive(Debug)]
@@ -37,7 +37,6 @@ pub(crate) struct Load {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) journal: Journal,
-    pub(crate) events: Events,
     engines: [Engine; 2],
     queues: Vec<Mutex<Queue>>,
     answered: watch::Sender<usize>,
@@ -72,10 +71,9 @@ impl Load {
     /// Begins to call the keys of each shard.
     pub(crate) async fn start(shards: Vec<Vec<u64>>, store: RedisStoreBuilder) -> Self {
         let (_, mut seeded) = Seeded::from_env();
-        let events = Events::default();
         let mut engines = Vec::new();
         for _ in 0..2 {
-            engines.push(engine(store.clone().connect().await.unwrap(), &events));
+            engines.push(engine(store.clone().connect().await.unwrap()));
         }
         let queues = shards.into_iter().map(|keys| {
             let planned = order(&keys, &mut seeded);
@@ -88,7 +86,6 @@ impl Load {
         });
         let shared = Arc::new(Shared {
             journal: Journal::default(),
-            events,
             queues: queues.collect(),
             engines: engines.try_into().unwrap(),
             answered: watch::Sender::new(0),
@@ -140,10 +137,7 @@ impl Shared {
     pub(crate) async fn answered(&self, calls: usize) {
         let mut answered = self.answered.subscribe();
         let enough = answered.wait_for(|answered| *answered >= calls);
-        if timeout(HANG_LIMIT, enough).await.is_err() {
-            let answered = *self.answered.borrow();
-            panic!("{answered} calls are answered after {HANG_LIMIT:?}, not {calls}");
-        }
+        drop(patiently("so many answers", enough).await.unwrap());
     }
 
     /// How many calls have been answered.
@@ -206,7 +200,7 @@ impl Shared {
                     Duration::ZERO
                 }
                 Err(PayError::Idem(error)) => {
-                    self.journal.refused(attempt, &error);
+                    self.journal.refuse(attempt, &error);
                     let known = error.retry_after().unwrap_or_default();
                     known.clamp(Duration::from_millis(20), Duration::from_millis(200))
                 }
@@ -231,12 +225,11 @@ impl Shared {
     }
 }
 
-fn engine(store: RedisStore, events: &Events) -> Engine {
+fn engine(store: RedisStore) -> Engine {
     Engine::builder(store)
         .prefix(PREFIX)
         .lease(LEASE)
         .on_running(OnRunning::Wait(WAIT))
-        .observer(events.clone())
         .build()
         .unwrap()
 }

@@ -1,22 +1,16 @@
 //! Sentinels and clusters that fail over during thousands of calls with duplicates, ten thousand in a full run: every
 //! key ends, and all answers of a key are equal.
-//!
-//! The time until calls continue is printed; `--nocapture` (of nextest: `--no-capture`) shows
-//! it.
 
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
-#![allow(clippy::print_stdout, reason = "recovery times are told, not judged")]
 
-mod cluster;
 mod durability;
+mod groups;
 mod journal;
 mod load;
 mod migration;
 mod notifications;
 mod plan;
-mod recovery;
 mod report;
-mod sentinel;
 mod sentinel_discovery;
 mod shard;
 
