@@ -50,10 +50,14 @@ impl Events {
         match &event.kind {
             EventKind::Claimed { attempt, .. } => format!("claimed {attempt}"),
             EventKind::Replayed {
-                outcome, waited, ..
+                outcome,
+                waited,
+                local,
+                ..
             } => {
                 let waited = if *waited { " after a wait" } else { "" };
-                format!("replayed {outcome:?}{waited}").to_lowercase()
+                let local = if *local { " locally" } else { "" };
+                format!("replayed {outcome:?}{waited}{local}").to_lowercase()
             }
             EventKind::Refused { error } => format!("refused {:?}", error.kind()),
             EventKind::Completed { outcome, late, .. } => {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use idem_harness::RedisServer;
 use idem_runtime::store::layered::{LayeredStats, LayeredStore, LayeredStoreBuilder};
+use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{ReadCache, RecordKey};
+use idem_runtime::testing::{Faulty, StoreOperation};
 use idem_runtime::{
     CallBuilder, Engine, OnRunning,
     key::{KeyBuilder, Operation},
@@ -12,8 +14,6 @@ use idem_runtime::{
 use idem_tests::events::Events;
 use idem_tests::payment::{PayError, Receipt, Runs};
 use idem_tests::shop::{PATIENCE, connect, persistent, until};
-
-use crate::counted::Counted;
 
 pub(crate) const PREFIX: &str = "fixture";
 const PAY: &str = "pay";
@@ -29,21 +29,21 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     /// On servers of its own.
-    pub(crate) async fn alone() -> (RedisServer, Counted, Self) {
-        let (server, durable) = (RedisServer::start(), Counted::memory());
+    pub(crate) async fn alone() -> (RedisServer, Faulty, Self) {
+        let (server, durable) = (RedisServer::start(), memory());
         let fixture = Self::on(&server, &durable).await;
         (server, durable, fixture)
     }
 
     /// On a Redis that is up. Its deadlines suit a busy machine.
-    pub(crate) async fn on(server: &RedisServer, durable: &Counted) -> Self {
+    pub(crate) async fn on(server: &RedisServer, durable: &Faulty) -> Self {
         let fast = connect(server.url()).await.unwrap();
         Self::with(fast, durable, patient)
     }
 
     pub(crate) fn with(
         fast: impl ReadCache,
-        durable: &Counted,
+        durable: &Faulty,
         set: impl FnOnce(LayeredStoreBuilder) -> LayeredStoreBuilder,
     ) -> Self {
         let store = LayeredStore::over(Arc::new(fast), Arc::new(durable.clone()));
@@ -101,6 +101,17 @@ impl Fixture {
         let prefix = format!("{PREFIX}:+0");
         RecordKey::new(prefix.into(), key.operation().clone(), *key.digest()).name()
     }
+}
+
+/// Claims and completions that a durable store was sent.
+pub(crate) fn asked(durable: &Faulty) -> (usize, usize) {
+    let sent = [StoreOperation::Claim, StoreOperation::Complete].map(|kind| durable.count(kind));
+    sent.into()
+}
+
+/// A durable store in memory.
+pub(crate) fn memory() -> Faulty {
+    Faulty::new(MemoryStore::new())
 }
 
 /// Longer than anything takes.

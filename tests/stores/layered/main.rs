@@ -3,10 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
 
-mod counted;
 mod damaged_copies;
 mod fixture;
-mod flapping;
 mod local_cache;
 mod outages;
 mod prelude;

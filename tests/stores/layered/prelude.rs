@@ -7,7 +7,7 @@ pub(crate) use idem_harness::RedisServer;
 pub(crate) use idem_runtime::store::Store;
 pub(crate) use idem_runtime::store::layered::{LayeredStoreBuilder, LazyStore};
 pub(crate) use idem_runtime::store::memory::MemoryStore;
+pub(crate) use idem_runtime::testing::Faulty;
 pub(crate) use idem_tests::payment::{PayError, Receipt};
 
-pub(crate) use crate::counted::Counted;
-pub(crate) use crate::fixture::{Fixture, patient};
+pub(crate) use crate::fixture::{Fixture, asked, memory, patient};

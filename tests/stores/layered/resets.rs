@@ -9,43 +9,29 @@ async fn reset(fixture: &Fixture, key: &str) {
     entry.reset().await.unwrap();
 }
 
-/// Resets an answer that the other process serves from copies.
-async fn known_to_both(one: &Fixture, other: &Fixture) {
-    let copied = async |fixture: &Fixture, run| {
-        let hits = fixture.stats().hits;
-        while fixture.stats().hits == hits {
-            assert_eq!(fixture.pay("a").await.unwrap().run, run);
-            fixture.settle().await;
-        }
-    };
+/// Each process serves the answer from its copies.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_is_known_to_the_caches_of_other_processes() {
+    let durable = memory();
+    let [one, other] = [(); 2].map(|()| Fixture::with(MemoryStore::new(), &durable, patient));
+    let other = other.sharing(&one);
     for run in 1..4 {
-        copied(one, run).await;
-        copied(other, run).await;
-        reset(one, "a").await;
+        for fixture in [&one, &other] {
+            let hits = fixture.stats().hits;
+            while fixture.stats().hits == hits {
+                assert_eq!(fixture.pay("a").await.unwrap().run, run);
+                fixture.settle().await;
+            }
+        }
+        reset(&one, "a").await;
         assert_eq!(other.pay("a").await.unwrap().run, run + 1);
         assert_eq!(one.pay("a").await.unwrap().run, run + 1);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reset_is_known_to_all_processes_on_a_redis() {
-    let (server, durable) = (RedisServer::start(), Counted::memory());
-    let one = Fixture::on(&server, &durable).await;
-    let other = Fixture::on(&server, &durable).await.sharing(&one);
-    known_to_both(&one, &other).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_reset_is_known_to_the_caches_of_other_processes() {
-    let durable = Counted::memory();
-    let [one, other] = [(); 2].map(|()| Fixture::with(MemoryStore::new(), &durable, patient));
-    let other = other.sharing(&one);
-    known_to_both(&one, &other).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn an_old_snapshot_does_not_bring_an_answer_back() {
-    let (server, durable) = (RedisServer::start(), Counted::memory());
+    let (server, durable) = (RedisServer::start(), memory());
     let one = Fixture::on(&server, &durable).await;
     let other = Fixture::on(&server, &durable).await.sharing(&one);
     assert_eq!(one.pay("a").await.unwrap().run, 1);
@@ -70,7 +56,7 @@ async fn an_old_snapshot_does_not_bring_an_answer_back() {
 /// The other engines are not notified, and serve no copies once the reset has returned.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reset_while_the_fast_store_is_away_counts_for_engines_that_reach_it() {
-    let (server, durable) = (RedisServer::start(), Counted::memory());
+    let (server, durable) = (RedisServer::start(), memory());
     let other = Fixture::on(&server, &durable).await;
     assert_eq!(other.pay("a").await.unwrap().run, 1);
     other.settle().await;

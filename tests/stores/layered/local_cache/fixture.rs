@@ -1,18 +1,18 @@
 //! One operation on an engine with a cache, whose bodies are counted.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use idem_runtime::clock::ManualClock;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{Listener, Store};
 use idem_runtime::testing::{Faulty, Forward, StoreOperation};
 use idem_runtime::{
-    CallBuilder, Engine, EngineBuilder, Observer,
+    CallBuilder, Engine, EngineBuilder,
     admin::Entry,
     cache::{LocalCache, LocalCacheStats},
-    observe::{Event, EventKind},
 };
+use idem_tests::events::Events;
 use idem_tests::shop::{Failure, until};
 
 /// Clones make the calls of one process.
@@ -21,39 +21,7 @@ pub(crate) struct Fixture {
     pub(crate) engine: Engine,
     pub(crate) store: Faulty,
     runs: Arc<AtomicU32>,
-    pub(crate) told: Told,
-}
-
-/// Events of the engine: sources of replays, and warnings.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Told(Arc<Mutex<Vec<String>>>);
-
-impl Told {
-    pub(crate) fn all(&self) -> Vec<String> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    pub(crate) fn count(&self, what: &str) -> usize {
-        self.all().iter().filter(|told| *told == what).count()
-    }
-}
-
-impl Observer for Told {
-    fn observe(&self, event: &Event<'_>) {
-        let line = match event.kind {
-            EventKind::Replayed { local: true, .. } => "local".to_owned(),
-            EventKind::Replayed { .. } => "replayed".to_owned(),
-            EventKind::Warning { message } => format!("warning: {message}"),
-            _ => return,
-        };
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(line);
-    }
+    pub(crate) events: Events,
 }
 
 impl Fixture {
@@ -78,13 +46,13 @@ impl Fixture {
         cache: LocalCache,
         settings: impl FnOnce(EngineBuilder) -> EngineBuilder,
     ) -> Self {
-        let (store, told) = (Faulty::over(store), Told::default());
-        let builder = Engine::builder(store.clone()).observer(told.clone());
+        let (store, events) = (Faulty::over(store), Events::default());
+        let builder = Engine::builder(store.clone()).observer(events.clone());
         Self {
             engine: settings(builder.local_cache(cache)).build().unwrap(),
             store,
             runs: Arc::default(),
-            told,
+            events,
         }
     }
 
@@ -134,20 +102,36 @@ impl Fixture {
         self.store.count(StoreOperation::Claim)
     }
 
+    /// Number of calls that the cache answered.
+    pub(crate) fn locals(&self) -> usize {
+        let events = self.events.all();
+        events
+            .iter()
+            .filter(|event| event.ends_with(" locally"))
+            .count()
+    }
+
+    /// Number of warnings that contain this.
+    pub(crate) fn warnings(&self, about: &str) -> usize {
+        let events = self.events.all().into_iter();
+        let warnings = events.filter(|event| event.starts_with("warning: "));
+        warnings.filter(|event| event.contains(about)).count()
+    }
+
     /// The call is answered without a command to the store.
     pub(crate) async fn is_local(&self, key: &str, run: u32) {
-        let (sent, local) = (self.store.log().len(), self.told.count("local"));
+        let (sent, local) = (self.store.log().len(), self.locals());
         assert_eq!(self.pay(key).await, Ok(run));
         assert_eq!(self.store.log().len(), sent, "nothing is asked");
-        assert_eq!(self.told.count("local"), local + 1);
+        assert_eq!(self.locals(), local + 1);
     }
 
     /// The call sends a claim to the store.
     pub(crate) async fn is_asked(&self, key: &str, run: u32) {
-        let (claims, local) = (self.claims(), self.told.count("local"));
+        let (claims, local) = (self.claims(), self.locals());
         assert_eq!(self.pay(key).await, Ok(run));
         assert_eq!(self.claims(), claims + 1, "the store is asked");
-        assert_eq!(self.told.count("local"), local);
+        assert_eq!(self.locals(), local);
     }
 }
 
@@ -161,18 +145,10 @@ pub(crate) fn memory(clock: &ManualClock) -> MemoryStore {
 pub(crate) struct Far {
     store: MemoryStore,
     tells: bool,
-    listener: Mutex<Option<Listening>>,
+    listener: OnceLock<Weak<dyn Listener>>,
 }
 
 pub(crate) type Classified = idem_runtime::__private::Classified;
-
-pub(crate) struct Listening(Weak<dyn Listener>);
-
-impl std::fmt::Debug for Listening {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Listening")
-    }
-}
 
 impl Far {
     /// `tells`: the store reports that it notifies, and the test has to open the cache.
@@ -180,15 +156,13 @@ impl Far {
         Arc::new(Self {
             store: store.clone(),
             tells,
-            listener: Mutex::default(),
+            listener: OnceLock::new(),
         })
     }
 
     pub(crate) async fn listener(&self) -> Arc<dyn Listener> {
-        let there = || self.listener.lock().unwrap();
-        until("somebody listens", || there().is_some()).await;
-        let listener = there();
-        listener.as_ref().unwrap().0.upgrade().unwrap()
+        until("it is subscribed", || self.listener.get().is_some()).await;
+        self.listener.get().unwrap().upgrade().unwrap()
     }
 }
 
@@ -199,7 +173,7 @@ impl Forward for Far {
 
     fn listen(&self, _: &Arc<str>, listener: Weak<dyn Listener>) -> bool {
         if self.tells {
-            *self.listener.lock().unwrap() = Some(Listening(listener));
+            self.listener.get_or_init(|| listener);
         }
         self.tells
     }

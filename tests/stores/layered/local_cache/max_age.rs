@@ -10,37 +10,37 @@ use idem_tests::shop::{Failure, until};
 
 use super::fixture::{Fixture, memory};
 
+/// A value and an error, each with its own retention.
 #[tokio::test]
 async fn an_answer_ends_with_its_record_to_the_millisecond() {
     let clock = ManualClock::new();
     let fixture = Fixture::with(Arc::new(memory(&clock)), LocalCache::new(), |engine| {
-        engine
-            .clock(clock.clone())
-            .ttl(Duration::from_secs(10))
-            .error_ttl(Duration::from_secs(4))
+        let engine = engine.clock(clock.clone()).ttl(Duration::from_secs(10));
+        engine.error_ttl(Duration::from_secs(4))
     })
     .await;
-    let run = fixture.pay("a").await.unwrap();
-    let declined = async || {
-        let call = fixture.call("b");
-        let runs = fixture.run();
-        let answer = call.run(async |_| {
-            fixture.run();
-            Err::<u32, _>(Failure::Declined)
-        });
-        assert_eq!(answer.await, Err(Failure::Declined));
-        fixture.run() - runs - 1
-    };
-    assert_eq!(declined().await, 1);
-    clock.advance(Duration::from_millis(3_999));
-    assert_eq!(declined().await, 0);
-    assert_eq!(fixture.told.count("local"), 1);
-    clock.advance(Duration::from_millis(1));
-    assert_eq!(declined().await, 1, "its life is over");
-    clock.advance(Duration::from_millis(5_999));
-    fixture.is_local("a", run).await;
-    clock.advance(Duration::from_millis(1));
-    assert_ne!(fixture.pay("a").await.unwrap(), run, "its life is over");
+    for (ends, seconds) in [(Ok(()), 10), (Err(Failure::Declined), 4)] {
+        // One more than the runs of the body.
+        let runs = async || {
+            let (before, call) = (fixture.run(), fixture.call(&seconds.to_string()));
+            let body = async |_| {
+                let run = fixture.run();
+                ends.clone().map(|()| run)
+            };
+            let _: Result<u32, Failure> = call.run(body).await;
+            fixture.run() - before
+        };
+        assert_eq!(runs().await, 2);
+        clock.advance(Duration::from_millis(seconds * 1_000 - 1));
+        let (local, replayed) = (fixture.locals(), runs().await);
+        assert_eq!(
+            (replayed, fixture.locals()),
+            (1, local + 1),
+            "its record lives"
+        );
+        clock.advance(Duration::from_millis(1));
+        assert_eq!(runs().await, 2, "its life is over");
+    }
 }
 
 /// An answer that is replayed late has less than `max_age` of its retention left.
@@ -97,51 +97,6 @@ async fn the_age_of_an_answer_comes_from_its_store() {
     assert_eq!(fixture.claims(), claims + 1);
 }
 
-#[tokio::test]
-async fn after_max_age_the_store_is_asked_once() {
-    let clock = ManualClock::new();
-    let cache = LocalCache::new().max_age(Duration::from_secs(20));
-    let fixture = Fixture::with(Arc::new(memory(&clock)), cache, |engine| {
-        engine.clock(clock.clone())
-    })
-    .await;
-    let run = fixture.pay("a").await.unwrap();
-    for _ in 0..3 {
-        clock.advance(Duration::from_millis(19_999));
-        fixture.is_local("a", run).await;
-        clock.advance(Duration::from_millis(1));
-        fixture.is_asked("a", run).await;
-    }
-}
-
-/// The reply to the completion was lost, and it was sent again: the record's age counts from the first one.
-#[tokio::test]
-async fn a_completion_that_was_sent_twice_lives_since_the_first() {
-    let clock = ManualClock::new();
-    let fixture = Fixture::with(Arc::new(memory(&clock)), LocalCache::new(), |engine| {
-        engine.clock(clock.clone()).ttl(Duration::from_secs(30))
-    })
-    .await;
-    fixture
-        .store
-        .fail(StoreOperation::Complete, [Fault::ReplyLost]);
-    let paying = {
-        let fixture = fixture.clone();
-        tokio::spawn(async move { fixture.pay("a").await })
-    };
-    until("it is sent", || {
-        fixture.store.count(StoreOperation::Complete) == 2
-    })
-    .await;
-    clock.advance(Duration::from_secs(1));
-    let run = paying.await.unwrap().unwrap();
-    assert_eq!(fixture.store.count(StoreOperation::Complete), 3);
-    clock.advance(Duration::from_millis(28_999));
-    fixture.is_local("a", run).await;
-    clock.advance(Duration::from_millis(1));
-    assert_ne!(fixture.pay("a").await.unwrap(), run);
-}
-
 /// The caller waits for the reply no longer, and the engine's thread sends the completion again.
 #[tokio::test]
 async fn a_completion_that_the_engine_sends_again_lives_since_that_of_the_caller() {
@@ -168,24 +123,4 @@ async fn a_completion_that_the_engine_sends_again_lives_since_that_of_the_caller
     fixture.is_local("a", run).await;
     clock.advance(Duration::from_millis(1));
     assert_ne!(fixture.pay("a").await.unwrap(), run, "its life is over");
-}
-
-#[tokio::test]
-async fn the_age_of_a_cached_answer_is_that_of_the_store() {
-    let clock = ManualClock::new();
-    let fixture = Fixture::with(Arc::new(memory(&clock)), LocalCache::new(), |engine| {
-        engine.clock(clock.clone())
-    })
-    .await;
-    let pay = async || {
-        let call = fixture.call("a");
-        let body = async |_| Ok::<_, Failure>(Answer::from(fixture.run()));
-        call.run(body).await.unwrap()
-    };
-    assert!(pay().await.was_executed());
-    clock.advance(Duration::from_secs(7));
-    let again = pay().await;
-    assert_eq!(fixture.told.all(), ["local"]);
-    assert_eq!(again.how(), AnswerSource::Replayed);
-    assert_eq!(again.age(), Duration::from_secs(7));
 }

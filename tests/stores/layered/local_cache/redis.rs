@@ -1,12 +1,12 @@
 //! On Redis: the cost of a hit, and the delivery or loss of reset notifications.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use idem_harness::RedisServer;
 use idem_runtime::cache::LocalCache;
 use idem_runtime::store::redis::RedisStore;
-use idem_tests::shop::{PATIENCE, connect, connected, patiently, proxied, until};
+use idem_tests::shop::{connect, connected, patiently, proxied, until};
 
 use super::fixture::Fixture;
 
@@ -61,29 +61,6 @@ pub(crate) async fn taken_back(one: &Fixture, other: &Fixture, key: &str) {
 }
 
 #[tokio::test]
-async fn a_hit_is_no_command_at_all() {
-    let (server, one, _other) = pair().await;
-    let run = one.pay("a").await.unwrap();
-    let mut monitor = server.monitor();
-    for _ in 0..100 {
-        one.is_local("a", run).await;
-    }
-    let mut names = monitor.names();
-    // Once a second the connection is checked with a `PING`.
-    names.retain(|name| name != "PING");
-    assert_eq!(names, Vec::<String>::new());
-}
-
-#[tokio::test]
-async fn a_reset_elsewhere_is_notified() {
-    let (_server, one, other) = pair().await;
-    for round in 0..3 {
-        taken_back(&one, &other, &format!("a {round}")).await;
-        taken_back(&other, &one, &format!("b {round}")).await;
-    }
-}
-
-#[tokio::test]
 async fn a_resolution_is_no_more_than_one_message() {
     let (server, one, other) = pair().await;
     known_to_both(&one, &other, "a").await;
@@ -120,9 +97,9 @@ async fn foreign_messages_are_ignored() {
     server.cli(&["PUBLISH", "idem:resolved", &b]);
     let heard = async {
         let asked = async || {
-            let local = one.told.count("local");
+            let local = one.locals();
             one.pay("b").await.unwrap();
-            one.told.count("local") == local
+            one.locals() == local
         };
         while !asked().await {
             tokio::task::yield_now().await;
@@ -168,30 +145,6 @@ async fn a_connection_that_is_killed_closes_the_cache_until_there_is_another() {
     taken_back(&one, &other, "b").await;
 }
 
-#[tokio::test]
-async fn a_connection_that_is_killed_is_made_again_each_time() {
-    let (server, one, other) = pair().await;
-    for round in 0..5 {
-        let key = round.to_string();
-        let run = known_to_both(&one, &other, &key).await;
-        let hits = other.stats().hits;
-        assert_eq!(server.cli(&["CLIENT", "KILL", "TYPE", "pubsub"]), "2");
-        // The cache was emptied, so the store is queried at least once, even after the cache reopens.
-        until("the loss is noticed", || {
-            other.stats().entries == 0 && one.stats().entries == 0
-        })
-        .await;
-        assert_eq!(other.pay(&key).await, Ok(run));
-        assert_eq!(other.stats().hits, hits);
-        for fixture in [&one, &other] {
-            until("the cache opens", || fixture.stats().is_open).await;
-        }
-        let run = other.pay(&key).await.unwrap();
-        other.is_local(&key, run).await;
-        taken_back(&other, &one, &format!("next {round}")).await;
-    }
-}
-
 /// A dead connection looks like one without traffic.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_falls_silent_is_noticed_soon() {
@@ -202,38 +155,14 @@ async fn a_connection_that_falls_silent_is_noticed_soon() {
     let other = fixture(&server.url()).await.sharing(&behind);
     let run = known_to_both(&other, &behind, "a").await;
     proxy.black_hole(true);
-    let since = Instant::now();
     other.reset("a").await;
     assert_eq!(other.pay("a").await, Ok(run + 1));
     // It is not notified, and answers from its cache for a while.
     until("the silence is noticed", || !behind.stats().is_open).await;
-    let took = since.elapsed();
-    assert!(
-        took < PATIENCE / 2,
-        "one second and the time of a reply, not {took:?}"
-    );
     proxy.black_hole(false);
     assert_eq!(behind.pay("a").await, Ok(run + 1));
     until("the cache opens", || behind.stats().is_open).await;
     taken_back(&other, &behind, "b").await;
-}
-
-#[tokio::test]
-async fn a_server_that_restarts_is_listened_to_again() {
-    let server = RedisServer::builder().append_only_always().start();
-    let one = fixture(&server.url()).await;
-    let other = fixture(&server.url()).await.sharing(&one);
-    let run = known_to_both(&one, &other, "a").await;
-    server.kill();
-    for fixture in [&one, &other] {
-        until("the cache closes", || !fixture.stats().is_open).await;
-    }
-    server.restart();
-    assert_eq!(other.pay("a").await, Ok(run), "the store has it");
-    for fixture in [&one, &other] {
-        until("the cache opens", || fixture.stats().is_open).await;
-    }
-    taken_back(&one, &other, "b").await;
 }
 
 /// The connection of a dropped engine is closed.
@@ -248,6 +177,6 @@ async fn the_connection_goes_with_its_engine() {
     let fixture = Fixture::with(Arc::new(store.clone()), lasting(), |engine| engine).await;
     assert_eq!(subscribers(), 1);
     drop(fixture);
-    until("nobody listens", || subscribers() == 0).await;
+    until("its connection is closed", || subscribers() == 0).await;
     drop(store);
 }

@@ -1,36 +1,37 @@
 //! Many threads that call and reset; no caller gets an answer that was reset before its call.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{ErrorKind, cache::LocalCache};
+use tokio::task::JoinSet;
 
 use super::fixture::Fixture;
 
 const KEYS: usize = 4;
+const RESETS: usize = 5_000;
 
 /// The lowest run of each key whose answer is still valid.
 type Floors = Arc<[AtomicU32; KEYS]>;
 
-async fn calls(fixture: Fixture, floors: Floors, until: Instant) -> u64 {
-    let mut calls = 0;
-    while Instant::now() < until {
+/// Calls until the resets are over, and at least once.
+async fn calls(fixture: Fixture, floors: Floors, resets: Arc<AtomicUsize>) {
+    loop {
         for (key, floor) in floors.iter().enumerate() {
             let floor = floor.load(Ordering::SeqCst);
             let run = fixture.pay(&key.to_string()).await.unwrap();
             assert!(run >= floor, "run {run} of key {key} was taken back");
-            calls += 1;
+        }
+        if resets.load(Ordering::SeqCst) >= RESETS {
+            return;
         }
         tokio::task::yield_now().await;
     }
-    calls
 }
 
-async fn takes_back(fixture: Fixture, floors: Floors, until: Instant) -> u64 {
-    let mut resets = 0;
-    while Instant::now() < until {
+async fn takes_back(fixture: Fixture, floors: Floors, resets: Arc<AtomicUsize>) {
+    while resets.load(Ordering::SeqCst) < RESETS {
         for (key, floor) in floors.iter().enumerate() {
             let name = key.to_string();
             let run = fixture.pay(&name).await.unwrap();
@@ -41,7 +42,7 @@ async fn takes_back(fixture: Fixture, floors: Floors, until: Instant) -> u64 {
                 // The reset removes this answer, or a later one.
                 Ok(()) => {
                     floor.fetch_max(run + 1, Ordering::SeqCst);
-                    resets += 1;
+                    resets.fetch_add(1, Ordering::SeqCst);
                 }
                 Err(error) => assert!(
                     matches!(error.kind(), ErrorKind::Changed | ErrorKind::Running { .. }),
@@ -50,7 +51,6 @@ async fn takes_back(fixture: Fixture, floors: Floors, until: Instant) -> u64 {
             }
         }
     }
-    resets
 }
 
 /// On the memory store a reset reaches every engine before it returns.
@@ -63,24 +63,15 @@ async fn a_reset_answer_is_never_replayed() {
     let other = Fixture::with(store, cache(), |engine| engine).await;
     let other = other.sharing(&one);
     let floors = Floors::default();
-    let until = Instant::now() + Duration::from_secs(2);
-    let (mut callers, mut resetters) = (Vec::new(), Vec::new());
+    let resets = Arc::new(AtomicUsize::new(0));
+    let mut tasks = JoinSet::new();
     for fixture in [&one, &other] {
         for _ in 0..3 {
-            callers.push(tokio::spawn(calls(fixture.clone(), floors.clone(), until)));
+            tasks.spawn(calls(fixture.clone(), floors.clone(), resets.clone()));
         }
-        resetters.push(tokio::spawn(takes_back(
-            fixture.clone(),
-            floors.clone(),
-            until,
-        )));
+        tasks.spawn(takes_back(fixture.clone(), floors.clone(), resets.clone()));
     }
-    for caller in callers {
-        assert!(caller.await.unwrap() > 0);
-    }
-    for resetter in resetters {
-        assert!(resetter.await.unwrap() > 0);
-    }
+    tasks.join_all().await;
     let (one, other) = (one.stats(), other.stats());
     assert!(one.hits > 100 && other.hits > 100, "{one:?} {other:?}");
     assert!(one.evictions > 0 && one.invalidations > 0, "{one:?}");
