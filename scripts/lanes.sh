@@ -6,7 +6,7 @@ lanes=3
 
 # The programs that take longest, in this order. They start first, so that none of them runs alone at the end. The
 # others follow, as cargo lists them.
-longest=(steps consumers conformance sql failover doctests ui servers listings killed_steps cluster redis_faults mutants
+longest=(steps consumers conformance sql failover doctests ui servers stores killed_steps cluster redis_faults mutants
     public_api checkout payments http zookeeper_store protocol layered)
 
 # All of them run, so that one run tells of everything that fails.

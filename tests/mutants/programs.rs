@@ -11,19 +11,14 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// Programs of tests by target and folder of their package.
-pub(crate) const PROGRAMS: [(&str, &str); 23] = [
+pub(crate) const PROGRAMS: [(&str, &str); 18] = [
     ("idem_runtime", "idem-runtime"),
     ("http", "tests"),
-    ("redis_commands", "tests"),
     ("shapes", "tests"),
     ("observed", "tests"),
     ("layered", "tests"),
-    ("watching", "tests"),
-    ("listings", "tests"),
     ("semantics", "tests"),
-    ("memory_store", "tests"),
-    ("processes", "tests"),
-    ("clock", "tests"),
+    ("stores", "tests"),
     ("command", "idem-cli"),
     ("mutants", "tests"),
     ("protocol", "tests/proof/protocol"),

@@ -5,9 +5,8 @@
 //!
 //! ```text
 //! call <id> <key> now|hold            a call; `hold` runs its body until it is told
-//! finish <id>, fail <id>              how a held body ends
+//! finish <id>                         ends a held body
 //! burst <key> <count>                 so many calls at once; their body ends with `go`
-//! many <seed> <keys> <times>          every key so many times, each until it has its answer
 //! soak <seed>                         calls of the window's keys until `stop`
 //! window <first>                      the keys from this one on
 //! ```
@@ -41,7 +40,7 @@ struct Process {
     engine: Engine,
     prefix: String,
     raw: Mutex<RespConn>,
-    held: Mutex<HashMap<u64, oneshot::Sender<Body>>>,
+    held: Mutex<HashMap<u64, oneshot::Sender<()>>>,
     go: watch::Sender<bool>,
     stop: AtomicBool,
     window: AtomicU64,
@@ -130,17 +129,12 @@ impl Process {
                 let (id, key, hold) = (number(1), words[2].to_owned(), words[3] == "hold");
                 tokio::spawn(async move { this.single(id, &key, hold).await });
             }
-            "finish" => self.end(number(1), Ok(())),
-            "fail" => self.end(number(1), Err(Failure::Down)),
+            "finish" => self.end(number(1)),
             "burst" => {
                 let (key, count) = (words[1].to_owned(), number(2));
                 tokio::spawn(async move { this.burst(key, count).await });
             }
             "go" => drop(self.go.send_replace(true)),
-            "many" => {
-                let (seed, keys, times) = (number(1), number(2), number(3));
-                tokio::spawn(async move { this.many(seed, keys, times).await });
-            }
             "soak" => {
                 let seed = number(1);
                 tokio::spawn(async move { this.soak(seed).await });
@@ -169,10 +163,10 @@ impl Process {
         say(&format!("effect {id} {key}"));
     }
 
-    fn end(&self, id: u64, ending: Body) {
+    fn end(&self, id: u64) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let body = held.remove(&id).expect("the body is held");
-        body.send(ending).expect("the body waits");
+        body.send(()).expect("the body waits");
     }
 
     /// A call, printed from its beginning to its end. Returns true when it has an answer.
@@ -202,7 +196,7 @@ impl Process {
         answer.is_ok()
     }
 
-    fn hold(&self, id: u64) -> oneshot::Receiver<Body> {
+    fn hold(&self, id: u64) -> oneshot::Receiver<()> {
         let (sender, ending) = oneshot::channel();
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.insert(id, sender);
@@ -214,7 +208,7 @@ impl Process {
             if hold {
                 let ending = self.hold(id);
                 say(&format!("event held {id}"));
-                ending.await.expect("the body is told")?;
+                ending.await.expect("the body is told");
             }
             self.effect(id, key);
             Ok(())
@@ -269,28 +263,6 @@ impl Process {
         let id = self.calls.fetch_add(1, Ordering::SeqCst);
         let chance = Seeded::new(seeded.below(u64::MAX));
         self.call(id, key, self.chance(id, key, chance)).await
-    }
-
-    /// Ends with `stopped`.
-    async fn many(self: Arc<Self>, seed: u64, keys: u64, times: u64) {
-        let mut seeded = Seeded::new(seed);
-        let mut plan: Vec<_> = (0..keys * times).map(|number| number % keys).collect();
-        for at in (1..plan.len()).rev() {
-            let other = seeded.below(at as u64 + 1);
-            plan.swap(at, usize::try_from(other).expect("a place in the plan"));
-        }
-        let mut tasks = JoinSet::new();
-        let part = plan.len().div_ceil(usize::try_from(TASKS).expect("a few"));
-        for part in plan.chunks(part).map(<[_]>::to_vec) {
-            let (this, mut seeded) = (Arc::clone(&self), Seeded::new(seeded.below(u64::MAX)));
-            tasks.spawn(async move {
-                for key in part {
-                    while !this.try_once(&format!("k{key}"), &mut seeded).await {}
-                }
-            });
-        }
-        tasks.join_all().await;
-        say("stopped");
     }
 
     /// Ends with `stopped`.

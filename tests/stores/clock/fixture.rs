@@ -13,7 +13,7 @@ use idem_tests::shop::{happened, patiently, persistent};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::servers::ClockedServer;
+use super::servers::ClockedServer;
 
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 

@@ -27,10 +27,6 @@ pub(crate) trait ClockedServer: Send + Sync + Sized + 'static {
         async move { Self::open(&url).await }
     }
 
-    fn pause(&self);
-
-    fn resume(&self);
-
     fn restart(&self);
 }
 
@@ -53,14 +49,6 @@ impl ClockedServer for InRedis {
 
     async fn open(url: &str) -> Arc<dyn Store> {
         Arc::new(connect(url).await.unwrap())
-    }
-
-    fn pause(&self) {
-        self.0.pause();
-    }
-
-    fn resume(&self) {
-        self.0.resume();
     }
 
     fn restart(&self) {
@@ -96,14 +84,6 @@ macro_rules! in_database {
                 open::<$kind>(url).await
             }
 
-            fn pause(&self) {
-                self.0.pause();
-            }
-
-            fn resume(&self) {
-                self.0.resume();
-            }
-
             fn restart(&self) {
                 self.0.restart();
             }
@@ -117,9 +97,9 @@ in_database!(InMariaDb: MariaDbServer, MySql, "mysql");
 /// Runs each named test on every server: `redis::name`, `postgres::name` and `mariadb::name`.
 macro_rules! on_each_server {
     ($($name:ident),* $(,)?) => {
-        $crate::servers::on!(redis, InRedis: $($name)*);
-        $crate::servers::on!(postgres, InPostgres: $($name)*);
-        $crate::servers::on!(mariadb, InMariaDb: $($name)*);
+        $crate::clock::servers::on!(redis, InRedis: $($name)*);
+        $crate::clock::servers::on!(postgres, InPostgres: $($name)*);
+        $crate::clock::servers::on!(mariadb, InMariaDb: $($name)*);
     };
 }
 
@@ -129,7 +109,7 @@ macro_rules! on {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $name() {
-                    super::$name::<$crate::servers::$server>().await;
+                    super::$name::<$crate::clock::servers::$server>().await;
                 }
             )*
         }

@@ -1,19 +1,16 @@
 //! The clock of a server steps.
 
-use idem_harness::FakeClock;
 use idem_tests::shop::{happened, until};
 
-use crate::fixture::{Fixture, LEASE, started};
-use crate::servers::{ClockedServer, on_each_server};
+use super::fixture::{Fixture, LEASE, started};
+use super::servers::{ClockedServer, on_each_server};
 
 on_each_server!(
     a_step_is_reported,
     a_renewal_sees_a_step,
     a_step_within_a_lease_renews_it_at_once,
     a_lease_that_a_step_has_ended_is_renewed_unless_taken_over,
-    a_step_back_keeps_claims_longer,
     limit_a_step_of_more_than_the_lease_starts_a_second_body,
-    another_server_with_another_clock_is_reported,
 );
 
 async fn a_step_is_reported<P: ClockedServer>() {
@@ -68,20 +65,6 @@ async fn a_lease_that_a_step_has_ended_is_renewed_unless_taken_over<P: ClockedSe
     assert_eq!(fixture.events.count("lease lost"), 0);
 }
 
-async fn a_step_back_keeps_claims_longer<P: ClockedServer>() {
-    let (clock, server, fixture) = started::<P>().await;
-    let other = Fixture::of(&server).await;
-    let running = fixture.begin("a").await;
-    clock.set(-100);
-    other.pay_until("claimed", 1).await;
-    clock.set(-100 + 31);
-    // Without the step back the lease would have ended by now.
-    other.finds_running("a").await;
-    fixture.pay_until("clock stepped back", 1).await;
-    assert_eq!(fixture.events.count("renewed"), 0, "there is no hurry");
-    running.end().await.unwrap();
-}
-
 /// Documented as a limit of leases: no store of this kind works without a clock.
 async fn limit_a_step_of_more_than_the_lease_starts_a_second_body<P: ClockedServer>() {
     let (clock, server, fixture) = started::<P>().await;
@@ -95,15 +78,4 @@ async fn limit_a_step_of_more_than_the_lease_starts_a_second_body<P: ClockedServ
     until("it is told", || fixture.events.count("lease lost") == 1).await;
     second.end().await.unwrap();
     running.end().await.unwrap();
-}
-
-/// As after a failover behind one address.
-async fn another_server_with_another_clock_is_reported<P: ClockedServer>() {
-    let clock = FakeClock::new();
-    let server = P::start(&clock);
-    let fixture = Fixture::going_on(&server.store().await);
-    fixture.pay_anew().await;
-    clock.set(3);
-    server.restart();
-    fixture.pay_until("clock stepped forward", 1).await;
 }

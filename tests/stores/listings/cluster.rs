@@ -10,7 +10,7 @@ use idem_runtime::store::Store;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{Engine, ErrorKind};
 
-use crate::filled::{Fate, PREFIX, digests, engine, fate, fill};
+use super::filled::{Fate, PREFIX, digests, engine, fate, fill};
 
 async fn connect(cluster: &ClusterSetup) -> Arc<dyn Store> {
     let store = RedisStore::builder(cluster.urls().swap_remove(0));

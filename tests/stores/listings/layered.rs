@@ -7,7 +7,7 @@ use idem_runtime::store::layered::LayeredStore;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Error, admin::Entries};
 
-use crate::filled::engine;
+use super::filled::engine;
 
 #[tokio::test]
 async fn the_durable_store_is_listed_without_records_of_the_layers() {
@@ -16,29 +16,16 @@ async fn the_durable_store_is_listed_without_records_of_the_layers() {
     let (engine, below) = (engine(layers.build()), engine(durable));
     let call = |key: u32| engine.operation("pay").key(&key);
     for key in 0..3 {
-        call(key)
-            .run(|_| async { Ok::<_, Error>(7_u32) })
-            .await
-            .unwrap();
+        let answer = call(key).run(async |_| Ok::<_, Error>(7_u32));
+        answer.await.unwrap();
     }
     // A reset begins a new epoch, which is a record as well.
-    call(0)
-        .entry()
-        .await
-        .unwrap()
-        .unwrap()
-        .reset()
-        .await
-        .unwrap();
+    let entry = call(0).entry().await.unwrap().unwrap();
+    entry.reset().await.unwrap();
     let count = async |entries: Entries| entries.count().await.unwrap();
     assert_eq!(count(below.entries()).await, 4, "with the epoch");
     assert_eq!(count(engine.entries()).await, 3);
-    assert_eq!(
-        count(engine.entries().state(EntryFilter::Released)).await,
-        1
-    );
-    assert_eq!(
-        count(engine.entries().state(EntryFilter::Answered)).await,
-        2
-    );
+    let of = |state| count(engine.entries().state(state));
+    assert_eq!(of(EntryFilter::Released).await, 1);
+    assert_eq!(of(EntryFilter::Answered).await, 2);
 }

@@ -1,6 +1,4 @@
 //! Cost of a call besides its body: allocations, and size of the caller's future.
-//!
-//! A test binary of its own, because it counts the requests to its allocator.
 
 use std::future::Future;
 use std::pin::{Pin, pin};

@@ -1,20 +1,11 @@
 //! One key shared by several processes: many at once, killed ones, paused ones, slow ones.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use idem_harness::{RedisServer, Worker};
-use idem_runtime::store::Owner;
-use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Engine, OnRunning};
-use idem_tests::history::History;
-use idem_tests::seeded::Seeded;
-use idem_tests::shop::Failure;
 use idem_tests::worker_fleet::WorkerFleet;
-use tokio::sync::Barrier;
-use tokio::task::JoinSet;
 
 fn fleet(prefix: &str) -> WorkerFleet<'static> {
     static SERVER: OnceLock<RedisServer> = OnceLock::new();
@@ -122,36 +113,6 @@ fn ten_thousand_calls_from_four_processes_cost_few_commands() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_thousand_calls_in_one_process_run_one_body() {
-    const CALLS: usize = 1_000;
-    let engine = Engine::builder(MemoryStore::new())
-        .on_running(OnRunning::Wait(Duration::from_secs(30)))
-        .build()
-        .expect("the settings agree");
-    let (runs, barrier) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(CALLS)));
-    let mut tasks = JoinSet::new();
-    for _ in 0..CALLS {
-        let (engine, runs, barrier) = (engine.clone(), Arc::clone(&runs), Arc::clone(&barrier));
-        tasks.spawn(async move {
-            barrier.wait().await;
-            let body = async |_| {
-                runs.fetch_add(1, Ordering::SeqCst);
-                tokio::task::yield_now().await;
-                Ok::<_, Failure>(*Owner::random().as_bytes())
-            };
-            engine.operation("work").key("k").run(body).await
-        });
-    }
-    let answers: BTreeSet<_> = tasks
-        .join_all()
-        .await
-        .into_iter()
-        .map(|answer| answer.expect("every call has an answer"))
-        .collect();
-    assert_eq!((answers.len(), runs.load(Ordering::SeqCst)), (1, 1));
-}
-
 #[test]
 fn the_key_of_a_killed_process_is_free_after_its_lease_and_not_before() {
     let fleet = fleet("killed").impatient();
@@ -176,9 +137,9 @@ fn the_key_of_a_killed_process_is_free_after_its_lease_and_not_before() {
     assert_eq!(fleet.effects("k"), 1);
 }
 
-/// Two workers: the first is paused in its body, the second has taken its key over and completed it.
-/// Returned with the answer, and the record.
-fn overtaken(fleet: &WorkerFleet<'_>) -> (Vec<Worker>, String, (String, String)) {
+#[test]
+fn a_paused_process_whose_key_was_taken_over_returns_the_winners_answer() {
+    let fleet = fleet("zombie").impatient();
     let mut workers = fleet.spawn_many(2);
     let (fence, _) = hold(&mut workers[0], 1);
     workers[0].pause();
@@ -189,51 +150,12 @@ fn overtaken(fleet: &WorkerFleet<'_>) -> (Vec<Worker>, String, (String, String))
     assert!(second_fence > fence);
     let winner = answer(&mut workers[1]);
     workers[0].resume();
-    (workers, winner, fleet.record())
-}
-
-#[test]
-fn a_paused_process_whose_key_was_taken_over_returns_the_winners_answer() {
-    let fleet = fleet("zombie").impatient();
-    let (mut workers, winner, record) = overtaken(&fleet);
+    let record = fleet.record();
     workers[0].send("finish 1");
     assert_eq!(answer(&mut workers[0]), winner);
     assert_eq!(fleet.record(), record);
     // The lease protects the answer, not the effect.
     assert_eq!(fleet.effects("k"), 2);
-}
-
-#[test]
-fn a_paused_process_whose_key_was_taken_over_changes_nothing_by_an_error() {
-    let fleet = fleet("failing-zombie").impatient();
-    let (mut workers, winner, record) = overtaken(&fleet);
-    workers[0].send("fail 1");
-    assert_eq!(refusal(&mut workers[0]), "Down");
-    assert_eq!(fleet.record(), record);
-    workers[0].send("call 2 k now");
-    assert_eq!(answer(&mut workers[0]), winner);
-    assert_eq!(fleet.effects("k"), 1);
-}
-
-#[test]
-fn a_paused_process_does_not_free_the_key_of_a_running_successor() {
-    let fleet = fleet("two-zombies").impatient();
-    let mut workers = fleet.spawn_many(3);
-    hold(&mut workers[0], 1);
-    workers[0].pause();
-    fleet.advance(Duration::from_mins(1));
-    assert_eq!(hold(&mut workers[1], 1).1, 2);
-    workers[0].resume();
-    workers[0].send("fail 1");
-    assert_eq!(refusal(&mut workers[0]), "Down");
-    workers[2].send("call 1 k now");
-    let refused = refusal(&mut workers[2]);
-    assert!(refused.starts_with("Running"), "{refused}");
-    workers[1].send("finish 1");
-    let winner = answer(&mut workers[1]);
-    workers[2].send("call 2 k now");
-    assert_eq!(answer(&mut workers[2]), winner);
-    assert_eq!(fleet.effects("k"), 1);
 }
 
 #[test]
@@ -254,31 +176,4 @@ fn a_body_that_runs_for_longer_than_its_lease_keeps_its_key() {
     workers[1].send("call 5 k now");
     assert_eq!(answer(&mut workers[1]), winner);
     assert_eq!(fleet.effects("k"), 1);
-}
-
-#[test]
-fn a_hundred_keys_in_four_processes_have_one_answer_each() {
-    let fleet = fleet("hundred");
-    let (_, mut seeded) = Seeded::from_env();
-    let mut workers = fleet.spawn_many(4);
-    for worker in &mut workers {
-        worker.send(&format!("many {} 100 3", seeded.below(u64::MAX)));
-    }
-    let mut history = History::default();
-    for (process, worker) in workers.iter_mut().enumerate() {
-        loop {
-            let line = worker.line();
-            if line == "stopped" {
-                break;
-            }
-            history.line(process, &line);
-        }
-    }
-    // Each start after the first is explained by the error of the one before it, and each effect
-    // by its start.
-    let violations = history.violations(|key| fleet.effects(key));
-    assert_eq!(violations, [""; 0]);
-    let (answers, starts) = history.size();
-    assert_eq!((history.keys().len(), answers), (100, 1_200));
-    assert!(starts > 100, "nothing failed, so nothing was tried");
 }

@@ -1,12 +1,10 @@
 //! Commands of a call and their number, as counted by the server.
 
-#![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
-
 use std::time::Duration;
 
 use idem_harness::{Command, Edition, Monitor, RedisServer};
-use idem_runtime::{Answer, AnswerSource, Engine, Error, ErrorKind, step};
-use idem_tests::shop::{Failure, MARKERS, Shop, connect, happened, patient, persistent};
+use idem_runtime::{Engine, step};
+use idem_tests::shop::{Failure, MARKERS, Shop, connect, happened, patient, persistent, until};
 
 /// A server with a warm script cache, and a shop on it whose commands are monitored.
 async fn watched() -> (RedisServer, Shop, Monitor) {
@@ -23,108 +21,63 @@ async fn watched() -> (RedisServer, Shop, Monitor) {
 const PLAIN: &str = "SET";
 const SCRIPT: &str = "EVALSHA";
 
+/// The commands of each kind of call, in the order in which they are sent.
 #[tokio::test]
 async fn a_first_call_is_two_commands() {
-    let (_server, shop, mut monitor) = watched().await;
-    shop.pay("a").await.unwrap();
-    assert_eq!(monitor.names(), [PLAIN, SCRIPT]);
-}
-
-#[tokio::test]
-async fn a_replay_is_one_command() {
-    let (_server, shop, mut monitor) = watched().await;
+    let (server, shop, mut monitor) = watched().await;
+    let [one, two] = [&[PLAIN][..], &[PLAIN, SCRIPT]];
     let first = shop.pay("a").await;
-    monitor.names();
+    assert_eq!(monitor.names(), two, "a first call");
     assert_eq!(shop.pay("a").await, first);
-    assert_eq!(monitor.names(), [PLAIN]);
-}
-
-#[tokio::test]
-async fn a_replay_of_a_large_answer_is_one_command() {
-    let (_server, shop, mut monitor) = watched().await;
-    let memo = "m".repeat(20_000);
-    let pay = || shop.pay_with_memo("a", 1, memo.clone(), async |_| Ok(()));
-    let first = pay().await;
+    assert_eq!(monitor.names(), one, "a replay");
+    shop.pay_for("a", 2, async |_| Ok(())).await.unwrap_err();
+    assert_eq!(monitor.names(), one, "a mismatch");
+    let large = || shop.pay_with_memo("large", 1, "m".repeat(20_000), async |_| Ok(()));
+    let first = large().await;
     monitor.names();
-    assert_eq!(pay().await, first);
-    assert_eq!(monitor.names(), [PLAIN]);
-}
-
-#[tokio::test]
-async fn a_replay_with_its_age_is_one_command_or_two_for_a_large_answer() {
-    let (server, _shop, mut monitor) = watched().await;
-    let engine = Engine::new(connect(server.url()).await.unwrap());
-    monitor.names();
-    for (key, bytes, replay) in [
-        ("small", 10, &[SCRIPT][..]),
-        ("large", 20_000, &[SCRIPT, "GETRANGE"]),
-    ] {
-        let call = || {
-            let call = engine.operation("shop.told").key(&key);
-            call.run(async |_| Ok::<_, Error>(Answer::from("m".repeat(bytes))))
-        };
-        assert_eq!(call().await.unwrap().how(), AnswerSource::Executed);
-        monitor.names();
-        assert_eq!(call().await.unwrap().how(), AnswerSource::Replayed);
-        assert_eq!(monitor.names(), replay);
+    assert_eq!(large().await, first);
+    assert_eq!(monitor.names(), one, "a replay of a large answer");
+    for commands in [two, one] {
+        let declined = shop.pay_by("b", async |_| Err(Failure::Declined)).await;
+        assert_eq!(declined, Err(Failure::Declined));
+        assert_eq!(monitor.names(), commands, "a business error");
     }
-}
-
-#[tokio::test]
-async fn a_mismatch_is_one_command() {
-    let (_server, shop, mut monitor) = watched().await;
-    shop.pay("a").await.unwrap();
-    monitor.names();
-    let error = shop.pay_for("a", 2, async |_| Ok(())).await.unwrap_err();
-    assert_eq!(error.refused().kind(), &ErrorKind::Mismatch);
-    assert_eq!(monitor.names(), [PLAIN]);
-}
-
-#[tokio::test]
-async fn a_business_error_is_two_commands_and_then_one() {
-    let (_server, shop, mut monitor) = watched().await;
-    let pay = || shop.pay_by("a", async |_| Err(Failure::Declined));
-    assert_eq!(pay().await, Err(Failure::Declined));
-    assert_eq!(monitor.names(), [PLAIN, SCRIPT]);
-    let runs = shop.runs();
-    assert_eq!(pay().await, Err(Failure::Declined));
-    assert_eq!(monitor.names(), [PLAIN]);
-    assert_eq!(shop.runs(), runs);
-}
-
-#[tokio::test]
-async fn a_system_error_is_two_commands_and_three_when_the_key_was_given_back() {
-    let (_server, shop, mut monitor) = watched().await;
-    for commands in [&[PLAIN, SCRIPT][..], &[PLAIN, SCRIPT, SCRIPT]] {
-        let answer = shop.pay_by("a", async |_| Err(Failure::Down)).await;
-        assert_eq!(answer, Err(Failure::Down));
-        assert_eq!(monitor.names(), commands);
+    for commands in [two, &[PLAIN, SCRIPT, SCRIPT]] {
+        let down = shop.pay_by("c", async |_| Err(Failure::Down)).await;
+        assert_eq!(down, Err(Failure::Down));
+        let sent = monitor.commands();
+        let (of_script, sent): (Vec<_>, Vec<_>) =
+            sent.iter().partition(|command| command.is_from_script());
+        let names: Vec<_> = sent.iter().map(|command| &*command.name).collect();
+        assert_eq!(names, commands, "a system error");
+        if commands == two {
+            // The short path of the script, which publishes nothing.
+            let names: Vec<_> = of_script.iter().map(|command| &*command.name).collect();
+            assert_eq!(names, ["GETRANGE", "PTTL", "SET"]);
+        }
     }
-}
-
-/// The short path of the script, which the recorded end of the attempt does not leave: the general one publishes.
-#[tokio::test]
-async fn the_release_of_a_first_attempt_publishes_nothing() {
-    let (_server, shop, mut monitor) = watched().await;
-    let answer = shop.pay_by("a", async |_| Err(Failure::Down)).await;
-    assert_eq!(answer, Err(Failure::Down));
-    let commands = monitor.commands();
-    let of_scripts = commands.iter().filter(|command| command.is_from_script());
-    let names: Vec<_> = of_scripts.map(|command| &*command.name).collect();
-    assert_eq!(names, ["GETRANGE", "PTTL", "SET"]);
-}
-
-#[tokio::test]
-async fn a_refused_duplicate_of_a_running_call_is_two_commands() {
-    let (_server, shop, mut monitor) = watched().await;
-    let first = shop.pay_by("a", async |_| {
-        assert_eq!(monitor.names(), [PLAIN]);
-        let error = shop.pay("a").await.unwrap_err().refused();
-        assert!(matches!(error.kind(), ErrorKind::Running { .. }), "{error}");
-        assert_eq!(monitor.names(), [PLAIN, SCRIPT]);
+    let running = shop.pay_by("d", async |_| {
+        assert_eq!(monitor.names(), one);
+        shop.pay("d").await.unwrap_err();
+        assert_eq!(
+            monitor.names(),
+            two,
+            "a refused duplicate of a running call"
+        );
         Ok(())
     });
-    first.await.unwrap();
+    running.await.unwrap();
+    server.cli(&["SCRIPT", "FLUSH"]);
+    monitor.names();
+    for (key, commands) in [("a", one), ("e", &[PLAIN, SCRIPT, "EVAL"]), ("f", two)] {
+        // None of it is `SCRIPT LOAD`, which a restricted user may not call.
+        shop.pay(key).await.unwrap();
+        assert_eq!(
+            monitor.names(),
+            commands,
+            "a script that the server does not know"
+        );
+    }
 }
 
 #[tokio::test]
@@ -166,21 +119,6 @@ async fn a_step_is_one_command_and_its_replay_none() {
 }
 
 #[tokio::test]
-async fn a_script_that_the_server_does_not_know_costs_one_more_command() {
-    let (server, shop, mut monitor) = watched().await;
-    shop.pay("a").await.unwrap();
-    server.cli(&["SCRIPT", "FLUSH"]);
-    monitor.names();
-    shop.pay("a").await.unwrap();
-    assert_eq!(monitor.names(), [PLAIN]);
-    shop.pay("b").await.unwrap();
-    assert_eq!(monitor.names(), [PLAIN, SCRIPT, "EVAL"]);
-    shop.pay("c").await.unwrap();
-    assert_eq!(monitor.names(), [PLAIN, SCRIPT]);
-    // None of it is `SCRIPT LOAD`, which a restricted user may not call.
-}
-
-#[tokio::test]
 async fn before_redis_7_nothing_but_scripts_is_sent() {
     let server = RedisServer::builder().version(Edition::Redis62).start();
     let shop = Shop::open_with(&server.url(), patient, persistent).await;
@@ -193,57 +131,51 @@ async fn before_redis_7_nothing_but_scripts_is_sent() {
     assert!(sent.all(|command| matches!(&*command.name, "EVALSHA" | "EVAL")));
 }
 
+/// The start-up check reads, and writes one key, which expires.
 #[tokio::test]
 async fn connecting_probes_the_server() {
     let server = RedisServer::start();
     let mut monitor = server.monitor();
     let _store = connect(server.url()).await.unwrap();
     let commands = monitor.commands();
-    let (from_script, asked): (Vec<_>, Vec<_>) = commands
+    let (written, sent): (Vec<_>, Vec<_>) = commands
         .iter()
         .partition(|command| command.is_from_script());
-    let asked: Vec<_> = asked.iter().map(|command| &*command.name).collect();
+    let sent: Vec<_> = sent.iter().map(|command| &*command.name).collect();
     // The server hides `CONFIG GET`, which the store sends after these commands.
-    assert_eq!(asked, ["HELLO", "INFO", "EVAL"]);
-    // The script checks the permissions, and tries one write.
-    let tried: Vec<_> = from_script.iter().map(|command| &*command.name).collect();
-    assert_eq!(tried, ["SET"]);
+    assert_eq!(sent, ["HELLO", "INFO", "EVAL"]);
+    let [write] = written.try_into().expect("one write");
+    assert!(
+        write.to_string().starts_with("SET idem:start-up-check-"),
+        "{write}"
+    );
+    until("the key is gone", || server.cli(&["DBSIZE"]) == "0").await;
 }
 
 #[tokio::test]
 async fn a_renewal_is_one_command_on_a_connection_of_its_own() {
     let server = RedisServer::start();
-    let lease = Duration::from_secs(3);
-    let settings = |engine| persistent(engine).lease(lease);
+    let settings = |engine| persistent(engine).lease(Duration::from_secs(3));
     let shop = Shop::open_with(&server.url(), patient, settings).await;
     shop.pay("warm").await.unwrap();
     let mut monitor = server.monitor();
-    let mut seen = Vec::new();
+    let mut sent = Vec::new();
     let long = shop.pay_by("a", async |_| {
         // The first renewal connects, and loads its script.
         happened(&shop.events, "renewed", 1).await;
-        seen = monitor.commands();
+        sent = monitor.commands();
         happened(&shop.events, "renewed", 2).await;
         let second = monitor.commands();
-        let sent = second.iter().filter(|command| !command.is_from_script());
-        let names: Vec<_> = sent.clone().map(|command| &*command.name).collect();
-        // More than one if this test was delayed.
-        assert!(!names.is_empty() && names.iter().all(|name| *name == "EVALSHA"));
-        assert!(sent.count() < shop.events.count("renewed"));
-        let touched = second.iter().filter(|command| command.name == "PEXPIRE");
-        assert!(touched.count() >= 1);
-        seen.extend(second);
+        assert!(second.iter().any(|command| command.name == "PEXPIRE"));
+        let mut of_client = second.iter().filter(|command| !command.is_from_script());
+        assert!(of_client.all(|command| command.name == SCRIPT));
+        sent.extend(second);
         Ok(())
     });
     long.await.unwrap();
-    let renewing = |command: &Command| command.args.iter().any(|arg| arg.starts_with("2P"));
-    let mut clients: Vec<_> = seen
-        .iter()
-        .filter(|command| !command.is_from_script() && renewing(command))
-        .map(|command| &*command.client)
-        .collect();
+    sent.retain(|sent| !sent.is_from_script() && sent.args.iter().any(|arg| arg.starts_with("2P")));
+    let mut clients: Vec<_> = sent.iter().map(|command| &*command.client).collect();
     let claimed = clients.remove(0);
-    assert!(clients.len() >= 2);
     clients.dedup();
     assert_eq!(clients.len(), 1, "renewals share a connection");
     assert_ne!(clients, [claimed], "and it is not that of the claims");

@@ -1,25 +1,20 @@
 //! The memory store.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
-use idem_runtime::clock::ManualClock;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::{OutcomeKind, Owner, Remains, ResolveReply, State};
+use idem_runtime::store::{Owner, Remains};
 
-use crate::client::{Client, key, told, untold};
+use super::client::{Client, key, told, untold};
 
-fn two_clients() -> (Client, Client, ManualClock) {
-    let clock = ManualClock::new();
-    let store = MemoryStore::builder().clock(clock.clone()).build();
-    let other = store.clone();
-    (Client(Arc::new(store)), Client(Arc::new(other)), clock)
+fn two_clients() -> (Client, Client) {
+    let store = MemoryStore::new();
+    (Client(Arc::new(store.clone())), Client(Arc::new(store)))
 }
 
 #[tokio::test]
 async fn a_clone_notifies_of_completions_and_releases() {
-    let (mine, other, _clock) = two_clients();
+    let (mine, other) = two_clients();
     let claim = mine.take(&key(1)).await;
     let mut watch = other.watch(&key(1)).await;
     let mut elsewhere = other.watch(&key(2)).await;
@@ -27,37 +22,15 @@ async fn a_clone_notifies_of_completions_and_releases() {
     mine.release(&key(1), &claim).await;
     told(&mut watch).await;
     let claim = mine.take(&key(1)).await;
-    assert!(untold(&mut watch), "a claim ends nobody's wait");
+    assert!(untold(&mut watch), "a claim notifies no watcher");
     mine.complete(&key(1), &claim).await;
     told(&mut watch).await;
     assert!(untold(&mut watch) && untold(&mut elsewhere));
 }
 
 #[tokio::test]
-async fn a_clone_notifies_of_resolutions() {
-    let (mine, other, clock) = two_clients();
-    let claim = mine.take(&key(1)).await;
-    clock.advance(Duration::from_hours(2));
-    let mut watch = other.watch(&key(1)).await;
-    let mut found = claim;
-    found.state = State::Done {
-        outcome: OutcomeKind::Value,
-        schema: 1,
-    };
-    found.owner = Owner::random();
-    let record = Bytes::copy_from_slice(&found.encode());
-    let resolved = mine
-        .0
-        .resolve(&key(1), &claim, None, &record)
-        .await
-        .unwrap();
-    assert_eq!(resolved, ResolveReply::Resolved);
-    told(&mut watch).await;
-}
-
-#[tokio::test]
 async fn an_operation_without_effect_notifies_no_watcher() {
-    let (mine, other, _clock) = two_clients();
+    let (mine, other) = two_clients();
     let claim = mine.take(&key(1)).await;
     let mut watch = other.watch(&key(1)).await;
     mine.0.renew(&key(1), &claim).await.unwrap();

@@ -4,7 +4,7 @@ use idem_harness::{Monitor, RedisServer};
 use idem_tests::shop::{patiently, until};
 use tokio::task::JoinSet;
 
-use crate::client::{Client, hearers, key, store, subscribers, told, untold};
+use super::client::{Client, hearers, key, store, subscribers, told, untold};
 
 /// How often clients sent this command since the last call.
 fn sent(monitor: &mut Monitor, command: &str) -> usize {
@@ -32,33 +32,6 @@ async fn another_client_notifies_of_completions_and_releases() {
         assert!(untold(&mut watch) && untold(&mut elsewhere));
         server.cli(&["FLUSHALL"]);
     }
-}
-
-#[tokio::test]
-async fn the_completion_of_a_lost_record_is_notified() {
-    let (server, client) = Client::alone().await;
-    let claim = client.take(&key(1)).await;
-    let mut watch = client.watch(&key(1)).await;
-    server.cli(&["FLUSHALL"]);
-    let mut record = claim;
-    record.state = idem_runtime::store::State::Done {
-        outcome: idem_runtime::store::OutcomeKind::Value,
-        schema: 1,
-    };
-    let record = bytes::Bytes::copy_from_slice(&record.encode());
-    client.0.complete(&key(1), &record).await.unwrap();
-    told(&mut watch).await;
-}
-
-#[tokio::test]
-async fn a_store_without_watchers_makes_no_connection_for_them() {
-    let (server, client) = Client::alone().await;
-    client.pass(&key(1)).await;
-    assert_eq!(subscribers(&server), 0);
-    let _watch = client.watch(&key(1)).await;
-    assert_eq!(subscribers(&server), 1);
-    let _another = client.watch(&key(2)).await;
-    assert_eq!(subscribers(&server), 1);
 }
 
 #[tokio::test]
@@ -116,6 +89,8 @@ async fn many_keys_are_watched_on_one_connection() {
     let server = RedisServer::start();
     let store = std::sync::Arc::new(store(&server.url()).await);
     let mut admin = server.connect();
+    Client(store.clone()).pass(&key(0)).await;
+    assert_eq!(subscribers(&server), 0, "there is no watcher yet");
     let mut watching = JoinSet::new();
     for number in 0..2_000 {
         let client = Client(store.clone());

@@ -1,8 +1,6 @@
 //! Leases and expiries of records follow the clock of the server: the effect of a clock step, and its reports. The
 //! servers are real, and so is the step: see [`idem_harness::FakeClock`].
 
-#![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
-
 mod fixture;
 mod no_step;
 mod servers;
