@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From the lowest to the highest: each imports only from the layers before it.
-const LAYERS: [&str; 13] = [
+const LAYERS: [&str; 14] = [
+    "debug",
     "error",
     "identity",
     "record",

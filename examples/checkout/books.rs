@@ -147,9 +147,9 @@ impl Books {
         new: &str,
         ends_s: u64,
     ) -> Result<Cart, sqlx::Error> {
-        let cart = sqlx::query_as(sql::CART).bind(session).bind(new);
-        let cart = cart.bind(ends_s.cast_signed()).bind(now().cast_signed());
-        let (token, tried, quantity, card): (_, i64, _, _) = cart.fetch_one(&self.0).await?;
+        let found = sqlx::query_as(sql::CART).bind(session).bind(new);
+        let found = found.bind(ends_s.cast_signed()).bind(now().cast_signed());
+        let (token, tried, quantity, card): (_, i64, _, _) = found.fetch_one(&self.0).await?;
         Ok(Cart {
             token,
             tried: tried != 0,

@@ -92,8 +92,8 @@ impl<'a> Evidence<'a> {
         let cases = self.cases();
         vec![
             self.all_ended(),
-            self.once("payments", Kind::Payment, &cases),
-            self.once("refunds", Kind::Refund, &cases),
+            Self::once("payments", Kind::Payment, &cases),
+            Self::once("refunds", Kind::Refund, &cases),
             self.messages(),
             amounts(&cases),
             same_answers(&cases),
@@ -165,7 +165,7 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    fn once(&self, title: &'static str, kind: Kind, cases: &Cases<'_>) -> Finding {
+    fn once(title: &'static str, kind: Kind, cases: &Cases<'_>) -> Finding {
         let (mut all, mut declined) = (0, 0);
         let (mut moved, mut wrong) = (Vec::new(), Vec::new());
         for ((_, merchant, id), case) in cases.iter().filter(|((of, ..), _)| *of == kind) {

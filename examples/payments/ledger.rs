@@ -126,15 +126,14 @@ impl Ledger {
         let run: Option<(String, i64)> = run.fetch_optional(&pool).await?;
         let age = |begun: i64| Duration::from_secs(now().saturating_sub(begun.unsigned_abs()));
         let run = run.map(|(prefix, begun)| (prefix, age(begun)));
-        let (prefix, age) = match run.filter(|(_, age)| !fresh && *age <= lapse) {
-            Some(run) => run,
-            None => {
-                sqlx::raw_sql(DROP).execute(&pool).await?;
-                sqlx::raw_sql(SCHEMA).execute(&pool).await?;
-                let insert = sqlx::query("INSERT INTO runs VALUES (?, ?)").bind(&new);
-                insert.bind(now().cast_signed()).execute(&pool).await?;
-                (new, Duration::ZERO)
-            }
+        let (prefix, age) = if let Some(run) = run.filter(|(_, age)| !fresh && *age <= lapse) {
+            run
+        } else {
+            sqlx::raw_sql(DROP).execute(&pool).await?;
+            sqlx::raw_sql(SCHEMA).execute(&pool).await?;
+            let insert = sqlx::query("INSERT INTO runs VALUES (?, ?)").bind(&new);
+            insert.bind(now().cast_signed()).execute(&pool).await?;
+            (new, Duration::ZERO)
         };
         let rows = sqlx::query_scalar("SELECT count(*) FROM journal");
         let rows: i64 = rows.fetch_one(&pool).await?;
