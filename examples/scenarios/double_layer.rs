@@ -147,7 +147,8 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let mut run = async |what, event, payments: Vec<i64>| {
         answers.extend(phase(&shop, what, event, payments, &mut phases).await);
     };
-    let (kill, restart): (fn(&RedisServer), fn(&RedisServer)) = (|it| it.kill(), |it| it.restart());
+    let kill: fn(&RedisServer) = |redis| redis.kill();
+    let restart: fn(&RedisServer) = |redis| redis.restart();
     let nothing = |_: &_| {};
     let twice = |payments: Range<i64>| payments.flat_map(|payment| [payment; 2]);
     run(
