@@ -161,7 +161,7 @@ async fn a_subscription_that_is_gone_is_lost_with_where_the_consumer_continues()
         .await
         .on_lost_subscription(OnLostSubscription::FromNow);
     let lost = "nats:bills/collectors: from-now";
-    let end = loses(&nats, from_now, nats.unsubscribe(), lost).await;
+    let end = Box::pin(loses(&nats, from_now, nats.unsubscribe(), lost)).await;
     end.unwrap();
     let rabbit = Quorum::shared().await;
     let lost = format!("rabbitmq:%2F/{}: fail", rabbit.queue);
