@@ -208,7 +208,7 @@ impl Process {
             if hold {
                 let ending = self.hold(id);
                 say(&format!("event held {id}"));
-                ending.await.expect("the body is told");
+                ending.await.expect("the sender waits for the body");
             }
             self.effect(id, key);
             Ok(())

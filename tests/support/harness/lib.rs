@@ -13,7 +13,7 @@
     clippy::missing_panics_doc,
     clippy::must_use_candidate,
     clippy::return_self_not_must_use,
-    reason = "every function panics when its server does not do as it is told, and its callers are tests"
+    reason = "every function panics when its server fails, and its callers are tests"
 )]
 
 /// Gives a server the methods of what it is at one remove.
