@@ -161,7 +161,8 @@ async fn a_dead_letter_that_no_queue_takes_keeps_its_message_in_the_queue() {
 /// channel over and over, and a verdict of which no error names the setting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_that_takes_longer_than_the_broker_allows_costs_no_channel_and_no_second_body() {
-    let broker = Quorum::start().await;
+    let mut broker = Quorum::start().await;
+    broker.is_reusable = false;
     let settings = "application:set_env(rabbit, consumer_timeout, 2000), \
                     application:set_env(rabbit, channel_tick_interval, 100).";
     let _ = block_in_place(|| broker.server.eval(settings));

@@ -1,7 +1,8 @@
 //! Queues of `RabbitMQ`.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::thread::panicking;
 use std::time::Duration;
 
 use idem_consumers::{BrokerError, RabbitQueue};
@@ -18,6 +19,9 @@ use super::Broker;
 
 /// Of the tests that do not disturb it, each with queues of its own.
 static SHARED: LazyLock<Arc<RabbitServer>> = LazyLock::new(|| Arc::new(RabbitServer::start()));
+
+/// Brokers that earlier tests had for themselves: a start takes seven seconds of the processor.
+static IDLE: Mutex<Vec<Arc<RabbitServer>>> = Mutex::new(Vec::new());
 
 /// The number of messages of a queue: that of a quorum queue from its state, because its statistics are of its last tick.
 const COUNT: &str = r#"
@@ -50,6 +54,18 @@ pub struct Rabbit<const CLASSIC: bool> {
     pub server: Arc<RabbitServer>,
     /// The name of the queue.
     pub queue: String,
+    /// Whether another test gets the broker after this one.
+    pub is_reusable: bool,
+}
+
+/// A broker that may have been killed and is up again serves the next test.
+impl<const CLASSIC: bool> Drop for Rabbit<CLASSIC> {
+    fn drop(&mut self) {
+        if self.is_reusable && !panicking() && self.server.is_running() {
+            let mut idle = IDLE.lock().expect("no panic");
+            idle.push(Arc::clone(&self.server));
+        }
+    }
 }
 
 /// Ends with its connection.
@@ -72,7 +88,11 @@ impl<const CLASSIC: bool> Rabbit<CLASSIC> {
         static QUEUES: AtomicU32 = AtomicU32::new(0);
         let number = QUEUES.fetch_add(1, Ordering::Relaxed);
         let queue = format!("bills-{number}");
-        let this = Self { server, queue };
+        let this = Self {
+            server,
+            queue,
+            is_reusable: false,
+        };
         let mut arguments = FieldTable::default();
         let kind = if CLASSIC { "classic" } else { "quorum" };
         let kind = AMQPValue::LongString(kind.into());
@@ -165,7 +185,10 @@ impl<const CLASSIC: bool> Broker for Rabbit<CLASSIC> {
     const FAULTS: (usize, usize, usize) = (2, 1, 1);
 
     async fn start() -> Self {
-        let this = Self::on(Arc::new(block_in_place(RabbitServer::start))).await;
+        let idle = IDLE.lock().expect("no panic").pop();
+        let server = idle.unwrap_or_else(|| Arc::new(block_in_place(RabbitServer::start)));
+        let mut this = Self::on(server).await;
+        this.is_reusable = true;
         // RabbitMQ 3.10 writes the last queues after seconds, and the name of a quorum queue, without which it has no
         // leader: a kill before that loses them.
         this.eval("ok = mnesia:sync_log(), [ok = dets:sync(Table) || Table <- dets:all()].");

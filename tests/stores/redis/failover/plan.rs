@@ -11,16 +11,16 @@ const TIMES: usize = 5;
 
 /// Keys of a run; each is called `TIMES` times.
 pub(crate) fn keys() -> usize {
-    bound(1_000, 2_000)
+    bound(500, 2_000)
 }
 
 pub(crate) fn calls() -> usize {
     keys() * TIMES
 }
 
-/// Pause of a caller after each call. In an ordinary run there are half as many calls in the same time.
+/// Pause of a caller after each call. In an ordinary run there are a quarter of the calls in the same time.
 pub(crate) fn pause(seeded: &mut Seeded) -> Duration {
-    Duration::from_millis(10 + seeded.below(30)) * bound(2, 1)
+    Duration::from_millis(10 + seeded.below(30)) * bound(4, 1)
 }
 
 /// The act of a body.
