@@ -2,15 +2,21 @@
 
 /// `Debug` of a type by its name and the listed fields.
 ///
-/// The other fields are left out: they may be confidential, or have no `Debug`.
+/// The other fields are left out: they may be confidential, or have no `Debug`. `field: |it| value` shows a value in place
+/// of a field.
 macro_rules! debug_fields {
-    ($([$($generics:tt)*])? $name:ident $(<$($argument:tt),*>)? { $($field:ident),* }) => {
+    (
+        $([$($generics:tt)*])? $name:ident $(<$($argument:tt),*>)?
+        { $($field:ident $(: |$it:ident| $value:expr)?),* }
+    ) => {
         impl $(<$($generics)*>)? ::std::fmt::Debug for $name $(<$($argument),*>)? {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 f.debug_struct(stringify!($name))
-                    $(.field(stringify!($field), &self.$field))*
+                    $(.field(stringify!($field), &debug_fields!(@ self $field $(|$it| $value)?)))*
                     .finish_non_exhaustive()
             }
         }
     };
+    (@ $this:ident $field:ident) => { $this.$field };
+    (@ $this:ident $field:ident |$it:ident| $value:expr) => {{ let $it = $this; $value }};
 }

@@ -144,41 +144,55 @@ pub enum ErrorKind {
     NoEngine,
 }
 
-impl ErrorKind {
-    /// One word for the kind, such as `running` or `store-unavailable`: stable, for labels of metrics and for logs.
-    #[must_use]
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Running { .. } => "running",
-            Self::Duplicate { .. } => "duplicate",
-            Self::Mismatch => "mismatch",
-            Self::Unknown { .. } => "unknown",
-            Self::Exhausted { .. } => "exhausted",
-            Self::NotStored => "not-stored",
-            Self::Undecodable => "undecodable",
-            Self::WrongType => "wrong-type",
-            Self::UnknownRecord => "unknown-record",
-            Self::TooLarge => "too-large",
-            Self::StoreUnavailable => "store-unavailable",
-            Self::TransactionAborted => "transaction-aborted",
-            Self::CommitUnknown => "commit-unknown",
-            Self::Unconfirmed => "unconfirmed",
-            Self::Reentered => "reentered",
-            Self::TooManyRunning => "too-many-running",
-            Self::QuotaExceeded => "quota-exceeded",
-            Self::ShuttingDown => "shutting-down",
-            Self::Changed => "changed",
-            Self::InvalidKey => "invalid-key",
-            Self::TokenInvalid => "token-invalid",
-            Self::TokenExpired => "token-expired",
-            Self::Unsupported => "unsupported",
-            Self::InvalidCursor => "invalid-cursor",
-            Self::InvalidStep => "invalid-step",
-            Self::InvalidPolicy => "invalid-policy",
-            Self::NoEngine => "no-engine",
-        }
-    }
+macro_rules! words {
+    ($($kind:ident $({ $($any:tt)* })? = $word:literal,)+) => {
+        impl ErrorKind {
+            /// The words of all kinds.
+            #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "metrics have a place for each"))]
+            pub(crate) const WORDS: [&str; 27] = [$($word),+];
 
+            /// One word for the kind, such as `running` or `store-unavailable`: stable, for labels of metrics and for logs.
+            #[must_use]
+            pub const fn as_str(&self) -> &'static str {
+                match self {
+                    $(Self::$kind $({ $($any)* })? => $word,)+
+                }
+            }
+        }
+    };
+}
+
+words! {
+    Running { .. } = "running",
+    Duplicate { .. } = "duplicate",
+    Mismatch = "mismatch",
+    Unknown { .. } = "unknown",
+    Exhausted { .. } = "exhausted",
+    NotStored = "not-stored",
+    Undecodable = "undecodable",
+    WrongType = "wrong-type",
+    UnknownRecord = "unknown-record",
+    TooLarge = "too-large",
+    StoreUnavailable = "store-unavailable",
+    TransactionAborted = "transaction-aborted",
+    CommitUnknown = "commit-unknown",
+    Unconfirmed = "unconfirmed",
+    Reentered = "reentered",
+    TooManyRunning = "too-many-running",
+    QuotaExceeded = "quota-exceeded",
+    ShuttingDown = "shutting-down",
+    Changed = "changed",
+    InvalidKey = "invalid-key",
+    TokenInvalid = "token-invalid",
+    TokenExpired = "token-expired",
+    Unsupported = "unsupported",
+    InvalidCursor = "invalid-cursor",
+    InvalidStep = "invalid-step",
+    InvalidPolicy = "invalid-policy",
+    NoEngine = "no-engine",
+}
+
+impl ErrorKind {
     /// Whether a refusal of this kind needs an operator or another version of the code, because a repeat cannot succeed.
     pub(crate) const fn needs_repair(&self) -> bool {
         matches!(

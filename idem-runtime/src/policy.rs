@@ -3,8 +3,10 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
+use crate::identity::fingerprint::Fingerprint;
 use crate::record::label::KeyLabel;
-use crate::record::{AnswerTypes, FOREVER, OutcomeKind, Record, State};
+use crate::record::transition::ClaimRequest;
+use crate::record::{AnswerTypes, FOREVER, OutcomeKind, Owner, Record, State};
 
 /// Passes every setting to the macro `$then`, after `$with`: documentation, name, type, and default.
 ///
@@ -457,6 +459,16 @@ impl EffectivePolicy {
              and this engine's does not; on others a `ttl` is 10 years at most"
                 .to_owned(),
         )
+    }
+
+    /// A claim of the call, of any number of attempts.
+    pub(crate) fn claim_request(&self, owner: Owner, fingerprint: Fingerprint) -> ClaimRequest {
+        ClaimRequest {
+            fingerprint,
+            types: self.types,
+            any_type: self.reads_any_type(),
+            ..ClaimRequest::new(owner, self.lease(), self.retain())
+        }
     }
 
     /// How long a duplicate waits.

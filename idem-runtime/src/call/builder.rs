@@ -348,30 +348,22 @@ impl<P> CallBuilder<P> {
         let mut call = self.call;
         call.on_outage(OnOutage::Fail);
         let (engine, request) = describe(call)?;
-        let core = &engine.core;
-        let (operation, digest) = (request.operation.clone(), request.own.identity.digest);
-        let span = core.call_span(&operation, &digest);
+        let (core, key) = (&engine.core, request.name.key.clone());
+        let span = core.call_span(&key);
         let pending = match span.in_scope(|| core.enter(request)) {
             Ok(CallAdmission::Acquire(pending)) => pending,
             Ok(CallAdmission::Replay(stored)) => {
-                if core.wants.any() {
-                    let outcome = CallOutcome::Replayed(stored.outcome().into());
-                    core.answered(&span, &stored, outcome);
-                }
+                let outcome = CallOutcome::Replayed(stored.outcome().into());
+                core.answered(&span, &stored, outcome);
                 return Ok(Acquired::Replay(stored));
             }
             Err(error) => {
-                if core.wants.any() {
-                    core.refused_at_once(&span, Some(&digest), &error);
-                }
+                core.refused_at_once(&span, Some(key.digest()), &error);
                 return Err(error);
             }
         };
-        let mut watch = core.watch(span, &operation, &digest);
-        let Reply { start, waited } = match &watch {
-            Some(watch) => watch.span.clone().instrument(pending).await,
-            None => pending.await,
-        };
+        let mut watch = core.watch(span.clone(), &key);
+        let Reply { start, waited } = span.instrument(pending).await;
         if let Some(watch) = &mut watch {
             watch.times.acquired(waited);
             match &start {
@@ -384,11 +376,11 @@ impl<P> CallBuilder<P> {
             }
         }
         match start? {
-            Start::Run(claim) => Ok(Acquired::Run(claim.with_watch(watch))),
+            // Only a call with a hook is to reconcile.
+            Start::Run(claim, _) => Ok(Acquired::Run(claim.with_watch(watch))),
             Start::Replay(stored) => Ok(Acquired::Replay(stored)),
-            Start::Reconcile(..) => unreachable!("only a call with a hook is asked to reconcile"),
             Start::Unprotected(call) => {
-                let error = Error::new(ErrorKind::NoEngine, call.key.operation().clone());
+                let error = Error::new(ErrorKind::NoEngine, call.name.key.operation().clone());
                 if let Some(watch) = &mut watch {
                     watch.times.set(CallOutcome::refused(&error));
                 }

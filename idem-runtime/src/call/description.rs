@@ -10,11 +10,11 @@ use crate::engine::Engine;
 use crate::env::call_span::CallSpan;
 use crate::error::{Error, ErrorKind};
 use crate::identity::call_id::{CallKey, Inputs, KeyInScope, KeyOfSubject, Named};
-use crate::identity::digest_key::Identity;
 use crate::identity::fingerprint::ToFingerprint;
 use crate::identity::key::{KeyDigest, ToKey};
 use crate::identity::operation::Operation;
 use crate::lifecycle::core::{Core, Protection};
+use crate::lifecycle::inspect::Entry;
 use crate::lifecycle::run_limit::Gate;
 use crate::lifecycle::start::CallRequest;
 use crate::outcome::AnyOutput;
@@ -155,35 +155,17 @@ pub fn arg<T: ToFingerprint + ?Sized>(call: &mut Call, name: &'static str, value
     call.arg(name, value);
 }
 
+/// The engine of a call, or the error of one that has none.
+fn engine_of(given: Option<Engine>, operation: &Operation) -> Result<Engine, Error> {
+    let engine = given.or_else(Engine::current);
+    engine.ok_or_else(|| Error::new(ErrorKind::NoEngine, operation.clone()))
+}
+
 /// The engine of a call and its claim request; the engine's observer receives an error.
-pub(super) fn describe(call: Call) -> Result<(Engine, CallRequest), Error> {
-    let Call {
-        inputs,
-        engine,
-        policy,
-        reconciles,
-        types,
-        tells_age,
-        gate,
-        label,
-        is_made,
-    } = call;
-    let Some(engine) = engine.or_else(Engine::current) else {
-        return Err(Error::new(ErrorKind::NoEngine, inputs.operation));
-    };
-    let core = &engine.core;
-    let request = inputs.finish().and_then(|named| {
-        let mut policy = EffectivePolicy::of_call(policy, &core.defaults).map_err(|detail| {
-            Error::new(ErrorKind::InvalidPolicy, named.operation.clone()).detail(detail)
-        })?;
-        policy.reconciles = reconciles;
-        policy.types = types;
-        policy.tells_age = tells_age;
-        // An engine that records no attempts has none.
-        policy.label = label.filter(|_| core.recorder.is_some());
-        call_request(core, named, policy, gate)
-    });
-    match request {
+pub(super) fn describe(mut call: Call) -> Result<(Engine, CallRequest), Error> {
+    let engine = engine_of(call.engine.take(), &call.inputs.operation)?;
+    let (core, is_made) = (&engine.core, call.is_made);
+    match call_request(core, call) {
         Ok(request) => Ok((engine, request)),
         Err(error) => {
             core.refused(&error);
@@ -195,18 +177,19 @@ pub(super) fn describe(call: Call) -> Result<(Engine, CallRequest), Error> {
     }
 }
 
-fn call_request(
-    core: &Core,
-    named: Named,
-    mut policy: EffectivePolicy,
-    gate: Option<Box<Gate>>,
-) -> Result<CallRequest, Error> {
+fn call_request(core: &Core, call: Call) -> Result<CallRequest, Error> {
     let Named {
         operation,
-        digest,
-        fingerprint,
+        identity,
         token,
-    } = named;
+    } = call.inputs.finish()?;
+    let invalid = |why: String| Error::new(ErrorKind::InvalidPolicy, operation.clone()).detail(why);
+    let mut policy = EffectivePolicy::of_call(call.policy, &core.defaults).map_err(invalid)?;
+    policy.reconciles = call.reconciles;
+    policy.types = call.types;
+    policy.tells_age = call.tells_age;
+    // An engine that records no attempts has none.
+    policy.label = call.label.filter(|_| core.recorder.is_some());
     let mut expired = false;
     if let Some(token) = &token {
         let now = core.clock.calendar();
@@ -222,21 +205,17 @@ fn call_request(
         // There is no stored answer to replay.
         return Err(Error::new(ErrorKind::TokenExpired, operation));
     }
-    let kept = policy.kept_by(core.store.keeps_forever());
-    kept.map_err(|detail| Error::new(ErrorKind::InvalidPolicy, operation.clone()).detail(detail))?;
-    let plain = Identity {
-        digest,
-        fingerprint,
-    };
+    policy
+        .kept_by(core.store.keeps_forever())
+        .map_err(invalid)?;
     let former = core.former_digests.as_ref();
-    let former = former.map(|digests| Box::new(digests.identify(plain)));
+    let former = former.map(|digests| Box::new(core.name(digests, operation.clone(), identity)));
     Ok(CallRequest {
-        operation,
-        own: core.digests.identify(plain),
+        name: core.name(&core.digests, operation, identity),
         former,
         policy,
         expired,
-        gate,
+        gate: call.gate,
     })
 }
 
@@ -246,12 +225,9 @@ fn call_request(
 ///
 /// As [`CallBuilder::key_digest`](crate::CallBuilder::key_digest).
 pub(super) fn key_digest(call: Call) -> Result<KeyDigest, Error> {
-    let Call { inputs, engine, .. } = call;
-    let Some(engine) = engine.or_else(Engine::current) else {
-        return Err(Error::new(ErrorKind::NoEngine, inputs.operation));
-    };
-    let named = inputs.finish()?;
-    Ok(engine.core.digests.name(&named.digest))
+    let engine = engine_of(call.engine, &call.inputs.operation)?;
+    let named = call.inputs.finish()?;
+    Ok(engine.core.digests.name(&named.identity.digest))
 }
 
 /// Reads the record of a call.
@@ -259,24 +235,22 @@ pub(super) fn key_digest(call: Call) -> Result<KeyDigest, Error> {
 /// # Errors
 ///
 /// As [`CallBuilder::entry`](crate::CallBuilder::entry).
-pub async fn entry(mut call: Call) -> Result<Option<crate::lifecycle::inspect::Entry>, Error> {
+pub async fn entry(mut call: Call) -> Result<Option<Entry>, Error> {
     call.is_made = false;
     let (engine, request) = describe(call)?;
-    let core = &engine.core;
-    let own = request.own;
-    let plain = Some(own.plain.map_or(own.identity.digest, |plain| *plain));
-    if let Some(former) = request.former {
-        let entry = core
-            .entry(
-                &request.operation,
-                (former.identity, plain),
-                &request.policy,
-            )
+    for name in request
+        .former
+        .map(|former| *former)
+        .into_iter()
+        .chain([request.name])
+    {
+        let plain = Some(*name.plain());
+        let entry = (engine.core)
+            .entry(name.key, name.fingerprint, plain, &request.policy)
             .await?;
         if entry.is_some() {
             return Ok(entry);
         }
     }
-    core.entry(&request.operation, (own.identity, plain), &request.policy)
-        .await
+    Ok(None)
 }

@@ -15,9 +15,10 @@ use tokio::task::consume_budget;
 
 use super::description::{Call, describe};
 use super::overtaken::{adopt, settle_after_lost_lease, settle_without_body};
-use super::replay::replay;
+use super::replay::{replay, unprotected};
 use crate::engine::Engine;
-use crate::env::call_end::{CallOutcome, CallResult};
+use crate::env::call_end::CallOutcome;
+use crate::env::call_span::CallSpan;
 use crate::env::catch_unwind::Panic;
 use crate::identity::operation::Operation;
 use crate::lifecycle::call_watch::{CallTimes, CallWatch, result_of};
@@ -27,7 +28,7 @@ use crate::lifecycle::ending::{Settled, Settling};
 use crate::lifecycle::in_flight::Unleased;
 use crate::lifecycle::reconcile::pending::{PendingReconcile, Stop};
 use crate::lifecycle::run_limit::RunPermit;
-use crate::lifecycle::start::{CallAdmission, CallRequest, Pending, Reply, Start};
+use crate::lifecycle::start::{CallAdmission, Pending, Reply, Start};
 use crate::outcome::AnyOutput;
 use crate::outcome::provenance::AnswerSource;
 use crate::policy::OnLeaseLost;
@@ -102,66 +103,43 @@ enum RunEnd {
 impl Drive {
     /// Admits the call, or sets its output from a known answer or refusal.
     pub(super) fn admit(call: Call, output: &mut dyn AnyOutput) -> Self {
-        let (engine, stage, watch) = match describe(call.answered_by(output)) {
-            Err(error) => {
-                output.refuse(error);
-                (None, Stage::Answered, None)
-            }
-            Ok((engine, request)) if engine.core.wants.any() => {
-                return Self::admit_watched(engine, request, output);
-            }
-            Ok((engine, request)) => match engine.core.enter(request) {
-                Err(error) => {
-                    output.refuse(error);
-                    (None, Stage::Answered, None)
-                }
-                Ok(CallAdmission::Replay(stored)) => {
-                    // The output is set either way.
-                    let _ = replay(&engine, output, &stored);
-                    (None, Stage::Answered, None)
-                }
-                Ok(CallAdmission::Acquire(pending)) => {
-                    (Some(engine), Stage::Acquiring(pending), None)
-                }
-            },
-        };
-        Self {
-            engine,
-            stage,
+        let mut drive = Self {
+            engine: None,
+            stage: Stage::Answered,
             run_permit: None,
-            watch,
-        }
-    }
-
-    /// The same, where an observer wants to know of calls.
-    #[inline]
-    fn admit_watched(engine: Engine, request: CallRequest, output: &mut dyn AnyOutput) -> Self {
-        let core = &engine.core;
-        let (operation, digest) = (request.operation.clone(), request.own.identity.digest);
-        let span = core.call_span(&operation, &digest);
-        let (engine, stage, watch) = match span.in_scope(|| core.enter(request)) {
+            watch: None,
+        };
+        let (engine, request) = match describe(call.answered_by(output)) {
+            Ok(described) => described,
             Err(error) => {
-                core.refused_at_once(&span, Some(&digest), &error);
                 output.refuse(error);
-                (None, Stage::Answered, None)
+                return drive;
+            }
+        };
+        let core = &engine.core;
+        let watched = core.wants.any().then(|| request.name.key.clone());
+        let span = (watched.as_ref()).map_or(CallSpan::none(), |key| core.call_span(key));
+        match span.in_scope(|| core.enter(request)) {
+            Err(error) => {
+                if let Some(key) = watched {
+                    core.refused_at_once(&span, Some(key.digest()), &error);
+                }
+                output.refuse(error);
             }
             Ok(CallAdmission::Replay(stored)) => {
-                let replayed = span.in_scope(|| replay(&engine, output, &stored));
-                let outcome = replayed.map_or_else(|refused| refused, CallOutcome::Replayed);
-                core.answered(&span, &stored, outcome);
-                (None, Stage::Answered, None)
+                let outcome =
+                    span.in_scope(|| replay(&engine, output, &stored, CallOutcome::Replayed));
+                if watched.is_some() {
+                    core.answered(&span, &stored, outcome);
+                }
             }
             Ok(CallAdmission::Acquire(pending)) => {
-                let watch = core.watch(span, &operation, &digest);
-                (Some(engine), Stage::Acquiring(pending), watch)
+                drive.watch = watched.and_then(|key| core.watch(span, &key));
+                drive.stage = Stage::Acquiring(pending);
+                drive.engine = Some(engine);
             }
-        };
-        Self {
-            engine,
-            stage,
-            run_permit: None,
-            watch,
         }
+        drive
     }
 
     /// The operation, if the body is about to run. `None`: it will not run, and the output is set.
@@ -178,16 +156,16 @@ impl Drive {
         cx: &mut task::Context<'_>,
         output: &mut dyn AnyOutput,
     ) -> Poll<()> {
-        self.watched(|drive, times| drive.start(cx, output, times))
+        self.watched(|drive, mut times| drive.start(cx, output, &mut times))
     }
 
     /// Polls in the span of the call. Once the call has ended, the watch reports it.
-    fn watched<T>(&mut self, poll: impl FnOnce(&mut Self, Option<&mut CallTimes>) -> T) -> T {
+    fn watched<T>(&mut self, poll: impl FnOnce(&mut Self, Times<'_>) -> T) -> T {
         let Some(mut watch) = self.watch.take() else {
-            return poll(self, None);
+            return poll(self, Times(None));
         };
         let CallWatch { span, times } = &mut *watch;
-        let polled = span.in_scope(|| poll(self, Some(times)));
+        let polled = span.in_scope(|| poll(self, Times(Some(times))));
         if !matches!(self.stage, Stage::Answered | Stage::Ended) {
             self.watch = Some(watch);
         }
@@ -206,7 +184,7 @@ impl Drive {
         &mut self,
         cx: &mut task::Context<'_>,
         output: &mut dyn AnyOutput,
-        mut times: Option<&mut CallTimes>,
+        times: &mut Times<'_>,
     ) -> Poll<()> {
         if let Stage::Answered | Stage::Acquiring(_) = &self.stage {
             // Calls that a store in this process or the local cache answers are never pending by themselves: without
@@ -215,44 +193,25 @@ impl Drive {
         }
         if let (Stage::Acquiring(pending), Some(engine)) = (&mut self.stage, &self.engine) {
             let Reply { start, waited } = ready!(pending.as_mut().poll(cx));
-            if let Some(times) = &mut times {
-                times.acquired(waited);
-            }
+            times.note(|times| times.acquired(waited));
             self.stage = match start {
                 Err(error) => {
-                    if let Some(times) = times {
-                        times.set(CallOutcome::refused(&error));
-                    }
+                    times.note(|times| times.set(CallOutcome::refused(&error)));
                     output.refuse(error);
                     Stage::Ended
                 }
                 Ok(Start::Replay(stored)) => {
-                    let replayed = replay(engine, output, &stored);
-                    if let Some(times) = times {
-                        let outcome =
-                            replayed.map_or_else(|refused| refused, CallOutcome::Replayed);
-                        times.set_answered(&stored, outcome);
-                    }
+                    let outcome = replay(engine, output, &stored, CallOutcome::Replayed);
+                    times.note(|times| times.set_answered(&stored, outcome));
                     Stage::Ended
                 }
-                Ok(Start::Run(mut claim)) => {
+                Ok(Start::Run(mut claim, reconcile)) => {
                     self.run_permit = claim.take_run_permit();
-                    if let Some(times) = times {
-                        times.body_started(claim.attempt());
-                    }
-                    Stage::Running(RunningBody::new(claim, None))
-                }
-                Ok(Start::Reconcile(mut claim, reconcile)) => {
-                    self.run_permit = claim.take_run_permit();
-                    if let Some(times) = times {
-                        times.body_started(claim.attempt());
-                    }
-                    Stage::Running(RunningBody::new(claim, Some(reconcile)))
+                    times.note(|times| times.body_started(claim.attempt()));
+                    Stage::Running(RunningBody::new(claim, reconcile))
                 }
                 Ok(Start::Unprotected(call)) => {
-                    if let Some(times) = times {
-                        times.body_started(0);
-                    }
+                    times.note(|times| times.body_started(0));
                     Stage::Running(RunningBody::unprotected(call))
                 }
             };
@@ -274,15 +233,14 @@ impl Drive {
         &mut self,
         cx: &mut task::Context<'_>,
         body: &mut dyn PolledBody,
-        mut times: Option<&mut CallTimes>,
+        mut times: Times<'_>,
     ) -> Poll<()> {
-        ready!(self.start(cx, body.output(), times.as_deref_mut()));
+        ready!(self.start(cx, body.output(), &mut times));
         if let Stage::Running(running) = &mut self.stage {
             let end = ready!(running.poll(cx, body));
             body.drop_body();
             if let Stage::Running(running) = mem::replace(&mut self.stage, Stage::Ended) {
-                let times = times.as_deref_mut();
-                self.stage = self.after_body(running, end, body.output(), times);
+                self.stage = self.after_body(running, end, body.output(), &mut times);
             }
         }
         let (context, settled, own) = match &mut self.stage {
@@ -297,16 +255,12 @@ impl Drive {
             }
             _ => return Poll::Ready(()),
         };
-        if let Some(times) = &mut times {
-            times.settled();
-        }
+        times.note(CallTimes::settled);
         if let Some(engine) = &self.engine
             && !(own && matches!(settled, Settled::Own))
         {
             let outcome = adopt(engine, body.output(), context, settled);
-            if let Some(times) = times {
-                times.set(outcome);
-            }
+            times.note(|times| times.set(outcome));
         }
         self.stage = Stage::Ended;
         Poll::Ready(())
@@ -325,34 +279,26 @@ impl Drive {
         running: RunningBody,
         end: RunEnd,
         output: &mut dyn AnyOutput,
-        times: Option<&mut CallTimes>,
+        times: &mut Times<'_>,
     ) -> Stage {
         let RunningBody { context, claim, .. } = running;
         let (Some(claim), Some(engine)) = (claim, &self.engine) else {
             if let RunEnd::Panic(panic) = end {
-                if let Some(times) = times {
-                    times.body_ended(CallOutcome::Panicked);
-                }
+                times.note(|times| times.body_ended(CallOutcome::Panicked));
                 resume_unwind(panic);
             }
-            let result = if output.succeeded() {
-                CallResult::Value
-            } else {
-                CallResult::Error
-            };
-            if let Some(times) = times {
-                times.body_ended(CallOutcome::Unprotected(result));
-            }
+            let outcome = unprotected(output);
+            times.note(|times| times.body_ended(outcome));
             // Without a claim there is no lease to lose and no hook to run: the body has an output.
             output.set_provenance(AnswerSource::Executed, context.attempt(), Duration::ZERO);
             return Stage::Ended;
         };
         let attempt = claim.attempt();
-        let body_ended = |outcome| {
-            if let Some(times) = times {
+        let mut body_ended = |outcome| {
+            times.note(|times| {
                 times.body_ended(outcome);
                 times.set_attempt(attempt);
-            }
+            });
         };
         let (settling, own) = match end {
             RunEnd::Output => {
@@ -385,6 +331,17 @@ impl Drive {
     }
 }
 
+/// The times of a call, where an observer wants to know of it.
+struct Times<'a>(Option<&'a mut CallTimes>);
+
+impl Times<'_> {
+    fn note(&mut self, note: impl FnOnce(&mut CallTimes)) {
+        if let Some(times) = &mut self.0 {
+            note(times);
+        }
+    }
+}
+
 impl Drop for Drive {
     fn drop(&mut self) {
         // What a dropped call leaves behind is of its span, and the watch reports the end after that.
@@ -406,7 +363,7 @@ impl RunningBody {
 
     fn unprotected(call: Box<Unleased>) -> Self {
         Self {
-            context: call.context(),
+            context: call.context(None),
             claim: None,
             lost: None,
             _unprotected: Some(call),

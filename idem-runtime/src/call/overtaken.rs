@@ -104,8 +104,7 @@ pub(super) fn adopt(
                 let (core, digest) = (&engine.core, context.key());
                 let stored =
                     StoredAnswer::new(core.formats.mine(), operation, digest, record, left, true);
-                return replay(engine, output, &stored)
-                    .map_or_else(|refused| refused, CallOutcome::Adopted);
+                return replay(engine, output, &stored, CallOutcome::Adopted);
             }
             _ => engine.core.unanswered(operation, &record, left),
         },

@@ -12,12 +12,14 @@ use crate::outcome::codec::Undecodable;
 use crate::outcome::stored::StoredAnswer;
 use crate::record::{OutcomeKind, State};
 
-/// Replaces the output by the stored answer. Returns its kind, or the word of the refusal.
+/// Replaces the output by the stored answer. Returns the outcome of the call: `how` with the kind of the answer, or a
+/// refusal.
 pub(super) fn replay(
     engine: &Engine,
     output: &mut dyn AnyOutput,
     stored: &StoredAnswer,
-) -> Result<CallResult, CallOutcome> {
+    how: fn(CallResult) -> CallOutcome,
+) -> CallOutcome {
     let read = output.read(stored);
     #[cfg(feature = "http")]
     if read.is_ok() {
@@ -28,16 +30,21 @@ pub(super) fn replay(
         engine.core.refused(&error);
         let refused = CallOutcome::refused(&error);
         output.refuse(error);
-        return Err(refused);
+        return refused;
     }
-    Ok(stored.outcome().into())
+    how(stored.outcome().into())
 }
 
-pub(super) fn undecodable_error(
-    schemas: [u32; 2],
-    stored: &StoredAnswer,
-    error: Undecodable,
-) -> Error {
+/// The outcome of a call whose body ran without protection.
+pub(super) fn unprotected(output: &dyn AnyOutput) -> CallOutcome {
+    CallOutcome::Unprotected(if output.succeeded() {
+        CallResult::Value
+    } else {
+        CallResult::Error
+    })
+}
+
+fn undecodable_error(schemas: [u32; 2], stored: &StoredAnswer, error: Undecodable) -> Error {
     let State::Done { outcome, schema } = stored.record.header.state else {
         return Error::new(ErrorKind::UnknownRecord, stored.operation.clone());
     };

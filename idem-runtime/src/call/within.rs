@@ -21,8 +21,7 @@ use crate::env::catch_unwind::{self, Panic};
 use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
-use crate::identity::digest_key::{CallName, Identified};
-use crate::identity::fingerprint::Fingerprint;
+use crate::identity::digest_key::CallName;
 use crate::identity::operation::RecordKey;
 use crate::lifecycle::acquire::unavailable;
 use crate::lifecycle::call_watch::CallWatch;
@@ -31,6 +30,7 @@ use crate::lifecycle::core::Core;
 use crate::lifecycle::ending::REPLY;
 use crate::lifecycle::in_flight::{Entered, Unleased};
 use crate::lifecycle::interpret::refusal;
+use crate::lifecycle::lease::granted;
 use crate::lifecycle::start::CallRequest;
 use crate::local::cache::Found as Local;
 use crate::outcome::Output;
@@ -223,30 +223,27 @@ pub(super) async fn begin_or_replay<O, P, T: SqlTransaction + ?Sized>(
             return (InTx::Answered(output.take()), None);
         }
     };
-    let policy = request.policy.clone();
-    let key = engine
-        .core
-        .record_key(request.operation.clone(), request.own.identity.digest);
+    let (policy, key) = (request.policy.clone(), request.name.key.clone());
     let core = &engine.core;
-    let span = core.call_span(key.operation(), key.digest());
-    let mut watch = core.watch(span.clone(), key.operation(), key.digest());
-    let admitting = Box::pin(admit(&engine, &key, request, tx));
+    let span = core.call_span(&key);
+    let mut watch = core.watch(span.clone(), &key);
+    let admitting = Box::pin(admit(&engine, request, tx));
     let admitted = span.clone().instrument(admitting).await;
     if let Some(watch) = &mut watch {
         watch.times.acquired(Duration::ZERO);
     }
     match admitted {
         Ok(TxAdmission::Answer(stored)) => {
-            let replayed = span.in_scope(|| replay(&engine, output.any(), &stored));
+            let outcome =
+                span.in_scope(|| replay(&engine, output.any(), &stored, CallOutcome::Replayed));
             if let Some(watch) = &mut watch {
-                let outcome = replayed.map_or_else(|refused| refused, CallOutcome::Replayed);
                 watch.times.set_answered(&stored, outcome);
             }
             (InTx::Answered(output.take()), Some(key))
         }
         Ok(TxAdmission::Claim(claim, part, running)) => {
             let (claim, claimed) = claim.map_or((None, None), |claim| (Some(claim.0), claim.1));
-            let context = running.context_with(claim);
+            let context = running.context(claim);
             if let Some(watch) = &mut watch {
                 watch.body_started(claim.map_or(0, |claim| claim.attempts));
             }
@@ -284,41 +281,14 @@ enum TxAdmission<'t, T: SqlTransaction + ?Sized> {
 
 async fn admit<'t, T: SqlTransaction + ?Sized>(
     engine: &Engine,
-    key: &RecordKey,
     request: CallRequest,
     tx: &'t mut T,
 ) -> Result<TxAdmission<'t, T>, Error> {
-    let (core, max_run) = (&engine.core, request.policy.max_run());
+    let (core, CallRequest { name, policy, .. }) = (&engine.core, &request);
     let _entered = Entered::new(core);
-    let former = request.former.as_ref();
-    let former =
-        former.map(|former| core.record_key(request.operation.clone(), former.identity.digest));
-    let protected = core.lets_in(key, former.as_ref())?;
-    transactional_store(engine, key)?;
-    if protected
-        && let Local::Answer { record, left } = core.cached_answer(
-            key,
-            request.own.identity.fingerprint,
-            &request.policy,
-            core.clock.now(),
-        )
-    {
-        let stored = core.answer(key, record, left, &request.policy, false, true)?;
-        return Ok(TxAdmission::Answer(stored));
-    }
-    if protected
-        && let Ok(Some((record, left))) = core
-            .store
-            .recall(key, request.own.identity.fingerprint)
-            .await
-    {
-        let stored = core.answer(key, record, left, &request.policy, false, false)?;
-        return Ok(TxAdmission::Answer(stored));
-    }
-    if protected
-        && let Some(former) = &request.former
-        && let Some(stored) = answer_under_former_name(core, &request, former).await?
-    {
+    let protected = core.lets_in(&request)?;
+    transactional_store(engine, &name.key)?;
+    if protected && let Some(stored) = answer_outside(core, &request).await? {
         return Ok(TxAdmission::Answer(stored));
     }
     let mut part = Part {
@@ -327,24 +297,20 @@ async fn admit<'t, T: SqlTransaction + ?Sized>(
         depth: 0,
         begins: false,
     };
-    part.check(key).await?;
+    part.check(&name.key).await?;
     if part.tx.connection().depth() == 0 {
         part.begins = true;
         let begun = part.tx.connection().begin().await;
         part.begins = false;
-        begun.map_err(|error| unreachable_database(key, error))?;
+        begun.map_err(|error| unreachable_database(&name.key, error))?;
         part.own = true;
     }
     part.depth = part.tx.connection().depth();
-    let name = CallName {
-        key: key.clone(),
-        plain: request.own.plain.clone(),
-    };
-    let running = || Unleased::new(core, name, max_run);
+    let running = || Unleased::new(core, name.clone(), policy.max_run());
     if !protected {
         return Ok(TxAdmission::Claim(None, part, running()));
     }
-    match claim(engine, key, request, &mut part).await {
+    match claim(engine, &request, &mut part).await {
         Ok(Claimed::Granted(claim)) => Ok(TxAdmission::Claim(Some(claim), part, running())),
         Ok(Claimed::Done(stored)) => {
             part.roll_back(core).await;
@@ -357,16 +323,49 @@ async fn admit<'t, T: SqlTransaction + ?Sized>(
     }
 }
 
+/// The answer of a call that is known without its transaction: in this process, or under its former name.
+async fn answer_outside(
+    core: &Arc<Core>,
+    CallRequest {
+        name,
+        former,
+        policy,
+        expired,
+        ..
+    }: &CallRequest,
+) -> Result<Option<StoredAnswer>, Error> {
+    let CallName {
+        key, fingerprint, ..
+    } = name;
+    let cached = core.cached_answer(key, *fingerprint, policy, core.clock.now());
+    if let Local::Answer { record, left } = cached {
+        return core
+            .answer(key, record, left, policy, false, true)
+            .map(Some);
+    }
+    if let Ok(Some((record, left))) = core.store.recall(key, *fingerprint).await {
+        return core
+            .answer(key, record, left, policy, false, false)
+            .map(Some);
+    }
+    match former {
+        Some(former) => answer_under_former_name(core, former, policy, *expired).await,
+        None => Ok(None),
+    }
+}
+
 /// The stored answer under the former name of the call. A call in a transaction neither begins nor continues a record
 /// under that name, because a record that it holds could expire for all others while the transaction is open.
 async fn answer_under_former_name(
     core: &Arc<Core>,
-    request: &CallRequest,
-    former: &Identified,
+    CallName {
+        key, fingerprint, ..
+    }: &CallName,
+    policy: &EffectivePolicy,
+    expired: bool,
 ) -> Result<Option<StoredAnswer>, Error> {
-    let key = core.record_key(request.operation.clone(), former.identity.digest);
     let operation = key.operation();
-    let read = core.patiently(operation, || core.read(&key)).await?;
+    let read = core.patiently(operation, || core.read(key)).await?;
     let (record, left) = match read {
         ReadReply::Absent => return Ok(None),
         ReadReply::Found { record, left } => (record, left),
@@ -374,28 +373,18 @@ async fn answer_under_former_name(
             return Err(Error::new(ErrorKind::UnknownRecord, operation.clone()).because(error));
         }
     };
-    core.emit(&key, EventKind::FormerDigestKey);
-    let current = Current {
-        record: &record,
-        left,
-    };
+    core.emit(key, EventKind::FormerDigestKey);
     let former_request = ClaimRequest {
         // No claim is granted: the owner holds none.
         needs: Needs::Verdict,
-        ..claim_request(
-            &request.policy,
-            former.identity.fingerprint,
-            Owner::random(),
-        )
+        ..policy.claim_request(Owner::random(), *fingerprint)
     };
-    match transition::claim(Some(current), &former_request, 0).0 {
+    match transition::claim(Some(Current::new(&record, left)), &former_request, 0).0 {
         ClaimReply::Done { record, left } => core
-            .answer(&key, record, left, &request.policy, false, false)
+            .answer(key, record, left, policy, false, false)
             .map(Some),
-        ref reply @ ClaimReply::Running { lease_left }
-            if request.expired && lease_left.is_zero() =>
-        {
-            let error = core.expired(&key).await;
+        ref reply @ ClaimReply::Running { lease_left } if expired && lease_left.is_zero() => {
+            let error = core.expired(key).await;
             Err(error.unwrap_or_else(|| refusal(operation, reply)))
         }
         ClaimReply::Running { lease_left } if lease_left.is_zero() => {
@@ -421,19 +410,23 @@ enum Claimed {
 
 async fn claim<T: SqlTransaction + ?Sized>(
     engine: &Engine,
-    key: &RecordKey,
-    request: CallRequest,
-    part: &mut Part<'_, T>,
-) -> Result<Claimed, Error> {
-    let CallRequest {
-        own,
+    CallRequest {
+        name,
         policy,
         expired,
         ..
-    } = request;
-    let fingerprint = own.identity.fingerprint;
+    }: &CallRequest,
+    part: &mut Part<'_, T>,
+) -> Result<Claimed, Error> {
+    let (
+        CallName {
+            key, fingerprint, ..
+        },
+        expired,
+    ) = (name, *expired);
     let (core, store) = (&engine.core, transactional_store(engine, key)?);
-    let mut claim_request = claim_request(&policy, fingerprint, core.new_owner(key));
+    // Attempts that are not committed are not counted.
+    let mut claim_request = policy.claim_request(core.new_owner(key), *fingerprint);
     if expired {
         claim_request.needs = Needs::Verdict;
     }
@@ -483,43 +476,16 @@ async fn claim<T: SqlTransaction + ?Sized>(
         }
         ClaimReply::Granted { fence, attempt, .. } => {
             core.emit(key, EventKind::Claimed { attempt, fence });
-            let claim = Header {
-                state: State::Pending {
-                    lease: policy.lease(),
-                },
-                owner: claim_request.owner,
-                fence,
-                attempts: attempt,
-                retain: claim_request.retain,
-                fingerprint,
-                types: claim_request.types,
-                journal: JournalKind::None,
-            };
+            let lease = policy.lease();
+            let claim = granted(&claim_request, State::Pending { lease }, fence, attempt);
             let listed = (store.has_one_writer()).then(|| ClaimedKey::new(core, key, part.own));
             Ok(Claimed::Granted((claim, listed)))
         }
         ClaimReply::Done { record, left } => {
-            let stored = core.answer(key, record, left, &policy, false, false)?;
+            let stored = core.answer(key, record, left, policy, false, false)?;
             Ok(Claimed::Done(stored))
         }
         reply => Err(refusal(key.operation(), &reply)),
-    }
-}
-
-fn claim_request(policy: &EffectivePolicy, fingerprint: Fingerprint, owner: Owner) -> ClaimRequest {
-    ClaimRequest {
-        owner,
-        fingerprint,
-        types: policy.types,
-        any_type: policy.reads_any_type(),
-        lease: policy.lease(),
-        retain: policy.retain(),
-        // Attempts that are not committed are not counted.
-        max_attempts: None,
-        reconciles: false,
-        needs: Needs::Nothing,
-        dated: true,
-        records_attempts: false,
     }
 }
 

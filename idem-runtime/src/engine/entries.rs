@@ -4,7 +4,6 @@ use std::str::FromStr as _;
 
 use super::handle::Engine;
 use crate::error::{Error, ErrorKind};
-use crate::identity::digest_key::Identity;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::Operation;
@@ -29,14 +28,9 @@ impl Engine {
         let digest = KeyDigest::from_str(key).map_err(|error| {
             Error::new(ErrorKind::InvalidKey, operation.clone()).detail(error.to_string())
         })?;
-        let policy = self.core.defaults.clone();
-        let identity = Identity {
-            digest,
-            fingerprint: Fingerprint::NONE,
-        };
-        let plain = self.core.plain_of(&digest);
-        self.core
-            .entry(&operation, (identity, plain), &policy)
+        let (core, plain) = (&self.core, self.core.plain_of(&digest));
+        let key = core.record_key(operation, digest);
+        core.entry(key, Fingerprint::NONE, plain, &core.defaults)
             .await
     }
 

@@ -1,6 +1,5 @@
 //! The handle of an engine.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,12 +101,8 @@ impl Engine {
     }
 }
 
-impl fmt::Debug for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine")
-            .field("store", &self.core.store)
-            .field("prefix", &self.core.prefix)
-            .field("defaults", &self.core.defaults)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Engine {
+    store: |it| &it.core.store,
+    prefix: |it| &it.core.prefix,
+    defaults: |it| &it.core.defaults
+});

@@ -25,6 +25,20 @@ pub struct CallEnd {
     pub waited: Option<Duration>,
 }
 
+impl CallEnd {
+    /// The end of a call without times.
+    pub(crate) const fn new(outcome: CallOutcome, attempt: u16) -> Self {
+        Self {
+            outcome,
+            attempt,
+            local: false,
+            body: None,
+            store: None,
+            waited: None,
+        }
+    }
+}
+
 /// The outcome of a call for its caller. More may come; match with a `_` arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -85,7 +85,7 @@ mod manual {
     use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
     use std::task::{Context, Waker};
 
-    use super::{Clock, Duration, Future, Pin, Poll, Sleep, SystemTime, fmt};
+    use super::{Clock, Duration, Future, Pin, Poll, Sleep, SystemTime};
 
     /// A clock that stands still until a test moves it.
     ///
@@ -166,13 +166,7 @@ mod manual {
         }
     }
 
-    impl fmt::Debug for ManualClock {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.debug_struct("ManualClock")
-                .field("now", &self.now())
-                .finish_non_exhaustive()
-        }
-    }
+    debug_fields!(ManualClock { now: |it| it.now() });
 
     impl Clock for ManualClock {
         fn now(&self) -> Duration {

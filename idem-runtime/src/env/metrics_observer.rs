@@ -6,9 +6,7 @@ use metrics::{
     Counter, Gauge, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
 };
 
-use self::handles::{
-    BROKER_LOSSES, BROKER_LOST, Handles, MESSAGES_SKIPPED, Operations, SUBSCRIPTIONS_LOST,
-};
+use self::handles::{Handles, MESSAGES_SKIPPED, Operations, SUBSCRIPTIONS_LOST};
 use super::observer::{Event, EventKind, Observer};
 use crate::record::OutcomeKind;
 
@@ -157,97 +155,45 @@ impl Observer for MetricsObserver {
     }
 }
 
+/// Counters, each with its text. Two spaces part them.
+const COUNTERS: &str = "\
+idem_calls_total  Calls that have ended, by outcome and result.
+idem_local_cache_hits_total  Calls that were answered by the local cache.
+idem_unknown_outcomes_total  Outcomes that were stored as unknown.
+idem_steps_total  Steps whose result was stored, replayed, or not asked for.
+idem_renewals_total  Lease renewals, by whether the store has confirmed them.
+idem_leases_lost_total  Leases that were lost while their body ran.
+idem_unprotected_total  Bodies that ran without protection.
+idem_unsaved_total  Answers that were returned before they were stored, or are not stored.
+idem_dead_letters_total  Messages that a consumer moved to the dead-letter queue.
+idem_unsettled_total  Verdicts of a consumer that its broker did not take.
+idem_broker_losses_total  How often a consumer lost its broker.
+idem_subscriptions_lost_total  Subscriptions of a consumer that its broker has lost.
+idem_messages_skipped_total  Unsettled messages of a consumer that its broker has removed.
+idem_clock_steps_total  Steps of the clock of the store's server.
+idem_warnings_total  Warnings of the engine and its store.";
+
+const GAUGES: &str = "\
+idem_running_calls  Calls whose body has started and which have not ended.
+idem_unknown_records  Records of an unknown outcome in the store, at the last listing.
+idem_broker_lost  Consumers whose broker is lost.
+idem_degraded  1 while the fast one of two layered stores is not used.";
+
+const HISTOGRAMS: &str = "\
+idem_body_seconds  Time of bodies.
+idem_store_seconds  Time of a call's requests to the store.
+idem_wait_seconds  Time for which a call waited for the body of another call.";
+
 /// Describes every metric to the recorder.
 fn describe() {
-    for (name, text) in [
-        (
-            "idem_calls_total",
-            "Calls that have ended, by outcome and result.",
-        ),
-        (
-            "idem_local_cache_hits_total",
-            "Calls that were answered by the local cache.",
-        ),
-        (
-            "idem_unknown_outcomes_total",
-            "Outcomes that were stored as unknown.",
-        ),
-        (
-            "idem_steps_total",
-            "Steps whose result was stored, replayed, or not asked for.",
-        ),
-        (
-            "idem_renewals_total",
-            "Lease renewals, by whether the store has confirmed them.",
-        ),
-        (
-            "idem_leases_lost_total",
-            "Leases that were lost while their body ran.",
-        ),
-        (
-            "idem_unprotected_total",
-            "Bodies that ran without protection.",
-        ),
-        (
-            "idem_unsaved_total",
-            "Answers that were returned before they were stored, or are not stored.",
-        ),
-        (
-            "idem_dead_letters_total",
-            "Messages that a consumer moved to the dead-letter queue.",
-        ),
-        (
-            "idem_unsettled_total",
-            "Verdicts of a consumer that its broker did not take.",
-        ),
-        (BROKER_LOSSES, "How often a consumer lost its broker."),
-        (
-            SUBSCRIPTIONS_LOST,
-            "Subscriptions of a consumer that its broker has lost.",
-        ),
-        (
-            MESSAGES_SKIPPED,
-            "Unsettled messages of a consumer that its broker has removed.",
-        ),
-        (
-            "idem_clock_steps_total",
-            "Steps of the clock of the store's server.",
-        ),
-        (
-            "idem_warnings_total",
-            "Warnings of the engine and its store.",
-        ),
-    ] {
+    let each = |list: &'static str| list.lines().filter_map(|line| line.split_once("  "));
+    for (name, text) in each(COUNTERS) {
         describe_counter!(name, Unit::Count, text);
     }
-    for (name, text) in [
-        (
-            "idem_running_calls",
-            "Calls whose body has started and which have not ended.",
-        ),
-        (
-            "idem_unknown_records",
-            "Records of an unknown outcome in the store, at the last listing.",
-        ),
-        (BROKER_LOST, "Consumers whose broker is lost."),
-        (
-            "idem_degraded",
-            "1 while the fast one of two layered stores is not used.",
-        ),
-    ] {
+    for (name, text) in each(GAUGES) {
         describe_gauge!(name, Unit::Count, text);
     }
-    for (name, text) in [
-        ("idem_body_seconds", "Time of bodies."),
-        (
-            "idem_store_seconds",
-            "Time of a call's requests to the store.",
-        ),
-        (
-            "idem_wait_seconds",
-            "Time for which a call waited for the body of another call.",
-        ),
-    ] {
+    for (name, text) in each(HISTOGRAMS) {
         describe_histogram!(name, Unit::Seconds, text);
     }
 }

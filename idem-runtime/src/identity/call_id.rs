@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::error::{Error, ErrorKind};
+use crate::identity::digest_key::Identity;
 use crate::identity::fingerprint::{Fingerprint, FingerprintBuilder, ToFingerprint};
 use crate::identity::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, ToKey};
 use crate::identity::operation::Operation;
@@ -45,8 +46,7 @@ impl fmt::Debug for Key {
 /// The identity of a call, computed from its inputs.
 pub(crate) struct Named {
     pub(crate) operation: Operation,
-    pub(crate) digest: KeyDigest,
-    pub(crate) fingerprint: Fingerprint,
+    pub(crate) identity: Identity,
     /// The token that the engine has yet to verify.
     pub(crate) token: Option<PresentedToken>,
 }
@@ -105,12 +105,10 @@ impl<T: ToKey + ?Sized> KeyInScope for T {}
 )]
 pub trait KeyOfSubject: CallKey {}
 
-const LATE: Key = Key::Refused("give the scope before the key");
-const TWICE: Key = Key::Refused("give one key; of several parts make a tuple");
+const LATE: &str = "give the scope before the key";
+const TWICE: &str = "give one key; of several parts make a tuple";
 #[cfg(feature = "tokens")]
-const SCOPED: Key = Key::Refused(
-    "a token takes no `scope`: its subject is that; of several parts, such as tenant and user, make a tuple",
-);
+const SCOPED: &str = "a token takes no `scope`: its subject is that; of several parts, such as tenant and user, make a tuple";
 
 impl Inputs {
     /// The inputs of a call of this operation.
@@ -123,26 +121,25 @@ impl Inputs {
         }
     }
 
+    /// Continues an open key; one that was given is `refused`.
+    fn open(&mut self, refused: &'static str, then: impl FnOnce(KeyBuilder) -> Key) {
+        self.key = match std::mem::replace(&mut self.key, Key::Refused(refused)) {
+            Key::Open(builder) => then(builder),
+            earlier @ Key::Refused(_) => earlier,
+            #[cfg(feature = "tokens")]
+            Key::Token(_) if refused == LATE => Key::Refused(SCOPED),
+            _ => return,
+        };
+    }
+
     /// Sets the scope of the key; before the key.
     pub fn scope<K: ToKey + ?Sized>(&mut self, scope: &K) {
-        self.key = match std::mem::replace(&mut self.key, LATE) {
-            Key::Open(builder) => Key::Open(builder.scope(scope)),
-            Key::Given(_) => LATE,
-            #[cfg(feature = "tokens")]
-            Key::Token(_) => SCOPED,
-            refused @ Key::Refused(_) => refused,
-        };
+        self.open(LATE, |builder| Key::Open(builder.scope(scope)));
     }
 
     /// Shares one namespace among all callers; before the key.
     pub fn public(&mut self) {
-        self.key = match std::mem::replace(&mut self.key, LATE) {
-            Key::Open(builder) => Key::Open(builder.public()),
-            Key::Given(_) => LATE,
-            #[cfg(feature = "tokens")]
-            Key::Token(_) => SCOPED,
-            refused @ Key::Refused(_) => refused,
-        };
+        self.open(LATE, |builder| Key::Open(builder.public()));
     }
 
     /// Sets the key.
@@ -151,24 +148,19 @@ impl Inputs {
     }
 
     fn plain<K: ToKey + ?Sized>(&mut self, key: &K) {
-        self.key = match std::mem::replace(&mut self.key, TWICE) {
-            Key::Open(builder) => Key::Given(builder.key(key)),
-            Key::Given(_) => TWICE,
-            #[cfg(feature = "tokens")]
-            Key::Token(_) => TWICE,
-            refused @ Key::Refused(_) => refused,
-        };
+        self.open(TWICE, |builder| Key::Given(builder.key(key)));
     }
 
     /// A token that the engine verifies later, because the engine is not known here.
     #[cfg(feature = "tokens")]
     pub(crate) fn token<S: ToKey + ?Sized>(&mut self, text: &str, subject: &S) {
-        self.key = match std::mem::replace(&mut self.key, TWICE) {
-            Key::Open(builder) if !builder.is_unscoped() => SCOPED,
-            Key::Open(builder) => Key::Token(PresentedToken::read(text, builder, subject)),
-            Key::Given(_) | Key::Token(_) => TWICE,
-            refused @ Key::Refused(_) => refused,
-        };
+        self.open(TWICE, |builder| {
+            if builder.is_unscoped() {
+                Key::Token(PresentedToken::read(text, builder, subject))
+            } else {
+                Key::Refused(SCOPED)
+            }
+        });
     }
 
     /// Announces the arguments that take part in the fingerprint; as many [`arg`]s follow.
@@ -218,12 +210,18 @@ impl Inputs {
             (Key::Refused(why), _) => return Err(invalid().detail(why)),
         };
         match key {
-            Ok(digest) => Ok(Named {
-                operation,
-                digest,
-                fingerprint: asked.map_or(Fingerprint::NONE, |asked| asked.fingerprint()),
-                token,
-            }),
+            Ok(digest) => {
+                let fingerprint = asked.map_or(Fingerprint::NONE, |asked| asked.fingerprint());
+                let identity = Identity {
+                    digest,
+                    fingerprint,
+                };
+                Ok(Named {
+                    operation,
+                    identity,
+                    token,
+                })
+            }
             // A mistake of the program, which a retry cannot repair.
             Err(error @ KeyError::Unscoped) => {
                 let refused = Error::new(ErrorKind::InvalidPolicy, operation);

@@ -22,14 +22,9 @@ pub(crate) struct Identity {
 #[derive(Clone)]
 pub(crate) struct CallName {
     pub(crate) key: RecordKey,
+    /// The fingerprint of the request.
+    pub(crate) fingerprint: Fingerprint,
     /// The digest without a secret; `None` if digests are not keyed.
-    pub(crate) plain: Option<Box<KeyDigest>>,
-}
-
-/// The identity of a call under one secret.
-pub(crate) struct Identified {
-    pub(crate) identity: Identity,
-    /// As in [`CallName`].
     pub(crate) plain: Option<Box<KeyDigest>>,
 }
 
@@ -79,28 +74,13 @@ impl DigestKey {
         Self::Keyed(Hmac::new_from_slice(&secret).expect("a secret of any length"))
     }
 
-    /// The identity in the store of a call of this plain identity.
-    pub(crate) fn identify(&self, plain: Identity) -> Identified {
-        match self {
-            Self::Plain => Identified {
-                identity: plain,
-                plain: None,
-            },
-            #[cfg(feature = "digest-key")]
-            Self::Keyed(_) => Identified {
-                identity: self.identity(plain),
-                plain: Some(Box::new(plain.digest)),
-            },
-        }
-    }
-
     /// The name in the store of a call of this plain digest.
     pub(crate) fn name(&self, plain: &KeyDigest) -> KeyDigest {
         let call = Identity {
             digest: *plain,
             fingerprint: Fingerprint::NONE,
         };
-        self.identify(call).identity.digest
+        self.identify(call).digest
     }
 
     /// The digest by which a record knows a part of a step: its name, or its input. `call` is the plain digest of its
@@ -133,12 +113,14 @@ impl DigestKey {
         self.name(&call) == other.name(&call)
     }
 
+    /// The identity in the store of a call of this plain identity.
+    ///
     /// The name is the HMAC of `K` and the digest; the fingerprint the first 16 bytes of the HMAC of `F`, the digest
     /// and the fingerprint, so that one request under two keys has two. Both fit into one block of the hash.
-    #[cfg(feature = "digest-key")]
-    fn identity(&self, plain: Identity) -> Identity {
+    pub(crate) fn identify(&self, plain: Identity) -> Identity {
         match self {
             Self::Plain => plain,
+            #[cfg(feature = "digest-key")]
             Self::Keyed(mac) => {
                 let Identity {
                     digest,

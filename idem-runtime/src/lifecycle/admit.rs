@@ -8,14 +8,12 @@ use std::time::Duration;
 
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
-use crate::identity::digest_key::{CallName, Identified};
-use crate::identity::fingerprint::Fingerprint;
-use crate::identity::operation::{Operation, RecordKey};
+use crate::identity::digest_key::CallName;
 use crate::lifecycle::claim_or_follow::ClaimOrFollow;
 use crate::lifecycle::context::{is_held, is_inside};
 use crate::lifecycle::core::{Core, Protection};
 use crate::lifecycle::in_flight::{Entered, Unleased};
-use crate::lifecycle::run_limit::{Full, Gate, RunPermit};
+use crate::lifecycle::run_limit::{Full, RunPermit};
 use crate::lifecycle::start::{Answered, CallAdmission, CallRequest, Reply, Start};
 use crate::local::cache::{Found, Permit};
 use crate::policy::{EffectivePolicy, OnOutage};
@@ -34,55 +32,25 @@ impl Core {
     ///
     /// The call must not run; the observer has been notified.
     pub(crate) fn enter(self: &Arc<Self>, request: CallRequest) -> Result<CallAdmission, Error> {
-        let CallRequest {
-            operation,
-            own,
-            former,
-            policy,
-            expired,
-            gate,
-        } = request;
-        let former = former.map(|former| Box::new(self.name(operation.clone(), *former)));
-        let (name, fingerprint) = self.name(operation, own);
-        let Lookup { now, permit } = match self.answer_here(&name.key, fingerprint, &policy) {
+        let start = match self.answer_here(&request) {
             ControlFlow::Break(Ok(stored)) => return Ok(CallAdmission::Replay(stored)),
-            ControlFlow::Break(Err(error)) => {
-                return self.start(&name, &policy, Err(error), gate.as_deref());
+            ControlFlow::Break(Err(error)) => Err(error),
+            ControlFlow::Continue(Lookup { now, permit }) => {
+                // Counted before `closing` is read, so that a shutdown either sees this call or stops it.
+                let entered = Entered::new(self);
+                match self.admit(&request).transpose() {
+                    None => {
+                        let begin = ClaimOrFollow::new(entered, request, now, permit);
+                        return Ok(CallAdmission::Acquire(begin.run()));
+                    }
+                    Some(start) => start,
+                }
             }
-            ControlFlow::Continue(lookup) => lookup,
         };
-        // Counted before `closing` is read, so that a shutdown either sees this call or stops it.
-        let entered = Entered::new(self);
-        let former_key = former.as_ref().map(|former| &former.0.key);
-        match self.admit(&name, former_key, &policy) {
-            Ok(None) => {
-                let request = (fingerprint, expired);
-                let begin = ClaimOrFollow::new(entered, name, request, policy, now, (permit, gate));
-                let begin = begin.with_former_name(former);
-                Ok(CallAdmission::Acquire(begin.run()))
-            }
-            Ok(Some(start)) => self.start(&name, &policy, Ok(start), gate.as_deref()),
-            Err(error) => self.start(&name, &policy, Err(error), gate.as_deref()),
-        }
-    }
-
-    /// The name of a call, and the fingerprint of its request.
-    fn name(&self, operation: Operation, call: Identified) -> (CallName, Fingerprint) {
-        let Identified { identity, plain } = call;
-        let key = self.record_key(operation, identity.digest);
-        (CallName { key, plain }, identity.fingerprint)
-    }
-
-    /// The result of a call whose start is known without waiting.
-    fn start(
-        self: &Arc<Self>,
-        name: &CallName,
-        policy: &EffectivePolicy,
-        start: Result<Start, Error>,
-        gate: Option<&Gate>,
-    ) -> Result<CallAdmission, Error> {
-        let run_permit = || self.take_run_permit(gate);
-        let start = start.or_else(|error| self.not_begun(name, policy, error, run_permit))?;
+        // The start is known without waiting.
+        let run_permit = || self.take_run_permit(request.gate.as_deref());
+        let start = start
+            .or_else(|error| self.not_begun(&request.name, &request.policy, error, run_permit))?;
         Ok(CallAdmission::Acquire(Box::pin(ready(Reply {
             start: Ok(start),
             waited: Duration::ZERO,
@@ -92,21 +60,22 @@ impl Core {
     /// The answer in this process, for a call that would be admitted.
     fn answer_here(
         &self,
-        key: &RecordKey,
-        fingerprint: Fingerprint,
-        policy: &EffectivePolicy,
+        CallRequest { name, policy, .. }: &CallRequest,
     ) -> ControlFlow<Answered, Lookup> {
+        let CallName {
+            key, fingerprint, ..
+        } = name;
         if self.protection != Protection::On || self.is_closed() || is_held(self.id, key) {
             return ControlFlow::Continue(Lookup {
                 now: self.clock.now(),
                 permit: None,
             });
         }
-        if let Some((record, left)) = self.store.at_hand(key, fingerprint) {
+        if let Some((record, left)) = self.store.at_hand(key, *fingerprint) {
             return ControlFlow::Break(self.answer(key, record, left, policy, false, false));
         }
         let now = self.clock.now();
-        match self.cached_answer(key, fingerprint, policy, now) {
+        match self.cached_answer(key, *fingerprint, policy, now) {
             Found::Answer { record, left } => {
                 ControlFlow::Break(self.answer(key, record, left, policy, false, true))
             }
@@ -146,11 +115,11 @@ impl Core {
     /// The call must not run at all.
     pub(crate) fn lets_in(
         &self,
-        key: &RecordKey,
-        former: Option<&RecordKey>,
+        CallRequest { name, former, .. }: &CallRequest,
     ) -> Result<bool, Error> {
-        let operation = key.operation();
-        if is_held(self.id, key) || former.is_some_and(|former| is_held(self.id, former)) {
+        let (key, operation) = (&name.key, name.key.operation());
+        let former = former.as_ref();
+        if is_held(self.id, key) || former.is_some_and(|former| is_held(self.id, &former.key)) {
             return Err(Error::new(ErrorKind::Reentered, operation.clone()));
         }
         if self.is_closed() {
@@ -174,20 +143,15 @@ impl Core {
     }
 
     /// Admits a call. `None`: the store has to be queried.
-    fn admit(
-        self: &Arc<Self>,
-        name: &CallName,
-        former: Option<&RecordKey>,
-        policy: &EffectivePolicy,
-    ) -> Result<Option<Start>, Error> {
-        let key = &name.key;
-        if !self.lets_in(key, former)? {
+    fn admit(self: &Arc<Self>, request: &CallRequest) -> Result<Option<Start>, Error> {
+        let CallRequest { name, policy, .. } = request;
+        if !self.lets_in(request)? {
             let call = Unleased::new(self, name.clone(), policy.max_run());
             return Ok(Some(Start::Unprotected(Box::new(call))));
         }
         if let Err(error) = self.background.start() {
             let detail = format!("the thread that renews leases cannot be started: {error}");
-            let error = Error::new(ErrorKind::StoreUnavailable, key.operation().clone());
+            let error = Error::new(ErrorKind::StoreUnavailable, name.key.operation().clone());
             return Err(error.detail(detail));
         }
         Ok(None)

@@ -14,23 +14,22 @@ use crate::env::clock::{Elapsed, deadline};
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::digest_key::CallName;
+use crate::identity::operation::Operation;
 use crate::lifecycle::call_watch::{CallWatch, result_of};
 use crate::lifecycle::context::{Context, bind_outer};
 use crate::lifecycle::core::Core;
 use crate::lifecycle::ending::{HeldClaim, REPLY, Settled, Settling, is_business_error};
-use crate::lifecycle::lease::Lease;
+use crate::lifecycle::lease::{Grant, Lease};
 use crate::lifecycle::reconcile::pending::PendingReconcile;
 use crate::lifecycle::renewal::Renewal;
-use crate::lifecycle::renewal_guard::RenewalGuard;
 use crate::lifecycle::run_limit::RunPermit;
-use crate::local::singleflight::Leader;
-use crate::outcome::codec::{Encoded, Replay, Unencodable};
+use crate::outcome::codec::{Encoded, Replay};
 use crate::outcome::provenance::AnswerSource;
 use crate::outcome::stored::StoredAnswer;
 use crate::policy::EffectivePolicy;
 use crate::record::transition::{Remains, RenewReply};
 use crate::record::unknown_cause::Cause;
-use crate::record::{AttemptEnd, Fence, Header, JournalKind, OutcomeKind, State};
+use crate::record::{AttemptEnd, Fence, OutcomeKind, State};
 
 /// The right to run a body, and the duty to settle it.
 ///
@@ -72,27 +71,21 @@ impl<T> fmt::Debug for Completion<T> {
 }
 
 impl Claim {
-    /// The claim that was sent at `sent` and granted with this header.
     pub(crate) fn new(
         core: Arc<Core>,
         name: CallName,
-        header: Header,
-        fresh: bool,
         policy: EffectivePolicy,
-        sent: Duration,
-        leader: Option<Leader>,
+        grant: Grant,
     ) -> Self {
         // The holder may never use its context.
         bind_outer();
-        let clock = Arc::clone(&core.clock);
-        let lease = Arc::new(Lease::new(clock, name, header, fresh, policy, sent, leader));
+        let (header, sent) = (grant.header, grant.sent);
+        let lease = Arc::new(Lease::new(Arc::clone(&core.clock), name, policy, grant));
         lease.mark_local();
         if core.wants.spans {
             lease.span.hold_current();
         }
-        let held = HeldClaim {
-            renewal: RenewalGuard::begin(core, lease, sent),
-        };
+        let held = HeldClaim::begin(core, lease, sent);
         held.emit(match header.state {
             State::Reconciling { .. } => EventKind::Reconciling {
                 attempts: header.attempts,
@@ -118,11 +111,8 @@ impl Claim {
     /// Adds the watch over the call, whose body the caller runs from here on.
     pub(crate) fn with_watch(mut self, watch: Option<Box<CallWatch>>) -> Self {
         self.watch = watch;
+        let attempt = self.attempt();
         if let Some(watch) = &mut self.watch {
-            let attempt = self
-                .held
-                .as_ref()
-                .map_or(0, |held| held.lease().claim().attempts);
             watch.body_started(attempt);
         }
         self
@@ -141,7 +131,7 @@ impl Claim {
     }
 
     pub(crate) fn lease(&self) -> &Arc<Lease> {
-        self.held().lease()
+        &self.held().lease
     }
 
     pub(crate) fn policy(&self) -> &EffectivePolicy {
@@ -157,7 +147,7 @@ impl Claim {
         }
     }
 
-    pub(crate) fn operation(&self) -> &crate::identity::operation::Operation {
+    pub(crate) fn operation(&self) -> &Operation {
         self.lease().key.operation()
     }
 
@@ -181,7 +171,7 @@ impl Claim {
 
     pub(crate) fn context_with(&self, reconcile: Option<PendingReconcile>) -> Context {
         Context::new(
-            Arc::clone(self.held().core()),
+            Arc::clone(&self.held().core),
             Arc::clone(self.lease()),
             reconcile,
         )
@@ -201,10 +191,10 @@ impl Claim {
         let held = self.held();
         let operation = self.operation().clone();
         let (sender, receiver) = oneshot::channel();
-        let (core, lease) = (Arc::clone(held.core()), Arc::clone(held.lease()));
+        let (core, lease) = (Arc::clone(&held.core), Arc::clone(&held.lease));
         // Sent from the engine's thread: a connection that was made on the caller's runtime would be driven there,
         // and every lease with it.
-        held.core().background.spawn_awaited(async move {
+        held.core.background.spawn_awaited(async move {
             let sent = core.clock.now();
             let moment = sent + core.limits.complete_deadline.max(REPLY);
             let renewal = Renewal::of(&lease);
@@ -220,7 +210,7 @@ impl Claim {
             Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => Ok(()),
             Ok(Ok(RenewReply::Lost)) => Err(Error::new(
                 ErrorKind::Running {
-                    retry_after: held.lease().lasts(),
+                    retry_after: held.lease.lasts(),
                 },
                 operation,
             )
@@ -250,7 +240,7 @@ impl Claim {
     ///
     /// A completion that has begun continues in the background when this is dropped.
     pub async fn complete<T: Replay>(mut self, mut value: T) -> Result<Completion<T>, Error> {
-        let core = Arc::clone(self.held().core());
+        let core = Arc::clone(&self.held().core);
         let key = self.lease().key.clone();
         let operation = key.operation();
         let encoded = Encoded::value(&mut value, &core.format);
@@ -365,7 +355,7 @@ impl Claim {
         let Some(held) = self.held.take() else {
             return Box::pin(ready(Settled::Own));
         };
-        let (format, lease) = (&held.core().format, held.lease());
+        let (format, lease) = (&held.core.format, &held.lease);
         let fingerprint = lease.claim().fingerprint;
         let ending = match format.seal(lease.key.digest(), fingerprint, encoded) {
             Encoded::Release(remains) => held.release_ending(remains, AttemptEnd::SystemError),
@@ -377,20 +367,13 @@ impl Claim {
             }
             Encoded::Store {
                 outcome,
-                mut schema,
+                schema,
                 record,
                 lost,
             } => {
                 if let Some(lost) = lost {
-                    held.emit(EventKind::Unsaved {
-                        reason: &lost.to_string(),
-                    });
-                }
-                if outcome == OutcomeKind::Unknown {
-                    schema = match lost {
-                        Some(Unencodable::Unclassified) => Cause::Unclassified.code(),
-                        _ => Cause::Error.code(),
-                    };
+                    let reason = &lost.to_string();
+                    held.emit(EventKind::Unsaved { reason });
                 }
                 if outcome == OutcomeKind::Unknown {
                     held.unknown_record(schema, AttemptEnd::Unknown)
@@ -418,25 +401,5 @@ impl Drop for Claim {
                 None => dropped(),
             }
         }
-    }
-}
-
-/// The header of a granted claim's record.
-pub(crate) fn granted(
-    request: &crate::record::transition::ClaimRequest,
-    state: State,
-    fence: Fence,
-    attempts: u16,
-) -> Header {
-    Header {
-        state,
-        owner: request.owner,
-        fence,
-        attempts,
-        retain: request.retain,
-        fingerprint: request.fingerprint,
-        types: request.types,
-        // The journal is the lease's: an answer has none.
-        journal: JournalKind::None,
     }
 }

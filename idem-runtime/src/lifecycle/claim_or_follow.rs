@@ -12,55 +12,38 @@ use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::digest_key::CallName;
-use crate::identity::fingerprint::Fingerprint;
 use crate::lifecycle::acquire::TimedReply;
-use crate::lifecycle::claim::{Claim, granted};
+use crate::lifecycle::claim::Claim;
 use crate::lifecycle::core::Core;
 use crate::lifecycle::in_flight::Entered;
 use crate::lifecycle::interpret::refusal;
+use crate::lifecycle::lease::{Grant, granted};
 use crate::lifecycle::reconcile::pending::PendingReconcile;
 use crate::lifecycle::remote_wait::Running;
-use crate::lifecycle::run_limit::{Gate, RunPermit, over_quota};
-use crate::lifecycle::start::{Answered, Pending, Reply, Start};
+use crate::lifecycle::run_limit::{RunPermit, over_quota};
+use crate::lifecycle::start::{Answered, CallRequest, Pending, Reply, Start};
 use crate::lifecycle::unacked_claim::UnackedClaim;
 use crate::local::cache::{Life, Permit};
 use crate::local::singleflight::{Follower, Join, Leader, SharedOutcome};
-use crate::policy::EffectivePolicy;
 use crate::record::transition::{ClaimReply, ClaimRequest, Needs};
-use crate::record::{Fence, Journal, Owner, Record, State};
-
-/// A granted claim.
-struct Grant {
-    request: ClaimRequest,
-    /// Pending, or reconciling.
-    state: State,
-    fence: Fence,
-    attempts: u16,
-    /// As in [`ClaimReply::Granted`].
-    fresh: bool,
-    journal: Journal,
-    sent: Duration,
-    leader: Option<Leader>,
-}
+use crate::record::{Owner, Record, State};
 
 /// A reply of the store without an answer.
 enum NoAnswer {
     Granted(Grant),
     /// No body runs and no answer is stored, and the request could not claim.
-    Vacant(Option<Leader>),
+    Vacant,
     /// The body runs in another process, with this much of its lease left.
-    Elsewhere(Option<Leader>, Duration),
+    Elsewhere(Duration),
     /// There is no record, and the request could not begin one.
-    Absent(Option<Leader>),
+    Absent,
 }
 
 /// A call that waits for its claim, or for the answer of another call.
 pub(crate) struct ClaimOrFollow {
     entered: Entered,
-    name: CallName,
-    fingerprint: Fingerprint,
-    policy: EffectivePolicy,
-    expired: bool,
+    /// Its former name is taken once there is no record under it.
+    call: CallRequest,
     /// The moment at which it begins.
     now: Duration,
     waited: bool,
@@ -70,57 +53,32 @@ pub(crate) struct ClaimOrFollow {
     cache_permit: Option<Permit>,
     /// Back-off between the claims of a call that waits alone.
     backoff: Option<Backoff>,
-    gate: Option<Box<Gate>>,
     /// The permit to run its body, where the number of running bodies is limited; taken before the claim.
     run_permit: Option<Box<RunPermit>>,
-    /// Its own name and fingerprint during the lookup under the former ones. That lookup begins nothing.
-    own: Option<Box<(CallName, Fingerprint)>>,
 }
 
 impl ClaimOrFollow {
     pub(crate) fn new(
         entered: Entered,
-        name: CallName,
-        (fingerprint, expired): (Fingerprint, bool),
-        policy: EffectivePolicy,
+        call: CallRequest,
         now: Duration,
-        (cache_permit, gate): (Option<Permit>, Option<Box<Gate>>),
+        cache_permit: Option<Permit>,
     ) -> Self {
         Self {
-            now,
             entered,
-            name,
-            fingerprint,
-            policy,
-            expired,
+            call,
+            now,
             waited: false,
             waited_for: Duration::ZERO,
             cache_permit,
             backoff: None,
-            gate,
             run_permit: None,
-            own: None,
         }
     }
 
-    /// Looks the record up under this name first.
-    pub(crate) fn with_former_name(mut self, former: Option<Box<(CallName, Fingerprint)>>) -> Self {
-        self.own = former;
-        self.swap_names();
-        self
-    }
-
-    fn swap_names(&mut self) {
-        if let Some(other) = &mut self.own {
-            std::mem::swap(&mut self.name, &mut other.0);
-            std::mem::swap(&mut self.fingerprint, &mut other.1);
-        }
-    }
-
-    /// Continues under the call's own name.
-    fn leave_former(&mut self) {
-        self.swap_names();
-        self.own = None;
+    /// The name under which it claims: the former one, until there is no record under that.
+    fn name(&self) -> &CallName {
+        self.call.former.as_deref().unwrap_or(&self.call.name)
     }
 
     fn core(&self) -> &Arc<Core> {
@@ -129,7 +87,7 @@ impl ClaimOrFollow {
 
     /// The moment until which it waits for an answer.
     fn wait_deadline(&self) -> Duration {
-        self.now + self.policy.wait()
+        self.now + self.call.policy.wait()
     }
 
     /// The beginning of a wait, where an observer wants to know of it.
@@ -148,14 +106,16 @@ impl ClaimOrFollow {
     pub(crate) fn run(mut self) -> Pending {
         Box::pin(async move {
             let result = self.claim_or_follow().await;
-            if self.own.is_some() {
+            if self.call.former.is_some() {
                 match &result {
                     ControlFlow::Break(Err(error))
                         if matches!(error.kind(), ErrorKind::StoreUnavailable) =>
                     {
-                        self.leave_former();
+                        self.call.former = None;
                     }
-                    _ => self.core().emit(&self.name.key, EventKind::FormerDigestKey),
+                    _ => self
+                        .core()
+                        .emit(&self.name().key, EventKind::FormerDigestKey),
                 }
             }
             let waited = self.waited_for;
@@ -164,13 +124,13 @@ impl ClaimOrFollow {
                 ControlFlow::Break(Ok(stored)) => Ok(Start::Replay(stored)),
                 ControlFlow::Break(Err(error)) => {
                     // A call whose token has expired must not run its body at all.
-                    let is_outage = error.is_outage() && !self.expired;
+                    let is_outage = error.is_outage() && !self.call.expired;
                     let error = error.outage(is_outage);
                     let run_permit = self.run_permit.take();
-                    let (core, gate) = (self.core(), self.gate.as_deref());
+                    let (core, gate) = (self.core(), self.call.gate.as_deref());
                     let run_permit =
                         || run_permit.map_or_else(|| core.take_run_permit(gate), |it| Ok(Some(it)));
-                    core.not_begun(&self.name, &self.policy, error, run_permit)
+                    core.not_begun(self.name(), &self.call.policy, error, run_permit)
                 }
             };
             Reply { start, waited }
@@ -178,37 +138,20 @@ impl ClaimOrFollow {
     }
 
     /// Moves the call into its claim, which a shutdown then waits for.
-    fn claim(self, grant: Grant) -> Start {
-        let Grant {
-            request,
-            state,
-            fence,
-            attempts,
-            fresh,
-            journal,
-            sent,
-            leader,
-        } = grant;
-        let Self {
-            entered,
+    fn claim(self, mut grant: Grant) -> Start {
+        let CallRequest {
             name,
+            former,
             policy,
-            run_permit,
             ..
-        } = self;
-        let header = granted(&request, state, fence, attempts);
-        let reconcile = match state {
-            State::Reconciling { .. } => Some(PendingReconcile::new(entered.core(), request)),
-            _ => None,
-        };
-        let claim =
-            entered.arrive(|core| Claim::new(core, name, header, fresh, policy, sent, leader));
-        claim.lease().steps.inherit(&journal);
-        let claim = claim.with_run_permit(run_permit);
-        match reconcile {
-            Some(reconcile) => Start::Reconcile(claim, reconcile),
-            None => Start::Run(claim),
-        }
+        } = self.call;
+        let name = former.map_or(name, |former| *former);
+        let core = self.entered.core();
+        let reconcile = (grant.reconciles.take()).map(|claim| PendingReconcile::new(core, claim));
+        let claim = self
+            .entered
+            .arrive(|core| Claim::new(core, name, policy, grant));
+        Start::Run(claim.with_run_permit(self.run_permit), reconcile)
     }
 
     /// Leads and claims, or follows, until this call has a grant or an answer.
@@ -218,8 +161,10 @@ impl ClaimOrFollow {
             let core = self.core();
             // A late reply is requested once more.
             let within = core.limits.claim_deadline * 2;
-            let (flights, digest) = (&core.flights, self.name.key.digest());
-            let leader = match flights.join(digest, self.fingerprint, now, within) {
+            let CallName {
+                key, fingerprint, ..
+            } = self.name();
+            let mut leader = match core.flights.join(key.digest(), *fingerprint, now, within) {
                 Join::Lead(leader) => Some(leader),
                 Join::Follow(follower, lease_left) if now < self.wait_deadline() => {
                     // A call that waits runs nothing.
@@ -237,20 +182,18 @@ impl ClaimOrFollow {
                 // No leader to follow, or the wait budget is spent: query the store.
                 Join::Follow(..) | Join::Alone => None,
             };
-            let mut leader = leader;
-            let no_answer = self.claim_or_read(&mut leader, &mut now).await?;
-            let (leader, lease_left) = match no_answer {
+            let lease_left = match self.claim_or_read(&mut leader, &mut now).await? {
                 NoAnswer::Granted(grant) => return ControlFlow::Continue(grant),
-                NoAnswer::Absent(leader) if self.own.is_some() => {
+                NoAnswer::Absent if self.call.former.is_some() => {
                     if let Some(leader) = leader {
                         leader.notify(|| Some(SharedOutcome::Absent));
                     }
-                    self.leave_former();
+                    self.call.former = None;
                     now = self.core().clock.now();
                     continue;
                 }
-                NoAnswer::Absent(leader) | NoAnswer::Vacant(leader) => (leader, None),
-                NoAnswer::Elsewhere(leader, lease_left) => (leader, Some(lease_left)),
+                NoAnswer::Absent | NoAnswer::Vacant => None,
+                NoAnswer::Elsewhere(lease_left) => Some(lease_left),
             };
             // A call that waits runs nothing.
             self.run_permit = None;
@@ -275,28 +218,23 @@ impl ClaimOrFollow {
         loop {
             let request = self.request(reads_only);
             let reply = {
-                let (core, key) = (self.core(), &self.name.key);
+                let (core, key) = (self.core(), &self.name().key);
                 let mut unacked = UnackedClaim::new(core, key, request.owner);
                 core.send_claim(key, &request, &mut unacked, *now).await
             };
-            *leader = match self.share_reply(leader.take(), request, reply)? {
+            match self.share_reply(leader, request, reply)? {
                 // After the former name the call continues under its own, where an answer may be stored.
-                no_answer @ NoAnswer::Absent(_) if self.own.is_some() => {
-                    return ControlFlow::Continue(no_answer);
+                NoAnswer::Absent if self.call.former.is_some() => {
+                    return ControlFlow::Continue(NoAnswer::Absent);
                 }
-                NoAnswer::Vacant(leader) | NoAnswer::Absent(leader) if reads_only => {
+                NoAnswer::Vacant | NoAnswer::Absent if reads_only => {
                     *now = self.core().clock.now();
-                    match self.check_limits() {
-                        Ok(()) => leader,
-                        Err(error) => {
-                            return ControlFlow::Break(
-                                Err(self.share_refusal(leader, error, *now)),
-                            );
-                        }
+                    if let Err(error) = self.check_limits() {
+                        return ControlFlow::Break(Err(self.share_refusal(leader, error, *now)));
                     }
                 }
                 no_answer => return ControlFlow::Continue(no_answer),
-            };
+            }
             reads_only = false;
         }
     }
@@ -304,17 +242,17 @@ impl ClaimOrFollow {
     /// Takes a permit to run. Returns whether the call may claim without reading the record first.
     fn may_claim(&mut self) -> bool {
         // An expired token starts nothing.
-        if self.expired {
+        if self.call.expired {
             return true;
         }
         // The call may have a permit from before it left its former name.
         if self.run_permit.is_none() {
-            match self.core().take_run_permit(self.gate.as_deref()) {
+            match self.core().take_run_permit(self.call.gate.as_deref()) {
                 Ok(permit) => self.run_permit = permit,
                 Err(_) => return false,
             }
         }
-        let gate = self.gate.as_ref();
+        let gate = self.call.gate.as_ref();
         gate.is_none_or(|gate| gate.quota.is_none())
     }
 
@@ -322,13 +260,13 @@ impl ClaimOrFollow {
     fn check_limits(&mut self) -> Result<(), Error> {
         if self.run_permit.is_none() {
             // Tried again: a replay may have had the last permit, for no longer than this read took.
-            let permit = self.core().take_run_permit(self.gate.as_deref());
-            self.run_permit = permit.map_err(|full| full.error(self.name.key.operation()))?;
+            let permit = self.core().take_run_permit(self.call.gate.as_deref());
+            self.run_permit = permit.map_err(|full| full.error(self.name().key.operation()))?;
         }
         // The quota is checked once.
-        let quota = self.gate.as_mut().and_then(|gate| gate.quota.take());
+        let quota = self.call.gate.as_mut().and_then(|gate| gate.quota.take());
         let granted = quota.map_or(Ok(()), |quota| quota());
-        granted.map_err(|retry_after| over_quota(self.name.key.operation(), retry_after))
+        granted.map_err(|retry_after| over_quota(self.name().key.operation(), retry_after))
     }
 
     /// Waits for the outcome of another call of this process, until the wait deadline. `None`: join again.
@@ -343,7 +281,7 @@ impl ClaimOrFollow {
         match deadline(clock, moment, pin!(follower.outcome())).await {
             Ok(None) => None,
             Ok(Some(SharedOutcome::Absent)) => {
-                self.leave_former();
+                self.call.former = None;
                 None
             }
             Ok(Some(outcome)) if !outcome.is_for(self.now) => None,
@@ -354,20 +292,21 @@ impl ClaimOrFollow {
             })) => {
                 // As with an unknown outcome, below.
                 let may_differ = match error.kind() {
-                    ErrorKind::Exhausted { .. } => self.policy.reconciles,
+                    ErrorKind::Exhausted { .. } => self.call.policy.reconciles,
                     // The other call may be of another function than this one.
                     ErrorKind::WrongType => true,
                     // A body of this engine makes this call, or a permit is free by now.
-                    ErrorKind::TooManyRunning => {
-                        self.core().take_run_permit(self.gate.as_deref()).is_ok()
-                    }
+                    ErrorKind::TooManyRunning => self
+                        .core()
+                        .take_run_permit(self.call.gate.as_deref())
+                        .is_ok(),
                     ErrorKind::QuotaExceeded => {
-                        let gate = self.gate.as_ref();
+                        let gate = self.call.gate.as_ref();
                         gate.is_none_or(|gate| gate.quota.is_none())
                     }
                     _ => false,
                 };
-                let same = max_attempts == self.policy.max_attempts() && !may_differ;
+                let same = max_attempts == self.call.policy.max_attempts() && !may_differ;
                 same.then_some(Err(error))
             }
             Ok(Some(SharedOutcome::Done {
@@ -378,12 +317,12 @@ impl ClaimOrFollow {
                 dated,
                 ..
             })) => {
-                if self.policy.dated() && !dated {
+                if self.call.policy.dated() && !dated {
                     return None;
                 }
                 let left = left.saturating_sub(clock.now().saturating_sub(at));
                 // This call can reconcile, which the other could not.
-                if self.policy.reconciles && !hook_ran && record.header.is_unknown(left) {
+                if self.call.policy.reconciles && !hook_ran && record.header.is_unknown(left) {
                     return None;
                 }
                 Some(self.replay(record, left))
@@ -391,51 +330,52 @@ impl ClaimOrFollow {
             // Most likely renewed in the meantime, which joining again shows.
             Err(_) if clock.now() < wait_deadline => None,
             Err(_) => {
-                let left = (self.core().flights).lease_left(self.name.key.digest(), clock.now());
-                let retry_after = left.unwrap_or(self.policy.lease());
+                let left = (self.core().flights).lease_left(self.name().key.digest(), clock.now());
+                let retry_after = left.unwrap_or(self.call.policy.lease());
                 let kind = ErrorKind::Running { retry_after };
-                Some(Err(Error::new(kind, self.name.key.operation().clone())))
+                Some(Err(Error::new(kind, self.name().key.operation().clone())))
             }
         }
     }
 
     fn replay(&self, record: Record, left: Duration) -> Answered {
-        let key = &self.name.key;
-        (self.core()).answer(key, record, left, &self.policy, self.waited, false)
+        let key = &self.name().key;
+        (self.core()).answer(key, record, left, &self.call.policy, self.waited, false)
     }
 
     /// The request of this call; with `reads_only` it claims and writes nothing.
     fn request(&self, reads_only: bool) -> ClaimRequest {
-        let needs = match self.own {
+        let CallRequest {
+            policy,
+            expired,
+            former,
+            ..
+        } = &self.call;
+        let needs = match former {
             // Its owner has no claim, so it is granted nothing.
-            _ if self.expired || reads_only => Needs::Verdict,
+            _ if *expired || reads_only => Needs::Verdict,
             Some(_) => Needs::Record,
             None => Needs::Nothing,
         };
+        let (core, name) = (self.core(), self.name());
         ClaimRequest {
-            owner: self.core().new_owner(&self.name.key),
-            fingerprint: self.fingerprint,
-            types: self.policy.types,
-            any_type: self.policy.reads_any_type(),
-            lease: self.policy.lease(),
-            retain: self.policy.retain(),
-            max_attempts: self.policy.max_attempts(),
-            reconciles: self.policy.reconciles && !reads_only,
+            max_attempts: policy.max_attempts(),
+            reconciles: policy.reconciles && !reads_only,
             needs,
-            dated: self.policy.dated(),
-            records_attempts: self.core().recorder.is_some(),
+            dated: policy.dated(),
+            records_attempts: core.recorder.is_some(),
+            ..policy.claim_request(core.new_owner(&name.key), name.fingerprint)
         }
     }
 
     /// Shares the store's reply with the followers: an answer or a refusal ends the call.
     fn share_reply(
         &self,
-        leader: Option<Leader>,
+        leader: &mut Option<Leader>,
         request: ClaimRequest,
         reply: Result<TimedReply, Error>,
     ) -> ControlFlow<Answered, NoAnswer> {
-        let (core, key) = (self.core(), &self.name.key);
-        let operation = key.operation();
+        let core = self.core();
         let TimedReply { reply, sent } = match reply {
             Ok(reply) => reply,
             Err(error) => {
@@ -444,65 +384,74 @@ impl ClaimOrFollow {
             }
         };
         let lease = request.lease;
-        let leader = leader.or_else(|| {
-            let is_grant = matches!(
-                reply,
-                ClaimReply::Granted { .. } | ClaimReply::Reconcile { .. }
-            );
-            let until = core.clock.now() + lease;
-            is_grant.then(|| (core.flights).take_over(key.digest(), self.fingerprint, until))
-        });
-        ControlFlow::Continue(match reply {
+        let (state, fence, attempts, fresh, journal) = match reply {
             ClaimReply::Granted {
                 fence,
                 attempt,
                 fresh,
                 journal,
-            } => NoAnswer::Granted(Grant {
-                request,
-                state: State::Pending { lease },
-                fence,
-                attempts: attempt,
-                fresh,
-                journal,
-                sent,
-                leader,
-            }),
+            } => (State::Pending { lease }, fence, attempt, fresh, journal),
             ClaimReply::Reconcile {
                 fence,
                 attempts,
                 journal,
-            } => NoAnswer::Granted(Grant {
-                request,
-                state: State::Reconciling { lease },
+            } => (
+                State::Reconciling { lease },
                 fence,
                 attempts,
-                fresh: false,
+                false,
                 journal,
-                sent,
-                leader,
-            }),
-            ClaimReply::Absent => NoAnswer::Absent(leader),
+            ),
+            reply => return self.share_refused_claim(leader, &request, reply, sent),
+        };
+        let leader = leader.take().unwrap_or_else(|| {
+            let CallName {
+                key, fingerprint, ..
+            } = self.name();
+            let until = core.clock.now() + lease;
+            core.flights.take_over(key.digest(), *fingerprint, until)
+        });
+        ControlFlow::Continue(NoAnswer::Granted(Grant {
+            header: granted(&request, state, fence, attempts),
+            fresh,
+            journal,
+            sent,
+            leader,
+            reconciles: matches!(state, State::Reconciling { .. }).then_some(request),
+        }))
+    }
+
+    /// The same for a claim that was not granted.
+    fn share_refused_claim(
+        &self,
+        leader: &Option<Leader>,
+        request: &ClaimRequest,
+        reply: ClaimReply,
+        sent: Duration,
+    ) -> ControlFlow<Answered, NoAnswer> {
+        let (core, key) = (self.core(), &self.name().key);
+        ControlFlow::Continue(match reply {
+            ClaimReply::Absent => NoAnswer::Absent,
             ClaimReply::Running { lease_left }
                 if request.needs == Needs::Verdict && lease_left.is_zero() =>
             {
-                NoAnswer::Vacant(leader)
+                NoAnswer::Vacant
             }
             // A claim that reconciles follows, once the call has a permit for the hook.
             ClaimReply::Done { record, left }
-                if self.policy.reconciles
+                if self.call.policy.reconciles
                     && !request.reconciles
                     && record.header.is_unknown(left) =>
             {
-                NoAnswer::Vacant(leader)
+                NoAnswer::Vacant
             }
             ClaimReply::Running { lease_left } => {
                 if core.clock.now() >= self.wait_deadline() {
                     let retry_after = lease_left;
                     let kind = ErrorKind::Running { retry_after };
-                    return ControlFlow::Break(Err(Error::new(kind, operation.clone())));
+                    return ControlFlow::Break(Err(Error::new(kind, key.operation().clone())));
                 }
-                NoAnswer::Elsewhere(leader, lease_left)
+                NoAnswer::Elsewhere(lease_left)
             }
             ClaimReply::Done { record, left } => {
                 let life = Life {
@@ -511,7 +460,7 @@ impl ClaimOrFollow {
                     dated: request.dated,
                 };
                 // The cache holds answers under the calls' own names.
-                let permit = self.cache_permit.filter(|_| self.own.is_none());
+                let permit = self.cache_permit.filter(|_| self.call.former.is_none());
                 core.cache_answer(permit, key, &record, life);
                 if let Some(leader) = leader {
                     leader.notify(|| {
@@ -528,20 +477,20 @@ impl ClaimOrFollow {
                 return ControlFlow::Break(self.replay(record, left));
             }
             reply => {
-                let error = refusal(operation, &reply);
+                let error = refusal(key.operation(), &reply);
                 return ControlFlow::Break(Err(self.share_refusal(leader, error, sent)));
             }
         })
     }
 
     /// Notifies the followers of this call of its refusal.
-    fn share_refusal(&self, leader: Option<Leader>, error: Error, sent: Duration) -> Error {
+    fn share_refusal(&self, leader: &Option<Leader>, error: Error, sent: Duration) -> Error {
         if let Some(leader) = leader {
             leader.notify(|| {
                 Some(SharedOutcome::Refused {
                     error: error.clone(),
                     sent,
-                    max_attempts: self.policy.max_attempts(),
+                    max_attempts: self.call.policy.max_attempts(),
                 })
             });
         }
@@ -561,13 +510,13 @@ impl ClaimOrFollow {
         let core = self.core();
         let Some(lease_left) = lease_left else {
             let sent = core.clock.now();
-            let error = core.expired(&self.name.key).await?;
-            return Some(Err(self.share_refusal(leader, error, sent)));
+            let error = core.expired(&self.name().key).await?;
+            return Some(Err(self.share_refusal(&leader, error, sent)));
         };
         if let Some(leader) = leader {
             let running = Running { seen, lease_left };
-            let request = (self.fingerprint, self.policy.dated());
-            let follower = core.start_remote_wait(&self.name.key, request, running, leader)?;
+            let request = (self.name().fingerprint, self.call.policy.dated());
+            let follower = core.start_remote_wait(&self.name().key, request, running, leader)?;
             return self.follow(follower, None).await;
         }
         // Another request has the key in this process. Its fingerprint differs from this one but matches, because one

@@ -1,6 +1,5 @@
 //! The context of a running body.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -87,33 +86,12 @@ pub fn try_context() -> Option<Context> {
     CONTEXT.try_with(Clone::clone).ok()
 }
 
-/// Whether a body of this engine, in this task, runs for this key: a call that waits for it waits for itself.
-pub(crate) fn is_held(engine: u64, key: &RecordKey) -> bool {
-    let holds = |context: &Context| {
-        let mut next = Some(context);
-        while let Some(Context(call)) = next {
-            if call.core().id == engine && call.key() == key {
-                return true;
-            }
-            next = call.outer.as_ref();
-        }
-        false
-    };
-    CONTEXT.try_with(holds).unwrap_or(false)
-}
-
-/// Binds the enclosing call of this task to its request: an inner call acts for that request.
-pub(crate) fn bind_outer() {
-    // Outside of a body there is nothing to bind.
-    let _ = CONTEXT.try_with(Context::bind);
-}
-
-/// Whether a body of this engine runs in this task.
-pub(crate) fn runs_in(engine: u64) -> bool {
+/// Whether one of the bodies that run in this task, each within the one before, is of such a call.
+fn runs(mut is_of: impl FnMut(&RunningCall) -> bool) -> bool {
     let runs = |context: &Context| {
         let mut next = Some(context);
         while let Some(Context(call)) = next {
-            if call.core().id == engine {
+            if is_of(call) {
                 return true;
             }
             next = call.outer.as_ref();
@@ -121,6 +99,22 @@ pub(crate) fn runs_in(engine: u64) -> bool {
         false
     };
     CONTEXT.try_with(runs).unwrap_or(false)
+}
+
+/// Whether a body of this engine, in this task, runs for this key: a call that waits for it waits for itself.
+pub(crate) fn is_held(engine: u64, key: &RecordKey) -> bool {
+    runs(|call| call.core().id == engine && call.key() == key)
+}
+
+/// Whether a body of this engine runs in this task.
+pub(crate) fn runs_in(engine: u64) -> bool {
+    runs(|call| call.core().id == engine)
+}
+
+/// Binds the enclosing call of this task to its request: an inner call acts for that request.
+pub(crate) fn bind_outer() {
+    // Outside of a body there is nothing to bind.
+    let _ = CONTEXT.try_with(Context::bind);
 }
 
 /// Whether a body runs in this task.
@@ -431,11 +425,7 @@ fn unprotected(operation: &Operation) -> Error {
         .detail("the call runs without protection, so it has no fence")
 }
 
-impl fmt::Debug for Context {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context")
-            .field("key", self.0.key())
-            .field("attempt", &self.attempt())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Context {
+    key: |it| it.0.key(),
+    attempt: |it| it.attempt()
+});

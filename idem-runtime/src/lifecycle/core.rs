@@ -8,7 +8,7 @@ use crate::env::clock::Clock;
 use crate::env::observer::{Event, EventKind, Observer};
 use crate::env::striped::{Lanes, Tally};
 use crate::env::wants::Wants;
-use crate::identity::digest_key::DigestKey;
+use crate::identity::digest_key::{CallName, DigestKey, Identity};
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, Prefix, RecordKey};
@@ -140,6 +140,24 @@ impl Core {
     /// The key of a call's record.
     pub(crate) fn record_key(&self, operation: Operation, digest: KeyDigest) -> RecordKey {
         RecordKey::under(self.prefixes.mine().clone(), operation, digest)
+    }
+
+    /// The name of a call's record under this digest key.
+    pub(crate) fn name(
+        &self,
+        digests: &DigestKey,
+        operation: Operation,
+        plain: Identity,
+    ) -> CallName {
+        let Identity {
+            digest,
+            fingerprint,
+        } = digests.identify(plain);
+        CallName {
+            key: self.record_key(operation, digest),
+            fingerprint,
+            plain: digests.is_keyed().then(|| Box::new(plain.digest)),
+        }
     }
 
     pub(crate) fn emit(&self, key: &RecordKey, kind: EventKind<'_>) {

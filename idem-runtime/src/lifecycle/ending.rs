@@ -3,7 +3,6 @@
 //! [`Claim::settle`](crate::lifecycle::claim::Claim) decides which of the two.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::future::Future;
 use std::mem;
 use std::pin::{Pin, pin};
@@ -20,7 +19,6 @@ use crate::lifecycle::acquire::unavailable;
 use crate::lifecycle::background_thread::Unstored;
 use crate::lifecycle::core::Core;
 use crate::lifecycle::lease::Lease;
-use crate::lifecycle::renewal_guard::RenewalGuard;
 use crate::lifecycle::steps::Steps;
 use crate::local::cache::{Life, Permit};
 use crate::local::singleflight::LocalLease as _;
@@ -33,7 +31,8 @@ use crate::store::{StoreError, StoreErrorKind};
 
 /// A held claim. Its lease is renewed until this is dropped.
 pub(crate) struct HeldClaim {
-    pub(crate) renewal: RenewalGuard,
+    pub(crate) core: Arc<Core>,
+    pub(crate) lease: Arc<Lease>,
 }
 
 /// How a completion ended.
@@ -99,37 +98,20 @@ impl Ending {
     }
 }
 
-/// Who sends a completion, and how long it waits while another attempt holds the claim.
-enum Sender {
-    Caller(Duration),
-    Background(Duration),
-}
-
-/// Send times of a completion that the store has confirmed.
-#[derive(Clone, Copy)]
-struct SendTimes {
-    sent: Duration,
-    /// The first send: the record may live since then.
-    first: Duration,
-    late: bool,
-}
-
 impl HeldClaim {
-    pub(crate) fn lease(&self) -> &Arc<Lease> {
-        &self.renewal.lease
-    }
-
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.renewal.core
+    /// Renews the lease every third of it, beginning a third after `granted`.
+    pub(crate) fn begin(core: Arc<Core>, lease: Arc<Lease>, granted: Duration) -> Self {
+        core.background.register(&lease, granted);
+        Self { core, lease }
     }
 
     fn policy(&self) -> &EffectivePolicy {
-        &self.lease().policy
+        &self.lease.policy
     }
 
     pub(crate) fn emit(&self, kind: EventKind<'_>) {
-        let (key, label) = (&self.lease().key, self.policy().label.as_ref());
-        self.core().emit_labelled(key, label, kind);
+        let (key, label) = (&self.lease.key, self.policy().label.as_ref());
+        self.core.emit_labelled(key, label, kind);
     }
 
     /// The header of the finished record.
@@ -137,7 +119,7 @@ impl HeldClaim {
         Header {
             state: State::Done { outcome, schema },
             retain: self.policy().life_of(outcome),
-            ..self.lease().claim()
+            ..self.lease.claim()
         }
     }
 
@@ -152,7 +134,7 @@ impl HeldClaim {
 
     /// The ending that releases the key without counting the attempt.
     pub(crate) fn uncounted_release(&self, remains: Remains, end: Option<AttemptEnd>) -> Ending {
-        let remains = if self.lease().is_bound() {
+        let remains = if self.lease.is_bound() {
             remains.max(Remains::Request)
         } else {
             remains
@@ -162,13 +144,13 @@ impl HeldClaim {
 
     /// Adds the end of this attempt to a journal, and the label of the key, if attempts are recorded and this is one.
     fn record_attempt(&self, journal: Journal, end: AttemptEnd) -> Journal {
-        let claim = self.lease().claim();
-        match &self.core().recorder {
+        let claim = self.lease.claim();
+        match &self.core.recorder {
             Some(recorder) if matches!(claim.state, State::Pending { .. }) => {
-                let attempt = recorder.attempt(&claim, end, self.core().clock.calendar());
+                let attempt = recorder.attempt(&claim, end, self.core.clock.calendar());
                 let attempt = attempt.entry();
                 // One that the store would not read again is not written.
-                let max_bytes = self.core().store.max_record_bytes();
+                let max_bytes = self.core.store.max_record_bytes();
                 let fits = |journal: &Journal| {
                     max_bytes.is_none_or(|max| HEADER + journal.as_bytes().len() <= max)
                 };
@@ -187,7 +169,7 @@ impl HeldClaim {
     /// Finishes the bytes of an answer, whose record remembers the attempts before it.
     pub(crate) fn finish(&self, mut record: Vec<u8>, outcome: OutcomeKind, schema: u32) -> Ending {
         let header = self.finished_header(outcome, schema);
-        let mut attempts = self.lease().steps.attempts();
+        let mut attempts = self.lease.steps.attempts();
         if !attempts.is_empty() {
             let end = match outcome {
                 OutcomeKind::Error => AttemptEnd::BusinessError,
@@ -196,7 +178,7 @@ impl HeldClaim {
             };
             attempts = self.record_attempt(attempts, end);
         }
-        let max_bytes = self.core().store.max_record_bytes();
+        let max_bytes = self.core.store.max_record_bytes();
         Record::append_attempts(&mut record, header, &attempts, max_bytes);
         Ending::Complete {
             outcome,
@@ -217,7 +199,7 @@ impl HeldClaim {
 
     /// The same, with the code of the cause. The record keeps the steps.
     pub(crate) fn unknown_record(&self, code: u32, end: AttemptEnd) -> Ending {
-        let (journal, _) = self.lease().steps.journal();
+        let (journal, _) = self.lease.steps.journal();
         let journal = self.record_attempt(journal, end);
         let header = self.finished_header(OutcomeKind::Unknown, code);
         Ending::Complete {
@@ -238,7 +220,7 @@ impl HeldClaim {
     pub(crate) fn cancel_ending(&self) -> Option<Ending> {
         // Nothing was found out and nothing was run: the outcome is as unknown as before, and the key need not wait for
         // the end of its lease.
-        if let State::Reconciling { .. } = self.lease().claim().state {
+        if let State::Reconciling { .. } = self.lease.claim().state {
             return Some(Ending::Release(Remains::Request, None));
         }
         match self.policy().on_cancel() {
@@ -252,13 +234,13 @@ impl HeldClaim {
     /// Settles the claim of a dropped caller on the background thread.
     pub(crate) fn abandon(self) {
         if let Some(ending) = self.cancel_ending() {
-            self.lease().mark_body_ended();
+            self.lease.mark_body_ended();
             drop(EndingGuard::new(self, ending));
-        } else if self.lease().steps.is_unsent() {
-            let core = Arc::clone(self.core());
+        } else if self.lease.steps.is_unsent() {
+            let core = Arc::clone(&self.core);
             core.background.spawn_awaited(async move {
-                let lasts = self.lease().lasts();
-                self.send_steps(self.core().clock.now() + lasts).await;
+                let lasts = self.lease.lasts();
+                self.send_steps(self.core.clock.now() + lasts).await;
             });
         }
     }
@@ -272,21 +254,20 @@ impl HeldClaim {
     /// Sends the ending. Without a reply within `complete_deadline`, or when the caller is dropped, it continues
     /// on the engine's thread. An overtaken call waits for `wait` for the answer that counts.
     pub(crate) fn send_ending_within(self, wait: Duration, ending: Ending) -> Settling {
-        self.lease().mark_body_ended();
+        self.lease.mark_body_ended();
         let mut guard = EndingGuard::new(self, ending);
         Box::pin(async move {
             let Some((held, ending)) = &guard.ending else {
                 return Settled::Own;
             };
-            let first = held.core().clock.now();
+            let first = held.core.clock.now();
             guard.first = Some(first);
-            let reply_time = held.core().limits.complete_deadline;
+            let reply_time = held.core.limits.complete_deadline;
             let settled = match ending {
                 Ending::Complete {
                     outcome, record, ..
                 } => {
-                    let sender = Sender::Caller(wait);
-                    held.complete(*outcome, record, (first, reply_time), sender)
+                    held.complete(*outcome, record, (first, reply_time), wait, true)
                         .await
                 }
                 Ending::Release(remains, end) => {
@@ -317,7 +298,7 @@ impl HeldClaim {
         match self.policy().on_unconfirmed() {
             OnUnconfirmed::Return => true,
             // Until the lease lapses by the local clock, no other attempt can have been granted the key.
-            OnUnconfirmed::WithinLease => !self.lease().remaining().is_zero(),
+            OnUnconfirmed::WithinLease => !self.lease.remaining().is_zero(),
             OnUnconfirmed::Fail => false,
         }
     }
@@ -331,11 +312,12 @@ impl HeldClaim {
             }
             (None, _) => "the store did not confirm it before the lease was over".into(),
         };
-        Error::new(ErrorKind::Unconfirmed, self.lease().key.operation().clone()).detail(detail)
+        Error::new(ErrorKind::Unconfirmed, self.lease.key.operation().clone()).detail(detail)
     }
 
     /// Sends the completion until it has a reply; `None` after `reply_time` without one, or on a refusal while a caller
-    /// waits. `first`: when the ending was sent first, maybe by the caller before.
+    /// waits. `first`: when the ending was sent first, maybe by the caller before. `caller`: the caller sends it, not the
+    /// background thread.
     ///
     /// While another attempt holds the claim, the completion is repeated to wait for the answer of that attempt: never
     /// a claim, so an overtaken caller cannot start a third run. In the background even a refusal is retried, because
@@ -345,31 +327,28 @@ impl HeldClaim {
         outcome: OutcomeKind,
         record: &Bytes,
         (first, reply_time): (Duration, Duration),
-        sender: Sender,
+        wait: Duration,
+        caller: bool,
     ) -> Option<Settled> {
-        let clock = &*self.core().clock;
-        let (caller, wait) = match sender {
-            Sender::Caller(wait) => (true, wait),
-            Sender::Background(wait) => (false, wait),
-        };
+        let clock = &*self.core.clock;
         let mut now = if caller { first } else { clock.now() };
         let wait = now + wait;
         let mut reply_deadline = now + reply_time;
         let mut turn = None;
-        let mut reply_within = self.core().limits.complete_deadline.max(REPLY);
+        let mut reply_within = self.core.limits.complete_deadline.max(REPLY);
         let mut overtaken = None;
-        let key = &self.lease().key;
-        let mut backoff = Backoff::new(&self.lease().claim().owner);
+        let key = &self.lease.key;
+        let mut backoff = Backoff::new(&self.lease.claim().owner);
         loop {
             // The record may live since the first send.
-            let (sent, permit) = (now, self.core().cache_permit(key));
+            let (sent, permit) = (now, self.core.cache_permit(key));
             let attempt = now + reply_within;
             let claim = Header {
-                journal: self.lease().steps.known_kind(),
-                ..self.lease().claim()
+                journal: self.lease.steps.known_kind(),
+                ..self.lease.claim()
             };
             let reply = {
-                let reply = pin!(self.core().store.complete_claim(key, &claim, record));
+                let reply = pin!(self.core.store.complete_claim(key, &claim, record));
                 deadline(clock, attempt.min(reply_deadline), reply).await
             };
             let reply = match reply {
@@ -394,7 +373,7 @@ impl HeldClaim {
                         let pause = backoff.retry().min(reply_deadline.saturating_sub(now));
                         clock.sleep_until(now + pause).await;
                     } else {
-                        let background = &self.core().background;
+                        let background = &self.core.background;
                         background.record_failure();
                         // With more time for the reply, a completion in a queue of the store keeps its place there.
                         reply_within = (reply_within * 2).min(LONGEST_REPLY);
@@ -405,15 +384,14 @@ impl HeldClaim {
                     continue;
                 }
             };
-            self.core().outage.record_reply(sent);
+            self.core.outage.record_reply(sent);
             if !caller {
-                self.core().background.record_reply();
+                self.core.background.record_reply();
                 drop(turn.take());
             }
             match reply {
                 CompleteReply::Stored { late } => {
-                    let send_times = SendTimes { sent, first, late };
-                    self.after_stored(outcome, record, send_times, permit);
+                    self.after_stored(outcome, record, (sent, first, late), permit);
                     return Some(Settled::Own);
                 }
                 CompleteReply::Adopted { record, left } => {
@@ -445,15 +423,14 @@ impl HeldClaim {
         }
     }
 
-    /// Reports a stored outcome, and passes it to cache and followers.
+    /// Reports a stored outcome, and passes it to cache and followers. The record may live since the `first` send.
     fn after_stored(
         &self,
         outcome: OutcomeKind,
         record: &Bytes,
-        send_times: SendTimes,
+        (sent, first, late): (Duration, Duration, bool),
         permit: Option<Permit>,
     ) {
-        let SendTimes { sent, first, late } = send_times;
         let cause = match outcome {
             OutcomeKind::Unknown => Cause::in_record(record),
             _ => None,
@@ -489,8 +466,8 @@ impl HeldClaim {
             sent,
             dated: true,
         };
-        self.core()
-            .cache_answer(permit, &self.lease().key, record, life);
+        self.core
+            .cache_answer(permit, &self.lease.key, record, life);
     }
 
     /// Passes a stored answer to the waiting calls of this process.
@@ -500,14 +477,14 @@ impl HeldClaim {
         left: Duration,
         sent: Duration,
     ) {
-        self.lease().notify_followers(|| {
+        self.lease.notify_followers(|| {
             let record = record()?;
             Some(SharedOutcome::Done {
                 record,
                 sent,
                 left,
-                at: self.core().clock.now(),
-                hook_ran: matches!(self.lease().claim().state, State::Reconciling { .. }),
+                at: self.core.clock.now(),
+                hook_ran: matches!(self.lease.claim().state, State::Reconciling { .. }),
                 dated: true,
             })
         });
@@ -541,10 +518,10 @@ impl HeldClaim {
 
     /// Sends steps that have ended and whose results the store lacks: the record that is released keeps them.
     async fn send_steps(&self, moment: Duration) {
-        if self.lease().steps.is_unsent() {
+        if self.lease.steps.is_unsent() {
             let steps = Steps {
-                core: Arc::clone(self.core()),
-                lease: Arc::clone(self.lease()),
+                core: Arc::clone(&self.core),
+                lease: Arc::clone(&self.lease),
             };
             // Without them, the next attempt runs the steps again, as after a crash.
             let _ = steps.append_until(moment, steps.lease.steps.len()).await;
@@ -558,12 +535,12 @@ impl HeldClaim {
         end: Option<AttemptEnd>,
         reply_time: Duration,
     ) -> Option<Settled> {
-        let owner = self.lease().claim().owner;
-        let clock = &*self.core().clock;
+        let owner = self.lease.claim().owner;
+        let clock = &*self.core.clock;
         let moment = clock.now() + reply_time;
         let mut backoff = Backoff::new(&owner);
         // What the record has is replaced, even by nothing: a step may have begun without an effect.
-        let released = self.lease().steps.released();
+        let released = self.lease.steps.released();
         let replaces = released.is_some();
         let mut journal = released.unwrap_or_default();
         // Attempts alone are not worth a record that the server has forgotten.
@@ -572,7 +549,7 @@ impl HeldClaim {
             journal = self.record_attempt(journal, end);
         }
         loop {
-            let (key, store) = (&self.lease().key, &self.core().store);
+            let (key, store) = (&self.lease.key, &self.core.store);
             let reply = if journal.is_empty() && !replaces {
                 store.release(key, &owner, remains)
             } else {
@@ -586,9 +563,9 @@ impl HeldClaim {
                 // The server has forgotten the record. Within the lease no other attempt has begun, and the next one is
                 // to find the steps.
                 Ok(Ok(ReleaseReply::Absent))
-                    if mem::take(&mut writes_again) && !self.lease().remaining().is_zero() =>
+                    if mem::take(&mut writes_again) && !self.lease.remaining().is_zero() =>
                 {
-                    self.lease().steps.unconfirm();
+                    self.lease.steps.unconfirm();
                     // Boxed: it is larger than the rest, and seldom needed.
                     Box::pin(self.send_steps(moment)).await;
                 }
@@ -614,13 +591,16 @@ impl HeldClaim {
     }
 }
 
-impl fmt::Debug for HeldClaim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HeldClaim")
-            .field("lease", self.lease())
-            .finish_non_exhaustive()
+impl Drop for HeldClaim {
+    fn drop(&mut self) {
+        self.core.background.unregister(&self.lease);
+        self.core.left();
+        // A call that waited for this claim without an answer queries the store.
+        self.lease.wake_followers();
     }
 }
+
+debug_fields!(HeldClaim { lease });
 
 /// Drop guard that moves an ending to the background thread.
 struct EndingGuard {
@@ -634,7 +614,7 @@ impl EndingGuard {
     fn new(held: HeldClaim, ending: Ending) -> Self {
         let unstored = ending
             .is_answer()
-            .then(|| held.core().background.count_unstored());
+            .then(|| held.core.background.count_unstored());
         Self {
             ending: Some((held, ending)),
             unstored,
@@ -652,7 +632,7 @@ impl Drop for EndingGuard {
         let Some((held, ending)) = self.ending.take() else {
             return;
         };
-        let core = Arc::clone(held.core());
+        let core = Arc::clone(&held.core);
         let retried = ending.is_retried_when_overtaken();
         let (unstored, first) = (self.unstored.take(), self.first);
         core.background.spawn_awaited(async move {
@@ -666,15 +646,14 @@ impl Drop for EndingGuard {
                         .policy()
                         .life_of(outcome)
                         .clamp(Duration::from_secs(60), LONG);
-                    let reply_time = held.lease().lasts().max(life);
+                    let reply_time = held.lease.lasts().max(life);
                     let wait = if retried { reply_time } else { Duration::ZERO };
-                    let sender = Sender::Background(wait);
-                    let first = first.unwrap_or_else(|| held.core().clock.now());
-                    held.complete(outcome, &record, (first, reply_time), sender)
+                    let first = first.unwrap_or_else(|| held.core.clock.now());
+                    held.complete(outcome, &record, (first, reply_time), wait, false)
                         .await;
                 }
                 Ending::Release(remains, end) => {
-                    held.send_release(remains, end, held.lease().lasts()).await;
+                    held.send_release(remains, end, held.lease.lasts()).await;
                 }
             }
             drop(unstored);

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use crate::env::striped::Lane;
 use crate::identity::digest_key::CallName;
-use crate::identity::key::KeyDigest;
-use crate::identity::operation::RecordKey;
 use crate::lifecycle::claim::Claim;
 use crate::lifecycle::context::{Context, runs_in};
 use crate::lifecycle::core::Core;
@@ -38,7 +36,7 @@ impl Entered {
     pub(crate) fn arrive(mut self, claim: impl FnOnce(Arc<Core>) -> Claim) -> Claim {
         let core = self.core.take();
         let claim = claim(core.expect("only this takes it, once"));
-        claim.held().core().has_entered(self.lane);
+        claim.held().core.has_entered(self.lane);
         claim
     }
 }
@@ -54,9 +52,7 @@ impl Drop for Entered {
 /// A call that runs its body without a lease: without protection, or in a transaction.
 pub(crate) struct Unleased {
     core: Arc<Core>,
-    pub(crate) key: RecordKey,
-    /// As in [`CallName`].
-    plain: Option<Box<KeyDigest>>,
+    pub(crate) name: CallName,
     max_run: Duration,
     /// The permit to run its body, where the number of running bodies is limited.
     run_permit: Option<Box<RunPermit>>,
@@ -67,8 +63,7 @@ impl Unleased {
         core.unleased.fetch_add(1, Ordering::SeqCst);
         Self {
             core: Arc::clone(core),
-            key: name.key,
-            plain: name.plain,
+            name,
             max_run,
             run_permit: None,
         }
@@ -80,15 +75,9 @@ impl Unleased {
         self
     }
 
-    /// The context of the body.
-    pub(crate) fn context(&self) -> Context {
-        self.context_with(None)
-    }
-
-    /// The same, with the claim of a call in a transaction.
-    pub(crate) fn context_with(&self, within: Option<Header>) -> Context {
-        let (key, plain) = (self.key.clone(), self.plain.clone());
-        Context::unleased(&self.core, CallName { key, plain }, within, self.max_run)
+    /// The context of the body, with the claim of a call in a transaction.
+    pub(crate) fn context(&self, within: Option<Header>) -> Context {
+        Context::unleased(&self.core, self.name.clone(), within, self.max_run)
     }
 }
 

@@ -5,9 +5,8 @@ pub(crate) mod steps;
 #[cfg(feature = "http")]
 use std::any::Any;
 use std::any::type_name;
-use std::fmt;
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -20,7 +19,6 @@ use crate::env::backoff::Backoff;
 use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
-use crate::identity::digest_key::Identity;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, RecordKey};
@@ -36,7 +34,7 @@ use crate::record::{
     AnswerTypes, Attempt, AttemptEnd, Fence, HEADER, Header, HistoryEvent, Journal, JournalKind,
     OperatorAct, OperatorVerb, OutcomeKind, Owner, Process, Record, State,
 };
-use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreFuture};
+use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError};
 
 /// A snapshot of the stored record of a call.
 ///
@@ -143,6 +141,38 @@ pub enum EntryState {
 }
 
 impl Entry {
+    fn new(
+        core: &Arc<Core>,
+        key: RecordKey,
+        policy: EffectivePolicy,
+        record: Record,
+        left: Duration,
+    ) -> Self {
+        Self {
+            core: Arc::clone(core),
+            key,
+            policy,
+            fingerprint: Fingerprint::NONE,
+            plain: None,
+            record,
+            left,
+            listed: false,
+            signature: Default::default(),
+            #[cfg(feature = "http")]
+            rules: None,
+        }
+    }
+
+    fn error(&self, kind: ErrorKind) -> Error {
+        Error::new(kind, self.key.operation().clone())
+    }
+
+    /// The error of a change that was refused.
+    fn unchanged(&self, kind: ErrorKind, why: &str) -> Error {
+        self.error(kind)
+            .detail(format!("nothing was changed; {why}"))
+    }
+
     /// The state of the call.
     #[must_use]
     pub fn state(&self) -> EntryState {
@@ -374,8 +404,7 @@ impl Entry {
         // The text stays as it is: numbers that a `Value` would round are kept.
         let json = json.trim();
         if serde_json::from_str::<Value>(json).is_err() {
-            let error = Error::new(ErrorKind::NotStored, self.key.operation().clone());
-            return Err(error.detail("nothing was changed; the answer is not JSON"));
+            return Err(self.unchanged(ErrorKind::NotStored, "the answer is not JSON"));
         }
         let encoded = Encoded::Store {
             outcome,
@@ -440,7 +469,7 @@ impl Entry {
             ReadReply::Found { record, .. } if record.header == self.record.header => {
                 Ok(record.journal())
             }
-            _ => Err(Error::new(ErrorKind::Changed, key.operation().clone())),
+            _ => Err(self.error(ErrorKind::Changed)),
         }
     }
 
@@ -537,15 +566,13 @@ impl Entry {
     /// As [`resolve`](Self::resolve).
     pub async fn release(self) -> Result<(), Error> {
         let (core, key, seen) = (&self.core, &self.key, self.record.header);
-        let refused = |detail: &str| {
-            Err(Error::new(ErrorKind::Changed, key.operation().clone()).detail(detail.to_owned()))
-        };
         let is_claim = matches!(
             seen.state,
             State::Pending { .. } | State::Reconciling { .. }
         );
         if !is_claim {
-            return refused("nothing was changed; no claim is held or abandoned");
+            let why = "no claim is held or abandoned";
+            return Err(self.unchanged(ErrorKind::Changed, why));
         }
         let before = self.journal().await?;
         let journal = self.changed(&before, OperatorVerb::Release);
@@ -565,7 +592,10 @@ impl Entry {
                 core.emit(key, EventKind::Released { counted: true });
                 Ok(())
             }
-            _ => refused("nothing was changed; the claim is no longer the one that was shown"),
+            _ => {
+                let why = "the claim is no longer the one that was shown";
+                Err(self.unchanged(ErrorKind::Changed, why))
+            }
         }
     }
 
@@ -589,21 +619,19 @@ impl Entry {
         let header = Header {
             retain: RELEASED_AT_LEAST,
             types: AnswerTypes::UNKNOWN,
-            journal: journal.kind(),
             ..self.header(State::Released, RELEASED_AT_LEAST)
         };
-        let record = [&header.encode()[..], journal.as_bytes()].concat();
-        self.send(None, record.into(), None).await
+        let record = Record::with_journal(header, &journal).into_bytes();
+        self.send(None, record, None).await
     }
 
     async fn reset_to(self, seen: &Journal, journal: &Journal) -> Result<(), Error> {
         let header = Header {
             types: AnswerTypes::UNKNOWN,
-            journal: journal.kind(),
             ..self.header(State::Released, self.policy.retain())
         };
-        let record = [&header.encode()[..], journal.as_bytes()].concat();
-        self.send(Some(seen), record.into(), None).await
+        let record = Record::with_journal(header, journal).into_bytes();
+        self.send(Some(seen), record, None).await
     }
 
     #[cfg(feature = "http")]
@@ -613,21 +641,17 @@ impl Entry {
 
     /// `type_name`: the type that was encoded.
     pub(crate) async fn answer(self, encoded: Encoded, type_name: &str) -> Result<(), Error> {
-        let refuse = |kind, detail: String| {
-            Err(Error::new(kind, self.key.operation().clone()).detail(detail))
-        };
         let answered = match self.state() {
             EntryState::Answered(_) => !self.is_by_hand(),
             state => state == EntryState::NotStored,
         };
         if answered {
-            let detail = "its body has answered it; only a reset can change that";
-            return refuse(ErrorKind::Changed, detail.to_owned());
+            let why = "its body has answered it; only a reset can change that";
+            return Err(self.error(ErrorKind::Changed).detail(why));
         }
         if !self.record.header.fingerprint.matches(self.fingerprint) {
-            let detail =
-                "nothing was changed; the record is that of another request than this entry's";
-            return refuse(ErrorKind::Mismatch, detail.to_owned());
+            let why = "the record is that of another request than this entry's";
+            return Err(self.unchanged(ErrorKind::Mismatch, why));
         }
         // A released key may have lost its fingerprint. Without one the answer goes to every request.
         let fingerprint = match self.record.header.fingerprint {
@@ -642,27 +666,24 @@ impl Entry {
             lost,
         } = sealed
         else {
-            let detail = "an error of class system is no answer";
-            return refuse(ErrorKind::NotStored, detail.to_owned());
+            let why = "an error of class system is no answer";
+            return Err(self.error(ErrorKind::NotStored).detail(why));
         };
         if let Some(lost) = lost {
-            return refuse(ErrorKind::NotStored, lost.to_string());
+            return Err(self.error(ErrorKind::NotStored).detail(lost.to_string()));
         }
         let types = self.record.header.types;
         if outcome == OutcomeKind::Error && types.keeps_no_errors() {
-            let detail = "nothing was changed; the function keeps no errors (`on_error = release` or `unknown`), and \
-                          could not read this one: resolve with a value, or reset";
-            return refuse(ErrorKind::WrongType, detail.to_owned());
+            let why = "the function keeps no errors (`on_error = release` or `unknown`), and could not read this one: \
+                       resolve with a value, or reset";
+            return Err(self.unchanged(ErrorKind::WrongType, why));
         }
         let accepts = self.policy.reads_any_type();
         if !accepts && !types.holds(outcome, schema) {
-            return refuse(
-                ErrorKind::WrongType,
-                format!(
-                    "nothing was changed; `{type_name}` has another name than the type that the function returns: \
-                     give it a value of that type"
-                ),
+            let why = format!(
+                "`{type_name}` has another name than the type that the function returns: give it a value of that type"
             );
+            return Err(self.unchanged(ErrorKind::WrongType, &why));
         }
         let verb = match outcome {
             OutcomeKind::Error => OperatorVerb::ResolveError,
@@ -711,7 +732,7 @@ impl Entry {
         drop(taking);
         core.flights.forget(key.digest());
         let reply = reply?;
-        let refuse = |kind| Err(Error::new(kind, key.operation().clone()));
+        let refuse = |kind| Err(self.error(kind));
         match reply {
             ResolveReply::Resolved => {
                 core.emit(key, EventKind::Resolved { outcome });
@@ -722,21 +743,17 @@ impl Entry {
             }),
             ResolveReply::Changed | ResolveReply::Absent => refuse(ErrorKind::Changed),
             ResolveReply::Unreadable(error) => {
-                Err(Error::new(ErrorKind::UnknownRecord, key.operation().clone()).because(error))
+                Err(self.error(ErrorKind::UnknownRecord).because(error))
             }
         }
     }
 }
 
-impl fmt::Debug for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry")
-            .field("key", &self.key)
-            .field("state", &self.state())
-            .field("attempts", &self.attempts())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Entry {
+    key,
+    state: |it| it.state(),
+    attempts: |it| it.attempts()
+});
 
 impl Core {
     /// The plain digest of a record's; `None` if digests are keyed.
@@ -747,27 +764,22 @@ impl Core {
 
     pub(crate) async fn entry(
         self: &Arc<Self>,
-        operation: &Operation,
-        (identity, plain): (Identity, Option<KeyDigest>),
+        key: RecordKey,
+        fingerprint: Fingerprint,
+        plain: Option<KeyDigest>,
         policy: &EffectivePolicy,
     ) -> Result<Option<Entry>, Error> {
-        let key = self.record_key(operation.clone(), identity.digest);
         let reply = self.patiently(key.operation(), || self.read(&key)).await?;
         match reply {
             ReadReply::Absent => Ok(None),
-            ReadReply::Found { record, left } => Ok(Some(Entry {
-                core: Arc::clone(self),
-                key,
-                policy: policy.clone(),
-                fingerprint: identity.fingerprint,
-                plain,
-                record,
-                left,
-                listed: false,
-                signature: Default::default(),
-                #[cfg(feature = "http")]
-                rules: None,
-            })),
+            ReadReply::Found { record, left } => {
+                let policy = policy.clone();
+                Ok(Some(Entry {
+                    fingerprint,
+                    plain,
+                    ..Entry::new(self, key, policy, record, left)
+                }))
+            }
             ReadReply::Unreadable(error) => {
                 Err(Error::new(ErrorKind::UnknownRecord, key.operation().clone()).because(error))
             }
@@ -777,33 +789,25 @@ impl Core {
     /// The entry of a record that was listed.
     pub(crate) fn listed(self: &Arc<Self>, listed: Listed) -> Entry {
         let bytes = Bytes::copy_from_slice(&listed.header.encode());
+        let (plain, policy) = (self.plain_of(listed.key.digest()), self.defaults.clone());
+        let record = Record::new(listed.header, bytes);
         Entry {
-            core: Arc::clone(self),
-            plain: self.plain_of(listed.key.digest()),
-            key: listed.key,
-            policy: self.defaults.clone(),
-            fingerprint: Fingerprint::NONE,
-            record: Record::new(listed.header, bytes),
-            left: listed.left,
+            plain,
             listed: true,
-            signature: Default::default(),
-            #[cfg(feature = "http")]
-            rules: None,
+            ..Entry::new(self, listed.key, policy, record, listed.left)
         }
     }
 
     /// Reads on the engine's own thread, where a store has its second connection.
     pub(crate) async fn read(self: &Arc<Self>, key: &RecordKey) -> Result<ReadReply, StoreError> {
-        let (sender, receiver) = oneshot::channel();
-        let (core, key_there) = (Arc::clone(self), key.clone());
-        if self.background.start().is_ok() {
-            self.background
-                .spawn(async move { while_awaited(core.store.read(&key_there), sender).await });
-            if let Ok(reply) = receiver.await {
-                return reply;
-            }
+        let (core, there) = (Arc::clone(self), key.clone());
+        match self
+            .on_own_thread(async move { core.store.read(&there).await })
+            .await
+        {
+            Some(reply) => reply,
+            None => self.store.read(key).await,
         }
-        self.store.read(key).await
     }
 
     /// Lists on that thread as well.
@@ -811,16 +815,35 @@ impl Core {
         self: &Arc<Self>,
         request: &ListRequest,
     ) -> Result<ListReply, StoreError> {
-        let (sender, receiver) = oneshot::channel();
         let (core, step) = (Arc::clone(self), request.clone());
-        if self.background.start().is_ok() {
-            self.background
-                .spawn(async move { while_awaited(core.store.list(&step), sender).await });
-            if let Ok(reply) = receiver.await {
-                return reply;
-            }
+        match self
+            .on_own_thread(async move { core.store.list(&step).await })
+            .await
+        {
+            Some(reply) => reply,
+            None => self.store.list(request).await,
         }
-        self.store.list(request).await
+    }
+
+    /// Waits for the reply on that thread as long as the caller waits here: a store that never replies would keep the engine
+    /// alive for ever. `None`: there is no such thread.
+    async fn on_own_thread<T: Send + 'static>(
+        &self,
+        request: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let (mut sender, receiver) = oneshot::channel();
+        self.background.start().ok()?;
+        self.background.spawn(async move {
+            let mut request = pin!(request);
+            let reply = poll_fn(|cx| match sender.poll_closed(cx) {
+                Poll::Ready(()) => Poll::Ready(None),
+                Poll::Pending => request.as_mut().poll(cx).map(Some),
+            });
+            if let Some(reply) = reply.await {
+                let _ = sender.send(reply);
+            }
+        });
+        receiver.await.ok()
     }
 
     /// Sends a repeatable request until it has a reply, for `claim_deadline`.
@@ -859,19 +882,5 @@ impl Core {
                 }
             }
         }
-    }
-}
-
-/// Waits for a reply as long as its caller does: a store that never replies would keep the engine alive for ever.
-async fn while_awaited<T: Unpin>(
-    mut asking: StoreFuture<'_, T>,
-    mut sender: oneshot::Sender<Result<T, StoreError>>,
-) {
-    let reply = poll_fn(|cx| match sender.poll_closed(cx) {
-        Poll::Ready(()) => Poll::Ready(None),
-        Poll::Pending => Pin::new(&mut asking).poll(cx).map(Some),
-    });
-    if let Some(reply) = reply.await {
-        let _ = sender.send(reply);
     }
 }

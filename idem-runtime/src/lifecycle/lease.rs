@@ -1,6 +1,5 @@
 //! The local view of a claim: how long it surely lasts, and whether it is lost.
 
-use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +16,22 @@ use crate::identity::operation::RecordKey;
 use crate::lifecycle::step_log::StepLog;
 use crate::local::singleflight::{Leader, LocalLease, SharedOutcome};
 use crate::policy::EffectivePolicy;
-use crate::record::Header;
+use crate::record::transition::ClaimRequest;
+use crate::record::{Fence, Header, Journal, JournalKind, State};
+
+/// A granted claim, as the store replied.
+pub(crate) struct Grant {
+    /// Pending, or reconciling.
+    pub(crate) header: Header,
+    /// As in [`ClaimReply::Granted`](crate::record::transition::ClaimReply).
+    pub(crate) fresh: bool,
+    pub(crate) journal: Journal,
+    /// When the claim was sent.
+    pub(crate) sent: Duration,
+    pub(crate) leader: Leader,
+    /// The claim to reconcile, if it is one.
+    pub(crate) reconciles: Option<ClaimRequest>,
+}
 
 /// One claim, shared by the body, its settlement, and the renewing thread.
 pub(crate) struct Lease {
@@ -45,7 +59,7 @@ pub(crate) struct Lease {
     grants: AtomicU32,
     lost_notify: Notify,
     /// The leader of the calls of this process that wait for the answer.
-    leader: Option<Leader>,
+    leader: Leader,
     /// The steps of its body, and of earlier attempts.
     pub(crate) steps: StepLog,
     /// The span in which it is renewed.
@@ -104,23 +118,30 @@ impl LocalLease for Lease {
 }
 
 impl Lease {
-    /// Creates the lease of a claim that was sent at `sent`: it lasts from then on, not from the reply.
+    /// Creates the lease of a granted claim. It lasts from the moment at which the claim was sent, not from the reply.
     pub(crate) fn new(
         clock: Arc<dyn Clock>,
-        CallName { key, plain }: CallName,
-        claim: Header,
-        fresh: bool,
+        CallName { key, plain, .. }: CallName,
         policy: EffectivePolicy,
-        sent: Duration,
-        leader: Option<Leader>,
+        grant: Grant,
     ) -> Self {
+        let Grant {
+            header,
+            fresh,
+            journal,
+            sent,
+            leader,
+            ..
+        } = grant;
+        let steps = StepLog::default();
+        steps.inherit(&journal);
         Self {
             clock,
             key,
             plain,
             give_up: sent + policy.max_run(),
             slot: RenewalSlot::default(),
-            first: claim,
+            first: header,
             again: Mutex::default(),
             ends: AtomicU64::new(micros(sent + policy.lease())),
             policy,
@@ -129,7 +150,7 @@ impl Lease {
             grants: AtomicU32::new(0),
             lost_notify: Notify::new(),
             leader,
-            steps: StepLog::default(),
+            steps,
             span: HeldSpan::default(),
         }
     }
@@ -147,9 +168,7 @@ impl Lease {
 
     /// Notifies the waiting calls of this process that the body runs here.
     pub(crate) fn mark_local(self: &Arc<Self>) {
-        if let Some(leader) = &self.leader {
-            leader.set_local(Arc::downgrade(self) as _);
-        }
+        self.leader.set_local(Arc::downgrade(self) as _);
     }
 
     /// How long the claim lasts from its last renewal.
@@ -212,16 +231,12 @@ impl Lease {
 
     /// Ends the wait for this claim with this answer.
     pub(crate) fn notify_followers(&self, outcome: impl FnOnce() -> Option<SharedOutcome>) {
-        if let Some(leader) = &self.leader {
-            leader.notify(outcome);
-        }
+        self.leader.notify(outcome);
     }
 
     /// Ends the wait for this claim: calls that still wait query the store.
     pub(crate) fn wake_followers(&self) {
-        if let Some(leader) = &self.leader {
-            leader.resign();
-        }
+        self.leader.resign();
     }
 
     /// Waits until the claim is lost, or the lease has run out unrenewed.
@@ -246,15 +261,26 @@ impl Lease {
     }
 }
 
+/// The header of a granted claim's record.
+pub(crate) fn granted(request: &ClaimRequest, state: State, fence: Fence, attempts: u16) -> Header {
+    Header {
+        state,
+        owner: request.owner,
+        fence,
+        attempts,
+        retain: request.retain,
+        fingerprint: request.fingerprint,
+        types: request.types,
+        // The journal is the lease's: an answer has none.
+        journal: JournalKind::None,
+    }
+}
+
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-impl fmt::Debug for Lease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease")
-            .field("key", &self.key)
-            .field("claim", &self.claim())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Lease {
+    key,
+    claim: |it| it.claim()
+});

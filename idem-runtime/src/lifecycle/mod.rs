@@ -21,7 +21,6 @@ pub(crate) mod outage;
 pub(crate) mod reconcile;
 pub(crate) mod remote_wait;
 pub(crate) mod renewal;
-pub(crate) mod renewal_guard;
 pub(crate) mod run_limit;
 pub(crate) mod start;
 #[cfg(feature = "_sql")]

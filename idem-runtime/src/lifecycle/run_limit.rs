@@ -4,7 +4,6 @@
 //! itself is counted, by a guard that lives from before its claim until its call has ended.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -94,14 +93,8 @@ impl ScopeLimit {
     }
 }
 
-impl fmt::Debug for ScopeLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Scopes name users.
-        f.debug_struct("ScopeLimit")
-            .field("max", &self.max)
-            .finish_non_exhaustive()
-    }
-}
+// Scopes name users.
+debug_fields!(ScopeLimit { max });
 
 /// Counts one body in its scope until it is dropped.
 struct CountedInScope(Arc<ScopeLimit>, Arc<str>);
@@ -140,11 +133,7 @@ pub(crate) struct RunPermit {
     _scope: Option<CountedInScope>,
 }
 
-impl fmt::Debug for RunPermit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RunPermit")
-    }
-}
+debug_fields!(RunPermit {});
 
 /// A limit that is reached.
 #[derive(Debug)]

@@ -5,8 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::identity::digest_key::Identified;
-use crate::identity::operation::Operation;
+use crate::identity::digest_key::CallName;
 use crate::lifecycle::claim::Claim;
 use crate::lifecycle::in_flight::Unleased;
 use crate::lifecycle::reconcile::pending::PendingReconcile;
@@ -16,10 +15,9 @@ use crate::policy::EffectivePolicy;
 
 /// The request of one call, ready to claim.
 pub(crate) struct CallRequest {
-    pub(crate) operation: Operation,
-    pub(crate) own: Identified,
-    /// Its former identity, under which the record is looked up first.
-    pub(crate) former: Option<Box<Identified>>,
+    pub(crate) name: CallName,
+    /// Its former name, under which the record is looked up first; that look-up begins none.
+    pub(crate) former: Option<Box<CallName>>,
     pub(crate) policy: EffectivePolicy,
     /// Its token has expired: it gets an existing answer, and starts nothing.
     pub(crate) expired: bool,
@@ -55,10 +53,8 @@ pub(crate) struct Reply {
 
 /// The start of a call after the reply of the store.
 pub(crate) enum Start {
-    /// It runs the body.
-    Run(Claim),
-    /// It reconciles an earlier attempt first.
-    Reconcile(Claim, PendingReconcile),
+    /// It runs the body, and reconciles an earlier attempt first if there is one.
+    Run(Claim, Option<PendingReconcile>),
     /// It runs the body without protection.
     Unprotected(Box<Unleased>),
     /// It has its answer.

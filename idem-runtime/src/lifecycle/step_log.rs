@@ -59,15 +59,6 @@ pub(crate) enum StepStop {
     Undecided,
 }
 
-/// The state of a step at its start.
-#[derive(Debug)]
-pub(crate) enum Found {
-    /// No attempt has recorded it.
-    Nothing,
-    /// Its last entry.
-    Entry(JournalEntry),
-}
-
 /// Why a step cannot start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unstartable {
@@ -128,13 +119,13 @@ impl StepLog {
     }
 
     /// Begins a step whose first entry, or only one, has at least this many bytes. The journal has at most
-    /// `max_bytes`.
+    /// `max_bytes`. Returns its last entry, if an earlier attempt has recorded it.
     pub(crate) fn enter(
         &self,
         step: StepDigest,
         least_bytes: usize,
         max_bytes: usize,
-    ) -> Result<Found, Unstartable> {
+    ) -> Result<Option<JournalEntry>, Unstartable> {
         let mut log = self.lock();
         if let Some(broken) = log.broken {
             return Err(Unstartable::Broken(broken));
@@ -142,11 +133,8 @@ impl StepLog {
         if log.asked.contains(&step) {
             return Err(Unstartable::Repeated);
         }
-        let found = match log.earlier.get(&step) {
-            Some(entry) => Found::Entry(entry.clone()),
-            None => Found::Nothing,
-        };
-        let is_finished = matches!(&found, Found::Entry(entry) if entry.kind.is_end());
+        let found = log.earlier.get(&step).cloned();
+        let is_finished = found.as_ref().is_some_and(|entry| entry.kind.is_end());
         if !is_finished {
             let unasked =
                 (log.earlier.keys()).filter(|other| !log.asked.contains(*other) && **other != step);
@@ -351,12 +339,9 @@ mod tests {
             entry(EntryKind::Begun, 3),
             entry(EntryKind::Void, 3),
         ]);
-        let kind = |step: u8| match log
-            .enter([step; 16], 50, MAX_JOURNAL_BYTES)
-            .expect("it may start")
-        {
-            Found::Entry(entry) => Some(entry.kind),
-            Found::Nothing => None,
+        let kind = |step: u8| {
+            let found = log.enter([step; 16], 50, MAX_JOURNAL_BYTES);
+            found.expect("it may start").map(|entry| entry.kind)
         };
         assert_eq!(
             [1, 2, 3, 4].map(kind),
@@ -384,7 +369,7 @@ mod tests {
         );
         assert!(matches!(
             log.enter([3; 16], 50, MAX_JOURNAL_BYTES),
-            Ok(Found::Entry(_))
+            Ok(Some(_))
         ));
         assert!(matches!(
             log.enter([99; 16], 50, MAX_JOURNAL_BYTES),

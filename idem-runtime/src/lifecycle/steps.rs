@@ -16,7 +16,7 @@ use crate::identity::key::KeyDigest;
 use crate::lifecycle::core::Core;
 use crate::lifecycle::lease::Lease;
 use crate::lifecycle::renewal::Renewal;
-use crate::lifecycle::step_log::{Found, MAX_JOURNAL_BYTES, MAX_STEPS, StepStop, Unstartable};
+use crate::lifecycle::step_log::{MAX_JOURNAL_BYTES, MAX_STEPS, StepStop, Unstartable};
 use crate::local::singleflight::LocalLease as _;
 use crate::outcome::codec::Encoded;
 use crate::outcome::stored::StoredAnswer;
@@ -150,7 +150,8 @@ impl Steps {
         // The other side may know the request of this call from now on.
         self.lease.bind();
         let found = found.map_err(|why| self.unstartable(step, why))?;
-        let Found::Entry(entry) = found else {
+        // Of steps that count no more none is found: see `StepLog::inherit`.
+        let Some(entry) = found else {
             return Ok(StepStart::Run(begins));
         };
         if !entry.input.matches(step.input) {
@@ -160,26 +161,20 @@ impl Steps {
                 "its input is another than that of an earlier attempt",
             ));
         }
-        match (entry.kind, unfinished) {
-            (EntryKind::Begun, Unfinished::Again) => Ok(StepStart::Run(false)),
-            (EntryKind::Begun | EntryKind::Unknown, _) => Ok(StepStart::Unknown),
-            // None is found: see `StepLog::inherit`.
-            (
-                EntryKind::Void
-                | EntryKind::Origin
-                | EntryKind::Attempt
-                | EntryKind::Lapsed
-                | EntryKind::Act
-                | EntryKind::Label,
-                _,
-            ) => Ok(StepStart::Run(begins)),
-            (EntryKind::Tombstone, _) => Err(self.error(
+        match (entry.kind.outcome(), unfinished) {
+            (None, _) if entry.kind != EntryKind::Begun => Ok(StepStart::Run(begins)),
+            (None, Unfinished::Again) => Ok(StepStart::Run(false)),
+            (None | Some(OutcomeKind::Unknown), _) => Ok(StepStart::Unknown),
+            (Some(OutcomeKind::Tombstone), _) => Err(self.error(
                 ErrorKind::NotStored,
                 step,
                 "an earlier attempt finished it, and its value was too large, or its type did not write it or read it back",
             )),
-            (EntryKind::Value, _) => Ok(self.replay(step, &entry, OutcomeKind::Value)),
-            (EntryKind::Error, _) => Ok(self.replay(step, &entry, OutcomeKind::Error)),
+            (Some(outcome), _) => {
+                self.emit(EventKind::StepReplayed { step: &step.label });
+                let stored = self.stored(step, (outcome, entry.schema), &entry.body);
+                Ok(StepStart::Replay(stored))
+            }
         }
     }
 
@@ -236,11 +231,6 @@ impl Steps {
             self.emit(EventKind::Refused { error: &error });
         }
         error
-    }
-
-    fn replay(&self, step: &StepIdentity, entry: &JournalEntry, outcome: OutcomeKind) -> StepStart {
-        self.emit(EventKind::StepReplayed { step: &step.label });
-        StepStart::Replay(self.stored(step, (outcome, entry.schema), &entry.body))
     }
 
     /// A result as it is stored, in the form of an answer.
@@ -360,13 +350,13 @@ impl Steps {
                         reason: &format!("step `{}`: {lost}", step.label),
                     });
                 }
-                let (kind, schema) = match outcome {
-                    OutcomeKind::Value => (EntryKind::Value, schema),
-                    OutcomeKind::Error => (EntryKind::Error, schema),
-                    OutcomeKind::Tombstone => (EntryKind::Tombstone, schema),
-                    OutcomeKind::Unknown => (EntryKind::Unknown, of_value),
+                let schema = if outcome == OutcomeKind::Unknown {
+                    of_value
+                } else {
+                    schema
                 };
-                (kind, schema, Bytes::from(record).slice(HEADER..))
+                let body = Bytes::from(record).slice(HEADER..);
+                (EntryKind::of_outcome(outcome), schema, body)
             }
         };
         let len = self.lease.steps.len() + JournalEntry::len_with(&step.label, body.len());
@@ -421,7 +411,7 @@ impl Steps {
     pub(super) fn add_result(&self, step: &StepIdentity, encoded: Encoded) -> Option<usize> {
         let sealed = (self.core.format).seal(&step.digest, Fingerprint::NONE, encoded);
         let Encoded::Store {
-            outcome,
+            outcome: outcome @ (OutcomeKind::Value | OutcomeKind::Error),
             schema,
             record,
             ..
@@ -429,13 +419,9 @@ impl Steps {
         else {
             return None;
         };
-        let kind = match outcome {
-            OutcomeKind::Value => EntryKind::Value,
-            OutcomeKind::Error => EntryKind::Error,
-            OutcomeKind::Tombstone | OutcomeKind::Unknown => return None,
-        };
         let body = Bytes::from(record).slice(HEADER..);
         let len = self.lease.steps.len() + JournalEntry::len_with(&step.label, body.len());
+        let kind = EntryKind::of_outcome(outcome);
         (len <= self.max_bytes()).then(|| self.add(step, kind, schema, body))
     }
 

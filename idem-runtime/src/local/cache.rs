@@ -50,7 +50,6 @@ mod settings;
 mod shard;
 mod stats;
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -193,13 +192,9 @@ impl Listener for Answers {
     }
 }
 
-impl fmt::Debug for Answers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answers")
-            .field("stats", &self.stats())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Answers {
+    stats: |it| it.stats()
+});
 
 /// An answer that this engine is withdrawing: nothing is cached under its key.
 pub(crate) struct Taking {

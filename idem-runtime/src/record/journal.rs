@@ -20,10 +20,12 @@
 //! ```
 
 use std::fmt;
+use std::ops::Range;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
+use super::outcome_kind::OutcomeKind;
 use super::unreadable::{LAYOUT, LAYOUT_ATTEMPTS, LAYOUT_STEPS};
 use crate::identity::fingerprint::Fingerprint;
 
@@ -58,25 +60,33 @@ impl Journal {
         self.0.is_empty()
     }
 
+    /// The place of each entry, and the byte of its kind. `None`, at the end: the entry is cut.
+    fn places(&self) -> impl Iterator<Item = Option<(Range<usize>, u8)>> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let rest = self.0.get(at..).filter(|rest| !rest.is_empty())?;
+            let place = rest
+                .split_first_chunk::<LENGTH>()
+                .and_then(|(length, entry)| {
+                    let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+                    let kind = *entry.get(..length)?.first()?;
+                    Some((at..at + LENGTH + length, kind))
+                });
+            at = place.as_ref().map_or(self.0.len(), |(place, _)| place.end);
+            Some(place)
+        })
+    }
+
     /// Whether it has steps, attempts alone, or nothing. One that cannot be read has steps.
     #[must_use]
     pub fn kind(&self) -> JournalKind {
-        let mut rest = &self.0[..];
-        let mut kind = JournalKind::None;
-        while !rest.is_empty() {
-            kind = JournalKind::Attempts;
-            let Some((length, entry)) = rest.split_first_chunk::<LENGTH>() else {
-                return JournalKind::Steps;
-            };
-            let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
-            match entry.first() {
-                Some(byte) if byte.is_ascii_lowercase() && length <= entry.len() && length > 0 => {
-                    rest = &entry[length..];
-                }
-                _ => return JournalKind::Steps,
-            }
+        let is_ignorable =
+            |place: Option<(_, u8)>| place.is_some_and(|(_, kind)| kind.is_ascii_lowercase());
+        match self.places().all(is_ignorable) {
+            _ if self.is_empty() => JournalKind::None,
+            true => JournalKind::Attempts,
+            false => JournalKind::Steps,
         }
-        kind
     }
 
     /// The journal with one more entry. Of more attempts than are kept, the first and the last ones remain.
@@ -91,19 +101,26 @@ impl Journal {
         Self(bytes.into())
     }
 
-    /// The part about attempts alone, with the label, up to the first entry that cannot be read.
-    pub(crate) fn attempts(&self) -> Self {
-        let mut attempts = Vec::new();
-        let mut rest = self.0.clone();
+    /// The bytes of the entries that `keeps` wants, up to the first that cannot be read, and whether all can. It gets `None`
+    /// for an entry that this version may ignore.
+    fn filtered(&self, keeps: impl Fn(Option<&JournalEntry>) -> bool) -> (Self, bool) {
+        let (mut kept, mut rest) = (Vec::with_capacity(self.0.len()), self.0.clone());
         while !rest.is_empty() {
             let before = rest.clone();
-            match JournalEntry::split_off(&mut rest) {
-                Ok(Some(entry)) if entry.kind.is_step() => {}
-                Ok(_) => attempts.extend(&before[..before.len() - rest.len()]),
-                Err(_) => break,
+            let Ok(entry) = JournalEntry::split_off(&mut rest) else {
+                return (Self(kept.into()), false);
+            };
+            if keeps(entry.as_ref()) {
+                kept.extend(&before[..before.len() - rest.len()]);
             }
         }
-        Self(attempts.into()).bounded()
+        (Self(kept.into()), true)
+    }
+
+    /// The part about attempts alone, with the label, up to the first entry that cannot be read.
+    pub(crate) fn attempts(&self) -> Self {
+        let attempts = self.filtered(|entry| entry.is_none_or(|entry| !entry.kind.is_step()));
+        attempts.0.bounded()
     }
 
     /// The journal without entries that count no more: of each step the last one is kept, and none of a step that had no
@@ -137,60 +154,36 @@ impl Journal {
 
     /// Whether it has a label, also behind entries that this version cannot read.
     pub(crate) fn has_label(&self) -> bool {
-        let mut rest = &self.0[..];
-        while let Some((length, entry)) = rest.split_first_chunk::<LENGTH>() {
-            let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
-            if length == 0 || length > entry.len() {
-                return false;
-            }
-            if EntryKind::of(entry[0]) == Some(EntryKind::Label) {
-                return true;
-            }
-            rest = &entry[length..];
-        }
-        false
+        let mut kinds = self
+            .places()
+            .map_while(|place| Some(EntryKind::of(place?.1)));
+        kinds.any(|kind| kind == Some(EntryKind::Label))
     }
 
     /// The journal without its label.
     pub(crate) fn without_label(&self) -> Self {
-        let mut bytes = Vec::with_capacity(self.0.len());
-        let mut rest = self.0.clone();
-        while !rest.is_empty() {
-            let before = rest.clone();
-            match JournalEntry::split_off(&mut rest) {
-                Ok(Some(entry)) if entry.kind == EntryKind::Label => {}
-                Ok(_) => bytes.extend(&before[..before.len() - rest.len()]),
-                Err(_) => return self.clone(),
-            }
+        let is_other = |entry: &JournalEntry| entry.kind != EntryKind::Label;
+        match self.filtered(|entry| entry.is_none_or(is_other)) {
+            (without, true) => without,
+            _ => self.clone(),
         }
-        Self(bytes.into())
     }
 
     /// The journal with at most [`MAX_ATTEMPTS`](Self::MAX_ATTEMPTS): the first, and the last ones.
     fn bounded(self) -> Self {
-        let mut attempts = Vec::new();
-        let mut at = 0;
-        while at < self.0.len() {
-            let length = self.0[at..].first_chunk::<LENGTH>();
-            let length =
-                length.and_then(|length| usize::try_from(u32::from_be_bytes(*length)).ok());
-            let end = length.and_then(|length| (at + LENGTH).checked_add(length));
-            let Some(end) = end.filter(|end| *end > at + LENGTH && *end <= self.0.len()) else {
-                return self;
-            };
-            if EntryKind::of(self.0[at + LENGTH]).is_some_and(EntryKind::is_history) {
-                attempts.push(at..end);
-            }
-            at = end;
-        }
+        let is_history = |kind| EntryKind::of(kind).is_some_and(EntryKind::is_history);
+        let places = self.places();
+        let attempts =
+            places.filter(|place| (place.as_ref()).is_none_or(|(_, kind)| is_history(*kind)));
+        let Some(mut attempts) = attempts.collect::<Option<Vec<_>>>() else {
+            return self;
+        };
         if attempts.len() <= Self::MAX_ATTEMPTS {
             return self;
         }
         let mut bytes = self.0.to_vec();
-        for range in attempts
-            .drain(1..=attempts.len() - Self::MAX_ATTEMPTS)
-            .rev()
-        {
+        let last = attempts.len() - Self::MAX_ATTEMPTS;
+        for (range, _) in attempts.drain(1..=last).rev() {
             bytes.drain(range);
         }
         Self(bytes.into())
@@ -317,9 +310,30 @@ impl EntryKind {
         of.map(|(_, kind)| *kind)
     }
 
+    /// The end of a step with this outcome.
+    pub(crate) fn of_outcome(outcome: OutcomeKind) -> Self {
+        match outcome {
+            OutcomeKind::Value => Self::Value,
+            OutcomeKind::Error => Self::Error,
+            OutcomeKind::Tombstone => Self::Tombstone,
+            OutcomeKind::Unknown => Self::Unknown,
+        }
+    }
+
+    /// The outcome of a step that has ended.
+    pub(crate) fn outcome(self) -> Option<OutcomeKind> {
+        match self {
+            Self::Value => Some(OutcomeKind::Value),
+            Self::Error => Some(OutcomeKind::Error),
+            Self::Tombstone => Some(OutcomeKind::Tombstone),
+            Self::Unknown => Some(OutcomeKind::Unknown),
+            _ => None,
+        }
+    }
+
     /// Whether the step has ended, with a value or without.
     pub(crate) fn is_end(self) -> bool {
-        !matches!(self, Self::Begun | Self::Void | Self::Origin) && self.is_step()
+        self.outcome().is_some()
     }
 
     /// Whether it is about steps, and so about one request.
@@ -431,15 +445,11 @@ pub(crate) fn first_bytes(text: &str, most: usize) -> &str {
     &text[..end.unwrap_or_default()]
 }
 
-impl fmt::Debug for JournalEntry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JournalEntry")
-            .field("kind", &self.kind)
-            .field("label", &self.label)
-            .field("body_bytes", &self.body.len())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(JournalEntry {
+    kind,
+    label,
+    body_bytes: |it| it.body.len()
+});
 
 /// A journal that this version cannot read: it is damaged, or of a later version. Its record is never replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

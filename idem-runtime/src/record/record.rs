@@ -1,7 +1,5 @@
 //! A record: its header and its answer.
 
-use std::fmt;
-
 use bytes::Bytes;
 
 use super::header::{HEADER, Header};
@@ -134,11 +132,7 @@ impl Record {
     }
 }
 
-impl fmt::Debug for Record {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Record")
-            .field("header", &self.header)
-            .field("body_bytes", &self.body().len())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Record {
+    header,
+    body_bytes: |it| it.body().len()
+});

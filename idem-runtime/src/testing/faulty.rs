@@ -1,7 +1,6 @@
 //! A store with faults injected by a test.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -138,13 +137,9 @@ struct FaultPlan {
     sent: Vec<Sent>,
 }
 
-impl fmt::Debug for Faulty {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Faulty")
-            .field("store", &self.0.store)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Faulty {
+    store: |it| &it.0.store
+});
 
 impl Faulty {
     /// A store without faults yet.
@@ -312,6 +307,23 @@ impl Faulty {
     }
 }
 
+/// Operations with a fault. Arguments are cloned, because a fault may execute the operation later, or twice.
+macro_rules! operations {
+    ($($kind:ident $owner:expr =>
+        $name:ident($($given:ident: $of:ty),* $(; $copied:ident: $copy:ty)?) -> $reply:ty;)+) => {$(
+        fn $name<'a>(&'a self, $($given: &'a $of,)* $($copied: $copy)?) -> StoreFuture<'a, $reply> {
+            self.run(StoreOperation::$kind, $owner, move |store| {
+                $(let $given = $given.clone();)*
+                StoreFuture::pending(async move { store.$name($(&$given,)* $($copied)?).await })
+            })
+        }
+    )+};
+}
+
+fn owner_of(record: &[u8]) -> Option<Owner> {
+    Header::decode(record).ok().map(|header| header.owner)
+}
+
 impl Forward for Faulty {
     fn inner(&self) -> &dyn Store {
         &*self.0.store
@@ -321,51 +333,19 @@ impl Forward for Faulty {
         None
     }
 
-    fn claim<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        request: &'a ClaimRequest,
-    ) -> StoreFuture<'a, ClaimReply> {
-        self.run(StoreOperation::Claim, Some(request.owner), move |store| {
-            let (key, request) = (key.clone(), request.clone());
-            StoreFuture::pending(async move { store.claim(&key, &request).await })
-        })
-    }
-
-    fn complete<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        record: &'a Bytes,
-    ) -> StoreFuture<'a, CompleteReply> {
-        let owner = Header::decode(record).ok().map(|header| header.owner);
-        self.run(StoreOperation::Complete, owner, move |store| {
-            let (key, record) = (key.clone(), record.clone());
-            StoreFuture::pending(async move { store.complete(&key, &record).await })
-        })
-    }
-
-    fn complete_claim<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        claim: &'a Header,
-        record: &'a Bytes,
-    ) -> StoreFuture<'a, CompleteReply> {
-        self.run(StoreOperation::Complete, Some(claim.owner), move |store| {
-            let (key, claim, record) = (key.clone(), *claim, record.clone());
-            StoreFuture::pending(async move { store.complete_claim(&key, &claim, &record).await })
-        })
-    }
-
-    fn release<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        owner: &'a Owner,
-        remains: Remains,
-    ) -> StoreFuture<'a, ReleaseReply> {
-        self.run(StoreOperation::Release, Some(*owner), move |store| {
-            let (key, owner) = (key.clone(), *owner);
-            StoreFuture::pending(async move { store.release(&key, &owner, remains).await })
-        })
+    operations! {
+        Claim Some(request.owner) => claim(key: RecordKey, request: ClaimRequest) -> ClaimReply;
+        Complete owner_of(record) => complete(key: RecordKey, record: Bytes) -> CompleteReply;
+        Complete Some(claim.owner) =>
+            complete_claim(key: RecordKey, claim: Header, record: Bytes) -> CompleteReply;
+        Release Some(*owner) => release(key: RecordKey, owner: Owner; remains: Remains) -> ReleaseReply;
+        Renew Some(claim.owner) => renew(key: RecordKey, claim: Header) -> RenewReply;
+        Append Some(claim.owner) =>
+            append(key: RecordKey, claim: Header, journal: Journal; known: usize) -> AppendReply;
+        Watch None => watch(key: RecordKey) -> Option<Watch>;
+        Read None => read(key: RecordKey) -> ReadReply;
+        Read None => poll(key: RecordKey) -> ReadReply;
+        List None => list(request: ListRequest) -> ListReply;
     }
 
     fn release_with_journal<'a>(
@@ -385,26 +365,6 @@ impl Forward for Faulty {
         })
     }
 
-    fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
-        self.run(StoreOperation::Renew, Some(claim.owner), move |store| {
-            let (key, claim) = (key.clone(), *claim);
-            StoreFuture::pending(async move { store.renew(&key, &claim).await })
-        })
-    }
-
-    fn append<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        claim: &'a Header,
-        journal: &'a Journal,
-        known: usize,
-    ) -> StoreFuture<'a, AppendReply> {
-        self.run(StoreOperation::Append, Some(claim.owner), move |store| {
-            let (key, claim, journal) = (key.clone(), *claim, journal.clone());
-            StoreFuture::pending(async move { store.append(&key, &claim, &journal, known).await })
-        })
-    }
-
     fn resolve<'a>(
         &'a self,
         key: &'a RecordKey,
@@ -412,41 +372,12 @@ impl Forward for Faulty {
         journal: Option<&'a Journal>,
         record: &'a Bytes,
     ) -> StoreFuture<'a, ResolveReply> {
-        let owner = Header::decode(record).ok().map(|header| header.owner);
-        self.run(StoreOperation::Resolve, owner, move |store| {
+        self.run(StoreOperation::Resolve, owner_of(record), move |store| {
             let (key, seen, record) = (key.clone(), *seen, record.clone());
             let journal = journal.cloned();
             StoreFuture::pending(async move {
                 store.resolve(&key, &seen, journal.as_ref(), &record).await
             })
-        })
-    }
-
-    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
-        self.run(StoreOperation::Watch, None, move |store| {
-            let key = key.clone();
-            StoreFuture::pending(async move { store.watch(&key).await })
-        })
-    }
-
-    fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
-        self.run(StoreOperation::Read, None, move |store| {
-            let key = key.clone();
-            StoreFuture::pending(async move { store.read(&key).await })
-        })
-    }
-
-    fn poll<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
-        self.run(StoreOperation::Read, None, move |store| {
-            let key = key.clone();
-            StoreFuture::pending(async move { store.poll(&key).await })
-        })
-    }
-
-    fn list<'a>(&'a self, request: &'a ListRequest) -> StoreFuture<'a, ListReply> {
-        self.run(StoreOperation::List, None, move |store| {
-            let request = request.clone();
-            StoreFuture::pending(async move { store.list(&request).await })
         })
     }
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::super::replay::unprotected;
 use super::{TxEnd, TxRun, TxScope, failure, transactional_store};
 use crate::engine::Engine;
-use crate::env::call_end::{CallOutcome, CallResult};
+use crate::env::call_end::CallOutcome;
 use crate::env::call_span::CallSpan;
 use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
@@ -18,7 +19,7 @@ use crate::identity::operation::RecordKey;
 use crate::lifecycle::call_watch::result_of;
 use crate::lifecycle::context::Context;
 use crate::lifecycle::ending::REPLY;
-use crate::outcome::codec::{Encoded, Unencodable};
+use crate::outcome::codec::Encoded;
 use crate::outcome::provenance::AnswerSource;
 use crate::record::unknown_cause::Cause;
 use crate::record::{HEADER, Header, OutcomeKind, State};
@@ -88,12 +89,12 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
 
     fn emit(&self, kind: EventKind<'_>) {
         let label = self.policy.label.as_ref();
-        (self.engine.core).emit_labelled(&self.running.key, label, kind);
+        (self.engine.core).emit_labelled(&self.running.name.key, label, kind);
     }
 
     /// Undoes the call's part of the transaction, claim included.
     async fn undo(&mut self) -> Result<(), Error> {
-        let key = &self.running.key;
+        let key = &self.running.name.key;
         if self.part.own {
             self.part.roll_back(&self.engine.core).await;
             return Ok(());
@@ -121,12 +122,8 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
         output.set_provenance(AnswerSource::Executed, attempt, Duration::ZERO);
         let succeeded = output.succeeded();
         let Some(claim) = self.claim else {
-            let result = if succeeded {
-                CallResult::Value
-            } else {
-                CallResult::Error
-            };
-            self.body_ended(CallOutcome::Unprotected(result));
+            let outcome = unprotected(output);
+            self.body_ended(outcome);
             if let Err(error) = self.commit_or_roll_back(succeeded).await {
                 self.refuse(error);
             }
@@ -138,7 +135,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
             let outcome = CallOutcome::Executed(result_of(&encoded));
             watch.times.body_ended(outcome);
         }
-        match format.seal(self.running.key.digest(), claim.fingerprint, encoded) {
+        match format.seal(self.running.name.key.digest(), claim.fingerprint, encoded) {
             Encoded::Release(_) => match self.undo().await {
                 Ok(()) => self.emit(EventKind::Released { counted: false }),
                 // The body's error is more specific, but its caller would commit: and the commit of a transaction that
@@ -155,13 +152,6 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
                     let reason = &lost.to_string();
                     self.emit(EventKind::Unsaved { reason });
                 }
-                let schema = match (outcome, lost) {
-                    (OutcomeKind::Unknown, Some(Unencodable::Unclassified)) => {
-                        Cause::Unclassified.code()
-                    }
-                    (OutcomeKind::Unknown, _) => Cause::Error.code(),
-                    _ => schema,
-                };
                 let undo = !succeeded;
                 let stored = self.store(claim, outcome, schema, record, undo).await;
                 match stored {
@@ -207,11 +197,11 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
         };
         record[..HEADER].copy_from_slice(&header.encode());
         let record = Bytes::from(record);
-        let store = transactional_store(&self.engine, &self.running.key)?;
+        let store = transactional_store(&self.engine, &self.running.name.key)?;
         let conn = self.part.tx.connection();
-        let stored = store.complete_within(conn, &self.running.key, &record, undo);
-        let stored = before_deadline(&self.engine, &self.running.key, stored).await;
-        let stored = stored.and_then(|()| self.part.is_even(&self.running.key));
+        let stored = store.complete_within(conn, &self.running.name.key, &record, undo);
+        let stored = before_deadline(&self.engine, &self.running.name.key, stored).await;
+        let stored = stored.and_then(|()| self.part.is_even(&self.running.name.key));
         if stored.is_err() {
             self.part.leave(&self.engine.core).await;
         }
@@ -232,7 +222,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
         let moment = core.clock.now() + core.limits.complete_deadline.max(REPLY);
         let committing = self.part.tx.connection().commit();
         let committed = deadline(&*core.clock, moment, pin!(committing)).await;
-        let operation = self.running.key.operation();
+        let operation = self.running.name.key.operation();
         match committed {
             Ok(Ok(())) => {
                 self.part.own = false;

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use crate::env::call_end::{CallEnd, CallOutcome, CallResult};
+use crate::error::ErrorKind;
 
 /// The upper bound of operations with a label of their own. Names that are made at run time must not exhaust the memory
 /// of an exporter.
@@ -18,8 +19,8 @@ const SLOTS: usize = 1024;
 const OTHER: &str = "other";
 
 /// Metrics that only the operation of a consumer has.
-pub(super) const BROKER_LOST: &str = "idem_broker_lost";
-pub(super) const BROKER_LOSSES: &str = "idem_broker_losses_total";
+const BROKER_LOST: &str = "idem_broker_lost";
+const BROKER_LOSSES: &str = "idem_broker_losses_total";
 pub(super) const SUBSCRIPTIONS_LOST: &str = "idem_subscriptions_lost_total";
 pub(super) const MESSAGES_SKIPPED: &str = "idem_messages_skipped_total";
 
@@ -57,38 +58,7 @@ const FREQUENT: [CallOutcome; 7] = [
 ];
 
 /// The results of each of five outcomes, a panic, a cancellation, and the refusals.
-const CALLS: usize = 5 * 5 + 2 + REFUSALS.len();
-
-/// The words of [`ErrorKind`](crate::ErrorKind).
-const REFUSALS: [&str; 27] = [
-    "running",
-    "duplicate",
-    "mismatch",
-    "unknown",
-    "exhausted",
-    "not-stored",
-    "undecodable",
-    "wrong-type",
-    "unknown-record",
-    "too-large",
-    "store-unavailable",
-    "transaction-aborted",
-    "commit-unknown",
-    "unconfirmed",
-    "reentered",
-    "too-many-running",
-    "quota-exceeded",
-    "shutting-down",
-    "changed",
-    "invalid-key",
-    "token-invalid",
-    "token-expired",
-    "unsupported",
-    "invalid-cursor",
-    "invalid-step",
-    "invalid-policy",
-    "no-engine",
-];
+const CALLS: usize = 5 * 5 + 2 + ErrorKind::WORDS.len();
 
 /// The place of an outcome in [`Handles::calls`].
 fn slot_of(outcome: CallOutcome) -> Option<usize> {
@@ -101,7 +71,7 @@ fn slot_of(outcome: CallOutcome) -> Option<usize> {
         CallOutcome::Panicked => return Some(25),
         CallOutcome::Cancelled => return Some(26),
         CallOutcome::Refused(kind) => {
-            let word = REFUSALS.iter().position(|word| *word == kind);
+            let word = ErrorKind::WORDS.iter().position(|word| *word == kind);
             return word.map(|word| 27 + word);
         }
     };
@@ -288,7 +258,7 @@ mod tests {
             CallResult::NotStored,
         ];
         let mut outcomes = vec![CallOutcome::Panicked, CallOutcome::Cancelled];
-        outcomes.extend(REFUSALS.map(CallOutcome::Refused));
+        outcomes.extend(ErrorKind::WORDS.map(CallOutcome::Refused));
         for result in results {
             outcomes.extend([
                 CallOutcome::Executed(result),

@@ -65,6 +65,18 @@ impl Encoder {
     }
 }
 
+/// Integers of up to 64 bits.
+macro_rules! integers {
+    ($($method:ident($of:ty): |$encoder:ident, $value:ident| $write:expr;)+) => {$(
+        #[inline]
+        fn $method(self, $value: $of) -> Result<(), CanonicalError> {
+            let $encoder = self;
+            $write;
+            Ok(())
+        }
+    )+};
+}
+
 impl<'a> Serializer for &'a mut Encoder {
     type Ok = ();
     type Error = CanonicalError;
@@ -87,28 +99,15 @@ impl<'a> Serializer for &'a mut Encoder {
         Ok(())
     }
 
-    #[inline]
-    fn serialize_i8(self, value: i8) -> Result<(), CanonicalError> {
-        self.signed(value.into());
-        Ok(())
-    }
-
-    #[inline]
-    fn serialize_i16(self, value: i16) -> Result<(), CanonicalError> {
-        self.signed(value.into());
-        Ok(())
-    }
-
-    #[inline]
-    fn serialize_i32(self, value: i32) -> Result<(), CanonicalError> {
-        self.signed(value.into());
-        Ok(())
-    }
-
-    #[inline]
-    fn serialize_i64(self, value: i64) -> Result<(), CanonicalError> {
-        self.signed(value);
-        Ok(())
+    integers! {
+        serialize_i8(i8): |encoder, value| encoder.signed(value.into());
+        serialize_i16(i16): |encoder, value| encoder.signed(value.into());
+        serialize_i32(i32): |encoder, value| encoder.signed(value.into());
+        serialize_i64(i64): |encoder, value| encoder.signed(value);
+        serialize_u8(u8): |encoder, value| encoder.number(Major::Unsigned, value.into());
+        serialize_u16(u16): |encoder, value| encoder.number(Major::Unsigned, value.into());
+        serialize_u32(u32): |encoder, value| encoder.number(Major::Unsigned, value.into());
+        serialize_u64(u64): |encoder, value| encoder.number(Major::Unsigned, value);
     }
 
     fn serialize_i128(self, value: i128) -> Result<(), CanonicalError> {
@@ -120,30 +119,6 @@ impl<'a> Serializer for &'a mut Encoder {
             Ok(number) => self.number(Major::Negative, number),
             Err(_) => self.bignum(NEGATIVE_BIGNUM, complement),
         }
-        Ok(())
-    }
-
-    #[inline]
-    fn serialize_u8(self, value: u8) -> Result<(), CanonicalError> {
-        self.number(Major::Unsigned, value.into());
-        Ok(())
-    }
-
-    #[inline]
-    fn serialize_u16(self, value: u16) -> Result<(), CanonicalError> {
-        self.number(Major::Unsigned, value.into());
-        Ok(())
-    }
-
-    #[inline]
-    fn serialize_u32(self, value: u32) -> Result<(), CanonicalError> {
-        self.number(Major::Unsigned, value.into());
-        Ok(())
-    }
-
-    #[inline]
-    fn serialize_u64(self, value: u64) -> Result<(), CanonicalError> {
-        self.number(Major::Unsigned, value);
         Ok(())
     }
 

@@ -87,20 +87,10 @@ impl Entry {
             if entry.kind.is_step() {
                 steps.retain(|(step, _)| *step != entry.step);
             }
-            let state = match entry.kind {
-                EntryKind::Begun => StepState::Begun,
-                EntryKind::Value => StepState::Finished(OutcomeKind::Value),
-                EntryKind::Error => StepState::Finished(OutcomeKind::Error),
-                EntryKind::Tombstone => StepState::Finished(OutcomeKind::Tombstone),
-                EntryKind::Unknown => StepState::Finished(OutcomeKind::Unknown),
-                EntryKind::Void
-                | EntryKind::Origin
-                | EntryKind::Attempt
-                | EntryKind::Lapsed
-                | EntryKind::Act
-                | EntryKind::Label => {
-                    continue;
-                }
+            let state = match entry.kind.outcome() {
+                Some(outcome) => StepState::Finished(outcome),
+                None if entry.kind == EntryKind::Begun => StepState::Begun,
+                None => continue,
             };
             let recorded = RecordedStep {
                 name: entry.label,
@@ -188,10 +178,7 @@ impl Entry {
         journal: &Journal,
         steps: &[(&str, Reconciled<&str>)],
     ) -> Result<(Journal, Vec<(StepDigest, String)>), Error> {
-        let refused = |kind, detail: &str| {
-            let error = Error::new(kind, self.key.operation().clone());
-            Err(error.detail(format!("nothing was changed; {detail}")))
-        };
+        let refused = |kind, why: &str| Err(self.unchanged(kind, why));
         let mut open = open_steps(journal);
         let (mut settled, mut said) = (journal.clone(), Vec::new());
         for (name, verdict) in steps {
@@ -242,10 +229,7 @@ impl Entry {
 
     /// The end of an open step, with a value as JSON.
     fn landed(&self, open: &JournalEntry, json: &str) -> Result<JournalEntry, Error> {
-        let refused = |kind, detail: &str| {
-            let error = Error::new(kind, self.key.operation().clone());
-            Err(error.detail(format!("nothing was changed; {detail}")))
-        };
+        let refused = |kind, why: &str| Err(self.unchanged(kind, why));
         let json = json.trim();
         // Some JSON is no text or number of Rust.
         if serde_json::from_str::<Value>(json).is_err() {

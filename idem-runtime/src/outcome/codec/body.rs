@@ -1,7 +1,6 @@
 //! Decoding of an answer's value.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use serde::de::DeserializeOwned;
 
@@ -55,11 +54,4 @@ fn mistyped(error: &serde_json::Error) -> Undecodable {
     Undecodable::Mistyped { at: error.column() }
 }
 
-impl fmt::Debug for Body<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Body")
-            .field("layout", &self.layout)
-            .field("bytes", &self.bytes.len())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Body<'_> { layout, bytes: |it| it.bytes.len() });

@@ -11,6 +11,7 @@ use super::replay::Replay;
 use super::sink::Sink;
 use crate::outcome::class::Class;
 use crate::record::transition::Remains;
+use crate::record::unknown_cause::Cause;
 use crate::record::{HEADER, OutcomeKind};
 
 /// An encoded result: a record to store, or a release.
@@ -19,7 +20,8 @@ pub enum Encoded {
     Store {
         /// The kind of the outcome.
         outcome: OutcomeKind,
-        /// The schema of its type; of a tombstone 0, or that of the business error that is not stored.
+        /// The schema of its type; of a tombstone 0, or that of the business error that is not stored; of an unknown
+        /// outcome its cause.
         schema: u32,
         /// [`HEADER`] zeros and the body.
         record: Vec<u8>,
@@ -31,10 +33,16 @@ pub enum Encoded {
 }
 
 impl Encoded {
+    /// The record of an outcome without an answer.
     pub(crate) fn empty(outcome: OutcomeKind, lost: Option<Unencodable>) -> Self {
+        let schema = match (outcome, lost) {
+            (OutcomeKind::Unknown, Some(Unencodable::Unclassified)) => Cause::Unclassified.code(),
+            (OutcomeKind::Unknown, _) => Cause::Error.code(),
+            _ => 0,
+        };
         Self::Store {
             outcome,
-            schema: 0,
+            schema,
             record: vec![0; HEADER],
             lost,
         }

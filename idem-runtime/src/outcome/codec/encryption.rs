@@ -1,6 +1,5 @@
 //! Encrypted answers.
 
-use std::fmt;
 use std::sync::Arc;
 
 use chacha20poly1305::aead::{AeadInOut, KeyInit};
@@ -155,13 +154,9 @@ impl EncryptionKeys {
     }
 }
 
-impl fmt::Debug for EncryptionKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EncryptionKeys")
-            .field("ids", &self.ids().collect::<Vec<_>>())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(EncryptionKeys {
+    ids: |it| it.ids().collect::<Vec<_>>()
+});
 
 /// The encryption setting of an engine.
 #[derive(Clone, Debug, Default)]

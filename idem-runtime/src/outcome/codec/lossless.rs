@@ -85,6 +85,17 @@ macro_rules! brought_back {
     };
 }
 
+/// The values whose content is checked.
+macro_rules! compounds {
+    ($($method:ident: $($of:ty),+;)+) => {
+        $(
+            fn $method(self, $(_: $of),+) -> Result<ContentLossCheck<'a>, SerializeRefused> {
+                Ok(self.within())
+            }
+        )+
+    };
+}
+
 impl<'a> Serializer for LossCheck<'a> {
     type Ok = ();
     type Error = SerializeRefused;
@@ -177,52 +188,14 @@ impl<'a> Serializer for LossCheck<'a> {
         value.serialize(self.within().0)
     }
 
-    fn serialize_seq(self, _: Option<usize>) -> Result<ContentLossCheck<'a>, SerializeRefused> {
-        Ok(self.within())
-    }
-
-    fn serialize_tuple(self, _: usize) -> Result<ContentLossCheck<'a>, SerializeRefused> {
-        Ok(self.within())
-    }
-
-    fn serialize_tuple_struct(
-        self,
-        _: &'static str,
-        _: usize,
-    ) -> Result<ContentLossCheck<'a>, SerializeRefused> {
-        Ok(self.within())
-    }
-
-    fn serialize_tuple_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        _: &'static str,
-        _: usize,
-    ) -> Result<ContentLossCheck<'a>, SerializeRefused> {
-        Ok(self.within())
-    }
-
-    fn serialize_map(self, _: Option<usize>) -> Result<ContentLossCheck<'a>, SerializeRefused> {
-        Ok(self.within())
-    }
-
-    fn serialize_struct(
-        self,
-        _: &'static str,
-        _: usize,
-    ) -> Result<ContentLossCheck<'a>, SerializeRefused> {
-        Ok(self.within())
-    }
-
-    fn serialize_struct_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        _: &'static str,
-        _: usize,
-    ) -> Result<ContentLossCheck<'a>, SerializeRefused> {
-        Ok(self.within())
+    compounds! {
+        serialize_seq: Option<usize>;
+        serialize_tuple: usize;
+        serialize_tuple_struct: &'static str, usize;
+        serialize_tuple_variant: &'static str, u32, &'static str, usize;
+        serialize_map: Option<usize>;
+        serialize_struct: &'static str, usize;
+        serialize_struct_variant: &'static str, u32, &'static str, usize;
     }
 
     fn collect_str<T: fmt::Display + ?Sized>(self, _: &T) -> Result<(), SerializeRefused> {

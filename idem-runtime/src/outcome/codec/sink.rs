@@ -1,6 +1,5 @@
 //! Encoding of an answer's value.
 
-use std::fmt;
 use std::io;
 
 use serde::Serialize;
@@ -94,13 +93,9 @@ impl Sink {
     }
 }
 
-impl fmt::Debug for Sink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sink")
-            .field("bytes", &self.record.len())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Sink {
+    bytes: |it| it.record.len()
+});
 
 impl io::Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
