@@ -3,6 +3,10 @@
 pub use core::num::NonZeroU16;
 pub use core::time::Duration;
 
+pub use crate::call::context::context;
+pub use crate::call::reconcile::{
+    Called, Given, Hook, HookFn, IntoHookFuture, Never, NoType, given, hook, reconciled, unsettled,
+};
 pub use crate::call::{
     BorrowedTx, Call, InTx, Run, TxEnd, TxRun, TxScope, arg, begin_in_tx, borrow_tx, entry, run,
     run_in_task,
@@ -10,12 +14,10 @@ pub use crate::call::{
 pub use crate::identity::call_id::{Inputs, KeyInScope, KeyOfSubject};
 pub use crate::identity::key::FormatKey;
 pub use crate::identity::operation::Operation;
-pub use crate::lifecycle::context::context;
-pub use crate::lifecycle::reconcile::{
-    Called, Given, Hook, HookFn, IntoHookFuture, Never, NoType, given, hook, reconciled, unsettled,
-};
 pub use crate::outcome::class::Class;
-pub use crate::outcome::codec::{Body, Encoded, Format, Sink, Undecodable, Unencodable};
+pub use crate::outcome::codec::{
+    Body, Encoded, EncodedAnswer, Format, Sink, Undecodable, Unencodable,
+};
 pub use crate::outcome::on_error::{By, Classified, Keep, Release, Unknown};
 pub use crate::outcome::reconciled::Finding;
 pub use crate::outcome::{Output, Sealed};
@@ -24,7 +26,7 @@ pub use crate::policy::{
 };
 pub use crate::record::FOREVER;
 
-use crate::engine::{Engine, HasEngine};
+use crate::call::engine::{Engine, HasEngine};
 use crate::outcome::Outcome;
 
 /// A duration that was written as an expression. A function, so that another type is reported where it is written.

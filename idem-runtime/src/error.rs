@@ -509,10 +509,7 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0
-            .source
-            .as_ref()
-            .map(|source| &**source as &(dyn StdError + 'static))
+        self.0.source.as_ref().map(|source| &**source as _)
     }
 }
 

@@ -35,7 +35,6 @@ pub mod guide;
 #[cfg(feature = "http")]
 pub mod http;
 mod identity;
-mod lifecycle;
 mod local;
 mod outcome;
 mod policy;
@@ -50,6 +49,7 @@ pub mod __private;
 pub use env::clock;
 pub use outcome::on_error;
 
+pub use call::context::{Context, context, try_context};
 pub use call::{CallBuilder, Step, StepCall, step};
 #[cfg(feature = "_sql")]
 #[cfg_attr(
@@ -57,10 +57,10 @@ pub use call::{CallBuilder, Step, StepCall, step};
     doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
 )]
 pub use call::{CallInTx, step_in_tx};
-pub use engine::{Engine, EngineBuilder, HasEngine, InstallError, ShutdownError};
+pub use call::{Engine, HasEngine, InstallError};
+pub use engine::{EngineBuilder, ShutdownError};
 pub use env::observer::Observer;
 pub use error::{Error, ErrorKind};
-pub use lifecycle::context::{Context, context, try_context};
 pub use outcome::class::{Class, Classify};
 pub use outcome::provenance::AnswerSource;
 pub use outcome::reconciled::{IntoReconciled, Reconciled};
@@ -75,9 +75,9 @@ pub use record::FOREVER;
 ///
 /// [`Engine::entries`] lists, [`CallBuilder::entry`] finds the record of one call.
 pub mod admin {
-    pub use crate::lifecycle::entries::{Entries, EntryPage};
-    pub use crate::lifecycle::inspect::steps::{RecordedStep, SentKey, StepState};
-    pub use crate::lifecycle::inspect::{Entry, EntryState};
+    pub use crate::call::entries::{Entries, EntryPage};
+    pub use crate::call::inspect::steps::{RecordedStep, SentKey, StepState};
+    pub use crate::call::inspect::{Entry, EntryState};
     pub use crate::record::{
         Attempt, AttemptEnd, HistoryEvent, OperatorAct, OperatorVerb, Process,
     };
@@ -91,8 +91,8 @@ pub mod cache {
 
 /// A claim held by hand: [`CallBuilder::begin`] without a body.
 pub mod claim {
-    pub use crate::lifecycle::claim::{Claim, Completion};
-    pub use crate::lifecycle::start::Acquired;
+    pub use crate::call::claim::{Claim, Completion};
+    pub use crate::call::start::Acquired;
 }
 
 /// How answers are written and read: format, encryption, and the types that can be replayed.

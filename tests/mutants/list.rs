@@ -9,11 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The folders that are mutated, below `idem-runtime/src`.
-pub(crate) const FOLDERS: [&str; 10] = [
+pub(crate) const FOLDERS: [&str; 9] = [
     "record",
     "identity",
     "outcome",
-    "lifecycle",
     "call",
     "http",
     "store/memory",

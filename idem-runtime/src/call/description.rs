@@ -6,17 +6,17 @@ use std::time::Duration;
 
 #[cfg(feature = "http")]
 use super::replay_count::ReplayCount;
-use crate::engine::Engine;
+use crate::call::core::{Core, Protection};
+use crate::call::engine::Engine;
+use crate::call::inspect::Entry;
+use crate::call::run_limit::Gate;
+use crate::call::start::CallRequest;
 use crate::env::call_span::CallSpan;
 use crate::error::{Error, ErrorKind};
 use crate::identity::call_id::{CallKey, Inputs, KeyInScope, KeyOfSubject, Named};
 use crate::identity::fingerprint::ToFingerprint;
 use crate::identity::key::{KeyDigest, ToKey};
 use crate::identity::operation::Operation;
-use crate::lifecycle::core::{Core, Protection};
-use crate::lifecycle::inspect::Entry;
-use crate::lifecycle::run_limit::Gate;
-use crate::lifecycle::start::CallRequest;
 use crate::outcome::AnyOutput;
 use crate::policy::{
     EffectivePolicy, OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning,

@@ -2,11 +2,11 @@
 
 #[cfg(feature = "http")]
 use super::replay_count::ReplayCount;
-use crate::engine::Engine;
+use crate::call::core::Core;
+use crate::call::engine::Engine;
 use crate::env::call_end::{CallOutcome, CallResult};
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
-use crate::lifecycle::core::Core;
 use crate::outcome::AnyOutput;
 use crate::outcome::codec::Undecodable;
 use crate::outcome::stored::StoredAnswer;

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use super::description::Call;
 use super::drive::{Drive, OwnedBody, PolledBody};
-use crate::engine::Engine;
+use crate::call::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::Operation;
 use crate::outcome::{AnyOutput, Output};

@@ -1,18 +1,17 @@
 //! Steps: the parts of a body whose results outlive a failed attempt.
 
 use std::future::Future;
-use std::mem;
 use std::pin::Pin;
 use std::task::{self, Poll, ready};
 
+use crate::call::context::{Context, StepsOf, try_context};
+use crate::call::step_log::StepStop;
+use crate::call::steps::{StepEnd, StepIdentity, StepStart, Steps, Unfinished};
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::derived_key::step_name;
 use crate::identity::fingerprint::{FingerprintBuilder, FingerprintError, ToFingerprint};
 use crate::identity::key::{KeyDigest, KeyError};
-use crate::lifecycle::context::{Context, StepsOf, try_context};
-use crate::lifecycle::step_log::StepStop;
-use crate::lifecycle::steps::{StepEnd, StepIdentity, StepStart, Steps, Unfinished};
 use crate::outcome::codec::Replay;
 use crate::outcome::on_error::ClassifiedStep;
 use crate::outcome::reconciled::{IntoReconciled, Reconciled};
@@ -211,9 +210,8 @@ impl Step {
 /// A step, to be awaited. See [`step()`].
 #[must_use = "a step runs only when it is awaited"]
 pub struct StepCall<F, R: Future, P = ClassifiedStep, H = NoHook> {
-    context: Option<Context>,
-    name: Result<(KeyDigest, String), KeyError>,
-    input: Result<Option<KeyDigest>, FingerprintError>,
+    /// Taken at the first poll.
+    setup: Option<Setup>,
     unfinished: Unfinished,
     on_error: Option<P>,
     hook: H,
@@ -222,6 +220,13 @@ pub struct StepCall<F, R: Future, P = ClassifiedStep, H = NoHook> {
     stage: Stage<R>,
     output: Option<Output<R::Output, P>>,
     running: Option<RunningStep>,
+}
+
+/// What a step is, before its start.
+struct Setup {
+    context: Option<Context>,
+    name: Result<(KeyDigest, String), KeyError>,
+    input: Result<Option<KeyDigest>, FingerprintError>,
 }
 
 /// A future that does not depend on the types of a step.
@@ -289,9 +294,11 @@ impl<F, R: Future> StepCall<F, R> {
     fn new(context: Option<Context>, name: &impl StepName, part: F) -> Self {
         let (label, digest) = name.__step();
         Self {
-            context,
-            name: digest.map(|digest| (digest, label.to_owned())),
-            input: Ok(None),
+            setup: Some(Setup {
+                context,
+                name: digest.map(|digest| (digest, label.to_owned())),
+                input: Ok(None),
+            }),
             unfinished: Unfinished::Again,
             on_error: Some(ClassifiedStep),
             hook: NoHook,
@@ -326,9 +333,7 @@ impl<F, R: Future, P, H> StepCall<F, R, P, H> {
         G: Future,
     {
         StepCall {
-            context: self.context,
-            name: self.name,
-            input: self.input,
+            setup: self.setup,
             unfinished: Unfinished::Asked,
             on_error: self.on_error,
             hook: Hook {
@@ -347,16 +352,16 @@ impl<F, R: Future, P, H> StepCall<F, R, P, H> {
     /// A recorded result of another input is [`ErrorKind::Mismatch`].
     pub fn input<T: ToFingerprint + ?Sized>(mut self, input: &T) -> Self {
         let digest = FingerprintBuilder::value("idem step", input).finish();
-        self.input = digest.map(|digest| Some(KeyDigest::from_bytes(*digest.as_bytes())));
+        if let Some(setup) = &mut self.setup {
+            setup.input = digest.map(|digest| Some(KeyDigest::from_bytes(*digest.as_bytes())));
+        }
         self
     }
 
     /// The treatment of errors; default [`ClassifiedStep`]. As [`CallBuilder::on_error`](crate::CallBuilder::on_error).
     pub fn on_error<Q>(self, on_error: Q) -> StepCall<F, R, Q, H> {
         StepCall {
-            context: self.context,
-            name: self.name,
-            input: self.input,
+            setup: self.setup,
             unfinished: self.unfinished,
             on_error: Some(on_error),
             hook: self.hook,
@@ -368,14 +373,16 @@ impl<F, R: Future, P, H> StepCall<F, R, P, H> {
     }
 
     /// Starts the step, without polling anything.
-    fn start(&mut self) -> Result<StepStart, Error> {
-        let name = mem::replace(
-            &mut self.name,
-            Ok((KeyDigest::from_bytes([0; 32]), String::new())),
-        );
-        let step = admitted(self.context.take(), name)?;
-        let input = mem::replace(&mut self.input, Ok(None))
-            .map_err(|error| step.context.refused_step(error))?;
+    fn start(
+        &mut self,
+        Setup {
+            context,
+            name,
+            input,
+        }: Setup,
+    ) -> Result<StepStart, Error> {
+        let step = admitted(context, name)?;
+        let input = input.map_err(|error| step.context.refused_step(error))?;
         let (start, recorded) = match step.context.steps() {
             StepsOf::Record(steps) => {
                 let identity = steps.identify((step.label.clone(), &step.name), input.as_ref());
@@ -475,9 +482,9 @@ where
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Result<T, E>> {
         let this = &mut *self;
-        if let Some(on_error) = this.on_error.take() {
+        if let (Some(on_error), Some(setup)) = (this.on_error.take(), this.setup.take()) {
             this.output = Some(Output::new(on_error));
-            let start = this.start();
+            let start = this.start(setup);
             this.stage = this.started(start);
         }
         loop {
@@ -495,16 +502,13 @@ where
                     None => Stage::Ended,
                 },
                 Stage::Running(part) => {
-                    let context = this
-                        .running
-                        .as_ref()
-                        .map(|running| running.step.context.clone());
+                    let running = this.running.as_ref();
+                    let context = running.map(|running| running.step.context.clone());
                     let mut poll = || part.as_mut().poll(cx);
-                    let result = match context {
+                    let result = ready!(match context {
                         Some(context) => INSIDE.sync_scope(context, poll),
                         None => poll(),
-                    };
-                    let result = ready!(result);
+                    });
                     this.end(result)
                 }
                 Stage::Ending(sent) => match ready!(sent.as_mut().poll(cx)) {
@@ -540,18 +544,13 @@ where
             Ok(start) => start,
             Err(error) => return self.refuse(error),
         };
-        let recorded = self
-            .running
-            .as_ref()
-            .and_then(|running| running.recorded.clone());
+        let running = self.running.as_ref();
+        let recorded = running.and_then(|running| running.recorded.clone());
         match (start, recorded) {
             (StepStart::Run(true), _) => self.begin(),
             (StepStart::Replay(stored), Some((steps, step))) => {
-                match self
-                    .output
-                    .as_mut()
-                    .map(|output| read(output.any(), &steps, &step, &stored))
-                {
+                let output = self.output.as_mut();
+                match output.map(|output| read(output.any(), &steps, &step, &stored)) {
                     Some(Err(error)) => self.refuse(error),
                     _ => Stage::Ended,
                 }

@@ -14,7 +14,16 @@ use std::time::Duration;
 use self::file_lock::{AGAIN, ClaimedKey, Queued};
 use super::description::{Call, describe};
 use super::replay::replay;
-use crate::engine::Engine;
+use crate::call::acquire::unavailable;
+use crate::call::call_watch::CallWatch;
+use crate::call::context::Context;
+use crate::call::core::Core;
+use crate::call::ending::REPLY;
+use crate::call::engine::Engine;
+use crate::call::interpret::refusal;
+use crate::call::lease::granted;
+use crate::call::start::CallRequest;
+use crate::call::start::{Entered, Unleased};
 use crate::env::call_end::CallOutcome;
 use crate::env::call_span::CallSpan;
 use crate::env::catch_unwind::{self, Panic};
@@ -23,15 +32,6 @@ use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::digest_key::CallName;
 use crate::identity::operation::RecordKey;
-use crate::lifecycle::acquire::unavailable;
-use crate::lifecycle::call_watch::CallWatch;
-use crate::lifecycle::context::Context;
-use crate::lifecycle::core::Core;
-use crate::lifecycle::ending::REPLY;
-use crate::lifecycle::in_flight::{Entered, Unleased};
-use crate::lifecycle::interpret::refusal;
-use crate::lifecycle::lease::granted;
-use crate::lifecycle::start::CallRequest;
 use crate::local::cache::Found as Local;
 use crate::outcome::Output;
 use crate::outcome::stored::StoredAnswer;
@@ -43,10 +43,6 @@ use crate::store::{ReadReply, StoreError};
 
 /// The result of a claim in a transaction.
 #[derive(Debug)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "there is one at a time, and it is taken apart at once"
-)]
 pub enum InTx<'t, O, P, T: SqlTransaction + ?Sized> {
     /// The call has its answer, and its body does not run.
     Answered(O),
@@ -326,30 +322,23 @@ async fn admit<'t, T: SqlTransaction + ?Sized>(
 /// The answer of a call that is known without its transaction: in this process, or under its former name.
 async fn answer_outside(
     core: &Arc<Core>,
-    CallRequest {
-        name,
-        former,
-        policy,
-        expired,
-        ..
-    }: &CallRequest,
+    request: &CallRequest,
 ) -> Result<Option<StoredAnswer>, Error> {
-    let CallName {
-        key, fingerprint, ..
-    } = name;
-    let cached = core.cached_answer(key, *fingerprint, policy, core.clock.now());
+    let CallRequest { name, policy, .. } = request;
+    let (key, fingerprint) = (&name.key, name.fingerprint);
+    let cached = core.cached_answer(key, fingerprint, policy, core.clock.now());
     if let Local::Answer { record, left } = cached {
         return core
             .answer(key, record, left, policy, false, true)
             .map(Some);
     }
-    if let Ok(Some((record, left))) = core.store.recall(key, *fingerprint).await {
+    if let Ok(Some((record, left))) = core.store.recall(key, fingerprint).await {
         return core
             .answer(key, record, left, policy, false, false)
             .map(Some);
     }
-    match former {
-        Some(former) => answer_under_former_name(core, former, policy, *expired).await,
+    match &request.former {
+        Some(former) => answer_under_former_name(core, former, policy, request.expired).await,
         None => Ok(None),
     }
 }
@@ -358,13 +347,11 @@ async fn answer_outside(
 /// under that name, because a record that it holds could expire for all others while the transaction is open.
 async fn answer_under_former_name(
     core: &Arc<Core>,
-    CallName {
-        key, fingerprint, ..
-    }: &CallName,
+    name: &CallName,
     policy: &EffectivePolicy,
     expired: bool,
 ) -> Result<Option<StoredAnswer>, Error> {
-    let operation = key.operation();
+    let (key, operation) = (&name.key, name.key.operation());
     let read = core.patiently(operation, || core.read(key)).await?;
     let (record, left) = match read {
         ReadReply::Absent => return Ok(None),
@@ -377,7 +364,7 @@ async fn answer_under_former_name(
     let former_request = ClaimRequest {
         // No claim is granted: the owner holds none.
         needs: Needs::Verdict,
-        ..policy.claim_request(Owner::random(), *fingerprint)
+        ..policy.claim_request(Owner::random(), name.fingerprint)
     };
     match transition::claim(Some(Current::new(&record, left)), &former_request, 0).0 {
         ClaimReply::Done { record, left } => core
@@ -410,23 +397,14 @@ enum Claimed {
 
 async fn claim<T: SqlTransaction + ?Sized>(
     engine: &Engine,
-    CallRequest {
-        name,
-        policy,
-        expired,
-        ..
-    }: &CallRequest,
+    request: &CallRequest,
     part: &mut Part<'_, T>,
 ) -> Result<Claimed, Error> {
-    let (
-        CallName {
-            key, fingerprint, ..
-        },
-        expired,
-    ) = (name, *expired);
+    let CallRequest { name, policy, .. } = request;
+    let (key, expired) = (&name.key, request.expired);
     let (core, store) = (&engine.core, transactional_store(engine, key)?);
     // Attempts that are not committed are not counted.
-    let mut claim_request = policy.claim_request(core.new_owner(key), *fingerprint);
+    let mut claim_request = policy.claim_request(core.new_owner(key), name.fingerprint);
     if expired {
         claim_request.needs = Needs::Verdict;
     }

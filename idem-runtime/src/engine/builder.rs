@@ -5,7 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::handle::Engine;
+use crate::call::background_thread::BackgroundThread;
+use crate::call::core::{Core, Limits, Protection, Recorder};
+use crate::call::engine::Engine;
+use crate::call::outage::Outage;
+use crate::call::run_limit::RunLimit;
 use crate::env::clock::{Clock, SystemClock};
 use crate::env::observer::{Contained, Event, EventKind, Observer, StderrObserver};
 use crate::env::striped::{Lanes, Tally};
@@ -14,10 +18,6 @@ use crate::error::{Error, ErrorKind};
 use crate::identity::digest_key::DigestKey;
 use crate::identity::operation::Prefix;
 use crate::identity::token::Tokens;
-use crate::lifecycle::background_thread::BackgroundThread;
-use crate::lifecycle::core::{Core, Limits, Protection, Recorder};
-use crate::lifecycle::outage::Outage;
-use crate::lifecycle::run_limit::RunLimit;
 use crate::local::cache::{Answers, LocalCache};
 use crate::local::singleflight::Flights;
 use crate::outcome::codec::{AnswerFormat, Format};
@@ -27,6 +27,7 @@ use crate::policy::{
 };
 use crate::record::HEADER;
 use crate::store::Store;
+use crate::store::memory::MemoryStore;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
@@ -507,7 +508,7 @@ impl EngineBuilder {
             former_digests: self.former_digests,
             flights,
             #[cfg(feature = "_sql")]
-            claimed_keys: crate::lifecycle::claimed_keys::ClaimedKeys::default(),
+            claimed_keys: crate::call::claimed_keys::ClaimedKeys::default(),
             answers,
             closing: AtomicBool::new(false),
             entering: Tally::default(),
@@ -536,5 +537,63 @@ impl EngineBuilder {
         Ok(Engine {
             core: Arc::new(core),
         })
+    }
+}
+
+impl Engine {
+    /// An engine without protection, for tests of business code.
+    ///
+    /// Every call runs its body; nothing is stored, and nothing is replayed. The observer is notified when the engine
+    /// is built, and of every call ([`Unprotected`](crate::observe::EventKind::Unprotected)).
+    ///
+    /// [`EngineBuilder::disabled`](crate::EngineBuilder::disabled) takes an observer of your own.
+    ///
+    /// In a release build this engine refuses every call with [`ErrorKind::NoEngine`](crate::ErrorKind::NoEngine),
+    /// so that it cannot reach production. No environment variable disables an engine.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use idem_runtime::{Engine, Error};
+    ///
+    /// let engine = Engine::disabled();
+    /// let run = |n| engine.operation("pay").key(&7).run(move |_| async move { Ok::<_, Error>(n) });
+    /// # if cfg!(debug_assertions) {
+    /// assert_eq!((run(1).await?, run(2).await?), (1, 2));
+    /// # }
+    /// # Ok::<_, Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Never: the defaults are within their bounds.
+    #[must_use]
+    pub fn disabled() -> Self {
+        Self::disabled_in(cfg!(debug_assertions))
+    }
+
+    fn disabled_in(debug_build: bool) -> Self {
+        Self::builder(MemoryStore::new())
+            .disabled_in(debug_build)
+            .build()
+            .expect("the defaults are within their bounds")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{Error, ErrorKind};
+
+    async fn answer(engine: &Engine) -> Result<u8, Error> {
+        let call = engine.operation("pay").key(&7);
+        call.run(|_| async { Ok::<_, Error>(1) }).await
+    }
+
+    #[tokio::test]
+    async fn a_release_build_refuses_every_call() {
+        assert_eq!(answer(&Engine::disabled_in(true)).await.unwrap(), 1);
+        let refused = answer(&Engine::disabled_in(false)).await.unwrap_err();
+        assert_eq!(refused.kind(), &ErrorKind::NoEngine);
+        assert!(refused.to_string().contains("release build"), "{refused}");
     }
 }

@@ -2,13 +2,13 @@
 
 use std::str::FromStr as _;
 
-use super::handle::Engine;
+use crate::call::engine::Engine;
+use crate::call::entries::Entries;
+use crate::call::inspect::Entry;
 use crate::error::{Error, ErrorKind};
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::Operation;
-use crate::lifecycle::entries::Entries;
-use crate::lifecycle::inspect::Entry;
 
 impl Engine {
     /// Reads the record under a digest that a log or an event named.

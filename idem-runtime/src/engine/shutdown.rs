@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::handle::Engine;
+use crate::call::engine::Engine;
 use crate::env::clock::deadline;
 
 /// The work that had not ended at the deadline of a shutdown.

@@ -1,6 +1,6 @@
 //! Issue of one-time tokens.
 
-use super::handle::Engine;
+use crate::call::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::identity::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, ToKey};
 use crate::identity::operation::Operation;

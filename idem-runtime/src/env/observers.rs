@@ -4,53 +4,49 @@ use std::sync::Arc;
 
 use super::observer::{Event, Observer, contained};
 
-/// Both observers, in this order. A panic of one does not keep an event from the other.
-///
-/// ```
-/// use idem_runtime::{Engine, Observer, observe::{Event, StderrObserver}, store::memory::MemoryStore};
-///
-/// #[derive(Debug)]
-/// struct Mine;
-///
-/// impl Observer for Mine {
-///     fn observe(&self, event: &Event<'_>) {
-///         let _ = event;
-///     }
-/// }
-///
-/// let engine = Engine::builder(MemoryStore::new()).observer((StderrObserver, Mine)).build()?;
-/// # Ok::<_, idem_runtime::Error>(())
-/// ```
-impl<A: Observer, B: Observer> Observer for (A, B) {
-    fn observe(&self, event: &Event<'_>) {
-        contained(&self.0, event);
-        contained(&self.1, event);
-    }
+macro_rules! each_of {
+    ($(#[$doc:meta])* $($observer:ident $place:tt),+) => {
+        $(#[$doc])*
+        impl<$($observer: Observer),+> Observer for ($($observer),+) {
+            fn observe(&self, event: &Event<'_>) {
+                $(contained(&self.$place, event);)+
+            }
 
-    fn wants_calls(&self) -> bool {
-        self.0.wants_calls() || self.1.wants_calls()
-    }
+            fn wants_calls(&self) -> bool {
+                [$(self.$place.wants_calls()),+].contains(&true)
+            }
 
-    fn wants_spans(&self) -> bool {
-        self.0.wants_spans() || self.1.wants_spans()
-    }
+            fn wants_spans(&self) -> bool {
+                [$(self.$place.wants_spans()),+].contains(&true)
+            }
+        }
+    };
 }
 
-/// All three, as two.
-impl<A: Observer, B: Observer, C: Observer> Observer for (A, B, C) {
-    fn observe(&self, event: &Event<'_>) {
-        contained(&self.0, event);
-        contained(&self.1, event);
-        contained(&self.2, event);
-    }
+each_of! {
+    /// Both observers, in this order. A panic of one does not keep an event from the other.
+    ///
+    /// ```
+    /// use idem_runtime::{Engine, Observer, observe::{Event, StderrObserver}, store::memory::MemoryStore};
+    ///
+    /// #[derive(Debug)]
+    /// struct Mine;
+    ///
+    /// impl Observer for Mine {
+    ///     fn observe(&self, event: &Event<'_>) {
+    ///         let _ = event;
+    ///     }
+    /// }
+    ///
+    /// let engine = Engine::builder(MemoryStore::new()).observer((StderrObserver, Mine)).build()?;
+    /// # Ok::<_, idem_runtime::Error>(())
+    /// ```
+    A 0, B 1
+}
 
-    fn wants_calls(&self) -> bool {
-        self.0.wants_calls() || self.1.wants_calls() || self.2.wants_calls()
-    }
-
-    fn wants_spans(&self) -> bool {
-        self.0.wants_spans() || self.1.wants_spans() || self.2.wants_spans()
-    }
+each_of! {
+    /// All three, in this order.
+    A 0, B 1, C 2
 }
 
 /// All of a list that is made at run time, in its order. An empty one observes nothing.

@@ -19,9 +19,9 @@ use super::scope::CallerScope;
 use super::service::Idempotency;
 use super::settings::{HookFuture, OnProblem, Settings};
 use super::status::StatusPolicy;
-use crate::engine::{Engine, HasEngine};
-use crate::lifecycle::context::Context;
-use crate::lifecycle::run_limit::{RunLimit, ScopeLimit};
+use crate::call::context::Context;
+use crate::call::engine::{Engine, HasEngine};
+use crate::call::run_limit::{RunLimit, ScopeLimit};
 use crate::outcome::reconciled::{IntoReconciled, Reconciled};
 use crate::policy::{
     OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning, OnUnconfirmed,

@@ -21,10 +21,10 @@ use super::replayed::mark_replayed;
 use super::request;
 use super::settings::Settings;
 use super::status::KeyVerdict;
+use crate::call::context::context;
+use crate::call::reconcile::{reconciled, unsettled};
 use crate::call::run_in_task;
 use crate::error::ErrorKind;
-use crate::lifecycle::context::context;
-use crate::lifecycle::reconcile::{reconciled, unsettled};
 use crate::outcome::Output;
 use crate::outcome::provenance::AnswerSource;
 
@@ -336,7 +336,7 @@ mod tests {
     use tower::service_fn;
 
     use super::*;
-    use crate::engine::Engine;
+    use crate::call::engine::Engine;
     use crate::http::scope::CallerScope;
     use crate::store::memory::MemoryStore;
 

@@ -17,11 +17,11 @@ use super::problem::Problem;
 use super::scope::CallerScope;
 use super::status::KeyVerdict;
 use crate::call::Call;
-use crate::engine::Engine;
+use crate::call::context::Context;
+use crate::call::engine::Engine;
+use crate::call::run_limit::{Gate, Quota, RunLimit, ScopeLimit};
 use crate::env::clock::Clock;
 use crate::identity::operation::Operation;
-use crate::lifecycle::context::Context;
-use crate::lifecycle::run_limit::{Gate, Quota, RunLimit, ScopeLimit};
 use crate::outcome::reconciled::Reconciled;
 use crate::policy::{OnDuplicate, OnPanic, Policy};
 

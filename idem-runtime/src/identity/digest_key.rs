@@ -137,12 +137,10 @@ impl DigestKey {
                 let asked = Mac::chain_update(mac.clone(), "F")
                     .chain_update(digest.as_bytes())
                     .chain_update(fingerprint.as_bytes());
-                let asked: [u8; 32] = asked.finalize().into_bytes().into();
-                let mut first = [0; 16];
-                first.copy_from_slice(&asked[..16]);
+                let asked = KeyDigest::from_bytes(asked.finalize().into_bytes().into());
                 Identity {
                     digest: name,
-                    fingerprint: Fingerprint::from_bytes(first),
+                    fingerprint: Fingerprint::from_bytes(asked.half()),
                 }
             }
         }

@@ -19,8 +19,33 @@ const DOMAIN_BY_TOKEN: &str = "idempotency key by token";
 /// The default limit of a key, and of a scope, in bytes of canonical encoding.
 pub const DEFAULT_MAX_KEY_BYTES: usize = 1024;
 
-pub(crate) const BASE64URL: &[u8; 64] =
-    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+const BASE64URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Writes bytes as base64url without padding. `text` has a character for each 6 bits.
+#[inline]
+pub(crate) fn encode(bytes: &[u8], text: &mut [u8]) {
+    for (group, characters) in bytes.chunks(3).zip(text.chunks_mut(4)) {
+        let mut bits = [0; 4];
+        bits[1..=group.len()].copy_from_slice(group);
+        let bits = u32::from_be_bytes(bits);
+        for (character, shift) in characters.iter_mut().zip([18, 12, 6, 0]) {
+            *character = BASE64URL[(bits >> shift & 63) as usize];
+        }
+    }
+}
+
+/// Reads bytes from base64url without padding. Bits that belong to no byte are ignored.
+pub(crate) fn decode(text: &[u8], bytes: &mut [u8]) -> Option<()> {
+    for (characters, group) in text.chunks(4).zip(bytes.chunks_mut(3)) {
+        let mut bits = 0;
+        for (character, shift) in characters.iter().zip([18, 12, 6, 0]) {
+            let value = BASE64URL.iter().position(|known| known == character)?;
+            bits |= u32::try_from(value).ok()? << shift;
+        }
+        group.copy_from_slice(&bits.to_be_bytes()[1..=group.len()]);
+    }
+    Some(())
+}
 
 /// The SHA-256 of operation, scope and key, which identifies a call in the store.
 ///
@@ -72,15 +97,13 @@ impl KeyDigest {
     #[must_use]
     pub fn text_bytes(&self) -> [u8; Self::TEXT_BYTES] {
         let mut text = [0; Self::TEXT_BYTES];
-        for (group, characters) in self.0.chunks(3).zip(text.chunks_mut(4)) {
-            let mut bits = [0; 4];
-            bits[1..=group.len()].copy_from_slice(group);
-            let bits = u32::from_be_bytes(bits);
-            for (character, shift) in characters.iter_mut().zip([18, 12, 6, 0]) {
-                *character = BASE64URL[(bits >> shift & 63) as usize];
-            }
-        }
+        encode(&self.0, &mut text);
         text
+    }
+
+    /// The first half, where that distinguishes enough.
+    pub(crate) fn half(&self) -> [u8; 16] {
+        *self.0.first_chunk().expect("a digest has 32 bytes")
     }
 }
 
@@ -116,16 +139,7 @@ impl FromStr for KeyDigest {
         if text.len() != Self::TEXT_BYTES {
             return Err(ParseKeyDigestError);
         }
-        for (characters, group) in text.as_bytes().chunks(4).zip(bytes.chunks_mut(3)) {
-            let mut bits = 0_u32;
-            for (character, shift) in characters.iter().zip([18, 12, 6, 0]) {
-                let value = BASE64URL.iter().position(|known| known == character);
-                bits |= u32::try_from(value.ok_or(ParseKeyDigestError)?)
-                    .map_err(|_| ParseKeyDigestError)?
-                    << shift;
-            }
-            group.copy_from_slice(&bits.to_be_bytes()[1..=group.len()]);
-        }
+        decode(text.as_bytes(), &mut bytes).ok_or(ParseKeyDigestError)?;
         let digest = Self(bytes);
         // The last character holds two bits that belong to no byte: only one text is valid for a digest.
         if digest.text_bytes() == text.as_bytes() {

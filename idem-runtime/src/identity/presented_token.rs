@@ -1,6 +1,6 @@
 //! A token as a call presents it: content and text.
 
-use crate::identity::key::{BASE64URL, KeyBuilder, KeyDigest, KeyError, ToKey};
+use crate::identity::key::{KeyBuilder, KeyDigest, KeyError, ToKey, decode, encode};
 
 /// The only layout so far.
 const VERSION: u8 = 1;
@@ -93,14 +93,9 @@ pub(super) fn text(header: &TokenHeader, mac: &[u8; MAC]) -> String {
     let mut bytes = [0; BYTES];
     bytes[..HEAD].copy_from_slice(&header.encode());
     bytes[HEAD..].copy_from_slice(mac);
-    let mut text = String::with_capacity(CHARACTERS);
-    for [a, b, c] in bytes.as_chunks().0 {
-        let bits = u32::from_be_bytes([0, *a, *b, *c]);
-        text.extend(
-            [18, 12, 6, 0].map(|shift| char::from(BASE64URL[(bits >> shift & 63) as usize])),
-        );
-    }
-    text
+    let mut text = vec![0; CHARACTERS];
+    encode(&bytes, &mut text);
+    String::from_utf8(text).expect("base64url is ASCII")
 }
 
 fn decoded(text: &str) -> Option<[u8; BYTES]> {
@@ -108,14 +103,5 @@ fn decoded(text: &str) -> Option<[u8; BYTES]> {
     if text.len() != CHARACTERS {
         return None;
     }
-    let groups = text.as_bytes().as_chunks::<4>().0;
-    for (characters, group) in groups.iter().zip(bytes.as_chunks_mut::<3>().0) {
-        let mut bits = 0;
-        for character in characters {
-            let value = BASE64URL.iter().position(|known| known == character)?;
-            bits = bits << 6 | u32::try_from(value).ok()?;
-        }
-        group.copy_from_slice(&bits.to_be_bytes()[1..]);
-    }
-    Some(bytes)
+    decode(text.as_bytes(), &mut bytes).map(|()| bytes)
 }

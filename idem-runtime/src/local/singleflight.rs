@@ -2,7 +2,7 @@
 //!
 //! The first call *leads*: it claims. The others follow: they wait until the leader's claim has led to an answer, which
 //! all of them get without a request to the store, or until another claim is needed; then one of them leads. While the
-//! body runs in another process there is no leading call: a [remote wait](crate::lifecycle::remote_wait) queries the
+//! body runs in another process there is no leading call: a [remote wait](crate::call::remote_wait) queries the
 //! store for all of them.
 
 mod word;

@@ -9,15 +9,16 @@ pub const UNDECIDED: u32 = 4;
 
 /// Reason of an unknown outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub(crate) enum Cause {
     /// The body ended with an error of class unknown.
-    Error,
+    Error = 1,
     /// The body was dropped half-way.
     Cancelled,
     /// The body panicked.
     Panicked,
     /// The reconciliation ended without a verdict.
-    Undecided,
+    Undecided = UNDECIDED,
     /// The classification of the error panicked.
     Unclassified,
     /// Its transaction was committed before it ended.
@@ -31,34 +32,25 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
+    const ALL: [Self; 7] = [
+        Self::Error,
+        Self::Cancelled,
+        Self::Panicked,
+        Self::Undecided,
+        Self::Unclassified,
+        Self::HalfWay,
+        Self::Step,
+    ];
+
     pub(crate) const fn code(self) -> u32 {
-        match self {
-            Self::Error => 1,
-            Self::Cancelled => 2,
-            Self::Panicked => 3,
-            Self::Undecided => UNDECIDED,
-            Self::Unclassified => 5,
-            Self::HalfWay => 6,
-            Self::Step => 7,
-        }
+        self as u32
     }
 
     /// `None` for a code of a newer version.
-    pub(crate) const fn of(code: u32) -> Option<Self> {
-        match code {
-            1 => Some(Self::Error),
-            2 => Some(Self::Cancelled),
-            3 => Some(Self::Panicked),
-            UNDECIDED => Some(Self::Undecided),
-            5 => Some(Self::Unclassified),
-            6 => Some(Self::HalfWay),
-            7 => Some(Self::Step),
-            _ => None,
-        }
+    pub(crate) fn of(code: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|cause| cause.code() == code)
     }
-}
 
-impl Cause {
     /// That of an encoded record; `None` for one with another outcome.
     pub(crate) fn in_record(record: &[u8]) -> Option<Self> {
         match Header::decode(record).ok()?.state {
@@ -96,15 +88,7 @@ mod tests {
 
     #[test]
     fn codes_are_frozen_and_come_back() {
-        let all = [
-            Cause::Error,
-            Cause::Cancelled,
-            Cause::Panicked,
-            Cause::Undecided,
-            Cause::Unclassified,
-            Cause::HalfWay,
-            Cause::Step,
-        ];
+        let all = Cause::ALL;
         assert_eq!(all.map(Cause::code), [1, 2, 3, 4, 5, 6, 7]);
         assert!(
             all.iter()

@@ -9,17 +9,17 @@ use bytes::Bytes;
 
 use super::super::replay::unprotected;
 use super::{TxEnd, TxRun, TxScope, failure, transactional_store};
-use crate::engine::Engine;
+use crate::call::call_watch::result_of;
+use crate::call::context::Context;
+use crate::call::ending::REPLY;
+use crate::call::engine::Engine;
 use crate::env::call_end::CallOutcome;
 use crate::env::call_span::CallSpan;
 use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::RecordKey;
-use crate::lifecycle::call_watch::result_of;
-use crate::lifecycle::context::Context;
-use crate::lifecycle::ending::REPLY;
-use crate::outcome::codec::Encoded;
+use crate::outcome::codec::{Encoded, EncodedAnswer};
 use crate::outcome::provenance::AnswerSource;
 use crate::record::unknown_cause::Cause;
 use crate::record::{HEADER, Header, OutcomeKind, State};
@@ -142,18 +142,13 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
                 // the server has rolled back for a deadlock succeeds.
                 Err(error) => self.refuse(error),
             },
-            Encoded::Store {
-                outcome,
-                schema,
-                record,
-                lost,
-            } => {
-                if let Some(lost) = &lost {
+            Encoded::Store(answer) => {
+                if let Some(lost) = answer.lost {
                     let reason = &lost.to_string();
                     self.emit(EventKind::Unsaved { reason });
                 }
-                let undo = !succeeded;
-                let stored = self.store(claim, outcome, schema, record, undo).await;
+                let (outcome, schema) = (answer.outcome, answer.schema);
+                let stored = self.store(claim, answer, !succeeded).await;
                 match stored {
                     Ok(()) => {
                         let cause = match outcome {
@@ -184,15 +179,18 @@ impl<O, P, T: SqlTransaction + ?Sized> TxRun<'_, O, P, T> {
     async fn store(
         &mut self,
         claim: Header,
-        outcome: OutcomeKind,
-        schema: u32,
-        mut record: Vec<u8>,
+        answer: EncodedAnswer,
         undo: bool,
     ) -> Result<(), Error> {
-        let retain = self.policy.life_of(outcome);
+        let EncodedAnswer {
+            outcome,
+            schema,
+            mut record,
+            ..
+        } = answer;
         let header = Header {
             state: State::Done { outcome, schema },
-            retain,
+            retain: self.policy.life_of(outcome),
             ..claim
         };
         record[..HEADER].copy_from_slice(&header.encode());

@@ -8,13 +8,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::call::claimed_keys::Holder;
+use crate::call::core::Core;
 use crate::env::backoff::Backoff;
 use crate::env::clock::deadline;
 use crate::error::{Error, ErrorKind};
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::RecordKey;
-use crate::lifecycle::claimed_keys::Holder;
-use crate::lifecycle::core::Core;
 use crate::record::transition::{self, ClaimReply, ClaimRequest, Current};
 use crate::store::ReadReply;
 
@@ -152,7 +152,7 @@ impl<'a> Queued<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lifecycle::claimed_keys::ClaimedKeys;
+    use crate::call::claimed_keys::ClaimedKeys;
 
     const A: KeyDigest = KeyDigest::from_bytes([1; 32]);
     const B: KeyDigest = KeyDigest::from_bytes([2; 32]);

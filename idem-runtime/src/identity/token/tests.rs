@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::issuer::Tokens;
 use super::{TokenIssuer, token};
-use crate::engine::Engine;
+use crate::call::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::identity::call_id::Inputs;
 use crate::identity::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyError, KeyPart};
@@ -55,6 +55,11 @@ fn is_refused(answer: Result<Option<Duration>, Error>) -> bool {
     answer.is_err_and(|error| *error.kind() == ErrorKind::TokenInvalid)
 }
 
+/// Whether the first issuer refuses this text of such a call.
+fn refuses(text: &str, call: (&str, &str, &str), now: Duration) -> bool {
+    is_refused(life(&first(), text, call, now))
+}
+
 #[test]
 fn a_token_is_known_to_its_subject_and_operation() {
     let text = issue(&first(), [9; 16], "ann");
@@ -68,17 +73,10 @@ fn a_token_is_known_to_its_subject_and_operation() {
         ("orders.cancel", PREFIX, "ann"),
         (OPERATION, "other", "ann"),
     ] {
-        assert!(
-            is_refused(life(&first(), &text, stranger, NOW)),
-            "{stranger:?}"
-        );
+        assert!(refuses(&text, stranger, NOW), "{stranger:?}");
     }
-    assert!(is_refused(life(
-        &TokenIssuer::new([2; 32]),
-        &text,
-        MINE,
-        NOW
-    )));
+    let other = TokenIssuer::new([2; 32]);
+    assert!(is_refused(life(&other, &text, MINE, NOW)));
 }
 
 #[test]
@@ -106,8 +104,8 @@ fn whatever_bit_is_flipped_it_is_none_of_ours() {
             let Ok(other) = String::from_utf8(other) else {
                 continue;
             };
-            let answer = life(&first(), &other, MINE, NOW);
-            assert_eq!(is_refused(answer), byte != text[place], "{place} {byte}");
+            let refused = refuses(&other, MINE, NOW);
+            assert_eq!(refused, byte != text[place], "{place} {byte}");
         }
     }
 }
@@ -116,21 +114,11 @@ fn whatever_bit_is_flipped_it_is_none_of_ours() {
 fn a_text_that_is_cut_or_longer_is_no_token() {
     let text = issue(&first(), [9; 16], "ann");
     for end in 0..text.len() {
-        assert!(is_refused(life(&first(), &text[..end], MINE, NOW)));
+        assert!(refuses(&text[..end], MINE, NOW));
     }
     for more in [" ", "=", "A", "AAAA", "\0"] {
-        assert!(is_refused(life(
-            &first(),
-            &(text.clone() + more),
-            MINE,
-            NOW
-        )));
-        assert!(is_refused(life(
-            &first(),
-            &(more.to_owned() + &text),
-            MINE,
-            NOW
-        )));
+        assert!(refuses(&format!("{text}{more}"), MINE, NOW));
+        assert!(refuses(&format!("{more}{text}"), MINE, NOW));
     }
 }
 
@@ -138,23 +126,11 @@ fn a_text_that_is_cut_or_longer_is_no_token() {
 fn it_expires_to_the_second_and_is_known_for_ever() {
     let text = issue(&first(), [9; 16], "ann");
     let end = Duration::from_secs(1_700_000_301);
-    let lived = life(
-        &first(),
-        &text,
-        MINE,
-        end.saturating_sub(Duration::from_nanos(1)),
-    )
-    .unwrap()
-    .unwrap();
-    assert!(lived >= MINUTE);
+    let last = end.saturating_sub(Duration::from_nanos(1));
+    assert!(life(&first(), &text, MINE, last).unwrap().unwrap() >= MINUTE);
     for now in [end, end + Duration::from_hours(24 * 365)] {
         assert_eq!(life(&first(), &text, MINE, now).unwrap(), None);
-        assert!(is_refused(life(
-            &first(),
-            &text,
-            (OPERATION, PREFIX, "bob"),
-            now
-        )));
+        assert!(refuses(&text, (OPERATION, PREFIX, "bob"), now));
     }
 }
 
@@ -163,15 +139,8 @@ fn a_token_from_far_ahead_is_refused_and_says_why() {
     let day = Duration::from_hours(24);
     let issuer = first().life(day);
     let text = issue(&issuer, [9; 16], "ann");
-    assert!(
-        life(
-            &issuer,
-            &text,
-            MINE,
-            NOW.saturating_sub(Duration::from_secs(59))
-        )
-        .is_ok()
-    );
+    let before = NOW.saturating_sub(Duration::from_secs(59));
+    assert!(life(&issuer, &text, MINE, before).is_ok());
     let error = life(&issuer, &text, MINE, NOW.saturating_sub(MINUTE * 2)).unwrap_err();
     assert_eq!(*error.kind(), ErrorKind::TokenInvalid);
     assert!(error.to_string().contains("clock"), "{error}");
@@ -276,6 +245,6 @@ proptest! {
 
     #[test]
     fn any_text_is_refused(text in "\\PC{0,100}|[A-Za-z0-9_-]{80}") {
-        prop_assert!(is_refused(life(&first(), &text, MINE, NOW)));
+        prop_assert!(refuses(&text, MINE, NOW));
     }
 }

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
-use crate::engine::Engine;
+use crate::call::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::Operation;
 use crate::policy::OnRunning;

@@ -1,6 +1,5 @@
 //! An encoded result: a record to store, or a release.
 
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::failure::Unencodable;
@@ -15,22 +14,29 @@ use crate::record::unknown_cause::Cause;
 use crate::record::{HEADER, OutcomeKind};
 
 /// An encoded result: a record to store, or a release.
+#[derive(Debug)]
 pub enum Encoded {
-    /// Store this: space for a header, then the answer.
-    Store {
-        /// The kind of the outcome.
-        outcome: OutcomeKind,
-        /// The schema of its type; of a tombstone 0, or that of the business error that is not stored; of an unknown
-        /// outcome its cause.
-        schema: u32,
-        /// [`HEADER`] zeros and the body.
-        record: Vec<u8>,
-        /// The reason of a tombstone; `None` for any other outcome.
-        lost: Option<Unencodable>,
-    },
+    /// Store this.
+    Store(EncodedAnswer),
     /// Release the key; at least this remains of the attempt.
     Release(Remains),
 }
+
+/// The outcome of a body, as it is stored.
+pub struct EncodedAnswer {
+    /// The kind of the outcome.
+    pub(crate) outcome: OutcomeKind,
+    /// The schema of its type; of a tombstone 0, or that of the business error that is not stored; of an unknown outcome
+    /// its cause.
+    pub(crate) schema: u32,
+    /// [`HEADER`] zeros and the body.
+    pub(crate) record: Vec<u8>,
+    /// The reason of a tombstone; `None` for any other outcome.
+    pub(crate) lost: Option<Unencodable>,
+}
+
+// Without the record, which holds the answer and may be confidential.
+debug_fields!(EncodedAnswer { outcome, lost });
 
 impl Encoded {
     /// The record of an outcome without an answer.
@@ -40,12 +46,30 @@ impl Encoded {
             (OutcomeKind::Unknown, _) => Cause::Error.code(),
             _ => 0,
         };
-        Self::Store {
+        Self::with((outcome, schema), vec![0; HEADER], lost)
+    }
+
+    fn with(
+        (outcome, schema): (OutcomeKind, u32),
+        record: Vec<u8>,
+        lost: Option<Unencodable>,
+    ) -> Self {
+        Self::Store(EncodedAnswer {
             outcome,
             schema,
-            record: vec![0; HEADER],
+            record,
             lost,
-        }
+        })
+    }
+
+    /// The record of an answer as JSON. `None`: this is no JSON, as some JSON is no text or number of Rust.
+    ///
+    /// The text stays as it is: numbers that a `Value` would round are kept.
+    pub(crate) fn json(outcome: OutcomeKind, schema: u32, json: &str) -> Option<Self> {
+        let json = json.trim();
+        serde_json::from_str::<serde_json::Value>(json).ok()?;
+        let record = [&[0; HEADER], json.as_bytes()].concat();
+        Some(Self::with((outcome, schema), record, None))
     }
 
     /// Not generic, because a generic function is compiled with each function that keeps an answer.
@@ -66,28 +90,23 @@ impl Encoded {
         // again.
         let written = catch_unwind(AssertUnwindSafe(|| write(&mut sink)));
         match written.unwrap_or(Err(Unencodable::Panicked)) {
-            Ok(()) => Self::Store {
-                outcome,
-                schema,
-                record: sink.into_record(),
-                lost: None,
-            },
+            Ok(()) => Self::with((outcome, schema), sink.into_record(), None),
             Err(error) => Self::not_stored((outcome, schema), error),
         }
     }
 
     /// The tombstone of an answer that is not stored.
     pub(crate) fn not_stored((outcome, schema): (OutcomeKind, u32), lost: Unencodable) -> Self {
-        Self::Store {
-            outcome: OutcomeKind::Tombstone,
-            schema: if outcome == OutcomeKind::Error {
-                schema
-            } else {
-                0
-            },
-            record: vec![0; HEADER],
-            lost: Some(lost),
-        }
+        let schema = if outcome == OutcomeKind::Error {
+            schema
+        } else {
+            0
+        };
+        Self::with(
+            (OutcomeKind::Tombstone, schema),
+            vec![0; HEADER],
+            Some(lost),
+        )
     }
 
     /// The record of a success. The value becomes the one that every replay gets; one that cannot be read back stays as
@@ -128,12 +147,7 @@ impl Encoded {
         record.resize(HEADER, 0);
         record.push(OWN);
         write(&mut record);
-        Self::Store {
-            outcome,
-            schema,
-            record,
-            lost: None,
-        }
+        Self::with((outcome, schema), record, None)
     }
 
     /// Maps the class of an error to what becomes of the key: `Business` is stored as [`value`](Self::value) does,
@@ -143,20 +157,6 @@ impl Encoded {
             Class::Business => Self::store(OutcomeKind::Error, E::schema(), error, format),
             Class::System => Self::Release(Remains::Nothing),
             Class::Unknown => Self::empty(OutcomeKind::Unknown, None),
-        }
-    }
-}
-
-impl fmt::Debug for Encoded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            // The record is left out, because it holds the answer, which may be confidential.
-            Self::Store { outcome, lost, .. } => f
-                .debug_struct("Store")
-                .field("outcome", outcome)
-                .field("lost", lost)
-                .finish_non_exhaustive(),
-            Self::Release(remains) => f.debug_tuple("Release").field(remains).finish(),
         }
     }
 }
@@ -172,18 +172,16 @@ mod tests {
             max_value_bytes,
             ..Format::default()
         };
-        assert!(matches!(
-            Encoded::value(&mut at_limit, &format(100)),
-            Encoded::Store { outcome: OutcomeKind::Value, record, .. } if record.len() == HEADER + 100
-        ));
-        assert!(matches!(
-            Encoded::value(&mut at_limit, &format(99)),
-            Encoded::Store {
-                outcome: OutcomeKind::Tombstone,
-                lost: Some(Unencodable::TooLarge { max_bytes: 99 }),
-                record,
-                ..
-            } if record.len() == HEADER
-        ));
+        let too_large = Unencodable::TooLarge { max_bytes: 99 };
+        for (limit, outcome, len, lost) in [
+            (100, OutcomeKind::Value, 100, None),
+            (99, OutcomeKind::Tombstone, 0, Some(too_large)),
+        ] {
+            let Encoded::Store(answer) = Encoded::value(&mut at_limit, &format(limit)) else {
+                panic!("a value is stored");
+            };
+            let stored = (answer.outcome, answer.record.len() - HEADER, answer.lost);
+            assert_eq!(stored, (outcome, len, lost));
+        }
     }
 }

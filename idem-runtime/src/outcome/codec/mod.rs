@@ -22,7 +22,7 @@ mod sink;
 mod tests;
 
 pub use self::body::Body;
-pub use self::encoded::Encoded;
+pub use self::encoded::{Encoded, EncodedAnswer};
 #[cfg(feature = "encryption")]
 pub use self::encryption::EncryptionKeys;
 pub use self::failure::{Undecodable, Unencodable};

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::body::Body;
 use super::bound::Bound;
 use super::compression::expand;
-use super::encoded::Encoded;
+use super::encoded::{Encoded, EncodedAnswer};
 use super::failure::{Undecodable, Unencodable};
 use super::format::{Format, MAX_OWN_BYTES};
 use super::layout::{AnswerFormat, COMPRESSED, ENCRYPTED, KNOWN, Layout, MESSAGE_PACK, OWN, split};
@@ -18,20 +18,15 @@ impl Format {
     /// limit becomes a tombstone. `asked` is the fingerprint of the call.
     pub(crate) fn seal(&self, key: &KeyDigest, asked: Fingerprint, encoded: Encoded) -> Encoded {
         match encoded {
-            Encoded::Store {
-                outcome: outcome @ (OutcomeKind::Value | OutcomeKind::Error),
-                schema,
-                record,
-                lost,
-            } => match self.sealed((key, asked), (outcome, schema), record) {
-                Ok(record) => Encoded::Store {
-                    outcome,
-                    schema,
-                    record,
-                    lost,
-                },
-                Err(error) => Encoded::not_stored((outcome, schema), error),
-            },
+            Encoded::Store(answer)
+                if matches!(answer.outcome, OutcomeKind::Value | OutcomeKind::Error) =>
+            {
+                let kind = (answer.outcome, answer.schema);
+                match self.sealed((key, asked), kind, answer.record) {
+                    Ok(record) => Encoded::Store(EncodedAnswer { record, ..answer }),
+                    Err(error) => Encoded::not_stored(kind, error),
+                }
+            }
             without_answer => without_answer,
         }
     }

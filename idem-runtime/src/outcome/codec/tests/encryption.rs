@@ -85,16 +85,16 @@ fn it_opens_for_its_own_key_and_outcome_alone() {
     let error = record(OutcomeKind::Error, &body);
     assert_eq!(format.open(&DIGEST, &error).err(), forged);
 
-    let Encoded::Store { record: bytes, .. } = format.seal(
+    let Encoded::Store(sealed) = format.seal(
         &DIGEST,
         Fingerprint::NONE,
         Encoded::by_class(crate::Class::Business, &mut Receipt::golden(), &format),
     ) else {
         unreachable!("a business error is stored")
     };
-    let error = record(OutcomeKind::Error, &bytes[HEADER..]);
+    let error = record(OutcomeKind::Error, &sealed.record[HEADER..]);
     assert!(format.open(&DIGEST, &error).is_ok());
-    let value = record(OutcomeKind::Value, &bytes[HEADER..]);
+    let value = record(OutcomeKind::Value, &sealed.record[HEADER..]);
     assert_eq!(format.open(&DIGEST, &value).err(), forged);
 }
 
@@ -123,7 +123,7 @@ fn what_the_record_says_of_an_answer_is_sealed_with_it() {
     let seal = |asked: [u8; 16]| {
         let encoded = Encoded::value(&mut Receipt::golden(), &format);
         match format.seal(&DIGEST, Fingerprint::from_bytes(asked), encoded) {
-            Encoded::Store { schema, record, .. } => (schema, record[HEADER..].to_vec()),
+            Encoded::Store(answer) => (answer.schema, answer.record[HEADER..].to_vec()),
             Encoded::Release(_) => unreachable!("a value is stored"),
         }
     };

@@ -1,0 +1,300 @@
+//! The engine's background thread: lease renewals, and jobs that outlive their callers.
+//!
+//! It runs
+//!
+//! - the renewals of all leases (`renew`),
+//! - endings of dropped callers and of callers whose deadline is over (`spawn_awaited`), which take turns while they
+//!   retry (`retry_turn`),
+//! - waits for the bodies of other processes, and reads of the store (`spawn`).
+//!
+//! A runtime that a body blocks would starve the lease of every other body on it; so would a connection whose driver
+//! runs there. Renewals therefore run here, and a store makes the connection for them here. The thread also counts what
+//! a shutdown waits for: claims, jobs, and answers that the store has not confirmed.
+
+mod queue;
+mod renew;
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+
+use self::queue::{Queue, lock, nanos};
+use crate::call::lease::Lease;
+use crate::call::outage::Outage;
+use crate::env::backoff::Backoff;
+use crate::env::call_span::CallSpan;
+use crate::env::clock::{Clock, deadline};
+use crate::env::observer::Observer;
+use crate::env::striped::Lanes;
+use crate::store::Store;
+
+/// Upper bound of the jobs that retry at the same time.
+const RETRY_TURNS: usize = 64;
+
+/// `sleeps_until` while the thread is awake, or sleeps until it is woken.
+const UNTIL_WOKEN: u64 = u64::MAX;
+
+/// Handle to the engine's background thread; dropping it ends the thread after its jobs.
+pub(crate) struct BackgroundThread {
+    state: Arc<ThreadState>,
+}
+
+/// The state that the thread shares with its handle.
+struct ThreadState {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    observer: Arc<dyn Observer>,
+    /// Whether the observer wants spans: jobs and renewals are then in the span of their call.
+    spans: bool,
+    /// Records the store's replies.
+    outage: Arc<Outage>,
+    /// When each lease is to be renewed; without leases that are being renewed right now, or are lost.
+    queues: Lanes<Mutex<Queue>>,
+    /// Until when the thread sleeps, in nanoseconds of the clock. Claims that end sooner than a third of
+    /// their lease, nearly all of them, never wake it.
+    sleeps_until: AtomicU64,
+    /// Forward step of the server's clock since the last scan, in nanoseconds.
+    stepped: AtomicU64,
+    wake: Notify,
+    starting: Mutex<()>,
+    thread: OnceLock<Handle>,
+    closed: AtomicBool,
+    /// Unfinished jobs of dropped callers.
+    jobs: AtomicUsize,
+    /// Answers of bodies that the store has not confirmed.
+    unstored: AtomicUsize,
+    /// For jobs that retry: an outage leaves thousands of them.
+    retry_turns: Semaphore,
+    /// The last request of a retrying job failed.
+    store_fails: AtomicBool,
+    /// Notified when nothing is left to do.
+    idle: Notify,
+}
+
+impl BackgroundThread {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        observer: Arc<dyn Observer>,
+        outage: Arc<Outage>,
+    ) -> Self {
+        Self {
+            state: Arc::new(ThreadState {
+                store,
+                clock,
+                spans: observer.wants_spans(),
+                observer,
+                outage,
+                queues: Lanes::default(),
+                sleeps_until: AtomicU64::new(UNTIL_WOKEN),
+                stepped: AtomicU64::new(0),
+                wake: Notify::new(),
+                starting: Mutex::new(()),
+                thread: OnceLock::new(),
+                closed: AtomicBool::new(false),
+                jobs: AtomicUsize::new(0),
+                unstored: AtomicUsize::new(0),
+                retry_turns: Semaphore::new(RETRY_TURNS),
+                store_fails: AtomicBool::new(false),
+                idle: Notify::new(),
+            }),
+        }
+    }
+
+    /// Starts the thread if it does not run yet. Nothing may be claimed without it.
+    pub(crate) fn start(&self) -> std::io::Result<()> {
+        if self.state.thread.get().is_some() {
+            return Ok(());
+        }
+        // Two callers may arrive at once; the lock lets one of them start the thread.
+        let starting = &self.state.starting;
+        let _starting = starting.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.state.thread.get().is_some() {
+            return Ok(());
+        }
+        // The runtime is made on its own thread: if that thread fails, it must not be dropped on another runtime's.
+        let (sender, receiver) = mpsc::channel();
+        let state = Arc::clone(&self.state);
+        std::thread::Builder::new()
+            .name("idem-background".to_owned())
+            .spawn(
+                move || match Builder::new_current_thread().enable_all().build() {
+                    Ok(runtime) => {
+                        // The caller that started this thread waits for it.
+                        let _ = sender.send(Ok(runtime.handle().clone()));
+                        runtime.block_on(state.run());
+                    }
+                    Err(error) => drop(sender.send(Err(error))),
+                },
+            )?;
+        let handle = receiver.recv().map_err(std::io::Error::other)??;
+        // Just checked to be empty, under the lock.
+        let _ = self.state.thread.set(handle);
+        Ok(())
+    }
+
+    /// Registers a lease for renewal: every third of it, beginning a third after `granted`, until it is given up.
+    pub(crate) fn register(&self, lease: &Arc<Lease>, granted: Duration) {
+        let mut queue = self.state.queue(lease);
+        queue.registered += 1;
+        self.state.insert(queue, lease, granted + lease.lasts() / 3);
+    }
+
+    /// Unregisters a lease: it is renewed no longer.
+    pub(crate) fn unregister(&self, lease: &Lease) {
+        self.state.unregister(lease);
+    }
+
+    /// Runs a job on the thread; the end of the engine does not wait for it.
+    pub(crate) fn spawn(&self, job: impl Future<Output = ()> + Send + 'static) {
+        if let Some(thread) = self.state.thread.get() {
+            thread.spawn(job);
+        }
+    }
+
+    /// The number of held claims, and of unfinished jobs.
+    pub(crate) fn claims_and_jobs(&self) -> (usize, usize) {
+        // Counted at one moment: a claim may begin in one queue and outlive its outer claim, which is in another.
+        let queues = self.state.queues.locked();
+        let claims = queues.iter().map(|queue| queue.registered).sum();
+        drop(queues);
+        (claims, self.state.jobs.load(Ordering::Acquire))
+    }
+
+    /// Records a reply of the store to a job.
+    pub(crate) fn record_reply(&self) {
+        self.state.set_store_fails(false);
+    }
+
+    /// Records that the store failed for a job.
+    pub(crate) fn record_failure(&self) {
+        self.state.set_store_fails(true);
+    }
+
+    /// Waits for the turn of a job that retries. While the store fails, turns are held through a pause, so that all
+    /// jobs together cannot flood it; once it answers, they follow each other without one.
+    pub(crate) async fn retry_turn(&self, backoff: &mut Backoff) -> Option<SemaphorePermit<'_>> {
+        let turn = self.state.retry_turns.acquire().await.ok();
+        if self.state.store_fails.load(Ordering::Relaxed) {
+            let clock = &self.state.clock;
+            clock.sleep_until(clock.now() + backoff.retry()).await;
+        }
+        turn
+    }
+
+    /// The number of answers of bodies that the store has not confirmed.
+    pub(crate) fn unstored(&self) -> usize {
+        self.state.unstored.load(Ordering::Acquire)
+    }
+
+    /// Counts an answer as not stored, for as long as the guard lives.
+    pub(crate) fn count_unstored(&self) -> Unstored {
+        self.state.unstored.fetch_add(1, Ordering::AcqRel);
+        Unstored(Arc::clone(&self.state))
+    }
+
+    /// Notified when the last claim is settled, or the last job is done.
+    pub(crate) fn idle(&self) -> &Notify {
+        &self.state.idle
+    }
+
+    /// Runs a job on the thread, independent of the caller's runtime; the end of the engine waits for it.
+    pub(crate) fn spawn_awaited(&self, job: impl Future<Output = ()> + Send + 'static) {
+        if let Some(thread) = self.state.thread.get() {
+            let guard = JobGuard::new(&self.state);
+            let job = async move {
+                job.await;
+                drop(guard);
+            };
+            if self.state.spans {
+                thread.spawn(CallSpan::current().instrument(job));
+            } else {
+                thread.spawn(job);
+            }
+        }
+    }
+}
+
+impl Drop for BackgroundThread {
+    fn drop(&mut self) {
+        self.state.closed.store(true, Ordering::SeqCst);
+        self.state.wake.notify_one();
+    }
+}
+
+debug_fields!(BackgroundThread {});
+
+/// An answer that the store has not confirmed.
+pub(crate) struct Unstored(Arc<ThreadState>);
+
+impl Drop for Unstored {
+    fn drop(&mut self) {
+        self.0.unstored.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Counts a job as unfinished.
+struct JobGuard(Arc<ThreadState>);
+
+impl JobGuard {
+    fn new(state: &Arc<ThreadState>) -> Self {
+        state.jobs.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(state))
+    }
+}
+
+impl Drop for JobGuard {
+    fn drop(&mut self) {
+        self.0.jobs.fetch_sub(1, Ordering::AcqRel);
+        self.0.idle.notify_waiters();
+        self.0.wake.notify_one();
+    }
+}
+
+impl ThreadState {
+    fn set_store_fails(&self, fails: bool) {
+        // Throttled, because several threads read this cache line.
+        if self.store_fails.load(Ordering::Relaxed) != fails {
+            self.store_fails.store(fails, Ordering::Relaxed);
+        }
+    }
+
+    /// Renews due leases, then sleeps until the next is due or a registration wakes the thread.
+    async fn run(self: Arc<Self>) {
+        loop {
+            // From here on every registration wakes this loop, until it stores how long it sleeps.
+            self.sleeps_until.store(UNTIL_WOKEN, Ordering::SeqCst);
+            let (now, mut due, mut next) = (nanos(self.clock.now()), Vec::new(), UNTIL_WOKEN);
+            let now = now.saturating_add(self.stepped.swap(0, Ordering::SeqCst));
+            for queue in self.queues.all() {
+                let mut queue = lock(queue);
+                queue.take_due(now, &mut due);
+                if let Some(&(moment, _)) = queue.leases.keys().next() {
+                    next = next.min(moment);
+                }
+            }
+            for lease in due {
+                let span = lease.span.get();
+                tokio::spawn(span.instrument(Arc::clone(&self).renew(lease)));
+            }
+            let sleeps = next != UNTIL_WOKEN;
+            let closed = self.closed.load(Ordering::SeqCst);
+            if closed && !sleeps && self.jobs.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            let woken = self.wake.notified();
+            if sleeps {
+                self.sleeps_until.store(next, Ordering::SeqCst);
+                // Both ways of waking mean the same: scan again.
+                let _ = deadline(&*self.clock, Duration::from_nanos(next), pin!(woken)).await;
+            } else {
+                woken.await;
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Observes one call from its admission to its end, where an observer of the engine wants that.
+//!
+//! [`Core::watches`] says whether any does; without one a call reads no clock for this and allocates nothing. An answer
+//! at hand in this process is reported at once, by [`Core::answered`]; any other call has a [`CallWatch`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::call::core::Core;
+use crate::env::call_end::{CallEnd, CallOutcome, CallResult};
+use crate::env::call_span::CallSpan;
+use crate::env::observer::{Event, EventKind};
+use crate::error::Error;
+use crate::identity::key::KeyDigest;
+use crate::identity::operation::RecordKey;
+use crate::outcome::codec::Encoded;
+use crate::outcome::stored::StoredAnswer;
+
+/// The watch over a call. Dropped, it reports the end of the call.
+pub(crate) struct CallWatch {
+    pub(crate) span: CallSpan,
+    pub(crate) times: CallTimes,
+}
+
+/// The parts of a call so far, and how it has ended.
+pub(crate) struct CallTimes {
+    core: Arc<Core>,
+    key: RecordKey,
+    end: CallEnd,
+    /// When the current part began, by the engine's clock.
+    part_began: Duration,
+    part: Part,
+}
+
+/// A part of a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// Claims, or waits for the answer of another call.
+    Acquiring,
+    /// Runs its body.
+    Body,
+    /// Sends the result of the body.
+    Settling,
+}
+
+impl Core {
+    /// The span of a call that begins here: none, unless an observer wants spans and a subscriber has an interest.
+    pub(crate) fn call_span(&self, key: &RecordKey) -> CallSpan {
+        if self.wants.spans {
+            CallSpan::new(key.operation().as_str(), key.digest())
+        } else {
+            CallSpan::none()
+        }
+    }
+
+    /// The watch over a call that queries the store; `None` where no observer wants to know of it.
+    pub(crate) fn watch(
+        self: &Arc<Self>,
+        span: CallSpan,
+        key: &RecordKey,
+    ) -> Option<Box<CallWatch>> {
+        if !self.wants.calls && span.is_none() {
+            return None;
+        }
+        let times = CallTimes {
+            core: Arc::clone(self),
+            key: key.clone(),
+            end: CallEnd::new(CallOutcome::Cancelled, 0),
+            part_began: self.clock.now(),
+            part: Part::Acquiring,
+        };
+        Some(Box::new(CallWatch { span, times }))
+    }
+
+    /// Reports the end of a call with an answer that was at hand.
+    pub(crate) fn answered(&self, span: &CallSpan, stored: &StoredAnswer, outcome: CallOutcome) {
+        let mut end = CallEnd::new(outcome, stored.record.header.attempts);
+        end.local = stored.is_local;
+        self.ended(span, stored.operation.as_str(), Some(stored.digest()), end);
+    }
+
+    /// Reports the end of a call that was refused without the store.
+    pub(crate) fn refused_at_once(&self, span: &CallSpan, key: Option<&KeyDigest>, error: &Error) {
+        let end = CallEnd::new(CallOutcome::refused(error), 0);
+        self.ended(span, error.operation(), key, end);
+    }
+
+    fn ended(&self, span: &CallSpan, operation: &str, key: Option<&KeyDigest>, end: CallEnd) {
+        if !span.is_none() {
+            span.record(&end);
+        }
+        if self.wants.calls {
+            let event = Event {
+                key,
+                ..Event::new(operation, EventKind::Ended { end })
+            };
+            span.in_scope(|| self.observer.observe(&event));
+        }
+    }
+}
+
+impl CallWatch {
+    /// The body starts, as this attempt; 0: without protection.
+    pub(crate) fn body_started(&mut self, attempt: u16) {
+        let Self { span, times } = self;
+        span.in_scope(|| times.body_started(attempt));
+    }
+}
+
+impl CallTimes {
+    fn end_part(&mut self, next: Part) -> Duration {
+        let now = self.core.clock.now();
+        let took = now.saturating_sub(self.part_began);
+        (self.part_began, self.part) = (now, next);
+        took
+    }
+
+    /// The store has replied, or another call has, for which this one `waited`.
+    pub(crate) fn acquired(&mut self, waited: Duration) {
+        let took = self.end_part(Part::Settling);
+        self.end.store = Some(took.saturating_sub(waited));
+        self.end.waited = Some(waited).filter(|waited| !waited.is_zero());
+    }
+
+    /// The body starts, as this attempt; 0: without protection.
+    pub(crate) fn body_started(&mut self, attempt: u16) {
+        self.part = Part::Body;
+        self.end.attempt = attempt;
+        // Zero until it has ended, so that each start has its end.
+        self.end.body = Some(Duration::ZERO);
+        if self.core.wants.calls {
+            self.core.emit(&self.key, EventKind::BodyStarted);
+        }
+    }
+
+    /// The body has ended, or was dropped. Its outcome counts unless another is set.
+    pub(crate) fn body_ended(&mut self, outcome: CallOutcome) {
+        if self.part == Part::Body {
+            self.end.body = Some(self.end_part(Part::Settling));
+        }
+        self.end.outcome = outcome;
+    }
+
+    /// The store has replied to the result of the body.
+    pub(crate) fn settled(&mut self) {
+        let took = self.end_part(Part::Settling);
+        *self.end.store.get_or_insert_default() += took;
+    }
+
+    /// Sets the outcome.
+    pub(crate) fn set(&mut self, outcome: CallOutcome) {
+        self.end.outcome = outcome;
+    }
+
+    /// Sets the outcome of a call that got this answer.
+    pub(crate) fn set_answered(&mut self, stored: &StoredAnswer, outcome: CallOutcome) {
+        self.end.attempt = stored.record.header.attempts;
+        self.end.outcome = outcome;
+    }
+
+    /// Sets the number of the attempt, which is another one once an earlier attempt is reconciled.
+    pub(crate) fn set_attempt(&mut self, attempt: u16) {
+        self.end.attempt = attempt;
+    }
+}
+
+impl Drop for CallWatch {
+    fn drop(&mut self) {
+        let times = &mut self.times;
+        match times.part {
+            Part::Body => times.end.body = Some(times.end_part(Part::Settling)),
+            Part::Acquiring => times.end.store = Some(times.end_part(Part::Settling)),
+            Part::Settling => {}
+        }
+        let (operation, digest) = (times.key.operation().as_str(), times.key.digest());
+        times
+            .core
+            .ended(&self.span, operation, Some(digest), times.end);
+    }
+}
+
+debug_fields!(CallWatch {});
+
+/// The result of a body, by the encoding that is to be stored.
+pub(crate) fn result_of(encoded: &Encoded) -> CallResult {
+    match encoded {
+        Encoded::Release(_) => CallResult::Released,
+        Encoded::Store(answer) => answer.outcome.into(),
+    }
+}

@@ -1,0 +1,397 @@
+//! A granted claim, from the moment it is granted until its outcome is settled.
+
+use std::fmt;
+use std::future::ready;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::call::call_watch::{CallWatch, result_of};
+use crate::call::context::{Context, bind_outer};
+use crate::call::core::Core;
+use crate::call::ending::{HeldClaim, REPLY, Settled, Settling, is_business_error};
+use crate::call::lease::Renewal;
+use crate::call::lease::{Grant, Lease};
+use crate::call::reconcile::pending::PendingReconcile;
+use crate::call::run_limit::RunPermit;
+use crate::env::call_end::{CallOutcome, CallResult};
+use crate::env::call_span::CallSpan;
+use crate::env::clock::{Elapsed, deadline};
+use crate::env::observer::EventKind;
+use crate::error::{Error, ErrorKind};
+use crate::identity::digest_key::CallName;
+use crate::identity::operation::Operation;
+use crate::outcome::codec::{Encoded, Replay};
+use crate::outcome::provenance::AnswerSource;
+use crate::outcome::stored::StoredAnswer;
+use crate::policy::EffectivePolicy;
+use crate::record::transition::{Remains, RenewReply};
+use crate::record::unknown_cause::Cause;
+use crate::record::{AttemptEnd, Fence, OutcomeKind, State};
+
+/// The right to run a body, and the duty to settle it.
+///
+/// Its lease is renewed until it is completed, released or dropped. When it is dropped, the operation's
+/// [`OnCancel`](crate::OnCancel) applies: by default the key lapses with its lease and stays counted as an attempt,
+/// because a body that stopped half-way may have had its effect.
+#[derive(Debug)]
+#[must_use = "a claim that is dropped blocks its key until its lease is over"]
+pub struct Claim {
+    held: Option<HeldClaim>,
+    /// The permit to run its body, where the number of running bodies is limited.
+    run_permit: Option<Box<RunPermit>>,
+    /// The watch over a call whose body the caller runs; dropped after `held`, so that it reports last.
+    watch: Option<Box<CallWatch>>,
+}
+
+/// How [`Claim::complete`] ended.
+#[non_exhaustive]
+pub enum Completion<T> {
+    /// The value to return: the form that is read back from the stored bytes. Where only a tombstone is stored, it is
+    /// that form or the value as it was, and duplicates get [`ErrorKind::NotStored`].
+    Own(T),
+    /// Another attempt stored its answer first, and that is the one to return.
+    Adopted(StoredAnswer),
+}
+
+impl<T> fmt::Debug for Completion<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // The value is left out, because it may be confidential.
+            Self::Own(_) => f.debug_tuple("Own").finish_non_exhaustive(),
+            Self::Adopted(stored) => f.debug_tuple("Adopted").field(stored).finish(),
+        }
+    }
+}
+
+impl Claim {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        name: CallName,
+        policy: EffectivePolicy,
+        grant: Grant,
+    ) -> Self {
+        // The holder may never use its context.
+        bind_outer();
+        let (header, sent) = (grant.header, grant.sent);
+        let lease = Arc::new(Lease::new(Arc::clone(&core.clock), name, policy, grant));
+        lease.mark_local();
+        if core.wants.spans {
+            lease.span.hold_current();
+        }
+        let held = HeldClaim::begin(core, lease, sent);
+        held.emit(match header.state {
+            State::Reconciling { .. } => EventKind::Reconciling {
+                attempts: header.attempts,
+            },
+            _ => EventKind::Claimed {
+                attempt: header.attempts,
+                fence: header.fence,
+            },
+        });
+        Self {
+            held: Some(held),
+            run_permit: None,
+            watch: None,
+        }
+    }
+
+    /// Adds the permit to run its body.
+    pub(crate) fn with_run_permit(mut self, run_permit: Option<Box<RunPermit>>) -> Self {
+        self.run_permit = run_permit;
+        self
+    }
+
+    /// Adds the watch over the call, whose body the caller runs from here on.
+    pub(crate) fn with_watch(mut self, watch: Option<Box<CallWatch>>) -> Self {
+        self.watch = watch;
+        let attempt = self.attempt();
+        if let Some(watch) = &mut self.watch {
+            watch.body_started(attempt);
+        }
+        self
+    }
+
+    /// Takes the permit, which the call holds until the answer is stored.
+    pub(crate) fn take_run_permit(&mut self) -> Option<Box<RunPermit>> {
+        self.run_permit.take()
+    }
+
+    pub(crate) fn held(&self) -> &HeldClaim {
+        // Taken only by the methods that consume the claim.
+        self.held
+            .as_ref()
+            .expect("a claim is held until it is settled")
+    }
+
+    pub(crate) fn lease(&self) -> &Arc<Lease> {
+        &self.held().lease
+    }
+
+    pub(crate) fn policy(&self) -> &EffectivePolicy {
+        &self.lease().policy
+    }
+
+    /// The source of an answer of its body. While an earlier attempt is being reconciled, it is the answer of that
+    /// attempt, which the reconcile hook found.
+    pub(crate) fn answer_source(&self) -> AnswerSource {
+        match self.lease().claim().state {
+            State::Reconciling { .. } => AnswerSource::Replayed,
+            _ => AnswerSource::Executed,
+        }
+    }
+
+    pub(crate) fn operation(&self) -> &Operation {
+        self.lease().key.operation()
+    }
+
+    /// The fencing token, which grows with every claim of this key.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        self.lease().claim().fence
+    }
+
+    /// The number of this attempt, starting at 1.
+    #[must_use]
+    pub fn attempt(&self) -> u16 {
+        self.lease().claim().attempts
+    }
+
+    /// The context of the body.
+    #[must_use]
+    pub fn context(&self) -> Context {
+        self.context_with(None)
+    }
+
+    pub(crate) fn context_with(&self, reconcile: Option<PendingReconcile>) -> Context {
+        Context::new(
+            Arc::clone(&self.held().core),
+            Arc::clone(self.lease()),
+            reconcile,
+        )
+    }
+
+    /// Renews the lease now, besides the automatic renewals.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::StoreUnavailable`] without a reply, [`ErrorKind::Running`] if another attempt holds the claim by
+    /// now, [`ErrorKind::UnknownRecord`] if the key holds something else.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped; the lease may or may not have been renewed.
+    pub async fn renew(&self) -> Result<(), Error> {
+        let held = self.held();
+        let operation = self.operation().clone();
+        let (sender, receiver) = oneshot::channel();
+        let (core, lease) = (Arc::clone(&held.core), Arc::clone(&held.lease));
+        // Sent from the engine's thread: a connection that was made on the caller's runtime would be driven there,
+        // and every lease with it.
+        held.core.background.spawn_awaited(async move {
+            let sent = core.clock.now();
+            let moment = sent + core.limits.complete_deadline.max(REPLY);
+            let renewal = Renewal::of(&lease);
+            let reply = renewal.send(&*core.store, &lease);
+            let reply = deadline(&*core.clock, moment, pin!(reply)).await;
+            if let Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) = reply {
+                lease.renewed(sent);
+            }
+            // The caller may be gone.
+            let _ = sender.send(reply);
+        });
+        match receiver.await.unwrap_or(Err(Elapsed)) {
+            Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => Ok(()),
+            Ok(Ok(RenewReply::Lost)) => Err(Error::new(
+                ErrorKind::Running {
+                    retry_after: held.lease.lasts(),
+                },
+                operation,
+            )
+            .detail("the claim is another attempt's by now")),
+            Ok(Ok(RenewReply::Unreadable(error))) => {
+                Err(Error::new(ErrorKind::UnknownRecord, operation).because(error))
+            }
+            Ok(Err(error)) => {
+                Err(Error::new(ErrorKind::StoreUnavailable, operation).because(error))
+            }
+            Err(_) => Err(Error::new(ErrorKind::StoreUnavailable, operation)
+                .detail("no reply to a renewal within its deadline")),
+        }
+    }
+
+    /// Stores a value as the answer.
+    ///
+    /// A value that cannot be stored now is stored in the background, and the observer is notified; one that is too
+    /// large, or that its type does not write or read back, leaves a tombstone, so that nothing runs twice.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Running`] if another attempt holds the claim by now: its answer will count.
+    /// [`ErrorKind::TooLarge`] if another attempt's answer counts, and the store does not read it.
+    ///
+    /// # Cancel safety
+    ///
+    /// A completion that has begun continues in the background when this is dropped.
+    pub async fn complete<T: Replay>(mut self, mut value: T) -> Result<Completion<T>, Error> {
+        let core = Arc::clone(&self.held().core);
+        let key = self.lease().key.clone();
+        let operation = key.operation();
+        let encoded = Encoded::value(&mut value, &core.format);
+        let outcome = CallOutcome::Executed(result_of(&encoded));
+        let (mut watch, span) = self.body_ended(outcome);
+        let settled = span.instrument(async move { self.settle(encoded).await });
+        let settled = settled.await;
+        if let Some(watch) = &mut watch {
+            watch.times.settled();
+            watch.times.set(match &settled {
+                Settled::Own => outcome,
+                Settled::Adopted { record, .. } => match record.header.state {
+                    State::Done { outcome, .. } => CallOutcome::Adopted(outcome.into()),
+                    _ => CallOutcome::Adopted(CallResult::Unknown),
+                },
+                Settled::Overtaken(_) => CallOutcome::Refused("running"),
+                Settled::Refused(error) => CallOutcome::refused(error),
+            });
+        }
+        match settled {
+            Settled::Own => Ok(Completion::Own(value)),
+            Settled::Adopted { record, left } => {
+                let stored = StoredAnswer::new(
+                    core.formats.mine(),
+                    operation,
+                    key.digest(),
+                    record,
+                    left,
+                    true,
+                );
+                Ok(Completion::Adopted(stored))
+            }
+            Settled::Overtaken(retry_after) => {
+                let kind = ErrorKind::Running { retry_after };
+                Err(Error::new(kind, operation.clone()))
+            }
+            Settled::Refused(error) => Err(error),
+        }
+    }
+
+    /// Releases the key, because nothing happened: the next call runs the body.
+    ///
+    /// The attempt does not count, unless the operation counts errors.
+    ///
+    /// # Cancel safety
+    ///
+    /// A release that has begun continues in the background when this is dropped.
+    pub async fn release(mut self) {
+        let (mut watch, span) = self.body_ended(CallOutcome::Executed(CallResult::Released));
+        if let Some(held) = self.held.take() {
+            let ending = held.release_ending(Remains::Nothing, AttemptEnd::Released);
+            span.instrument(held.send_ending(ending)).await;
+        }
+        if let Some(watch) = &mut watch {
+            watch.times.settled();
+        }
+    }
+
+    /// Takes the watch of a caller whose body has ended, and its span.
+    fn body_ended(&mut self, outcome: CallOutcome) -> (Option<Box<CallWatch>>, CallSpan) {
+        let mut watch = self.watch.take();
+        let span = match &mut watch {
+            Some(watch) => {
+                watch.times.body_ended(outcome);
+                watch.span.clone()
+            }
+            None => CallSpan::none(),
+        };
+        (watch, span)
+    }
+
+    /// Releases the key of a body that did not start.
+    pub(crate) async fn release_unstarted(mut self) {
+        if let Some(held) = self.held.take() {
+            let ending = held.uncounted_release(Remains::Nothing, None);
+            held.send_ending(ending).await;
+        }
+    }
+
+    /// Settles the claim of a body that panicked.
+    pub(crate) async fn settle_panicked(mut self) {
+        if let Some(held) = self.held.take() {
+            held.emit(EventKind::Panicked);
+            let ending = held.panic_ending();
+            held.send_ending_within(Duration::ZERO, ending).await;
+        }
+    }
+
+    /// Settles a claim whose outcome is unknown.
+    pub(crate) async fn settle_unknown(mut self, cause: Cause) -> Settled {
+        match self.held.take() {
+            Some(held) => {
+                let ending = held.unknown_ending(cause);
+                held.send_ending(ending).await
+            }
+            None => Settled::Own,
+        }
+    }
+
+    /// Settles the claim of a body that was dropped because its lease was lost.
+    pub(crate) async fn settle_cancelled(mut self) {
+        if let Some(held) = self.held.take()
+            && let Some(ending) = held.cancel_ending()
+        {
+            held.send_ending_within(Duration::ZERO, ending).await;
+        }
+    }
+
+    /// Decides how the result of the body ends the claim, and sends that: stores the outcome, or releases the key. The
+    /// class of an error was applied by `Encoded::by_class`.
+    pub(crate) fn settle(mut self, encoded: Encoded) -> Settling {
+        let Some(held) = self.held.take() else {
+            return Box::pin(ready(Settled::Own));
+        };
+        let (format, lease) = (&held.core.format, &held.lease);
+        let fingerprint = lease.claim().fingerprint;
+        let ending = match format.seal(lease.key.digest(), fingerprint, encoded) {
+            Encoded::Release(remains) => held.release_ending(remains, AttemptEnd::SystemError),
+            // A kept refusal of a step would end a call that is half done.
+            Encoded::Store(answer)
+                if is_business_error(answer.outcome, answer.schema)
+                    && lease.steps.has_refused() =>
+            {
+                held.release_ending(Remains::Request, AttemptEnd::SystemError)
+            }
+            Encoded::Store(answer) => {
+                if let Some(lost) = answer.lost {
+                    let reason = &lost.to_string();
+                    held.emit(EventKind::Unsaved { reason });
+                }
+                if answer.outcome == OutcomeKind::Unknown {
+                    held.unknown_record(answer.schema, AttemptEnd::Unknown)
+                } else {
+                    for step in lease.steps.unused() {
+                        held.emit(EventKind::StepUnused { step: &step });
+                    }
+                    held.finish(answer)
+                }
+            }
+        };
+        held.send_ending(ending)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take() {
+            let dropped = || {
+                held.emit(EventKind::Dropped);
+                held.abandon();
+            };
+            match &self.watch {
+                Some(watch) => watch.span.in_scope(dropped),
+                None => dropped(),
+            }
+        }
+    }
+}

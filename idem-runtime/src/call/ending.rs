@@ -1,0 +1,669 @@
+//! Sends the ending of a claim: its completion or its release, also without the caller.
+//!
+//! [`Claim::settle`](crate::call::claim::Claim) decides which of the two.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::mem;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::call::acquire::unavailable;
+use crate::call::background_thread::Unstored;
+use crate::call::core::Core;
+use crate::call::lease::Lease;
+use crate::call::steps::Steps;
+use crate::env::backoff::Backoff;
+use crate::env::clock::deadline;
+use crate::env::observer::EventKind;
+use crate::error::{Error, ErrorKind};
+use crate::local::cache::{Life, Permit};
+use crate::local::singleflight::LocalLease as _;
+use crate::local::singleflight::SharedOutcome;
+use crate::outcome::codec::EncodedAnswer;
+use crate::policy::{EffectivePolicy, LONG, OnCancel, OnPanic, OnUnconfirmed};
+use crate::record::transition::{CompleteReply, ReleaseReply, Remains};
+use crate::record::unknown_cause::Cause;
+use crate::record::{AttemptEnd, HEADER, Header, Journal, JournalKind, OutcomeKind, Record, State};
+use crate::store::{StoreError, StoreErrorKind};
+
+/// A held claim. Its lease is renewed until this is dropped.
+pub(crate) struct HeldClaim {
+    pub(crate) core: Arc<Core>,
+    pub(crate) lease: Arc<Lease>,
+}
+
+/// How a completion ended.
+#[derive(Debug)]
+pub(crate) enum Settled {
+    /// The caller's own answer counts, whether or not it could be stored.
+    Own,
+    /// Another attempt's answer counts.
+    Adopted { record: Record, left: Duration },
+    /// Another attempt runs, and its answer will count.
+    Overtaken(Duration),
+    /// There is no answer, for this reason: another attempt's answer counts and is not read, say.
+    Refused(Error),
+}
+
+/// The future that carries out an ending. Boxed: it is much larger than the body of most calls, which the caller
+/// holds besides.
+pub(crate) type Settling = Pin<Box<dyn Future<Output = Settled> + Send>>;
+
+/// Least time for a reply in the background. A shorter `complete_deadline` limits the wait of the caller, not the
+/// time of the store.
+pub(crate) const REPLY: Duration = Duration::from_secs(2);
+
+/// Upper bound of the time for a reply. The time doubles after each failure in the background.
+const LONGEST_REPLY: Duration = Duration::from_secs(60);
+
+/// Reason for which an answer is not stored: [`CompleteReply::Mismatch`].
+const TAKEN: &str = "the record was lost, and a call with other arguments has the key";
+
+/// How the key of an ended body is settled.
+#[derive(Clone)]
+pub(crate) enum Ending {
+    Complete {
+        outcome: OutcomeKind,
+        record: Bytes,
+        /// Whether it is sent again while another attempt holds the claim. A business error is not: the other attempt
+        /// may end differently.
+        is_retried_when_overtaken: bool,
+    },
+    /// With its end, if that is recorded.
+    Release(Remains, Option<AttemptEnd>),
+}
+
+/// Whether a body ended with a business error, even one that is not stored: see [`EncodedAnswer`].
+pub(crate) fn is_business_error(outcome: OutcomeKind, schema: u32) -> bool {
+    outcome == OutcomeKind::Error || outcome == OutcomeKind::Tombstone && schema != 0
+}
+
+impl Ending {
+    fn is_retried_when_overtaken(&self) -> bool {
+        matches!(
+            self,
+            Self::Complete {
+                is_retried_when_overtaken: true,
+                ..
+            }
+        )
+    }
+
+    /// Whether the caller gets an answer that other callers are to get as well.
+    fn is_answer(&self) -> bool {
+        matches!(self, Self::Complete { outcome, .. } if *outcome != OutcomeKind::Unknown)
+    }
+}
+
+impl HeldClaim {
+    /// Renews the lease every third of it, beginning a third after `granted`.
+    pub(crate) fn begin(core: Arc<Core>, lease: Arc<Lease>, granted: Duration) -> Self {
+        core.background.register(&lease, granted);
+        Self { core, lease }
+    }
+
+    fn policy(&self) -> &EffectivePolicy {
+        &self.lease.policy
+    }
+
+    pub(crate) fn emit(&self, kind: EventKind<'_>) {
+        let (key, label) = (&self.lease.key, self.policy().label.as_ref());
+        self.core.emit_labelled(key, label, kind);
+    }
+
+    /// The header of the finished record.
+    pub(crate) fn finished_header(&self, outcome: OutcomeKind, schema: u32) -> Header {
+        Header {
+            state: State::Done { outcome, schema },
+            retain: self.policy().life_of(outcome),
+            ..self.lease.claim()
+        }
+    }
+
+    /// The ending that releases the key in good order.
+    pub(crate) fn release_ending(&self, remains: Remains, end: AttemptEnd) -> Ending {
+        if self.policy().counts_releases() {
+            Ending::Release(Remains::Attempt, Some(end))
+        } else {
+            self.uncounted_release(remains, Some(end))
+        }
+    }
+
+    /// The ending that releases the key without counting the attempt.
+    pub(crate) fn uncounted_release(&self, remains: Remains, end: Option<AttemptEnd>) -> Ending {
+        let remains = if self.lease.is_bound() {
+            remains.max(Remains::Request)
+        } else {
+            remains
+        };
+        Ending::Release(remains, end)
+    }
+
+    /// Adds the end of this attempt to a journal, and the label of the key, if attempts are recorded and this is one.
+    fn record_attempt(&self, journal: Journal, end: AttemptEnd) -> Journal {
+        let claim = self.lease.claim();
+        match &self.core.recorder {
+            Some(recorder) if matches!(claim.state, State::Pending { .. }) => {
+                let attempt = recorder.attempt(&claim, end, self.core.clock.calendar());
+                let attempt = attempt.entry();
+                // One that the store would not read again is not written.
+                let max_bytes = self.core.store.max_record_bytes();
+                let fits = |journal: &Journal| {
+                    max_bytes.is_none_or(|max| HEADER + journal.as_bytes().len() <= max)
+                };
+                let labelled = (self.policy().label.as_ref())
+                    // A journal is appended to: the first label stays.
+                    .filter(|_| !journal.has_label())
+                    .map(|label| journal.with(&label.entry()).with(&attempt));
+                let with = labelled.filter(&fits);
+                let with = with.unwrap_or_else(|| journal.with(&attempt));
+                if fits(&with) { with } else { journal }
+            }
+            _ => journal,
+        }
+    }
+
+    /// Finishes the bytes of an answer, whose record remembers the attempts before it.
+    pub(crate) fn finish(&self, answer: EncodedAnswer) -> Ending {
+        let EncodedAnswer {
+            outcome,
+            schema,
+            mut record,
+            ..
+        } = answer;
+        let header = self.finished_header(outcome, schema);
+        let mut attempts = self.lease.steps.attempts();
+        if !attempts.is_empty() {
+            let end = match outcome {
+                OutcomeKind::Error => AttemptEnd::BusinessError,
+                OutcomeKind::Tombstone => AttemptEnd::NotStored,
+                _ => AttemptEnd::Value,
+            };
+            attempts = self.record_attempt(attempts, end);
+        }
+        let max_bytes = self.core.store.max_record_bytes();
+        Record::append_attempts(&mut record, header, &attempts, max_bytes);
+        Ending::Complete {
+            outcome,
+            record: record.into(),
+            is_retried_when_overtaken: !is_business_error(outcome, schema),
+        }
+    }
+
+    /// The ending of an attempt whose effect may or may not have happened.
+    pub(crate) fn unknown_ending(&self, cause: Cause) -> Ending {
+        let end = match cause {
+            Cause::Cancelled => AttemptEnd::Cancelled,
+            Cause::Panicked => AttemptEnd::Panicked,
+            _ => AttemptEnd::Unknown,
+        };
+        self.unknown_record(cause.code(), end)
+    }
+
+    /// The same, with the code of the cause. The record keeps the steps.
+    pub(crate) fn unknown_record(&self, code: u32, end: AttemptEnd) -> Ending {
+        let (journal, _) = self.lease.steps.journal();
+        let journal = self.record_attempt(journal, end);
+        let header = self.finished_header(OutcomeKind::Unknown, code);
+        Ending::Complete {
+            outcome: OutcomeKind::Unknown,
+            record: Record::with_journal(header, &journal).into_bytes(),
+            is_retried_when_overtaken: true,
+        }
+    }
+
+    pub(crate) fn panic_ending(&self) -> Ending {
+        match self.policy().on_panic() {
+            OnPanic::Release => Ending::Release(Remains::Attempt, Some(AttemptEnd::Panicked)),
+            OnPanic::Unknown => self.unknown_ending(Cause::Panicked),
+        }
+    }
+
+    /// The ending of a key whose body was dropped half-way; `None`: its lease lapses.
+    pub(crate) fn cancel_ending(&self) -> Option<Ending> {
+        // Nothing was found out and nothing was run: the outcome is as unknown as before, and the key need not wait for
+        // the end of its lease.
+        if let State::Reconciling { .. } = self.lease.claim().state {
+            return Some(Ending::Release(Remains::Request, None));
+        }
+        match self.policy().on_cancel() {
+            OnCancel::Hold => None,
+            // Half of the effect may have happened.
+            OnCancel::Release => Some(self.release_ending(Remains::Request, AttemptEnd::Cancelled)),
+            OnCancel::Unknown => Some(self.unknown_ending(Cause::Cancelled)),
+        }
+    }
+
+    /// Settles the claim of a dropped caller on the background thread.
+    pub(crate) fn abandon(self) {
+        if let Some(ending) = self.cancel_ending() {
+            self.lease.mark_body_ended();
+            drop(EndingGuard::new(self, ending));
+        } else if self.lease.steps.is_unsent() {
+            let core = Arc::clone(&self.core);
+            core.background.spawn_awaited(async move {
+                let lasts = self.lease.lasts();
+                self.send_steps(self.core.clock.now() + lasts).await;
+            });
+        }
+    }
+
+    /// Sends the ending, as [`send_ending_within`](Self::send_ending_within), with the wait of a duplicate.
+    pub(crate) fn send_ending(self, ending: Ending) -> Settling {
+        let wait = self.policy().wait();
+        self.send_ending_within(wait, ending)
+    }
+
+    /// Sends the ending. Without a reply within `complete_deadline`, or when the caller is dropped, it continues
+    /// on the engine's thread. An overtaken call waits for `wait` for the answer that counts.
+    pub(crate) fn send_ending_within(self, wait: Duration, ending: Ending) -> Settling {
+        self.lease.mark_body_ended();
+        let mut guard = EndingGuard::new(self, ending);
+        Box::pin(async move {
+            let Some((held, ending)) = &guard.ending else {
+                return Settled::Own;
+            };
+            let first = held.core.clock.now();
+            guard.first = Some(first);
+            let reply_time = held.core.limits.complete_deadline;
+            let settled = match ending {
+                Ending::Complete {
+                    outcome, record, ..
+                } => {
+                    held.complete(*outcome, record, (first, reply_time), wait, true)
+                        .await
+                }
+                Ending::Release(remains, end) => {
+                    held.send_release(*remains, *end, reply_time).await
+                }
+            };
+            match settled {
+                // Storing continues, also of an answer that is not returned.
+                None if ending.is_answer() && !held.may_return_unconfirmed() => {
+                    Settled::Refused(held.unconfirmed(None))
+                }
+                None => Settled::Own,
+                // The successor may still crash or release the key. Then a stored success saves a third run, and a
+                // stored unknown outcome prevents one.
+                Some(settled @ Settled::Overtaken(_)) if ending.is_retried_when_overtaken() => {
+                    settled
+                }
+                Some(settled) => {
+                    guard.disarm();
+                    settled
+                }
+            }
+        })
+    }
+
+    /// Whether a caller may get an unconfirmed answer.
+    fn may_return_unconfirmed(&self) -> bool {
+        match self.policy().on_unconfirmed() {
+            OnUnconfirmed::Return => true,
+            // Until the lease lapses by the local clock, no other attempt can have been granted the key.
+            OnUnconfirmed::WithinLease => !self.lease.remaining().is_zero(),
+            OnUnconfirmed::Fail => false,
+        }
+    }
+
+    /// `reason`: why the store will not keep the answer, if it will not.
+    fn unconfirmed(&self, reason: Option<&str>) -> Error {
+        let detail = match (reason, self.policy().on_unconfirmed()) {
+            (Some(reason), _) => Cow::Owned(format!("it is not stored: {reason}")),
+            (None, OnUnconfirmed::Fail) => {
+                "the store did not confirm it in time, and `on_unconfirmed = fail`".into()
+            }
+            (None, _) => "the store did not confirm it before the lease was over".into(),
+        };
+        Error::new(ErrorKind::Unconfirmed, self.lease.key.operation().clone()).detail(detail)
+    }
+
+    /// Sends the completion until it has a reply; `None` after `reply_time` without one, or on a refusal while a caller
+    /// waits. `first`: when the ending was sent first, maybe by the caller before. `caller`: the caller sends it, not the
+    /// background thread.
+    ///
+    /// While another attempt holds the claim, the completion is repeated to wait for the answer of that attempt: never
+    /// a claim, so an overtaken caller cannot start a third run. In the background even a refusal is retried, because
+    /// its cause may be mended before the answer is given up.
+    async fn complete(
+        &self,
+        outcome: OutcomeKind,
+        record: &Bytes,
+        (first, reply_time): (Duration, Duration),
+        wait: Duration,
+        caller: bool,
+    ) -> Option<Settled> {
+        let clock = &*self.core.clock;
+        let mut now = if caller { first } else { clock.now() };
+        let wait = now + wait;
+        let mut reply_deadline = now + reply_time;
+        let mut turn = None;
+        let mut reply_within = self.core.limits.complete_deadline.max(REPLY);
+        let mut overtaken = None;
+        let key = &self.lease.key;
+        let mut backoff = Backoff::new(&self.lease.claim().owner);
+        loop {
+            // The record may live since the first send.
+            let (sent, permit) = (now, self.core.cache_permit(key));
+            let attempt = now + reply_within;
+            let claim = Header {
+                journal: self.lease.steps.known_kind(),
+                ..self.lease.claim()
+            };
+            let reply = {
+                let reply = pin!(self.core.store.complete_claim(key, &claim, record));
+                deadline(clock, attempt.min(reply_deadline), reply).await
+            };
+            let reply = match reply {
+                Ok(Ok(reply)) => reply,
+                Ok(Err(error)) if error.kind() == StoreErrorKind::TooLarge => {
+                    let operation = key.operation();
+                    return Some(Settled::Refused(unavailable(operation, error)));
+                }
+                failure => {
+                    now = clock.now();
+                    {
+                        let error = failure.ok().and_then(Result::err);
+                        let refused = error.as_ref().is_some_and(|error| !error.is_transient());
+                        if now >= reply_deadline || (refused && caller) {
+                            if overtaken.is_none() {
+                                self.emit_not_stored_yet(error.as_ref(), caller);
+                            }
+                            return overtaken.map(Settled::Overtaken);
+                        }
+                    }
+                    if caller {
+                        let pause = backoff.retry().min(reply_deadline.saturating_sub(now));
+                        clock.sleep_until(now + pause).await;
+                    } else {
+                        let background = &self.core.background;
+                        background.record_failure();
+                        // With more time for the reply, a completion in a queue of the store keeps its place there.
+                        reply_within = (reply_within * 2).min(LONGEST_REPLY);
+                        drop(turn.take());
+                        turn = background.retry_turn(&mut backoff).await;
+                    }
+                    now = clock.now();
+                    continue;
+                }
+            };
+            self.core.outage.record_reply(sent);
+            if !caller {
+                self.core.background.record_reply();
+                drop(turn.take());
+            }
+            match reply {
+                CompleteReply::Stored { late } => {
+                    self.after_stored(outcome, record, (sent, first, late), permit);
+                    return Some(Settled::Own);
+                }
+                CompleteReply::Adopted { record, left } => {
+                    self.emit(EventKind::Adopted);
+                    self.cache_answer(permit, &record, left, sent);
+                    self.notify_followers(|| Some(record.clone()), left, sent);
+                    return Some(Settled::Adopted { record, left });
+                }
+                CompleteReply::Superseded { lease_left } => {
+                    now = clock.now();
+                    if now >= wait {
+                        return Some(Settled::Overtaken(lease_left));
+                    }
+                    overtaken = Some(lease_left);
+                    reply_deadline = now + reply_time;
+                    let pause = match lease_left {
+                        Duration::ZERO => backoff.poll(),
+                        left => backoff.poll().min(left),
+                    };
+                    let pause = pause.min(wait.saturating_sub(now));
+                    clock.sleep_until(now + pause).await;
+                    now = clock.now();
+                }
+                CompleteReply::Mismatch => return Some(self.unsaved(outcome, TAKEN)),
+                CompleteReply::Unreadable(error) => {
+                    return Some(self.unsaved(outcome, &error.to_string()));
+                }
+            }
+        }
+    }
+
+    /// Reports a stored outcome, and passes it to cache and followers. The record may live since the `first` send.
+    fn after_stored(
+        &self,
+        outcome: OutcomeKind,
+        record: &Bytes,
+        (sent, first, late): (Duration, Duration, bool),
+        permit: Option<Permit>,
+    ) {
+        let cause = match outcome {
+            OutcomeKind::Unknown => Cause::in_record(record),
+            _ => None,
+        };
+        self.emit(EventKind::Completed {
+            outcome,
+            late,
+            cause: cause.map(Cause::as_str),
+        });
+        let life = self.policy().life_of(outcome);
+        let left = life.saturating_sub(sent.saturating_sub(first));
+        let stored = || Record::decode(record.clone()).ok();
+        if !late
+            && permit.is_some()
+            && let Some(record) = stored()
+            && !record.header.fingerprint.is_none()
+        {
+            self.cache_answer(permit, &record, left, sent);
+        }
+        self.notify_followers(stored, left, sent);
+    }
+
+    /// Caches an answer for later calls of this process.
+    fn cache_answer(
+        &self,
+        permit: Option<Permit>,
+        record: &Record,
+        left: Duration,
+        sent: Duration,
+    ) {
+        let life = Life {
+            left,
+            sent,
+            dated: true,
+        };
+        self.core
+            .cache_answer(permit, &self.lease.key, record, life);
+    }
+
+    /// Passes a stored answer to the waiting calls of this process.
+    fn notify_followers(
+        &self,
+        record: impl FnOnce() -> Option<Record>,
+        left: Duration,
+        sent: Duration,
+    ) {
+        self.lease.notify_followers(|| {
+            let record = record()?;
+            Some(SharedOutcome::Done {
+                record,
+                sent,
+                left,
+                at: self.core.clock.now(),
+                hook_ran: matches!(self.lease.claim().state, State::Reconciling { .. }),
+                dated: true,
+            })
+        });
+    }
+
+    fn emit_not_stored_yet(&self, error: Option<&StoreError>, caller: bool) {
+        let why = error.map_or("the store did not answer in time".into(), |error| {
+            Cow::Owned(error.to_string())
+        });
+        let next = if caller {
+            "storing goes on in the background"
+        } else {
+            "storing is given up"
+        };
+        self.emit_unsaved(&format!("{why}; {next}"));
+    }
+
+    fn emit_unsaved(&self, reason: &str) {
+        self.emit(EventKind::Unsaved { reason });
+    }
+
+    /// Reports an outcome that the store will not keep.
+    fn unsaved(&self, outcome: OutcomeKind, reason: &str) -> Settled {
+        self.emit_unsaved(reason);
+        if outcome == OutcomeKind::Unknown || self.may_return_unconfirmed() {
+            Settled::Own
+        } else {
+            Settled::Refused(self.unconfirmed(Some(reason)))
+        }
+    }
+
+    /// Sends steps that have ended and whose results the store lacks: the record that is released keeps them.
+    async fn send_steps(&self, moment: Duration) {
+        if self.lease.steps.is_unsent() {
+            let steps = Steps {
+                core: Arc::clone(&self.core),
+                lease: Arc::clone(&self.lease),
+            };
+            // Without them, the next attempt runs the steps again, as after a crash.
+            let _ = steps.append_until(moment, steps.lease.steps.len()).await;
+        }
+    }
+
+    /// Sends the release until it has a reply or its deadline is over; then the lease lapses.
+    async fn send_release(
+        &self,
+        remains: Remains,
+        end: Option<AttemptEnd>,
+        reply_time: Duration,
+    ) -> Option<Settled> {
+        let owner = self.lease.claim().owner;
+        let clock = &*self.core.clock;
+        let moment = clock.now() + reply_time;
+        let mut backoff = Backoff::new(&owner);
+        // What the record has is replaced, even by nothing: a step may have begun without an effect.
+        let released = self.lease.steps.released();
+        let replaces = released.is_some();
+        let mut journal = released.unwrap_or_default();
+        // Attempts alone are not worth a record that the server has forgotten.
+        let mut writes_again = journal.kind() == JournalKind::Steps;
+        if let Some(end) = end {
+            journal = self.record_attempt(journal, end);
+        }
+        loop {
+            let (key, store) = (&self.lease.key, &self.core.store);
+            let reply = if journal.is_empty() && !replaces {
+                store.release(key, &owner, remains)
+            } else {
+                store.release_with_journal(key, &owner, remains, &journal, None)
+            };
+            let reply = {
+                let reply = pin!(reply);
+                deadline(clock, moment, reply).await
+            };
+            match reply {
+                // The server has forgotten the record. Within the lease no other attempt has begun, and the next one is
+                // to find the steps.
+                Ok(Ok(ReleaseReply::Absent))
+                    if mem::take(&mut writes_again) && !self.lease.remaining().is_zero() =>
+                {
+                    self.lease.steps.unconfirm();
+                    // Boxed: it is larger than the rest, and seldom needed.
+                    Box::pin(self.send_steps(moment)).await;
+                }
+                Ok(Ok(reply)) => {
+                    if reply == ReleaseReply::Released {
+                        self.emit(EventKind::Released {
+                            counted: remains.counts(),
+                        });
+                    }
+                    return Some(Settled::Own);
+                }
+                Ok(Err(error)) if !error.is_transient() => return Some(Settled::Own),
+                Ok(Err(_)) => {
+                    let now = clock.now();
+                    if now >= moment {
+                        return None;
+                    }
+                    clock.sleep_until((now + backoff.retry()).min(moment)).await;
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+impl Drop for HeldClaim {
+    fn drop(&mut self) {
+        self.core.background.unregister(&self.lease);
+        self.core.left();
+        // A call that waited for this claim without an answer queries the store.
+        self.lease.wake_followers();
+    }
+}
+
+debug_fields!(HeldClaim { lease });
+
+/// Drop guard that moves an ending to the background thread.
+struct EndingGuard {
+    ending: Option<(HeldClaim, Ending)>,
+    unstored: Option<Unstored>,
+    /// When the caller has sent it first.
+    first: Option<Duration>,
+}
+
+impl EndingGuard {
+    fn new(held: HeldClaim, ending: Ending) -> Self {
+        let unstored = ending
+            .is_answer()
+            .then(|| held.core.background.count_unstored());
+        Self {
+            ending: Some((held, ending)),
+            unstored,
+            first: None,
+        }
+    }
+
+    fn disarm(mut self) {
+        self.ending = None;
+    }
+}
+
+impl Drop for EndingGuard {
+    fn drop(&mut self) {
+        let Some((held, ending)) = self.ending.take() else {
+            return;
+        };
+        let core = Arc::clone(&held.core);
+        let retried = ending.is_retried_when_overtaken();
+        let (unstored, first) = (self.unstored.take(), self.first);
+        core.background.spawn_awaited(async move {
+            match ending {
+                Ending::Complete {
+                    outcome, record, ..
+                } => {
+                    // Another body may contradict an answer that is not stored: storing it is given up when it would
+                    // have expired, and not before.
+                    let life = held
+                        .policy()
+                        .life_of(outcome)
+                        .clamp(Duration::from_secs(60), LONG);
+                    let reply_time = held.lease.lasts().max(life);
+                    let wait = if retried { reply_time } else { Duration::ZERO };
+                    let first = first.unwrap_or_else(|| held.core.clock.now());
+                    held.complete(outcome, &record, (first, reply_time), wait, false)
+                        .await;
+                }
+                Ending::Release(remains, end) => {
+                    held.send_release(remains, end, held.lease.lasts()).await;
+                }
+            }
+            drop(unstored);
+        });
+    }
+}

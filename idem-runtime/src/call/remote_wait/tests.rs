@@ -1,0 +1,170 @@
+use std::sync::Weak;
+
+use super::*;
+use crate::call::engine::Engine;
+use crate::env::clock::ManualClock;
+use crate::identity::key::KeyDigest;
+use crate::identity::operation::Operation;
+use crate::local::cache::{Found, LocalCache};
+use crate::local::singleflight::Join;
+use crate::record::{AnswerTypes, Fence, Header, JournalKind, OutcomeKind};
+use crate::store::memory::MemoryStore;
+use crate::store::{Hearing, Listener, RecordKey, Store, StoreFuture};
+use crate::testing::Forward;
+
+const SECOND: Duration = Duration::from_secs(1);
+const RETAIN: Duration = Duration::from_hours(1);
+const ASKED: Fingerprint = Fingerprint::from_bytes([7; 16]);
+
+/// A store whose `poll` reports that the life of an answer has just begun, unless `exact`: as in Redis, where a plain
+/// `GET` does not return the age.
+#[derive(Debug)]
+struct PolledStore {
+    store: MemoryStore,
+    exact: bool,
+}
+
+impl Forward for PolledStore {
+    fn inner(&self) -> &dyn Store {
+        &self.store
+    }
+
+    /// The test itself reports the state of the subscription.
+    fn listen(&self, _: &Arc<str>, _: Weak<dyn Listener>) -> bool {
+        true
+    }
+
+    fn poll<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        StoreFuture::pending(async move {
+            let mut reply = self.store.read(key).await?;
+            if let ReadReply::Found { left, .. } = &mut reply
+                && !self.exact
+            {
+                *left = RETAIN;
+            }
+            Ok(reply)
+        })
+    }
+}
+
+/// The remaining life of a 200 s old answer, as calls receive it.
+#[derive(Debug, PartialEq)]
+struct RemainingLife {
+    /// Of waiting calls, and whether they may report it.
+    waiting: (Duration, bool),
+    /// Of the next call, from the local cache.
+    next: Option<Duration>,
+    /// Of the next call that reports it.
+    next_dated: Option<Duration>,
+}
+
+/// `seen`: how long ago the body was seen to run. `exact`: `poll` returns the exact remaining life. `dated`: the
+/// waiting call needs it.
+fn remaining_life(seen: Duration, exact: bool, dated: bool) -> RemainingLife {
+    let clock = ManualClock::new();
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    let key = RecordKey::new(
+        "shop".into(),
+        Operation::new("pay"),
+        KeyDigest::from_bytes([7; 32]),
+    );
+    let header = Header {
+        state: State::Done {
+            outcome: OutcomeKind::Value,
+            schema: 1,
+        },
+        owner: Owner::from_bytes([1; 16]),
+        fence: Fence::new(3),
+        attempts: 1,
+        retain: RETAIN,
+        fingerprint: ASKED,
+        types: AnswerTypes::UNKNOWN,
+        journal: JournalKind::None,
+    };
+    clock.advance(RETAIN);
+    store.plant(&key, header.encode().to_vec().into(), RETAIN);
+    clock.advance(200 * SECOND);
+    let cache = LocalCache::new().max_age(RETAIN * 2);
+    let engine = Engine::builder(PolledStore { store, exact });
+    let engine = engine.clock(clock.clone()).local_cache(cache);
+    let core = engine.build().unwrap().core;
+    core.answers.as_ref().unwrap().hearing(Hearing::All);
+    let now = core.clock.now();
+    let Join::Lead(leader) = core.flights.join(key.digest(), ASKED, now, SECOND) else {
+        panic!("no other call leads");
+    };
+    let remote_wait = RemoteWait {
+        core: Arc::clone(&core),
+        key: key.clone(),
+        fingerprint: ASKED,
+        dated,
+        running: Running {
+            seen: now.saturating_sub(seen),
+            lease_left: SECOND,
+        },
+        leader,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let PollResult::Outcome(outcome) = runtime.unwrap().block_on(remote_wait.poll()) else {
+        panic!("the record is finished");
+    };
+    let SharedOutcome::Done {
+        left, at, dated, ..
+    } = outcome
+    else {
+        panic!("no call is refused");
+    };
+    assert_eq!(at, now);
+    let next = |tells_age| {
+        let mut policy = core.defaults.clone();
+        policy.tells_age = tells_age;
+        match core.cached_answer(&key, ASKED, &policy, now) {
+            Found::Answer { left, .. } => Some(left),
+            Found::Nothing(_) => None,
+        }
+    };
+    RemainingLife {
+        waiting: (left, dated),
+        next: next(false),
+        next_dated: next(true),
+    }
+}
+
+#[test]
+fn a_polled_answer_is_no_older_than_the_last_poll_that_saw_its_body() {
+    for (seen, left) in [(300, 3_300 * SECOND), (0, RETAIN), (9_999, Duration::ZERO)] {
+        let (left, none) = (left, left.is_zero());
+        let expected = RemainingLife {
+            waiting: (left, false),
+            next: (!none).then_some(left),
+            next_dated: None,
+        };
+        assert_eq!(
+            remaining_life(seen * SECOND, false, false),
+            expected,
+            "{seen}"
+        );
+    }
+}
+
+#[test]
+fn an_exact_remaining_life_is_passed_on() {
+    let left = 3_400 * SECOND;
+    let expected = RemainingLife {
+        waiting: (left, false),
+        next: Some(left),
+        next_dated: None,
+    };
+    assert_eq!(remaining_life(100 * SECOND, true, false), expected);
+}
+
+#[test]
+fn a_call_that_reports_the_remaining_life_reads_it_from_the_store() {
+    let left = 3_400 * SECOND;
+    let expected = RemainingLife {
+        waiting: (left, true),
+        next: Some(left),
+        next_dated: Some(left),
+    };
+    assert_eq!(remaining_life(300 * SECOND, false, true), expected);
+}
