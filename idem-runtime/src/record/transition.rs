@@ -31,9 +31,6 @@
 //! own, if any. An unknown outcome keeps the longer of the record's and its own. A claim that takes over a lapsed one
 //! adds to it, if requested, that the attempt has lapsed.
 
-#[cfg(test)]
-mod tests;
-
 use std::time::Duration;
 
 pub use super::reply::{
